@@ -1,0 +1,1 @@
+"""Diffusion mathematics: schedule, noise, targets, timesteps."""

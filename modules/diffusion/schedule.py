@@ -1,0 +1,56 @@
+"""The noise schedule of Stable Diffusion, in float64 once and float32 after."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class NoiseSchedule:
+    """How much signal and noise a latent holds at each timestep.
+
+    signal, noise: (steps,), float32; sqrt(ᾱ) and sqrt(1 - ᾱ).
+    Source: Ho et al. 2020, arXiv:2006.11239, equation 4.
+    """
+
+    signal: Tensor
+    noise: Tensor
+
+    @property
+    def steps(self) -> int:
+        """How many training timesteps there are."""
+        return len(self.signal)
+
+    @property
+    def alphas_cumprod(self) -> Tensor:
+        """ᾱ, (steps,), float32."""
+        return self.signal**2
+
+    def to(self, device: torch.device) -> "NoiseSchedule":
+        """The same schedule with its tables on another device."""
+        return NoiseSchedule(self.signal.to(device), self.noise.to(device))
+
+    def add_noise(self, latents: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
+        """The noisy latents at the given timesteps.
+
+        latents, noise: (B, C, h, w), float32. timesteps: (B,), int64 in [0, steps).
+        """
+        return at(self.signal, timesteps) * latents + at(self.noise, timesteps) * noise
+
+
+def scaled_linear(
+    beta_start: float = 0.00085, beta_end: float = 0.012, steps: int = 1000
+) -> NoiseSchedule:
+    """The schedule that Stable Diffusion 1.x, 2.x and XL were trained with.
+
+    Source: Rombach et al. 2022, arXiv:2112.10752; betas are linear in their square roots.
+    """
+    betas = torch.linspace(beta_start**0.5, beta_end**0.5, steps, dtype=torch.float64) ** 2
+    alphas_cumprod = torch.cumprod(1 - betas, dim=0)
+    return NoiseSchedule(alphas_cumprod.sqrt().float(), (1 - alphas_cumprod).sqrt().float())
+
+
+def at(table: Tensor, timesteps: Tensor) -> Tensor:
+    """Each timestep's entry of a table, shaped (B, 1, 1, 1) to scale latents."""
+    return table[timesteps].view(-1, 1, 1, 1)

@@ -1,0 +1,140 @@
+"""The whole vocabulary of the engine: what its parts say to each other, with shapes.
+
+B pictures in a batch; h, w the latent's sides (1/8 of the picture's); T text tokens; D their width.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from modules.diffusion.schedule import NoiseSchedule
+from modules.diffusion.targets import Prediction
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """What the UNet is told about each picture's text.
+
+    hidden: (B, T, D), the text encoder's output, in its own dtype.
+    """
+
+    hidden: Tensor
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> "Conditioning":
+        """The same conditioning on another device, in another dtype."""
+        return Conditioning(self.hidden.to(device, dtype))
+
+
+@dataclass(frozen=True)
+class LatentMoments:
+    """The VAE's posterior of a picture, already scaled to the UNet's units.
+
+    mean, std: (B, 4, h, w), float32; a latent is mean + std * noise.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One microbatch: pictures of one bucket that are computed at once.
+
+    conditioning: the captions encoded beforehand; None means that `captions` are to be encoded
+    now, because the text encoder trains.
+    positions: each picture's place within its step, from 0; random draws depend on it, so that
+    they do not change with the size of the microbatches.
+    weight: each picture's share of the step's loss, 1 / (pictures of a full step).
+    """
+
+    moments: LatentMoments
+    captions: tuple[str, ...]
+    conditioning: Conditioning | None
+    positions: tuple[int, ...]
+    weight: float
+
+
+class Family(Protocol):
+    """A loaded model: its parts, and what each of them does.
+
+    Parts are placed and cast by whoever loads the family; methods cast their inputs to the part's
+    dtype and say so.
+    """
+
+    @property
+    def unet(self) -> nn.Module: ...
+    @property
+    def vae(self) -> nn.Module: ...
+    @property
+    def text_encoders(self) -> Mapping[str, nn.Module]:
+        """By the name they have in LoRA files: {"te": …} for SD 1.x."""
+        ...
+
+    @property
+    def schedule(self) -> NoiseSchedule: ...
+    @property
+    def prediction(self) -> Prediction: ...
+
+    def encode_text(self, captions: Sequence[str]) -> Conditioning:
+        """Captions encoded by the text encoder; gradients flow where they are enabled."""
+        ...
+
+    def encode_images(self, pixels: Tensor) -> LatentMoments:
+        """pixels: (B, 3, 8h, 8w), float32 in [-1, 1]."""
+        ...
+
+    def decode_latents(self, latents: Tensor) -> Tensor:
+        """latents: (B, 4, h, w), scaled, float32. Returns (B, 3, 8h, 8w), float32 in [-1, 1]."""
+        ...
+
+    def predict(self, noisy: Tensor, timesteps: Tensor, conditioning: Conditioning) -> Tensor:
+        """The UNet's prediction, (B, 4, h, w), float32. timesteps: (B,), int64."""
+        ...
+
+
+@dataclass(frozen=True)
+class ParameterGroup:
+    """Trainable parameters that share a learning rate; `part` is "unet" or an encoder's name."""
+
+    part: str
+    parameters: list[nn.Parameter]
+
+
+class Method(Protocol):
+    """What is trained: its parameters, what of it a checkpoint holds, and the file it becomes."""
+
+    def parameter_groups(self) -> list[ParameterGroup]: ...
+    def state_dict(self) -> dict[str, Tensor]:
+        """Every trainable tensor, by a name that is the same in every run of the config."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None: ...
+    def train(self, mode: bool) -> None:
+        """Training mode (dropout on) or evaluation mode of everything that trains."""
+        ...
+
+    def export(self, path: Path, *, dtype: torch.dtype, metadata: Mapping[str, str]) -> None:
+        """Writes the file that other programs load, complete or not at all."""
+        ...
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A microbatch's loss.
+
+    value: scalar, weighted, to be differentiated; the microbatches of a step add up.
+    per_item: (B,), detached, unweighted.
+    """
+
+    value: Tensor
+    per_item: Tensor
+
+
+class Objective(Protocol):
+    """What training minimises."""
+
+    def loss(self, batch: Batch, *, seed: int, step: int) -> Loss: ...

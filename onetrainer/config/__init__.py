@@ -1,0 +1,1 @@
+"""The typed config: one class a section, one field a setting."""

@@ -1,0 +1,46 @@
+"""What every section of the config is made of.
+
+A setting is one field. Its JSON key, its checks, its row in the window, its tooltip, its line in
+the reference and its `--set` path all come from the field, its `Ui` mark and the string under it.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+@dataclass(frozen=True)
+class Ui:
+    """How a setting is shown.
+
+    label: the words before the editor. unit: shown after it ("px", "steps").
+    level: "basic" settings are always shown, "advanced" ones on request, "hidden" ones never.
+    editor: which editor where the type does not tell: an existing "folder", an existing model
+    ("model": a folder or a file), an existing "file", a "new-folder" that may not exist yet, or
+    a "text" of several lines.
+    search: more words under which people look for it.
+    """
+
+    label: str
+    unit: str = ""
+    level: Literal["basic", "advanced", "hidden"] = "basic"
+    editor: Literal["auto", "folder", "file", "model", "new-folder", "text"] = "auto"
+    search: str = ""
+
+    @property
+    def is_path(self) -> bool:
+        """Whether the value names a place on disk, taken relative to the config file's folder."""
+        return self.editor in ("folder", "file", "model", "new-folder")
+
+
+class Section(BaseModel):
+    """A frozen group of settings; unknown keys, NaN and infinities are refused."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        validate_default=False,
+    )

@@ -1,0 +1,30 @@
+"""Which pictures are learnt."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from onetrainer.config.base import Section, Ui
+
+
+class Data(Section):
+    """The folder of pictures and what is done to them before training."""
+
+    folder: Annotated[str, Ui("Pictures", editor="folder", search="dataset images concept")] = ""
+    """A folder of pictures, each with its caption in a .txt file of the same name beside it."""
+
+    include_subfolders: Annotated[bool, Ui("Include subfolders", level="advanced")] = False
+    """Also takes the pictures in folders within the folder."""
+
+    resolution: Annotated[
+        int, Field(ge=64, le=4096, multiple_of=8), Ui("Resolution", unit="px", search="size")
+    ] = 512
+    """Pictures are scaled to about this many pixels squared, keeping their shape. SD 1.5 was
+    trained at 512."""
+
+    require_captions: Annotated[bool, Ui("Require captions", level="advanced")] = True
+    """Refuses a folder in which no picture has a caption; off means empty captions are meant."""
+
+    cache_folder: Annotated[str, Ui("Cache folder", editor="new-folder", level="advanced")] = ""
+    """Where encoded pictures and captions are kept between runs; empty means a "cache" folder
+    beside the run folders."""

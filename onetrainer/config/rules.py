@@ -1,0 +1,72 @@
+"""What only several settings together can show to be wrong."""
+
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Problem
+
+HIGH_LR = 1e-2
+LARGE_UPSCALE = 2
+
+
+def broken_rules(config: TrainConfig) -> list[Problem]:
+    """Problems between settings that are each right alone; warnings are marked as such."""
+    return [*_errors(config), *_warnings(config)]
+
+
+def _errors(config: TrainConfig) -> list[Problem]:
+    found = []
+    if config.schedule.warmup_steps > config.training.steps:
+        found.append(
+            Problem(
+                "schedule.warmup_steps",
+                f"{config.schedule.warmup_steps} warm-up steps are more than the whole run has",
+                f"Expected at most training.steps = {config.training.steps}",
+                "Lower the warm-up or train for more steps.",
+            )
+        )
+    for place, prompt in enumerate(config.sampling.prompts):
+        if not prompt.prompt.strip() and not prompt.negative.strip():
+            found.append(
+                Problem(
+                    f"sampling.prompts.{place}.prompt",
+                    "the prompt is empty",
+                    "Expected what the picture should show",
+                    "Write a prompt or remove this sample.",
+                )
+            )
+    if not config.model.path:
+        found.append(_missing("model.path", "a base model", "a folder or a .safetensors file"))
+    if not config.data.folder:
+        found.append(_missing("data.folder", "a folder of pictures", "a folder"))
+    return found
+
+
+def _warnings(config: TrainConfig) -> list[Problem]:
+    found = []
+    if config.optimizer.lr > HIGH_LR:
+        found.append(
+            Problem(
+                "optimizer.lr",
+                f"{config.optimizer.lr:g} is a very high learning rate",
+                "LoRA usually learns well between 1e-5 and 1e-3",
+                "Lower it if the loss jumps or samples turn to noise.",
+                "warning",
+            )
+        )
+    if config.method.alpha > LARGE_UPSCALE * config.method.rank:
+        found.append(
+            Problem(
+                "method.alpha",
+                f"alpha {config.method.alpha:g} scales the adapter by "
+                f"{config.method.alpha / config.method.rank:g}",
+                "Alpha is usually between 1 and the rank",
+                "Lower alpha, or lower the learning rate with it.",
+                "warning",
+            )
+        )
+    return found
+
+
+def _missing(path: str, noun: str, kind: str) -> Problem:
+    return Problem(
+        path, f"no {noun.removeprefix('a ')} is chosen", f"Expected {kind}", "Choose one."
+    )

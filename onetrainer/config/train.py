@@ -1,0 +1,61 @@
+"""The whole config of one training run."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from onetrainer.config.base import Section, Ui
+from onetrainer.config.data import Data
+from onetrainer.config.hardware import Hardware
+from onetrainer.config.method import Method
+from onetrainer.config.model import Model
+from onetrainer.config.objective import Objective
+from onetrainer.config.optimizer import Optimizer
+from onetrainer.config.output import Output
+from onetrainer.config.sampling import Sampling
+from onetrainer.config.schedule import Schedule
+
+VERSION = 1
+
+
+class Training(Section):
+    """How long training goes on, and how much of the data each step sees."""
+
+    steps: Annotated[
+        int, Field(ge=1, le=10_000_000), Ui("Steps", unit="steps", search="length")
+    ] = 1000
+    """How many times the weights are moved."""
+
+    batch_size: Annotated[int, Field(ge=1, le=1024), Ui("Batch size", unit="pictures")] = 1
+    """How many pictures are computed at once. More is steadier and needs more memory."""
+
+    accumulation: Annotated[
+        int, Field(ge=1, le=1024), Ui("Accumulation", unit="batches", level="advanced")
+    ] = 1
+    """How many batches make one step: the effect of a larger batch in the memory of a small one."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**63), Ui("Seed", level="advanced", search="random")] = 0
+    """All random numbers of the run come from this number: same seed, same result."""
+
+    gradient_clipping: Annotated[
+        float, Field(ge=0, le=1000), Ui("Gradient clipping", level="advanced", search="norm")
+    ] = 1.0
+    """The largest norm a step's gradient may have; longer ones are shortened. 0 means off."""
+
+
+class TrainConfig(Section):
+    """Everything that decides a run."""
+
+    version: Annotated[int, Field(ge=1), Ui("Config version", level="hidden")] = VERSION
+    """The version of this file's layout; older ones are brought up to date when read."""
+
+    model: Model = Model()
+    data: Data = Data()
+    method: Method = Method()
+    objective: Objective = Objective()
+    training: Training = Training()
+    optimizer: Optimizer = Optimizer()
+    schedule: Schedule = Schedule()
+    sampling: Sampling = Sampling()
+    output: Output = Output()
+    hardware: Hardware = Hardware()

@@ -1,0 +1,36 @@
+"""Scenes in words: the caption a picture is trained with, which is also how to prompt for one."""
+
+import random
+
+from onetrainer.demo.pictures import Scene
+
+
+def caption(scene: Scene) -> str:
+    """For example "a small red circle on a blue background, left".
+
+    The middle size and the middle of the picture are left unsaid, so the shortest prompt asks for
+    a medium shape in the center.
+    """
+    size = "" if scene.size == "medium" else f"{scene.size} "
+    place = "" if scene.place == "center" else f", {scene.place}"
+    subject = f"{size}{scene.color} {scene.shape}"
+    ground = f"{article(scene.background)} {scene.background} background"
+    return f"{article(subject)} {subject} on {ground}{place}"
+
+
+def article(word: str) -> str:
+    """The indefinite article before that word; no word of the demo needs more than its first letter."""
+    return "an" if word[0] in "aeiou" else "a"
+
+
+def spoken(scene: Scene, rng: random.Random) -> str:
+    """A caption as people vary it: usually whole, sometimes terse, sometimes leaving things out."""
+    color_shape = f"{scene.color} {scene.shape}"
+    match rng.randrange(10):
+        case 0:
+            place = "" if scene.place == "center" else f", {scene.place}"
+            return f"{color_shape}, {scene.background} background{place}"
+        case 1:
+            return f"{article(color_shape)} {color_shape}"
+        case _:
+            return caption(scene)

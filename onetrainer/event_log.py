@@ -1,0 +1,88 @@
+"""The run's events.jsonl: appended by one worker, read by any number of windows."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+
+from onetrainer.events import Event
+from onetrainer.wire import decode_event, encode_event
+
+_READ_BYTES = 256 * 1024
+
+
+class EventWriter:
+    """Appends events; each one is a whole line the moment `write` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def write(self, event: Event) -> None:
+        """Appends one event."""
+        line = encode_event(event, time=time()).encode()
+        while line:
+            line = line[os.write(self._descriptor, line) :]
+
+    @property
+    def size(self) -> int:
+        """How many bytes of events there are."""
+        return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        """Ends the writing."""
+        os.close(self._descriptor)
+
+
+def rewind(path: Path, size: int) -> None:
+    """Forgets what came after the first `size` bytes of events.
+
+    The file is replaced and not shortened, so that a reader sees that it is another one.
+    """
+    kept = b""
+    if path.exists():
+        with path.open("rb") as handle:
+            kept = handle.read(size)
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(kept)
+    part.replace(path)
+
+
+@dataclass(frozen=True)
+class News:
+    """What has happened since the last look.
+
+    restarted: the events begin anew, because the run was taken up from an earlier point; what was
+    shown before is to be forgotten.
+    """
+
+    events: list[Event]
+    restarted: bool = False
+
+
+class EventReader:
+    """Follows a run's events, from the first to the newest, in bounded bites."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._rest = b""
+        self._file_id = 0
+
+    def read(self) -> News:
+        """The next events, at most about a quarter of a megabyte of them; none is no news."""
+        try:
+            with self._path.open("rb") as handle:
+                status = os.fstat(handle.fileno())
+                replaced = self._file_id not in (0, status.st_ino)
+                if replaced or status.st_size < self._offset:
+                    self._offset, self._rest, replaced = 0, b"", True
+                self._file_id = status.st_ino
+                handle.seek(self._offset)
+                chunk = handle.read(_READ_BYTES)
+        except FileNotFoundError:
+            return News([])
+        self._offset += len(chunk)
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        decoded = (decode_event(line.decode(errors="replace")) for line in lines if line)
+        return News([event for event in decoded if event is not None], restarted=replaced)
