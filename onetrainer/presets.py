@@ -124,8 +124,8 @@ def with_value(document: Mapping[str, Any], path: str, value: Any) -> Document:
     if not rest:
         return {**document, key: value}
     inner = document.get(key)
-    if isinstance(inner, list) and rest.partition(".")[0].isdecimal():
-        return {**document, key: _with_item(inner, rest, value)}
+    if isinstance(inner, list | None) and rest.partition(".")[0].isdecimal():
+        return {**document, key: _with_item(inner or [], rest, value)}
     return {**document, key: with_value(inner if isinstance(inner, dict) else {}, rest, value)}
 
 

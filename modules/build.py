@@ -1,0 +1,37 @@
+"""From a section of the config to the library's object it names."""
+
+import importlib
+from collections.abc import Callable, Sequence
+
+import torch
+
+from modules.interfaces import ParameterGroup
+from onetrainer.config.optimizer import Optimizer
+
+# Settings of an optimizer section that its class does not take under that name.
+_OWN_KEYS = {"kind", "lr", "text_encoder_lr", "beta1", "beta2"}
+
+
+def build_optimizer(section: Optimizer, groups: Sequence[ParameterGroup]) -> torch.optim.Optimizer:
+    """The optimizer over the groups, each with its part's learning rate in `base_lr`."""
+    module, name = section.target.split(":")
+    factory: Callable[..., torch.optim.Optimizer] = getattr(importlib.import_module(module), name)
+    described = [
+        {"params": group.parameters, "lr": rate, "base_lr": rate, "part": group.part}
+        for group in groups
+        for rate in [_rate(section, group.part)]
+    ]
+    own = {key: value for key, value in section if key not in _OWN_KEYS}
+    return factory(described, betas=(section.beta1, section.beta2), **own)
+
+
+def set_lr(optimizer: torch.optim.Optimizer, multiplier: float) -> None:
+    """Scales every group's own learning rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["base_lr"] * multiplier
+
+
+def _rate(section: Optimizer, part: str) -> float:
+    if part == "unet" or section.text_encoder_lr is None:
+        return section.lr
+    return section.text_encoder_lr

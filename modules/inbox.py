@@ -1,0 +1,65 @@
+"""Commands to this worker, read from the run folder by one thread and obeyed between steps."""
+
+import threading
+from pathlib import Path
+from typing import Literal
+
+from onetrainer.commands import CommandName
+from onetrainer.wire import decode_command
+
+POLL_SECONDS = 0.05
+
+
+class Inbox:
+    """What has been asked for and not yet done. The thread never touches torch.
+
+    A thread that has once run a torch operation would slow every training step on the CPU.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._asked: set[CommandName] = set()
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        # What was asked of an earlier worker is not asked of this one.
+        self._offset = path.stat().st_size if path.exists() else 0
+        self._thread = threading.Thread(target=self._follow, name="commands", daemon=True)
+        self._thread.start()
+
+    @property
+    def leaving(self) -> Literal["stop", "pause"] | None:
+        """Whether, and how, the run is to end after the step being made."""
+        with self._lock:
+            if "stop" in self._asked:
+                return "stop"
+            return "pause" if "pause" in self._asked else None
+
+    def is_leaving(self) -> bool:
+        """Whether the run is to end."""
+        return self.leaving is not None
+
+    def take(self, name: CommandName) -> bool:
+        """Whether this was asked for since the last time; asking is then forgotten."""
+        with self._lock:
+            was_asked = name in self._asked
+            self._asked.discard(name)
+            return was_asked
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._done.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        rest = b""
+        while not self._done.wait(POLL_SECONDS):
+            if not self._path.exists():
+                continue
+            with self._path.open("rb") as handle:
+                handle.seek(self._offset)
+                chunk = handle.read()
+            self._offset += len(chunk)
+            *lines, rest = (rest + chunk).split(b"\n")
+            commands = [decode_command(line.decode(errors="replace")) for line in lines]
+            with self._lock:
+                self._asked |= {command.name for command in commands if command}

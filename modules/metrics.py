@@ -1,0 +1,88 @@
+"""Progress as events: losses stay on the device and are read a few steps late."""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from time import monotonic
+
+import psutil
+import torch
+from torch import Tensor
+
+from onetrainer.errors import UserError
+from onetrainer.event_log import EventWriter
+from onetrainer.events import Progress
+
+# Reading a loss waits for the device; on the CPU there is nothing to wait for.
+_STEPS_PER_READ = {"cpu": 1, "cuda": 8}
+_SPEED_STEPS = 20
+
+
+@dataclass(frozen=True)
+class _Pending:
+    progress: Progress
+    loss: Tensor
+
+
+class Reporter:
+    """Turns steps into Progress events."""
+
+    def __init__(self, events: EventWriter, *, device: torch.device, total_steps: int) -> None:
+        self._events = events
+        self._device = device
+        self._total = total_steps
+        self._every = _STEPS_PER_READ.get(device.type, 1)
+        self._pending: list[_Pending] = []
+        self._times: deque[float] = deque(maxlen=_SPEED_STEPS + 1)
+        self._process = psutil.Process()
+
+    def start_clock(self) -> None:
+        """Begins to measure speed anew; to be called when other work has interrupted the steps."""
+        self._times.clear()
+        self._times.append(monotonic())
+
+    def progress(self, *, step: int, epoch: int, lr: float, losses: list[Tensor]) -> None:
+        """Notes a step that has been made. losses: each microbatch's per-item losses, (B,)."""
+        self._times.append(monotonic())
+        speed = self._speed()
+        eta = (self._total - step) / speed if speed else -1.0
+        progress = Progress(
+            step=step,
+            total_steps=self._total,
+            epoch=epoch,
+            loss=math.nan,
+            lr=lr,
+            steps_per_second=round(speed, 4),
+            eta_seconds=round(eta, 1),
+            memory_bytes=self._memory(),
+        )
+        self._pending.append(_Pending(progress, torch.cat(losses).mean()))
+        if len(self._pending) >= self._every:
+            self.flush()
+
+    def flush(self) -> None:
+        """Reads the losses and tells them. Raises UserError if one is not a number."""
+        if not self._pending:
+            return
+        pending, self._pending = self._pending, []
+        # The one place in training where the host waits for the device.
+        losses = torch.stack([item.loss for item in pending]).tolist()
+        for item, loss in zip(pending, losses, strict=True):
+            if not math.isfinite(loss):
+                raise UserError(
+                    f"the loss is {loss} in step {item.progress.step}: training has diverged",
+                    "Nothing was saved over your last good checkpoint",
+                    "Lower the learning rate (optimizer.lr), or train in bf16 or fp32.",
+                )
+            self._events.write(Progress(**(vars(item.progress) | {"loss": loss})))
+
+    def _speed(self) -> float:
+        """Steps per second over the last steps; 0 while there is none to measure."""
+        if len(self._times) < 2:
+            return 0.0
+        return (len(self._times) - 1) / max(1e-9, self._times[-1] - self._times[0])
+
+    def _memory(self) -> int:
+        if self._device.type == "cuda":
+            return torch.cuda.memory_allocated(self._device)
+        return int(self._process.memory_info().rss)

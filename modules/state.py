@@ -1,0 +1,155 @@
+"""Checkpoints: what of a run cannot be recomputed, written so that a kill at any moment is safe.
+
+Learning rate, data order and every random draw are functions of (seed, step); a checkpoint holds
+the trained weights, the optimizer's state, the loss scale, and how far the run and its events are.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from modules.engine import Engine
+from modules.interfaces import Method
+from onetrainer.errors import UserError
+from onetrainer.run_folder import STATE_FILE, RunFolder, cannot_write, sync_folder, write_atomic
+
+WEIGHTS_FILE = "weights.safetensors"
+OPTIMIZER_FILE = "optimizer.pt"
+PART_SUFFIX = ".part"
+
+
+@dataclass
+class TrainState:
+    """How far a run is: the one thing in it that changes.
+
+    step: optimizer steps made.
+    """
+
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class CheckpointRecord:
+    """What state.json tells beside the tensors.
+
+    events_size: how many bytes of events.jsonl belong to the run up to here.
+    """
+
+    step: int
+    config_digest: str
+    events_size: int
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Saves and restores everything that a run's checkpoint holds."""
+
+    folder: RunFolder
+    method: Method
+    optimizer: torch.optim.Optimizer
+    engine: Engine
+    keep: int
+
+    def save(self, record: CheckpointRecord) -> Path:
+        """Writes the checkpoint of a step, complete or not at all, then deletes the oldest.
+
+        Raises UserError where the disk is full or cannot be written to.
+        """
+        final = self.folder.checkpoint(record.step)
+        part = final.with_name(final.name + PART_SUFFIX)
+        try:
+            _remove(part)
+            part.mkdir(parents=True)
+            self._write_tensors(part)
+            # Last, so that a folder with a state file is a whole checkpoint.
+            text = json.dumps(asdict(record) | {"engine": self.engine.state_dict()}, indent=2)
+            write_atomic(part / STATE_FILE, text.encode())
+            sync_folder(part)
+            _remove(final)
+            part.rename(final)
+            sync_folder(final.parent)
+        except OSError as error:
+            with suppress(OSError):
+                _remove(part)
+            raise cannot_write(final, error) from error
+        self._prune()
+        return final
+
+    def restore(self) -> CheckpointRecord | None:
+        """Takes the newest complete checkpoint up; None if there is none.
+
+        To be called before gradient hooks are registered and before the first step.
+        """
+        complete = self.folder.complete_checkpoints()
+        if not complete:
+            return None
+        path = complete[-1][1]
+        body = json.loads((path / STATE_FILE).read_text())
+        self.method.load_state_dict(load_file(path / WEIGHTS_FILE))
+        saved = torch.load(path / OPTIMIZER_FILE, map_location="cpu", weights_only=True)
+        load_optimizer(self.optimizer, saved)
+        self.engine.load_state_dict(body.pop("engine"))
+        return CheckpointRecord(**body)
+
+    def clean(self) -> None:
+        """Deletes what an interrupted save or deletion has left behind."""
+        whole = {path for _, path in self.folder.complete_checkpoints()}
+        for path in self.folder.checkpoints.glob("step-*"):
+            if path not in whole:
+                _remove(path)
+
+    def _write_tensors(self, folder: Path) -> None:
+        weights = {name: value.contiguous() for name, value in self.method.state_dict().items()}
+        _refuse_broken(weights)
+        save_file(weights, folder / WEIGHTS_FILE)
+        torch.save(self.optimizer.state_dict(), folder / OPTIMIZER_FILE)
+        for name in (WEIGHTS_FILE, OPTIMIZER_FILE):
+            with (folder / name).open("rb") as handle:
+                os.fsync(handle.fileno())
+
+    def _prune(self) -> None:
+        for _, path in self.folder.complete_checkpoints()[: -self.keep]:
+            _remove(path)
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+    """Restores an optimizer's state in the dtypes it was saved with.
+
+    torch's own `load_state_dict` casts floating-point state to the parameter's dtype, which
+    rounds the fp32 statistics of half-precision weights.
+    """
+    optimizer.load_state_dict(dict(state))
+    parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
+    numbers = [number for group in state["param_groups"] for number in group["params"]]
+    for number, parameter in zip(numbers, parameters, strict=True):
+        for key, value in state["state"].get(number, {}).items():
+            restored = optimizer.state[parameter][key]
+            if isinstance(value, Tensor) and restored.dtype != value.dtype:
+                optimizer.state[parameter][key] = value.to(restored.device)
+
+
+def _refuse_broken(weights: Mapping[str, Tensor]) -> None:
+    for name, value in weights.items():
+        if not bool(torch.isfinite(value).all()):
+            raise UserError(
+                f"the trained weights are no longer numbers ({name})",
+                "Nothing was saved over your last good checkpoint",
+                "Lower the learning rate (optimizer.lr), or train in bf16 or fp32.",
+            )
+
+
+def _remove(path: Path) -> None:
+    """Deletes a checkpoint folder; its state file first, so that half of it is never one."""
+    if path.exists():
+        (path / STATE_FILE).unlink(missing_ok=True)
+        shutil.rmtree(path)

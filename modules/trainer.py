@@ -1,0 +1,97 @@
+"""The training loop: read this first."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+
+from modules import seeds
+from modules.build import set_lr
+from modules.engine import Engine
+from modules.inbox import Inbox
+from modules.interfaces import Batch, Objective
+from modules.metrics import Reporter
+from modules.state import TrainState
+
+
+class Task(Protocol):
+    """Something besides steps that a run does: validate, sample, save."""
+
+    def is_due(self, step: int) -> bool:
+        """Whether it is time, after so many steps."""
+        ...
+
+    def run(self, step: int) -> None: ...
+
+
+class StepBatches(Protocol):
+    """Where the microbatches of each step come from: a function of the step alone."""
+
+    def at(self, step: int) -> Iterable[Batch]: ...
+    def epoch_of(self, step: int) -> int: ...
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Everything the loop needs.
+
+    lr_multiplier: a step's learning rate as a share of the full one.
+    tasks: in their order; the one that saves comes last, so that a checkpoint of a step follows
+    everything else that belongs to the step.
+    """
+
+    state: TrainState
+    steps: int
+    seed: int
+    batches: StepBatches
+    objective: Objective
+    engine: Engine
+    optimizer: torch.optim.Optimizer
+    lr_multiplier: Callable[[int], float]
+    training_mode: Callable[[], AbstractContextManager[Any]]
+    report: Reporter
+    inbox: Inbox
+    tasks: Sequence[Task]
+
+    def run(self) -> Literal["done", "stop", "pause"]:
+        """Trains until the last step is made or somebody asks to end."""
+        state = self.state
+        self.report.start_clock()
+        while state.step < self.steps and not self.inbox.is_leaving():
+            set_lr(self.optimizer, self.lr_multiplier(state.step))
+            losses = self._accumulate(state.step)
+            self.engine.step()
+            state.step += 1
+            self.report.progress(
+                step=state.step,
+                epoch=self.batches.epoch_of(state.step - 1),
+                lr=self.optimizer.param_groups[0]["lr"],
+                losses=losses,
+            )
+            self._do_tasks(state.step)
+        self.report.flush()
+        return "done" if state.step >= self.steps else self.inbox.leaving or "stop"
+
+    def _accumulate(self, step: int) -> list[torch.Tensor]:
+        """Adds up the gradients of a step's microbatches; returns their per-item losses."""
+        losses = []
+        with self.training_mode():
+            for number, batch in enumerate(self.batches.at(step)):
+                # Dropout is the one thing that draws from torch's own generator.
+                torch.manual_seed(seeds.derive(self.seed, "dropout", step, number))
+                with self.engine.autocast():
+                    loss = self.objective.loss(batch, seed=self.seed, step=step)
+                self.engine.backward(loss.value)
+                losses.append(loss.per_item)
+        return losses
+
+    def _do_tasks(self, step: int) -> None:
+        due = [task for task in self.tasks if task.is_due(step)]
+        if not due:
+            return
+        self.report.flush()
+        for task in due:
+            task.run(step)
+        self.report.start_clock()

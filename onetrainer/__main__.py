@@ -1,0 +1,74 @@
+"""The command line. Only argparse is loaded until a command is known, so that help is instant."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from onetrainer import __version__
+from onetrainer.errors import EXIT_STOPPED, EXIT_USER, UserError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code: 0 done, 1 failure, 2 bad input, 3 stopped."""
+    options = _parser().parse_args(arguments)
+    from onetrainer import cli
+
+    try:
+        return cli.COMMANDS[options.command](options)
+    except UserError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_USER
+    except KeyboardInterrupt:
+        return EXIT_STOPPED
+    except BrokenPipeError:
+        # The reader of our output has gone (`onetrainer schema | head`); that is its good right.
+        sys.stderr.close()
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="onetrainer", description="Train Stable Diffusion on your pictures."
+    )
+    parser.add_argument("--version", action="version", version=f"onetrainer {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    train = commands.add_parser("train", help="train by a config file or a preset")
+    _config_argument(train)
+    train.add_argument("--run-folder", type=Path, help="a new or empty folder for this run")
+
+    resume = commands.add_parser("resume", help="continue a run from its newest checkpoint")
+    resume.add_argument("run_folder", type=Path, help="the run's folder")
+
+    check = commands.add_parser("check", help="tell everything that is wrong with a config")
+    _config_argument(check)
+    check.add_argument("--json", action="store_true", help="print the problems as JSON")
+
+    demo = commands.add_parser("demo", help="write a small model and pictures to try things with")
+    demo.add_argument("folder", type=Path, help="a new or empty folder")
+
+    commands.add_parser("presets", help="list the presets")
+
+    diff = commands.add_parser("diff", help="show the settings in which two configs differ")
+    diff.add_argument("left", help="a config file or a preset")
+    diff.add_argument("right", help="a config file or a preset")
+
+    commands.add_parser("schema", help="print the JSON Schema of a config")
+    commands.add_parser("doctor", help="tell what this computer has for training")
+    return parser
+
+
+def _config_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", help="a config file or the name of a preset")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY.PATH=VALUE",
+        help="change one setting; may be given again",
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,136 @@
+"""What each command of the terminal does; the window takes the same ways."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, ProblemsError, UserError
+
+
+def train(options: argparse.Namespace) -> int:
+    """Resolves and checks a config, then runs it to its end in a worker."""
+    from onetrainer import client, presets
+    from onetrainer.preflight import require_startable
+    from onetrainer.run_folder import create_run, fill_run
+    from onetrainer.terminal import follow
+
+    document = presets.with_overrides(
+        presets.load_document(presets.locate(options.config)), options.set
+    )
+    config = presets.with_absolute_paths(presets.resolve(document, source=options.config))
+    for problem in require_startable(config):
+        sys.stderr.write(f"warning: {problem}\n")
+    values = config.model_dump(mode="json")
+    if options.run_folder is not None:
+        folder = fill_run(options.run_folder, config=values)
+    else:
+        folder = create_run(Path(config.output.folder), name=config.output.name, config=values)
+    _say(f"Run folder: {folder.path}")
+    return follow(client.start(folder))
+
+
+def resume(options: argparse.Namespace) -> int:
+    """Continues a run from its newest checkpoint."""
+    from onetrainer import client
+    from onetrainer.run_folder import open_run
+    from onetrainer.terminal import follow
+
+    return follow(client.start(open_run(options.run_folder)))
+
+
+def check(options: argparse.Namespace) -> int:
+    """Tells every problem of a config at once."""
+    problems = _problems(options)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if options.json:
+        _say(json.dumps([vars(problem) for problem in problems], indent=2, ensure_ascii=False))
+    else:
+        for problem in problems:
+            _say(f"{problem.severity}: {problem}")
+        if not errors:
+            _say(f"{options.config}: ready to train")
+    return EXIT_USER if errors else EXIT_DONE
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Writes the demo."""
+    from onetrainer.demo.write import write_demo
+
+    files = write_demo(options.folder)
+    _say(f"The demo is in {options.folder}. To train it: onetrainer train {files.config}")
+    return EXIT_DONE
+
+
+def list_presets(_options: argparse.Namespace) -> int:
+    """Lists the presets."""
+    from onetrainer.presets import find_presets
+
+    found = find_presets()
+    width = max((len(preset.name) for preset in found), default=0)
+    for preset in found:
+        _say(f"{preset.name.ljust(width)}  {preset.origin}  {preset.description}")
+    return EXIT_DONE
+
+
+def diff(options: argparse.Namespace) -> int:
+    """Shows the settings in which two configs differ."""
+    from onetrainer import presets
+    from onetrainer.config.problems import shown
+
+    left, right = (
+        presets.resolve(presets.load_document(presets.locate(name)), source=name)
+        for name in (options.left, options.right)
+    )
+    for difference in presets.diff(left, right):
+        _say(f"{difference.path}: {shown(difference.left)} → {shown(difference.right)}")
+    return EXIT_DONE
+
+
+def schema(_options: argparse.Namespace) -> int:
+    """Prints the JSON Schema."""
+    from onetrainer.config.train import TrainConfig
+
+    _say(json.dumps(TrainConfig.model_json_schema(), indent=2, ensure_ascii=False))
+    return EXIT_DONE
+
+
+def doctor(_options: argparse.Namespace) -> int:
+    """Tells what this computer has for training."""
+    from onetrainer.doctor import report
+
+    for line in report():
+        _say(line)
+    return EXIT_DONE
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "train": train,
+    "resume": resume,
+    "check": check,
+    "demo": demo,
+    "presets": list_presets,
+    "diff": diff,
+    "schema": schema,
+    "doctor": doctor,
+}
+
+
+def _problems(options: argparse.Namespace) -> list[Problem]:
+    from onetrainer import presets
+    from onetrainer.preflight import all_problems
+
+    try:
+        path = presets.locate(options.config)
+        document = presets.with_overrides(presets.load_document(path), options.set)
+        config = presets.with_absolute_paths(presets.resolve(document, source=options.config))
+    except ProblemsError as error:
+        return error.problems
+    except UserError as error:
+        return [Problem("", error.what, error.expected, error.remedy)]
+    return all_problems(config)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")

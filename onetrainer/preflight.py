@@ -1,0 +1,131 @@
+"""What can be known to be wrong before a run starts: files, folders, disk; without torch."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from onetrainer.config.rules import broken_rules
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Problem, UserError
+
+ENOUGH_DISK = 1 << 30
+_SHOWN_PICTURES = 5
+
+
+def all_problems(config: TrainConfig) -> list[Problem]:
+    """Everything wrong with a config whose values are each allowed: rules, then the disk."""
+    broken = broken_rules(config)
+    named = {problem.path for problem in broken if problem.severity == "error"}
+    # A path that is missing has been told of already.
+    return broken + [found for found in check_environment(config) if found.path not in named]
+
+
+def check_environment(config: TrainConfig) -> list[Problem]:
+    """What the files and folders that the config names would stop or hamper."""
+    checks: dict[str, Callable[[TrainConfig], list[Problem]]] = {
+        "model.path": _check_model,
+        "data.folder": _check_pictures,
+        "output.folder": _check_output,
+    }
+    found = []
+    for path, check in checks.items():
+        try:
+            found += check(config)
+        except UserError as error:
+            found.append(Problem(path, error.what, error.expected, error.remedy))
+    return found
+
+
+def require_startable(config: TrainConfig) -> list[Problem]:
+    """The warnings of a config that can start. Raises ProblemsError if it cannot."""
+    from onetrainer.errors import ProblemsError
+
+    problems = all_problems(config)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise ProblemsError(errors)
+    return problems
+
+
+def _check_model(config: TrainConfig) -> list[Problem]:
+    from onetrainer.model_file import inspect_model, require_family
+
+    if config.model.path:
+        require_family(inspect_model(Path(config.model.path)), config.model.family)
+    return []
+
+
+def _check_pictures(config: TrainConfig) -> list[Problem]:
+    from onetrainer.dataset_index import index_folder
+
+    if not config.data.folder:
+        return []
+    index = index_folder(
+        Path(config.data.folder),
+        resolution=config.data.resolution,
+        include_subfolders=config.data.include_subfolders,
+        require_captions=config.data.require_captions,
+    )
+    found = []
+    if index.skipped:
+        found.append(_skipped_pictures([f"{s.path.name} ({s.reason})" for s in index.skipped]))
+    if index.uncaptioned:
+        found.append(
+            Problem(
+                "data.folder",
+                f"{index.uncaptioned} of {len(index.items)} pictures have no caption",
+                "They are trained with an empty prompt",
+                "Write a .txt file of the same name beside each.",
+                "warning",
+            )
+        )
+    return found
+
+
+def _skipped_pictures(names: list[str]) -> Problem:
+    rest = len(names) - _SHOWN_PICTURES
+    listed = ", ".join(names[:_SHOWN_PICTURES]) + (f" and {rest} more" if rest > 0 else "")
+    count = f"{len(names)} picture{'s' if len(names) > 1 else ''}"
+    return Problem(
+        "data.folder",
+        f"{count} cannot be used: {listed}",
+        "The others are trained",
+        "Replace or remove them.",
+        "warning",
+    )
+
+
+def _check_output(config: TrainConfig) -> list[Problem]:
+    folder = Path(config.output.folder).absolute()
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    if not existing.is_dir():
+        return [
+            Problem(
+                "output.folder",
+                f"{existing}: this is a file",
+                "Expected a folder",
+                "Choose another one.",
+            )
+        ]
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return [
+            Problem(
+                "output.folder",
+                f"{existing}: this folder cannot be written to",
+                "Expected a folder that is yours",
+                "Choose another one.",
+            )
+        ]
+    free = shutil.disk_usage(existing).free
+    if free < ENOUGH_DISK:
+        return [
+            Problem(
+                "output.folder",
+                f"{existing}: only {free / 2**20:.0f} MiB are free on this disk",
+                "A run with checkpoints and samples wants 1 GiB",
+                "Free some space or choose another disk.",
+                "warning",
+            )
+        ]
+    return []

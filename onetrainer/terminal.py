@@ -1,0 +1,157 @@
+"""A run in the terminal: one line that moves, and at the end what came of it."""
+
+import shutil
+import sys
+from dataclasses import dataclass, field
+from time import monotonic, sleep
+from typing import TextIO
+
+from onetrainer.client import Run
+from onetrainer.commands import Command
+from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError
+from onetrainer.events import (
+    Checkpoint,
+    Event,
+    Failed,
+    Finished,
+    Phase,
+    Progress,
+    Sample,
+    Started,
+    Stopped,
+    Warned,
+)
+
+_POLL_SECONDS = 0.1
+_SECONDS_PER_LINE = 10.0
+_BAR = 24
+
+
+@dataclass
+class _Screen:
+    """Writes lines that stay and, on a terminal, one line that is written over."""
+
+    out: TextIO
+    is_live: bool
+    last_line: float = field(default_factory=monotonic)
+    width: int = 0
+
+    def stay(self, text: str) -> None:
+        self._clear()
+        self.out.write(text + "\n")
+        self.out.flush()
+
+    def move(self, text: str, *, always: bool = False) -> None:
+        if self.is_live:
+            text = text[: shutil.get_terminal_size().columns - 1]
+            self.out.write("\r" + text.ljust(self.width))
+            self.width = len(text)
+            self.out.flush()
+        elif always or monotonic() - self.last_line >= _SECONDS_PER_LINE:
+            self.last_line = monotonic()
+            self.stay(text)
+
+    def _clear(self) -> None:
+        if self.is_live and self.width:
+            self.out.write("\r" + " " * self.width + "\r")
+            self.width = 0
+
+
+def follow(run: Run, *, out: TextIO = sys.stdout) -> int:
+    """Shows a run until it ends; returns the exit code. Ctrl+C asks it to stop, twice kills it."""
+    screen = _Screen(out, out.isatty())
+    interrupts = 0
+    while True:
+        try:
+            code = _show_news(run, screen)
+            if code is not None:
+                run.wait()
+                return code
+            sleep(_POLL_SECONDS)
+        except KeyboardInterrupt:
+            interrupts += 1
+            if interrupts > 1:
+                run.kill()
+                screen.stay("Killed. The run can be resumed from its last checkpoint.")
+                return EXIT_STOPPED
+            run.send(Command("stop"))
+            screen.stay("Stopping after this step and saving; Ctrl+C again kills the run.")
+
+
+def _show_news(run: Run, screen: _Screen) -> int | None:
+    """Shows what is new; the exit code if the run has ended."""
+    was_alive = run.is_alive
+    ending: Event | None = None
+    for event in run.poll().events:
+        _show(event, run, screen)
+        ending = event if isinstance(event, Finished | Stopped | Failed) else None
+    if isinstance(ending, Finished):
+        return EXIT_DONE
+    if isinstance(ending, Stopped):
+        return EXIT_STOPPED
+    if isinstance(ending, Failed):
+        return EXIT_USER if ending.kind == "user" else EXIT_PROGRAM
+    if was_alive or (death := run.death()) is None:
+        return None
+    screen.stay(death.what)
+    for line in death.log:
+        screen.stay(f"  | {line}")
+    screen.stay(f"The log is {run.folder.log}")
+    return EXIT_USER if death.code == EXIT_USER else EXIT_PROGRAM
+
+
+def _show(event: Event, run: Run, screen: _Screen) -> None:
+    match event:
+        case Started():
+            begins = f"continues after step {event.step}" if event.step else "starts"
+            screen.stay(f"{run.folder.name} {begins}: {event.total_steps} steps in all")
+        case Phase():
+            count = f" {event.done}/{event.total}" if event.total else ""
+            detail = f" ({event.detail})" if event.detail else ""
+            if event.name != "training":
+                screen.move(f"{event.name}{count}{detail}")
+        case Progress():
+            screen.move(_progress_line(event), always=event.step == event.total_steps)
+        case Sample():
+            screen.stay(f"sample after step {event.step}: {run.folder.path / event.path}")
+        case Checkpoint():
+            screen.move(f"checkpoint: {event.path}")
+        case Warned():
+            screen.stay(f"warning: {event.text}")
+        case Finished() | Stopped() | Failed():
+            _show_ending(event, run, screen)
+
+
+def _show_ending(event: Finished | Stopped | Failed, run: Run, screen: _Screen) -> None:
+    if isinstance(event, Failed):
+        screen.stay(str(UserError(event.what, event.expected, event.remedy)))
+        return
+    if isinstance(event, Finished):
+        screen.stay(f"Done: {event.step} steps.")
+        for line in event.summary:
+            screen.stay(f"  {line}")
+    else:
+        word = "Paused" if event.reason == "pause" else "Stopped"
+        screen.stay(f"{word} after step {event.step}. To go on: onetrainer resume {run.folder.path}")
+    if any(run.folder.samples.glob("*.png")):
+        screen.stay(f"Samples: {run.folder.samples}")
+    for path in event.outputs:
+        screen.stay(f"LoRA: {run.folder.path / path}")
+
+
+def _progress_line(event: Progress) -> str:
+    done = event.step / event.total_steps
+    filled = round(done * _BAR)
+    bar = "█" * filled + "░" * (_BAR - filled)
+    eta = f"  ETA {clock(event.eta_seconds)}" if event.eta_seconds >= 0 else ""
+    return (
+        f"step {event.step}/{event.total_steps} {bar} {done:4.0%}  loss {event.loss:.4f}"
+        f"  {event.steps_per_second:.2f} it/s{eta}  {event.memory_bytes / 2**30:.1f} GiB"
+    )
+
+
+def clock(seconds: float) -> str:
+    """Seconds as h:mm:ss, or m:ss under an hour."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,67 @@
+"""Schedule and targets against diffusers' own."""
+
+import pytest
+import torch
+from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
+
+from modules.diffusion.schedule import scaled_linear
+from modules.diffusion.targets import target
+from modules.diffusion.timesteps import uniform
+
+TIMESTEPS = torch.tensor([0, 1, 500, 998, 999])
+
+
+@pytest.fixture
+def reference():
+    return DDPMScheduler(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear")
+
+
+@pytest.fixture
+def tensors():
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(5, 4, 8, 8, generator=generator) for _ in range(2)]
+
+
+def test_noisy_latents_equal_those_of_diffusers(reference, tensors):
+    latents, noise = tensors
+    expected = reference.add_noise(latents, noise, TIMESTEPS)
+    ours = scaled_linear().add_noise(latents, noise, TIMESTEPS)
+    # diffusers multiplies its ᾱ up in float32, which costs it some 1e-6.
+    torch.testing.assert_close(ours, expected, rtol=0, atol=5e-6)
+
+
+def test_velocity_equals_that_of_diffusers(reference, tensors):
+    latents, noise = tensors
+    expected = reference.get_velocity(latents, noise, TIMESTEPS)
+    ours = target(
+        "v_prediction",
+        schedule=scaled_linear(),
+        latents=latents,
+        noise=noise,
+        timesteps=TIMESTEPS,
+    )
+    torch.testing.assert_close(ours, expected, rtol=0, atol=5e-6)
+
+
+def test_the_epsilon_target_is_the_noise(tensors):
+    latents, noise = tensors
+    ours = target(
+        "epsilon", schedule=scaled_linear(), latents=latents, noise=noise, timesteps=TIMESTEPS
+    )
+    assert ours is noise
+
+
+def test_signal_and_noise_add_up_to_one():
+    schedule = scaled_linear()
+    total = schedule.signal.double() ** 2 + schedule.noise.double() ** 2
+    torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-6)
+
+
+def test_timesteps_are_even_over_the_whole_range():
+    drawn = uniform(100_000, steps=1000, generator=torch.Generator().manual_seed(1))
+    counts = torch.bincount(drawn, minlength=1000).double()
+    # Pearson's statistic over 999 degrees of freedom: mean 999, deviation 44.7; five of these.
+    statistic = float(((counts - 100) ** 2 / 100).sum())
+    assert 999 - 5 * 44.7 < statistic < 999 + 5 * 44.7
+    assert int(drawn.min()) == 0
+    assert int(drawn.max()) == 999

@@ -1,0 +1,117 @@
+"""The command line, without a worker: messages and exit codes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from onetrainer.__main__ import main
+from onetrainer.config.train import TrainConfig
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(document):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(document))
+        return str(path)
+
+    return write
+
+
+def loaded_modules(*arguments: str) -> set[str]:
+    code = (
+        "import sys\nfrom onetrainer.__main__ import main\n"
+        "try:\n  main(sys.argv[1:])\nexcept SystemExit:\n  pass\n"
+        "print('MODULES', *sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.rsplit("MODULES", 1)[1].split())
+
+
+def test_help_loads_nothing_but_argparse():
+    assert not loaded_modules("--help") & {"pydantic", "PIL", "torch", "tkinter", "json"}
+
+
+def test_check_loads_neither_torch_nor_tkinter(config):
+    loaded = loaded_modules("check", config({"model": {"path": "x"}, "data": {"folder": "y"}}))
+    assert not loaded & {"torch", "tkinter", "numpy", "diffusers"}
+
+
+def test_check_tells_every_problem_with_path_expectation_and_remedy(config, capsys):
+    path = config({"training": {"steps": 0, "sed": 1}, "optimizer": {"lr": -1}})
+    assert main(["check", path]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[1].strip() for line in lines] == [
+        "training.steps",
+        "training.sed",
+        "optimizer.lr",
+    ]
+
+
+def test_check_as_json_is_data(config, capsys):
+    assert main(["check", config({}), "--json"]) == 2
+    problems = json.loads(capsys.readouterr().out)
+    assert {problem["path"] for problem in problems} == {"model.path", "data.folder"}
+    assert all(problem["remedy"] for problem in problems)
+
+
+def test_set_wins_over_the_file(config, capsys):
+    path = config({"training": {"steps": 0}})
+    main(["check", path, "--set", "training.steps=5", "--json"])
+    paths = {problem["path"] for problem in json.loads(capsys.readouterr().out)}
+    assert "training.steps" not in paths
+
+
+@pytest.mark.parametrize("command", ["check", "train"])
+def test_a_missing_config_is_one_message_and_exit_code_2(command, capsys):
+    assert main([command, "nope.json"]) == 2
+    text = "".join(capsys.readouterr())
+    assert "nope.json" in text
+    assert "Traceback" not in text
+
+
+def test_a_config_that_cannot_start_leaves_nothing_behind(config, tmp_path, capsys):
+    path = config({"model": {"path": "x"}, "output": {"folder": "runs"}})
+    assert main(["train", path]) == 2
+    assert "data.folder" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_resume_of_no_run_is_one_message(tmp_path, capsys):
+    assert main(["resume", str(tmp_path)]) == 2
+    assert "config.json" in capsys.readouterr().err
+
+
+def test_presets_are_listed_with_what_they_are_for(capsys):
+    assert main(["presets"]) == 0
+    assert "sd15/lora-low-memory" in capsys.readouterr().out
+
+
+def test_diff_shows_what_a_preset_changes(capsys):
+    assert main(["diff", "sd15/lora", "sd15/lora-low-memory"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "training.accumulation: 1 → 2" in lines
+    assert "hardware.gradient_checkpointing: false → true" in lines
+
+
+def test_schema_accepts_what_the_program_writes(capsys):
+    main(["schema"])
+    schema = json.loads(capsys.readouterr().out)
+    assert set(schema["properties"]) == set(TrainConfig().model_dump())
+    assert schema["additionalProperties"] is False
+
+
+def test_schema_describes_every_setting(capsys):
+    main(["schema"])
+    schema = json.loads(capsys.readouterr().out)
+    described = schema["$defs"]["AdamW"]["properties"]
+    assert all(field.get("description") for name, field in described.items() if name != "kind")

@@ -1,0 +1,118 @@
+"""Config files and presets: found, loaded, merged, compared, saved."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from onetrainer import presets
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import UserError
+
+
+def write(path: Path, document) -> Path:
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+
+
+def test_every_built_in_preset_resolves():
+    found = presets.find_presets()
+    assert {preset.name for preset in found} >= {"sd15/lora", "sd15/lora-low-memory"}
+    for preset in found:
+        assert preset.description
+        presets.resolve(presets.load_document(preset.path), source=preset.name)
+
+
+def test_a_preset_extends_another_and_wins(tmp_path):
+    base = {"training": {"steps": 7, "seed": 3}, "description": "base"}
+    write(tmp_path / "base.json", base)
+    over = write(tmp_path / "over.json", {"extends": "base.json", "training": {"steps": 9}})
+    config = presets.resolve(presets.load_document(over), source="over")
+    assert (config.training.steps, config.training.seed) == (9, 3)
+
+
+def test_a_preset_that_extends_itself_is_refused(tmp_path):
+    path = write(tmp_path / "a.json", {"extends": "b.json"})
+    write(tmp_path / "b.json", {"extends": "a.json"})
+    with pytest.raises(UserError, match="extends itself"):
+        presets.load_document(path)
+
+
+def test_paths_are_relative_to_the_file_that_names_them(tmp_path):
+    path = write(tmp_path / "a.json", {"model": {"path": "base"}, "data": {"folder": "../p"}})
+    config = presets.resolve(presets.load_document(path), source="")
+    assert config.model.path == str(tmp_path / "base")
+    assert config.data.folder == str(tmp_path.parent / "p")
+
+
+def test_a_saved_preset_holds_only_differences_and_loads_the_same(tmp_path):
+    config = presets.resolve(
+        {"training": {"steps": 5}, "sampling": {"prompts": [{"prompt": "é"}]}}, source=""
+    )
+    path = tmp_path / "new" / "mine.json"
+    presets.save_preset(config, path, description="mine")
+    assert set(json.loads(path.read_text())) == {"version", "description", "training", "sampling"}
+    assert presets.resolve(presets.load_document(path), source="") == config
+
+
+def test_differences_name_path_and_both_values():
+    other = presets.resolve({"optimizer": {"lr": 0.5}}, source="")
+    assert presets.diff(TrainConfig(), other) == [presets.Difference("optimizer.lr", 1e-4, 0.5)]
+
+
+def test_overrides_take_json_text_lists_and_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    document = presets.with_overrides(
+        {},
+        [
+            "training.steps=5",
+            "output.name=123",
+            "hardware.precision=fp32",
+            "sampling.prompts.0.prompt=a = b",
+            "model.path=m",
+        ],
+    )
+    config = presets.resolve(document, source="")
+    assert (config.training.steps, config.output.name) == (5, "123")
+    assert config.sampling.prompts[0].prompt == "a = b"
+    assert config.model.path == str(tmp_path / "m")
+
+
+@pytest.mark.parametrize("text", ["training.steps", "=5", ""])
+def test_an_override_of_the_wrong_form_is_refused(text):
+    with pytest.raises(UserError, match=r"key\.path=value|not a setting"):
+        presets.with_overrides({}, [text])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"a": }', "line 1, column 7"),
+        ("[1]", "settings in { }"),
+        ('{"version": 5}', "config version 5"),
+        ('{"extends": 5}', "extends"),
+        ('{"extends": "nowhere"}', "no such file or preset"),
+    ],
+)
+def test_a_file_that_is_no_config_is_refused_in_words(tmp_path, content, words):
+    with pytest.raises(UserError) as caught:
+        presets.load_document(write(tmp_path / "a.json", content))
+    assert words in str(caught.value)
+
+
+def test_a_picture_chosen_as_config_is_refused(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(b"\x89PNG\r\n\xff\xfe")
+    with pytest.raises(UserError, match="not a text file"):
+        presets.load_document(path)
+
+
+def test_an_unknown_name_lists_the_presets():
+    with pytest.raises(UserError, match="nope") as caught:
+        presets.locate("nope")
+    assert "sd15/lora" in caught.value.expected
