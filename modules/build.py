@@ -2,14 +2,25 @@
 
 import importlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 
-from modules.interfaces import ParameterGroup
+from modules.interfaces import Family, ParameterGroup
+from onetrainer.config.model import Model
 from onetrainer.config.optimizer import Optimizer
 
 # Settings of an optimizer section that its class does not take under that name.
 _OWN_KEYS = {"kind", "lr", "text_encoder_lr", "beta1", "beta2"}
+
+
+def load_family(section: Model, *, compute_dtype: torch.dtype, device: torch.device) -> Family:
+    """The base model, frozen, on the device."""
+    match section.family:
+        case "sd15":
+            from modules.families.sd15 import load_sd15
+
+            return load_sd15(Path(section.path), compute_dtype=compute_dtype, device=device)
 
 
 def build_optimizer(section: Optimizer, groups: Sequence[ParameterGroup]) -> torch.optim.Optimizer:

@@ -33,7 +33,7 @@ class Engine:
         self._clipping = gradient_clipping
         self._scaler = scaler(device, precision)
 
-    def autocast(self) -> AbstractContextManager[Any]:
+    def autocast(self) -> AbstractContextManager[object]:
         """The context of every forward pass."""
         return autocast(self.device, self._precision)
 

@@ -95,6 +95,10 @@ class Family(Protocol):
         """The UNet's prediction, (B, 4, h, w), float32. timesteps: (B,), int64."""
         ...
 
+    def enable_gradient_checkpointing(self, *, text_encoders: bool) -> None:
+        """Computes blocks twice to save memory; the text encoders' only if asked."""
+        ...
+
 
 @dataclass(frozen=True)
 class ParameterGroup:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from onetrainer.errors import UserError
 from onetrainer.event_log import EventWriter
-from onetrainer.events import Progress
+from onetrainer.events import Phase, Progress
 
 # Reading a loss waits for the device; on the CPU there is nothing to wait for.
 _STEPS_PER_READ = {"cpu": 1, "cuda": 8}
@@ -36,8 +36,9 @@ class Reporter:
         self._times: deque[float] = deque(maxlen=_SPEED_STEPS + 1)
         self._process = psutil.Process()
 
-    def start_clock(self) -> None:
-        """Begins to measure speed anew; to be called when other work has interrupted the steps."""
+    def start_clock(self, step: int) -> None:
+        """Says that steps are being made from here on, and begins to measure their speed anew."""
+        self._events.write(Phase("training", step, self._total))
         self._times.clear()
         self._times.append(monotonic())
 

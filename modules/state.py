@@ -42,12 +42,33 @@ class CheckpointRecord:
     """What state.json tells beside the tensors.
 
     events_size: how many bytes of events.jsonl belong to the run up to here.
+    engine: the loss scale and its history, where there is one.
     """
 
     step: int
     config_digest: str
     events_size: int
     versions: dict[str, str] = field(default_factory=dict)
+    engine: dict[str, Any] = field(default_factory=dict)
+
+
+def newest_record(folder: RunFolder) -> CheckpointRecord | None:
+    """The newest complete checkpoint of a run; None if there is none.
+
+    Raises UserError if it was written by another version of this program.
+    """
+    complete = folder.complete_checkpoints()
+    if not complete:
+        return None
+    path = complete[-1][1] / STATE_FILE
+    try:
+        return CheckpointRecord(**json.loads(path.read_text()))
+    except (ValueError, TypeError) as error:
+        raise UserError(
+            f"{path}: cannot be read as a checkpoint's state",
+            "Expected a file of this version of the program",
+            f"Delete {path.parent.name} to continue from the checkpoint before it.",
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -72,8 +93,7 @@ class Checkpoints:
             part.mkdir(parents=True)
             self._write_tensors(part)
             # Last, so that a folder with a state file is a whole checkpoint.
-            text = json.dumps(asdict(record) | {"engine": self.engine.state_dict()}, indent=2)
-            write_atomic(part / STATE_FILE, text.encode())
+            write_atomic(part / STATE_FILE, json.dumps(asdict(record), indent=2).encode())
             sync_folder(part)
             _remove(final)
             part.rename(final)
@@ -85,21 +105,16 @@ class Checkpoints:
         self._prune()
         return final
 
-    def restore(self) -> CheckpointRecord | None:
-        """Takes the newest complete checkpoint up; None if there is none.
+    def restore(self, record: CheckpointRecord) -> None:
+        """Takes a checkpoint up.
 
         To be called before gradient hooks are registered and before the first step.
         """
-        complete = self.folder.complete_checkpoints()
-        if not complete:
-            return None
-        path = complete[-1][1]
-        body = json.loads((path / STATE_FILE).read_text())
+        path = self.folder.checkpoint(record.step)
         self.method.load_state_dict(load_file(path / WEIGHTS_FILE))
         saved = torch.load(path / OPTIMIZER_FILE, map_location="cpu", weights_only=True)
         load_optimizer(self.optimizer, saved)
-        self.engine.load_state_dict(body.pop("engine"))
-        return CheckpointRecord(**body)
+        self.engine.load_state_dict(record.engine)
 
     def clean(self) -> None:
         """Deletes what an interrupted save or deletion has left behind."""

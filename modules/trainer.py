@@ -1,9 +1,8 @@
 """The training loop: read this first."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import torch
 
@@ -50,7 +49,6 @@ class Trainer:
     engine: Engine
     optimizer: torch.optim.Optimizer
     lr_multiplier: Callable[[int], float]
-    training_mode: Callable[[], AbstractContextManager[Any]]
     report: Reporter
     inbox: Inbox
     tasks: Sequence[Task]
@@ -58,7 +56,7 @@ class Trainer:
     def run(self) -> Literal["done", "stop", "pause"]:
         """Trains until the last step is made or somebody asks to end."""
         state = self.state
-        self.report.start_clock()
+        self.report.start_clock(state.step)
         while state.step < self.steps and not self.inbox.is_leaving():
             set_lr(self.optimizer, self.lr_multiplier(state.step))
             losses = self._accumulate(state.step)
@@ -77,14 +75,13 @@ class Trainer:
     def _accumulate(self, step: int) -> list[torch.Tensor]:
         """Adds up the gradients of a step's microbatches; returns their per-item losses."""
         losses = []
-        with self.training_mode():
-            for number, batch in enumerate(self.batches.at(step)):
-                # Dropout is the one thing that draws from torch's own generator.
-                torch.manual_seed(seeds.derive(self.seed, "dropout", step, number))
-                with self.engine.autocast():
-                    loss = self.objective.loss(batch, seed=self.seed, step=step)
-                self.engine.backward(loss.value)
-                losses.append(loss.per_item)
+        for number, batch in enumerate(self.batches.at(step)):
+            # Dropout is the one thing that draws from torch's own generator.
+            torch.manual_seed(seeds.derive(self.seed, "dropout", step, number))
+            with self.engine.autocast():
+                loss = self.objective.loss(batch, seed=self.seed, step=step)
+            self.engine.backward(loss.value)
+            losses.append(loss.per_item)
         return losses
 
     def _do_tasks(self, step: int) -> None:
@@ -94,4 +91,5 @@ class Trainer:
         self.report.flush()
         for task in due:
             task.run(step)
-        self.report.start_clock()
+        if step < self.steps:
+            self.report.start_clock(step)

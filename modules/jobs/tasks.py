@@ -1,0 +1,108 @@
+"""What a run does besides steps: draw samples, save."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from modules.engine import Engine
+from modules.inbox import Inbox
+from modules.interfaces import Family, Method
+from modules.memory.precision import compute_dtype
+from modules.sampling.pictures import Settings, save_picture
+from modules.sampling.sampler import sample
+from modules.state import CheckpointRecord, Checkpoints
+from onetrainer.config.output import Output
+from onetrainer.config.sampling import Sampling
+from onetrainer.event_log import EventWriter
+from onetrainer.events import Checkpoint, Phase, Sample
+from onetrainer.run_folder import RunFolder, cannot_write
+
+
+@dataclass(frozen=True)
+class SampleTask:
+    """Draws the sample pictures: every so many steps, at the end, and when asked."""
+
+    section: Sampling
+    steps: int
+    family: Family
+    engine: Engine
+    folder: RunFolder
+    events: EventWriter
+    inbox: Inbox
+    config_digest: str
+
+    def is_due(self, step: int) -> bool:
+        asked = self.inbox.take("sample")
+        periodic = self.section.every > 0 and step % self.section.every == 0
+        return asked or periodic or (self.section.at_end and step == self.steps)
+
+    def run(self, step: int) -> None:
+        """Draws every prompt; the pictures are in the folder before their events are."""
+        for index, prompt in enumerate(self.section.prompts):
+            self.events.write(Phase("sampling", index, len(self.section.prompts)))
+            pixels = sample(
+                self.family,
+                prompt,
+                steps=self.section.steps,
+                guidance=self.section.guidance,
+                autocast=self.engine.autocast,
+            )
+            path = self.folder.samples / f"step-{step:06d}-{index:02d}.png"
+            settings = Settings(
+                prompt, self.section.steps, self.section.guidance, step, self.config_digest
+            )
+            try:
+                save_picture(pixels, path, settings)
+            except OSError as error:
+                raise cannot_write(path, error) from error
+            relative = path.relative_to(self.folder.path).as_posix()
+            self.events.write(Sample(step, index, relative, prompt.prompt, prompt.seed))
+
+
+@dataclass(frozen=True)
+class SaveTask:
+    """Writes checkpoints, and the file for other programs."""
+
+    section: Output
+    folder: RunFolder
+    method: Method
+    engine: Engine
+    checkpoints: Checkpoints
+    events: EventWriter
+    inbox: Inbox
+    config_digest: str
+    versions: dict[str, str]
+    metadata: Callable[[int], dict[str, str]]
+
+    def is_due(self, step: int) -> bool:
+        # Asked for: the file as trained so far goes with it, for trying it out.
+        if self.inbox.take("save"):
+            self.export(step, is_final=False)
+            return True
+        return self.section.save_every > 0 and step % self.section.save_every == 0
+
+    def run(self, step: int) -> None:
+        """Saves the state after a step; everything told before belongs to it."""
+        size = self.events.size
+        self.events.write(Phase("saving"))
+        record = CheckpointRecord(
+            step=step,
+            config_digest=self.config_digest,
+            events_size=size,
+            versions=self.versions,
+            engine=self.engine.state_dict(),
+        )
+        path = self.checkpoints.save(record)
+        self.events.write(Checkpoint(step, path.relative_to(self.folder.path).as_posix()))
+
+    def export(self, step: int, *, is_final: bool) -> Path:
+        """Writes the finished file, or one that tells by its name how far it was trained."""
+        name = self.section.name if is_final else f"{self.section.name}-{step:06d}"
+        path = self.folder.output / f"{name}.safetensors"
+        try:
+            self.method.export(
+                path, dtype=compute_dtype(self.section.precision), metadata=self.metadata(step)
+            )
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        return path

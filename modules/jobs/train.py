@@ -1,0 +1,223 @@
+"""The job of training: from a run folder to the file that other programs load."""
+
+import hashlib
+import json
+import os
+import platform
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata as packages
+
+import torch
+
+from modules.build import build_optimizer, load_family
+from modules.data.cache import CachingStopped
+from modules.engine import Engine
+from modules.inbox import Inbox
+from modules.interfaces import Family
+from modules.jobs.data import Pictures, prepare_pictures
+from modules.jobs.metadata import lora_metadata
+from modules.jobs.tasks import SampleTask, SaveTask
+from modules.memory.precision import choose_device, compute_dtype
+from modules.methods.lora import Lora
+from modules.metrics import Reporter
+from modules.objectives.denoising import Denoising
+from modules.state import CheckpointRecord, Checkpoints, TrainState, newest_record
+from modules.trainer import Trainer
+from onetrainer.config.train import TrainConfig
+from onetrainer.curves import lr_multiplier
+from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, UserError
+from onetrainer.event_log import EventWriter, rewind
+from onetrainer.events import Checkpoint, Finished, Phase, Started, Stopped, Warned
+from onetrainer.presets import resolve
+from onetrainer.run_folder import RunFolder
+
+PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "lycoris_lora")
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What every stage of the job needs. last: the checkpoint it continues from, if any."""
+
+    folder: RunFolder
+    config: TrainConfig
+    digest: str
+    versions: dict[str, str]
+    events: EventWriter
+    inbox: Inbox
+    device: torch.device
+    last: CheckpointRecord | None
+
+    @property
+    def first_step(self) -> int:
+        return self.last.step if self.last else 0
+
+
+def train(folder: RunFolder) -> int:
+    """Trains a run folder's config from its newest checkpoint; returns the exit code."""
+    config, digest = _read_config(folder)
+    if config.hardware.threads:
+        torch.set_num_threads(config.hardware.threads)
+    last = newest_record(folder)
+    # What came after the checkpoint happens again; told twice it would be wrong.
+    rewind(folder.events, last.events_size if last else 0)
+    events = EventWriter(folder.events)
+    inbox = Inbox(folder.commands)
+    try:
+        device = choose_device(config.hardware.device)
+        run = _Run(folder, config, digest, _versions(), events, inbox, device, last)
+        return _train(run)
+    finally:
+        inbox.close()
+        events.close()
+
+
+def _train(run: _Run) -> int:
+    _announce(run)
+    run.events.write(Phase("loading", detail="base model"))
+    family = load_family(
+        run.config.model,
+        compute_dtype=compute_dtype(run.config.hardware.precision),
+        device=run.device,
+    )
+    try:
+        pictures = prepare_pictures(
+            run.config,
+            family,
+            cache=run.folder.path.parent / "cache",
+            device=run.device,
+            events=run.events,
+            should_stop=run.inbox.is_leaving,
+        )
+    except CachingStopped:
+        run.events.write(Stopped(run.first_step, run.inbox.leaving or "stop"))
+        return EXIT_STOPPED
+    trainer, sampling, saving = _assemble(run, family, pictures)
+    if run.last is None and run.config.sampling.at_start:
+        sampling.run(0)
+    return _finish(run, trainer.run(), trainer.state.step, saving, pictures)
+
+
+def _assemble(
+    run: _Run, family: Family, pictures: Pictures
+) -> tuple[Trainer, SampleTask, SaveTask]:
+    """Everything the loop needs; in this order always: build, restore, then the loop."""
+    config = run.config
+    method = Lora.attach(family, config.method, seed=config.training.seed)
+    if config.hardware.gradient_checkpointing:
+        family.enable_gradient_checkpointing(text_encoders=config.method.train_text_encoder)
+    optimizer = build_optimizer(config.optimizer, method.parameter_groups())
+    engine = Engine(
+        device=run.device,
+        precision=config.hardware.precision,
+        optimizer=optimizer,
+        gradient_clipping=config.training.gradient_clipping,
+    )
+    checkpoints = Checkpoints(run.folder, method, optimizer, engine, config.output.keep_checkpoints)
+    checkpoints.clean()
+    if run.last is not None:
+        checkpoints.restore(run.last)
+    method.train(True)
+    sampling = SampleTask(
+        section=config.sampling,
+        steps=config.training.steps,
+        family=family,
+        engine=engine,
+        folder=run.folder,
+        events=run.events,
+        inbox=run.inbox,
+        config_digest=run.digest,
+    )
+    saving = SaveTask(
+        section=config.output,
+        folder=run.folder,
+        method=method,
+        engine=engine,
+        checkpoints=checkpoints,
+        events=run.events,
+        inbox=run.inbox,
+        config_digest=run.digest,
+        versions=run.versions,
+        metadata=partial(lora_metadata, config),
+    )
+    trainer = Trainer(
+        state=TrainState(run.first_step),
+        steps=config.training.steps,
+        seed=config.training.seed,
+        batches=pictures.batches,
+        objective=Denoising(family, device=run.device),
+        engine=engine,
+        optimizer=optimizer,
+        lr_multiplier=partial(_multiplier, config),
+        report=Reporter(run.events, device=run.device, total_steps=config.training.steps),
+        inbox=run.inbox,
+        tasks=(sampling, saving),
+    )
+    return trainer, sampling, saving
+
+
+def _finish(run: _Run, ending: str, step: int, saving: SaveTask, pictures: Pictures) -> int:
+    """Saves, writes the file, and says how it ended."""
+    complete = [made for made, _ in run.folder.complete_checkpoints()]
+    if step > 0 and step not in complete:
+        saving.run(step)
+    if ending == "pause" or step == 0:
+        run.events.write(Stopped(step, "pause" if ending == "pause" else "stop"))
+        return EXIT_STOPPED
+    path = saving.export(step, is_final=ending == "done")
+    outputs = [path.relative_to(run.folder.path).as_posix()]
+    if ending == "stop":
+        run.events.write(Stopped(step, "stop", outputs))
+        return EXIT_STOPPED
+    run.events.write(Finished(step, outputs, _summary(pictures)))
+    return EXIT_DONE
+
+
+def _announce(run: _Run) -> None:
+    if run.last is not None:
+        # Its own event came after the size it remembers, and was rewound with the rest.
+        path = run.folder.checkpoint(run.last.step).relative_to(run.folder.path)
+        run.events.write(Checkpoint(run.last.step, path.as_posix()))
+    total = run.config.training.steps
+    run.events.write(Started(os.getpid(), run.first_step, total, run.versions))
+    if run.last is not None and run.last.config_digest != run.digest:
+        run.events.write(Warned("config.json was changed since the checkpoint; it counts from now"))
+    if run.last is not None and run.last.versions != run.versions:
+        run.events.write(
+            Warned("the installed libraries changed since the checkpoint; results may differ")
+        )
+
+
+def _summary(pictures: Pictures) -> list[str]:
+    count = len(pictures.batches.dataset.items)
+    lines = [f"Trained on {count} picture{'s' if count != 1 else ''}."]
+    if pictures.left_out:
+        lines.append(f"{len(pictures.left_out)} left out:")
+        lines += pictures.left_out
+    return lines
+
+
+def _read_config(folder: RunFolder) -> tuple[TrainConfig, str]:
+    """The run's config, and the digest that tells whether it was changed later."""
+    try:
+        document = json.loads(folder.config.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(
+            f"{folder.config}: cannot be read ({error})", "Expected the run's config as JSON", ""
+        ) from error
+    config = resolve(document, source=str(folder.config))
+    return config, hashlib.sha256(config.model_dump_json().encode()).hexdigest()
+
+
+def _multiplier(config: TrainConfig, step: int) -> float:
+    return lr_multiplier(
+        config.schedule.kind,
+        step=step,
+        steps=config.training.steps,
+        warmup_steps=config.schedule.warmup_steps,
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {name: packages.version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **found}
