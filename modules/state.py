@@ -4,6 +4,7 @@ Learning rate, data order and every random draw are functions of (seed, step); a
 the trained weights, the optimizer's state, the loss scale, and how far the run and its events are.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -14,16 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from modules.engine import Engine
+from modules.formats.optimizer_state import pack, unpack
 from modules.interfaces import Method
 from onetrainer.errors import UserError
 from onetrainer.run_folder import STATE_FILE, RunFolder, cannot_write, sync_folder, write_atomic
 
 WEIGHTS_FILE = "weights.safetensors"
-OPTIMIZER_FILE = "optimizer.pt"
+OPTIMIZER_FILE = "optimizer.safetensors"
+OPTIMIZER_GROUPS_FILE = "optimizer.json"
 PART_SUFFIX = ".part"
 
 
@@ -112,8 +116,8 @@ class Checkpoints:
         """
         path = self.folder.checkpoint(record.step)
         self.method.load_state_dict(load_file(path / WEIGHTS_FILE))
-        saved = torch.load(path / OPTIMIZER_FILE, map_location="cpu", weights_only=True)
-        load_optimizer(self.optimizer, saved)
+        groups = json.loads((path / OPTIMIZER_GROUPS_FILE).read_text())
+        load_optimizer(self.optimizer, unpack(load_file(path / OPTIMIZER_FILE), groups))
         self.engine.load_state_dict(record.engine)
 
     def clean(self) -> None:
@@ -126,11 +130,10 @@ class Checkpoints:
     def _write_tensors(self, folder: Path) -> None:
         weights = {name: value.contiguous() for name, value in self.method.state_dict().items()}
         _refuse_broken(weights)
-        save_file(weights, folder / WEIGHTS_FILE)
-        torch.save(self.optimizer.state_dict(), folder / OPTIMIZER_FILE)
-        for name in (WEIGHTS_FILE, OPTIMIZER_FILE):
-            with (folder / name).open("rb") as handle:
-                os.fsync(handle.fileno())
+        moments, groups = pack(self.optimizer.state_dict())
+        write_atomic(folder / OPTIMIZER_GROUPS_FILE, json.dumps(groups).encode())
+        for name, tensors in ((WEIGHTS_FILE, weights), (OPTIMIZER_FILE, moments)):
+            _save_tensors(tensors, folder / name)
 
     def _prune(self) -> None:
         for _, path in self.folder.complete_checkpoints()[: -self.keep]:
@@ -151,6 +154,17 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -
             restored = optimizer.state[parameter][key]
             if isinstance(value, Tensor) and restored.dtype != value.dtype:
                 optimizer.state[parameter][key] = value.to(restored.device)
+
+
+def _save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Writes tensors and waits until they are on the disk. Raises OSError."""
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:
+        # Its one way to say that the disk is full.
+        raise OSError(errno.ENOSPC, str(error)) from error
+    with path.open("rb") as handle:
+        os.fsync(handle.fileno())
 
 
 def _refuse_broken(weights: Mapping[str, Tensor]) -> None:

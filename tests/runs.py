@@ -1,0 +1,91 @@
+"""Small runs with real processes, for tests that need one."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+from onetrainer import client
+from onetrainer.event_log import EventReader
+from onetrainer.events import Event
+from onetrainer.presets import load_document, resolve, with_absolute_paths
+from onetrainer.run_folder import RunFolder, create_run
+from tests import tiny
+
+DEADLINE = 120.0
+
+SETTINGS: dict[str, Any] = {
+    "model": {"path": "base"},
+    "data": {"folder": "pictures", "resolution": 64},
+    "method": {"rank": 4, "alpha": 2.0},
+    "training": {"steps": 6, "batch_size": 2, "seed": 5},
+    "optimizer": {"lr": 0.01},
+    "schedule": {"kind": "cosine", "warmup_steps": 2},
+    "objective": {"caption_dropout": 0.2},
+    "sampling": {
+        "prompts": [{"prompt": "a red square", "width": 64, "height": 64}],
+        "every": 2,
+        "steps": 2,
+    },
+    "output": {"folder": "runs", "save_every": 3, "precision": "fp32"},
+    "hardware": {"precision": "fp32", "threads": 1},
+}
+
+
+def write_project(folder: Path) -> Path:
+    """A tiny base model, four captioned pictures and a config; returns the config's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tiny.write_folder(folder / "base")
+    tiny.write_pictures(folder / "pictures", ("a red square", "a blue circle", "green", "night"))
+    path = folder / "config.json"
+    path.write_text(json.dumps(SETTINGS))
+    return path
+
+
+def new_run(config: Path, **changes: dict[str, Any]) -> RunFolder:
+    """A run folder of the config, with sections changed: training={"steps": 3}."""
+    document = load_document(config)
+    for section, values in changes.items():
+        document[section] = {**document[section], **values}
+    resolved = with_absolute_paths(resolve(document, source=str(config)))
+    return create_run(
+        Path(resolved.output.folder), name="run", config=resolved.model_dump(mode="json")
+    )
+
+
+def finish(folder: RunFolder) -> int:
+    """Works on a run until its worker ends; the exit code."""
+    code = client.start(folder).wait(DEADLINE)
+    assert code is not None
+    return code
+
+
+def kill_when(folder: RunFolder, happened: Callable[[list[Event]], bool]) -> None:
+    """Starts a worker and sends SIGKILL the moment its events fulfil a condition."""
+    run = client.start(folder)
+    seen: list[Event] = []
+
+    def look() -> bool:
+        seen.extend(run.poll().events)
+        return happened(seen)
+
+    wait_until(look)
+    assert run._process is not None
+    os.kill(run._process.pid, signal.SIGKILL)
+    assert run.wait(DEADLINE) == -signal.SIGKILL
+
+
+def events_of(folder: RunFolder) -> list[Event]:
+    """Every event of a run."""
+    return EventReader(folder.events).read().events
+
+
+def wait_until(condition: Callable[[], bool], timeout: float = DEADLINE) -> None:
+    """Looks again and again until the condition holds; fails after the timeout."""
+    deadline = monotonic() + timeout
+    while not condition():
+        assert monotonic() < deadline, "waited too long"
+        sleep(0.005)
