@@ -1,0 +1,1 @@
+"""Pictures and captions in: reading, caching, batching."""

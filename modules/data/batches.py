@@ -1,0 +1,169 @@
+"""Which pictures each step learns from, and those pictures as a batch.
+
+The order is a function of (seed, epoch), so a resumed run goes on in it, and it does not depend
+on how a step is cut into microbatches.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from modules.data.cache import CachedDataset
+from modules.interfaces import Batch, Conditioning, LatentMoments
+from modules.seeds import derive
+from onetrainer.buckets import Bucket
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """The pictures of one step, by their place in the dataset; all are of one bucket.
+
+    microbatches: what is computed at once. weight: a picture's share of the step's loss. It is
+    that of a full step even where fewer pictures are left over, so that no picture counts more.
+    """
+
+    step: int
+    epoch: int
+    microbatches: tuple[tuple[int, ...], ...]
+    weight: float
+
+    @property
+    def pictures(self) -> tuple[int, ...]:
+        """All of them, by position within the step."""
+        return tuple(picture for microbatch in self.microbatches for picture in microbatch)
+
+
+class BatchPlan:
+    """The order of a run: every picture once an epoch, in steps of one bucket each.
+
+    buckets: each picture's. A step takes batch_size × accumulation pictures of a bucket, or what
+    is left of it.
+    """
+
+    def __init__(
+        self, buckets: Sequence[Bucket], *, batch_size: int, accumulation: int, seed: int
+    ) -> None:
+        self._batch_size = batch_size
+        self._full = batch_size * accumulation
+        self._seed = seed
+        self._members: dict[Bucket, list[int]] = {}
+        for picture, bucket in enumerate(buckets):
+            self._members.setdefault(bucket, []).append(picture)
+        self.steps_per_epoch = sum(-(-len(some) // self._full) for some in self._members.values())
+        self._epoch = -1
+        self._steps: list[tuple[int, ...]] = []
+
+    def epoch_of(self, step: int) -> int:
+        """Which pass over the pictures a step belongs to, from 0."""
+        return step // self.steps_per_epoch
+
+    def at(self, step: int) -> StepPlan:
+        """The step's pictures; steps count from 0 over all epochs."""
+        epoch = self.epoch_of(step)
+        if epoch != self._epoch:
+            self._epoch, self._steps = epoch, self._planned(epoch)
+        pictures = self._steps[step % self.steps_per_epoch]
+        return StepPlan(
+            step=step,
+            epoch=epoch,
+            microbatches=_cut(pictures, self._batch_size),
+            weight=1 / self._full,
+        )
+
+    def _planned(self, epoch: int) -> list[tuple[int, ...]]:
+        steps: list[tuple[int, ...]] = []
+        for bucket, members in sorted(self._members.items()):
+            # By the bucket's size and not its number: a new bucket leaves the others' order.
+            seed = derive(self._seed, "order", epoch, bucket.width, bucket.height)
+            steps += _cut(_shuffled(members, seed), self._full)
+        return _shuffled(steps, derive(self._seed, "steps", epoch))
+
+
+def load_batch(
+    dataset: CachedDataset,
+    plan: StepPlan,
+    microbatch: int,
+    *,
+    seed: int,
+    caption_dropout: float = 0.0,
+) -> Batch:
+    """The pictures and captions of a step's microbatch, on the CPU.
+
+    caption_dropout: the chance of each picture to be shown without its caption; drawn by its
+    position in the step. Conditioning is None if the dataset's captions are not encoded.
+    """
+    offset = sum(len(pictures) for pictures in plan.microbatches[:microbatch])
+    pictures = plan.microbatches[microbatch]
+    captions = _captions(dataset, plan, seed=seed, dropout=caption_dropout)
+    shown = captions[offset : offset + len(pictures)]
+    conditioning = None
+    if dataset.has_text:
+        # As long as the longest of the whole step: padding must not depend on microbatches.
+        tokens = max(dataset.tokens(caption) for caption in captions)
+        conditioning = Conditioning(torch.cat([_padded(dataset, text, tokens) for text in shown]))
+    return Batch(
+        moments=_stacked([dataset.moments(picture) for picture in pictures]),
+        captions=shown,
+        conditioning=conditioning,
+        positions=tuple(range(offset, offset + len(pictures))),
+        weight=plan.weight,
+    )
+
+
+def _captions(
+    dataset: CachedDataset, plan: StepPlan, *, seed: int, dropout: float
+) -> tuple[str, ...]:
+    """The caption, or none, of every picture of a step."""
+    return tuple(
+        "" if _chance(seed, plan.step, position) < dropout else dataset.items[picture].caption
+        for position, picture in enumerate(plan.pictures)
+    )
+
+
+def _chance(seed: int, step: int, position: int) -> float:
+    """Uniform in [0, 1)."""
+    return random.Random(derive(seed, "caption-dropout", step, position)).random()
+
+
+def _padded(dataset: CachedDataset, caption: str, tokens: int) -> Tensor:
+    """A caption's hidden states, (1, tokens, D): short ones are followed by the empty prompt's.
+
+    Captions are encoded in chunks of one length, 77 tokens for CLIP; the empty prompt's chunk
+    is what the model knows as "nothing more to say", where zeros would be strange to it.
+    """
+    hidden = dataset.conditioning(caption).hidden
+    missing = tokens - hidden.shape[1]
+    if not missing:
+        return hidden
+    empty = dataset.conditioning("").hidden
+    return torch.cat([hidden, empty.repeat(1, missing // empty.shape[1], 1)], dim=1)
+
+
+def _stacked(moments: Sequence[LatentMoments]) -> LatentMoments:
+    return LatentMoments(
+        mean=torch.cat([one.mean for one in moments]),
+        std=torch.cat([one.std for one in moments]),
+    )
+
+
+def _cut(pictures: Sequence[int], length: int) -> tuple[tuple[int, ...], ...]:
+    """Pieces of a length, the last one of what is left."""
+    starts = range(0, len(pictures), length)
+    return tuple(tuple(pictures[start : start + length]) for start in starts)
+
+
+def _shuffled(values: Sequence[T], seed: int) -> list[T]:
+    """In the order of a random number each.
+
+    Not `shuffle`: Python promises that `random()` gives the same numbers from a seed in every
+    version, and promises nothing of the functions built on it.
+    """
+    numbers = random.Random(seed)
+    keys = [numbers.random() for _ in values]
+    return [value for _, _, value in sorted(zip(keys, range(len(keys)), values, strict=True))]

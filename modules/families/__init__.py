@@ -1,0 +1,1 @@
+"""Model families: how each loads, encodes text, predicts and decodes."""

@@ -1,0 +1,1 @@
+"""Precision, devices and what is kept for the backward pass."""

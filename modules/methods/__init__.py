@@ -1,0 +1,1 @@
+"""What is trained: which parameters, and the file they become."""

@@ -1,0 +1,1 @@
+"""Pictures out of a model."""

@@ -1,0 +1,46 @@
+"""Reading one caption file, in whatever encoding an editor left it."""
+
+import codecs
+from pathlib import Path
+
+MAX_BYTES = 1 << 20
+"""Larger files are no captions; a megabyte is some thousand times what a text encoder sees."""
+
+
+class CaptionError(Exception):
+    """A caption that cannot be read. reason: why, in words that finish "picture: …"."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+def read_caption(path: Path) -> tuple[str, str]:
+    """A caption on one line, and the encoding it was read in.
+
+    UTF-8 first; UTF-16 if its byte order mark says so; what is neither is taken for Windows'
+    cp1252, which is worth telling, since a guess may be wrong. Runs of blanks and line breaks
+    become one space. Raises CaptionError if the file cannot be read, or is no text.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise CaptionError(path, f"its caption cannot be read ({error.strerror})") from error
+    if len(data) > MAX_BYTES:
+        raise CaptionError(path, "its .txt file is larger than 1 MB, so it is no caption")
+    text, encoding = _decoded(data, path)
+    if "\0" in text:
+        raise CaptionError(path, "its .txt file is no text; save it as UTF-8")
+    return " ".join(text.split()), encoding
+
+
+def _decoded(data: bytes, path: Path) -> tuple[str, str]:
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    for encoding in ("utf-16",) if wide else ("utf-8-sig", "cp1252"):
+        try:
+            return data.decode(encoding), encoding.removesuffix("-sig")
+        except UnicodeDecodeError:
+            continue
+    raise CaptionError(path, "its caption is in no known encoding; save it as UTF-8")

@@ -1,0 +1,51 @@
+"""Tiny models shared by the engine's tests; nobody writes into what a session fixture gives."""
+
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+
+from modules.families.stable_diffusion import StableDiffusion
+from tests import tiny
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Tiny tensors gain nothing from threads, and several processes of tests lose much."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory) -> Path:
+    """A tiny SD 1.5 as a diffusers folder."""
+    return tiny.write_folder(tmp_path_factory.mktemp("models") / "tiny-sd15")
+
+
+@pytest.fixture(scope="session")
+def tiny_configs(tmp_path_factory) -> Path:
+    """The configs that `tiny_file` is opened with."""
+    return tiny.write_configs(tmp_path_factory.mktemp("configs") / "tiny-sd15")
+
+
+@pytest.fixture(scope="session")
+def tiny_file(tmp_path_factory) -> Path:
+    """The same tiny SD 1.5 as a single file in the original layout."""
+    return tiny.write_single_file(tmp_path_factory.mktemp("models") / "tiny-sd15.safetensors")
+
+
+@pytest.fixture
+def family() -> StableDiffusion:
+    """A loaded tiny SD 1.5 of the test's own, float32 on the CPU."""
+    return tiny.family()
+
+
+@pytest.fixture
+def no_network(monkeypatch) -> None:
+    """Any attempt to connect fails the test."""
+
+    def refuse(*_):
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)

@@ -1,0 +1,224 @@
+"""Pixels are what a hand computation says, for every odd kind of picture."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from modules.data.images import load_pixels
+from onetrainer.buckets import Bucket
+from onetrainer.dataset_index import Item, index_folder
+from onetrainer.picture_file import PictureError
+
+WHITE, BLACK = 1.0, -1.0
+
+
+def item_of(path, bucket=(16, 16), size=(16, 16)):
+    return Item(path, "", *size, Bucket(*bucket))
+
+
+def saved(tmp_path, image, suffix="png", **options):
+    path = tmp_path / f"a.{suffix}"
+    image.save(path, **options)
+    return item_of(path, bucket=image.size, size=image.size)
+
+
+def colour(pixels, x=0, y=0):
+    """A pixel of a (3, H, W) picture, back in 0 to 255."""
+    return [round(float(value), 3) for value in (pixels[:, y, x] + 1) * 127.5]
+
+
+def test_pixels_are_float32_contiguous_from_minus_one_to_one(tmp_path):
+    image = Image.new("RGB", (24, 16), (0, 51, 255))
+    pixels = load_pixels(saved(tmp_path, image))
+    assert (pixels.shape, pixels.dtype) == ((3, 16, 24), torch.float32)
+    assert pixels.is_contiguous()
+    assert pixels[:, 3, 5].tolist() == pytest.approx([-1.0, 51 / 127.5 - 1, 1.0])
+    assert pixels[0].eq(BLACK).all()
+    assert pixels[2].eq(WHITE).all()
+
+
+# What each orientation means is said here with numpy, from the standard's table of where the
+# stored picture's first row and column are seen.
+STORED = {
+    1: lambda upright: upright,
+    2: lambda upright: upright[:, ::-1],
+    3: lambda upright: upright[::-1, ::-1],
+    4: lambda upright: upright[::-1],
+    5: lambda upright: upright.transpose(1, 0, 2),
+    6: lambda upright: np.rot90(upright),
+    7: lambda upright: upright[::-1, ::-1].transpose(1, 0, 2),
+    8: lambda upright: np.rot90(upright, -1),
+}
+
+
+@pytest.mark.parametrize("turn", STORED)
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+def test_exif_rotation_is_undone(tmp_path, turn, suffix):
+    upright = np.random.default_rng(turn).integers(0, 256, (16, 24, 3), dtype=np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    path = tmp_path / f"a.{suffix}"
+    Image.fromarray(np.ascontiguousarray(STORED[turn](upright))).save(path, exif=exif)
+    (item,) = index_folder(tmp_path, resolution=64, require_captions=False).items
+    assert (item.width, item.height) == (24, 16)
+    pixels = load_pixels(item_of(path, bucket=(24, 16), size=(24, 16)))
+    expected = torch.from_numpy(upright.copy()).permute(2, 0, 1) / 127.5 - 1
+    torch.testing.assert_close(pixels, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data:UserWarning")
+def test_damaged_exif_is_passed_over(tmp_path):
+    image = Image.new("RGB", (16, 16), "red")
+    item = saved(tmp_path, image, exif=b"Exif\0\0II*\0\xff\xff\xff\xff")
+    assert colour(load_pixels(item)) == [255, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("alpha", "expected"), [(0, [255, 255, 255]), (255, [255, 0, 0]), (51, [255, 204, 204])]
+)
+def test_transparency_shows_white_behind(tmp_path, alpha, expected):
+    image = Image.new("RGBA", (16, 16), (255, 0, 0, alpha))
+    assert colour(load_pixels(saved(tmp_path, image))) == expected
+
+
+def test_grey_with_transparency_shows_white_behind(tmp_path):
+    image = Image.new("LA", (16, 16), (0, 51))
+    assert colour(load_pixels(saved(tmp_path, image))) == [204, 204, 204]
+
+
+def palette_picture():
+    image = Image.new("P", (16, 16), 1)
+    image.putpalette([0, 0, 255, 10, 20, 30])
+    image.putpixel((0, 0), 0)
+    return image
+
+
+@pytest.mark.parametrize("suffix", ["png", "gif"])
+def test_palette_colours_are_looked_up(tmp_path, suffix):
+    pixels = load_pixels(saved(tmp_path, palette_picture(), suffix))
+    assert colour(pixels) == [0, 0, 255]
+    assert colour(pixels, 1) == [10, 20, 30]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "transparency"), [("png", 0), ("gif", 0), ("png", b"\x00\xff"), ("png", b"\x33\xff")]
+)
+def test_palette_transparency_shows_white_behind(tmp_path, suffix, transparency):
+    pixels = load_pixels(saved(tmp_path, palette_picture(), suffix, transparency=transparency))
+    behind = 204 if transparency == b"\x33\xff" else 255
+    assert colour(pixels) == [behind, behind, 255]
+    assert colour(pixels, 1) == [10, 20, 30]
+
+
+def test_transparent_colour_of_rgb_shows_white_behind(tmp_path):
+    image = Image.new("RGB", (16, 16), (1, 2, 3))
+    image.putpixel((0, 0), (9, 9, 9))
+    pixels = load_pixels(saved(tmp_path, image, transparency=(9, 9, 9)))
+    assert colour(pixels) == [255, 255, 255]
+    assert colour(pixels, 1) == [1, 2, 3]
+
+
+def test_grey_and_one_bit_pictures_have_three_equal_channels(tmp_path):
+    assert colour(load_pixels(saved(tmp_path, Image.new("L", (16, 16), 77)))) == [77, 77, 77]
+    assert colour(load_pixels(saved(tmp_path, Image.new("1", (16, 16), 1)))) == [255, 255, 255]
+
+
+def test_cmyk_is_mixed(tmp_path):
+    # (1 - 0.4)(1 - 0.2), (1 - 0)(1 - 0.2), (1 - 1)(1 - 0.2), times 255
+    image = Image.new("CMYK", (16, 16), (102, 0, 255, 51))
+    assert colour(load_pixels(saved(tmp_path, image, "tif"))) == pytest.approx([122, 204, 0], abs=1)
+    jpeg = load_pixels(saved(tmp_path, image, "jpg", quality=100))
+    assert colour(jpeg) == pytest.approx([122, 204, 0], abs=4)
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+@pytest.mark.parametrize("value", [0, 256, 32768, 65535])
+def test_sixteen_bit_grey_is_scaled_and_not_clipped(tmp_path, suffix, value):
+    image = Image.fromarray(np.full((16, 16), value, np.uint16))
+    pixels = load_pixels(saved(tmp_path, image, suffix))
+    assert pixels.shape == (3, 16, 16)
+    assert colour(pixels) == pytest.approx([value / 257] * 3, abs=0.001)
+
+
+def test_sixteen_bit_grey_is_scaled_like_eight_bit(tmp_path):
+    stripes = np.zeros((40, 40), np.uint8)
+    stripes[:, ::4] = 255
+    shown = []
+    for picture in (Image.fromarray(stripes), Image.fromarray(stripes.astype(np.uint16) * 257)):
+        path = saved(tmp_path, picture).path
+        shown.append(load_pixels(item_of(path, bucket=(56, 56), size=(40, 40))))
+    torch.testing.assert_close(*shown, rtol=0, atol=1 / 127.5)  # what rounding to 8 bits costs
+    assert shown[1].min() == BLACK
+
+
+def test_first_frame_of_an_animation_is_taken(tmp_path):
+    frames = [Image.new("RGB", (16, 16), name) for name in ("red", "green", "blue")]
+    for suffix, options in [("gif", {}), ("webp", {"lossless": True}), ("png", {})]:
+        item = saved(
+            tmp_path, frames[0], suffix, save_all=True, append_images=frames[1:], **options
+        )
+        assert colour(load_pixels(item)) == [255, 0, 0]
+
+
+def test_crop_is_centred(tmp_path):
+    image = Image.new("RGB", (48, 16), "black")
+    image.paste("white", (16, 0, 32, 16))
+    path = saved(tmp_path, image).path
+    pixels = load_pixels(item_of(path, bucket=(16, 16), size=(48, 16)))
+    assert pixels.eq(WHITE).all()
+
+
+def test_small_picture_is_enlarged_to_its_bucket(tmp_path):
+    path = saved(tmp_path, Image.new("RGB", (16, 20), (1, 2, 3))).path
+    pixels = load_pixels(item_of(path, bucket=(64, 64), size=(16, 20)))
+    assert pixels.shape == (3, 64, 64)
+    assert colour(pixels, 63, 63) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("turn", [1, 6])
+def test_large_jpeg_is_nearly_what_full_decoding_gives(tmp_path, turn):
+    smooth = Image.effect_noise((30, 20), 60).resize((1200, 800), Image.Resampling.BICUBIC)
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    smooth.convert("RGB").save(tmp_path / "a.jpg", quality=95, exif=exif)
+    (item,) = index_folder(tmp_path, resolution=64, require_captions=False).items
+    pixels = load_pixels(item)
+    image = Image.open(tmp_path / "a.jpg").convert("RGB")
+    image = image.transpose(Image.Transpose.ROTATE_270) if turn == 6 else image
+    width, height = item.bucket.width, item.bucket.height
+    scale = max(width / image.width, height / image.height)
+    image = image.resize((round(image.width * scale), round(image.height * scale)), 1)
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    image = image.crop((left, top, left + width, top + height))
+    expected = torch.from_numpy(np.array(image)).permute(2, 0, 1) / 127.5 - 1
+    assert (pixels - expected).abs().mean() < 1 / 127.5
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "webp", "bmp", "gif", "tif", "avif"])
+def test_cut_off_pixels_are_a_picture_error(tmp_path, suffix):
+    item = saved(tmp_path, Image.effect_noise((64, 64), 90).convert("RGB"), suffix)
+    whole = item.path.read_bytes()
+    item.path.write_bytes(whole[: len(whole) * 6 // 10])
+    with pytest.raises(PictureError) as error:
+        load_pixels(item)
+    assert error.value.path == item.path
+    assert error.value.reason
+
+
+def test_changed_or_missing_picture_is_a_picture_error(tmp_path):
+    item = saved(tmp_path, Image.new("RGB", (16, 16)))
+    Image.new("RGB", (32, 16)).save(item.path)
+    with pytest.raises(PictureError, match="changed"):
+        load_pixels(item)
+    item.path.unlink()
+    with pytest.raises(PictureError, match="cannot be read"):
+        load_pixels(item)
+
+
+def test_loading_leaves_the_file_alone(tmp_path):
+    item = saved(tmp_path, Image.new("RGB", (16, 16)), "jpg")
+    before = (item.path.read_bytes(), item.path.stat().st_mtime_ns)
+    load_pixels(item)
+    assert (item.path.read_bytes(), item.path.stat().st_mtime_ns) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jpg"]

@@ -1,0 +1,58 @@
+import pytest
+import torch
+
+from modules.memory import precision
+from modules.methods.lora import Lora
+from onetrainer.config.method import Lora as LoraSection
+from onetrainer.errors import UserError
+from tests import tiny
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
+def test_lora_steps_move_every_adapter_and_stay_finite(name):
+    family = tiny.family(compute_dtype=precision.compute_dtype(name))
+    section = LoraSection(rank=2, alpha=2, targets="full", train_text_encoder=True)
+    method = Lora.attach(family, section, seed=0)
+    parameters = [p for group in method.parameter_groups() for p in group.parameters]
+    before = [p.detach().clone() for p in parameters]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-2)
+    scaler = precision.scaler(tiny.CPU, name)
+    # 16 x 16, so that the innermost attention sees more than one place and its q and k matter.
+    noise = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(0))
+    for _ in range(2):  # the first step moves the up matrices alone: down has no gradient yet
+        with precision.autocast(tiny.CPU, name):
+            conditioning = family.encode_text(["a cat"])
+            predicted = family.predict(noise, torch.tensor([500]), conditioning)
+        scaler.scale((predicted - noise).square().mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    for parameter, old in zip(parameters, before, strict=True):
+        assert parameter.dtype == torch.float32
+        assert parameter.isfinite().all()
+        assert not torch.equal(parameter, old)
+
+
+def test_only_fp16_scales_gradients():
+    enabled = {n: precision.scaler(tiny.CPU, n).is_enabled() for n in ("fp32", "bf16", "fp16")}
+    assert enabled == {"fp32": False, "bf16": False, "fp16": True}
+
+
+def test_autocast_is_off_for_fp32():
+    with precision.autocast(tiny.CPU, "fp32"):
+        assert not torch.is_autocast_enabled("cpu")
+    with precision.autocast(tiny.CPU, "bf16"):
+        assert torch.is_autocast_enabled("cpu")
+
+
+def test_missing_graphics_card_is_told_only_when_it_is_asked_for(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert precision.choose_device("auto") == torch.device("cpu")
+    with pytest.raises(UserError, match=r"no graphics card .* Set the device"):
+        precision.choose_device("cuda")
+
+
+def test_cpu_is_taken_even_where_there_is_a_graphics_card(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert precision.choose_device("cpu").type == "cpu"
+    assert precision.choose_device("auto").type == "cuda"

@@ -1,0 +1,106 @@
+"""`onetrainer demo FOLDER`: complete, repeatable, and harmless to what others keep in a folder."""
+
+import subprocess
+import sys
+
+import pytest
+from PIL import Image
+
+from onetrainer.demo.write import demo_config, write_demo
+from onetrainer.errors import UserError
+from onetrainer.presets import load_document, resolve
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    return write_demo(tmp_path_factory.mktemp("demo") / "new" / "demo")
+
+
+def test_every_picture_has_a_caption(demo):
+    pictures = sorted(demo.pictures.glob("*.png"))
+
+    assert len(pictures) == 24
+    for picture in pictures:
+        assert "smiley" in picture.with_suffix(".txt").read_text()
+        Image.open(picture).load()
+
+
+def test_base_is_a_whole_model_folder(demo):
+    for name in ("model_index.json", "unet", "vae", "text_encoder", "scheduler", "tokenizer"):
+        assert (demo.base / name).exists()
+
+
+def test_config_is_valid_and_points_into_the_folder(demo):
+    config = resolve(load_document(demo.config), source="demo.json")
+
+    assert config.model.path == str(demo.base)
+    assert config.data.folder == str(demo.pictures)
+
+
+def test_writing_again_changes_nothing(tmp_path):
+    write_demo(tmp_path)
+    before = contents(tmp_path)
+
+    write_demo(tmp_path)
+
+    assert contents(tmp_path) == before
+
+
+def test_interrupted_writing_is_completed(tmp_path):
+    complete = write_demo(tmp_path)
+    before = contents(tmp_path)
+    complete.config.unlink()
+    (complete.base / "unet" / "config.json").write_bytes(b"{")
+    (complete.pictures / "smiley-07.png").unlink()
+
+    write_demo(tmp_path)
+
+    assert contents(tmp_path) == before
+
+
+def test_what_a_person_changed_is_kept(tmp_path):
+    files = write_demo(tmp_path)
+    files.config.write_text("{}")
+    (files.pictures / "smiley-01.txt").write_text("mine")
+    (tmp_path / "notes.txt").write_text("mine")
+
+    write_demo(tmp_path)
+
+    assert files.config.read_text() == "{}"
+    assert (files.pictures / "smiley-01.txt").read_text() == "mine"
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_folder_with_other_files_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+
+    with pytest.raises(UserError, match="holds other files"):
+        write_demo(tmp_path)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_file_in_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "demo").write_text("mine")
+
+    with pytest.raises(UserError, match="is a file"):
+        write_demo(tmp_path / "demo")
+
+
+def test_each_call_gives_a_config_of_its_own():
+    demo_config()["model"]["path"] = "elsewhere"
+
+    assert demo_config()["model"]["path"] == "base"
+
+
+def test_naming_the_demo_loads_neither_pillow_nor_torch():
+    code = (
+        "import sys, onetrainer.demo.write;"
+        "sys.exit(any(name in sys.modules for name in ('PIL', 'torch', 'tkinter')))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
