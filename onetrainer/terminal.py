@@ -1,5 +1,6 @@
 """A run in the terminal: one line that moves, and at the end what came of it."""
 
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -132,7 +133,8 @@ def _show_ending(event: Finished | Stopped | Failed, run: Run, screen: _Screen) 
             screen.stay(f"  {line}")
     else:
         word = "Paused" if event.reason == "pause" else "Stopped"
-        screen.stay(f"{word} after step {event.step}. To go on: onetrainer resume {run.folder.path}")
+        screen.stay(f"{word} after step {event.step}.")
+        screen.stay(f"To go on: onetrainer resume {shlex.quote(str(run.folder.path))}")
     if any(run.folder.samples.glob("*.png")):
         screen.stay(f"Samples: {run.folder.samples}")
     for path in event.outputs:

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from modules.jobs.train import train
 from modules.interfaces import Loss
+from modules.jobs.train import train
 from modules.metrics import Reporter
 from modules.objectives.denoising import Denoising
 from onetrainer import client
