@@ -25,6 +25,7 @@ class SampleTask:
     section: Sampling
     steps: int
     family: Family
+    method: Method
     engine: Engine
     folder: RunFolder
     events: EventWriter
@@ -37,7 +38,15 @@ class SampleTask:
         return asked or periodic or (self.section.at_end and step == self.steps)
 
     def run(self, step: int) -> None:
-        """Draws every prompt; the pictures are in the folder before their events are."""
+        """Draws every prompt, with the adapters' dropout off."""
+        self.method.train(False)
+        try:
+            self._draw(step)
+        finally:
+            self.method.train(True)
+
+    def _draw(self, step: int) -> None:
+        """The pictures are in the folder before their events are."""
         for index, prompt in enumerate(self.section.prompts):
             self.events.write(Phase("sampling", index, len(self.section.prompts)))
             pixels = sample(

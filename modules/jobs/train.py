@@ -122,6 +122,7 @@ def _assemble(
         section=config.sampling,
         steps=config.training.steps,
         family=family,
+        method=method,
         engine=engine,
         folder=run.folder,
         events=run.events,

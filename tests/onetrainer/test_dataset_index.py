@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
 from onetrainer.buckets import Bucket
 from onetrainer.dataset_index import index_folder
@@ -77,6 +77,17 @@ def test_every_kind_of_picture_is_read(tmp_path):
     assert len(found.items) == 10
     assert {(item.width, item.height) for item in found.items} == {(64, 48)}
     assert found.skipped == ()
+
+
+def test_no_pixel_is_decoded(tmp_path, monkeypatch):
+    for suffix in ["png", "jpg", "webp", "bmp", "gif", "tif", "avif"]:
+        Image.new("RGB", (64, 48)).save(tmp_path / f"{suffix}.{suffix}")
+
+    def refuse(self):
+        raise AssertionError("pixels were decoded")
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", refuse)
+    assert len(index(tmp_path, require_captions=False).items) == 7
 
 
 def test_what_is_beside_the_pictures_is_no_item(tmp_path):

@@ -72,13 +72,14 @@ class Workbench:
 
     def encode(self, **changes):
         settings = {
+            "items": self.index().items,
             "folder": self.cache,
             "device": torch.device("cpu"),
             "with_text": True,
             "progress": lambda done, total: None,
             "should_stop": lambda: False,
         }
-        return encode_dataset(self.family, self.index().items, **(settings | changes))
+        return encode_dataset(self.family, **(settings | changes))
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -69,6 +69,12 @@ def test_epochs_and_seeds_differ_in_order():
     assert plan.at(0) != plan_of(buckets, seed=1).at(0)
 
 
+def test_pictures_meet_others_in_every_epoch():
+    plan = plan_of([SHAPES[0]] * 30)
+    together = [{frozenset(step.pictures) for step in epoch(plan, number)} for number in range(4)]
+    assert not any(together[0] & others for others in together[1:])
+
+
 def test_order_of_today_stays():
     """Changing it would change every resumed run: Python's version must not, nor may we."""
     plan = plan_of([SHAPES[0]] * 5 + [SHAPES[1]] * 3, batch_size=2, accumulation=1)

@@ -2,6 +2,7 @@
 
 import errno
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from modules.data import digests
 from modules.data.cache import CachingStopped, EncoderDigests
 from modules.data.digests import PictureDigests, weights_digest
 from modules.data.images import load_pixels
+from onetrainer.buckets import Bucket
 from onetrainer.errors import UserError
 from tests import tiny
 
@@ -30,6 +32,13 @@ def same(one, other):
         torch.equal(one.conditioning(text).hidden, other.conditioning(text).hidden)
         for text in captions
     )
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Lets every file seem to have been changed a minute ago."""
+    now = digests.time.time_ns
+    monkeypatch.setattr(digests.time, "time_ns", lambda: now() + 60_000_000_000)
 
 
 def test_cached_is_what_the_family_encodes(bench):
@@ -89,6 +98,13 @@ def test_changed_resolution_encodes_pictures_again_and_coming_back_none(bench):
     bench.resolution = 64
     bench.encode()
     assert bench.family.encoded() == (0, 0)
+
+
+def test_another_cut_of_the_same_scaling_is_another_entry(bench):
+    item = bench.index().items[0]
+    for bucket in (Bucket(64, 64), Bucket(64, 56), Bucket(64, 64)):
+        bench.encode(items=(replace(item, bucket=bucket),), with_text=False)
+    assert bench.family.encoded() == (2, 0)
 
 
 def test_changed_vae_encodes_pictures_and_changed_text_encoder_captions(bench, family):
@@ -164,7 +180,7 @@ def flip(data):
     [lambda data: b"", lambda data: data[:5], lambda data: data[:-1], flip, lambda data: b"x" * 99],
 )
 @pytest.mark.parametrize(("kind", "count"), [("latents", (1, 0)), ("text", (0, 1))])
-def test_damaged_entry_is_noticed_told_and_made_anew(bench, damage, kind, count):
+def test_damaged_entry_is_noticed_told_and_made_anew(bench, later, damage, kind, count):
     first = bench.encode()
     bench.family.encoded()
     victim = entry_files(bench, kind)[2]
@@ -238,13 +254,6 @@ def test_pictures_are_never_written(bench):
     bench.encode()
     after = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in bench.folder.iterdir()}
     assert before == after
-
-
-@pytest.fixture
-def later(monkeypatch):
-    """Lets every file seem to have been changed a minute ago."""
-    now = digests.time.time_ns
-    monkeypatch.setattr(digests.time, "time_ns", lambda: now() + 60_000_000_000)
 
 
 def test_unchanged_pictures_are_not_read_again(bench, later, monkeypatch):

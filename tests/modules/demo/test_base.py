@@ -1,0 +1,53 @@
+"""The shipped base model is small, complete, and draws what it is told."""
+
+
+import pytest
+from safetensors import safe_open
+
+from modules.demo.check import open_base, paint
+from modules.demo.look import look
+from onetrainer.demo.captions import caption
+from onetrainer.demo.pictures import Scene
+from onetrainer.demo.write import BASE
+
+MEGABYTE = 1_000_000
+
+SCENES = (
+    Scene("circle", "red", "blue"),
+    Scene("square", "yellow", "night"),
+    Scene("heart", "pink", "white"),
+    Scene("star", "orange", "green"),
+)
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    return open_base(BASE)
+
+
+def test_model_is_small_enough_to_ship():
+    files = [path for path in BASE.rglob("*") if path.is_file()]
+
+    assert sum(path.stat().st_size for path in files) <= 16 * MEGABYTE
+    assert not [path.name for path in files if path.name in ("vocab.json", "merges.txt")]
+
+
+def test_model_has_the_blocks_of_sd15(pipeline):
+    unet, vae, encoder = pipeline.unet.config, pipeline.vae.config, pipeline.text_encoder.config
+
+    assert list(unet.down_block_types) == ["CrossAttnDownBlock2D"] * 3 + ["DownBlock2D"]
+    assert list(unet.up_block_types) == ["UpBlock2D"] + ["CrossAttnUpBlock2D"] * 3
+    assert len(vae.down_block_types) == 4
+    assert (encoder.vocab_size, encoder.max_position_embeddings) == (49408, 77)
+
+
+def test_text_encoder_keys_have_the_prefix_that_other_programs_read():
+    with safe_open(BASE / "text_encoder" / "model.safetensors", framework="pt") as file:
+        assert all(key.startswith("text_model.") for key in file.keys())  # noqa: SIM118
+
+
+def test_model_draws_what_it_is_told(pipeline):
+    pictures = paint(pipeline, [caption(scene) for scene in SCENES], seed=0)
+
+    right = [look(picture).agrees(scene) for picture, scene in zip(pictures, SCENES, strict=True)]
+    assert sum(right) >= 3, "one of four may fail: libraries change the last digits of the noise"
