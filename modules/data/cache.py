@@ -81,9 +81,10 @@ class CachedDataset:
 
 
 def encoder_digests(family: Family, *, with_text: bool = True) -> EncoderDigests:
-    """The digests of a family's weights alone, as the cache computes them when none are given."""
-    text = [f"{name}:{weights_digest(part)}" for name, part in sorted(family.text_encoders.items())]
-    return EncoderDigests(weights_digest(family.vae), ";".join(text) if with_text else "")
+    """The digests of a family's weights alone, as `encode_dataset` takes them if none are given."""
+    encoders = sorted(family.text_encoders.items()) if with_text else []
+    text = ";".join(f"{name}:{weights_digest(encoder)}" for name, encoder in encoders)
+    return EncoderDigests(weights_digest(family.vae), text)
 
 
 def encode_dataset(
