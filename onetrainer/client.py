@@ -11,7 +11,7 @@ from onetrainer.commands import Command
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, EXIT_USER
 from onetrainer.event_log import EventReader, News
 from onetrainer.events import ENDINGS
-from onetrainer.run_folder import RunFolder, cannot_write
+from onetrainer.run_folder import RunFolder, busy, cannot_write
 from onetrainer.wire import encode_command
 
 WORKER = "modules.worker"
@@ -100,10 +100,10 @@ def start(folder: RunFolder) -> Run:
     """Starts a worker in the run folder: from its newest checkpoint, or from the beginning.
 
     The worker has a session of its own: neither Ctrl+C in the terminal nor the window's end
-    reaches it.
+    reaches it. Raises UserError if a worker is at work there already.
     """
-    # Events of the last worker stay until the new one rewinds them; its answer is awaited by
-    # reading on from the end, which `EventReader` does for every reader alike.
+    if folder.is_busy():
+        raise busy(folder.path)
     with folder.log.open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", WORKER, str(folder.path)],

@@ -68,11 +68,7 @@ class RunFolder:
         self.lock.touch()
         with self.lock.open("r+b") as handle:
             if not _try_lock(handle):
-                raise UserError(
-                    f"{self.path}: another process is training in this run folder",
-                    "One run has one worker at a time",
-                    "Wait until it ends, or stop it first.",
-                )
+                raise busy(self.path)
             try:
                 yield
             finally:
@@ -152,6 +148,15 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def busy(path: Path) -> UserError:
+    """The message for a run folder that a worker is at work in."""
+    return UserError(
+        f"{path}: another process is training in this run folder",
+        "One run has one worker at a time",
+        "Wait until it ends, or stop it first.",
+    )
 
 
 def cannot_write(path: Path, error: OSError) -> UserError:

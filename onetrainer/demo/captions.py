@@ -19,7 +19,7 @@ def caption(scene: Scene) -> str:
 
 
 def article(word: str) -> str:
-    """The indefinite article before that word; no word of the demo needs more than its first letter."""
+    """The indefinite article before that word; in the demo its first letter decides."""
     return "an" if word[0] in "aeiou" else "a"
 
 

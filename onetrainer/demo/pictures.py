@@ -1,4 +1,4 @@
-"""The demo's flat pictures: one shape with a shadow on a plain or sky background, drawn from a Scene.
+"""The demo's flat pictures: a shape with a shadow on a plain or sky background, as a Scene says.
 
 Two consumers share these drawings, which is why they live in the contract and not beside the
 training code: the demo's base model is trained on them, and the tests compare what it draws with

@@ -5,6 +5,8 @@ In a real worker process where the process matters, and in this one where it doe
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 from PIL import Image
@@ -212,9 +214,12 @@ def test_a_second_worker_is_turned_away_and_the_first_not_disturbed(config):
     folder = runs.new_run(config, training={"steps": 10_000}, sampling={"every": 0})
     first = client.start(folder)
     runs.wait_until(lambda: any(isinstance(e, Started) for e in first.poll().events))
-    second = client.start(folder)
-    assert second.wait(runs.DEADLINE) == 2
-    assert "another process" in " ".join(client.log_tail(folder.log))
+    with pytest.raises(UserError, match="another process"):
+        client.start(folder)
+    worker = [sys.executable, "-m", client.WORKER, str(folder.path)]
+    second = subprocess.run(worker, capture_output=True, text=True)
+    assert second.returncode == 2
+    assert "another process" in second.stderr
     assert first.is_alive
     first.kill()
     assert len(told(folder, Started)) == 1
