@@ -113,11 +113,20 @@ class Checkpoints:
         """Takes a checkpoint up.
 
         To be called before gradient hooks are registered and before the first step.
+        Raises UserError if its files are damaged or do not fit the config.
         """
         path = self.folder.checkpoint(record.step)
-        self.method.load_state_dict(load_file(path / WEIGHTS_FILE))
-        groups = json.loads((path / OPTIMIZER_GROUPS_FILE).read_text())
-        load_optimizer(self.optimizer, unpack(load_file(path / OPTIMIZER_FILE), groups))
+        try:
+            self.method.load_state_dict(load_file(path / WEIGHTS_FILE))
+            groups = json.loads((path / OPTIMIZER_GROUPS_FILE).read_text())
+            load_optimizer(self.optimizer, unpack(load_file(path / OPTIMIZER_FILE), groups))
+        except (OSError, SafetensorError, ValueError, KeyError) as error:
+            raise UserError(
+                f"{path}: this checkpoint cannot be taken up ({str(error)[:200]})",
+                "Expected an undamaged checkpoint, made with this run's method settings",
+                "Restore config.json if you changed it, or delete this checkpoint's folder to"
+                " continue from the one before it.",
+            ) from error
         self.engine.load_state_dict(record.engine)
 
     def clean(self) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from onetrainer.config.rules import broken_rules
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Problem, UserError
+from onetrainer.errors import Problem, ProblemsError, UserError
 
 ENOUGH_DISK = 1 << 30
+LEAST_DISK = 64 << 20
 _SHOWN_PICTURES = 5
 
 
@@ -39,8 +40,6 @@ def check_environment(config: TrainConfig) -> list[Problem]:
 
 def require_startable(config: TrainConfig) -> list[Problem]:
     """The warnings of a config that can start. Raises ProblemsError if it cannot."""
-    from onetrainer.errors import ProblemsError
-
     problems = all_problems(config)
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
@@ -117,15 +116,19 @@ def _check_output(config: TrainConfig) -> list[Problem]:
                 "Choose another one.",
             )
         ]
-    free = shutil.disk_usage(existing).free
-    if free < ENOUGH_DISK:
-        return [
-            Problem(
-                "output.folder",
-                f"{existing}: only {free / 2**20:.0f} MiB are free on this disk",
-                "A run with checkpoints and samples wants 1 GiB",
-                "Free some space or choose another disk.",
-                "warning",
-            )
-        ]
-    return []
+    return _check_space(existing)
+
+
+def _check_space(folder: Path) -> list[Problem]:
+    free = shutil.disk_usage(folder).free
+    if free >= ENOUGH_DISK:
+        return []
+    return [
+        Problem(
+            "output.folder",
+            f"{folder}: only {free / 2**20:.0f} MiB are free on this disk",
+            f"At least {LEAST_DISK >> 20} MiB are needed, and 1 GiB is comfortable",
+            "Free some space or choose another disk.",
+            "error" if free < LEAST_DISK else "warning",
+        )
+    ]

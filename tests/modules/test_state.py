@@ -143,6 +143,16 @@ def test_a_damaged_state_is_told_in_words(folder):
         newest_record(folder)
 
 
+@pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "optimizer.json"])
+def test_a_damaged_checkpoint_is_told_in_words(folder, name):
+    made = checkpoints(folder)
+    step(made)
+    file = made.save(record(1, made)) / name
+    file.write_bytes(file.read_bytes()[:20])
+    with pytest.raises(UserError, match="step-000001"):
+        made.restore(newest_record(folder))
+
+
 def test_statistics_keep_their_own_precision():
     weight = nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))
     made = torch.optim.AdamW([weight])

@@ -1,0 +1,1 @@
+"""Parameter groups and the optimizer step."""

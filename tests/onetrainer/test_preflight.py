@@ -1,0 +1,104 @@
+"""What is known to be wrong before a run starts, with real files."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from onetrainer.errors import ProblemsError
+from onetrainer.preflight import all_problems, require_startable
+from onetrainer.presets import resolve
+from tests import tiny
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("preflight")
+    tiny.write_folder(folder / "base")
+    tiny.write_pictures(folder / "pictures")
+    return folder
+
+
+def config(project: Path, **changes):
+    document = {
+        "model": {"path": str(project / "base")},
+        "data": {"folder": str(project / "pictures"), "resolution": 64},
+        "output": {"folder": str(project / "runs")},
+    }
+    for section, values in changes.items():
+        document[section] = {**document.get(section, {}), **values}
+    return resolve(document, source="test")
+
+
+def problem(made):
+    (found,) = all_problems(made)
+    assert found.remedy
+    return found
+
+
+def test_a_sound_config_has_no_problems(project):
+    assert require_startable(config(project)) == []
+
+
+def test_an_sdxl_file_is_named_as_such(project, tmp_path):
+    path = tiny.write_sdxl(tmp_path / "xl.safetensors")
+    found = problem(config(project, model={"path": str(path)}))
+    assert found.path == "model.path"
+    assert "SDXL" in str(found)
+
+
+def test_a_truncated_file_is_named(project, tmp_path):
+    path = tiny.write_single_file(tmp_path / "cut.safetensors")
+    path.write_bytes(path.read_bytes()[:-1000])
+    found = problem(config(project, model={"path": str(path)}))
+    assert "cut.safetensors" in found.what
+    with pytest.raises(ProblemsError):
+        require_startable(config(project, model={"path": str(path)}))
+
+
+@pytest.mark.parametrize("make", ["nothing", "empty", "no captions", "text only"])
+def test_a_folder_that_teaches_nothing_is_an_error(project, tmp_path, make):
+    folder = tmp_path / "p"
+    if make != "nothing":
+        folder.mkdir()
+    if make == "no captions":
+        Image.new("RGB", (64, 64)).save(folder / "a.png")
+    if make == "text only":
+        (folder / "a.txt").write_text("a")
+    found = problem(config(project, data={"folder": str(folder)}))
+    assert (found.path, found.severity) == ("data.folder", "error")
+
+
+def test_pictures_that_cannot_be_used_are_named_and_do_not_forbid_the_start(project, tmp_path):
+    folder = tiny.write_pictures(tmp_path / "p")
+    (folder / "broken.png").write_text("no picture")
+    Image.new("RGB", (1, 1)).save(folder / "dot.png")
+    Image.new("RGB", (20000, 50)).save(folder / "strip.png")
+    (found,) = require_startable(config(project, data={"folder": str(folder)}))
+    assert found.severity == "warning"
+    for name in ("broken.png", "dot.png", "strip.png"):
+        assert name in found.what
+
+
+def test_an_output_folder_that_is_a_file_is_an_error(project, tmp_path):
+    (tmp_path / "file").touch()
+    found = problem(config(project, output={"folder": str(tmp_path / "file" / "runs")}))
+    assert found.path == "output.folder"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [("ro,size=100m", "written"), ("size=8m", "MiB are free")]
+)
+def test_a_disk_that_cannot_take_a_run_is_an_error(project, tmp_path, options, words):
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(tmp_path)], capture_output=True
+    )
+    if mount.returncode != 0:
+        pytest.skip("this user may not mount a small disk")
+    try:
+        found = problem(config(project, output={"folder": str(tmp_path / "runs")}))
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+    assert (found.path, found.severity) == ("output.folder", "error")
+    assert words in found.what
