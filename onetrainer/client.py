@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,8 @@ WORKER = "modules.worker"
 _LOG_TAIL_BYTES = 16 * 1024
 _LOG_TAIL_LINES = 20
 _NOTE_TIMEOUT = 5.0
+# Windows knows no SIGKILL; there every signal of os.kill but two ends the process at once.
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,9 @@ class Run:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait(_NOTE_TIMEOUT)
+        elif self._process is None and (pid := self.folder.worker_pid()) is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, _KILL)
 
     def wait(self, timeout: float | None = None) -> int | None:
         """Waits until a worker that was started here has ended; its exit code."""

@@ -70,9 +70,24 @@ class RunFolder:
             if not _try_lock(handle):
                 raise busy(self.path)
             try:
+                # After the first byte, which Windows lets nobody else read while it is locked.
+                handle.seek(1)
+                handle.write(str(os.getpid()).encode())
+                handle.truncate()
+                handle.flush()
+                handle.seek(0)
                 yield
             finally:
                 _unlock(handle)
+
+    def worker_pid(self) -> int | None:
+        """The process at work in this folder; None if there is none."""
+        if not self.is_busy():
+            return None
+        with self.lock.open("rb") as handle:
+            handle.seek(1)
+            text = handle.read().decode(errors="replace")
+        return int(text) if text.isdecimal() else None
 
 
 def create_run(parent: Path, *, name: str, config: dict[str, Any]) -> RunFolder:

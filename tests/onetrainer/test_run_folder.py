@@ -126,9 +126,11 @@ def test_a_second_worker_is_refused_and_a_dead_one_leaves_the_lock(folder):
     assert folder.is_busy()
     with pytest.raises(UserError, match="another process"), folder.locked():
         pass
-    other.kill()
-    other.wait()
+    assert folder.worker_pid() == other.pid
+    client.attach(folder).kill()
+    assert other.wait(20) != 0
     other.stdout.close()
+    assert folder.worker_pid() is None
     assert not folder.is_busy()
     with folder.locked():
         assert folder.is_busy()

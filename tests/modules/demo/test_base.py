@@ -1,6 +1,5 @@
 """The shipped base model is small, complete, and draws what it is told."""
 
-
 import pytest
 from safetensors import safe_open
 
