@@ -6,12 +6,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import sleep
 from typing import IO, Any
 
 from onetrainer.errors import UserError
 
 STATE_FILE = "state.json"
 _MOST_RUNS = 100_000
+_LOCK_TRIES = 10
+_LOCK_PAUSE = 0.03
 
 
 class RunFolder:
@@ -67,7 +70,7 @@ class RunFolder:
         """
         self.lock.touch()
         with self.lock.open("r+b") as handle:
-            if not _try_lock(handle):
+            if not _try_lock_patiently(handle):
                 raise busy(self.path)
             try:
                 # After the first byte, which Windows lets nobody else read while it is locked.
@@ -182,6 +185,15 @@ def cannot_write(path: Path, error: OSError) -> UserError:
         "Expected a folder on a disk with free space that you may write to",
         "Free some space or choose another folder (output.folder).",
     )
+
+
+def _try_lock_patiently(handle: IO[bytes]) -> bool:
+    # A window that asks `is_busy` holds the lock for a moment; that is no worker.
+    for _ in range(_LOCK_TRIES):
+        if _try_lock(handle):
+            return True
+        sleep(_LOCK_PAUSE)
+    return False
 
 
 if sys.platform == "win32":
