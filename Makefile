@@ -1,0 +1,52 @@
+# The verbs of this project; `make` alone lists them.
+PYTHON3 ?= python3
+WORKERS ?= 2
+RUN := .venv/bin/python -m
+
+.DEFAULT_GOAL := help
+.PHONY: help setup fmt format lint type test test-gpu bench screenshots all packages
+
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+setup: ## make .venv, with what the tests need; start-ui.py does the same without that
+	@$(PYTHON3) start-ui.py --setup-only --extra test
+
+fmt: setup ## format every file and mend what lint can mend
+	@$(RUN) ruff format .
+	@$(RUN) ruff check --fix .
+
+format: setup ## is every file formatted?
+	@$(RUN) ruff format --check .
+
+lint: setup ## does every file keep the rules of ruff?
+	@$(RUN) ruff check .
+
+type: setup ## does everything fit together, for mypy in its strict mode?
+	@$(RUN) mypy
+	@$(RUN) mypy --strict start-ui.py
+
+# All of the gates run, and the tests after them, also where one fails: one look shows everything.
+test: setup packages ## format, lint, types and every test; sets up what it needs
+	@failed=""; \
+	for gate in format lint type; do \
+		$(MAKE) --no-print-directory $$gate || failed="$$failed $$gate"; \
+	done; \
+	$(RUN) pytest -n $(WORKERS) --dist loadfile; code=$$?; \
+	if [ -n "$$failed" ]; then echo "make test: not passed, see above:$$failed"; fi; \
+	if [ -n "$$failed" ] && [ $$code -eq 0 ]; then code=1; fi; \
+	exit $$code
+
+test-gpu: setup ## the tests that need an NVIDIA graphics card
+	@$(RUN) pytest -m cuda
+
+bench: setup ## measure speed and memory; prints figures, judges nothing
+	@for benchmark in steps start_up; do $(RUN) tests.benchmarks.$$benchmark || exit 1; done
+
+screenshots: setup packages ## draw the pictures of docs/images anew
+	@$(RUN) tests.ui.screenshots
+
+all: fmt test ## mend, then check everything: before every commit
+
+packages:
+	@.ci/window-packages

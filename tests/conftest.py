@@ -1,0 +1,20 @@
+"""What all tests share: those that need a graphics card are skipped where there is none."""
+
+import warnings
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    needing = [item for item in items if item.get_closest_marker("cuda")]
+    if needing and not _has_cuda():
+        for item in needing:
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA graphics card here"))
+
+
+def _has_cuda() -> bool:
+    import torch  # only here: seconds that a run without such tests need not spend
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an old driver warns, and means no
+        return torch.cuda.is_available()

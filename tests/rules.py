@@ -1,0 +1,260 @@
+"""The checkers behind the rules of ARCHITECTURE.md: pure functions over parsed sources."""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+WINGS = ("onetrainer", "modules", "ui")
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+MAX_NESTING = 4
+
+# R1: a library, and the one wing that may load it.
+HOMES = {
+    **dict.fromkeys(
+        ("torch", "torchvision", "diffusers", "transformers", "peft", "accelerate", "lycoris"),
+        "modules",
+    ),
+    **dict.fromkeys(("tkinter", "_tkinter", "customtkinter"), "ui"),
+}
+
+# R3: a file of modules/ imports lower ranks only. Rooms of the ranks in OPEN may also import
+# each other, as long as that makes no circle.
+RANKS = (
+    ("diffusion", "formats", "memory", "optim", "seeds", "devices"),
+    ("interfaces",),
+    ("families", "methods", "rewards", "data", "sampling"),
+    ("objectives", "validation", "metrics"),
+    ("state", "trainer", "engine", "inbox", "build"),
+    ("jobs", "demo"),
+    ("worker",),
+)
+OPEN_RANKS = (0, 4, 5)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One Python file. module: its dotted name, a package's without `__init__`."""
+
+    path: str
+    module: str
+    is_package: bool
+    lines: tuple[str, ...]
+    tree: ast.Module
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import. target: the dotted name of a module of ours, or whatever else was named."""
+
+    target: str
+    line: int
+
+
+def read_sources(root: Path, folders: Iterable[str]) -> list[Source]:
+    """Every Python file below the folders."""
+    paths = sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
+    return [parse(path.relative_to(root).as_posix(), path.read_text("utf-8")) for path in paths]
+
+
+def parse(path: str, text: str) -> Source:
+    """A source from its text; its module's name follows from its path."""
+    parts = path.removesuffix(".py").split("/")
+    is_package = parts[-1] == "__init__"
+    module = ".".join(parts[:-1] if is_package else parts)
+    return Source(path, module, is_package, tuple(text.splitlines()), ast.parse(text, path))
+
+
+def imports(source: Source, known: Iterable[str]) -> Iterator[Import]:
+    """Every import of a file, also those inside functions and for types only.
+
+    known: our modules; `from a import b` means a.b where that is one of them, and a otherwise.
+    """
+    ours = set(known)
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(source, node)
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                yield Import(full if full in ours else base, node.lineno)
+
+
+def library_violations(sources: Iterable[Source]) -> Iterator[str]:
+    """R1: each library stays in its wing."""
+    for source in sources:
+        for found in imports(source, ()):
+            home = HOMES.get(_top(found.target))
+            if home is not None and home != _top(source.module):
+                yield f"{source.path}:{found.line}: {found.target} belongs to {home}/ alone"
+
+
+def wing_violations(sources: Iterable[Source]) -> Iterator[str]:
+    """R2: onetrainer imports neither wing, and the wings do not import each other."""
+    for source in sources:
+        own = _top(source.module)
+        allowed = {own, "onetrainer"}
+        for found in imports(source, ()):
+            if _top(found.target) in WINGS and _top(found.target) not in allowed:
+                yield f"{source.path}:{found.line}: {own} may not import {found.target}"
+
+
+def rank_violations(sources: Iterable[Source]) -> Iterator[str]:
+    """R3: inside modules/ a room imports lower ranks only."""
+    engine = [source for source in sources if _room(source.module)]
+    known = {source.module for source in engine}
+    for source in engine:
+        room = _room(source.module)
+        if _rank(room) is None:
+            yield f"{source.path}: modules/{room} has no rank yet; give it one in tests/rules.py"
+            continue
+        for found in imports(source, known):
+            other = _room(found.target)
+            if other and not _may_import(room, other):
+                yield f"{source.path}:{found.line}: {room} may not import {other}"
+
+
+def circles(sources: Iterable[Source]) -> list[list[str]]:
+    """R3: every set of files that import each other in a circle, smallest names first."""
+    listed = list(sources)
+    known = {source.module for source in listed}
+    graph = {
+        source.module: sorted({i.target for i in imports(source, known)} & known - {source.module})
+        for source in listed
+    }
+    return sorted(sorted(group) for group in _components(graph) if len(group) > 1)
+
+
+def config_violations(sources: Iterable[Source]) -> Iterator[str]:
+    """R4: of the engine only modules/jobs sees the whole config."""
+    for source in sources:
+        if _top(source.module) != "modules" or _room(source.module) == "jobs":
+            continue
+        for node in ast.walk(source.tree):
+            if _names_whole_config(node):
+                yield f"{source.path}:{node.lineno}: the whole config belongs to modules/jobs alone"
+
+
+def size_violations(source: Source) -> Iterator[str]:
+    """R5: files, functions and nesting stay small."""
+    if len(source.lines) > MAX_FILE_LINES:
+        yield f"{source.path}: {len(source.lines)} lines, at most {MAX_FILE_LINES}"
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        length = (node.end_lineno or node.lineno) - node.lineno + 1
+        if length > MAX_FUNCTION_LINES:
+            yield f"{source.path}:{node.lineno}: {node.name} has {length} lines, at most 60"
+        if _nesting(node.body) > MAX_NESTING:
+            yield f"{source.path}:{node.lineno}: {node.name} is nested deeper than {MAX_NESTING}"
+
+
+def manner_violations(source: Source) -> Iterator[str]:
+    """What ruff has no rule for: silenced checks without a reason, files that are about nothing."""
+    if source.path.rsplit("/", 1)[-1] in ("utils.py", "util.py", "helpers.py", "common.py"):
+        yield f"{source.path}: a file is named after its subject"
+    for number, line in enumerate(source.lines, 1):
+        if re.search(r"#\s*type:\s*ignore(?!\[[\w, -]+\]\s*\S)", line):
+            yield f"{source.path}:{number}: `type: ignore` needs a code and a reason behind it"
+
+
+def _top(module: str) -> str:
+    return module.split(".", 1)[0]
+
+
+def _room(module: str) -> str:
+    """The second part of a name below modules; "" elsewhere, and for modules itself."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "modules" and len(parts) > 1 else ""
+
+
+def _rank(room: str) -> int | None:
+    return next((rank for rank, rooms in enumerate(RANKS) if room in rooms), None)
+
+
+def _may_import(room: str, other: str) -> bool:
+    own, theirs = _rank(room), _rank(other)
+    if room == other or own is None or theirs is None:
+        return room == other
+    return theirs < own or (theirs == own and own in OPEN_RANKS)
+
+
+def _absolute(source: Source, node: ast.ImportFrom) -> str:
+    """The module that a `from` names; dots count from the file's own package."""
+    if node.level == 0:
+        return node.module or ""
+    parts = source.module.split(".")
+    package = parts if source.is_package else parts[:-1]
+    base = package[: len(package) - node.level + 1]
+    return ".".join([*base, node.module] if node.module else base)
+
+
+def _names_whole_config(node: ast.AST) -> bool:
+    match node:
+        case ast.ImportFrom(module="onetrainer.config.train"):
+            return True
+        case ast.ImportFrom(module="onetrainer.config", names=names):
+            return any(alias.name == "train" for alias in names)
+        case ast.ImportFrom(names=names) | ast.Import(names=names):
+            whole = ("TrainConfig", "onetrainer.config.train")
+            return any(alias.name in whole for alias in names)
+        case ast.Name(id="TrainConfig") | ast.Attribute(attr="TrainConfig"):
+            return True
+    return False
+
+
+def _nesting(body: Iterable[ast.stmt]) -> int:
+    """How deep blocks stand inside each other; an elif is no deeper than its if."""
+    return max((_depth(statement) for statement in body), default=0)
+
+
+def _depth(node: ast.stmt) -> int:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return 0  # judged on its own
+    if isinstance(node, ast.If) and len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
+        return max(1 + _nesting(node.body), _depth(node.orelse[0]))
+    blocks = [value for _, value in ast.iter_fields(node) if _is_block(value)]
+    inner = [part for block in blocks for part in block]
+    statements = [
+        statement
+        for part in inner
+        for statement in (
+            part.body if isinstance(part, ast.ExceptHandler | ast.match_case) else [part]
+        )
+    ]
+    return 1 + _nesting(statements) if statements else 0
+
+
+def _is_block(value: object) -> bool:
+    kinds = (ast.stmt, ast.ExceptHandler, ast.match_case)
+    return isinstance(value, list) and bool(value) and isinstance(value[0], kinds)
+
+
+def _components(graph: Mapping[str, list[str]]) -> list[list[str]]:
+    """Strongly connected components. Source: Tarjan 1972, SIAM Journal on Computing 1(2)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for target in graph[name]:
+            if target not in index:
+                visit(target)
+                low[name] = min(low[name], low[target])
+            elif target in stack:
+                low[name] = min(low[name], index[target])
+        if low[name] == index[name]:
+            start = stack.index(name)
+            found.append(stack[start:])
+            del stack[start:]
+
+    for name in graph:
+        if name not in index:
+            visit(name)
+    return found

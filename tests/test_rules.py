@@ -1,0 +1,127 @@
+"""The rules R1 to R6 of ARCHITECTURE.md, held against the project as it is."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from tests import rules
+
+ROOT = Path(__file__).parents[1]
+IMPORT_SECONDS = 0.5
+DATA_SUFFIXES = {".json", ".txt", ".safetensors"}
+DATA_NAMES = {"LICENSE", "NOTICE"}
+
+
+@pytest.fixture(scope="module")
+def sources() -> list[rules.Source]:
+    return rules.read_sources(ROOT, rules.WINGS)
+
+
+@pytest.fixture(scope="module")
+def everything(sources: list[rules.Source]) -> list[rules.Source]:
+    script = ROOT / "start-ui.py"
+    own = rules.parse(script.name, script.read_text("utf-8"))
+    return [*sources, *rules.read_sources(ROOT, ["tests"]), own]
+
+
+def test_r1_libraries_stay_in_their_wing(sources):
+    assert _listed(rules.library_violations(sources)) == ""
+
+
+def test_r1_contract_loads_fast_and_without_torch_or_tkinter(sources):
+    names = [source.module for source in sources if source.module.startswith("onetrainer")]
+    code = (
+        "import importlib, sys, time\n"
+        f"for name in {[name for name in names if not name.endswith('__main__')]!r}:\n"
+        "    importlib.import_module(name)\n"
+        "print(time.process_time(), *sys.modules)"
+    )
+    answers = [_output_of(code).split() for _ in range(3)]
+    assert set(answers[0]) & rules.HOMES.keys() == set()
+    # The process's own computing time, which busy neighbours do not lengthen much; best of three,
+    # as the first one may have to compile.
+    assert min(float(seconds) for seconds, *_ in answers) < IMPORT_SECONDS
+
+
+def test_r1_window_loads_without_torch(sources):
+    names = [source.module for source in sources if source.module.startswith("ui")]
+    code = (
+        "import importlib, sys\n"
+        f"for name in {[name for name in names if not name.endswith('__main__')]!r}:\n"
+        "    importlib.import_module(name)\n"
+        "print(*sys.modules)"
+    )
+    heavy = {name for name, home in rules.HOMES.items() if home == "modules"}
+    assert set(_output_of(code).split()) & heavy == set()
+
+
+def test_r2_wings_meet_in_the_contract_only(sources):
+    assert _listed(rules.wing_violations(sources)) == ""
+
+
+def test_r3_engine_imports_lower_ranks_only(sources):
+    assert _listed(rules.rank_violations(sources)) == ""
+
+
+def test_r3_nothing_imports_in_a_circle(sources):
+    assert rules.circles(sources) == []
+
+
+def test_r4_only_jobs_see_the_whole_config(sources):
+    assert _listed(rules.config_violations(sources)) == ""
+
+
+def test_r5_files_and_functions_are_small(everything):
+    assert _listed(chain.from_iterable(map(rules.size_violations, everything))) == ""
+
+
+def test_r6_configs_hold_data_only():
+    other = [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "configs").rglob("*")
+        if path.is_file() and path.suffix not in DATA_SUFFIXES and path.name not in DATA_NAMES
+    ]
+    assert other == []
+
+
+def test_r6_every_json_in_configs_can_be_read():
+    files = list((ROOT / "configs").rglob("*.json"))
+    assert files
+    for file in files:
+        json.loads(file.read_text("utf-8"))
+
+
+def test_silenced_checks_say_why_and_files_say_what_they_are_about(sources):
+    assert _listed(chain.from_iterable(map(rules.manner_violations, sources))) == ""
+
+
+def test_top_of_the_project_holds_what_was_agreed():
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    allowed = {
+        *("onetrainer", "modules", "ui", "configs", "tests", "docs", "pyproject.toml"),
+        *("start-ui.py", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+        *("LICENSE", "Makefile", ".ci", ".gitignore", ".gitattributes"),
+    }
+    assert {line.split("/")[0] for line in listed.stdout.splitlines()} - allowed == set()
+
+
+def _listed(violations: Iterator[str]) -> str:
+    return "\n".join(violations)
+
+
+def _output_of(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

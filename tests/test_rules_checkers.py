@@ -1,0 +1,143 @@
+"""The checkers of the rules can fail: each is shown a small source that breaks its rule."""
+
+import pytest
+
+from tests import rules
+from tests.rules import parse
+
+
+def _files(**texts: str) -> list[rules.Source]:
+    """Sources from their texts; "modules__data__images" is modules/data/images.py."""
+    return [parse(f"{name.replace('__', '/')}.py", text) for name, text in texts.items()]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("onetrainer__a", "import torch"),
+        ("onetrainer__a", "def f():\n    from torch.nn import Linear"),
+        ("ui__a", "from diffusers import UNet2DConditionModel"),
+        ("modules__a", "import tkinter.ttk"),
+        ("onetrainer__a", "from customtkinter import CTk"),
+    ],
+)
+def test_library_outside_its_wing_is_found(name, text):
+    assert len(list(rules.library_violations(_files(**{name: text})))) == 1
+
+
+def test_library_in_its_wing_is_allowed():
+    files = _files(
+        modules__a="import torch, peft", ui__a="import tkinter", onetrainer__a="import PIL"
+    )
+    assert list(rules.library_violations(files)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ui__a", "import modules.trainer"),
+        ("modules__a", "from ui.draft import Draft"),
+        ("onetrainer__a", "from modules import seeds"),
+        ("onetrainer__a", "def f():\n    import ui"),
+    ],
+)
+def test_import_between_the_wings_is_found(name, text):
+    assert len(list(rules.wing_violations(_files(**{name: text})))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "is_allowed"),
+    [
+        ("modules__diffusion__noise", "modules.seeds", True),
+        ("modules__diffusion__noise", "modules.interfaces", False),
+        ("modules__interfaces", "modules.diffusion.schedule", True),
+        ("modules__families__sd15", "modules.families.prompts", True),
+        ("modules__families__sd15", "modules.methods.lora", False),
+        ("modules__methods__lora", "modules.formats.lora", True),
+        ("modules__formats__lora", "modules.methods.lora", False),
+        ("modules__objectives__denoising", "modules.sampling.sampler", True),
+        ("modules__objectives__denoising", "modules.state", False),
+        ("modules__trainer", "modules.state", True),
+        ("modules__trainer", "modules.jobs.train", False),
+        ("modules__jobs__train", "modules.trainer", True),
+        ("modules__jobs__train", "modules.worker", False),
+        ("modules__worker", "modules.jobs.train", True),
+        ("modules__surprise", "modules.seeds", False),
+    ],
+)
+def test_ranks_are_those_of_the_architecture(name, target, is_allowed):
+    files = _files(**{name: f"import {target}"})
+    assert (list(rules.rank_violations(files)) == []) is is_allowed
+
+
+def test_ranks_see_through_from_and_relative_imports():
+    files = _files(
+        modules__trainer="",
+        modules__data__images="from modules import trainer",
+        modules__data__cache="from .. import trainer",
+        modules__data__batches="from ..trainer import Trainer",
+    )
+    found = list(rules.rank_violations(files))
+    assert [line.split(":")[0] for line in found] == [file.path for file in files[1:]]
+
+
+def test_circle_of_three_files_is_found():
+    files = _files(
+        modules__seeds="from modules import memory",
+        modules__memory="import modules.optim",
+        modules__optim="def f():\n    from modules.seeds import at",
+        modules__worker="import modules.seeds",
+    )
+    assert rules.circles(files) == [["modules.memory", "modules.optim", "modules.seeds"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from onetrainer.config.train import Training",
+        "import onetrainer.config.train",
+        "from onetrainer.config import train as t",
+        "from onetrainer.somewhere import TrainConfig",
+        "def f(config: train.TrainConfig): ...",
+        "def f(config: TrainConfig): ...",
+    ],
+)
+def test_whole_config_outside_jobs_is_found(text):
+    files = _files(modules__trainer=text, modules__jobs__train=text, onetrainer__presets=text)
+    found = list(rules.config_violations(files))
+    assert found
+    assert all(line.startswith("modules/trainer.py") for line in found)
+
+
+def test_long_file_and_long_function_are_found():
+    body = "\n".join("    x = 1" for _ in range(60))
+    long_file = parse("a.py", "\n" * 401)
+    long_function = parse("b.py", f"class A:\n    def f(self):\n{body.replace('    ', '        ')}")
+    assert len(list(rules.size_violations(long_file))) == 1
+    assert len(list(rules.size_violations(long_function))) == 1
+    assert list(rules.size_violations(parse("c.py", "\n" * 400))) == []
+
+
+def test_deep_nesting_is_found_and_long_elif_chains_are_not():
+    keywords = ["for a in b:", "while a:", "if a:", "with a:", "try:"]
+    lines = [f"{'    ' * depth}{line}" for depth, line in enumerate(keywords, 1)]
+    deep = ["def f():", *lines, "    " * 6 + "pass", "    " * 5 + "except ValueError: pass"]
+    flat = ["def f():", "    if a: pass", *["    elif a: pass"] * 9, "    else: pass"]
+    assert len(list(rules.size_violations(parse("a.py", "\n".join(deep))))) == 1
+    assert list(rules.size_violations(parse("b.py", "\n".join(flat)))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("x = f()  # type: ignore", 1),
+        ("x = f()  # type: ignore[attr-defined]", 1),
+        ("x = f()  # type: ignore[no-untyped-call]  # torch's", 0),
+    ],
+)
+def test_silenced_check_without_a_reason_is_found(text, count):
+    assert len(list(rules.manner_violations(parse("a.py", text)))) == count
+
+
+def test_file_named_after_nothing_is_found():
+    assert len(list(rules.manner_violations(parse("ui/utils.py", "")))) == 1
