@@ -49,4 +49,4 @@ screenshots: setup packages ## draw the pictures of docs/images anew
 all: fmt test ## mend, then check everything: before every commit
 
 packages:
-	@.ci/window-packages
+	@bash .ci/window-packages
