@@ -108,8 +108,8 @@ def is_current(extras: "list[str]") -> bool:
     """Whether all that is wanted has been installed, for the Python that is there now."""
     try:
         stamp = json.loads(STAMP.read_text(encoding="utf-8"))
-        installed, interpreter = stamp["installed"], stamp["interpreter"]
-    except (OSError, ValueError, KeyError):
+        installed, interpreter = dict(stamp["installed"]), stamp["interpreter"]
+    except (OSError, ValueError, KeyError, TypeError):
         return False
     is_same_python = PYTHON.exists() and interpreter == os.path.realpath(str(PYTHON))
     return is_same_python and wanted(extras).items() <= installed.items()

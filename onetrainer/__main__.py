@@ -1,6 +1,7 @@
 """The command line. Only argparse is loaded until a command is known, so that help is instant."""
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,10 @@ from onetrainer.errors import EXIT_STOPPED, EXIT_USER, UserError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code: 0 done, 1 failure, 2 bad input, 3 stopped."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or a file that knows no "█" gets a "?" and no traceback.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     options = _parser().parse_args(arguments)
     from onetrainer import cli
 
@@ -25,6 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has gone (`onetrainer schema | head`); that is its good right.
         sys.stderr.close()
         return 0
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        sys.stderr.write(
+            f"{error.filename or 'a file'}: {reason}. Check the path and its rights.\n"
+        )
+        return EXIT_USER
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -40,6 +40,7 @@ def find_runs(parent: Path) -> list[RunSummary]:
     """The runs in a folder, the one that was at work last first; none if there is no folder."""
     try:
         folders = [path for path in parent.iterdir() if (path / "config.json").is_file()]
+        folders.sort(key=lambda path: -path.stat().st_mtime)
     except OSError:
         return []
     found = [summary(RunFolder(path)) for path in folders[:_MOST_RUNS]]

@@ -8,6 +8,7 @@ from pathlib import Path
 from onetrainer.config.rules import broken_rules
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, ProblemsError, UserError
+from onetrainer.json_file import shortened
 
 ENOUGH_DISK = 1 << 30
 LEAST_DISK = 64 << 20
@@ -27,7 +28,10 @@ def check_environment(config: TrainConfig) -> list[Problem]:
     checks: dict[str, Callable[[TrainConfig], list[Problem]]] = {
         "model.path": _check_model,
         "data.folder": _check_pictures,
-        "output.folder": _check_output,
+        "output.folder": lambda config: _check_writable("output.folder", config.output.folder),
+        "data.cache_folder": lambda config: _check_writable(
+            "data.cache_folder", config.data.cache_folder
+        ),
     }
     found = []
     for path, check in checks.items():
@@ -35,6 +39,8 @@ def check_environment(config: TrainConfig) -> list[Problem]:
             found += check(config)
         except UserError as error:
             found.append(Problem(path, error.what, error.expected, error.remedy))
+        except OSError as error:  # a name too long, a folder that may not be looked into
+            found.append(_cannot_look(path, error))
     return found
 
 
@@ -95,40 +101,37 @@ def _skipped_pictures(names: list[str]) -> Problem:
     )
 
 
-def _check_output(config: TrainConfig) -> list[Problem]:
-    folder = Path(config.output.folder).absolute()
+def _check_writable(path: str, value: str) -> list[Problem]:
+    if not value:
+        return []
+    folder = Path(value).absolute()
     existing = next(place for place in (folder, *folder.parents) if place.exists())
+    what = ""
     if not existing.is_dir():
-        return [
-            Problem(
-                "output.folder",
-                f"{existing}: this is a file",
-                "Expected a folder",
-                "Choose another one.",
-            )
-        ]
-    if not os.access(existing, os.W_OK | os.X_OK):
-        return [
-            Problem(
-                "output.folder",
-                f"{existing}: this folder cannot be written to",
-                "Expected a folder that is yours",
-                "Choose another one.",
-            )
-        ]
-    return _check_space(existing)
+        what = f"{existing}: this is a file"
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        what = f"{existing}: this folder cannot be written to"
+    if what:
+        return [Problem(path, what, "Expected a folder you may write to", "Choose another one.")]
+    return _check_space(path, existing)
 
 
-def _check_space(folder: Path) -> list[Problem]:
+def _check_space(path: str, folder: Path) -> list[Problem]:
     free = shutil.disk_usage(folder).free
     if free >= ENOUGH_DISK:
         return []
     return [
         Problem(
-            "output.folder",
+            path,
             f"{folder}: only {free / 2**20:.0f} MiB are free on this disk",
             f"At least {LEAST_DISK >> 20} MiB are needed, and 1 GiB is comfortable",
             "Free some space or choose another disk.",
             "error" if free < LEAST_DISK else "warning",
         )
     ]
+
+
+def _cannot_look(path: str, error: OSError) -> Problem:
+    reason = (error.strerror or str(error)).lower()
+    place = shortened(Path(str(error.filename or "")))
+    return Problem(path, f"{place}: {reason}", "Expected a place that can be read", "Check it.")

@@ -10,16 +10,18 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from onetrainer.config.fields import settings
-from onetrainer.config.migrate import Document, migrate
-from onetrainer.config.problems import problems_of, shown
+from onetrainer.config.fields import setting_at, settings
+from onetrainer.config.migrate import migrate
+from onetrainer.config.problems import problems_of, shown, unprintable
 from onetrainer.config.train import VERSION, TrainConfig
 from onetrainer.errors import Problem, ProblemsError, UserError
+from onetrainer.json_file import Document, parse, read_json, shortened
 from onetrainer.run_folder import cannot_write, write_atomic
 
 BUILT_IN = Path(__file__).resolve().parent.parent / "configs" / "presets"
 # What a preset file may say about itself beside its settings.
 ABOUT = ("description", "extends")
+_LONGEST_NAME = 4096
 
 
 @dataclass(frozen=True)
@@ -60,16 +62,17 @@ def user_folder() -> Path:
 
 def locate(name_or_path: str) -> Path:
     """The config file meant by a path or by a preset's name. Raises UserError if there is none."""
-    path = Path(name_or_path).expanduser()
-    if path.is_file():
+    path = Path(expanded(name_or_path))
+    if _is_file(path):
         return path
     presets = find_presets()
     for preset in presets:
         if preset.name == name_or_path:
             return preset.path
-    what = "this is a folder" if path.is_dir() else "there is no such file or preset"
+    is_folder = len(name_or_path) < _LONGEST_NAME and path.is_dir()
+    what = "this is a folder" if is_folder else "there is no such file or preset"
     raise UserError(
-        f"{name_or_path}: {what}",
+        f"{shortened(Path(name_or_path))}: {what}",
         "Expected a config file, or one of the presets: " + ", ".join(p.name for p in presets),
         "Check the name; `onetrainer presets` lists them.",
     )
@@ -85,6 +88,9 @@ def load_document(path: Path) -> Document:
 
 def resolve(document: Mapping[str, Any], *, source: str) -> TrainConfig:
     """The config of a document over the defaults. Raises ProblemsError with everything wrong."""
+    broken = unprintable(document)
+    if broken:
+        raise ProblemsError(broken, source)
     try:
         # Strict JSON rules: 3 is no text, true is no number; lists become tuples.
         return TrainConfig.model_validate_json(json.dumps(_settings_of(document)), strict=True)
@@ -113,6 +119,12 @@ def with_overrides(document: Document, overrides: Iterable[str]) -> Document:
                 f"--set {text}: this is not a setting",
                 "Expected key.path=value, such as training.steps=500",
                 "Correct it.",
+            )
+        if path.strip() in ("version", *ABOUT):
+            raise UserError(
+                f"--set {text}: this belongs to the file, it is no setting",
+                "Expected key.path=value, such as training.steps=500",
+                "Change it in the file.",
             )
         document = with_value(document, path.strip(), _value_of(path.strip(), value))
     return document
@@ -168,6 +180,16 @@ def save_preset(config: TrainConfig, path: Path, *, description: str = "") -> No
         raise cannot_write(path, error) from error
 
 
+def expanded(text: str) -> str:
+    """A path with `~` made a home folder. Raises UserError for a user that is not there."""
+    try:
+        return str(Path(text).expanduser())
+    except RuntimeError as error:
+        raise UserError(
+            f"{text}: there is no such user here", "Expected a path", "Correct it."
+        ) from error
+
+
 def value_at(document: Mapping[str, Any], path: str) -> Any:
     """The value at a dotted path; None where there is none."""
     value: Any = document
@@ -177,45 +199,25 @@ def value_at(document: Mapping[str, Any], path: str) -> Any:
 
 
 def _load(path: Path, *, parents: tuple[Path, ...]) -> Document:
-    document = migrate(_read_json(path), source=str(path))
+    document = migrate(read_json(path), source=str(path))
     base = document.get("extends")
     document = _with_absolute_paths(document, path.absolute().parent)
     if base is None:
         return document
-    if path in parents:
+    if path.resolve() in parents:
         raise UserError(f"{path}: extends itself through {base}", "", 'Remove one "extends".')
     if not isinstance(base, str):
         raise UserError(f'{path}: "extends" is {shown(base)}', "Expected a preset's name", "")
     beside = path.parent / base
-    found = beside if beside.is_file() else locate(base)
-    return _merge(_load(found, parents=(*parents, path)), document)
-
-
-def _read_json(path: Path) -> Document:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UserError(f"{path}: cannot be read ({reason})", "", "Check the path.") from error
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: this is not a text file", "Expected a JSON config", "Choose another file."
-        ) from error
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise UserError(
-            f"{path}: {place}: {error.msg}", "Expected valid JSON", "Correct that place."
-        ) from error
-    if not isinstance(document, dict):
-        raise UserError(f"{path}: holds {shown(document)}", "Expected settings in { }", "")
-    return document
+    found = beside if _is_file(beside) else locate(base)
+    return _merge(_load(found, parents=(*parents, path.resolve())), document)
 
 
 def _with_absolute_paths(document: Document, folder: Path) -> Document:
     for setting in settings(TrainConfig):
         value = value_at(document, setting.path)
         if setting.ui.is_path and isinstance(value, str) and value:
-            absolute = os.path.normpath(folder / Path(value).expanduser())
+            absolute = os.path.normpath(folder / expanded(value))
             document = with_value(document, setting.path, absolute)
     return document
 
@@ -242,7 +244,11 @@ def _with_item(items: list[Any], rest: str, value: Any) -> list[Any]:
     changed = list(items)
     index = int(place)
     if index > len(items):
-        raise UserError(f"entry {index} of a list of {len(items)} is set", "", "Set one before.")
+        raise UserError(
+            f"--set …{rest}: entry {index} of a list with {len(items)} entries, counted from 0",
+            f"Expected at most {len(items)}",
+            "Set the entries before it too.",
+        )
     old = items[index] if index < len(items) else {}
     new = with_value(old if isinstance(old, dict) else {}, inner, value) if inner else value
     changed[index : index + 1] = [new]
@@ -250,22 +256,32 @@ def _with_item(items: list[Any], rest: str, value: Any) -> list[Any]:
 
 
 def _value_of(path: str, text: str) -> Any:
-    known = {setting.path: setting for setting in settings(TrainConfig)}
-    setting = known.get(path)
+    setting = setting_at(path)
     if setting is not None and setting.kind == "text":
         is_place = setting.ui.is_path and text
-        return os.path.abspath(Path(text).expanduser()) if is_place else text  # noqa: PTH100
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        return os.path.abspath(expanded(text)) if is_place else text  # noqa: PTH100
+    if setting is not None and setting.kind == "choice":
         return text
+    try:
+        return parse(text, source=f"--set {path}")
+    except UserError as error:
+        if isinstance(error.__cause__, json.JSONDecodeError):
+            return text
+        raise
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name too long, a folder that may not be looked into
+        return False
 
 
 def _presets_in(folder: Path, origin: Literal["built in", "yours"]) -> list[Preset]:
     found = []
     for path in sorted(folder.rglob("*.json")):
         try:
-            document = _read_json(path)
+            document = read_json(path)
         except UserError:
             description = "This file cannot be read as a preset."
         else:

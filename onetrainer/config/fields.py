@@ -47,7 +47,8 @@ class Setting:
             case "choice":
                 return "one of " + ", ".join(f'"{choice}"' for choice in self.choices)
             case "list":
-                return "a list"
+                most = f" of at most {self.max_length}" if self.max_length else ""
+                return f"a list{most}, in [ ]"
             case "text":
                 return "text" + (
                     f" of at most {self.max_length} characters" if self.max_length else ""
@@ -79,6 +80,20 @@ def settings(section: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
             yield from settings(inner, f"{path}.")
         elif any(isinstance(mark, Ui) for mark in field.metadata):
             yield _setting(path, field)
+
+
+def setting_at(path: str) -> Setting | None:
+    """The setting of a path, also inside a list: "sampling.prompts.0.seed". None if none is."""
+    from onetrainer.config.train import TrainConfig
+
+    found = {setting.path: setting for setting in settings(TrainConfig)}
+    if path in found:
+        return found[path]
+    for name, setting in found.items():
+        place, _, rest = path.removeprefix(f"{name}.").partition(".")
+        if setting.item is not None and path.startswith(f"{name}.") and place.isdecimal():
+            return next((inner for inner in settings(setting.item) if inner.path == rest), None)
+    return None
 
 
 def sections(section: type[BaseModel]) -> dict[str, type[BaseModel]]:

@@ -1,12 +1,10 @@
 """Config files of earlier versions, brought up to date."""
 
 from collections.abc import Callable
-from typing import Any
 
 from onetrainer.config.train import VERSION
 from onetrainer.errors import UserError
-
-Document = dict[str, Any]
+from onetrainer.json_file import Document
 
 # One step a version: MIGRATIONS[n] turns a document of version n into one of version n + 1.
 MIGRATIONS: dict[int, Callable[[Document], Document]] = {}
@@ -15,7 +13,7 @@ MIGRATIONS: dict[int, Callable[[Document], Document]] = {}
 def migrate(document: Document, *, source: str) -> Document:
     """The document in today's layout; a document without a version counts as today's.
 
-    Raises UserError for a version that is newer than this program, or no version at all.
+    Raises UserError for a version that is newer than this program, or is no number.
     """
     version = document.get("version", VERSION)
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:

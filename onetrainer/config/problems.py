@@ -3,13 +3,16 @@
 import difflib
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from onetrainer.config.fields import Setting, sections, settings
+from onetrainer.config.fields import Setting, sections, setting_at, settings
 from onetrainer.errors import Problem
+
+_BROKEN = re.compile("[\x00\ud800-\udfff]")
 
 
 def problems_of(error: ValidationError, root: type[BaseModel]) -> list[Problem]:
@@ -24,13 +27,15 @@ def _problem(
     path = dotted(item["loc"])
     if item["type"] == "extra_forbidden":
         return _unknown_key(path, root)
-    setting = known.get(path) or _list_setting(item["loc"], root)
+    setting = known.get(path) or setting_at(path)
     if item["type"] == "missing":
         return Problem(path, "nothing is given", setting.expected if setting else "", "Add it.")
     what = f"{shown(item['input'])} is not allowed here"
     if item["type"] == "literal_error" and setting is None:
         expected = item["ctx"]["expected"].replace("'", '"')
         return Problem(path, what, f"Expected {expected}", "Correct it.")
+    if setting is None and item["type"] == "model_type":
+        return Problem(path, what, "Expected settings in { }", "Correct the value.")
     if setting is None:
         expected = "a group of settings in { }" if _is_section(path, root) else item["msg"]
         return Problem(path, what, f"Expected {expected}", "Correct the value.")
@@ -46,9 +51,38 @@ def _expected(item: Mapping[str, Any], setting: Setting) -> str:
     return setting.expected
 
 
+def unprintable(document: Mapping[str, Any], prefix: str = "") -> list[Problem]:
+    """Text with characters that no file name and no caption can hold: NUL, half an emoji."""
+    found = []
+    for key, value in document.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            found += unprintable(value, f"{path}.")
+        elif isinstance(value, list):
+            found += unprintable(
+                {str(place): entry for place, entry in enumerate(value)}, f"{path}."
+            )
+        elif isinstance(value, str) and (_BROKEN.search(value) or _BROKEN.search(path)):
+            clean = _BROKEN.sub("?", value)
+            found.append(
+                Problem(
+                    path,
+                    f"{shown(clean)} holds a character that is none",
+                    "Expected text",
+                    "Type it anew.",
+                )
+            )
+    return found
+
+
 def _unknown_key(path: str, root: type[BaseModel]) -> Problem:
     known = [setting.path for setting in settings(root)]
     prefix, _, leaf = path.rpartition(".")
+    entry = re.match(r"(.+)\.(\d+)\.[^.]+$", path)
+    if entry is not None:
+        owner = next((s for s in settings(root) if s.path == entry[1]), None)
+        inner = [s.path for s in settings(owner.item)] if owner and owner.item else []
+        known += [f"{entry[1]}.{entry[2]}.{name}" for name in inner]
     # A right name in the wrong section, and a misspelt one in the right section.
     near = [name for name in known if name.rsplit(".", 1)[-1] == leaf]
     siblings = [name for name in known if name.rpartition(".")[0] == prefix]
@@ -56,19 +90,6 @@ def _unknown_key(path: str, root: type[BaseModel]) -> Problem:
     near += difflib.get_close_matches(path, known, n=1, cutoff=0.75)
     remedy = f'Did you mean "{near[0]}"?' if near else "Remove it."
     return Problem(path, "there is no such setting", "", remedy)
-
-
-def _list_setting(location: tuple[str | int, ...], root: type[BaseModel]) -> Setting | None:
-    """The setting inside an entry of a list: sampling.prompts.0.seed."""
-    for place, part in enumerate(location):
-        if isinstance(part, int):
-            path = dotted(location[:place])
-            lists = [setting for setting in settings(root) if setting.path == path]
-            if not lists or lists[0].item is None:
-                return None
-            rest = dotted(location[place + 1 :])
-            return next((inner for inner in settings(lists[0].item) if inner.path == rest), None)
-    return None
 
 
 def _is_section(path: str, root: type[BaseModel]) -> bool:

@@ -14,12 +14,12 @@ def broken_rules(config: TrainConfig) -> list[Problem]:
 
 def _errors(config: TrainConfig) -> list[Problem]:
     found = []
-    if config.schedule.warmup_steps > config.training.steps:
+    if config.schedule.warmup_steps >= config.training.steps:
         found.append(
             Problem(
                 "schedule.warmup_steps",
-                f"{config.schedule.warmup_steps} warm-up steps are more than the whole run has",
-                f"Expected at most training.steps = {config.training.steps}",
+                f"{config.schedule.warmup_steps} warm-up steps leave no step of the run",
+                f"Expected fewer than training.steps = {config.training.steps}",
                 "Lower the warm-up or train for more steps.",
             )
         )
@@ -33,6 +33,16 @@ def _errors(config: TrainConfig) -> list[Problem]:
                     "Write a prompt or remove this sample.",
                 )
             )
+    name = config.output.name
+    if not name.strip() or name != name.strip() or name.endswith(".") or len(name.encode()) > 150:
+        found.append(
+            Problem(
+                "output.name",
+                f"{name[:40]!r} cannot be the name of a file everywhere",
+                "Expected at most 150 bytes of text, without spaces or dots at its ends",
+                "Choose another name.",
+            )
+        )
     if not config.model.path:
         found.append(_missing("model.path", "a base model", "a folder or a .safetensors file"))
     if not config.data.folder:
