@@ -20,6 +20,11 @@ def train(options: argparse.Namespace) -> int:
         presets.load_document(presets.locate(options.config)), options.set
     )
     config = presets.with_absolute_paths(presets.resolve(document, source=options.config))
+    if options.run_folder is not None:
+        # The folder really used is the one that is checked, and that the cache goes beside.
+        parent = options.run_folder.absolute().parent
+        output = config.output.model_copy(update={"folder": str(parent)})
+        config = config.model_copy(update={"output": output})
     for problem in require_startable(config):
         sys.stderr.write(f"warning: {problem}\n")
     values = config.model_dump(mode="json")
@@ -32,12 +37,16 @@ def train(options: argparse.Namespace) -> int:
 
 
 def resume(options: argparse.Namespace) -> int:
-    """Continues a run from its newest checkpoint."""
+    """Continues a run from its newest checkpoint, or follows it if it is at work."""
     from onetrainer import client
     from onetrainer.run_folder import open_run
     from onetrainer.terminal import follow
 
-    return follow(client.start(open_run(options.run_folder)))
+    folder = open_run(options.run_folder)
+    if folder.is_busy():
+        _say(f"{folder.name} is being trained already; following it.")
+        return follow(client.attach(folder))
+    return follow(client.start(folder))
 
 
 def check(options: argparse.Namespace) -> int:

@@ -43,10 +43,17 @@ class Run:
     what the first one saw; the process is only asked whether it lives.
     """
 
-    def __init__(self, folder: RunFolder, process: subprocess.Popen[bytes] | None = None) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        process: subprocess.Popen[bytes] | None = None,
+        *,
+        not_file: int = 0,
+    ) -> None:
         self.folder = folder
         self._process = process
-        self._reader = EventReader(folder.events)
+        # A new worker replaces the events of the one before, whose last words are not its own.
+        self._reader = EventReader(folder.events, not_file=not_file)
         self._has_ended = False
 
     def poll(self) -> News:
@@ -72,6 +79,13 @@ class Run:
         if self._process is not None:
             return self._process.poll() is None
         return self.folder.is_busy()
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process; None if none is at work."""
+        if self._process is not None:
+            return self._process.pid
+        return self.folder.worker_pid()
 
     @property
     def exit_code(self) -> int | None:
@@ -110,16 +124,22 @@ def start(folder: RunFolder) -> Run:
     """
     if folder.is_busy():
         raise busy(folder.path)
-    with folder.log.open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", WORKER, str(folder.path)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=_environment(),
-            start_new_session=True,
-        )
-    return Run(folder, process)
+    try:
+        before = folder.events.stat().st_ino if folder.events.exists() else 0
+        # What was asked of an earlier worker is not asked of this one.
+        folder.commands.write_bytes(b"")
+        with folder.log.open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", WORKER, str(folder.path)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(),
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise cannot_write(folder.path, error) from error
+    return Run(folder, process, not_file=before)
 
 
 def attach(folder: RunFolder) -> Run:

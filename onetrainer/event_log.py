@@ -6,6 +6,7 @@ from pathlib import Path
 from time import time
 
 from onetrainer.events import Event
+from onetrainer.run_folder import cannot_write, write_atomic
 from onetrainer.wire import decode_event, encode_event
 
 _READ_BYTES = 256 * 1024
@@ -19,10 +20,15 @@ class EventWriter:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, event: Event) -> None:
-        """Appends one event."""
+        """Appends one event. Raises UserError, and leaves no half of it, on a full disk."""
         line = encode_event(event, time=time()).encode()
-        while line:
-            line = line[os.write(self._descriptor, line) :]
+        size = self.size
+        try:
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+        except OSError as error:
+            os.ftruncate(self._descriptor, size)
+            raise cannot_write(self._path, error) from error
 
     @property
     def size(self) -> int:
@@ -40,12 +46,13 @@ def rewind(path: Path, size: int) -> None:
     The file is replaced and not shortened, so that a reader sees that it is another one.
     """
     kept = b""
-    if path.exists():
-        with path.open("rb") as handle:
-            kept = handle.read(size)
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(kept)
-    part.replace(path)
+    try:
+        if path.exists():
+            with path.open("rb") as handle:
+                kept = handle.read(size)
+        write_atomic(path, kept)
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 @dataclass(frozen=True)
@@ -53,27 +60,32 @@ class News:
     """What has happened since the last look.
 
     restarted: the events begin anew, because the run was taken up from an earlier point; what was
-    shown before is to be forgotten.
+    shown before is to be forgotten. is_all: whether nothing more was there to be read.
     """
 
     events: list[Event]
     restarted: bool = False
+    is_all: bool = True
 
 
 class EventReader:
     """Follows a run's events, from the first to the newest, in bounded bites."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, not_file: int = 0) -> None:
+        """not_file: the number of a file to pass over, until a new worker replaces it."""
         self._path = path
         self._offset = 0
         self._rest = b""
         self._file_id = 0
+        self._not_file = not_file
 
     def read(self) -> News:
         """The next events, at most about a quarter of a megabyte of them; none is no news."""
         try:
             with self._path.open("rb") as handle:
                 status = os.fstat(handle.fileno())
+                if status.st_ino == self._not_file:
+                    return News([])
                 replaced = self._file_id not in (0, status.st_ino)
                 if replaced or status.st_size < self._offset:
                     self._offset, self._rest, replaced = 0, b"", True
@@ -85,4 +97,16 @@ class EventReader:
         self._offset += len(chunk)
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         decoded = (decode_event(line.decode(errors="replace")) for line in lines if line)
-        return News([event for event in decoded if event is not None], restarted=replaced)
+        events = [event for event in decoded if event is not None]
+        return News(events, restarted=replaced, is_all=len(chunk) < _READ_BYTES)
+
+
+def read_all(path: Path) -> list[Event]:
+    """Every event of a run so far; none if there is no file."""
+    reader = EventReader(path)
+    events: list[Event] = []
+    while True:
+        news = reader.read()
+        events += news.events
+        if news.is_all:
+            return events

@@ -55,7 +55,7 @@ class RunFolder:
             return False
         try:
             with self.lock.open("rb") as handle:
-                if not _try_lock(handle):
+                if not _try_lock(handle, shared=True):
                     return True
                 _unlock(handle)
         except OSError:
@@ -68,7 +68,10 @@ class RunFolder:
 
         Raises UserError if another worker has the folder.
         """
-        self.lock.touch()
+        try:
+            self.lock.touch()
+        except OSError as error:
+            raise cannot_write(self.path, error) from error
         with self.lock.open("r+b") as handle:
             if not _try_lock_patiently(handle):
                 raise busy(self.path)
@@ -99,9 +102,7 @@ def create_run(parent: Path, *, name: str, config: dict[str, Any]) -> RunFolder:
         parent.mkdir(parents=True, exist_ok=True)
         for number in range(1, _MOST_RUNS):
             path = parent / f"{name}-{number:03d}"
-            try:
-                path.mkdir()
-            except FileExistsError:
+            if path.exists():
                 continue
             return fill_run(path, config=config)
     except OSError as error:
@@ -115,8 +116,11 @@ def fill_run(path: Path, *, config: dict[str, Any]) -> RunFolder:
     Raises UserError if the folder already holds something.
     """
     folder = RunFolder(path)
+    made: list[Path] = []
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.mkdir(parents=True)
+            made.append(path)
         if any(path.iterdir()):
             raise UserError(
                 f"{path}: this folder is not empty",
@@ -125,8 +129,12 @@ def fill_run(path: Path, *, config: dict[str, Any]) -> RunFolder:
             )
         for room in (folder.samples, folder.checkpoints, folder.output):
             room.mkdir()
+            made.append(room)
         write_atomic(folder.config, (json.dumps(config, indent=2) + "\n").encode())
     except OSError as error:
+        for room in reversed(made):
+            with suppress(OSError):
+                room.rmdir()
         raise cannot_write(path, error) from error
     return folder
 
@@ -199,7 +207,7 @@ def _try_lock_patiently(handle: IO[bytes]) -> bool:
 if sys.platform == "win32":
     import msvcrt
 
-    def _try_lock(handle: IO[bytes]) -> bool:
+    def _try_lock(handle: IO[bytes], *, shared: bool = False) -> bool:
         try:
             msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -212,9 +220,10 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _try_lock(handle: IO[bytes]) -> bool:
+    def _try_lock(handle: IO[bytes], *, shared: bool = False) -> bool:
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
         except OSError:
             return False
         return True

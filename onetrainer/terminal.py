@@ -2,12 +2,13 @@
 
 import shlex
 import shutil
+import signal
 import sys
 from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import TextIO
 
-from onetrainer.client import Run
+from onetrainer.client import Run, log_tail
 from onetrainer.commands import Command
 from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError
 from onetrainer.events import (
@@ -59,12 +60,16 @@ class _Screen:
 
 
 def follow(run: Run, *, out: TextIO = sys.stdout) -> int:
-    """Shows a run until it ends; returns the exit code. Ctrl+C asks it to stop, twice kills it."""
-    screen = _Screen(out, out.isatty())
+    """Shows a run until its worker ends; returns the exit code.
+
+    Ctrl+C asks it to stop, twice kills it; being asked to end (SIGTERM) is a Ctrl+C.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    follower = _Follower(run, _Screen(out, out.isatty()))
     interrupts = 0
     while True:
         try:
-            code = _show_news(run, screen)
+            code = follower.look()
             if code is not None:
                 run.wait()
                 return code
@@ -73,32 +78,65 @@ def follow(run: Run, *, out: TextIO = sys.stdout) -> int:
             interrupts += 1
             if interrupts > 1:
                 run.kill()
-                screen.stay("Killed. The run can be resumed from its last checkpoint.")
+                follower.screen.stay("Killed. The run can be resumed from its last checkpoint.")
                 return EXIT_STOPPED
             run.send(Command("stop"))
-            screen.stay("Stopping after this step and saving; Ctrl+C again kills the run.")
+            follower.screen.stay("Stopping after this step and saving; Ctrl+C again kills the run.")
 
 
-def _show_news(run: Run, screen: _Screen) -> int | None:
-    """Shows what is new; the exit code if the run has ended."""
-    was_alive = run.is_alive
-    ending: Event | None = None
-    for event in run.poll().events:
-        _show(event, run, screen)
-        ending = event if isinstance(event, Finished | Stopped | Failed) else None
-    if isinstance(ending, Finished):
-        return EXIT_DONE
-    if isinstance(ending, Stopped):
-        return EXIT_STOPPED
-    if isinstance(ending, Failed):
-        return EXIT_USER if ending.kind == "user" else EXIT_PROGRAM
-    if was_alive or (death := run.death()) is None:
-        return None
-    screen.stay(death.what)
-    for line in death.log:
-        screen.stay(f"  | {line}")
-    screen.stay(f"The log is {run.folder.log}")
-    return EXIT_USER if death.code == EXIT_USER else EXIT_PROGRAM
+@dataclass
+class _Follower:
+    """Shows what one worker tells; what earlier workers of the run have told stays untold."""
+
+    run: Run
+    screen: _Screen
+    is_ours: bool = False
+    pid: int | None = None
+
+    def __post_init__(self) -> None:
+        self.pid = self.run.pid
+
+    def look(self) -> int | None:
+        """Shows what is new; the exit code if the worker has ended."""
+        was_alive = self.run.is_alive
+        news = self.run.poll()
+        code: int | None = None
+        for event in news.events:
+            if isinstance(event, Started):
+                self.is_ours = event.pid == self.pid
+            if self.is_ours:
+                _show(event, self.run, self.screen)
+            code = _code_of(event)
+        if self.is_ours and code is not None:
+            return code
+        if was_alive or not news.is_all:
+            return None
+        return self._died()
+
+    def _died(self) -> int:
+        death = self.run.death()
+        code = self.run.exit_code
+        log = death.log if death else log_tail(self.run.folder.log)
+        if code == EXIT_USER:  # it has said why, but not where events are written
+            self.screen.stay(log[-1] if log else "The worker could not begin.")
+            return EXIT_USER
+        self.screen.stay(death.what if death else "The worker ended.")
+        for line in log:
+            self.screen.stay(f"  | {line}")
+        self.screen.stay(f"The log is {self.run.folder.log}")
+        return EXIT_PROGRAM
+
+
+def _code_of(event: Event) -> int | None:
+    match event:
+        case Finished():
+            return EXIT_DONE
+        case Stopped():
+            return EXIT_STOPPED
+        case Failed(kind=kind):
+            return EXIT_USER if kind == "user" else EXIT_PROGRAM
+        case _:
+            return None
 
 
 def _show(event: Event, run: Run, screen: _Screen) -> None:
