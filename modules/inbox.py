@@ -21,8 +21,9 @@ class Inbox:
         self._asked: set[CommandName] = set()
         self._lock = threading.Lock()
         self._done = threading.Event()
-        # What was asked of an earlier worker is not asked of this one.
-        self._offset = path.stat().st_size if path.exists() else 0
+        # From the beginning: whoever starts a worker empties the file, and what is asked while
+        # torch still loads counts too.
+        self._offset = 0
         self._thread = threading.Thread(target=self._follow, name="commands", daemon=True)
         self._thread.start()
 
@@ -37,6 +38,11 @@ class Inbox:
     def is_leaving(self) -> bool:
         """Whether the run is to end."""
         return self.leaving is not None
+
+    def has(self, name: CommandName) -> bool:
+        """Whether this was asked for and is not done yet."""
+        with self._lock:
+            return name in self._asked
 
     def take(self, name: CommandName) -> bool:
         """Whether this was asked for since the last time; asking is then forgotten."""

@@ -46,6 +46,8 @@ class Batch:
 
     conditioning: the captions encoded beforehand; None means that `captions` are to be encoded
     now, because the text encoder trains.
+    step_captions: those of the whole step. Encodings are as long as the longest of them needs, so
+    that they do not change with the size of the microbatches either.
     positions: each picture's place within its step, from 0; random draws depend on it, so that
     they do not change with the size of the microbatches.
     weight: each picture's share of the step's loss, 1 / (pictures of a full step).
@@ -53,6 +55,7 @@ class Batch:
 
     moments: LatentMoments
     captions: tuple[str, ...]
+    step_captions: tuple[str, ...]
     conditioning: Conditioning | None
     positions: tuple[int, ...]
     weight: float
@@ -79,8 +82,11 @@ class Family(Protocol):
     @property
     def prediction(self) -> Prediction: ...
 
-    def encode_text(self, captions: Sequence[str]) -> Conditioning:
-        """Captions encoded by the text encoder; gradients flow where they are enabled."""
+    def encode_text(self, captions: Sequence[str], *, among: Sequence[str] = ()) -> Conditioning:
+        """Captions encoded by the text encoder; gradients flow where they are enabled.
+
+        among: captions that the encodings have to be as long as.
+        """
         ...
 
     def encode_images(self, pixels: Tensor) -> LatentMoments:
@@ -93,6 +99,10 @@ class Family(Protocol):
 
     def predict(self, noisy: Tensor, timesteps: Tensor, conditioning: Conditioning) -> Tensor:
         """The UNet's prediction, (B, 4, h, w), float32. timesteps: (B,), int64."""
+        ...
+
+    def encoder_settings(self) -> tuple[str, str]:
+        """What besides weights decides encodings, as text: of pictures, of captions."""
         ...
 
     def enable_gradient_checkpointing(self, *, text_encoders: bool) -> None:

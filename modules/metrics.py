@@ -16,6 +16,7 @@ from onetrainer.events import Phase, Progress
 # Reading a loss waits for the device; on the CPU there is nothing to wait for.
 _STEPS_PER_READ = {"cpu": 1, "cuda": 8}
 _SPEED_STEPS = 20
+_OLDEST_UNREAD = 0.5
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Reporter:
         self._pending: list[_Pending] = []
         self._times: deque[float] = deque(maxlen=_SPEED_STEPS + 1)
         self._process = psutil.Process()
+        self._read_at = monotonic()
 
     def start_clock(self, step: int) -> None:
         """Says that steps are being made from here on, and begins to measure their speed anew."""
@@ -55,10 +57,10 @@ class Reporter:
             lr=lr,
             steps_per_second=round(speed, 4),
             eta_seconds=round(eta, 1),
-            memory_bytes=self._memory(),
         )
         self._pending.append(_Pending(progress, torch.cat(losses).mean()))
-        if len(self._pending) >= self._every:
+        # Slow steps are read at once: nobody is to watch a window stand still.
+        if len(self._pending) >= self._every or monotonic() - self._read_at > _OLDEST_UNREAD:
             self.flush()
 
     def flush(self) -> None:
@@ -66,6 +68,7 @@ class Reporter:
         if not self._pending:
             return
         pending, self._pending = self._pending, []
+        memory, self._read_at = self._memory(), monotonic()
         # The one place in training where the host waits for the device.
         losses = torch.stack([item.loss for item in pending]).tolist()
         for item, loss in zip(pending, losses, strict=True):
@@ -75,7 +78,9 @@ class Reporter:
                     "Nothing was saved over your last good checkpoint",
                     "Lower the learning rate (optimizer.lr), or train in bf16 or fp32.",
                 )
-            self._events.write(Progress(**(vars(item.progress) | {"loss": loss})))
+            self._events.write(
+                Progress(**(vars(item.progress) | {"loss": loss, "memory_bytes": memory}))
+            )
 
     def _speed(self) -> float:
         """Steps per second over the last steps; 0 while there is none to measure."""

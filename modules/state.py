@@ -27,7 +27,7 @@ from onetrainer.run_folder import STATE_FILE, RunFolder, cannot_write, sync_fold
 
 WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
-OPTIMIZER_GROUPS_FILE = "optimizer.json"
+OPTIMIZER_VALUES_FILE = "optimizer.json"
 PART_SUFFIX = ".part"
 
 
@@ -46,7 +46,8 @@ class CheckpointRecord:
     """What state.json tells beside the tensors.
 
     events_size: how many bytes of events.jsonl belong to the run up to here.
-    engine: the loss scale and its history, where there is one.
+    engine: the loss scale and its history, where there is one. data_digest: of the encoded
+    pictures and captions in their order.
     """
 
     step: int
@@ -54,6 +55,11 @@ class CheckpointRecord:
     events_size: int
     versions: dict[str, str] = field(default_factory=dict)
     engine: dict[str, Any] = field(default_factory=dict)
+    data_digest: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.step) is not int or type(self.events_size) is not int:
+            raise TypeError("step and events_size are whole numbers")
 
 
 def newest_record(folder: RunFolder) -> CheckpointRecord | None:
@@ -118,16 +124,16 @@ class Checkpoints:
         path = self.folder.checkpoint(record.step)
         try:
             self.method.load_state_dict(load_file(path / WEIGHTS_FILE))
-            groups = json.loads((path / OPTIMIZER_GROUPS_FILE).read_text())
-            load_optimizer(self.optimizer, unpack(load_file(path / OPTIMIZER_FILE), groups))
-        except (OSError, SafetensorError, ValueError, KeyError) as error:
+            values = json.loads((path / OPTIMIZER_VALUES_FILE).read_text())
+            load_optimizer(self.optimizer, unpack(load_file(path / OPTIMIZER_FILE), values))
+            self.engine.load_state_dict(record.engine)
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{path}: this checkpoint cannot be taken up ({str(error)[:200]})",
                 "Expected an undamaged checkpoint, made with this run's method settings",
                 "Restore config.json if you changed it, or delete this checkpoint's folder to"
                 " continue from the one before it.",
             ) from error
-        self.engine.load_state_dict(record.engine)
 
     def clean(self) -> None:
         """Deletes what an interrupted save or deletion has left behind."""
@@ -139,8 +145,8 @@ class Checkpoints:
     def _write_tensors(self, folder: Path) -> None:
         weights = {name: value.contiguous() for name, value in self.method.state_dict().items()}
         _refuse_broken(weights)
-        moments, groups = pack(self.optimizer.state_dict())
-        write_atomic(folder / OPTIMIZER_GROUPS_FILE, json.dumps(groups).encode())
+        moments, values = pack(self.optimizer.state_dict()["state"])
+        write_atomic(folder / OPTIMIZER_VALUES_FILE, json.dumps(values).encode())
         for name, tensors in ((WEIGHTS_FILE, weights), (OPTIMIZER_FILE, moments)):
             _save_tensors(tensors, folder / name)
 
@@ -149,17 +155,20 @@ class Checkpoints:
             _remove(path)
 
 
-def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+def load_optimizer(
+    optimizer: torch.optim.Optimizer, state: Mapping[int, Mapping[str, Any]]
+) -> None:
     """Restores an optimizer's state in the dtypes it was saved with.
 
-    torch's own `load_state_dict` casts floating-point state to the parameter's dtype, which
-    rounds the fp32 statistics of half-precision weights.
+    Its settings stay those of the config, which may have been changed since. torch's own
+    `load_state_dict` casts floating-point state to the parameter's dtype, which rounds the fp32
+    statistics of half-precision weights.
     """
-    optimizer.load_state_dict(dict(state))
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": dict(state), "param_groups": groups})
     parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
-    numbers = [number for group in state["param_groups"] for number in group["params"]]
-    for number, parameter in zip(numbers, parameters, strict=True):
-        for key, value in state["state"].get(number, {}).items():
+    for number, parameter in enumerate(parameters):
+        for key, value in state.get(number, {}).items():
             restored = optimizer.state[parameter][key]
             if isinstance(value, Tensor) and restored.dtype != value.dtype:
                 optimizer.state[parameter][key] = value.to(restored.device)
@@ -172,7 +181,7 @@ def _save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     except SafetensorError as error:
         # Its one way to say that the disk is full.
         raise OSError(errno.ENOSPC, str(error)) from error
-    with path.open("rb") as handle:
+    with path.open("r+b") as handle:  # Windows flushes only what may be written
         os.fsync(handle.fileno())
 
 

@@ -76,7 +76,8 @@ class Trainer:
         """Adds up the gradients of a step's microbatches; returns their per-item losses."""
         losses = []
         for number, batch in enumerate(self.batches.at(step)):
-            # Dropout is the one thing that draws from torch's own generator.
+            # Dropout is the one thing that draws from torch's own generator: a draw for each
+            # microbatch, so that it is the one thing that depends on how a step is cut.
             torch.manual_seed(seeds.derive(self.seed, "dropout", step, number))
             with self.engine.autocast():
                 loss = self.objective.loss(batch, seed=self.seed, step=step)

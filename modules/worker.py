@@ -39,7 +39,7 @@ def _work(folder: RunFolder) -> int:
         return train(folder)
     except UserError as error:
         _tell(folder, Failed("user", error.what, error.expected, error.remedy))
-        return _say(str(error), EXIT_USER)
+        return _say(str(error), EXIT_USER)  # last: whoever cannot read events reads this
     except Exception as error:  # noqa: BLE001 - the edge: nothing may leave without a word
         traceback.print_exc()
         _tell(folder, _translate(error, folder))
@@ -69,7 +69,7 @@ def _tell(folder: RunFolder, event: Failed) -> None:
         events = EventWriter(folder.events)
         events.write(event)
         events.close()
-    except OSError as error:
+    except (OSError, UserError) as error:
         _say(f"{folder.events}: cannot be written ({error})", EXIT_PROGRAM)
 
 

@@ -14,7 +14,7 @@ def train(options: argparse.Namespace) -> int:
     from onetrainer import client, presets
     from onetrainer.preflight import require_startable
     from onetrainer.run_folder import create_run, fill_run
-    from onetrainer.terminal import follow
+    from onetrainer.terminal import Interrupts, follow
 
     document = presets.with_overrides(
         presets.load_document(presets.locate(options.config)), options.set
@@ -33,20 +33,22 @@ def train(options: argparse.Namespace) -> int:
     else:
         folder = create_run(Path(config.output.folder), name=config.output.name, config=values)
     _say(f"Run folder: {folder.path}")
-    return follow(client.start(folder))
+    interrupts = Interrupts()
+    return follow(client.start(folder), interrupts)
 
 
 def resume(options: argparse.Namespace) -> int:
     """Continues a run from its newest checkpoint, or follows it if it is at work."""
     from onetrainer import client
     from onetrainer.run_folder import open_run
-    from onetrainer.terminal import follow
+    from onetrainer.terminal import Interrupts, follow
 
     folder = open_run(options.run_folder)
+    interrupts = Interrupts()
     if folder.is_busy():
         _say(f"{folder.name} is being trained already; following it.")
-        return follow(client.attach(folder))
-    return follow(client.start(folder))
+        return follow(client.attach(folder), interrupts)
+    return follow(client.start(folder), interrupts)
 
 
 def check(options: argparse.Namespace) -> int:

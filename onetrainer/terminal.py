@@ -6,6 +6,7 @@ import signal
 import sys
 from dataclasses import dataclass, field
 from time import monotonic, sleep
+from types import FrameType
 from typing import TextIO
 
 from onetrainer.client import Run, log_tail
@@ -59,29 +60,43 @@ class _Screen:
             self.width = 0
 
 
-def follow(run: Run, *, out: TextIO = sys.stdout) -> int:
+class Interrupts:
+    """How often somebody has asked this process to end: Ctrl+C, or SIGTERM.
+
+    Counted and not raised, so that none is lost between the start of a worker and its following.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, self._note)
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self.count += 1
+
+
+def follow(run: Run, interrupts: Interrupts | None = None, *, out: TextIO = sys.stdout) -> int:
     """Shows a run until its worker ends; returns the exit code.
 
-    Ctrl+C asks it to stop, twice kills it; being asked to end (SIGTERM) is a Ctrl+C.
+    The first interrupt asks it to stop, the second kills it.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     follower = _Follower(run, _Screen(out, out.isatty()))
-    interrupts = 0
+    obeyed = 0
     while True:
-        try:
-            code = follower.look()
-            if code is not None:
-                run.wait()
-                return code
-            sleep(_POLL_SECONDS)
-        except KeyboardInterrupt:
-            interrupts += 1
-            if interrupts > 1:
-                run.kill()
-                follower.screen.stay("Killed. The run can be resumed from its last checkpoint.")
-                return EXIT_STOPPED
+        code = follower.look()
+        if code is not None:
+            run.wait()
+            return code
+        asked = interrupts.count if interrupts else 0
+        if asked > 1:
+            run.kill()
+            follower.screen.stay("Killed. The run can be resumed from its last checkpoint.")
+            return EXIT_STOPPED
+        if asked > obeyed:
+            obeyed = asked
             run.send(Command("stop"))
             follower.screen.stay("Stopping after this step and saving; Ctrl+C again kills the run.")
+        sleep(_POLL_SECONDS)
 
 
 @dataclass

@@ -110,6 +110,7 @@ def load_batch(
     return Batch(
         moments=_stacked([dataset.moments(picture) for picture in pictures]),
         captions=shown,
+        step_captions=captions,
         conditioning=conditioning,
         positions=tuple(range(offset, offset + len(pictures))),
         weight=plan.weight,

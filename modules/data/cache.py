@@ -81,10 +81,13 @@ class CachedDataset:
 
 
 def encoder_digests(family: Family, *, with_text: bool = True) -> EncoderDigests:
-    """The digests of a family's weights alone, as `encode_dataset` takes them if none are given."""
-    encoders = sorted(family.text_encoders.items()) if with_text else []
-    text = ";".join(f"{name}:{weights_digest(encoder)}" for name, encoder in encoders)
-    return EncoderDigests(weights_digest(family.vae), text)
+    """What tells a family's encoders from others: their weights, and what else they encode by."""
+    pictures, captions = family.encoder_settings()
+    text = [f"{name}:{weights_digest(part)}" for name, part in sorted(family.text_encoders.items())]
+    return EncoderDigests(
+        vae=f"{weights_digest(family.vae)};{pictures}",
+        text=";".join([*text, captions]) if with_text else "",
+    )
 
 
 def encode_dataset(

@@ -21,12 +21,14 @@ class ClipPrompts:
     tokenizer: CLIPTokenizer
     encoder: CLIPTextModel
 
-    def encode(self, captions: Sequence[str]) -> Tensor:
+    def encode(self, captions: Sequence[str], *, among: Sequence[str] = ()) -> Tensor:
         """(B, chunks * 77, D), in the encoder's dtype; gradients flow where they are enabled.
 
-        Captions with fewer chunks than the longest one are filled up with the chunk of "".
+        Captions with fewer chunks than the longest one, or than the longest of `among`, are
+        filled up with the chunk of "".
         """
-        tokens = chunk_tokens(self.tokenizer, captions)  # (B, chunks, 77)
+        tokens = chunk_tokens(self.tokenizer, [*captions, *among])[: len(captions)]
+        # (B, chunks, 77)
         batch, chunks, length = tokens.shape
         tokens = tokens.view(batch * chunks, length).to(self.encoder.device)
         hidden: Tensor = self.encoder(input_ids=tokens).last_hidden_state

@@ -1,5 +1,6 @@
 """What all Stable Diffusion families share: the UNet in latents, the VAE around it."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from transformers import CLIPTextModel
 
 from modules.diffusion.schedule import NoiseSchedule, scaled_linear
 from modules.diffusion.targets import Prediction
-from modules.families.prompts import ClipPrompts
+from modules.families.prompts import CHUNK, ClipPrompts
 from modules.interfaces import Conditioning, LatentMoments
 from onetrainer.errors import UserError
 
@@ -40,8 +41,13 @@ class StableDiffusion:
         """SD 1.x and 2.x have one."""
         return {"te": self.prompts.encoder}
 
-    def encode_text(self, captions: Sequence[str]) -> Conditioning:
-        return Conditioning(self.prompts.encode(captions))
+    def encode_text(self, captions: Sequence[str], *, among: Sequence[str] = ()) -> Conditioning:
+        return Conditioning(self.prompts.encode(captions, among=among))
+
+    def encoder_settings(self) -> tuple[str, str]:
+        vocabulary = self.prompts.tokenizer.backend_tokenizer.to_str()
+        digest = hashlib.sha256(vocabulary.encode()).hexdigest()
+        return f"scale {self._scale}", f"tokenizer {digest}, chunks of {CHUNK}"
 
     def encode_images(self, pixels: Tensor) -> LatentMoments:
         """Moves and casts the pixels to the VAE; never under autocast."""

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from modules.formats.files import write_safetensors
+from onetrainer.errors import UserError
 
 DOWN, UP, ALPHA = "lora_down.weight", "lora_up.weight", "alpha"
 
@@ -37,9 +38,18 @@ def write_lora(
     """Writes down and up matrices with one alpha for every layer, complete or not at all.
 
     weights: by `<layer>.lora_down.weight` and `<layer>.lora_up.weight`, in any dtype. alpha stays
-    float32, since half precision would round it.
+    float32, since half precision would round it. Raises UserError for weights that dtype cannot
+    hold.
     """
     tensors = {name: tensor.to(dtype) for name, tensor in weights.items()}
+    too_large = [name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())]
+    if too_large:
+        raise UserError(
+            f"{path.name}: {len(too_large)} tensors do not fit the number format {dtype}, first"
+            f" {too_large[0]}",
+            "Expected trained weights within its range",
+            "Save as fp32 or bf16 (output.precision); a lower learning rate keeps weights small.",
+        )
     for name in weights:
         layer, _, kind = name.partition(".")
         if kind == DOWN:

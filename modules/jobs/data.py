@@ -1,6 +1,7 @@
 """The run's pictures: listed, encoded, and handed out step by step."""
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -43,10 +44,15 @@ class Batches:
 
 @dataclass(frozen=True)
 class Pictures:
-    """What the run trains on. left_out: the pictures that could not be used, in words."""
+    """What the run trains on.
+
+    left_out: the pictures that could not be used, in words. digest: of everything encoded, in its
+    order: it tells whether two runs see the same.
+    """
 
     batches: Batches
     left_out: list[str]
+    digest: str
 
 
 def prepare_pictures(
@@ -57,8 +63,12 @@ def prepare_pictures(
     device: torch.device,
     events: EventWriter,
     should_stop: Callable[[], bool],
+    told: Collection[str],
 ) -> Pictures:
-    """Lists and encodes the pictures. Raises CachingStopped if asked to stop meanwhile."""
+    """Lists and encodes the pictures. Raises CachingStopped if asked to stop meanwhile.
+
+    told: warnings that the run's events hold already.
+    """
     index = index_folder(
         config.data.folder,
         resolution=config.data.resolution,
@@ -76,7 +86,8 @@ def prepare_pictures(
     )
     left_out = [str(picture) for picture in (*index.skipped, *dataset.skipped)]
     for text in _warnings(left_out, [*index.notes, *dataset.warnings]):
-        events.write(Warned(text))
+        if text not in told:
+            events.write(Warned(text))
     plan = BatchPlan(
         [item.bucket for item in dataset.items],
         batch_size=config.training.batch_size,
@@ -84,7 +95,14 @@ def prepare_pictures(
         seed=config.training.seed,
     )
     batches = Batches(dataset, plan, config.training.seed, config.objective.caption_dropout)
-    return Pictures(batches, left_out)
+    return Pictures(batches, left_out, _digest(dataset))
+
+
+def _digest(dataset: CachedDataset) -> str:
+    seen = hashlib.sha256()
+    for key, item in zip(dataset.latent_keys, dataset.items, strict=True):
+        seen.update(f"{key} {item.caption}\n".encode())
+    return seen.hexdigest()
 
 
 def _progress(events: EventWriter) -> Callable[[int, int], None]:

@@ -5,7 +5,7 @@ from onetrainer.config.train import TrainConfig
 
 def lora_metadata(config: TrainConfig, step: int) -> dict[str, str]:
     """The fields that other programs show, by kohya's names; all values are text."""
-    side = config.data.resolution
+    side, precision = config.data.resolution, config.hardware.precision
     encoder_lr = config.optimizer.text_encoder_lr or config.optimizer.lr
     return {
         "ss_output_name": config.output.name,
@@ -21,7 +21,5 @@ def lora_metadata(config: TrainConfig, step: int) -> dict[str, str]:
         "ss_gradient_accumulation_steps": str(config.training.accumulation),
         "ss_batch_size_per_device": str(config.training.batch_size),
         "ss_max_grad_norm": str(config.training.gradient_clipping),
-        "ss_mixed_precision": {"fp32": "no"}.get(
-            config.hardware.precision, config.hardware.precision
-        ),
+        "ss_mixed_precision": "no" if precision == "fp32" else precision,
     }

@@ -12,7 +12,7 @@ from modules.sampling.pictures import Settings, save_picture
 from modules.sampling.sampler import sample
 from modules.state import CheckpointRecord, Checkpoints
 from onetrainer.config.output import Output
-from onetrainer.config.sampling import Sampling
+from onetrainer.config.sampling import Prompt, Sampling
 from onetrainer.event_log import EventWriter
 from onetrainer.events import Checkpoint, Phase, Sample
 from onetrainer.run_folder import RunFolder, cannot_write
@@ -33,39 +33,54 @@ class SampleTask:
     config_digest: str
 
     def is_due(self, step: int) -> bool:
-        asked = self.inbox.take("sample")
+        return self.inbox.has("sample") or self.is_planned(step)
+
+    def is_planned(self, step: int) -> bool:
+        """Whether the config wants samples after so many steps."""
+        if step == 0:
+            return self.section.at_start
         periodic = self.section.every > 0 and step % self.section.every == 0
-        return asked or periodic or (self.section.at_end and step == self.steps)
+        return periodic or (self.section.at_end and step == self.steps)
 
     def run(self, step: int) -> None:
-        """Draws every prompt, with the adapters' dropout off."""
+        """Draws every prompt."""
+        self.inbox.take("sample")
+        self.draw(step, without=set())
+
+    def draw(self, step: int, *, without: set[int]) -> None:
+        """Draws the prompts, without some, with the adapters' dropout off.
+
+        Ends early when the run is to end before its last step; a resumed run draws what is missing.
+        """
         self.method.train(False)
         try:
-            self._draw(step)
+            for index, prompt in enumerate(self.section.prompts):
+                is_wanted = step == self.steps or not self.inbox.is_leaving()
+                if index not in without and is_wanted:
+                    self._draw_one(step, index, prompt)
         finally:
             self.method.train(True)
 
-    def _draw(self, step: int) -> None:
-        """The pictures are in the folder before their events are."""
-        for index, prompt in enumerate(self.section.prompts):
-            self.events.write(Phase("sampling", index, len(self.section.prompts)))
-            pixels = sample(
-                self.family,
-                prompt,
-                steps=self.section.steps,
-                guidance=self.section.guidance,
-                autocast=self.engine.autocast,
-            )
-            path = self.folder.samples / f"step-{step:06d}-{index:02d}.png"
-            settings = Settings(
-                prompt, self.section.steps, self.section.guidance, step, self.config_digest
-            )
-            try:
-                save_picture(pixels, path, settings)
-            except OSError as error:
-                raise cannot_write(path, error) from error
-            relative = path.relative_to(self.folder.path).as_posix()
-            self.events.write(Sample(step, index, relative, prompt.prompt, prompt.seed))
+    def _draw_one(self, step: int, index: int, prompt: Prompt) -> None:
+        """The picture is in the folder before its event is."""
+        self.events.write(Phase("sampling", index, len(self.section.prompts)))
+        pixels = sample(
+            self.family,
+            prompt,
+            steps=self.section.steps,
+            guidance=self.section.guidance,
+            autocast=self.engine.autocast,
+        )
+        path = self.folder.samples / f"step-{step:06d}-{index:02d}.png"
+        settings = Settings(
+            prompt, self.section.steps, self.section.guidance, step, self.config_digest
+        )
+        try:
+            save_picture(pixels, path, settings)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        relative = path.relative_to(self.folder.path).as_posix()
+        self.events.write(Sample(step, index, relative, prompt.prompt, prompt.seed))
 
 
 @dataclass(frozen=True)
@@ -80,17 +95,21 @@ class SaveTask:
     events: EventWriter
     inbox: Inbox
     config_digest: str
+    data_digest: str
     versions: dict[str, str]
     metadata: Callable[[int], dict[str, str]]
 
     def is_due(self, step: int) -> bool:
-        # Asked for: the file as trained so far goes with it, for trying it out.
-        if self.inbox.take("save"):
-            self.export(step, is_final=False)
-            return True
-        return self.section.save_every > 0 and step % self.section.save_every == 0
+        periodic = self.section.save_every > 0 and step % self.section.save_every == 0
+        return periodic or self.inbox.has("save")
 
     def run(self, step: int) -> None:
+        """Saves the state after a step; asked for, also the file as trained so far."""
+        self.checkpoint(step)
+        if self.inbox.take("save"):
+            self.export(step, is_final=False)
+
+    def checkpoint(self, step: int) -> None:
         """Saves the state after a step; everything told before belongs to it."""
         size = self.events.size
         self.events.write(Phase("saving"))
@@ -100,6 +119,7 @@ class SaveTask:
             events_size=size,
             versions=self.versions,
             engine=self.engine.state_dict(),
+            data_digest=self.data_digest,
         )
         path = self.checkpoints.save(record)
         self.events.write(Checkpoint(step, path.relative_to(self.folder.path).as_posix()))

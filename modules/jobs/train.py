@@ -1,12 +1,12 @@
 """The job of training: from a run folder to the file that other programs load."""
 
 import hashlib
-import json
 import os
 import platform
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata as packages
+from typing import TypeGuard
 
 import torch
 
@@ -24,11 +24,22 @@ from modules.metrics import Reporter
 from modules.objectives.denoising import Denoising
 from modules.state import CheckpointRecord, Checkpoints, TrainState, newest_record
 from modules.trainer import Trainer
+from onetrainer.config.migrate import migrate
 from onetrainer.config.train import TrainConfig
 from onetrainer.curves import lr_multiplier
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, UserError
-from onetrainer.event_log import EventWriter, rewind
-from onetrainer.events import Checkpoint, Finished, Phase, Started, Stopped, Warned
+from onetrainer.event_log import EventWriter, read_all, rewind
+from onetrainer.events import (
+    Checkpoint,
+    Event,
+    Finished,
+    Phase,
+    Sample,
+    Started,
+    Stopped,
+    Warned,
+)
+from onetrainer.json_file import read_json
 from onetrainer.presets import resolve
 from onetrainer.run_folder import RunFolder
 
@@ -37,7 +48,10 @@ PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "lycoris_lora")
 
 @dataclass(frozen=True)
 class _Run:
-    """What every stage of the job needs. last: the checkpoint it continues from, if any."""
+    """What every stage of the job needs.
+
+    last: the checkpoint it continues from, if any. kept: what the run has told up to it.
+    """
 
     folder: RunFolder
     config: TrainConfig
@@ -47,10 +61,20 @@ class _Run:
     inbox: Inbox
     device: torch.device
     last: CheckpointRecord | None
+    kept: list[Event]
 
     @property
     def first_step(self) -> int:
         return self.last.step if self.last else 0
+
+    @property
+    def told(self) -> set[str]:
+        return {event.text for event in self.kept if isinstance(event, Warned)}
+
+    def warn(self, text: str) -> None:
+        """Tells something once, however often the run is resumed."""
+        if text not in self.told:
+            self.events.write(Warned(text))
 
 
 def train(folder: RunFolder) -> int:
@@ -59,13 +83,15 @@ def train(folder: RunFolder) -> int:
     if config.hardware.threads:
         torch.set_num_threads(config.hardware.threads)
     last = newest_record(folder)
+    _refuse_shortened(config, last)
     # What came after the checkpoint happens again; told twice it would be wrong.
     rewind(folder.events, last.events_size if last else 0)
+    kept = read_all(folder.events)
     events = EventWriter(folder.events)
     inbox = Inbox(folder.commands)
     try:
         device = choose_device(config.hardware.device)
-        run = _Run(folder, config, digest, _versions(), events, inbox, device, last)
+        run = _Run(folder, config, digest, _versions(), events, inbox, device, last, kept)
         return _train(run)
     finally:
         inbox.close()
@@ -88,13 +114,18 @@ def _train(run: _Run) -> int:
             device=run.device,
             events=run.events,
             should_stop=run.inbox.is_leaving,
+            told=run.told,
         )
     except CachingStopped:
         run.events.write(Stopped(run.first_step, run.inbox.leaving or "stop"))
         return EXIT_STOPPED
     trainer, sampling, saving = _assemble(run, family, pictures)
-    if run.last is None and run.config.sampling.at_start:
-        sampling.run(0)
+    if run.last is not None and run.last.data_digest != pictures.digest:
+        run.warn("the pictures or captions were changed since the checkpoint; they count from now")
+    if sampling.is_planned(run.first_step):
+        # Of a run that was asked to end meanwhile, some are still to be drawn.
+        drawn = {event.prompt_index for event in run.kept if _is_sample(event, run.first_step)}
+        sampling.draw(run.first_step, without=drawn)
     return _finish(run, trainer.run(), trainer.state.step, saving, pictures)
 
 
@@ -138,6 +169,7 @@ def _assemble(
         events=run.events,
         inbox=run.inbox,
         config_digest=run.digest,
+        data_digest=pictures.digest,
         versions=run.versions,
         metadata=partial(lora_metadata, config),
     )
@@ -161,7 +193,7 @@ def _finish(run: _Run, ending: str, step: int, saving: SaveTask, pictures: Pictu
     """Saves, writes the file, and says how it ended."""
     complete = [made for made, _ in run.folder.complete_checkpoints()]
     if step > 0 and step not in complete:
-        saving.run(step)
+        saving.checkpoint(step)
     if ending == "pause" or step == 0:
         run.events.write(Stopped(step, "pause" if ending == "pause" else "stop"))
         return EXIT_STOPPED
@@ -182,10 +214,21 @@ def _announce(run: _Run) -> None:
     total = run.config.training.steps
     run.events.write(Started(os.getpid(), run.first_step, total, run.versions))
     if run.last is not None and run.last.config_digest != run.digest:
-        run.events.write(Warned("config.json was changed since the checkpoint; it counts from now"))
+        run.warn("config.json was changed since the checkpoint; it counts from now")
     if run.last is not None and run.last.versions != run.versions:
-        run.events.write(
-            Warned("the installed libraries changed since the checkpoint; results may differ")
+        run.warn("the installed libraries changed since the checkpoint; results may differ")
+
+
+def _is_sample(event: Event, step: int) -> TypeGuard[Sample]:
+    return isinstance(event, Sample) and event.step == step
+
+
+def _refuse_shortened(config: TrainConfig, last: CheckpointRecord | None) -> None:
+    if last is not None and last.step > config.training.steps:
+        raise UserError(
+            f"training.steps: {config.training.steps} steps, but {last.step} are made already",
+            "Expected at least as many as the newest checkpoint has",
+            "Raise training.steps in the run's config.json, or start a new run.",
         )
 
 
@@ -200,12 +243,7 @@ def _summary(pictures: Pictures) -> list[str]:
 
 def _read_config(folder: RunFolder) -> tuple[TrainConfig, str]:
     """The run's config, and the digest that tells whether it was changed later."""
-    try:
-        document = json.loads(folder.config.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(
-            f"{folder.config}: cannot be read ({error})", "Expected the run's config as JSON", ""
-        ) from error
+    document = migrate(read_json(folder.config), source=str(folder.config))
     config = resolve(document, source=str(folder.config))
     return config, hashlib.sha256(config.model_dump_json().encode()).hexdigest()
 

@@ -36,7 +36,9 @@ class Denoising:
             noise=noise,
             timesteps=timesteps,
         )
-        conditioning = batch.conditioning or self._family.encode_text(batch.captions)
+        conditioning = batch.conditioning or self._family.encode_text(
+            batch.captions, among=batch.step_captions
+        )
         predicted = self._family.predict(noisy, timesteps, conditioning)
         error = functional.mse_loss(predicted.float(), wanted, reduction="none")
         per_item = error.mean(dim=(1, 2, 3))  # (B,)

@@ -34,7 +34,8 @@ class Lora(Section):
     dropout: Annotated[
         float, Field(ge=0, lt=1), Ui("Dropout", level="advanced", search="regularisation")
     ] = 0.0
-    """The share of adapter inputs set to zero at random in training, against overfitting."""
+    """The share of adapter inputs set to zero at random in training, against overfitting. Which
+    ones depends on how a step is cut into batches."""
 
 
 Method = Lora

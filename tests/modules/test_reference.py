@@ -8,6 +8,7 @@ from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from peft import LoraConfig, inject_adapter_in_model
 from PIL import Image
+from safetensors.torch import load_file
 from transformers import CLIPTextModel, CLIPTokenizer
 
 from modules import seeds
@@ -18,7 +19,7 @@ from modules.methods.lora import Lora
 from onetrainer.config.method import Lora as LoraSection
 from onetrainer.dataset_index import index_folder
 from onetrainer.events import Progress
-from tests import runs
+from tests import runs, tiny
 
 STEPS, SEED, RANK, ALPHA, LR = 3, 5, 4, 2.0, 1e-3
 CHANGES = {
@@ -126,19 +127,29 @@ def test_the_first_losses_equal_those_of_a_loop_over_diffusers_and_peft(config):
     assert ours == pytest.approx(expected, abs=1e-5)
 
 
-def test_accumulation_gives_the_update_of_one_big_batch(config):
-    weights = []
+@pytest.mark.parametrize("train_text_encoder", [False, True])
+def test_accumulation_gives_the_update_of_one_big_batch(config, tmp_path, train_text_encoder):
+    pictures = tiny.write_pictures(
+        tmp_path / "p", ("a red square", "so many words " * 60, "green", "night " * 80)
+    )
+    losses, weights = [], []
     for batch_size, accumulation in ((4, 1), (2, 2), (1, 4)):
         training = {"steps": 2, "batch_size": batch_size, "accumulation": accumulation}
-        # Plain sizes: Adam would turn the rounding of a zero gradient into a whole step.
         folder = runs.new_run(
             config,
-            **{**CHANGES, "training": {**CHANGES["training"], **training}},
+            **CHANGES
+            | {
+                "training": {**CHANGES["training"], **training},
+                "method": {**CHANGES["method"], "train_text_encoder": train_text_encoder},
+                "data": {"folder": str(pictures)},
+                # A large epsilon: Adam would turn the rounding of a zero gradient into a step.
+                "optimizer": {"lr": LR, "eps": 1e-3},
+            },
         )
         assert train(folder) == 0
-        from safetensors.torch import load_file
-
+        losses.append([e.loss for e in runs.events_of(folder) if isinstance(e, Progress)])
         weights.append(load_file(folder.output / "my-lora.safetensors"))
-    for other in weights[1:]:
+    for other, loss in zip(weights[1:], losses[1:], strict=True):
+        assert loss == pytest.approx(losses[0], abs=1e-5)
         for name, value in weights[0].items():
-            torch.testing.assert_close(other[name], value, rtol=0, atol=2e-5)
+            torch.testing.assert_close(other[name], value, rtol=0, atol=2e-6)

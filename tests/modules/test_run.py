@@ -4,15 +4,18 @@ In a real worker process where the process matters, and in this one where it doe
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 
 import pytest
+import torch
 from PIL import Image
 from safetensors.torch import load_file
 
 from modules.interfaces import Loss
+from modules.jobs.tasks import SampleTask
 from modules.jobs.train import train
 from modules.metrics import Reporter
 from modules.objectives.denoising import Denoising
@@ -248,12 +251,97 @@ def test_a_loss_that_is_no_number_ends_the_run_and_nothing_is_saved(config, monk
     assert not list(folder.output.iterdir())
 
 
-def test_a_config_changed_between_is_told(config):
+def test_a_changed_config_counts_and_is_told_once(config):
     folder = runs.new_run(config, training={"steps": 3}, sampling={"every": 0})
     assert train(folder) == 0
     changed = json.loads(folder.config.read_text())
-    changed["training"]["steps"] = 4
+    changed["training"]["steps"] = 5
+    changed["optimizer"]["lr"] = 1e-30
+    changed["optimizer"]["weight_decay"] = 0.0
     folder.config.write_text(json.dumps(changed))
+    before = load_file(folder.output / "my-lora.safetensors")
     assert train(folder) == 0
-    assert [event.step for event in told(folder, Progress)] == [1, 2, 3, 4]
-    assert "config.json was changed" in " ".join(e.text for e in told(folder, Warned))
+    assert [event.step for event in told(folder, Progress)] == [1, 2, 3, 4, 5]
+    assert told(folder, Progress)[-1].lr <= 1e-30
+    after = load_file(folder.output / "my-lora.safetensors")
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert [e.text for e in told(folder, Warned)].count(told(folder, Warned)[0].text) == 1
+    assert "config.json was changed" in told(folder, Warned)[0].text
+
+
+def test_fewer_steps_than_are_made_is_refused(config):
+    folder = runs.new_run(config, training={"steps": 3}, sampling={"every": 0})
+    assert train(folder) == 0
+    folder.config.write_text(folder.config.read_text().replace('"steps": 3', '"steps": 2'))
+    with pytest.raises(UserError, match="3 are made already"):
+        train(folder)
+
+
+def test_changed_pictures_are_told(config, tmp_path):
+    pictures = tmp_path / "pictures"
+    shutil.copytree(config.parent / "pictures", pictures)
+    folder = runs.new_run(config, data={"folder": str(pictures)}, training={"steps": 3})
+    assert train(folder) == 0
+    (pictures / "picture-0.txt").write_text("another caption")
+    folder.config.write_text(folder.config.read_text().replace('"steps": 3', '"steps": 4'))
+    assert train(folder) == 0
+    assert "captions were changed" in " ".join(event.text for event in told(folder, Warned))
+
+
+def test_left_out_pictures_are_told_once_however_often_the_run_is_resumed(config, tmp_path):
+    pictures = tmp_path / "pictures"
+    shutil.copytree(config.parent / "pictures", pictures)
+    (pictures / "broken.png").write_text("x")
+    folder = runs.new_run(config, data={"folder": str(pictures)}, training={"steps": 3})
+    for _ in range(2):
+        assert train(folder) == 0
+    assert len(told(folder, Warned)) == 1
+
+
+def test_a_stop_while_samples_are_drawn_is_quick_and_resume_draws_the_rest(
+    config, straight, monkeypatch
+):
+    prompts = [{"prompt": f"picture {n}", "width": 64, "height": 64} for n in range(4)]
+    folder = runs.new_run(config, sampling={"prompts": prompts})
+
+    def stop_after_the_second(self, step, index, prompt):
+        original(self, step, index, prompt)
+        if (step, index) == (4, 1):
+            client.attach(folder).send(Command("stop"))
+            runs.wait_until(self.inbox.is_leaving)
+
+    original = SampleTask._draw_one
+    monkeypatch.setattr(SampleTask, "_draw_one", stop_after_the_second)
+    assert train(folder) == 3
+    monkeypatch.undo()
+    folder.commands.write_bytes(b"")
+    assert train(folder) == 0
+    drawn = [(event.step, event.prompt_index) for event in told(folder, Sample)]
+    assert drawn == [(step, index) for step in (0, 2, 4, 6) for index in range(4)]
+    assert lora(folder) == lora(straight)
+
+
+def test_what_is_asked_while_the_worker_loads_counts(config):
+    folder = runs.new_run(config, training={"steps": 10_000})
+    run = client.start(folder)
+    run.send(Command("pause"))
+    assert run.wait(runs.DEADLINE) == 3
+    assert told(folder, Stopped)[0].step == 0
+
+
+def test_a_disk_that_fills_up_is_one_message(config, monkeypatch):
+    folder = runs.new_run(config)
+
+    def full(descriptor, content):
+        if b'"step": 4' in content:
+            original(descriptor, content[:9])
+            raise OSError(28, "No space left on device")
+        return original(descriptor, content)
+
+    original = os.write
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(UserError, match="no space left"):
+        train(folder)
+    monkeypatch.undo()
+    assert folder.events.read_bytes().endswith(b"\n")
+    assert [event.step for event in told(folder, Progress)] == [1, 2, 3]

@@ -148,7 +148,7 @@ def test_a_damaged_checkpoint_is_told_in_words(folder, name):
     made = checkpoints(folder)
     step(made)
     file = made.save(record(1, made)) / name
-    file.write_bytes(file.read_bytes()[:20])
+    file.write_bytes(file.read_bytes()[:1])
     with pytest.raises(UserError, match="step-000001"):
         made.restore(newest_record(folder))
 
@@ -161,5 +161,5 @@ def test_statistics_keep_their_own_precision():
     exact = torch.tensor([1.0009765625, 3.0], dtype=torch.float32)
     made.state[weight]["exp_avg"] = exact
     other = torch.optim.AdamW([weight])
-    load_optimizer(other, made.state_dict())
+    load_optimizer(other, made.state_dict()["state"])
     assert torch.equal(other.state[weight]["exp_avg"], exact)

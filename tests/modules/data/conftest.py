@@ -36,7 +36,10 @@ class CountingFamily:
         self.images += len(pixels)
         return self.inner.encode_images(pixels)
 
-    def encode_text(self, captions):
+    def encoder_settings(self):
+        return ("scale", "tokenizer")
+
+    def encode_text(self, captions, *, among=()):
         self.texts += captions
         return self.inner.encode_text(captions)
 

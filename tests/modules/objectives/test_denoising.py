@@ -24,7 +24,9 @@ def batch_of(family, positions, weight=0.25):
     captions = tuple(f"a picture of {number}" for number in positions)
     with torch.no_grad():
         conditioning = family.encode_text(captions)
-    return Batch(LatentMoments(mean, std), captions, conditioning, tuple(positions), weight)
+    return Batch(
+        LatentMoments(mean, std), captions, captions, conditioning, tuple(positions), weight
+    )
 
 
 def per_item(family, batch):
@@ -69,5 +71,7 @@ def test_a_picture_draws_the_same_whatever_the_microbatch(family):
 
 def test_captions_are_encoded_when_nothing_is_cached(family):
     cached = batch_of(family, (0,))
-    fresh = Batch(cached.moments, cached.captions, None, cached.positions, cached.weight)
+    fresh = Batch(
+        cached.moments, cached.captions, cached.captions, None, cached.positions, cached.weight
+    )
     torch.testing.assert_close(per_item(family, fresh).value, per_item(family, cached).value)

@@ -1,0 +1,108 @@
+"""`onetrainer train` and `resume` as a person meets them: real processes, output, exit codes."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from onetrainer import client
+from onetrainer.event_log import EventWriter
+from onetrainer.events import Finished, Progress, Started, Warned
+from onetrainer.run_folder import RunFolder, create_run
+from onetrainer.terminal import follow
+from tests import runs
+
+LONG = ["--set", "training.steps=100000", "--set", "sampling.every=0"]
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return runs.write_project(tmp_path_factory.mktemp("in the terminal"))
+
+
+def command(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "onetrainer", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+
+
+@pytest.mark.slow
+def test_train_ctrl_c_resume_and_resume_again(config, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    train = command("train", config, "--run-folder", folder.path, "--set", "training.steps=400")
+    runs.wait_until(
+        lambda: (
+            folder.events.exists() and any(isinstance(e, Progress) for e in runs.events_of(folder))
+        )
+    )
+    train.send_signal(signal.SIGINT)
+    output, _ = train.communicate(timeout=runs.DEADLINE)
+    assert train.returncode == 3, output
+    assert "To go on: onetrainer resume" in output
+    made = max(e.step for e in runs.events_of(folder) if isinstance(e, Progress))
+
+    changed = folder.config.read_text().replace('"steps": 400', f'"steps": {made + 2}')
+    folder.config.write_text(changed)
+    for expected in (f"continues after step {made}", f"continues after step {made + 2}"):
+        resume = command("resume", folder.path)
+        output, _ = resume.communicate(timeout=runs.DEADLINE)
+        assert resume.returncode == 0, output
+        assert expected in output
+        assert "Stopped" not in output
+        assert output.count("Done:") == 1
+        assert output.splitlines()[-1].startswith("LoRA: ")
+
+
+@pytest.mark.slow
+def test_being_asked_to_end_at_once_stops_the_run_too(config, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    train = command("train", config, "--run-folder", folder.path, *LONG)
+    runs.wait_until(folder.commands.exists)  # written the moment before the worker starts
+    train.send_signal(signal.SIGTERM)
+    output, _ = train.communicate(timeout=runs.DEADLINE)
+    assert train.returncode == 3, output
+    assert "Stopped after step" in output
+
+
+def scripted(folder, *events):
+    writer = EventWriter(folder.events)
+    for event in events:
+        writer.write(event)
+    writer.close()
+
+
+def test_a_long_run_is_read_to_its_end_before_it_counts_as_dead(tmp_path, monkeypatch):
+    folder = create_run(tmp_path, name="run", config={})
+    code = (
+        "import os, sys\nfrom pathlib import Path\n"
+        "from onetrainer.events import *\nfrom tests.onetrainer.test_terminal import scripted\n"
+        "from onetrainer.run_folder import RunFolder\n"
+        "scripted(RunFolder(Path(sys.argv[1])), Started(os.getpid(), 0, 1), "
+        "*[Warned('x' * 500)] * 1500, Finished(1, []))\n"
+    )
+    (tmp_path / "quick.py").write_text(code)
+    monkeypatch.setattr(client, "WORKER", "quick")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    run = client.start(folder)
+    run.wait(runs.DEADLINE)
+    out = io.StringIO()
+    assert follow(run, out=out) == 0
+    assert "Done: 1 steps." in out.getvalue()
+
+
+def test_the_words_of_an_earlier_worker_are_not_those_of_this_one(tmp_path, monkeypatch):
+    folder = create_run(tmp_path, name="run", config={})
+    scripted(folder, Started(1, 0, 5), Warned("old"), Finished(5, []))
+    (tmp_path / "dying.py").write_text("print('no such model', flush=True)\nraise SystemExit(2)\n")
+    monkeypatch.setattr(client, "WORKER", "dying")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    out = io.StringIO()
+    assert follow(client.start(folder), out=out) == 2
+    assert out.getvalue() == "no such model\n"
