@@ -9,7 +9,8 @@ from onetrainer.events import Event
 from onetrainer.run_folder import cannot_write, write_atomic
 from onetrainer.wire import decode_event, encode_event
 
-_READ_BYTES = 256 * 1024
+# Small enough that a window that reads it stays fluid: a few milliseconds' work.
+_READ_BYTES = 64 * 1024
 
 
 class EventWriter:
@@ -80,7 +81,7 @@ class EventReader:
         self._not_file = not_file
 
     def read(self) -> News:
-        """The next events, at most about a quarter of a megabyte of them; none is no news."""
+        """The next events, at most 64 KiB of them; none is no news."""
         try:
             with self._path.open("rb") as handle:
                 status = os.fstat(handle.fileno())

@@ -8,6 +8,7 @@ from onetrainer.commands import Command
 from onetrainer.events import Event
 
 _EVENT_TYPES: dict[str, type] = {kind.__name__: kind for kind in get_args(Event)}
+_KEYS = {kind: frozenset(item.name for item in fields(kind)) for kind in get_args(Event)}
 
 
 def encode_event(event: Event, *, time: float) -> str:
@@ -21,7 +22,7 @@ def decode_event(line: str) -> Event | None:
     try:
         body = json.loads(line)
         kind = _EVENT_TYPES[body["type"]]
-        known = {item.name for item in fields(kind)}
+        known = _KEYS[kind]
         return cast(Event, kind(**{key: value for key, value in body.items() if key in known}))
     except (ValueError, KeyError, TypeError):
         return None

@@ -1,0 +1,92 @@
+"""A screen for the tests of the window, and windows on it that are ended after each test."""
+
+import os
+import tkinter as tk
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.ui.desk import Desk, screen
+from tests.ui.project import write_project
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents and {"display", "root", "open_desk"} & set(item.fixturenames):
+            item.add_marker(pytest.mark.gui)
+
+
+@pytest.fixture(scope="session")
+def display() -> Iterator[str]:
+    with screen() as name:
+        yield name
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder of the test's own."""
+    path = tmp_path / "home"
+    path.mkdir()
+    monkeypatch.setenv("HOME", str(path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(path / "config"))
+    return path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The config of a project that can start."""
+    return write_project(tmp_path / "project")
+
+
+@pytest.fixture
+def long_project(tmp_path: Path) -> Path:
+    """The config of a project whose run does not end by itself during a test."""
+    return write_project(tmp_path / "project", training={"steps": 20_000, "batch_size": 4})
+
+
+@pytest.fixture
+def root(display: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tk.Tk]:
+    """A root window in this process; a callback that raises fails the test."""
+    monkeypatch.setenv("DISPLAY", display)
+    window = tk.Tk()
+    caught: list[BaseException] = []
+    window.report_callback_exception = lambda kind, error, trace: caught.append(error)
+    yield window
+    window.destroy()
+    assert caught == []
+
+
+@pytest.fixture
+def open_desk(display: str, tmp_path: Path) -> Iterator[Callable[..., Desk]]:
+    """Opens windows in processes of their own; a defect that one meets fails the test."""
+    desks: list[Desk] = []
+    folder = tmp_path / "home"
+
+    def open_one(*arguments: object, mode: str = "ok", worker: str = "tests.ui.fake_worker"):
+        folder.mkdir(exist_ok=True)
+        words = [str(argument) for argument in arguments]
+        desk = Desk(display, folder, *words, mode=mode, worker=worker)
+        desks.append(desk)
+        return desk
+
+    yield open_one
+    mishaps = [mishap for desk in desks for mishap in desk.end()]
+    for events in tmp_path.rglob("events.jsonl"):
+        end_worker(events)
+    assert mishaps == []
+
+
+def end_worker(events: Path) -> None:
+    """Kills a worker that a test left at work."""
+    import json
+    import signal
+    from contextlib import suppress
+
+    for line in events.read_text().splitlines():
+        body = json.loads(line)
+        if body["type"] == "Started" and (events.parent / "lock").exists():
+            with suppress(ProcessLookupError):
+                os.kill(body["pid"], signal.SIGKILL)

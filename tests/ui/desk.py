@@ -1,0 +1,284 @@
+"""A screen of its own with a window on it, used as a person does: by pointer and keyboard."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE = 30.0
+NEEDED = ("Xvfb", "openbox", "xdotool", "import")
+
+
+def missing_tools() -> list[str]:
+    return [tool for tool in NEEDED if shutil.which(tool) is None]
+
+
+@contextmanager
+def screen(width: int = 1400, height: int = 1000) -> Iterator[str]:
+    """An X server with a window manager; gives its DISPLAY."""
+    missing = missing_tools()
+    if missing:
+        raise RuntimeError(
+            f"The tests of the window need {', '.join(missing)}. "
+            "On Debian and Ubuntu: apt install xvfb openbox xdotool imagemagick"
+        )
+    reader, writer = os.pipe()
+    server = subprocess.Popen(
+        f"Xvfb -displayfd {writer} -screen 0 {width}x{height}x24 -nolisten tcp -noreset".split(),
+        pass_fds=[writer],
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(writer)
+    number = b""
+    # Up to the newline: a server whose reader is gone after the digits dies.
+    while not number.endswith(b"\n"):
+        byte = os.read(reader, 1)
+        if not byte:
+            raise RuntimeError("Xvfb did not start")
+        number += byte
+    display = f":{number.decode().strip()}"
+    manager = subprocess.Popen(
+        ["openbox", "--sm-disable"],
+        env={**os.environ, "DISPLAY": display},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield display
+    finally:
+        for process in (manager, server):
+            process.terminate()
+            process.wait(5)
+        os.close(reader)
+
+
+class Desk:
+    """One window in a process of its own. Looks through its inspection socket, acts through X."""
+
+    def __init__(
+        self,
+        display: str,
+        home: Path,
+        *arguments: str,
+        mode: str = "ok",
+        worker: str = "tests.ui.fake_worker",
+    ) -> None:
+        self.home = home
+        self.is_real = not worker
+        self.environment = {
+            **os.environ,
+            "DISPLAY": display,
+            "HOME": str(home),
+            "XDG_CONFIG_HOME": str(home / "config"),
+            "FAKE_WORKER": mode,
+        }
+        ours, theirs = socket.socketpair()
+        ours.settimeout(DEADLINE)
+        os.set_inheritable(theirs.fileno(), True)
+        command = [sys.executable, "-X", "faulthandler", "-m", "ui", *arguments]
+        command += ["--inspect-fd", str(theirs.fileno())]
+        if worker:
+            command += ["--worker", worker]
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=self.environment,
+            pass_fds=[theirs.fileno()],
+            stderr=subprocess.PIPE,
+        )
+        theirs.close()
+        self._channel = ours.makefile("rw", encoding="utf-8", newline="\n")
+        self._socket = ours
+        self.window = self._find_window()
+
+    def ask(self, question: str, **details: str) -> dict[str, Any]:
+        self._channel.write(json.dumps({"ask": question, **details}) + "\n")
+        self._channel.flush()
+        line = self._channel.readline()
+        if not line:
+            raise AssertionError(f"the window is gone: {self.errors()}")
+        return json.loads(line)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return self.ask("state")
+
+    def value(self, path: str) -> Any:
+        return self.ask("value", path=path)["value"]
+
+    def error(self, path: str) -> str:
+        return self.ask("value", path=path)["error"]
+
+    def wait(self, condition: Callable[[], object], what: str, deadline: float = DEADLINE) -> None:
+        end = time.monotonic() + deadline
+        while not condition():
+            if time.monotonic() > end:
+                raise AssertionError(f"waited {deadline:g} s for {what}; {self.state}")
+            time.sleep(0.02)
+
+    def wait_state(self, deadline: float = DEADLINE, **wanted: Any) -> None:
+        def reached() -> bool:
+            state = self.state
+            return all(state[key] == value for key, value in wanted.items())
+
+        self.wait(reached, str(wanted), deadline)
+
+    def widget(self, name: str) -> dict[str, Any]:
+        return self.ask("widget", name=name)
+
+    def click(self, name: str) -> None:
+        def can_be_clicked() -> bool:
+            widget = self.widget(name)
+            return bool(widget.get("shown") and widget["enabled"])
+
+        self.wait(can_be_clicked, f"{name} on the screen and enabled")
+        place = self._scroll_to(name)
+        x = place["x"] + min(place["width"] // 2, 60)
+        self.click_at(x, place["y"] + place["height"] // 2)
+
+    def _scroll_to(self, name: str) -> dict[str, Any]:
+        """Turns the wheel until a control lies between header and status line."""
+        left, top, width, height = self.state["place"]
+        place = self.widget(name)
+        for _ in range(60):
+            is_above = place["y"] < top
+            is_below = place["y"] + place["height"] > top + height
+            if name.startswith("answer") or not (is_above or is_below or self._is_hidden(place)):
+                break
+            button = "4" if place["y"] < top + 60 else "5"
+            self.wheel(left + width // 2, top + height // 2, button)
+            place = self.widget(name)
+        return place
+
+    def _is_hidden(self, place: dict[str, Any]) -> bool:
+        """Whether a control of a page lies under the status line, as far as the page is cut."""
+        _, top, __, height = self.state["place"]
+        return place["on_page"] and (
+            place["y"] + place["height"] > top + height - 40 or place["y"] < top + 50
+        )
+
+    def click_at(self, x: int, y: int) -> None:
+        self._xdotool("mousemove", x - 3, y, "mousemove", x, y, "click", 1)
+
+    def wheel(self, x: int, y: int, button: str) -> None:
+        self._xdotool("mousemove", x, y, "click", button)
+
+    def key(self, *keys: str) -> None:
+        self._xdotool("key", "--delay", 12, *keys)
+
+    def hold(self, key: str) -> None:
+        self._xdotool("keydown", key)
+
+    def release(self, key: str) -> None:
+        self._xdotool("keyup", key)
+
+    def type(self, text: str) -> None:
+        self._xdotool("type", "--delay", 6, text)
+
+    def replace(self, name: str, text: str) -> None:
+        """Clicks into a field, selects all and types."""
+        self.click(name)
+        self.key("ctrl+a")
+        self.type(text)
+
+    def page(self, name: str) -> None:
+        self.click(f"page {name}")
+        self.wait_state(page=name)
+
+    def rest(self, turns: int = 12) -> None:
+        """Lets the window come to rest, such as the threads that decode pictures."""
+        end = self.state["turns"] + turns
+        self.wait(lambda: self.state["turns"] >= end, "some turns")
+
+    def picture(self, path: Path) -> None:
+        """The window and what lies over it, such as a dialog."""
+        x, y, width, height = self.state["place"]
+        crop = f"{width}x{height}+{x}+{y}"
+        command = ["import", "-window", "root", "-crop", crop, "+repage", str(path)]
+        subprocess.run(command, env=self.environment, check=True)
+
+    def resize(self, width: int, height: int) -> None:
+        self._xdotool("windowsize", "--sync", self.window, width, height)
+
+    def ask_to_close(self) -> None:
+        """What the window manager's close button does."""
+        self.key("alt+F4")
+
+    def wait_end(self, deadline: float = DEADLINE) -> int:
+        return self.process.wait(deadline)
+
+    def errors(self) -> str:
+        if self.process.poll() is None or self.process.stderr is None:
+            return ""
+        return self.process.stderr.read().decode(errors="replace")
+
+    def end(self) -> list[str]:
+        """Ends the window, and gives the defects it met."""
+        mishaps: list[str] = []
+        if self.process.poll() is None:
+            try:
+                mishaps = self.state["mishaps"]
+            except (OSError, AssertionError):
+                mishaps = ["the window did not answer"]
+            self.process.terminate()
+            self.process.wait(10)
+        with suppress(OSError):  # a question that the window did not live to hear
+            self._channel.close()
+        self._socket.close()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+        return mishaps
+
+    def end_worker(self) -> None:
+        """Kills a worker that was left at work."""
+        for events in self.home.rglob("events.jsonl"):
+            for line in events.read_text().splitlines():
+                body = json.loads(line)
+                if body["type"] == "Started":
+                    try:
+                        os.kill(body["pid"], signal.SIGKILL)
+                    except ProcessLookupError:
+                        continue
+
+    def _find_window(self) -> str:
+        end = time.monotonic() + DEADLINE
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the window did not open: {self.errors()}")
+            found = subprocess.run(
+                ["xdotool", "search", "--onlyvisible", "--name", "OneTrainer$"],
+                env=self.environment,
+                capture_output=True,
+                text=True,
+            ).stdout.split()
+            if found:
+                self.shown_after = time.monotonic() - self.started
+                subprocess.run(
+                    ["xdotool", "windowactivate", "--sync", found[-1]],
+                    env=self.environment,
+                    stderr=subprocess.DEVNULL,
+                )
+                return found[-1]
+            time.sleep(0.02)
+        raise AssertionError("no window came up")
+
+    def _xdotool(self, *words: object) -> None:
+        command = ["xdotool", *(str(word) for word in words)]
+        subprocess.run(command, env=self.environment, check=True)
+        # The answer comes after the window has taken in what was done to it.
+        time.sleep(0.02)
+        try:
+            self.ask("state")
+        except (OSError, AssertionError):
+            # What was done may have closed the window; a test that did not mean that goes on
+            # to ask and is told.
+            self.process.wait(DEADLINE)

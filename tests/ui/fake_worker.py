@@ -1,0 +1,225 @@
+"""A worker that trains nothing and says everything: `python -m tests.ui.fake_worker FOLDER`.
+
+What it is to do stands in FAKE_WORKER: ok, slow, flood, segv, oom, failed, hang, picture.
+"""
+
+import colorsys
+import json
+import math
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFilter
+
+from onetrainer.event_log import EventWriter, rewind
+from onetrainer.events import (
+    Checkpoint,
+    Failed,
+    Finished,
+    Phase,
+    Progress,
+    Sample,
+    Started,
+    Stopped,
+    Warned,
+)
+from onetrainer.run_folder import RunFolder
+from onetrainer.wire import decode_command, encode_event
+
+MODES = {  # seconds a step, steps at most
+    "ok": (0.004, 60),
+    "slow": (0.05, 100_000),
+    "picture": (0.005, 100_000),
+    "flood": (0.0, 100_000),
+    "segv": (0.01, 100_000),
+    "oom": (0.01, 100_000),
+    "failed": (0.0, 60),
+    "hang": (0.05, 100_000),
+}
+FLOOD_EVENTS = 100_000
+GIB = 2**30
+
+
+class FakeWorker:
+    def __init__(self, folder: RunFolder, mode: str) -> None:
+        self.folder = folder
+        self.mode = mode
+        self.pause, most = MODES[mode]
+        self.config = json.loads(folder.config.read_text())
+        wanted = self.config["training"]["steps"]
+        self.total = FLOOD_EVENTS if mode == "flood" else min(wanted, most)
+        self.prompts = self.config["sampling"]["prompts"]
+        self.random = random.Random(7)
+        self.commands_read = 0
+
+    def run(self) -> int:
+        with self.folder.locked():
+            return self._run()
+
+    def _run(self) -> int:
+        checkpoints = self.folder.complete_checkpoints()
+        first, size = 0, 0
+        if checkpoints:
+            first, path = checkpoints[-1]
+            size = json.loads((path / "state.json").read_text())["events"]
+        rewind(self.folder.events, size)
+        self.folder.commands.write_text("")
+        self.events = EventWriter(self.folder.events)
+        self.say = self.events.write
+        self.say(Started(os.getpid(), first, self.total, {"torch": "2.13.0"}))
+        self.say(Phase("loading"))
+        print("fake worker: loading", file=sys.stderr, flush=True)
+        self._misbehave_at_start()
+        for done in range(1, 13):
+            self.say(Phase("caching", done, 12))
+            time.sleep(self.pause)
+        if first == 0 and self.config["sampling"]["at_start"]:
+            self.sample(0)
+        self.say(Phase("training"))
+        if self.mode == "flood":
+            self.flood()
+        for step in range(first + 1, self.total + 1 if self.mode != "flood" else 0):
+            ending = self.train(step)
+            if ending is not None:
+                return ending
+        if self.config["sampling"]["at_end"]:
+            self.sample(self.total)
+        self.save(self.total)
+        self.say(Finished(self.total, [self.output()], ["Loss fell from 0.31 to 0.12."]))
+        return 0
+
+    def _misbehave_at_start(self) -> None:
+        if self.mode == "failed":
+            self.say(
+                Failed(
+                    "user",
+                    "base.safetensors: no text_encoder weights",
+                    "Expected a whole Stable Diffusion 1.x model",
+                    "Choose another base model.",
+                )
+            )
+            raise SystemExit(2)
+
+    def train(self, step: int) -> int | None:
+        # For its picture the run holds still in the middle.
+        time.sleep(0.5 if self.mode == "picture" and step > 412 else self.pause)
+        self.say(self.progress(step))
+        if self.mode == "segv" and step == 20:
+            print("fake worker: about to touch a null pointer", file=sys.stderr, flush=True)
+            signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGSEGV)
+            time.sleep(5)
+        if self.mode == "oom" and step == 20:
+            self.say(
+                Failed(
+                    "program",
+                    "the graphics card ran out of memory (8.0 GB)",
+                    "Training needs more memory than there is",
+                    "Turn on gradient checkpointing, or set the batch size to 1.",
+                )
+            )
+            return 1
+        every = self.config["sampling"]["every"]
+        if every and step % every == 0 and step < self.total:
+            self.sample(step)
+            self.say(Phase("training"))
+        return self.obey(step) if self.mode != "hang" else None
+
+    def flood(self) -> None:
+        """As many events as a disk takes, in writes of many lines."""
+        with self.folder.events.open("ab") as handle:
+            for step in range(1, self.total + 1):
+                handle.write(encode_event(self.progress(step), time=time.time()).encode())
+
+    def progress(self, step: int) -> Progress:
+        course = 0.11 + 0.2 * math.exp(-4 * step / self.total)
+        loss = course * self.random.lognormvariate(0, 0.35)
+        left = (self.total - step) * max(self.pause, 0.01)
+        per_epoch = 24
+        rate = 1 / max(self.pause, 0.01)
+        return Progress(
+            step, self.total, 1 + step // per_epoch, loss, 1e-4, rate, left, int(5.3 * GIB)
+        )
+
+    def obey(self, step: int) -> int | None:
+        lines = self.folder.commands.read_text().splitlines()
+        for line in lines[self.commands_read :]:
+            self.commands_read += 1
+            command = decode_command(line)
+            match command.name if command else "":
+                case "sample":
+                    self.sample(step)
+                    self.say(Phase("training"))
+                case "save":
+                    self.save(step)
+                    self.say(Phase("training"))
+                case "stop" | "pause" as reason:
+                    self.save(step)
+                    outputs = [self.output()] if reason == "stop" else []
+                    self.say(Stopped(step, reason, outputs))
+                    return 3
+        return None
+
+    def save(self, step: int) -> None:
+        self.say(Phase("saving"))
+        path = self.folder.checkpoint(step)
+        path.mkdir(parents=True, exist_ok=True)
+        self.say(Checkpoint(step, f"checkpoints/{path.name}"))
+        (path / "state.json").write_text(json.dumps({"step": step, "events": self.events.size}))
+
+    def output(self) -> str:
+        name = f"output/{self.config['output']['name']}.safetensors"
+        (self.folder.path / name).write_bytes(b"weights")
+        return name
+
+    def sample(self, step: int) -> None:
+        for index, prompt in enumerate(self.prompts):
+            self.say(Phase("sampling", index + 1, len(self.prompts)))
+            path = self.folder.samples / f"{step:06d}-{index:02d}.png"
+            picture = paint(index, step / self.total, size=128)
+            picture.save(path)
+            picture.resize((128, 128)).save(path.with_name(f"{path.stem}.thumb.jpg"), quality=90)
+            relative = f"samples/{path.name}"
+            self.say(Sample(step, index, relative, prompt["prompt"], prompt["seed"]))
+        if self.mode == "slow" and step:
+            self.say(Warned("the picture cat-07.png is smaller than the resolution and was scaled"))
+
+
+def paint(index: int, share: float, *, size: int) -> Image.Image:
+    """A shape on a sky that comes out of the noise as training goes on."""
+    hue = (0.58 + 0.21 * index) % 1
+    picture = Image.new("RGB", (size * 2, size * 2))
+    draw = ImageDraw.Draw(picture)
+    for y in range(size * 2):
+        tone = colorsys.hsv_to_rgb(hue, 0.35, 0.95 - 0.3 * y / size / 2)
+        draw.line((0, y, size * 2, y), fill=tuple(round(255 * part) for part in tone))
+    body = tuple(round(255 * part) for part in colorsys.hsv_to_rgb(hue + 0.45, 0.75, 0.92))
+    middle, radius = size, size * 0.55
+    if index % 3 == 0:
+        draw.ellipse((middle - radius, middle - radius, middle + radius, middle + radius), body)
+    elif index % 3 == 1:
+        corners = [
+            (middle + radius * math.sin(turn), middle - radius * math.cos(turn))
+            for turn in (math.tau * k / 3 for k in range(3))
+        ]
+        draw.polygon(corners, body)
+    else:
+        spikes = []
+        for k in range(10):
+            reach = radius if k % 2 == 0 else radius * 0.45
+            turn = math.tau * k / 10
+            spikes.append((middle + reach * math.sin(turn), middle - reach * math.cos(turn)))
+        draw.polygon(spikes, body)
+    picture = picture.resize((size, size), Image.Resampling.LANCZOS)
+    blurred = picture.filter(ImageFilter.GaussianBlur(14 * (1 - share) ** 2))
+    noise = Image.effect_noise((size, size), 90).convert("RGB")
+    return Image.blend(blurred, noise, 0.45 * (1 - share) ** 3)
+
+
+if __name__ == "__main__":
+    worker = FakeWorker(RunFolder(Path(sys.argv[1])), os.environ.get("FAKE_WORKER", "ok"))
+    raise SystemExit(worker.run())

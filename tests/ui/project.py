@@ -1,0 +1,64 @@
+"""A project that passes every check before a start, made without torch in milliseconds."""
+
+import json
+import math
+import struct
+from pathlib import Path
+from typing import Any
+
+from tests.ui.fake_worker import paint
+
+PARTS = {
+    "model.diffusion_model.input_blocks.0.0.weight": (1, 4, 1, 1),
+    "cond_stage_model.transformer.text_model.weight": (1,),
+    "first_stage_model.decoder.weight": (1,),
+}
+PROMPTS = (
+    "a round balloon over the sea, watercolor",
+    "a paper tent in a field of lavender",
+    "a star of folded paper on a wooden table",
+)
+
+
+def write_project(folder: Path, **changes: dict[str, Any]) -> Path:
+    """Base model, captioned pictures and a config; the config's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_model(folder / "base.safetensors")
+    write_pictures(folder / "pictures")
+    document: dict[str, Any] = {
+        "description": "Paper things in watercolor",
+        "model": {"path": "base.safetensors"},
+        "data": {"folder": "pictures", "resolution": 64},
+        "training": {"steps": 60, "batch_size": 4},
+        "sampling": {
+            "prompts": [
+                {"prompt": prompt, "seed": 7 + place, "width": 128, "height": 128}
+                for place, prompt in enumerate(PROMPTS)
+            ],
+            "every": 10,
+        },
+        "output": {"name": "paper", "folder": "runs", "save_every": 20},
+    }
+    for section, values in changes.items():
+        document[section] = {**document.get(section, {}), **values}
+    path = folder / "paper.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def write_model(path: Path) -> None:
+    header: dict[str, Any] = {}
+    end = 0
+    for name, shape in PARTS.items():
+        size = 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(end))
+
+
+def write_pictures(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for place in range(12):
+        paint(place, 1.0, size=96).save(folder / f"paper-{place:02d}.png")
+        (folder / f"paper-{place:02d}.txt").write_text("a paper thing, watercolor")

@@ -1,0 +1,136 @@
+"""Takes the pictures of the window that the documents show: python -m tests.ui.screenshots.
+
+The demo is trained for it, which takes some minutes. Needs Xvfb, openbox, xdotool and ImageMagick.
+"""
+
+import argparse
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+from tests.ui.desk import ROOT, Desk, screen
+
+SETUP = ("model", "data", "training", "sampling", "output", "hardware")
+LONG = 1800.0
+UNDER_WAY = 0.68
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Takes the pictures of the window.")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
+    parser.add_argument("--size", default="1280x800")
+    parser.add_argument("--fake", action="store_true", help="train nothing: faster, less true")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    width, height = (int(part) for part in options.size.split("x"))
+    # A short path, since it can be read in the pictures.
+    folder = Path(tempfile.gettempdir()) / "onetrainer"
+    folder.mkdir()
+    try:
+        with screen(width + 120, height + 200) as display:
+            Studio(display, folder, options.out, options.size, is_fake=options.fake).take_all()
+    finally:
+        shutil.rmtree(folder)
+
+
+class Studio:
+    def __init__(self, display: str, folder: Path, out: Path, size: str, *, is_fake: bool) -> None:
+        self.out = out
+        config = folder / "config" / "onetrainer"
+        config.mkdir(parents=True)
+        (config / "window.json").write_text(json.dumps({"geometry": f"{size}+40+60"}))
+        worker = "tests.ui.fake_worker" if is_fake else ""
+        self.folder = folder
+        self.desk = Desk(
+            display, folder, "--demo", str(folder / "demo"), mode="picture", worker=worker
+        )
+
+    def take_all(self) -> None:
+        desk = self.desk
+        desk.wait_state(preset="demo")
+        self.make_light_work()
+        self.take_welcome()
+        for page in SETUP:
+            desk.page(page)
+            self.prepare(page)
+            self.shoot(page)
+        desk.key("F5")
+        most = UNDER_WAY * desk.value("training.steps")
+        desk.wait(lambda: desk.state["step"] >= most, "the run under way", LONG)
+        desk.page("run")
+        self.shoot("run")
+        desk.page("samples")
+        self.shoot("samples")
+        desk.ask_to_close()
+        desk.wait(lambda: desk.widget("answer keep").get("shown"), "the question")
+        desk.picture(self.out / "window-closing-dark.png")
+        desk.key("Escape")
+        desk.page("runs")
+        self.shoot("runs")
+        desk.key("ctrl+f")
+        desk.type("learn")
+        self.shoot("search")
+        desk.key("Escape")
+        if self.desk.is_real:
+            self.take_finished()
+        self.finish()
+
+    def take_finished(self) -> None:
+        desk = self.desk
+        desk.page("run")
+        desk.wait_state(status="finished", deadline=LONG)
+        self.shoot("finished")
+        desk.page("samples")
+        self.shoot("samples-finished")
+
+    def make_light_work(self) -> None:
+        """One thread is fastest for the demo's tiny model where others use the machine too."""
+        config = self.folder / "demo" / "demo.json"
+        document = json.loads(config.read_text())
+        document["hardware"]["threads"] = 1
+        config.write_text(json.dumps(document))
+        self.desk.ask("load", path=str(config))
+
+    def take_welcome(self) -> None:
+        self.desk.click("keys")
+        self.desk.wait_state(page="keys")
+        self.shoot("keys")
+        self.desk.click("home")
+        self.desk.wait_state(page="welcome")
+        self.shoot("welcome")
+
+    def prepare(self, page: str) -> None:
+        desk = self.desk
+        if page == "training":
+            desk.replace("optimizer.lr", "3e-3")
+            desk.replace("training.batch_size", "none")
+            desk.wait(lambda: desk.error("training.batch_size"), "words beside the field")
+        if page == "sampling":
+            # The demo trains as it was made; the change was for the picture.
+            desk.page("training")
+            desk.click("reset training.batch_size")
+            desk.click("reset optimizer.lr")
+            desk.page("sampling")
+        if page in ("model", "data"):
+            desk.click({"model": "model.path", "data": "data.resolution"}[page])
+
+    def shoot(self, page: str) -> None:
+        for mode in ("dark", "light"):
+            if self.desk.state["mode"] != mode:
+                self.desk.key("ctrl+d")
+                self.desk.wait_state(mode=mode)
+            self.desk.rest()
+            self.desk.picture(self.out / f"window-{page}-{mode}.png")
+        self.desk.key("ctrl+d")
+        self.desk.wait_state(mode="dark")
+
+    def finish(self) -> None:
+        mishaps = self.desk.end()
+        self.desk.end_worker()
+        if mishaps:
+            raise SystemExit("\n".join(mishaps))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+import json
+
+import pytest
+
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Problem, UserError
+from onetrainer.presets import find_presets, load_document, resolve
+from ui.draft import Draft
+
+
+@pytest.fixture
+def draft(home, project):
+    made = Draft()
+    made.load(project)
+    return made
+
+
+def test_a_fresh_draft_holds_the_defaults(home):
+    assert resolve(Draft().document, source="") == TrainConfig()
+
+
+def test_garbage_is_kept_and_told_of_in_words(draft):
+    draft.set("training.steps", "many")
+    problem = draft.problem("training.steps")
+    assert '"many"' in problem.what
+    assert "whole number from 1 to" in problem.expected
+    assert draft.value("training.steps") == "many"
+    assert [found.path for found in draft.errors] == ["training.steps"]
+
+
+def test_a_problem_goes_when_the_value_is_put_right(draft):
+    draft.set("training.steps", 0)
+    assert draft.errors
+    draft.set("training.steps", 10)
+    assert draft.errors == []
+
+
+def test_rules_between_settings_are_checked_too(draft):
+    draft.set("schedule.warmup_steps", 1000)
+    assert "warm-up" in draft.problem("schedule.warmup_steps").what
+
+
+def test_a_warning_is_no_error(draft):
+    draft.set("optimizer.lr", 0.5)
+    assert draft.problem("optimizer.lr").severity == "warning"
+    assert draft.errors == []
+
+
+def test_undo_and_redo_go_through_the_changes(draft):
+    draft.set("training.steps", 10)
+    draft.set("optimizer.lr", 0.001)
+    draft.undo()
+    assert draft.value("optimizer.lr") == 1e-4
+    draft.undo()
+    assert draft.value("training.steps") == 60
+    draft.redo()
+    draft.redo()
+    assert (draft.value("training.steps"), draft.value("optimizer.lr")) == (10, 0.001)
+
+
+def test_typing_in_one_field_is_undone_as_one(draft):
+    for value in (1, 12, 123):
+        draft.set("training.steps", value)
+    draft.undo()
+    assert draft.value("training.steps") == 60
+
+
+def test_changes_are_counted_against_what_was_loaded(draft):
+    assert not draft.is_dirty
+    draft.set("training.steps", 61)
+    assert draft.changed() == ["training.steps"]
+    draft.reset("training.steps")
+    assert not draft.is_dirty
+
+
+def test_reset_takes_all_back_and_can_be_undone(draft):
+    draft.set("training.steps", 61)
+    draft.set("sampling.prompts.1.seed", 99)
+    draft.reset_all()
+    assert not draft.is_dirty
+    draft.undo()
+    assert draft.value("sampling.prompts.1.seed") == 99
+
+
+def test_a_preset_that_names_no_model_leaves_mine(draft, tmp_path):
+    preset = tmp_path / "fast.json"
+    preset.write_text(json.dumps({"training": {"steps": 5}}))
+    model = draft.value("model.path")
+    prompts = draft.value("sampling.prompts")
+    draft.set("optimizer.lr", 0.001)
+    draft.load(preset)
+    assert draft.value("training.steps") == 5
+    assert draft.value("optimizer.lr") == 1e-4
+    assert draft.value("model.path") == model
+    assert draft.value("sampling.prompts") == prompts
+    assert not draft.is_dirty
+
+
+def test_a_saved_preset_is_found_and_means_the_same(draft, home):
+    from onetrainer.presets import user_folder
+
+    draft.set("training.steps", 77)
+    path = user_folder() / "presets" / "mine.json"
+    draft.save(path, description="Mine")
+    assert not draft.is_dirty
+    assert draft.source.name == "mine"
+    assert "mine" in [preset.name for preset in find_presets()]
+    assert resolve(load_document(path), source="") == draft.config()
+
+
+def test_a_draft_with_an_error_is_not_saved(draft, tmp_path):
+    draft.set("training.steps", "many")
+    with pytest.raises(UserError):
+        draft.save(tmp_path / "mine.json")
+    assert not (tmp_path / "mine.json").exists()
+
+
+def test_a_broken_file_leaves_the_draft_as_it_is(draft, tmp_path):
+    (tmp_path / "broken.json").write_text('{"training": {"steps": "x"}}')
+    before = draft.document
+    with pytest.raises(UserError):
+        draft.load(tmp_path / "broken.json")
+    assert draft.document == before
+
+
+def test_what_the_check_of_files_found_goes_when_that_setting_changes(draft):
+    draft.add_problems([Problem("data.folder", "there are no pictures")])
+    assert draft.problem("data.folder") is not None
+    draft.set("training.steps", 61)
+    assert draft.problem("data.folder") is not None
+    draft.set("data.folder", "/elsewhere")
+    assert draft.problem("data.folder") is None
+
+
+def test_entries_of_lists_are_reached_by_their_place(draft):
+    draft.set("sampling.prompts.1.seed", "x")
+    assert draft.problem("sampling.prompts.1.seed") is not None
+    draft.set("sampling.prompts.1.seed", 5)
+    assert draft.value("sampling.prompts.1.seed") == 5
+    assert draft.errors == []

@@ -1,0 +1,187 @@
+"""Widgets alone, in this process: what they show, and what they hand to the draft."""
+
+import tkinter as tk
+
+import pytest
+
+from ui.curve import Curve
+from ui.draft import Draft
+from ui.forms.fields import pages
+from ui.forms.form import Form
+from ui.forms.row import FormContext
+from ui.jobs import Jobs
+from ui.kit import Kit
+from ui.theme import Theme
+
+
+@pytest.fixture
+def kit(root):
+    made = Kit(Theme(root), Jobs())
+    made.theme.apply("dark")
+    return made
+
+
+@pytest.fixture
+def draft(project):
+    made = Draft()
+    made.load(project)
+    return made
+
+
+@pytest.fixture
+def forms(root, kit, draft):
+    context = FormContext(kit, draft, lambda setting, path: None)
+    made = {}
+    for plan in pages():
+        frame = kit.frame(root, ground="window")
+        frame.pack()
+        made[plan.name] = Form(context, frame, plan.groups, line=0)
+    root.update()
+    return made
+
+
+def type_into(root, row, text):
+    row.editor.focus.delete(0, "end")
+    row.editor.focus.insert(0, text)
+    row.commit()
+    root.update()
+
+
+def test_every_setting_has_a_row_that_shows_its_value(forms, draft):
+    for plan in pages():
+        for group in plan.groups:
+            for setting in group.settings:
+                if setting.kind != "list":
+                    row = forms[plan.name].row(setting.path)
+                    assert row.editor.read() == draft.value(setting.path)
+
+
+def test_a_list_has_rows_for_every_entry(forms, draft):
+    row = forms["sampling"].row("sampling.prompts.2.seed")
+    assert row.editor.read() == 9
+    draft.set("sampling.prompts", [])
+    forms["sampling"].refresh()
+    assert forms["sampling"].row("sampling.prompts.2.seed") is None
+
+
+def test_advanced_settings_are_hidden_until_asked_for(forms, root):
+    form = forms["training"]
+    row = form.row("optimizer.beta1")
+    assert not row.editor.widget.winfo_manager()
+    assert form.hidden > 0
+    form.with_advanced = True
+    form.refresh()
+    assert row.editor.widget.winfo_manager() == "grid"
+    assert form.hidden == 0
+
+
+def test_an_advanced_setting_that_is_changed_or_wrong_is_shown(forms, draft):
+    form = forms["training"]
+    for value in (0.5, "wrong"):
+        draft.set("optimizer.beta1", value)
+        form.refresh()
+        assert form.row("optimizer.beta1").editor.widget.winfo_manager() == "grid"
+    draft.reset("optimizer.beta1")
+    form.refresh()
+    assert not form.row("optimizer.beta1").editor.widget.winfo_manager()
+
+
+def test_typing_changes_the_draft_and_words_appear_for_what_is_wrong(forms, draft, root):
+    row = forms["training"].row("training.steps")
+    type_into(root, row, "0")
+    forms["training"].refresh()
+    root.update()
+    assert draft.value("training.steps") == 0
+    assert "Expected a whole number from 1" in row.error
+    type_into(root, row, "1_000")
+    forms["training"].refresh()
+    root.update()
+    assert draft.value("training.steps") == 1000
+    assert row.error == ""
+
+
+def test_what_was_typed_stays_as_it_was_typed_while_it_means_the_same(forms, draft, root):
+    row = forms["training"].row("optimizer.lr")
+    row.editor.focus.focus_force()
+    root.update()
+    type_into(root, row, "0.00030")
+    forms["training"].refresh()
+    assert row.editor.focus.get() == "0.00030"
+
+
+def test_a_value_from_elsewhere_is_shown(forms, draft):
+    draft.set("training.steps", 7)
+    forms["training"].refresh()
+    assert forms["training"].row("training.steps").editor.focus.get() == "7"
+
+
+def test_a_disabled_button_says_why_and_does_nothing(kit, root):
+    pressed = []
+    button = kit.button(root, "Go", lambda: pressed.append(1))
+    button.widget.pack()
+    button.enable("Nothing to go to.")
+    button.widget.invoke()
+    assert pressed == []
+    assert button.reason == "Nothing to go to."
+    button.enable()
+    button.widget.invoke()
+    assert pressed == [1]
+
+
+def test_colors_follow_the_theme(kit, root):
+    canvas = tk.Canvas(root)
+    kit.theme.paint(canvas, bg="card")
+    dark = canvas.cget("bg")
+    kit.theme.apply("light")
+    assert canvas.cget("bg") != dark
+
+
+def test_the_chart_draws_a_hundred_thousand_steps_quickly(kit, root):
+    import time
+
+    from ui.chart import LossChart
+
+    chart = LossChart(kit, root)
+    chart.canvas.pack(fill="both", expand=True)
+    root.geometry("900x400")
+    root.update()
+    curve = Curve()
+    for step in range(1, 100_001):
+        curve.append(step, 1 / step**0.1)
+    began = time.thread_time()
+    chart.show(curve, [0, 50_000])
+    took = (time.thread_time() - began) * 1000
+    print(f"chart_ms: {took:.1f}")
+    assert took < 60
+    assert len(chart.canvas.find_all()) < 60
+
+
+def test_a_picture_that_cannot_be_read_is_none(tmp_path):
+    from ui.pictures import load_fitting
+
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    assert load_fitting(tmp_path / "broken.png", 50, 50) is None
+    assert load_fitting(tmp_path / "missing.png", 50, 50) is None
+
+
+def test_small_pictures_are_enlarged_and_keep_their_shape(tmp_path):
+    from PIL import Image
+
+    from ui.pictures import load_fitting
+
+    Image.new("RGB", (128, 64), "red").save(tmp_path / "a.png")
+    assert load_fitting(tmp_path / "a.png", 512, 512).size == (512, 256)
+
+
+def test_results_of_threads_are_delivered_where_they_are_asked_for():
+    import threading
+    import time
+
+    jobs, results = Jobs(), []
+    jobs.run(threading.get_ident, results.append)
+    jobs.run(lambda: 1 / 0, results.append, lambda error: results.append(type(error)))
+    end = time.monotonic() + 10
+    while len(results) < 2 and time.monotonic() < end:
+        jobs.deliver()
+    assert ZeroDivisionError in results
+    assert threading.get_ident() not in results

@@ -1,0 +1,242 @@
+"""The window as a person uses it, before a run: real clicks and keys."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.ui.desk import ROOT
+
+NOT_LOADED = ("torch", "numpy", "transformers", "diffusers", "accelerate", "matplotlib")
+
+
+def test_the_first_start_offers_three_ways_to_begin(open_desk):
+    desk = open_desk()
+    desk.wait_state(page="welcome")
+    names = [name for name in desk.ask("names")["names"] if name.startswith("welcome")]
+    assert names == [
+        "welcome open a preset",
+        "welcome train on my pictures",
+        "welcome try the demo",
+    ]
+    desk.click("welcome train on my pictures")
+    desk.wait_state(page="model", focus="model.path")
+
+
+def test_an_error_is_said_beside_the_field_while_typing_and_goes_when_put_right(open_desk, project):
+    desk = open_desk(project)
+    desk.page("training")
+    desk.replace("training.steps", "many")
+    desk.wait(lambda: desk.error("training.steps"), "words beside the field")
+    assert '"many" is not allowed here' in desk.error("training.steps")
+    assert "Expected a whole number from 1 to" in desk.error("training.steps")
+    desk.replace("training.steps", "1_500")
+    desk.wait(lambda: desk.value("training.steps") == 1500, "the value")
+    assert desk.error("training.steps") == ""
+    assert desk.state["changed"] == ["training.steps"]
+
+
+def test_start_refuses_with_a_list_whose_entries_lead_to_their_fields(open_desk, project):
+    desk = open_desk(project)
+    desk.page("training")
+    desk.replace("optimizer.lr", "0")
+    desk.page("output")
+    desk.key("F5")
+    desk.click("answer problem 0")
+    desk.wait_state(page="training", focus="optimizer.lr")
+    assert not desk.state["is_running"]
+
+
+def test_start_looks_at_files_before_it_starts(open_desk, project):
+    (project.parent / "base.safetensors").unlink()
+    desk = open_desk(project)
+    desk.click("start")
+    desk.click("answer problem 0")
+    desk.wait_state(page="model", focus="model.path")
+    assert "no such file" in desk.error("model.path")
+
+
+def test_search_jumps_to_a_setting_even_if_it_is_advanced(open_desk, project):
+    desk = open_desk(project)
+    desk.key("ctrl+f")
+    desk.type("weight dec")
+    desk.wait(lambda: desk.widget("search hits")["shown"], "hits")
+    desk.key("Return")
+    desk.wait_state(page="training", focus="optimizer.weight_decay")
+
+
+def test_undo_takes_a_change_back(open_desk, project):
+    desk = open_desk(project)
+    desk.page("training")
+    desk.replace("training.steps", "99")
+    desk.key("Tab")
+    desk.wait(lambda: desk.value("training.steps") == 99, "the value")
+    desk.key("ctrl+z")
+    desk.wait(lambda: desk.value("training.steps") == 60, "the value before")
+
+
+def test_the_tab_key_visits_controls_in_reading_order(open_desk, project):
+    desk = open_desk(project)
+    desk.page("model")
+    desk.click("model.family")
+    desk.key("Escape")
+    visited = []
+    for _ in range(3):
+        desk.key("Tab")
+        visited.append(desk.state["focus"])
+    assert visited == ["model.path", "choose file model.path", "choose folder model.path"]
+
+
+def test_buttons_are_reached_with_tab_and_pressed_with_space(open_desk):
+    desk = open_desk()
+    desk.key("Tab")
+    assert desk.state["focus"] == "presets"
+    for _ in range(12):
+        if desk.state["focus"] == "page data":
+            break
+        desk.key("Tab")
+    desk.key("space")
+    desk.wait_state(page="data")
+
+
+def test_the_wheel_changes_no_value(open_desk, project):
+    desk = open_desk(project)
+    desk.page("training")
+    place = desk.widget("schedule.kind")
+    for button in ("4", "5", "5"):
+        desk.wheel(place["x"] + 20, place["y"] + 10, button)
+    assert desk.value("schedule.kind") == "constant"
+
+
+def test_a_preset_is_saved_under_a_name_and_found_again(open_desk, project):
+    desk = open_desk()
+    desk.page("training")
+    desk.replace("training.steps", "77")
+    desk.key("ctrl+s")
+    desk.wait(lambda: desk.widget("answer name").get("shown"), "the dialog")
+    desk.key("ctrl+a")
+    desk.type("short one")
+    desk.key("Return")
+    desk.wait_state(preset="short one", changed=[])
+    saved = desk.home / "config" / "onetrainer" / "presets" / "short one.json"
+    assert json.loads(saved.read_text())["training"] == {"steps": 77}
+
+
+def test_a_preset_is_reset_by_its_button_beside_the_field(open_desk, project):
+    desk = open_desk(project)
+    desk.page("training")
+    desk.replace("training.steps", "77")
+    desk.wait(lambda: desk.state["changed"] == ["training.steps"], "the change")
+    desk.click("reset training.steps")
+    desk.wait_state(changed=[])
+
+
+def test_prompts_are_added_and_removed(open_desk, project):
+    desk = open_desk(project)
+    desk.page("sampling")
+    desk.click("add sampling.prompts")
+    desk.type("a fourth thing")
+    desk.wait(lambda: desk.value("sampling.prompts.3.prompt") == "a fourth thing", "the new prompt")
+    desk.click("up sampling.prompts.3")
+    desk.wait(lambda: desk.value("sampling.prompts.2.prompt") == "a fourth thing", "it moved")
+    desk.click("remove sampling.prompts.2")
+    desk.wait(lambda: len(desk.value("sampling.prompts")) == 3, "three prompts")
+
+
+def test_what_was_edited_is_there_again_after_a_crash(open_desk, project):
+    desk = open_desk(project)
+    desk.page("training")
+    desk.replace("training.steps", "123")
+    kept = desk.home / "config" / "onetrainer" / "window.json"
+    desk.wait(lambda: kept.exists() and '"steps": 123' in kept.read_text(), "the draft is kept")
+    desk.process.kill()
+    desk.process.wait()
+    again = open_desk()
+    assert again.value("training.steps") == 123
+    assert again.state["page"] == "training"
+
+
+def test_closing_asks_about_changes_that_are_in_no_preset(open_desk, project):
+    desk = open_desk(project)
+    desk.page("training")
+    desk.replace("training.steps", "77")
+    desk.ask_to_close()
+    desk.click("answer close")
+    assert desk.wait_end() == 0
+
+
+def test_the_whole_window_turns_light_and_dark(open_desk):
+    desk = open_desk()
+    desk.key("ctrl+d")
+    desk.wait_state(mode="light")
+    picture = desk.home / "light.png"
+    desk.picture(picture)
+    words = ["convert", str(picture), "-colorspace", "gray", "-format", "%[fx:mean]", "info:"]
+    assert float(subprocess.run(words, capture_output=True, text=True).stdout) > 0.75
+
+
+def test_no_heavy_library_is_loaded_by_opening_every_page(open_desk):
+    desk = open_desk()
+    for page in ("model", "data", "training", "sampling", "output", "hardware", "run", "runs"):
+        desk.page(page)
+    desk.key("F1")
+    desk.wait_state(page="keys")
+    loaded = set(desk.ask("modules")["modules"])
+    assert loaded & set(NOT_LOADED) == set()
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [({"DISPLAY": ""}, "No window can be opened here"), ({"DISPLAY": ":9999"}, "No window")],
+)
+def test_without_a_display_one_line_says_so(tmp_path, variables, words):
+    done = subprocess.run(
+        [sys.executable, "-m", "ui"],
+        cwd=ROOT,
+        env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path), **variables},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_without_tkinter_one_line_says_so(tmp_path):
+    (tmp_path / "tkinter.py").write_text("raise ImportError('no tkinter')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "ui"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "tkinter" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_start_with_the_demo_does_not_take_away_what_was_edited_since(open_desk, project):
+    desk = open_desk(project)
+    desk.page("training")
+    desk.replace("training.steps", "123")
+    kept = desk.home / "config" / "onetrainer" / "window.json"
+    desk.wait(lambda: kept.exists() and '"steps": 123' in kept.read_text(), "the draft is kept")
+    desk.process.kill()
+    desk.process.wait()
+    again = open_desk("--demo")
+    again.rest()
+    assert again.value("training.steps") == 123
+    assert again.state["preset"] == "paper"
+
+
+def test_the_list_of_changes_leads_to_each(open_desk, project):
+    desk = open_desk(project)
+    desk.page("training")
+    desk.replace("training.steps", "123")
+    desk.page("model")
+    desk.click("changes")
+    desk.click("answer change 0")
+    desk.wait_state(page="training", focus="training.steps")

@@ -1,0 +1,1 @@
+"""The window: tkinter and customtkinter, no torch."""

@@ -1,0 +1,319 @@
+"""The window: puts header, pages and status line together, and keeps them in step."""
+
+import tkinter as tk
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import customtkinter
+
+from onetrainer.commands import CommandName
+from onetrainer.errors import UserError
+from onetrainer.presets import locate
+from ui.closing import Closing
+from ui.context import Context, View
+from ui.dialogs import tell
+from ui.draft import Draft
+from ui.file_dialogs import hide_hidden_files
+from ui.forms.fields import page_of, pages, setting_of
+from ui.forms.widgets import select_all_everywhere
+from ui.jobs import Jobs
+from ui.keys import bind_keys
+from ui.kit import Kit, focused
+from ui.mishaps import Mishaps
+from ui.pictures import Pictures
+from ui.preset_actions import PresetActions
+from ui.pump import Pump
+from ui.run_actions import RunActions
+from ui.scroller import bind_wheel
+from ui.session import Session
+from ui.shell.shell import Shell
+from ui.theme import Theme, pair
+from ui.views.pages import SETUP, make_view
+from ui.views.samples import SamplesPage
+from ui.views.setup import SetupPage
+from ui.window_state import read_state, write_state
+
+_SIZE = (1280, 800)
+_SMALLEST = (960, 640)
+_SAVE_AFTER_MS = 1000
+_BUILD_AFTER_MS = 400
+_BUILD_EVERY_MS = 30
+# customtkinter looks this often whether the desktop's appearance or scaling has changed. Both
+# are set by us, so its loops have nothing to find and only cost time.
+_NEVER_MS = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What the window opens with.
+
+    preset: a name or a path; "" for what was edited last. demo: the folder of the demo.
+    with_demo: whether the demo is made and loaded at the first start. is_demo_named: whether a
+    person has named its folder and so wants it in any case.
+    """
+
+    preset: str
+    demo: Path
+    with_demo: bool = False
+    is_demo_named: bool = False
+
+
+class App:
+    """One window. Everything that is seen follows from the draft and the session."""
+
+    def __init__(self, opening: Opening) -> None:
+        self.remembered = read_state()
+        customtkinter.AppearanceModeTracker.update_loop_interval = _NEVER_MS
+        customtkinter.ScalingTracker.update_loop_interval = _NEVER_MS
+        customtkinter.set_appearance_mode(self.remembered.mode)
+        self.root: tk.Tk = customtkinter.CTk(fg_color=pair("window"), className="OneTrainer")
+        self.root.withdraw()
+        self.mishaps = Mishaps(self.say)
+        self.root.report_callback_exception = self.mishaps.caught
+        self.jobs = Jobs()
+        self.kit = Kit(Theme(self.root), self.jobs)
+        self.kit.theme.apply(self.remembered.mode)
+        self.draft = Draft()
+        self.session = Session()
+        self.plans = pages()
+        self.page = ""
+        self._views: dict[str, View] = {}
+        self._saving = ""
+        self._problem = -1
+        self.context = self._make_context()
+        self.presets = PresetActions(self.context, opening.demo)
+        self.runs = RunActions(self.context)
+        self.closing = Closing(self.context, self.presets, self._end)
+        self.shell = Shell(self.context, self.plans, self)
+        self.pump = Pump(self.root, self.jobs, self.session, self.refresh)
+        self._bind()
+        self._open(opening)
+        self._place()
+        self.pump.start()
+        self.root.after(_BUILD_AFTER_MS, self._build_ahead)
+
+    def run(self) -> None:
+        """Shows the window until it is closed."""
+        self.root.mainloop()
+
+    def refresh(self) -> None:
+        """Brings what is on the screen in step with the draft and the session."""
+        self.shell.refresh(is_checking=self.runs.is_checking)
+        view = self._views.get(self.page)
+        if view is not None:
+            view.refresh()
+
+    def show_page(self, name: str) -> None:
+        """Goes to a page; it is made at its first visit."""
+        if name != self.page:
+            self.commit()
+            if self.page in self._views:
+                self._views[self.page].outer.pack_forget()
+            self.page = name
+            self.view(name).outer.pack(fill="both", expand=True)
+            self.shell.nav.show_current(name)
+            self.remembered.page = name
+            self.remember_soon()
+        self.refresh()
+
+    def view(self, name: str) -> View:
+        """A page, made now if it was not there."""
+        if name not in self._views:
+            self._views[name] = make_view(self.context, self.shell.stage, self.plans, name)
+        return self._views[name]
+
+    def jump(self, path: str) -> None:
+        """Goes to a setting and gives it the keyboard."""
+        self.show_page(page_of(path))
+        view = self.view(self.page)
+        if isinstance(view, SetupPage):
+            view.reveal(path)
+
+    def jump_to_problem(self, by: int = 1) -> None:
+        """Goes to the next problem after the one visited last."""
+        self.commit()
+        problems = [problem for problem in self.draft.problems if problem.path]
+        if problems:
+            self._problem = (self._problem + by) % len(problems)
+            self.jump(problems[self._problem].path)
+
+    def commit(self) -> None:
+        """Hands everything that is being typed to the draft."""
+        for view in self._views.values():
+            if isinstance(view, SetupPage):
+                view.commit()
+
+    def switch_mode(self) -> None:
+        """Dark becomes light and light dark."""
+        self.remembered.mode = "light" if self.kit.theme.mode == "dark" else "dark"
+        self.kit.theme.apply(self.remembered.mode)
+        self.shell.repaint()
+        self.refresh()
+        self.remember_soon()
+
+    def help(self) -> None:
+        """Says what the setting with the keyboard does, or shows the keys."""
+        focus = focused(self.root)
+        paths = (name for name, widget in self.kit.named.items() if widget is focus)
+        setting = setting_of(next(paths, ""))
+        if setting is not None:
+            self.say(f"{setting.ui.label}: {setting.help}")
+        else:
+            self.show_page("keys")
+
+    def remember_soon(self) -> None:
+        """Keeps what the window remembers, a second after the last change."""
+        if self._saving:
+            self.root.after_cancel(self._saving)
+        self._saving = self.root.after(_SAVE_AFTER_MS, self.remember)
+
+    def remember(self) -> None:
+        """Keeps what the window remembers."""
+        self._saving = ""
+        self.remembered.keep(self.draft)
+        if self.root.winfo_viewable():
+            self.remembered.geometry = self.root.winfo_geometry()
+        folder = self.session.folder
+        self.remembered.run_folder = str(folder.path) if folder else ""
+        try:
+            write_state(self.remembered)
+        except OSError as error:
+            self.say(f"What the window remembers cannot be kept: {error}")
+
+    def say(self, text: str) -> None:
+        """Shows a short message in a quiet bar."""
+        self.shell.say(text)
+
+    # The rest of what pages may ask for (`context.Actions`) is done by others.
+
+    def start(self) -> None:
+        self.runs.start()
+
+    def send(self, command: CommandName) -> None:
+        self.runs.send(command)
+
+    def kill(self) -> None:
+        self.runs.kill()
+
+    def resume(self) -> None:
+        self.runs.resume()
+
+    def attach(self, folder: Path) -> None:
+        self.runs.attach(folder)
+
+    def open_path(self, path: Path) -> None:
+        self.runs.open_path(path)
+
+    def choose_preset(self) -> None:
+        self.presets.show_menu()
+
+    def load_file(self, path: Path) -> None:
+        self.presets.load(path)
+
+    def show_sample(self, prompt: int, step: int) -> None:
+        self.show_page("samples")
+        view = self.view("samples")
+        if isinstance(view, SamplesPage):
+            view.go_to(prompt, step)
+
+    def show_changes(self) -> None:
+        self.presets.show_changes()
+
+    def save_preset(self) -> bool:
+        return self.presets.save()
+
+    def load_demo(self) -> None:
+        self.presets.load_demo()
+
+    def why_not_start(self) -> str:
+        return self.runs.why_not_start()
+
+    def _make_context(self) -> Context:
+        pictures = Pictures(self.jobs)
+        return Context(
+            self.root, self.kit, self.draft, self.session, pictures, self.remembered, self
+        )
+
+    def _bind(self) -> None:
+        select_all_everywhere(self.root)
+        hide_hidden_files(self.root)
+        bind_wheel(self.root, self.kit)
+        bind_keys(self)
+        self.root.protocol("WM_DELETE_WINDOW", self.closing.ask)
+        self.draft.listen(self._draft_changed)
+
+    def _draft_changed(self) -> None:
+        self.refresh()
+        self.remember_soon()
+
+    def _open(self, opening: Opening) -> None:
+        is_first = not self.remembered.draft
+        self.remembered.give_back(self.draft)
+        self.closing.nothing_new()
+        page = self.remembered.page if self.remembered.page in SETUP else ""
+        if opening.preset:
+            try:
+                self.draft.load(locate(opening.preset))
+            except UserError as error:
+                self.root.after_idle(partial(tell, self.kit, self.root, error))
+        is_empty = not self.draft.value("model.path") and not self.draft.value("data.folder")
+        self._attach_again()
+        if self.session.is_running:
+            page = "run"
+        elif is_empty:
+            page = "welcome"
+        self.show_page(page or "model")
+        # A person who has edited something since goes on with that.
+        if opening.with_demo and (is_first or opening.is_demo_named):
+            self.root.after_idle(self.load_demo)
+
+    def _attach_again(self) -> None:
+        folder = self.remembered.run_folder
+        if not folder:
+            return
+        try:
+            self.session.attach(Path(folder))
+        except UserError:
+            return  # the folder has been removed since; there is nothing to show
+
+    def _place(self) -> None:
+        root, px = self.root, self.kit.px
+        root.title("OneTrainer")
+        root.minsize(
+            min(px(_SMALLEST[0]), root.winfo_screenwidth()),
+            min(px(_SMALLEST[1]), root.winfo_screenheight()),
+        )
+        root.geometry(_fitting(self.remembered.geometry, root) or self._usual_size())
+        self.root.deiconify()
+
+    def _usual_size(self) -> str:
+        width = min(self.kit.px(_SIZE[0]), self.root.winfo_screenwidth())
+        height = min(self.kit.px(_SIZE[1]), self.root.winfo_screenheight() - self.kit.px(60))
+        return f"{width}x{height}"
+
+    def _build_ahead(self) -> None:
+        """Makes the pages that have not been visited yet, one at a time, while nothing else is."""
+        missing = [plan.name for plan in self.plans if plan.name not in self._views]
+        if missing:
+            self.view(missing[0])
+            self.root.after(_BUILD_EVERY_MS, self._build_ahead)
+
+    def _end(self) -> None:
+        self.remember()
+        self.pump.stop()
+        self.root.destroy()
+
+
+def _fitting(geometry: str, root: tk.Tk) -> str:
+    """The geometry of last time; "" if no such screen is there any more."""
+    size, *offsets = geometry.replace("-", "+").split("+")
+    width, _, height = size.partition("x")
+    if not (width.isdecimal() and height.isdecimal() and len(offsets) == 2):
+        return ""
+    fits = int(width) <= root.winfo_screenwidth() and int(height) <= root.winfo_screenheight()
+    is_on = all(offset.isdecimal() for offset in offsets) and (
+        int(offsets[0]) < root.winfo_screenwidth() - 100
+        and int(offsets[1]) < root.winfo_screenheight() - 100
+    )
+    return geometry if fits and is_on else ""

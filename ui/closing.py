@@ -1,0 +1,98 @@
+"""How the window closes: what it asks first, and what it waits for."""
+
+from collections.abc import Callable
+
+from onetrainer.errors import UserError
+from ui.context import Context
+from ui.dialogs import Choice, ask, tell
+from ui.preset_actions import PresetActions
+
+_LOOK_EVERY_MS = 100
+
+
+class Closing:
+    """Asks about a run at work, then about changes that are in no preset."""
+
+    def __init__(self, context: Context, presets: PresetActions, end: Callable[[], None]) -> None:
+        self._context = context
+        self._presets = presets
+        self._end = end
+        self._seen = context.draft.document
+        self._is_asking = False
+
+    def nothing_new(self) -> None:
+        """What is in the draft now has been seen before; it is not asked about."""
+        self._seen = self._context.draft.document
+
+    def ask(self) -> None:
+        """Closes the window unless a person decides against it."""
+        if self._is_asking:
+            return
+        self._is_asking = True
+        try:
+            self._ask()
+        finally:
+            self._is_asking = False
+
+    def _ask(self) -> None:
+        self._context.act.commit()
+        session = self._context.session
+        answer = self._ask_about_run() if session.is_running else "keep"
+        if answer == "" or not self._ask_about_changes():
+            return
+        if answer == "keep" or not session.is_running:
+            self._end()
+            return
+        try:
+            session.send("stop")
+        except UserError as error:
+            tell(self._context.kit, self._context.root, error)
+            return
+        self._context.act.show_page("run")
+        self._context.act.say("The run is being saved; the window closes when it is done …")
+        self._end_with_run()
+
+    def _ask_about_run(self) -> str:
+        context = self._context
+        name = context.session.folder.name if context.session.folder else "The run"
+        return ask(
+            context.kit,
+            context.root,
+            "Training is still going on",
+            f"“{name}” is at step {context.session.state.step}. It can go on without the window; "
+            "the next window finds it again.",
+            [
+                Choice("keep", "Keep training in the background", "primary"),
+                Choice("stop", "Stop and save"),
+                Choice("", "Cancel"),
+            ],
+        )
+
+    def _ask_about_changes(self) -> bool:
+        """Whether the window may close; asked only about what is new since it was opened."""
+        context = self._context
+        draft = context.draft
+        if not draft.is_dirty or draft.document == self._seen:
+            return True
+        count = len(draft.changed())
+        words = f"{count} setting{'s' if count != 1 else ''}"
+        answer = ask(
+            context.kit,
+            context.root,
+            "Save the changes in a preset?",
+            f"{words} differ{'s' if count == 1 else ''} from "
+            f"“{draft.source.name or 'the defaults'}”."
+            " The window remembers them also without that.",
+            [
+                Choice("save", "Save", "primary"),
+                Choice("close", "Close without saving"),
+                Choice("", "Cancel"),
+            ],
+        )
+        return self._presets.save() if answer == "save" else answer == "close"
+
+    def _end_with_run(self) -> None:
+        if self._context.session.is_running:
+            self._context.root.after(_LOOK_EVERY_MS, self._end_with_run)
+        else:
+            self._end()

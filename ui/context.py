@@ -1,0 +1,97 @@
+"""What every page is given: the widgets' maker, the draft, the run, and what can be done."""
+
+import tkinter as tk
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from onetrainer.commands import CommandName
+from ui.draft import Draft
+from ui.kit import Kit
+from ui.pictures import Pictures
+from ui.session import Session
+from ui.window_state import WindowState
+
+
+class Actions(Protocol):
+    """What a person can have done from any page."""
+
+    def show_page(self, name: str) -> None:
+        """Goes to a page."""
+
+    def jump(self, path: str) -> None:
+        """Goes to a setting."""
+
+    def start(self) -> None:
+        """Checks the draft and starts a run with it."""
+
+    def send(self, command: CommandName) -> None:
+        """Asks the worker for something."""
+
+    def kill(self) -> None:
+        """Ends the worker at once."""
+
+    def resume(self) -> None:
+        """Takes the shown run up again."""
+
+    def attach(self, folder: Path) -> None:
+        """Shows a run of the runs folder."""
+
+    def open_path(self, path: Path) -> None:
+        """Opens a folder or a file with the desktop's own program."""
+
+    def choose_preset(self) -> None:
+        """Lets a person choose a preset."""
+
+    def load_file(self, path: Path) -> None:
+        """Takes the settings of a config file over."""
+
+    def show_sample(self, prompt: int, step: int) -> None:
+        """Goes to the page of samples and shows one."""
+
+    def show_changes(self) -> None:
+        """Lists what differs from the preset."""
+
+    def save_preset(self) -> object:
+        """Saves the preset, or asks for a name."""
+
+    def load_demo(self) -> None:
+        """Makes the demo and loads it."""
+
+    def why_not_start(self) -> str:
+        """Why no run can be started now; "" if one can."""
+
+    def commit(self) -> None:
+        """Hands everything that is being typed to the draft."""
+
+    def refresh(self) -> None:
+        """Brings what is on the screen in step with the draft and the run."""
+
+    def say(self, text: str) -> None:
+        """Shows a short message in a quiet bar."""
+
+    def remember_soon(self) -> None:
+        """Keeps what the window remembers, a second after the last change."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """The parts of one window that its pages share."""
+
+    root: tk.Tk
+    kit: Kit
+    draft: Draft
+    session: Session
+    pictures: Pictures
+    remembered: WindowState
+    act: Actions
+
+
+class View(Protocol):
+    """One page. refresh: shows what is true now; called only while the page is on the screen."""
+
+    name: str
+    outer: tk.Widget
+
+    def refresh(self) -> None:
+        """Shows what is true now."""

@@ -1,0 +1,108 @@
+"""A loss curve of any length in bounded memory: buckets of lowest, highest and mean. No Tk."""
+
+import math
+from dataclasses import dataclass
+
+_MOST_BUCKETS = 2048
+
+
+@dataclass(frozen=True)
+class Point:
+    """Some neighboring steps of a curve. step: the last of them."""
+
+    step: int
+    lowest: float
+    highest: float
+    mean: float
+
+
+class Curve:
+    """Values by step. When there are too many buckets, neighbors are merged two by two."""
+
+    def __init__(self) -> None:
+        self._buckets: list[Point] = []
+        self._open: list[tuple[int, float]] = []
+        self._stride = 1
+
+    def __len__(self) -> int:
+        return len(self._buckets) + bool(self._open)
+
+    def append(self, step: int, value: float) -> None:
+        """Adds the next step's value; one that is no finite number leaves a gap."""
+        if not math.isfinite(value):
+            return
+        self._open.append((step, value))
+        if len(self._open) < self._stride:
+            return
+        self._buckets.append(_bucket(self._open))
+        self._open = []
+        if len(self._buckets) >= _MOST_BUCKETS:
+            self._halve()
+
+    def points(self) -> list[Point]:
+        """The curve so far, oldest first, at most about two thousand points."""
+        return [*self._buckets, _bucket(self._open)] if self._open else list(self._buckets)
+
+    def _halve(self) -> None:
+        pairs = zip(self._buckets[::2], self._buckets[1::2], strict=True)
+        self._buckets = [_merge(one, other) for one, other in pairs]
+        self._stride *= 2
+
+
+def smooth(points: list[Point], strength: float) -> list[float]:
+    """The means, each as an average over its past. strength: 0 (raw) to below 1 (very smooth).
+
+    The first values are not drawn to zero (as in Adam's bias correction, Kingma & Ba 2014).
+    """
+    average, weight = 0.0, 0.0
+    smoothed = []
+    for point in points:
+        average = strength * average + (1 - strength) * point.mean
+        weight = strength * weight + (1 - strength)
+        smoothed.append(average / weight)
+    return smoothed
+
+
+def thin(points: list[Point], most: int) -> list[Point]:
+    """The same curve with at most so many points, as many as there are columns to draw in."""
+    if len(points) <= most:
+        return points
+    size = -(-len(points) // most)
+    chunks = (points[start : start + size] for start in range(0, len(points), size))
+    return [_merge_all(chunk) for chunk in chunks]
+
+
+def ticks(lowest: float, highest: float, most: int) -> list[float]:
+    """Round numbers between two values for an axis, at most about so many."""
+    span = highest - lowest
+    if span <= 0 or most < 1:
+        return [lowest]
+    rough = span / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    first = math.ceil(lowest / step - 1e-9)
+    last = math.floor(highest / step + 1e-9)
+    return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def _bucket(values: list[tuple[int, float]]) -> Point:
+    numbers = [value for _, value in values]
+    return Point(values[-1][0], min(numbers), max(numbers), sum(numbers) / len(numbers))
+
+
+def _merge(one: Point, other: Point) -> Point:
+    return Point(
+        other.step,
+        min(one.lowest, other.lowest),
+        max(one.highest, other.highest),
+        (one.mean + other.mean) / 2,
+    )
+
+
+def _merge_all(points: list[Point]) -> Point:
+    return Point(
+        points[-1].step,
+        min(point.lowest for point in points),
+        max(point.highest for point in points),
+        sum(point.mean for point in points) / len(points),
+    )

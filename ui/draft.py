@@ -1,0 +1,236 @@
+"""The config being edited: its values, what is wrong with them, and the way back. No Tk."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from onetrainer import presets
+from onetrainer.config.fields import settings
+from onetrainer.config.rules import broken_rules
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Problem, ProblemsError
+from onetrainer.json_file import Document
+from onetrainer.presets import Preset
+
+_DEEPEST_UNDO = 200
+_SETTINGS = tuple(settings(TrainConfig))
+# What belongs to the person rather than to a way of training; a preset that says nothing of
+# these leaves them as they are.
+_PERSONAL = tuple(
+    setting.path
+    for setting in _SETTINGS
+    if setting.ui.is_path or setting.kind == "list" or setting.path == "output.name"
+)
+
+Listener = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the values were loaded from. path: None for none, "yours" can be saved over."""
+
+    name: str = ""
+    path: Path | None = None
+    is_own: bool = False
+    description: str = ""
+
+
+class Draft:
+    """Values being edited, as a document; a value may be wrong until it is put right.
+
+    `base` is what was loaded or saved last: what differs from it counts as changed.
+    """
+
+    def __init__(self) -> None:
+        self.source = Source()
+        self.base: Document = _defaults()
+        self.document: Document = self.base
+        self.problems: list[Problem] = []
+        self._by_path: dict[str, Problem] = {}
+        self._from_check: list[Problem] = []
+        self._undo: list[tuple[Document, str]] = []
+        self._redo: list[tuple[Document, str]] = []
+        self._listeners: list[Listener] = []
+        self._find_problems()
+
+    def listen(self, listener: Listener) -> None:
+        """Has a function called after each change."""
+        self._listeners.append(listener)
+
+    def value(self, path: str) -> object:
+        """The value at a path; entries of lists are counted: "sampling.prompts.0.seed"."""
+        return _at(self.document, path)
+
+    def base_value(self, path: str) -> object:
+        """The value that was loaded or saved."""
+        return _at(self.base, path)
+
+    def set(self, path: str, value: object) -> None:
+        """Changes one setting. Changes to one setting in a row are undone as one."""
+        if self.value(path) == value and type(self.value(path)) is type(value):
+            return
+        follows = bool(self._undo) and self._undo[-1][1] == path and not self._redo
+        if not follows:
+            self._remember(path)
+        self._redo.clear()
+        self._from_check = [found for found in self._from_check if found.path != path]
+        self.document = presets.with_value(self.document, path, value)
+        self._tell()
+
+    def reset(self, path: str) -> None:
+        """Takes one setting back to what was loaded or saved."""
+        self.set(path, self.base_value(path))
+
+    def reset_all(self) -> None:
+        """Takes every setting back to what was loaded or saved; can be undone."""
+        self._replace(self.base)
+
+    def undo(self) -> None:
+        """Takes the last change back."""
+        self._go(self._undo, self._redo)
+
+    def redo(self) -> None:
+        """Makes the change again that was taken back last."""
+        self._go(self._redo, self._undo)
+
+    def changed(self) -> list[str]:
+        """The paths of settings that differ from what was loaded or saved."""
+        paths = (setting.path for setting in _SETTINGS)
+        return [path for path in paths if self.is_changed(path)]
+
+    def is_changed(self, path: str) -> bool:
+        """Whether a setting differs from what was loaded or saved."""
+        return self.value(path) != self.base_value(path)
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether anything differs from what was loaded or saved."""
+        return self.document != self.base
+
+    def is_default(self, path: str) -> bool:
+        """Whether a setting has the value that the config gives it by itself."""
+        return self.value(path) == _at(_defaults(), path)
+
+    def problem(self, path: str) -> Problem | None:
+        """What is wrong with one setting; None if nothing is."""
+        return self._by_path.get(path)
+
+    @property
+    def errors(self) -> list[Problem]:
+        """The problems that forbid a start."""
+        return [problem for problem in self.problems if problem.severity == "error"]
+
+    def add_problems(self, problems: list[Problem]) -> None:
+        """Marks what a check of files and folders has found, until those settings change."""
+        self._from_check = list(problems)
+        self._tell()
+
+    def config(self) -> TrainConfig:
+        """The finished config. Raises ProblemsError if a value is wrong."""
+        return presets.resolve(self.document, source="")
+
+    def load(self, path: Path, *, preset: Preset | None = None) -> None:
+        """Takes over a preset; values it says nothing of become the defaults.
+
+        Model, pictures, prompts and names stay where the preset does not name them.
+        Raises UserError if the file cannot be read, or holds wrong values.
+        """
+        loaded = presets.load_document(path)
+        document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
+        for personal in _PERSONAL:
+            kept = self.value(personal)
+            if presets.value_at(loaded, personal) is None and kept is not None:
+                document = presets.with_value(document, personal, kept)
+        own = path.is_relative_to(presets.user_folder()) or not path.is_relative_to(
+            presets.BUILT_IN
+        )
+        name = preset.name if preset else path.stem
+        self.source = Source(name, path, own, str(loaded.get("description", "")))
+        self.base = document
+        self._replace(document)
+
+    def restore(self, document: Document, base: Document, source: Source) -> None:
+        """Takes over what an earlier window was editing."""
+        self.source, self.base = source, _merged(_defaults(), base)
+        self.document = _merged(_defaults(), document)
+        self._undo.clear()
+        self._redo.clear()
+        self._tell()
+
+    def save(self, path: Path, *, description: str = "") -> None:
+        """Writes the values as a preset. Raises UserError if a value is wrong or it cannot."""
+        config = self.config()
+        presets.save_preset(config, path, description=description or self.source.description)
+        own = presets.user_folder() / "presets"
+        name = path.stem
+        if path.is_relative_to(own):
+            name = path.relative_to(own).with_suffix("").as_posix()
+        self.source = Source(name, path, True, description or self.source.description)
+        self.document = config.model_dump(mode="json")
+        self.base = self.document
+        self._tell()
+
+    def _replace(self, document: Document) -> None:
+        if document != self.document:
+            self._remember("")
+            self._redo.clear()
+        self.document = document
+        self._from_check = []
+        self._tell()
+
+    def _remember(self, path: str) -> None:
+        self._undo.append((self.document, path))
+        del self._undo[:-_DEEPEST_UNDO]
+
+    def _go(self, back: list[tuple[Document, str]], forth: list[tuple[Document, str]]) -> None:
+        if not back:
+            return
+        document, path = back.pop()
+        forth.append((self.document, path))
+        self.document = document
+        self._tell()
+
+    def _tell(self) -> None:
+        self._find_problems()
+        for listener in self._listeners:
+            listener()
+
+    def _find_problems(self) -> None:
+        try:
+            found = broken_rules(self.config())
+        except ProblemsError as error:
+            found = list(error.problems)
+        known = {problem.path for problem in found}
+        found += [problem for problem in self._from_check if problem.path not in known]
+        self.problems = found
+        self._by_path = {}
+        for problem in found:
+            self._by_path.setdefault(problem.path, problem)
+
+
+def _defaults() -> Document:
+    document: Document = TrainConfig().model_dump(mode="json")
+    return document
+
+
+def _merged(base: Mapping[str, object], over: Mapping[str, object]) -> Document:
+    merged: Document = dict(base)
+    for key, value in over.items():
+        inner = merged.get(key)
+        if isinstance(inner, Mapping) and isinstance(value, Mapping):
+            merged[key] = _merged(inner, value)
+        elif key in merged:
+            merged[key] = value
+    return merged
+
+
+def _at(document: Mapping[str, object], path: str) -> object:
+    value: object = document
+    for key in path.split("."):
+        if isinstance(value, Mapping):
+            value = value.get(key)
+        elif isinstance(value, list | tuple) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            return None
+    return value

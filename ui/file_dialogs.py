@@ -1,0 +1,52 @@
+"""Choosing files and folders with the dialogs of the system."""
+
+import tkinter as tk
+from contextlib import suppress
+from pathlib import Path
+from tkinter import filedialog
+
+
+def hide_hidden_files(root: tk.Tk) -> None:
+    """Has Tk's own dialogs on Linux leave out files that begin with a dot."""
+    # They are loaded at their first use, before which there is nothing to set.
+    with suppress(tk.TclError):
+        root.tk.call("tk_getOpenFile", "-no-such-option")
+    with suppress(tk.TclError):
+        root.tk.call("set", "::tk::dialog::file::showHiddenBtn", "1")
+        root.tk.call("set", "::tk::dialog::file::showHiddenVar", "0")
+
+
+def choose_folder(now: str) -> str:
+    """The folder that a person chooses; "" if none."""
+    return filedialog.askdirectory(initialdir=_place(now), title="Choose a folder") or ""
+
+
+def choose_file(now: str) -> str:
+    """The file that a person chooses; "" if none."""
+    return filedialog.askopenfilename(initialdir=_place(now), title="Choose a file") or ""
+
+
+def choose_model(now: str) -> str:
+    """The model file that a person chooses; "" if none."""
+    kinds = [("Models", "*.safetensors"), ("All files", "*")]
+    chosen = filedialog.askopenfilename(
+        initialdir=_place(now), filetypes=kinds, title="Choose a model file"
+    )
+    return chosen or ""
+
+
+def choose_preset(now: str) -> str:
+    """The preset file that a person chooses; "" if none."""
+    kinds = [("Presets", "*.json"), ("All files", "*")]
+    chosen = filedialog.askopenfilename(
+        initialdir=_place(now), filetypes=kinds, title="Open a preset"
+    )
+    return chosen or ""
+
+
+def _place(now: str) -> str:
+    """The folder to begin in: the nearest one that there is."""
+    path = Path(now).expanduser() if now else Path.home()
+    while not path.is_dir() and path != path.parent:
+        path = path.parent
+    return str(path)

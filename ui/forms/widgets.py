@@ -1,0 +1,289 @@
+"""Editors: one kind of widget for each kind of value."""
+
+import tkinter as tk
+from collections.abc import Callable
+from tkinter import ttk
+from typing import Protocol
+
+from onetrainer.config.fields import Setting
+from ui.file_dialogs import choose_file, choose_folder, choose_model
+from ui.forms.fields import as_text, as_value
+from ui.kit import Kit, focused
+from ui.palette import Role
+from ui.tooltip import Tooltip
+
+Changed = Callable[[], None]
+_NUMBER_CHARACTERS = 14
+_CHOICE_CHARACTERS = 16
+_PARAGRAPH_LINES = 2
+
+
+class Editor(Protocol):
+    """Shows a value and lets it be changed.
+
+    widget: to be placed. focus: what takes the keyboard. is_wide: whether it wants the whole row.
+    """
+
+    widget: tk.Widget
+    focus: tk.Misc
+    is_wide: bool
+
+    def show(self, value: object) -> None:
+        """Shows a value; what is being typed and means the same is left as it is."""
+
+    def read(self) -> object:
+        """The value that is shown, or the text that means none."""
+
+    def mark(self, severity: str) -> None:
+        """Shows that the value is wrong ("error"), unusual ("warning") or well ("")."""
+
+
+def make_editor(kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> Editor:
+    """The editor for a setting's kind of value; `changed` is called at each change."""
+    match setting.kind:
+        case "yes-no":
+            return SwitchEditor(kit, parent, changed)
+        case "choice":
+            return ChoiceEditor(kit, parent, setting, changed)
+        case "text" if setting.ui.editor == "text":
+            return ParagraphEditor(kit, parent, changed)
+        case _:
+            return EntryEditor(kit, parent, setting, changed)
+
+
+class EntryEditor:
+    """One line of text: a number, a name, or a path with buttons that choose one."""
+
+    def __init__(self, kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> None:
+        self._setting = setting
+        self._changed = changed
+        self._is_showing = False
+        self._text = tk.StringVar(parent)
+        self._text.trace_add("write", self._typed)
+        self.is_wide = setting.kind == "text"
+        frame = kit.frame(parent)
+        entry = ttk.Entry(frame, textvariable=self._text, font="OneTrainerBody")
+        entry.pack(side="left", fill="x", expand=self.is_wide)
+        if not self.is_wide:
+            entry.configure(width=_NUMBER_CHARACTERS)
+        if setting.ui.unit:
+            unit = kit.label(frame, setting.ui.unit, style="Dim")
+            unit.pack(side="left", padx=(kit.px(8), 0))
+        for text, choose in _choosers(setting):
+            self._add_chooser(kit, frame, text, choose)
+        entry.bind("<FocusOut>", self._tidy, add="+")
+        self.widget: tk.Widget = frame
+        self.focus: tk.Misc = entry
+        self._entry = entry
+
+    def show(self, value: object) -> None:
+        if as_value(self._text.get(), self._setting) != value or not self._has_focus():
+            self._set(as_text(value))
+
+    def read(self) -> object:
+        return as_value(self._text.get(), self._setting)
+
+    def mark(self, severity: str) -> None:
+        self._entry.state(
+            [
+                "invalid" if severity == "error" else "!invalid",
+                "alternate" if severity == "warning" else "!alternate",
+            ]
+        )
+
+    def _add_chooser(
+        self, kit: Kit, frame: ttk.Frame, text: str, choose: Callable[[str], str]
+    ) -> None:
+        def chosen() -> None:
+            path = choose(str(self.read()))
+            if path:
+                self._text.set(path)
+
+        button = ttk.Button(frame, text=text, command=chosen)
+        button.pack(side="left", padx=(kit.px(6), 0))
+        kit.name(button, f"choose {text.lower().rstrip('…')} {self._setting.path}")
+
+    def _typed(self, *_: str) -> None:
+        if not self._is_showing:
+            self._changed()
+
+    def _set(self, text: str) -> None:
+        if self._text.get() != text:
+            self._is_showing = True
+            self._text.set(text)
+            self._is_showing = False
+            self._entry.xview_moveto(1.0 if self._setting.ui.is_path else 0.0)
+
+    def _tidy(self, _: "tk.Event[tk.Misc]") -> None:
+        self._entry.selection_clear()
+        value = self.read()
+        if self._setting.kind != "text" and not isinstance(value, str):
+            self._set(as_text(value))
+
+    def _has_focus(self) -> bool:
+        return focused(self._entry) is self._entry
+
+
+class ChoiceEditor:
+    """One of a few values."""
+
+    is_wide = False
+
+    def __init__(self, kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> None:
+        longest = max((len(choice) for choice in setting.choices), default=0)
+        box = ttk.Combobox(
+            parent,
+            values=setting.choices,
+            state="readonly",
+            width=max(_CHOICE_CHARACTERS, longest + 2),
+            font="OneTrainerBody",
+            height=12,
+        )
+        box.bind("<<ComboboxSelected>>", lambda _: self._chosen(), add="+")
+        self._changed = changed
+        self._box = box
+        self.widget: tk.Widget = box
+        self.focus: tk.Misc = box
+
+    def show(self, value: object) -> None:
+        self._box.set(as_text(value))
+
+    def read(self) -> object:
+        return self._box.get()
+
+    def mark(self, severity: str) -> None:
+        self._box.state(["invalid" if severity == "error" else "!invalid"])
+
+    def _chosen(self) -> None:
+        self._box.selection_clear()
+        self._changed()
+
+
+class SwitchEditor:
+    """Yes or no."""
+
+    is_wide = False
+
+    def __init__(self, kit: Kit, parent: tk.Misc, changed: Changed) -> None:
+        self._switch = kit.switch(parent, changed)
+        self._value: object = False
+        self.widget: tk.Widget = self._switch
+        canvases = (c for c in self._switch.winfo_children() if isinstance(c, tk.Canvas))
+        self.focus: tk.Misc = next(canvases)
+
+    def show(self, value: object) -> None:
+        self._value = value
+        if bool(self._switch.get()) != (value is True):
+            self._switch.set(value is True, True)
+
+    def read(self) -> object:
+        return bool(self._switch.get())
+
+    def mark(self, severity: str) -> None:
+        pass  # a switch is always one of its two values; the words beside it say the rest
+
+
+class ParagraphEditor:
+    """Several lines of text; Tab leaves it, Shift+Return begins a line."""
+
+    is_wide = True
+
+    def __init__(self, kit: Kit, parent: tk.Misc, changed: Changed) -> None:
+        self._kit = kit
+        self._changed = changed
+        self._is_showing = False
+        text = tk.Text(
+            parent,
+            height=_PARAGRAPH_LINES,
+            width=20,
+            wrap="word",
+            font="OneTrainerBody",
+            relief="flat",
+            borderwidth=0,
+            highlightthickness=1,
+            padx=kit.px(7),
+            pady=kit.px(5),
+            undo=False,
+        )
+        kit.theme.paint(
+            text,
+            bg="field",
+            fg="text",
+            insertbackground="text",
+            highlightcolor="accent",
+            highlightbackground="border",
+            selectbackground="fill",
+            selectforeground="on_fill",
+        )
+        text.bind("<<Modified>>", self._modified)
+        text.bind("<Tab>", lambda _: _leave(text.tk_focusNext()))
+        text.bind("<Shift-Tab>", lambda _: _leave(text.tk_focusPrev()))
+        if text.tk.call("tk", "windowingsystem") == "x11":
+            text.bind("<ISO_Left_Tab>", lambda _: _leave(text.tk_focusPrev()))
+        self._text = text
+        self.widget: tk.Widget = text
+        self.focus: tk.Misc = text
+
+    def show(self, value: object) -> None:
+        words = as_text(value)
+        if self.read() != words:
+            self._is_showing = True
+            self._text.replace("1.0", "end-1c", words)
+            self._text.edit_modified(False)
+            self._text.update_idletasks()
+            self._is_showing = False
+
+    def read(self) -> object:
+        return self._text.get("1.0", "end-1c")
+
+    def mark(self, severity: str) -> None:
+        role: Role = "danger" if severity == "error" else "border"
+        self._kit.theme.paint(self._text, highlightbackground=role)
+
+    def _modified(self, _: "tk.Event[tk.Misc]") -> None:
+        if self._text.edit_modified() and not self._is_showing:
+            self._changed()
+        self._text.edit_modified(False)
+
+
+def select_all_everywhere(root: tk.Tk) -> None:
+    """Makes Ctrl+A select all; on Linux, Tk's own binding goes to the start of the line."""
+    for name in ("TEntry", "TCombobox", "Entry"):
+        root.bind_class(name, "<Control-a>", _select_entry)
+    root.bind_class("Text", "<Control-a>", _select_text)
+
+
+def explain(kit: Kit, widget: tk.Misc, setting: Setting) -> None:
+    """Gives a widget the setting's help as its tooltip."""
+    Tooltip(widget, kit.theme, lambda: setting.help)
+
+
+def _select_entry(event: "tk.Event[tk.Misc]") -> str:
+    if isinstance(event.widget, ttk.Entry | tk.Entry):
+        event.widget.selection_range(0, "end")
+        event.widget.icursor("end")
+    return "break"
+
+
+def _select_text(event: "tk.Event[tk.Misc]") -> str:
+    if isinstance(event.widget, tk.Text):
+        event.widget.tag_add("sel", "1.0", "end-1c")
+    return "break"
+
+
+def _leave(target: tk.Misc | None) -> str:
+    if target is not None:
+        target.focus_set()
+    return "break"
+
+
+def _choosers(setting: Setting) -> list[tuple[str, Callable[[str], str]]]:
+    match setting.ui.editor:
+        case "folder" | "new-folder":
+            return [("Folder…", choose_folder)]
+        case "file":
+            return [("File…", choose_file)]
+        case "model":
+            return [("File…", choose_model), ("Folder…", choose_folder)]
+        case _:
+            return []

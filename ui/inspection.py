@@ -1,0 +1,148 @@
+"""Answers questions about what is on the screen, for tests. Acting is left to the pointer."""
+
+import gc
+import json
+import socket
+import sys
+import tkinter as tk
+from collections.abc import Callable
+from pathlib import Path
+
+from ui.app import App
+from ui.kit import Button, focused
+from ui.views.run import RunPage
+from ui.views.samples import SamplesPage
+from ui.views.setup import SetupPage
+
+Answer = dict[str, object]
+_MOST_BYTES = 65536
+
+
+def inspect_through(app: App, descriptor: int) -> None:
+    """Answers each line of JSON that comes in on a socket with one line."""
+    channel = socket.socket(fileno=descriptor)
+
+    def readable(_: object, __: int) -> None:
+        data = channel.recv(_MOST_BYTES)
+        if not data:
+            app.root.tk.deletefilehandler(channel)
+            return
+        for line in data.decode().splitlines():
+            answer = _answer(app, json.loads(line))
+            channel.sendall((json.dumps(answer, default=str) + "\n").encode())
+
+    app.root.tk.createfilehandler(channel, tk.READABLE, readable)
+
+
+def _answer(app: App, question: dict[str, str]) -> Answer:
+    questions: dict[str, Callable[[], Answer]] = {
+        "state": lambda: _state(app),
+        "widget": lambda: _widget(app, question["name"]),
+        "names": lambda: {"names": sorted(app.kit.named)},
+        "counts": lambda: _counts(app),
+        "value": lambda: _value(app, question["path"]),
+        "modules": lambda: {"modules": sorted(name.partition(".")[0] for name in sys.modules)},
+        "load": lambda: _load(app, question["path"]),
+        "forget gaps": lambda: _forget_gaps(app),
+    }
+    return questions[question["ask"]]()
+
+
+def _state(app: App) -> Answer:
+    session, state = app.session, app.session.state
+    samples = app._views.get("samples")
+    run = app._views.get("run")
+    focus = focused(app.root)
+    return {
+        "page": app.page,
+        "focus": next((name for name, w in app.kit.named.items() if _holds(w, focus)), str(focus)),
+        "status": state.status if session.folder else "",
+        "is_running": session.is_running,
+        "folder": str(session.folder.path) if session.folder else "",
+        "step": state.step,
+        "points": len(state.curve),
+        "samples": len(state.samples),
+        "sample_place": list(samples.place) if isinstance(samples, SamplesPage) else [],
+        "sample_shown": samples.viewer.shown_step if isinstance(samples, SamplesPage) else -1,
+        "banner": run.banner.words if isinstance(run, RunPage) else "",
+        "message": app.shell.message,
+        "problems": [str(problem) for problem in app.draft.problems],
+        "preset": app.draft.source.name,
+        "changed": app.draft.changed(),
+        "gap_ms": app.pump.longest_gap_ms,
+        "turn_ms": app.pump.longest_turn_ms,
+        "turns": app.pump.turns,
+        "mode": app.kit.theme.mode,
+        "place": [
+            app.root.winfo_rootx(),
+            app.root.winfo_rooty(),
+            app.root.winfo_width(),
+            app.root.winfo_height(),
+        ],
+        "mishaps": app.mishaps.kept,
+        "checking": app.runs.is_checking,
+    }
+
+
+def _widget(app: App, name: str) -> Answer:
+    widget = app.kit.named.get(name)
+    if widget is None or not widget.winfo_exists():
+        return {"exists": False}
+    app.root.update_idletasks()
+    button: Button | None = app.kit.buttons.get(name)
+    return {
+        "exists": True,
+        "shown": bool(widget.winfo_viewable()),
+        "x": widget.winfo_rootx(),
+        "y": widget.winfo_rooty(),
+        "width": widget.winfo_width(),
+        "height": widget.winfo_height(),
+        "on_page": _holds(app.shell.stage, widget),
+        "enabled": button.is_enabled if button else True,
+        "reason": button.reason if button else "",
+        "text": str(widget.cget("text")) if button else "",
+    }
+
+
+def _value(app: App, path: str) -> Answer:
+    problem = app.draft.problem(path)
+    error = ""
+    for view in app._views.values():
+        row = view.form.row(path) if isinstance(view, SetupPage) else None
+        if row is not None:
+            error = row.error
+    return {
+        "value": app.draft.value(path),
+        "problem": str(problem) if problem else "",
+        "error": error,
+    }
+
+
+def _counts(app: App) -> Answer:
+    gc.collect()
+    commands = app.root.tk.eval("llength [info commands]")
+    return {"widgets": _children(app.root), "commands": int(commands)}
+
+
+def _load(app: App, path: str) -> Answer:
+    # The one thing that is done for a test rather than told: the file chooser is Tk's, not ours.
+    app.presets.load(Path(path))
+    app.root.update()
+    return {}
+
+
+def _forget_gaps(app: App) -> Answer:
+    app.pump.forget_gaps()
+    return {}
+
+
+def _children(widget: tk.Misc) -> int:
+    return sum(1 + _children(child) for child in widget.winfo_children())
+
+
+def _holds(widget: tk.Misc, focus: tk.Misc | None) -> bool:
+    while focus is not None:
+        if focus is widget:
+            return True
+        focus = focus.master
+    return False

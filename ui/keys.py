@@ -1,0 +1,79 @@
+"""Binds the keys of the window; key_list.py tells people of them."""
+
+import tkinter as tk
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from onetrainer.commands import CommandName
+from ui.draft import Draft
+from ui.preset_actions import PresetActions
+from ui.shell.shell import Shell
+
+
+class Window(Protocol):
+    """What keys reach."""
+
+    root: tk.Tk
+    draft: Draft
+    presets: PresetActions
+    shell: Shell
+
+    def start(self) -> None: ...
+
+    def send(self, command: CommandName) -> None: ...
+
+    def show_page(self, name: str) -> None: ...
+
+    def jump_to_problem(self, by: int = 1) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def switch_mode(self) -> None: ...
+
+    def help(self) -> None: ...
+
+
+def bind_keys(window: Window) -> None:
+    """Binds the keys of the whole window."""
+    root, draft = window.root, window.draft
+
+    def undo(step: Callable[[], None]) -> None:
+        window.commit()
+        step()
+
+    actions: dict[str, Callable[[], object]] = {
+        "<F5>": window.start,
+        "<Shift-F5>": lambda: window.send("stop"),
+        "<F8>": window.jump_to_problem,
+        "<Shift-F8>": lambda: window.jump_to_problem(-1),
+        "<Control-f>": lambda: window.shell.finder.open(),
+        "<Control-o>": lambda: window.presets.show_menu(),
+        "<Control-s>": window.presets.save,
+        "<Control-S>": window.presets.save_as,
+        "<Control-z>": lambda: undo(draft.undo),
+        "<Control-Z>": lambda: undo(draft.redo),
+        "<Control-y>": lambda: undo(draft.redo),
+        "<Control-d>": window.switch_mode,
+        "<F1>": window.help,
+    }
+    for place, name in enumerate(window.shell.page_names[:9], start=1):
+        actions[f"<Alt-Key-{place}>"] = partial(window.show_page, name)
+    for sequence, action in actions.items():
+        _bind(root, sequence, action)
+
+
+def _bind(root: tk.Tk, sequence: str, action: Callable[[], object]) -> None:
+    def pressed(event: "tk.Event[tk.Misc]") -> str | None:
+        # A dialog has the keyboard to itself.
+        widget = event.widget
+        if isinstance(widget, tk.Misc) and widget.winfo_toplevel() is not root:
+            return None
+        action()
+        return "break"
+
+    root.bind_all(sequence, pressed)
+    if sequence in ("<Control-o>", "<Control-d>", "<Control-f>"):
+        # Tk's own meaning of these in a text (new line, delete, forward) would come as well.
+        root.bind_class("Text", sequence, pressed)
+        root.bind_class("TEntry", sequence, pressed)

@@ -1,0 +1,128 @@
+"""The colors of the window, dark and light, as plain data."""
+
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+Mode = Literal["dark", "light"]
+Role = Literal[
+    "window",
+    "side",
+    "card",
+    "field",
+    "raised",
+    "hover",
+    "line",
+    "border",
+    "text",
+    "dim",
+    "accent",
+    "fill",
+    "fill_hover",
+    "on_fill",
+    "danger",
+    "danger_fill",
+    "warning",
+    "good",
+    "selected",
+    "plot",
+]
+
+
+@dataclass(frozen=True)
+class Palette:
+    """One appearance: what each role looks like.
+
+    Texts (text, dim, accent, danger, warning, good) have a contrast of at least 4.5:1 on window,
+    side, card and field; the borders of fields have 3:1. `line` only divides and may be fainter.
+    """
+
+    window: str
+    side: str
+    card: str
+    field: str
+    raised: str
+    hover: str
+    line: str
+    border: str
+    text: str
+    dim: str
+    accent: str
+    fill: str
+    fill_hover: str
+    on_fill: str
+    danger: str
+    danger_fill: str
+    warning: str
+    good: str
+    selected: str
+    plot: str
+
+    def __getitem__(self, role: Role) -> str:
+        return self._by_role()[role]
+
+    def _by_role(self) -> dict[str, str]:
+        return {item.name: str(vars(self)[item.name]) for item in fields(self)}
+
+
+DARK = Palette(
+    window="#14161b",
+    side="#0f1115",
+    card="#1c1f26",
+    field="#14161b",
+    raised="#2a2e38",
+    hover="#353a46",
+    line="#2b2f39",
+    border="#6c7482",
+    text="#e9ebef",
+    dim="#a4acb9",
+    accent="#8fb1ff",
+    fill="#3567d6",
+    fill_hover="#2c59c0",
+    on_fill="#ffffff",
+    danger="#ff8d85",
+    danger_fill="#b3372f",
+    warning="#f0b955",
+    good="#74d08f",
+    selected="#25365e",
+    plot="#3d5387",
+)
+
+LIGHT = Palette(
+    window="#f2f4f7",
+    side="#e6e9ee",
+    card="#ffffff",
+    field="#ffffff",
+    raised="#d8dde7",
+    hover="#c6cdd9",
+    line="#d9dde5",
+    border="#7f8694",
+    text="#1a1d23",
+    dim="#565d6a",
+    accent="#1d55c4",
+    fill="#2a5fd0",
+    fill_hover="#2250b4",
+    on_fill="#ffffff",
+    danger="#b0251d",
+    danger_fill="#b3261e",
+    warning="#815200",
+    good="#136b31",
+    selected="#d3e0fb",
+    plot="#a9c0ee",
+)
+
+PALETTES: dict[Mode, Palette] = {"dark": DARK, "light": LIGHT}
+ROLES: tuple[Role, ...] = get_args(Role)
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colors, 1 to 21. Source: WCAG 2.1, "contrast ratio"."""
+    brighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (brighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(color: str) -> float:
+    parts = (int(color[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -1,0 +1,191 @@
+"""What the preset menu does: open, save, save as, reset, and the demo."""
+
+import tkinter as tk
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from onetrainer.errors import UserError
+from onetrainer.presets import Preset, find_presets, user_folder
+from ui.context import Context
+from ui.dialogs import Choice, ask, ask_name, list_changes, tell
+from ui.file_dialogs import choose_preset
+from ui.forms.fields import as_text
+
+_FORBIDDEN = '\\:*?"<>|'
+
+
+class PresetActions:
+    """Asks before anything is lost, and shows a person what cannot be read or written."""
+
+    def __init__(self, context: Context, demo: Path) -> None:
+        self._context = context
+        self._demo = demo
+        self._menu = tk.Menu(context.root, tearoff=False)
+        self._is_making_demo = False
+
+    def show_menu(self, anchor: tk.Misc | None = None) -> None:
+        """Opens the menu below the header's button."""
+        kit = self._context.kit
+        self._fill(self._menu)
+        widget = anchor or kit.named["presets"]
+        top = widget.winfo_rooty() + widget.winfo_height() + kit.px(2)
+        self._menu.tk_popup(widget.winfo_rootx(), top)
+
+    def open_file(self) -> None:
+        """Lets a person choose a preset file."""
+        source = self._context.draft.source.path
+        path = choose_preset(str(source) if source else "")
+        if path:
+            self.load(Path(path))
+
+    def load(self, path: Path, preset: Preset | None = None) -> None:
+        """Takes a preset over; one click of undo brings the values before it back."""
+        self._context.act.commit()
+        try:
+            self._context.draft.load(path, preset=preset)
+        except UserError as error:
+            tell(self._context.kit, self._context.root, error)
+            return
+        self._context.act.remember_soon()
+        if not self._context.session.is_running:
+            self._context.act.show_page("model")
+
+    def save(self) -> bool:
+        """Saves over the preset, or asks for a name; whether it has been saved."""
+        self._context.act.commit()
+        source = self._context.draft.source
+        if source.path is None or not source.is_own:
+            return self.save_as()
+        return self._save(source.path, source.description)
+
+    def save_as(self) -> bool:
+        """Asks for a name and saves; whether it has been saved."""
+        context = self._context
+        context.act.commit()
+        folder = user_folder() / "presets"
+        name, description = ask_name(
+            context.kit,
+            context.root,
+            name=context.draft.source.name or "my-preset",
+            place=f"Kept in {folder}",
+            description=context.draft.source.description,
+        )
+        if not name:
+            return False
+        if any(sign in _FORBIDDEN for sign in name) or ".." in name:
+            wrong = UserError(
+                f"{name}: not a name for a preset", f"Expected none of {_FORBIDDEN} and ..", ""
+            )
+            tell(context.kit, context.root, wrong)
+            return False
+        path = folder / f"{name.removesuffix('.json').strip('/')}.json"
+        if path.exists() and path != context.draft.source.path and not self._may_replace(path):
+            return False
+        return self._save(path, description)
+
+    def reset(self) -> None:
+        """Takes every value back to the preset's; can be undone."""
+        self._context.act.commit()
+        self._context.draft.reset_all()
+
+    def show_changes(self) -> None:
+        """Lists what differs from the preset; each change leads to its setting."""
+        context = self._context
+        context.act.commit()
+        draft = context.draft
+        lines = [
+            (path, as_text(draft.base_value(path)), as_text(draft.value(path)))
+            for path in draft.changed()
+        ]
+        answer = list_changes(context.kit, context.root, draft.source.name, lines)
+        if answer == "reset":
+            self.reset()
+        elif answer:
+            context.act.jump(answer)
+
+    def load_demo(self) -> None:
+        """Makes the demo where it is not there yet, and loads it."""
+        if self._is_making_demo:
+            return
+        config = self._demo / "demo.json"
+        if config.is_file():
+            self.load(config)
+            return
+        self._is_making_demo = True
+        self._context.act.say("The demo is being made: a small model and some pictures …")
+        self._context.kit.jobs.run(
+            partial(_make_demo, self._demo), self._demo_made, self._demo_failed
+        )
+
+    def _demo_made(self, config: Path) -> None:
+        self._is_making_demo = False
+        self.load(config)
+        self._context.act.say("The demo is ready. Press Start to train it.")
+
+    def _demo_failed(self, error: Exception) -> None:
+        self._is_making_demo = False
+        if not isinstance(error, UserError | OSError | ImportError):
+            raise error
+        what = error if isinstance(error, UserError) else UserError(f"The demo: {error}")
+        tell(self._context.kit, self._context.root, what)
+
+    def _fill(self, menu: tk.Menu) -> None:
+        menu.delete(0, "end")
+        draft = self._context.draft
+        menu.configure(font="OneTrainerBody")
+        self._context.kit.theme.paint(
+            menu,
+            bg="card",
+            fg="text",
+            activebackground="fill",
+            activeforeground="on_fill",
+            disabledforeground="dim",
+        )
+        menu.configure(borderwidth=1, relief="solid", activeborderwidth=0)
+        has_preset = bool(draft.source.name)
+        menu.add_command(label="  Open a file…", accelerator="Ctrl+O", command=self.open_file)
+        menu.add_command(
+            label="  Save", accelerator="Ctrl+S", command=self.save, state=_state(draft.is_dirty)
+        )
+        menu.add_command(label="  Save as…", accelerator="Ctrl+Shift+S", command=self.save_as)
+        back = f"  Reset to “{draft.source.name}”" if has_preset else "  Reset to the defaults"
+        menu.add_command(label=back, command=self.reset, state=_state(draft.is_dirty))
+        found = find_presets()
+        for origin, title in (("yours", "  Your presets"), ("built in", "  Built in")):
+            presets = [preset for preset in found if preset.origin == origin]
+            if presets:
+                menu.add_command(label=title, state="disabled")
+            for preset in presets:
+                menu.add_command(
+                    label=f"      {preset.name}",
+                    command=partial(self.load, preset.path, preset),
+                )
+        menu.add_command(label="  To try things out", state="disabled")
+        menu.add_command(label="      The demo", command=self.load_demo)
+
+    def _may_replace(self, path: Path) -> bool:
+        choices = [Choice("yes", "Replace", "danger"), Choice("", "Cancel")]
+        text = f"{path} is there already."
+        context = self._context
+        return ask(context.kit, context.root, "Replace the preset?", text, choices) == "yes"
+
+    def _save(self, path: Path, description: str) -> bool:
+        try:
+            self._context.draft.save(path, description=description)
+        except UserError as error:
+            tell(self._context.kit, self._context.root, error)
+            return False
+        self._context.act.say(f"Saved: {path}")
+        return True
+
+
+def _make_demo(folder: Path) -> Path:
+    # Loaded late: only the first start needs it.
+    from onetrainer.demo.write import write_demo
+
+    return write_demo(folder).config
+
+
+def _state(is_enabled: bool) -> Literal["normal", "disabled"]:
+    return "normal" if is_enabled else "disabled"

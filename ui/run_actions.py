@@ -1,0 +1,130 @@
+"""What the buttons of a run do: check and start, command, resume, attach, open."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from onetrainer.commands import CommandName
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Problem, UserError
+from onetrainer.presets import with_absolute_paths
+from ui.context import Context
+from ui.dialogs import show_problems, tell
+
+
+class RunActions:
+    """Asks the session, and shows a person what it refuses."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.is_checking = False
+
+    def why_not_start(self) -> str:
+        """Why no run can be started now; "" if one can."""
+        session = self._context.session
+        if self.is_checking:
+            return "The settings are being checked."
+        if session.is_running and session.folder is not None:
+            return f"“{session.folder.name}” is running. Stop or pause it first."
+        return ""
+
+    def start(self) -> None:
+        """Checks everything, then starts; or lists what is to be put right."""
+        context = self._context
+        context.act.commit()
+        if self.why_not_start():
+            context.act.say(self.why_not_start())
+            return
+        if context.draft.errors:
+            show_problems(context.kit, context.root, context.draft.errors, context.act.jump)
+            return
+        config = context.draft.config()
+        self.is_checking = True
+        context.act.refresh()
+        context.kit.jobs.run(
+            lambda: _check(config), lambda found: self._checked(config, found), self._check_failed
+        )
+
+    def send(self, command: CommandName) -> None:
+        """Asks the worker for something."""
+        try:
+            self._context.session.send(command)
+        except UserError as error:
+            tell(self._context.kit, self._context.root, error)
+        self._context.act.refresh()
+
+    def kill(self) -> None:
+        """Ends the worker at once."""
+        self._context.session.kill()
+        self._context.act.refresh()
+
+    def resume(self) -> None:
+        """Takes the shown run up again."""
+        try:
+            self._context.session.resume()
+        except UserError as error:
+            tell(self._context.kit, self._context.root, error)
+        self._context.act.show_page("run")
+        self._context.act.remember_soon()
+
+    def attach(self, folder: Path) -> None:
+        """Shows a run of the runs folder."""
+        session = self._context.session
+        if session.is_running and session.folder is not None and session.folder.path != folder:
+            self._context.act.say(self.why_not_start())
+            return
+        try:
+            session.attach(folder)
+        except UserError as error:
+            tell(self._context.kit, self._context.root, error)
+            return
+        self._context.act.show_page("run")
+        self._context.act.remember_soon()
+
+    def open_path(self, path: Path) -> None:
+        """Opens a folder or a file with the desktop's own program."""
+        opener = {"darwin": "open", "win32": "explorer"}.get(sys.platform, "xdg-open")
+        try:
+            subprocess.Popen(
+                [opener, str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError:
+            self._context.root.clipboard_clear()
+            self._context.root.clipboard_append(str(path))
+            self._context.act.say(f"No file manager was found. The path is copied: {path}")
+
+    def _checked(self, config: TrainConfig, found: list[Problem]) -> None:
+        self.is_checking = False
+        context = self._context
+        context.draft.add_problems(found)
+        errors = [problem for problem in found if problem.severity == "error"]
+        if errors:
+            context.act.refresh()
+            show_problems(context.kit, context.root, errors, context.act.jump)
+            return
+        try:
+            context.session.start(config)
+        except UserError as error:
+            context.act.refresh()
+            tell(context.kit, context.root, error)
+            return
+        context.act.show_page("run")
+        context.act.remember_soon()
+
+    def _check_failed(self, error: Exception) -> None:
+        self.is_checking = False
+        self._context.act.refresh()
+        if not isinstance(error, UserError):
+            raise error
+        tell(self._context.kit, self._context.root, error)
+
+
+def _check(config: TrainConfig) -> list[Problem]:
+    # Loaded late: it looks into files, which a window that only opens does not need.
+    from onetrainer.preflight import check_environment
+
+    return check_environment(with_absolute_paths(config))

@@ -1,0 +1,106 @@
+"""A page that scrolls, made once and kept; the wheel finds the one under the pointer."""
+
+import tkinter as tk
+from tkinter import ttk
+
+import customtkinter
+
+from ui.kit import Kit
+from ui.palette import Role
+from ui.theme import pair
+
+_STEP = 60
+
+
+class Scroller:
+    """`inner` is filled by the page. Only as wide as the room there is, as tall as needed."""
+
+    def __init__(self, kit: Kit, parent: tk.Misc, *, ground: Role = "window") -> None:
+        self._kit = kit
+        self.outer = kit.frame(parent, ground=ground)
+        self.canvas = tk.Canvas(self.outer, highlightthickness=0, borderwidth=0, takefocus=0)
+        kit.theme.paint(self.canvas, bg=ground)
+        self.canvas.configure(yscrollincrement=1)
+        self._bar = customtkinter.CTkScrollbar(
+            self.outer,
+            command=self.canvas.yview,
+            width=14,
+            fg_color=pair(ground),
+            bg_color=pair(ground),
+            button_color=pair("hover"),
+            button_hover_color=pair("border"),
+        )
+        self.canvas.configure(yscrollcommand=self._bar_set)
+        self.inner: ttk.Frame = kit.frame(self.canvas, ground=ground)
+        self._item = self.canvas.create_window(0, 0, window=self.inner, anchor="nw")
+        self.canvas.pack(side="left", fill="both", expand=True)
+        self._bar_shown = False
+        self.canvas.bind("<Configure>", self._fit)
+        self.inner.bind("<Configure>", self._fit)
+        kit.on_wheel[self.canvas] = self.scroll_by
+
+    def scroll_by(self, steps: int) -> None:
+        """Scrolls down (or up, for a negative number) by so many notches of the wheel."""
+        if self.inner.winfo_reqheight() > self.canvas.winfo_height():
+            self.canvas.yview_scroll(steps * self._kit.px(_STEP), "units")
+
+    def show(self, widget: tk.Misc) -> None:
+        """Scrolls so far that a widget inside can be seen."""
+        self.canvas.update_idletasks()
+        height = self.inner.winfo_reqheight()
+        if height <= self.canvas.winfo_height() or not height:
+            return
+        top = widget.winfo_rooty() - self.inner.winfo_rooty()
+        bottom = top + widget.winfo_height()
+        first = self.canvas.canvasy(0)
+        margin = self._kit.px(_STEP)
+        if top - margin < first:
+            self.canvas.yview_moveto(max(0, top - margin) / height)
+        elif bottom + margin > first + self.canvas.winfo_height():
+            self.canvas.yview_moveto((bottom + margin - self.canvas.winfo_height()) / height)
+
+    def to_top(self) -> None:
+        """Scrolls to the beginning."""
+        self.canvas.yview_moveto(0)
+
+    def _fit(self, _: "tk.Event[tk.Misc]") -> None:
+        width, height = self.canvas.winfo_width(), self.inner.winfo_reqheight()
+        self.canvas.itemconfigure(self._item, width=width)
+        self.canvas.configure(scrollregion=(0, 0, width, max(height, self.canvas.winfo_height())))
+
+    def _bar_set(self, first: float, last: float) -> None:
+        # Tk gives them as text, whatever the types say.
+        is_needed = float(last) - float(first) < 0.999
+        if is_needed != self._bar_shown:
+            self._bar_shown = is_needed
+            if is_needed:
+                self._bar.pack(side="right", fill="y", before=self.canvas)
+            else:
+                self._bar.pack_forget()
+        self._bar.set(float(first), float(last))
+
+
+def bind_wheel(root: tk.Tk, kit: Kit) -> None:
+    """One handler for all that scrolls, also what is made later; wheels change no values."""
+    # Else the wheel over a closed combo box would change its value.
+    for event in ("<MouseWheel>", "<Shift-MouseWheel>", "<Button-4>", "<Button-5>"):
+        root.unbind_class("TCombobox", event)
+
+    def turn(event: "tk.Event[tk.Misc]") -> None:
+        steps = _steps(event)
+        widget: tk.Misc | None = event.widget if isinstance(event.widget, tk.Misc) else None
+        while widget is not None:
+            scroll = kit.on_wheel.get(widget)
+            if scroll is not None:
+                scroll(steps)
+                return
+            widget = widget.master
+
+    for sequence in ("<MouseWheel>", "<Button-4>", "<Button-5>"):
+        root.bind_all(sequence, turn)
+
+
+def _steps(event: "tk.Event[tk.Misc]") -> int:
+    if event.num in (4, 5):
+        return -1 if event.num == 4 else 1
+    return -1 if event.delta > 0 else 1

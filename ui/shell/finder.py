@@ -1,0 +1,133 @@
+"""The search box, with what it finds in a list below it."""
+
+import tkinter as tk
+from collections.abc import Callable
+from functools import partial
+from tkinter import ttk
+
+from ui.draft import Draft
+from ui.forms.fields import PagePlan, as_text
+from ui.kit import Kit, focused
+from ui.search import Hit, find_settings
+
+_WIDTH = 460
+_HINT = "Find a setting   Ctrl+F"
+
+
+class Finder:
+    """Return or a click jumps to the setting; arrows choose; Escape closes."""
+
+    def __init__(
+        self,
+        kit: Kit,
+        root: tk.Tk,
+        parent: tk.Misc,
+        plans: tuple[PagePlan, ...],
+        draft: Draft,
+        jump: Callable[[str], None],
+    ) -> None:
+        self._kit = kit
+        self._root = root
+        self._plans = plans
+        self._draft = draft
+        self._jump = jump
+        self._hits: list[Hit] = []
+        self._text = tk.StringVar(root)
+        self._text.trace_add("write", lambda *_: self._search())
+        self.entry = ttk.Entry(parent, textvariable=self._text, font="OneTrainerBody", width=24)
+        self._hint = tk.Label(self.entry, text=_HINT, font="OneTrainerBody", borderwidth=0)
+        kit.theme.paint(self._hint, bg="field", fg="dim")
+        self._show_hint()
+        self._hint.bind("<Button-1>", lambda _: self.entry.focus_set())
+        self._list = tk.Listbox(
+            root,
+            font="OneTrainerBody",
+            activestyle="none",
+            borderwidth=0,
+            highlightthickness=1,
+            exportselection=False,
+            takefocus=0,
+        )
+        kit.theme.paint(
+            self._list,
+            bg="field",
+            fg="text",
+            selectbackground="fill",
+            selectforeground="on_fill",
+            highlightbackground="border",
+        )
+        kit.name(self.entry, "search")
+        kit.name(self._list, "search hits")
+        for key, by in (("<Down>", 1), ("<Up>", -1)):
+            self.entry.bind(key, partial(self._arrow, by))
+        self.entry.bind("<Return>", lambda _: self._choose())
+        self.entry.bind("<Escape>", lambda _: self.close())
+        self.entry.bind("<FocusIn>", lambda _: self._hint.place_forget())
+        # A click into the list takes the focus first; the list must still be there then.
+        self.entry.bind("<FocusOut>", lambda _: root.after(200, self._left))
+        self._list.bind("<ButtonRelease-1>", lambda _: self._choose())
+
+    def open(self) -> None:
+        """Gives the box the keyboard, with its text selected."""
+        self.entry.focus_set()
+        self.entry.selection_range(0, "end")
+        self._search()
+
+    def close(self) -> None:
+        """Closes the list and forgets the text."""
+        self._text.set("")
+        self._list.place_forget()
+        self._root.focus_set()
+        self._show_hint()
+
+    def _show_hint(self) -> None:
+        self._hint.place(x=self._kit.px(9), rely=0.5, anchor="w")
+
+    def _left(self) -> None:
+        if focused(self._root) is not self.entry:
+            self._list.place_forget()
+            if not self._text.get():
+                self._show_hint()
+
+    def _search(self) -> None:
+        self._hits = find_settings(self._text.get(), self._plans)
+        self._list.delete(0, "end")
+        if not self._text.get().strip():
+            self._list.place_forget()
+            return
+        lines = [self._line(hit) for hit in self._hits] or ["  Nothing is called that"]
+        for line in lines:
+            self._list.insert("end", line)
+        self._list.configure(height=len(lines))
+        self._list.selection_set(0)
+        width = self._kit.px(_WIDTH)
+        left = self.entry.winfo_rootx() - self._root.winfo_rootx()
+        left = min(left, self._root.winfo_width() - width - self._kit.px(12))
+        top = self.entry.winfo_rooty() - self._root.winfo_rooty() + self.entry.winfo_height() + 2
+        self._list.place(x=left, y=top, width=width)
+        self._list.lift()
+
+    def _line(self, hit: Hit) -> str:
+        value = as_text(self._draft.value(hit.setting.path)) if hit.setting.kind != "list" else ""
+        return f"  {hit.setting.ui.label}   {value[:24]}   —   {hit.place}"
+
+    def _chosen(self) -> int:
+        places = [place for place in range(len(self._hits)) if self._list.selection_includes(place)]
+        return places[0] if places else 0
+
+    def _arrow(self, by: int, _: "tk.Event[tk.Misc]") -> str:
+        return self._move(by)
+
+    def _move(self, by: int) -> str:
+        target = min(max(self._chosen() + by, 0), max(0, len(self._hits) - 1))
+        self._list.selection_clear(0, "end")
+        self._list.selection_set(target)
+        self._list.see(target)
+        return "break"
+
+    def _choose(self) -> None:
+        place = self._chosen()
+        if place < len(self._hits):
+            path = self._hits[place].setting.path
+            self.close()
+            self._jump(path)

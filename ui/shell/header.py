@@ -1,0 +1,88 @@
+"""The line at the top: the preset and what is changed, the search box, Start."""
+
+import tkinter as tk
+from collections.abc import Callable
+from dataclasses import dataclass
+from tkinter import ttk
+
+from ui.draft import Draft
+from ui.kit import Kit
+from ui.shell.nav import WIDTH
+
+_LONGEST_NAME = 34
+_MARGIN = 28
+
+
+@dataclass(frozen=True)
+class HeaderActions:
+    """What the header's buttons do."""
+
+    home: Callable[[], None]
+    presets: Callable[[], None]
+    changes: Callable[[], None]
+    save: Callable[[], object]
+    start: Callable[[], None]
+
+
+class Header:
+    """Shows which preset is being edited and how many of its values differ."""
+
+    def __init__(self, kit: Kit, parent: tk.Misc, act: HeaderActions) -> None:
+        self.outer = kit.frame(parent, ground="side")
+        px = kit.px
+        # As wide as the navigation, so that the preset stands over the page's own edge.
+        corner = kit.frame(self.outer, ground="side")
+        corner.configure(width=px(WIDTH + _MARGIN), height=px(48))
+        corner.pack_propagate(False)
+        corner.pack(side="left")
+        logo = ttk.Button(
+            corner, text="OneTrainer", style="Logo.TButton", command=act.home, takefocus=0
+        )
+        logo.pack(side="left", padx=px(9))
+        kit.name(logo, "home")
+        self.presets = kit.button(
+            self.outer, "No preset  ▾", act.presets, name="presets", ground="side"
+        )
+        self.presets.describe("Open, save or reset a preset (Ctrl+O)")
+        self.presets.widget.pack(side="left")
+        self._changes = ttk.Button(
+            self.outer, style="Changes.QuietSide.TButton", command=act.changes
+        )
+        kit.name(self._changes, "changes")
+        self._gap = px(4)
+        self.save = kit.button(self.outer, "Save", act.save, name="save preset", ground="side")
+        self.save.describe("Save the preset (Ctrl+S)")
+        self.save.widget.pack(side="left", padx=(px(6), 0))
+        self.start = kit.button(
+            self.outer,
+            "▶  Start",
+            act.start,
+            name="start",
+            kind="primary",
+            ground="side",
+            width=110,
+        )
+        self.start.describe("Check the settings and start training (F5)")
+        self._right = px(16)
+
+    def finish(self, search: tk.Widget) -> None:
+        """Places the search box before Start, in the order in which the Tab key visits them."""
+        self.start.widget.pack(side="right", padx=(0, self._right))
+        search.pack(side="right", padx=(0, self._right))
+        self.start.widget.lift()
+
+    def refresh(self, draft: Draft, *, why_not_start: str, is_checking: bool) -> None:
+        """Shows the draft's name and changes, and whether Start can be pressed."""
+        name = draft.source.name or "No preset"
+        if len(name) > _LONGEST_NAME:
+            name = "…" + name[-_LONGEST_NAME:]
+        self.presets.set_text(f"{name}  ▾")
+        changes = len(draft.changed())
+        self._changes.configure(text=f"● {changes} change{'s' if changes != 1 else ''}")
+        if not changes:
+            self._changes.pack_forget()
+        elif not self._changes.winfo_manager():
+            self._changes.pack(side="left", padx=(self._gap, 0), before=self.save.widget)
+        self.save.enable("" if changes or not draft.source.name else "Nothing has been changed.")
+        self.start.set_text("Checking…" if is_checking else "▶  Start")
+        self.start.enable("The settings are being checked." if is_checking else why_not_start)

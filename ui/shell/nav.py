@@ -1,0 +1,124 @@
+"""The list of pages on the left, with a mark of how each stands."""
+
+import tkinter as tk
+from collections.abc import Callable
+from functools import partial
+from tkinter import ttk
+
+import customtkinter
+
+from ui.kit import Kit, focusable
+from ui.palette import Role
+from ui.theme import pair
+
+WIDTH = 196
+
+
+class NavItem:
+    """One page's entry."""
+
+    def __init__(
+        self, kit: Kit, parent: tk.Misc, name: str, title: str, go: Callable[[], None]
+    ) -> None:
+        self._kit = kit
+        self._is_current = False
+        self._mark = ("", "")
+        self.button = customtkinter.CTkButton(
+            parent,
+            text=title,
+            anchor="w",
+            height=34,
+            corner_radius=7,
+            border_width=2,
+            border_spacing=2,
+            fg_color=pair("side"),
+            bg_color=pair("side"),
+            hover_color=pair("raised"),
+            border_color=pair("side"),
+            text_color=pair("text"),
+            font=kit.theme.ctk_font(14),
+            command=go,
+        )
+        self.button.pack(fill="x", padx=kit.px(10), pady=1)
+        self._label: ttk.Label = kit.label(self.button, style="SmallDim", ground="side")
+        kit.name(self.button, f"page {name}")
+        focusable(self.button, go, self._show_focus)
+
+    def set_current(self, is_current: bool) -> None:
+        """Shows whether this is the page on the screen."""
+        if is_current == self._is_current:
+            return
+        self._is_current = is_current
+        face = pair("selected" if is_current else "side")
+        self.button.configure(
+            fg_color=face,
+            border_color=face,
+            hover_color=pair("selected" if is_current else "raised"),
+        )
+        self._paint_mark()
+
+    def set_mark(self, text: str, tone: str) -> None:
+        """Shows a word or sign at the right end. tone: "Dim", "Danger", "Good", "Accent"."""
+        if (text, tone) == self._mark:
+            return
+        self._mark = (text, tone)
+        self._paint_mark()
+
+    def _paint_mark(self) -> None:
+        text, tone = self._mark
+        self._label.configure(text=text, style=f"Small{tone or 'Dim'}.Side.TLabel")
+        self._label.configure(background=self._ground())
+        if text:
+            self._label.place(relx=1.0, rely=0.5, anchor="e", x=-self._kit.px(10))
+        else:
+            self._label.place_forget()
+
+    def repaint(self) -> None:
+        """Takes the colors of the theme as it is now."""
+        self._label.configure(background=self._ground())
+
+    def _ground(self) -> str:
+        return self._kit.theme.palette["selected" if self._is_current else "side"]
+
+    def _show_focus(self, has_focus: bool) -> None:
+        rest: Role = "selected" if self._is_current else "side"
+        self.button.configure(border_color=pair("accent" if has_focus else rest))
+
+
+class Nav:
+    """All entries, in groups."""
+
+    def __init__(
+        self,
+        kit: Kit,
+        parent: tk.Misc,
+        groups: list[tuple[str, list[tuple[str, str]]]],
+        go: Callable[[str], None],
+    ) -> None:
+        self.outer = kit.frame(parent, ground="side")
+        self.outer.configure(width=kit.px(WIDTH))
+        self.outer.pack_propagate(False)
+        self._items: dict[str, NavItem] = {}
+        for title, pages in groups:
+            kit.label(self.outer, title, style="SmallDim", ground="side").pack(
+                anchor="w", padx=kit.px(18), pady=(kit.px(18), kit.px(4))
+            )
+            for name, words in pages:
+                self._items[name] = NavItem(kit, self.outer, name, words, partial(go, name))
+        self.foot = kit.frame(self.outer, ground="side")
+        self.foot.pack(side="bottom", fill="x", padx=kit.px(8), pady=kit.px(8))
+
+    def show_current(self, name: str) -> None:
+        """Shows which page is on the screen."""
+        for key, item in self._items.items():
+            item.set_current(key == name)
+
+    def mark(self, name: str, text: str, tone: str = "Dim") -> None:
+        """Shows how a page stands."""
+        if name in self._items:
+            self._items[name].set_mark(text, tone)
+
+    def repaint(self) -> None:
+        """Takes the colors of the theme as it is now."""
+        for item in self._items.values():
+            item.repaint()

@@ -1,0 +1,160 @@
+"""Header, navigation, stage and status line, and the quiet bar for messages."""
+
+import tkinter as tk
+from tkinter import ttk
+from typing import Protocol
+
+from ui.context import Context
+from ui.forms.fields import PagePlan, page_of
+from ui.shell.finder import Finder
+from ui.shell.footer import Footer
+from ui.shell.header import Header, HeaderActions
+from ui.shell.nav import Nav
+
+_RUN_PAGES = (("run", "Run"), ("samples", "Samples"), ("runs", "Runs"))
+_MESSAGE_MS = 9000
+
+
+class Owner(Protocol):
+    """What the shell asks of the window."""
+
+    def jump_to_problem(self, by: int = 1) -> None: ...
+
+    def switch_mode(self) -> None: ...
+
+
+class Shell:
+    """What stays on the screen whatever the page."""
+
+    def __init__(self, context: Context, plans: tuple[PagePlan, ...], owner: Owner) -> None:
+        self._context = context
+        kit, root, act = context.kit, context.root, context.act
+        self.page_names = [plan.name for plan in plans] + [name for name, _ in _RUN_PAGES]
+        header_actions = HeaderActions(
+            lambda: act.show_page("welcome"),
+            act.choose_preset,
+            act.show_changes,
+            act.save_preset,
+            act.start,
+        )
+        self.header = Header(kit, root, header_actions)
+        self.finder = Finder(kit, root, self.header.outer, plans, context.draft, act.jump)
+        self.header.finish(self.finder.entry)
+        self.header.outer.pack(fill="x")
+        _line(context, root).pack(fill="x")
+        middle = kit.frame(root, ground="window")
+        groups = [
+            ("SET UP", [(plan.name, plan.title) for plan in plans]),
+            ("TRAINING", list(_RUN_PAGES)),
+        ]
+        self.nav = Nav(kit, middle, groups, act.show_page)
+        self.nav.outer.pack(side="left", fill="y")
+        self._mode: ttk.Button = self._make_foot(owner)
+        self.footer = Footer(kit, root, owner.jump_to_problem, lambda: act.show_page("run"))
+        # Placed before the page, which must not push it out of a low window.
+        self.footer.outer.pack(fill="x", side="bottom")
+        _line(context, root).pack(fill="x", side="bottom")
+        middle.pack(fill="both", expand=True)
+        right = kit.frame(middle, ground="window")
+        right.pack(side="left", fill="both", expand=True)
+        self._bar, self._message = self._make_bar(right)
+        self._hiding = ""
+        self._title = ""
+        self.stage: ttk.Frame = kit.frame(right, ground="window")
+        self.stage.pack(fill="both", expand=True)
+        self.repaint()
+
+    def refresh(self, *, is_checking: bool) -> None:
+        """Shows how the draft and the run stand."""
+        draft, session = self._context.draft, self._context.session
+        self.header.refresh(
+            draft, why_not_start=self._context.act.why_not_start(), is_checking=is_checking
+        )
+        self.footer.show_problems(draft.problems)
+        folder = session.folder
+        self.footer.show_run(folder.name if folder else "", session.state if folder else None)
+        self._mark_pages()
+        self._set_title()
+
+    def say(self, text: str) -> None:
+        """Shows a short message for a while."""
+        self._message.configure(text=text)
+        if not self._bar.winfo_manager():
+            self._bar.pack(fill="x", before=self.stage)
+        if self._hiding:
+            self._bar.after_cancel(self._hiding)
+        self._hiding = self._bar.after(_MESSAGE_MS, self._hide_bar)
+
+    @property
+    def message(self) -> str:
+        """The message on the screen; "" if there is none."""
+        return str(self._message.cget("text")) if self._bar.winfo_manager() else ""
+
+    def repaint(self) -> None:
+        """Takes the colors of the theme as it is now."""
+        self.nav.repaint()
+        other = "Light" if self._context.kit.theme.mode == "dark" else "Dark"
+        self._mode.configure(text=other)
+
+    def _set_title(self) -> None:
+        """The run in the window's title, so that it is told of while the window is away."""
+        session = self._context.session
+        title = "OneTrainer"
+        if session.is_running and session.folder is not None:
+            title = f"{session.state.share:.0%} · {session.folder.name} · OneTrainer"
+        if title != self._title:
+            self._title = title
+            self._context.root.title(title)
+
+    def _hide_bar(self) -> None:
+        self._hiding = ""
+        self._bar.pack_forget()
+
+    def _make_bar(self, parent: tk.Misc) -> tuple[ttk.Frame, ttk.Label]:
+        kit = self._context.kit
+        bar = kit.frame(parent, ground="raised")
+        close = ttk.Button(bar, text="✕", style="QuietRaised.TButton", command=self._hide_bar)
+        close.configure(width=2, takefocus=0)
+        close.pack(side="right", padx=kit.px(8), pady=kit.px(3))
+        message = kit.label(bar, ground="raised")
+        message.pack(side="left", padx=kit.px(28), pady=kit.px(7))
+        return bar, message
+
+    def _make_foot(self, owner: Owner) -> ttk.Button:
+        foot = self.nav.foot
+        mode = ttk.Button(foot, style="QuietSide.TButton", command=owner.switch_mode)
+        keys = ttk.Button(
+            foot,
+            style="QuietSide.TButton",
+            text="Keys",
+            command=lambda: self._context.act.show_page("keys"),
+        )
+        mode.pack(side="left")
+        keys.pack(side="left", padx=self._context.kit.px(4))
+        self._context.kit.name(mode, "mode")
+        self._context.kit.name(keys, "keys")
+        return mode
+
+    def _mark_pages(self) -> None:
+        draft, session = self._context.draft, self._context.session
+        errors: dict[str, int] = {}
+        for problem in draft.errors:
+            page = page_of(problem.path)
+            errors[page] = errors.get(page, 0) + 1
+        changed = {page_of(path) for path in draft.changed()}
+        for name in self.page_names:
+            if name in errors:
+                self.nav.mark(name, f"⚠ {errors[name]}", "Danger")
+            elif name in changed:
+                self.nav.mark(name, "●", "Accent")
+            else:
+                self.nav.mark(name, "")
+        self.nav.mark("run", "▶" if session.is_running else "", "Good")
+        count = len(session.state.samples)
+        self.nav.mark("samples", str(count) if count else "")
+
+
+def _line(context: Context, parent: tk.Misc) -> tk.Frame:
+    line = tk.Frame(parent, height=1)
+    context.kit.theme.paint(line, bg="line")
+    return line

@@ -1,0 +1,73 @@
+"""A short explanation beside the pointer."""
+
+import tkinter as tk
+from collections.abc import Callable
+
+from ui.theme import Theme
+
+_DELAY_MS = 500
+_WIDTH = 340
+_GAP = 14
+
+
+class Tooltip:
+    """Shows a text, asked for each time, after the pointer has rested on a widget."""
+
+    def __init__(self, widget: tk.Misc, theme: Theme, text: Callable[[], str]) -> None:
+        self._widget = widget
+        self._theme = theme
+        self._text = text
+        self._waiting = ""
+        self._window: tk.Toplevel | None = None
+        # customtkinter's widgets pass bindings on to their parts and insist on add=True.
+        widget.bind("<Enter>", self._enter, add="+")
+        widget.bind("<Leave>", self._leave, add="+")
+        widget.bind("<Button-1>", self._leave, add="+")
+
+    def _enter(self, _: "tk.Event[tk.Misc]") -> None:
+        self._cancel()
+        self._waiting = self._widget.after(_DELAY_MS, self._show)
+
+    def _leave(self, _: "tk.Event[tk.Misc]") -> None:
+        self._cancel()
+        self._hide()
+
+    def _cancel(self) -> None:
+        if self._waiting:
+            self._widget.after_cancel(self._waiting)
+            self._waiting = ""
+
+    def _show(self) -> None:
+        self._waiting = ""
+        text = self._text()
+        if not text or self._window is not None or not self._widget.winfo_ismapped():
+            return
+        theme = self._theme
+        window = tk.Toplevel(self._widget)
+        window.wm_overrideredirect(True)
+        frame = tk.Frame(window, borderwidth=1)
+        theme.paint(frame, bg="border")
+        label = tk.Label(
+            frame, text=text, justify="left", font="OneTrainerSmall", wraplength=theme.px(_WIDTH)
+        )
+        theme.paint(label, bg="raised", fg="text")
+        label.configure(padx=theme.px(9), pady=theme.px(6))
+        label.pack()
+        frame.pack()
+        window.update_idletasks()
+        self._place(window)
+        self._window = window
+
+    def _place(self, window: tk.Toplevel) -> None:
+        gap = self._theme.px(_GAP)
+        left = self._widget.winfo_pointerx() + gap
+        top = self._widget.winfo_pointery() + gap
+        left = min(left, window.winfo_screenwidth() - window.winfo_reqwidth() - gap)
+        if top + window.winfo_reqheight() > window.winfo_screenheight():
+            top = self._widget.winfo_pointery() - gap - window.winfo_reqheight()
+        window.wm_geometry(f"+{left}+{top}")
+
+    def _hide(self) -> None:
+        if self._window is not None:
+            self._window.destroy()
+            self._window = None

@@ -1,0 +1,191 @@
+"""What the settings amount to, in words: never settings themselves."""
+
+import tkinter as tk
+from collections.abc import Callable
+from pathlib import Path
+from tkinter import ttk
+
+from onetrainer.errors import UserError, sentence
+from ui.context import Context
+from ui.glance import Glance, glance_at
+from ui.kit import wrap_to_width
+from ui.run_state import amount
+from ui.views.rate_plot import RatePlot
+
+_THUMBNAILS = 9
+_COLUMNS = 3
+_SIDE = 76
+_WRAP = 236
+_TITLES = {"data": "The pictures", "model": "The model"}
+
+
+class Facts:
+    """A card beside the settings: the model, the pictures, or the run that they would make."""
+
+    def __init__(self, context: Context, parent: tk.Misc, page: str) -> None:
+        self._context = context
+        self._page = page
+        kit = context.kit
+        outer, inner = kit.card(parent)
+        kit.label(inner, _TITLES.get(page, "This run"), style="Heading").pack(anchor="w")
+        self._lines: ttk.Label = kit.label(inner, wrap=_WRAP)
+        self._lines.pack(anchor="w", pady=(kit.px(6), 0))
+        wrap_to_width(inner, self._lines)
+        self._canvas = tk.Canvas(inner, highlightthickness=0, width=1, height=1, takefocus=0)
+        kit.theme.paint(self._canvas, bg="card")
+        self._images: list[object] = []
+        self._seen: tuple[str, bool] = ("", False)
+        self._glance: Glance | None = None
+        self._model = ModelLines(context, self._show)
+        self._rate = RatePlot(context, inner) if page == "training" else None
+        outer.grid(row=1, column=0, sticky="ew")
+
+    def refresh(self) -> None:
+        """Shows what is true for the draft now."""
+        draft = self._context.draft
+        folder = draft.value("data.folder")
+        deep = draft.value("data.include_subfolders") is True
+        seen = (folder if isinstance(folder, str) else "", deep)
+        if seen != self._seen:
+            self._seen = seen
+            self._look(*seen)
+        self._show()
+
+    def _show(self) -> None:
+        match self._page:
+            case "model":
+                lines = self._model.lines()
+            case "data":
+                lines = _data_lines(self._seen[0], self._glance)
+            case _:
+                lines = _run_lines(self._context, self._glance)
+        self._lines.configure(text="\n".join(lines))
+        if self._rate is not None:
+            self._rate.draw()
+
+    def _look(self, folder: str, deep: bool) -> None:
+        self._glance = None
+        self._draw()
+        if folder:
+            self._context.kit.jobs.run(
+                lambda: glance_at(Path(folder).expanduser(), deep=deep),
+                lambda glance: self._looked((folder, deep), glance),
+            )
+
+    def _looked(self, seen: tuple[str, bool], glance: Glance) -> None:
+        if seen == self._seen:
+            self._glance = glance
+            self._show()
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._page != "data":
+            return
+        self._canvas.delete("all")
+        self._images = []
+        first = self._glance.first[:_THUMBNAILS] if self._glance else []
+        if not first:
+            self._canvas.pack_forget()
+            return
+        kit = self._context.kit
+        side, gap = kit.px(_SIDE), kit.px(6)
+        rows = -(-len(first) // _COLUMNS)
+        self._canvas.configure(width=_COLUMNS * (side + gap), height=rows * (side + gap))
+        self._canvas.pack(anchor="w", pady=(kit.px(10), 0))
+        for place, path in enumerate(first):
+            picture = self._context.pictures.get(path, side, side, self._draw)
+            if picture is not None:
+                from PIL.ImageTk import PhotoImage
+
+                image = PhotoImage(picture, master=self._canvas)
+                self._images.append(image)
+                row, column = divmod(place, _COLUMNS)
+                center = (side + gap) * column + side // 2, (side + gap) * row + side // 2
+                self._canvas.create_image(*center, image=image)
+
+
+class ModelLines:
+    """What the base model is, read from its headers in a thread."""
+
+    def __init__(self, context: Context, show: Callable[[], None]) -> None:
+        self._context = context
+        self._show = show
+        self._path: str | None = None
+        self._found: list[str] = []
+
+    def lines(self) -> list[str]:
+        """What is known; looks if the path is another one than before."""
+        value = self._context.draft.value("model.path")
+        path = value if isinstance(value, str) else ""
+        if path != self._path:
+            self._path = path
+            self._found = ["Looking …" if path else "Choose a file or a diffusers folder."]
+            if path:
+                self._context.kit.jobs.run(
+                    lambda: _model_lines(Path(path).expanduser()),
+                    lambda lines: self._looked(path, lines),
+                )
+        return self._found
+
+    def _looked(self, path: str, lines: list[str]) -> None:
+        if path == self._path:
+            self._found = lines
+            self._show()
+
+
+def _model_lines(path: Path) -> list[str]:
+    from onetrainer.model_file import DESCRIPTIONS, inspect_model
+
+    try:
+        model = inspect_model(path)
+    except UserError as error:
+        return [sentence(error.what), sentence(error.remedy)] if error.remedy else [error.what]
+    lines = [path.name, f"This is {DESCRIPTIONS[model.kind]}."]
+    if model.layout == "single-file":
+        lines.append(f"One file of {amount(path.stat().st_size)}")
+    else:
+        lines.append("A diffusers folder")
+    return lines
+
+
+def _data_lines(folder: str, glance: Glance | None) -> list[str]:
+    if not folder:
+        return ["Choose a folder of pictures, each with its caption in a .txt file beside it."]
+    if glance is None:
+        return ["Looking …"]
+    if not glance.exists:
+        return ["There is no such folder."]
+    if not glance.pictures:
+        return ["There are no pictures in this folder."]
+    lines = [f"{glance.pictures} pictures", f"{glance.captions} with a caption"]
+    without = glance.pictures - glance.captions
+    if without:
+        lines.append(f"{without} without one")
+    return lines
+
+
+def _run_lines(context: Context, glance: Glance | None) -> list[str]:
+    value = context.draft.value
+    steps, batch = value("training.steps"), value("training.batch_size")
+    accumulation, every = value("training.accumulation"), value("sampling.every")
+    if not (isinstance(steps, int) and isinstance(batch, int) and isinstance(accumulation, int)):
+        return ["Put the numbers right to see what the run will be."]
+    seen = steps * batch * accumulation
+    lines = [f"{steps:,} steps", f"{seen:,} pictures seen"]
+    if glance is not None and glance.pictures:
+        lines.append(f"{seen / glance.pictures:,.1f} times each of {glance.pictures}")
+    prompts = value("sampling.prompts")
+    if isinstance(prompts, list) and prompts:
+        times = (value("sampling.at_start") is True) + (value("sampling.at_end") is True)
+        if isinstance(every, int) and every > 0:
+            times += (steps - 1) // every
+        lines.append(f"{times * len(prompts):,} sample pictures, {times} of each prompt")
+    else:
+        lines.append("No sample pictures: there is no prompt")
+    saves = value("output.save_every")
+    if isinstance(saves, int) and saves > 0:
+        lines.append(f"A checkpoint every {saves:,} steps")
+    rank, alpha = value("method.rank"), value("method.alpha")
+    if isinstance(rank, int) and isinstance(alpha, int | float) and rank > 0:
+        lines.append(f"Adapter scale {alpha / rank:g} (alpha / rank)")
+    return lines
