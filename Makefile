@@ -4,7 +4,7 @@ WORKERS ?= 2
 RUN := .venv/bin/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt format lint type test test-gpu bench screenshots all packages
+.PHONY: help setup fmt format lint type test test-gpu bench screenshots docs all packages
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -45,6 +45,9 @@ bench: setup ## measure speed and memory; prints figures, judges nothing
 
 screenshots: setup packages ## draw the pictures of docs/images anew
 	@$(RUN) tests.ui.screenshots
+
+docs: setup ## write docs/settings.md anew from the settings
+	@$(RUN) onetrainer.reference > docs/settings.md
 
 all: fmt test ## mend, then check everything: before every commit
 
