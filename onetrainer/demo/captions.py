@@ -6,16 +6,14 @@ from onetrainer.demo.pictures import Scene
 
 
 def caption(scene: Scene) -> str:
-    """For example "a small red circle on a blue background, left".
+    """For example "a small red circle on a blue background".
 
-    The middle size and the middle of the picture are left unsaid, so the shortest prompt asks for
-    a medium shape in the center.
+    The middle size is left unsaid, so the shortest prompt asks for a medium shape.
     """
     size = "" if scene.size == "medium" else f"{scene.size} "
-    place = "" if scene.place == "center" else f", {scene.place}"
     subject = f"{size}{scene.color} {scene.shape}"
     ground = f"{article(scene.background)} {scene.background} background"
-    return f"{article(subject)} {subject} on {ground}{place}"
+    return f"{article(subject)} {subject} on {ground}"
 
 
 def article(word: str) -> str:
@@ -28,8 +26,7 @@ def spoken(scene: Scene, rng: random.Random) -> str:
     color_shape = f"{scene.color} {scene.shape}"
     match rng.randrange(10):
         case 0:
-            place = "" if scene.place == "center" else f", {scene.place}"
-            return f"{color_shape}, {scene.background} background{place}"
+            return f"{color_shape}, {scene.background} background"
         case 1:
             return f"{article(color_shape)} {color_shape}"
         case _:

@@ -17,13 +17,11 @@ Color = Literal["red", "orange", "yellow", "green", "blue", "purple", "pink", "w
 Background = Literal[
     "blue", "green", "yellow", "pink", "purple", "white", "gray", "black", "sunset", "night"
 ]
-Place = Literal["center", "left", "right", "top", "bottom"]
 Size = Literal["medium", "small", "big"]
 
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 COLORS: tuple[Color, ...] = get_args(Color)
 BACKGROUNDS: tuple[Background, ...] = get_args(Background)
-PLACES: tuple[Place, ...] = get_args(Place)
 SIZES: tuple[Size, ...] = get_args(Size)
 
 Rgb = tuple[int, int, int]
@@ -79,6 +77,9 @@ def background_rgb(background: Background) -> tuple[Rgb, Rgb]:
 class Scene:
     """What one picture shows, in the words of its caption plus a little freehand.
 
+    All shapes are near the center. Words for places were tried: after 3000 steps the model had
+    not begun to hear them (its loss was the same with wrong ones).
+
     shift: added to the shape's center, in fractions of the picture's width and height.
     stretch: factor on the shape's radius.
     """
@@ -86,17 +87,15 @@ class Scene:
     shape: Shape
     color: Color
     background: Background
-    place: Place = "center"
     size: Size = "medium"
     shift: tuple[float, float] = (0.0, 0.0)
     stretch: float = 1.0
 
 
 def random_scene(rng: random.Random) -> Scene:
-    """A scene drawn evenly from all words; plain scenes (center, medium) come more often."""
-    # Half of the scenes leave place or size at the default, because captions then stay short and
-    # the short prompts that people type first are the ones that the model knows best.
-    place = rng.choice(PLACES) if rng.random() < 0.6 else "center"
+    """A scene drawn evenly from all words; medium shapes come more often."""
+    # Captions leave the middle size unsaid, and the short prompts that people type first should be
+    # the ones that the model knows best.
     size = rng.choice(SIZES) if rng.random() < 0.6 else "medium"
     background = rng.choice(BACKGROUNDS)
     # White on white shows nothing; the other equal names differ in tone.
@@ -105,7 +104,6 @@ def random_scene(rng: random.Random) -> Scene:
         shape=rng.choice(SHAPES),
         color=rng.choice(colors),
         background=background,
-        place=place,
         size=size,
         shift=(rng.uniform(-0.025, 0.025), rng.uniform(-0.025, 0.025)),
         stretch=rng.uniform(0.94, 1.06),
@@ -116,13 +114,8 @@ def shape_box(scene: Scene, width: int, height: int) -> tuple[float, float, floa
     """Center x, center y and radius of the shape in pixels; the shape always stays inside."""
     fraction = {"small": 0.17, "medium": 0.26, "big": 0.36}[scene.size] * scene.stretch
     radius = fraction * min(width, height)
-    toward_x = {"left": -1, "right": 1}.get(scene.place, 0)
-    toward_y = {"top": -1, "bottom": 1}.get(scene.place, 0)
-    # A quarter of the picture toward the edge, less for shapes that would be cut off (4 % margin).
-    reach_x = min(0.25, 0.46 - radius / width)
-    reach_y = min(0.25, 0.46 - radius / height)
-    center_x = (0.5 + toward_x * reach_x + scene.shift[0]) * width
-    center_y = (0.5 + toward_y * reach_y + scene.shift[1]) * height
+    center_x = (0.5 + scene.shift[0]) * width
+    center_y = (0.5 + scene.shift[1]) * height
     return center_x, center_y, radius
 
 

@@ -28,7 +28,7 @@ def test_empty_picture_has_no_shape():
 
 
 def test_blurred_picture_is_still_recognized():
-    scene = Scene("heart", "pink", "white", "left")
+    scene = Scene("heart", "pink", "white")
     blurred = draw(scene).resize((64, 64)).resize((128, 128), Image.Resampling.BILINEAR)
 
     assert look(blurred).agrees(scene)

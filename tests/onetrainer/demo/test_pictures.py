@@ -8,7 +8,6 @@ from onetrainer.demo.captions import caption, spoken
 from onetrainer.demo.pictures import (
     BACKGROUNDS,
     COLORS,
-    PLACES,
     SHAPES,
     SIZES,
     Scene,
@@ -33,18 +32,17 @@ def test_same_seed_gives_the_same_scenes():
 
 @pytest.mark.parametrize("color", COLORS)
 def test_shape_has_its_color_and_the_corner_its_background(color):
-    picture = draw(Scene("circle", color, "gray", "left", "small"))
-    x, y, _ = shape_box(Scene("circle", color, "gray", "left", "small"), 128, 128)
+    picture = draw(Scene("circle", color, "gray", "small"))
+    x, y, _ = shape_box(Scene("circle", color, "gray", "small"), 128, 128)
 
     assert picture.getpixel((round(x), round(y))) == shape_rgb(color)
     assert picture.getpixel((0, 0)) == background_rgb("gray")[0]
 
 
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("size", SIZES)
-def test_shape_stays_inside_the_picture(place, size):
+def test_shape_stays_inside_the_picture(size):
     shift = (0.025, -0.025)
-    scene = Scene("circle", "red", "blue", place, size, shift, stretch=1.06)
+    scene = Scene("circle", "red", "blue", size, shift, stretch=1.06)
 
     for width, height in ((128, 128), (160, 104), (104, 160)):
         x, y, radius = shape_box(scene, width, height)
@@ -55,8 +53,8 @@ def test_shape_stays_inside_the_picture(place, size):
 def test_caption_names_everything_but_the_defaults():
     assert caption(Scene("circle", "red", "blue")) == "a red circle on a blue background"
     assert (
-        caption(Scene("star", "orange", "night", "left", "small"))
-        == "a small orange star on a night background, left"
+        caption(Scene("star", "orange", "night", "small"))
+        == "a small orange star on a night background"
     )
     assert caption(Scene("ring", "orange", "blue")).startswith("an orange ring")
 

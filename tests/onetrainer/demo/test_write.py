@@ -41,6 +41,12 @@ def test_config_is_valid_and_points_into_the_folder(demo):
     assert config.data.folder == str(demo.pictures)
 
 
+def test_samples_ask_for_what_no_picture_shows(demo):
+    captions = {path.read_text().strip() for path in demo.pictures.glob("*.txt")}
+
+    assert not captions & {prompt["prompt"] for prompt in demo_config()["sampling"]["prompts"]}
+
+
 def test_writing_again_changes_nothing(tmp_path):
     write_demo(tmp_path)
     before = contents(tmp_path)

@@ -1,0 +1,137 @@
+"""The demo's autoencoder: SD 1.5's VAE a hundred times smaller, trained on doodles."""
+
+import logging
+import random
+from collections.abc import Callable
+
+import torch
+from diffusers import AutoencoderKL
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional
+
+from modules import seeds
+from modules.demo import doodles
+from modules.demo.pace import one_cycle
+from modules.demo.pixels import to_pixels
+from modules.demo.pyramid import start_as_pyramid
+from onetrainer.demo.pictures import draw, random_scene
+
+logger = logging.getLogger(__name__)
+
+STEPS = 3600
+PEAK_RATE = 1e-3
+CROP_SIDE, CROPS = 64, 8  # quarter pictures: four times as many steps a second
+WHOLE = 4
+WHOLE_SHARE = 0.1  # the last steps see whole pictures, so the attention meets its real size
+# Strong enough that neighboring latents mean similar pictures (a small UNet needs that), weak
+# enough that edges stay sharp. Latent diffusion (arXiv:2112.10752) uses far less, with a far
+# bigger UNet.
+KL_WEIGHT = 2e-4
+POLISH_STEPS = 2000
+POLISH_NOISE = 0.15  # of latents with a deviation of about 2
+
+
+def build() -> AutoencoderKL:
+    """An untrained autoencoder with the blocks of SD 1.5's and 1/8 of its widths or less."""
+    vae = AutoencoderKL(
+        block_out_channels=(16, 32, 48, 48),
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+        layers_per_block=2,
+        latent_channels=4,
+        # Four channels a group as in SD 1.5: smaller groups would normalize colors away.
+        norm_num_groups=4,
+        sample_size=128,
+    )
+    start_as_pyramid(vae)
+    return vae
+
+
+def train(vae: AutoencoderKL, *, steps: int, seed: int) -> None:
+    """Trains in place on freshly drawn doodles."""
+
+    def loss(step: int) -> Tensor:
+        pixels = _doodles(whole=step >= steps * (1 - WHOLE_SHARE), seed=seed, step=step)
+        return _loss(vae, pixels, seeds.generator(seed, "demo autoencoder noise", step))
+
+    _optimize(vae, loss, steps=steps, name="autoencoder")
+
+
+def polish(vae: AutoencoderKL, *, steps: int, seed: int) -> None:
+    """Trains only the decoder, in place, to draw clean edges from slightly wrong latents.
+
+    A UNet's latents are never exactly what the encoder would give, and a decoder that has only
+    seen the encoder's shows every small error as a smudge. Latents keep their meaning, so the UNet
+    can be trained before or after.
+    """
+
+    def loss(step: int) -> Tensor:
+        pixels = _whole_pictures(seed=seed, step=step)
+        generator = seeds.generator(seed, "demo polish noise", step)
+        with torch.no_grad():
+            latents = vae.encode(pixels).latent_dist.sample(generator)
+            latents += POLISH_NOISE * torch.randn(latents.shape, generator=generator)
+        return _difference(vae.decode(latents).sample, pixels)
+
+    vae.requires_grad_(False)
+    for part in (vae.post_quant_conv, vae.decoder):
+        part.requires_grad_(True)
+    _optimize(vae, loss, steps=steps, name="polish")
+
+
+def _optimize(
+    vae: AutoencoderKL, loss_of: Callable[[int], Tensor], *, steps: int, name: str
+) -> None:
+    parameters = [parameter for parameter in vae.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=PEAK_RATE, betas=(0.9, 0.99))
+    vae.to(memory_format=torch.channels_last)  # a fifth faster on a CPU
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = PEAK_RATE * one_cycle(step, steps)
+        loss = loss_of(step)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch's
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        if step % 50 == 0 or step == steps - 1:
+            logger.info("%s step %d of %d, loss %.4f", name, step, steps, loss.item())
+    vae.to(memory_format=torch.contiguous_format)
+
+
+def _doodles(*, whole: bool, seed: int, step: int) -> Tensor:
+    """(CROPS, 3, 64, 64) or, whole, (WHOLE, 3, 128, 128)."""
+    rng = random.Random(f"{seed} doodle {step}")
+    pictures: list[Image.Image]
+    if whole:
+        pictures = [doodles.doodle(rng) for _ in range(WHOLE)]
+    else:
+        sources = [doodles.doodle(rng) for _ in range(CROPS // 2)]
+        pictures = [doodles.crop(source, CROP_SIDE, rng) for source in sources for _ in range(2)]
+    return to_pixels(pictures).contiguous(memory_format=torch.channels_last)
+
+
+def _whole_pictures(*, seed: int, step: int) -> Tensor:
+    """(WHOLE, 3, 128, 128): one doodle, else pictures like those that the UNet learns."""
+    rng = random.Random(f"{seed} polish {step}")
+    pictures = [draw(random_scene(rng)) for _ in range(WHOLE - 1)]
+    pictures.append(doodles.doodle(rng))
+    return to_pixels(pictures).contiguous(memory_format=torch.channels_last)
+
+
+def _loss(vae: AutoencoderKL, pixels: Tensor, generator: torch.Generator) -> Tensor:
+    """What the latents lose, plus the pull that makes them like unit noise."""
+    posterior = vae.encode(pixels).latent_dist
+    restored = vae.decode(posterior.sample(generator)).sample
+    # kl() sums over a picture's latents; the mean keeps one weight for crops and whole pictures.
+    kl_loss = posterior.kl().mean() / posterior.mean[0].numel()
+    loss: Tensor = _difference(restored, pixels) + KL_WEIGHT * kl_loss
+    return loss
+
+
+def _difference(restored: Tensor, pixels: Tensor) -> Tensor:
+    """Mean difference of pixels and of neighboring pixels' steps, which makes edges sharp."""
+    loss = functional.l1_loss(restored, pixels)
+    for axis in (2, 3):
+        loss = loss + functional.l1_loss(restored.diff(dim=axis), pixels.diff(dim=axis))
+    return loss

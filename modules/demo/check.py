@@ -1,0 +1,126 @@
+"""Does the demo's base model draw what it is told? Measured, picture by picture.
+
+    python -m modules.demo.check FOLDER [--pictures 60] [--sheet SHEET.png]
+
+FOLDER is the base model with its tokenizer or without. Each picture counts as right when the
+shape's pixels have the asked color, the corners the asked background, and the shape drawn is nearer
+to the asked one than to any other. The sheet shows all pictures, wrong ones framed in red.
+"""
+
+import argparse
+import logging
+import random
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from diffusers import DDIMScheduler, StableDiffusionPipeline
+from PIL import Image
+from transformers import CLIPTokenizer
+
+from modules.demo.folder import SD15
+from modules.demo.look import Seen, look
+from onetrainer.demo.captions import caption
+from onetrainer.demo.pictures import Scene, random_scene
+
+logger = logging.getLogger(__name__)
+
+STEPS = 20
+GUIDANCE = 4.0
+BATCH = 12
+
+
+class Result(NamedTuple):
+    """A scene, what the model painted for its caption, and what that shows."""
+
+    scene: Scene
+    picture: Image.Image
+    seen: Seen
+
+
+def open_base(folder: Path) -> StableDiffusionPipeline:
+    """The model in the library's own pipeline, with DDIM: a judge that shares none of our code."""
+    pipeline = StableDiffusionPipeline.from_pretrained(
+        folder,
+        tokenizer=CLIPTokenizer.from_pretrained(SD15 / "tokenizer"),
+        local_files_only=True,
+        dtype=torch.float32,
+    )
+    pipeline.scheduler = DDIMScheduler.from_config(pipeline.scheduler.config)
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def paint(pipeline: StableDiffusionPipeline, prompts: list[str], *, seed: int) -> list[Image.Image]:
+    """One picture for each prompt, each from its own noise."""
+    generators = [torch.Generator().manual_seed(seed + index) for index in range(len(prompts))]
+    result = pipeline(
+        prompts,
+        width=128,
+        height=128,
+        num_inference_steps=STEPS,
+        guidance_scale=GUIDANCE,
+        generator=generators,
+    )
+    return list(result.images)
+
+
+def measure(folder: Path, *, count: int, seed: int) -> list[Result]:
+    """The model on the captions of random scenes."""
+    pipeline = open_base(folder)
+    rng = random.Random(seed)
+    scenes = [random_scene(rng) for _ in range(count)]
+    pictures: list[Image.Image] = []
+    for start in range(0, count, BATCH):
+        prompts = [caption(scene) for scene in scenes[start : start + BATCH]]
+        pictures += paint(pipeline, prompts, seed=seed + start)
+    return [
+        Result(scene, image, look(image)) for scene, image in zip(scenes, pictures, strict=True)
+    ]
+
+
+def report(results: list[Result]) -> str:
+    """Shares of right pictures, and what went wrong in the others."""
+    count = len(results)
+    wrong = [result for result in results if not result.seen.agrees(result.scene)]
+    lines = [f"wrong: {caption(result.scene)}: {result.seen}" for result in wrong]
+    for what, right in (
+        ("background", [seen.background == scene.background for scene, _, seen in results]),
+        ("color", [seen.color == scene.color for scene, _, seen in results]),
+        ("shape", [seen.shape == scene.shape for scene, _, seen in results]),
+        ("all", [seen.agrees(scene) for scene, _, seen in results]),
+    ):
+        lines.append(f"{what}: {sum(right)} of {count} right")
+    return "\n".join(lines)
+
+
+def sheet(results: list[Result], columns: int = 12) -> Image.Image:
+    """All pictures on one, wrong ones framed in red."""
+    cell = 136
+    rows = -(-len(results) // columns)
+    page = Image.new("RGB", (columns * cell, rows * cell), "white")
+    for index, (scene, picture, seen) in enumerate(results):
+        frame = Image.new("RGB", (cell, cell), "white" if seen.agrees(scene) else "red")
+        frame.paste(picture, (4, 4))
+        page.paste(frame, (index % columns * cell, index // columns * cell))
+    return page
+
+
+def main() -> None:
+    """Reads the command line and reports."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--pictures", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=1000)
+    parser.add_argument("--sheet", type=Path)
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    torch.set_num_threads(1)  # two threads on a busy machine wait for each other
+    results = measure(options.folder, count=options.pictures, seed=options.seed)
+    logger.info("%s", report(results))
+    if options.sheet:
+        sheet(results).save(options.sheet)
+
+
+if __name__ == "__main__":
+    main()

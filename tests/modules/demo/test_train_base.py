@@ -1,0 +1,44 @@
+"""The script that makes the base model runs from the first drawing to a complete folder."""
+
+import pytest
+import torch
+
+from modules.demo.check import open_base
+from modules.demo.pace import one_cycle
+from modules.demo.painter import BATCH
+from modules.demo.pixels import to_pictures, to_pixels
+from modules.demo.train_base import train_painter, trained_autoencoder
+from onetrainer.demo.pictures import Scene, draw
+
+
+def test_one_step_of_each_stage_gives_a_complete_model(tmp_path):
+    vae = trained_autoencoder(tmp_path / "vae", steps=1, seed=0, polish_steps=1)
+    train_painter(tmp_path / "base", vae, steps=1, seed=0, scenes=BATCH)
+
+    pipeline = open_base(tmp_path / "base")
+    assert pipeline.vae.config.scaling_factor != 0.18215
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_untrained_autoencoder_already_shows_colors():
+    from modules.demo import autoencoder
+
+    picture = draw(Scene("square", "red", "blue", "big"))
+    with torch.no_grad():
+        vae = autoencoder.build()
+        restored = vae.decode(vae.encode(to_pixels([picture])).latent_dist.mean).sample
+
+    red, _, blue = to_pictures(restored)[0].getpixel((64, 64))
+    assert red > 150 > blue
+
+
+def test_pictures_survive_the_way_to_tensors_and_back():
+    picture = draw(Scene("star", "orange", "night"))
+
+    assert to_pictures(to_pixels([picture]))[0].tobytes() == picture.tobytes()
+
+
+def test_rate_rises_holds_and_falls():
+    assert one_cycle(0, 1000) < 0.1
+    assert one_cycle(300, 1000) == 1
+    assert one_cycle(999, 1000) == pytest.approx(0.01, abs=0.001)
