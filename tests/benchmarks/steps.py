@@ -60,7 +60,7 @@ class _Bare:
         self.family = tiny.family()
         self.method = Lora.attach(self.family, LoraSection(rank=4, alpha=4.0), seed=0)
         self.weights = [w for g in self.method.parameter_groups() for w in g.parameters]
-        self.optimizer = torch.optim.AdamW(self.weights)
+        self.optimizer = torch.optim.AdamW(self.weights, fused=True)
         self.latents = torch.randn(batch_size, 4, 8, 8)
         with torch.no_grad():
             self.hidden = self.family.encode_text(["a red square"] * batch_size).hidden
