@@ -4,6 +4,7 @@ It takes the run folder's lock, runs the job, and turns whatever goes wrong into
 message in worker.log and an exit code.
 """
 
+import faulthandler
 import os
 import sys
 import traceback
@@ -23,6 +24,7 @@ def main(arguments: list[str]) -> int:
     # No library may try the network: everything a run needs is on this disk.
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    faulthandler.enable()  # a crash in a library leaves its place in worker.log
     try:
         folder = open_run(Path(arguments[0]))
         with folder.locked():

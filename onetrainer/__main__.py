@@ -16,7 +16,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A terminal or a file that knows no "█" gets a "?" and no traceback.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return EXIT_USER
     from onetrainer import cli
 
     try:
@@ -43,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="onetrainer", description="Train Stable Diffusion on your pictures."
     )
     parser.add_argument("--version", action="version", version=f"onetrainer {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
     train = commands.add_parser("train", help="train by a config file or a preset")
     _config_argument(train)

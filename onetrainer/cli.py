@@ -6,26 +6,25 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, ProblemsError, UserError
+from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError
 
 
 def train(options: argparse.Namespace) -> int:
     """Resolves and checks a config, then runs it to its end in a worker."""
     from onetrainer import client, presets
-    from onetrainer.preflight import require_startable
+    from onetrainer.preflight import document_problems, require_startable
     from onetrainer.run_folder import create_run, fill_run
     from onetrainer.terminal import Interrupts, follow
 
     document = presets.with_overrides(
         presets.load_document(presets.locate(options.config)), options.set
     )
-    config = presets.with_absolute_paths(presets.resolve(document, source=options.config))
     if options.run_folder is not None:
         # The folder really used is the one that is checked, and that the cache goes beside.
-        parent = options.run_folder.absolute().parent
-        output = config.output.model_copy(update={"folder": str(parent)})
-        config = config.model_copy(update={"output": output})
-    for problem in require_startable(config):
+        parent = str(options.run_folder.absolute().parent)
+        document = presets.with_value(document, "output.folder", parent)
+    config, problems = document_problems(document, source=options.config)
+    for problem in require_startable(problems, source=options.config):
         sys.stderr.write(f"warning: {problem}\n")
     values = config.model_dump(mode="json")
     if options.run_folder is not None:
@@ -130,17 +129,14 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 def _problems(options: argparse.Namespace) -> list[Problem]:
     from onetrainer import presets
-    from onetrainer.preflight import all_problems
+    from onetrainer.preflight import document_problems
 
     try:
         path = presets.locate(options.config)
         document = presets.with_overrides(presets.load_document(path), options.set)
-        config = presets.with_absolute_paths(presets.resolve(document, source=options.config))
-    except ProblemsError as error:
-        return error.problems
     except UserError as error:
         return [Problem("", error.what, error.expected, error.remedy)]
-    return all_problems(config)
+    return document_problems(document, source=options.config)[1]
 
 
 def _say(text: str) -> None:

@@ -156,5 +156,5 @@ def _no_captions(root: Path, items: list[Item]) -> UserError:
     return UserError(
         f"{root}: none of its {len(items)} pictures has a caption",
         f'A text file beside each is needed, such as "{example.stem}.txt" for "{example.name}"',
-        'Write captions, or turn off "Require captions" to train without',
+        'Write captions, or turn off "Require captions" (data.require_captions) to train without',
     )

@@ -5,14 +5,35 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from onetrainer import presets
 from onetrainer.config.rules import broken_rules
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, ProblemsError, UserError
-from onetrainer.json_file import shortened
+from onetrainer.json_file import Document, shortened
 
 ENOUGH_DISK = 1 << 30
 LEAST_DISK = 64 << 20
 _SHOWN_PICTURES = 5
+
+
+def document_problems(document: Document, *, source: str) -> tuple[TrainConfig, list[Problem]]:
+    """The config of a document with everything that is wrong about it, told in one go.
+
+    Settings that are wrong by themselves have their defaults in the config, so that the others can
+    be looked into: files, folders, and what several settings show together.
+    """
+    try:
+        config = presets.with_absolute_paths(presets.resolve(document, source=source))
+        return config, all_problems(config)
+    except ProblemsError as error:
+        wrong = error.problems
+    sound = presets.without(document, [problem.path for problem in wrong])
+    try:
+        config = presets.with_absolute_paths(presets.resolve(sound, source=source))
+    except ProblemsError:
+        return TrainConfig(), wrong
+    named = {problem.path for problem in wrong}
+    return config, wrong + [found for found in all_problems(config) if found.path not in named]
 
 
 def all_problems(config: TrainConfig) -> list[Problem]:
@@ -44,12 +65,11 @@ def check_environment(config: TrainConfig) -> list[Problem]:
     return found
 
 
-def require_startable(config: TrainConfig) -> list[Problem]:
-    """The warnings of a config that can start. Raises ProblemsError if it cannot."""
-    problems = all_problems(config)
+def require_startable(problems: list[Problem], *, source: str = "") -> list[Problem]:
+    """The warnings among them. Raises ProblemsError with all the errors if there is one."""
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
-        raise ProblemsError(errors)
+        raise ProblemsError(errors, source)
     return problems
 
 

@@ -141,6 +141,21 @@ def with_value(document: Mapping[str, Any], path: str, value: Any) -> Document:
     return {**document, key: with_value(inner if isinstance(inner, dict) else {}, rest, value)}
 
 
+def without(document: Mapping[str, Any], paths: Iterable[str]) -> Document:
+    """The document without the settings at some paths; a whole list goes with a wrong entry."""
+    lists = {setting.path for setting in settings(TrainConfig) if setting.kind == "list"}
+    left = dict(document)
+    for path in paths:
+        owner = next((name for name in lists if path.startswith(f"{name}.")), path)
+        section, _, key = owner.partition(".")
+        inner = left.get(section)
+        if key and isinstance(inner, dict):
+            left[section] = {name: value for name, value in inner.items() if name != key}
+        else:
+            left.pop(section, None)
+    return left
+
+
 def with_absolute_paths(config: TrainConfig) -> TrainConfig:
     """The config with every path absolute, so that it means the same wherever it is read.
 
@@ -279,7 +294,7 @@ def _is_file(path: Path) -> bool:
 
 def _presets_in(folder: Path, origin: Literal["built in", "yours"]) -> list[Preset]:
     found = []
-    for path in sorted(folder.rglob("*.json")):
+    for path in folder.rglob("*.json"):
         try:
             document = read_json(path)
         except UserError:
@@ -288,4 +303,4 @@ def _presets_in(folder: Path, origin: Literal["built in", "yours"]) -> list[Pres
             description = str(document.get("description", ""))
         name = path.relative_to(folder).with_suffix("").as_posix()
         found.append(Preset(name, path, description, origin))
-    return found
+    return sorted(found, key=lambda preset: preset.name)

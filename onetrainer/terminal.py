@@ -157,8 +157,7 @@ def _code_of(event: Event) -> int | None:
 def _show(event: Event, run: Run, screen: _Screen) -> None:
     match event:
         case Started():
-            begins = f"continues after step {event.step}" if event.step else "starts"
-            screen.stay(f"{run.folder.name} {begins}: {event.total_steps} steps in all")
+            screen.stay(f"{run.folder.name} {_beginning(event)}")
         case Phase():
             count = f" {event.done}/{event.total}" if event.total else ""
             detail = f" ({event.detail})" if event.detail else ""
@@ -192,6 +191,13 @@ def _show_ending(event: Finished | Stopped | Failed, run: Run, screen: _Screen) 
         screen.stay(f"Samples: {run.folder.samples}")
     for path in event.outputs:
         screen.stay(f"LoRA: {run.folder.path / path}")
+
+
+def _beginning(event: Started) -> str:
+    if event.step >= event.total_steps:
+        return f"has made all of its {event.total_steps} steps already"
+    begins = f"continues after step {event.step}" if event.step else "starts"
+    return f"{begins}: {event.total_steps} steps in all"
 
 
 def _progress_line(event: Progress) -> str:

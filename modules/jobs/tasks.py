@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from modules.engine import Engine
 from modules.inbox import Inbox
@@ -16,6 +17,12 @@ from onetrainer.config.sampling import Prompt, Sampling
 from onetrainer.event_log import EventWriter
 from onetrainer.events import Checkpoint, Phase, Sample
 from onetrainer.run_folder import RunFolder, cannot_write
+
+_SECONDS_PER_PHASE = 1.0
+
+
+class _SamplingStopped(Exception):
+    """The run is to end; the picture being drawn is drawn anew when it is resumed."""
 
 
 @dataclass(frozen=True)
@@ -55,21 +62,33 @@ class SampleTask:
         self.method.train(False)
         try:
             for index, prompt in enumerate(self.section.prompts):
-                is_wanted = step == self.steps or not self.inbox.is_leaving()
-                if index not in without and is_wanted:
+                if index not in without:
                     self._draw_one(step, index, prompt)
+        except _SamplingStopped:
+            return
         finally:
             self.method.train(True)
 
     def _draw_one(self, step: int, index: int, prompt: Prompt) -> None:
         """The picture is in the folder before its event is."""
-        self.events.write(Phase("sampling", index, len(self.section.prompts)))
+        last_told = 0.0
+
+        def on_step(number: int) -> None:
+            nonlocal last_told
+            if self.inbox.is_leaving() and step < self.steps:
+                raise _SamplingStopped
+            if number == 0 or monotonic() - last_told > _SECONDS_PER_PHASE:
+                last_told = monotonic()
+                detail = f"step {number + 1} of {self.section.steps}"
+                self.events.write(Phase("sampling", index, len(self.section.prompts), detail))
+
         pixels = sample(
             self.family,
             prompt,
             steps=self.section.steps,
             guidance=self.section.guidance,
             autocast=self.engine.autocast,
+            on_step=on_step,
         )
         path = self.folder.samples / f"step-{step:06d}-{index:02d}.png"
         settings = Settings(

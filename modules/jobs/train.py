@@ -100,6 +100,7 @@ def train(folder: RunFolder) -> int:
 
 def _train(run: _Run) -> int:
     _announce(run)
+    _warn_of_slow_precision(run)
     run.events.write(Phase("loading", detail="base model"))
     family = load_family(
         run.config.model,
@@ -217,6 +218,15 @@ def _announce(run: _Run) -> None:
         run.warn("config.json was changed since the checkpoint; it counts from now")
     if run.last is not None and run.last.versions != run.versions:
         run.warn("the installed libraries changed since the checkpoint; results may differ")
+
+
+def _warn_of_slow_precision(run: _Run) -> None:
+    precision = run.config.hardware.precision
+    if run.device.type == "cpu" and precision != "fp32":
+        run.warn(
+            f"training in {precision} on the processor, which has no hardware for it; fp32"
+            " (hardware.precision) is usually several times faster there"
+        )
 
 
 def _is_sample(event: Event, step: int) -> TypeGuard[Sample]:

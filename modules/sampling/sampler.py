@@ -29,11 +29,13 @@ def sample(
     steps: int,
     guidance: float,
     autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
+    on_step: Callable[[int], None] = lambda _: None,
 ) -> Tensor:
     """One picture, (1, 3, height, width), float32 in [-1, 1], on the VAE's device.
 
     guidance: how far to go from the negative prompt toward the prompt; 1 asks the prompt alone.
-    autocast: makes the context of every call of the text encoder and the UNet.
+    autocast: makes the context of every call of the text encoder and the UNet. on_step: told
+    before each step, from 0; whatever it raises ends the sampling.
     The family is in evaluation mode meanwhile; adapters on it are their method's to switch.
     """
     with _evaluation(family.unet, family.vae, *family.text_encoders.values()):
@@ -41,7 +43,8 @@ def sample(
             texts = [prompt.prompt] if guidance == 1 else [prompt.negative, prompt.prompt]
             conditioning = family.encode_text(texts)
         latents = starting_noise(prompt).to(family.schedule.signal.device)
-        for timestep, previous in ddim_timesteps(family.schedule.steps, steps):
+        for number, (timestep, previous) in enumerate(ddim_timesteps(family.schedule.steps, steps)):
+            on_step(number)
             with autocast():
                 predicted = _guided(family, latents, timestep, conditioning, guidance)
             latents = ddim_step(

@@ -49,12 +49,69 @@ def test_check_loads_neither_torch_nor_tkinter(config):
 def test_check_tells_every_problem_with_path_expectation_and_remedy(config, capsys):
     path = config({"training": {"steps": 0, "sed": 1}, "optimizer": {"lr": -1}})
     assert main(["check", path]) == 2
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[1].strip() for line in lines] == [
+    lines = dict(line.split(": ", 2)[1:] for line in capsys.readouterr().out.splitlines())
+    assert list(lines) == [
         "training.steps",
         "training.sed",
         "optimizer.lr",
+        "model.path",
+        "data.folder",
     ]
+    assert "Expected a whole number from 1" in lines["training.steps"]
+    assert "leave it out to get 1000" in lines["training.steps"]
+    assert 'Did you mean "training.seed"?' in lines["training.sed"]
+    assert "Expected a number above 0" in lines["optimizer.lr"]
+    assert "Choose one" in lines["data.folder"]
+
+
+ODD_CONFIGS = {
+    "nested": '{"a":' * 3000 + "1" + "}" * 3000,
+    "digits": '{"training": {"steps": ' + "9" * 5000 + "}}",
+    "twice": '{"training": {}, "training": {}}',
+    "list": "[]",
+    "number": "5",
+    "nothing": "",
+    "nul": '{"output": {"name": "a\\u0000b"}}',
+    "surrogate": '{"output": {"name": "a\\ud800b"}}',
+    "nobody": '{"model": {"path": "~nobody-at-all/x"}}',
+    "long": '{"model": {"path": "' + "x" * 5000 + '"}}',
+    "long folder": '{"data": {"folder": "' + "x" * 5000 + '"}}',
+    "long output": '{"output": {"folder": "' + "x" * 5000 + '"}}',
+    "device": '{"data": {"cache_folder": "/proc/x"}}',
+    "prompts": '{"sampling": {"prompts": ["a", 5, {"promt": "b"}]}}',
+    "itself": '{"extends": "config.json"}',
+}
+
+
+@pytest.mark.parametrize("kind", ODD_CONFIGS)
+@pytest.mark.parametrize("command", ["check", "train"])
+def test_an_odd_config_is_told_in_words_and_exit_code_2(tmp_path, capsys, command, kind):
+    path = tmp_path / "config.json"
+    path.write_text(ODD_CONFIGS[kind])
+    assert main([command, str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert (out + err).strip()
+    assert not list(tmp_path.glob("runs*"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["version=99", "extends=x", "a" * 5000, "sampling.prompts.9.seed=1", "=", "x.y.z=1"],
+)
+def test_an_odd_set_is_told_in_words_and_exit_code_2(config, capsys, text):
+    assert main(["check", config({}), "--set", text]) == 2
+    assert "".join(capsys.readouterr()).strip()
+
+
+def test_text_settings_take_text_that_looks_like_something_else(config, capsys):
+    main(["check", config({}), "--set", "sampling.prompts.0.prompt=1984", "--json"])
+    paths = {problem["path"] for problem in json.loads(capsys.readouterr().out)}
+    assert not any(path.startswith("sampling") for path in paths)
+
+
+def test_no_command_shows_the_help(capsys):
+    assert main([]) == 2
+    assert "resume" in capsys.readouterr().out
 
 
 def test_check_as_json_is_data(config, capsys):

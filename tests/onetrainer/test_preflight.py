@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from onetrainer.errors import ProblemsError
-from onetrainer.preflight import all_problems, require_startable
+from onetrainer.preflight import all_problems, document_problems, require_startable
 from onetrainer.presets import resolve
 from tests import tiny
 
@@ -38,7 +38,7 @@ def problem(made):
 
 
 def test_a_sound_config_has_no_problems(project):
-    assert require_startable(config(project)) == []
+    assert require_startable(all_problems(config(project))) == []
 
 
 def test_an_sdxl_file_is_named_as_such(project, tmp_path):
@@ -54,7 +54,7 @@ def test_a_truncated_file_is_named(project, tmp_path):
     found = problem(config(project, model={"path": str(path)}))
     assert "cut.safetensors" in found.what
     with pytest.raises(ProblemsError):
-        require_startable(config(project, model={"path": str(path)}))
+        require_startable(all_problems(config(project, model={"path": str(path)})))
 
 
 @pytest.mark.parametrize("make", ["nothing", "empty", "no captions", "text only"])
@@ -75,10 +75,21 @@ def test_pictures_that_cannot_be_used_are_named_and_do_not_forbid_the_start(proj
     (folder / "broken.png").write_text("no picture")
     Image.new("RGB", (1, 1)).save(folder / "dot.png")
     Image.new("RGB", (20000, 50)).save(folder / "strip.png")
-    (found,) = require_startable(config(project, data={"folder": str(folder)}))
+    (found,) = require_startable(all_problems(config(project, data={"folder": str(folder)})))
     assert found.severity == "warning"
     for name in ("broken.png", "dot.png", "strip.png"):
         assert name in found.what
+
+
+def test_wrong_values_do_not_hide_what_is_wrong_with_files(project, tmp_path):
+    document = {
+        "training": {"steps": "abc", "sed": 1},
+        "sampling": {"prompts": [{"prompt": "a", "width": 3}]},
+        "model": {"path": str(project / "base")},
+        "data": {"folder": str(tmp_path / "nope")},
+    }
+    paths = [found.path for found in document_problems(document, source="")[1]]
+    assert paths == ["training.steps", "training.sed", "sampling.prompts.0.width", "data.folder"]
 
 
 def test_an_output_folder_that_is_a_file_is_an_error(project, tmp_path):
