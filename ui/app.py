@@ -84,7 +84,7 @@ class App:
         self.context = self._make_context()
         self.presets = PresetActions(self.context, opening.demo)
         self.runs = RunActions(self.context)
-        self.closing = Closing(self.context, self.presets, self._end)
+        self.closing = Closing(self.context, self._end)
         self.shell = Shell(self.context, self.plans, self)
         self.pump = Pump(self.root, self.jobs, self.session, self.refresh)
         self._bind()
@@ -173,7 +173,9 @@ class App:
         self._saving = ""
         self.remembered.keep(self.draft)
         if self.root.winfo_viewable():
-            self.remembered.geometry = self.root.winfo_geometry()
+            # Where the frame is, which is what is set; `winfo_geometry` is of the inside, so that
+            # the window would sink by its title bar each time.
+            self.remembered.geometry = self.root.geometry()
         folder = self.session.folder
         self.remembered.run_folder = str(folder.path) if folder else ""
         try:
@@ -250,7 +252,6 @@ class App:
     def _open(self, opening: Opening) -> None:
         is_first = not self.remembered.draft
         self.remembered.give_back(self.draft)
-        self.closing.nothing_new()
         page = self.remembered.page if self.remembered.page in SETUP else ""
         if opening.preset:
             try:

@@ -5,24 +5,17 @@ from collections.abc import Callable
 from onetrainer.errors import UserError
 from ui.context import Context
 from ui.dialogs import Choice, ask, tell
-from ui.preset_actions import PresetActions
 
 _LOOK_EVERY_MS = 100
 
 
 class Closing:
-    """Asks about a run at work, then about changes that are in no preset."""
+    """Asks about a run at work. What is being edited is remembered without being asked."""
 
-    def __init__(self, context: Context, presets: PresetActions, end: Callable[[], None]) -> None:
+    def __init__(self, context: Context, end: Callable[[], None]) -> None:
         self._context = context
-        self._presets = presets
         self._end = end
-        self._seen = context.draft.document
         self._is_asking = False
-
-    def nothing_new(self) -> None:
-        """What is in the draft now has been seen before; it is not asked about."""
-        self._seen = self._context.draft.document
 
     def ask(self) -> None:
         """Closes the window unless a person decides against it."""
@@ -38,7 +31,7 @@ class Closing:
         self._context.act.commit()
         session = self._context.session
         answer = self._ask_about_run() if session.is_running else "keep"
-        if answer == "" or not self._ask_about_changes():
+        if answer == "":
             return
         if answer == "keep" or not session.is_running:
             self._end()
@@ -67,29 +60,6 @@ class Closing:
                 Choice("", "Cancel"),
             ],
         )
-
-    def _ask_about_changes(self) -> bool:
-        """Whether the window may close; asked only about what is new since it was opened."""
-        context = self._context
-        draft = context.draft
-        if not draft.is_dirty or draft.document == self._seen:
-            return True
-        count = len(draft.changed())
-        words = f"{count} setting{'s' if count != 1 else ''}"
-        answer = ask(
-            context.kit,
-            context.root,
-            "Save the changes in a preset?",
-            f"{words} differ{'s' if count == 1 else ''} from "
-            f"“{draft.source.name or 'the defaults'}”."
-            " The window remembers them also without that.",
-            [
-                Choice("save", "Save", "primary"),
-                Choice("close", "Close without saving"),
-                Choice("", "Cancel"),
-            ],
-        )
-        return self._presets.save() if answer == "save" else answer == "close"
 
     def _end_with_run(self) -> None:
         if self._context.session.is_running:

@@ -45,6 +45,7 @@ class Dialog:
         self.window.bind("<Escape>", lambda _: self.close(""))
         self.window.protocol("WM_DELETE_WINDOW", lambda: self.close(""))
         self._buttons: list[Button] = []
+        self._guard = _Guard(root, self.window)
 
     def say(self, text: str, style: str = "Dim") -> None:
         """Adds a paragraph."""
@@ -75,6 +76,7 @@ class Dialog:
             self.kit.named.pop(name)
             self.kit.buttons.pop(name, None)
         self.window.grab_release()
+        self._guard.end()
         self.window.destroy()
 
     def wait(self, focus: tk.Misc | None = None) -> str:
@@ -83,7 +85,7 @@ class Dialog:
         self._center()
         self.window.deiconify()
         self.window.wait_visibility()
-        self.window.grab_set()
+        self._guard.begin()
         first = self._buttons[-1].widget if self._buttons else None
         if focus is not None:
             focus.focus_set()
@@ -97,6 +99,69 @@ class Dialog:
         left = self._root.winfo_rootx() + (self._root.winfo_width() - width) // 2
         top = self._root.winfo_rooty() + max(0, (self._root.winfo_height() - height) // 3)
         self.window.geometry(f"+{max(0, left)}+{max(0, top)}")
+
+
+class _Guard:
+    """Keeps pointer and keyboard with a window while it waits, and then hands them back.
+
+    A grab alone keeps only the pointer: the window manager gives the keyboard to the window that
+    was clicked on, also when that takes no clicks.
+    """
+
+    def __init__(self, root: tk.Tk, window: tk.Toplevel) -> None:
+        self._root = root
+        self._window = window
+        self._tag = f"behind{window}"
+        self._grab_before = ""
+        self._close_before = ""
+        self._is_on = False
+
+    def begin(self) -> None:
+        """Takes pointer and keyboard."""
+        root, window = self._root, self._window
+        # Asked of Tk: its own dialogs have no widget of tkinter's.
+        self._grab_before = str(root.tk.call("grab", "current", root))
+        self._close_before = str(root.protocol("WM_DELETE_WINDOW"))
+        self._is_on = True
+        window.grab_set()
+        # The command goes with the dialog; one of the root's would stay for good.
+        called = window.register(self._return)
+        root.protocol("WM_DELETE_WINDOW", called)
+        # With a tag of its own, because the root's binding of this event is customtkinter's.
+        root.bindtags((*root.bindtags(), self._tag))
+        root.tk.call("bind", self._tag, "<FocusIn>", called)
+        # The grab has presses anywhere else in the program come here.
+        window.bind("<Button-1>", self._pressed)
+
+    def end(self) -> None:
+        """Gives both back to who had them."""
+        if not self._is_on:
+            return
+        self._is_on = False
+        root, before = self._root, self._grab_before
+        root.tk.call("bind", self._tag, "<FocusIn>", "")
+        root.bindtags(tuple(tag for tag in root.bindtags() if tag != self._tag))
+        root.protocol("WM_DELETE_WINDOW", self._close_before)
+        is_there = before and int(root.tk.call("winfo", "exists", before))
+        # A menu that has been closed meanwhile would hold it for good.
+        if is_there and int(root.tk.call("winfo", "viewable", before)):
+            root.tk.call("grab", "set", before)
+
+    def _pressed(self, event: "tk.Event[tk.Misc]") -> str:
+        window = self._window
+        left, top = event.x_root - window.winfo_rootx(), event.y_root - window.winfo_rooty()
+        if not (0 <= left < window.winfo_width() and 0 <= top < window.winfo_height()):
+            self._return()
+        # customtkinter would give the keyboard to whatever is clicked on, such as a paragraph.
+        return "break"
+
+    def _return(self) -> None:
+        """Comes to the front again, unless another dialog is before this one."""
+        root, window = self._root, self._window
+        if self._is_on and str(root.tk.call("grab", "current", root)) == str(window):
+            window.lift()
+            # To where it was inside of the dialog.
+            root.tk.call("focus", "-force", root.tk.call("focus", "-lastfor", window))
 
 
 def ask(kit: Kit, root: tk.Tk, title: str, text: str, choices: list[Choice]) -> str:

@@ -11,6 +11,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, ProblemsError
 from onetrainer.json_file import Document
 from onetrainer.presets import Preset
+from ui.origins import require_no_run, run_of, without_demo
 
 _DEEPEST_UNDO = 200
 _SETTINGS = tuple(settings(TrainConfig))
@@ -22,7 +23,18 @@ _PERSONAL = tuple(
     if setting.ui.is_path or setting.kind == "list" or setting.path == "output.name"
 )
 
+# What a look at files and folders depends on.
+LOOKED_AT = tuple(
+    setting.path
+    for setting in _SETTINGS
+    if setting.ui.is_path or setting.path == "model.family" or setting.path.startswith("data.")
+)
+# Stands among the problems as long as nobody has looked at the files that are named now: it
+# forbids nothing, but "ready" cannot be said.
+PENDING = Problem("", "the files have not been looked at yet", severity="pending")
+
 Listener = Callable[[], None]
+Question = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -46,8 +58,10 @@ class Draft:
         self.base: Document = _defaults()
         self.document: Document = self.base
         self.problems: list[Problem] = []
-        self._by_path: dict[str, Problem] = {}
+        self.value_errors: list[Problem] = []
+        self._by_path: dict[str, list[Problem]] = {}
         self._from_check: list[Problem] = []
+        self._answered: Question | None = None
         self._undo: list[tuple[Document, str]] = []
         self._redo: list[tuple[Document, str]] = []
         self._listeners: list[Listener] = []
@@ -73,7 +87,6 @@ class Draft:
         if not follows:
             self._remember(path)
         self._redo.clear()
-        self._from_check = [found for found in self._from_check if found.path != path]
         self.document = presets.with_value(self.document, path, value)
         self._tell()
 
@@ -112,18 +125,45 @@ class Draft:
         return self.value(path) == _at(_defaults(), path)
 
     def problem(self, path: str) -> Problem | None:
-        """What is wrong with one setting; None if nothing is."""
-        return self._by_path.get(path)
+        """What is wrong with one setting, the worst of it; None if nothing is."""
+        return next(iter(self.problems_at(path)), None)
+
+    def problems_at(self, path: str) -> list[Problem]:
+        """Everything wrong with one setting, errors first."""
+        return self._by_path.get(path, [])
 
     @property
     def errors(self) -> list[Problem]:
         """The problems that forbid a start."""
         return [problem for problem in self.problems if problem.severity == "error"]
 
-    def add_problems(self, problems: list[Problem]) -> None:
-        """Marks what a check of files and folders has found, until those settings change."""
+    @property
+    def question(self) -> Question:
+        """The values that a look at files and folders depends on."""
+        return tuple(self.value(path) for path in LOOKED_AT)
+
+    @property
+    def awaits_look(self) -> bool:
+        """Whether the files that are named now have not been looked at yet."""
+        return self._answered != self.question
+
+    def add_problems(self, problems: list[Problem], question: Question | None = None) -> None:
+        """Marks what a look at files and folders has found, until those settings change.
+
+        question: the values that were looked at, if they may have changed meanwhile.
+        """
+        self._answered = self.question if question is None else question
         self._from_check = list(problems)
         self._tell()
+
+    def files_config(self) -> TrainConfig:
+        """The files and folders that are named; values that are wrong, and others, by default."""
+        document = _defaults()
+        wrong = {problem.path for problem in self._invalid()}
+        for path in LOOKED_AT:
+            if path not in wrong:
+                document = presets.with_value(document, path, self.value(path))
+        return presets.resolve(document, source="")
 
     def config(self) -> TrainConfig:
         """The finished config. Raises ProblemsError if a value is wrong."""
@@ -132,19 +172,19 @@ class Draft:
     def load(self, path: Path, *, preset: Preset | None = None) -> None:
         """Takes over a preset; values it says nothing of become the defaults.
 
-        Model, pictures, prompts and names stay where the preset does not name them.
+        Model, pictures, prompts and names stay where the preset does not name them; the demo's
+        do not, they belong to it. A run's config is the run's own and no preset to save over.
         Raises UserError if the file cannot be read, or holds wrong values.
         """
         loaded = presets.load_document(path)
         document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
         for personal in _PERSONAL:
-            kept = self.value(personal)
+            kept = without_demo(self.value(personal))
             if presets.value_at(loaded, personal) is None and kept is not None:
                 document = presets.with_value(document, personal, kept)
-        own = path.is_relative_to(presets.user_folder()) or not path.is_relative_to(
-            presets.BUILT_IN
-        )
-        name = preset.name if preset else path.stem
+        run = run_of(path)
+        own = run is None and not path.is_relative_to(presets.BUILT_IN)
+        name = preset.name if preset else run.name if run else path.stem
         self.source = Source(name, path, own, str(loaded.get("description", "")))
         self.base = document
         self._replace(document)
@@ -158,14 +198,18 @@ class Draft:
         self._tell()
 
     def save(self, path: Path, *, description: str = "") -> None:
-        """Writes the values as a preset. Raises UserError if a value is wrong or it cannot."""
+        """Writes the values as a preset.
+
+        Raises UserError if a value is wrong, the file cannot be written, or is one of a run.
+        """
+        require_no_run(path)
         config = self.config()
-        presets.save_preset(config, path, description=description or self.source.description)
+        presets.save_preset(config, path, description=description)
         own = presets.user_folder() / "presets"
         name = path.stem
         if path.is_relative_to(own):
             name = path.relative_to(own).with_suffix("").as_posix()
-        self.source = Source(name, path, True, description or self.source.description)
+        self.source = Source(name, path, True, description)
         self.document = config.model_dump(mode="json")
         self.base = self.document
         self._tell()
@@ -175,7 +219,6 @@ class Draft:
             self._remember("")
             self._redo.clear()
         self.document = document
-        self._from_check = []
         self._tell()
 
     def _remember(self, path: str) -> None:
@@ -195,17 +238,31 @@ class Draft:
         for listener in self._listeners:
             listener()
 
-    def _find_problems(self) -> None:
+    def _invalid(self) -> list[Problem]:
         try:
-            found = broken_rules(self.config())
+            self.config()
         except ProblemsError as error:
-            found = list(error.problems)
-        known = {problem.path for problem in found}
-        found += [problem for problem in self._from_check if problem.path not in known]
-        self.problems = found
+            return list(error.problems)
+        return []
+
+    def _find_problems(self) -> None:
+        found = self._invalid() or broken_rules(self.config())
+        self.value_errors = [problem for problem in found if problem.severity == "error"]
+        wrong = {problem.path for problem in self.value_errors}
+        # Of a value that is wrong by itself nothing else needs to be said.
+        found += [problem for problem in self._still_true() if problem.path not in wrong]
         self._by_path = {}
-        for problem in found:
-            self._by_path.setdefault(problem.path, problem)
+        for problem in sorted(found, key=lambda problem: problem.severity != "error"):
+            self._by_path.setdefault(problem.path, []).append(problem)
+        self.problems = found + ([PENDING] if self.awaits_look else [])
+
+    def _still_true(self) -> list[Problem]:
+        """What the last look at files has found, less what was said of other values."""
+        if self._answered is None:
+            return []
+        pairs = zip(LOOKED_AT, self._answered, self.question, strict=True)
+        changed = {path for path, old, new in pairs if old != new}
+        return [problem for problem in self._from_check if problem.path not in changed]
 
 
 def _defaults() -> Document:

@@ -207,10 +207,12 @@ class Gallery:
             self._canvas.xview_scroll(steps, "units")
         self.draw()
 
-    def _pressed(self, event: "tk.Event[tk.Canvas]") -> None:
+    def _pressed(self, event: "tk.Event[tk.Canvas]") -> str:
         px = self._kit.px
         column = int(self._canvas.canvasx(event.x) // px(_CELL + _GAP))
         row = int((self._canvas.canvasy(event.y) - px(_HEAD)) // self._row_height())
         steps, prompts = self._book.steps, self._book.prompts
         if 0 <= column < len(steps) and 0 <= row < len(prompts):
             self._chosen(prompts[row], steps[column])
+        # Else customtkinter would give the keyboard to this canvas, which has no use for it.
+        return "break"

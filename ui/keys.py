@@ -65,9 +65,10 @@ def bind_keys(window: Window) -> None:
 
 def _bind(root: tk.Tk, sequence: str, action: Callable[[], object]) -> None:
     def pressed(event: "tk.Event[tk.Misc]") -> str | None:
-        # A dialog has the keyboard to itself.
-        widget = event.widget
-        if isinstance(widget, tk.Misc) and widget.winfo_toplevel() is not root:
+        # A dialog has the keyboard to itself, also one of Tk's own, whose widgets tkinter knows
+        # only by their path. So has a menu or a list that is open, by its grab.
+        top = str(root.tk.call("winfo", "toplevel", str(event.widget)))
+        if top != str(root) or root.tk.call("grab", "current", root):
             return None
         action()
         return "break"

@@ -4,11 +4,12 @@ customtkinter makes what is seen as the shell (buttons, switches, cards, progres
 dense. customtkinter's own widgets cannot be reached with the Tab key; the ones made here can.
 """
 
+import time
 import tkinter as tk
 from collections.abc import Callable
 from tkinter import ttk
 from typing import Literal
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import customtkinter
 
@@ -22,6 +23,9 @@ Command = Callable[[], object]
 
 _RING = 2
 _ROOM = 13
+_CARD_PAD = 18
+# Longer than the two presses of a double click are apart.
+_REST_S = 0.5
 _BUTTON_COLORS: dict[Kind, tuple[Role, Role, Role]] = {
     "primary": ("fill", "fill_hover", "on_fill"),
     "plain": ("raised", "hover", "text"),
@@ -52,6 +56,7 @@ class Button:
         self._words = words
         self.reason = ""
         self._least_width = width
+        self._rests_until = 0.0
         self.widget = customtkinter.CTkButton(
             parent,
             text=text,
@@ -94,10 +99,14 @@ class Button:
             border_color=pair("raised" if reason else self._face),
         )
 
+    def rest(self) -> None:
+        """Takes no press for a moment, which was meant for what was in its place before."""
+        self._rests_until = time.monotonic() + _REST_S
+
     @property
     def is_enabled(self) -> bool:
         """Whether it can be pressed."""
-        return not self.reason
+        return not self.reason and time.monotonic() >= self._rests_until
 
     def _width(self, text: str) -> int:
         """As wide as the words and some room; in pixels of a screen with 96 dots an inch."""
@@ -122,6 +131,7 @@ class Kit:
         self.jobs = jobs
         self.named: dict[str, tk.Misc] = {}
         self.buttons: dict[str, Button] = {}
+        self.troubled: WeakSet[tk.Misc] = WeakSet()
         self.on_wheel: WeakKeyDictionary[tk.Misc, Callable[[int], None]] = WeakKeyDictionary()
 
     def px(self, length: float) -> int:
@@ -131,6 +141,13 @@ class Kit:
     def name(self, widget: tk.Misc, name: str) -> None:
         """Gives a control the name by which tests, and one day screen readers, find it."""
         self.named[name] = widget
+
+    def set_troubled(self, widget: tk.Misc, is_troubled: bool) -> None:
+        """Notes whether words about its value stand below a control."""
+        if is_troubled:
+            self.troubled.add(widget)
+        else:
+            self.troubled.discard(widget)
 
     def button(
         self,
@@ -178,7 +195,7 @@ class Kit:
             parent, corner_radius=10, fg_color=pair("card"), bg_color=pair(on), border_width=0
         )
         inner = self.frame(outer)
-        inner.pack(fill="both", expand=True, padx=self.px(18), pady=self.px(14))
+        inner.pack(fill="both", expand=True, padx=self.px(_CARD_PAD), pady=self.px(14))
         return outer, inner
 
     def switch(
@@ -244,14 +261,13 @@ def focusable(widget: tk.Misc, press: Command, show: Callable[[bool], None]) -> 
     canvas.bind("<FocusOut>", lambda _: show(False))
 
 
-def wrap_to_width(frame: tk.Misc, *labels: ttk.Label) -> None:
-    """Breaks the lines of labels where their frame ends, also when it becomes wider."""
+def wrap_in_card(kit: Kit, width: int, *labels: ttk.Label) -> None:
+    """Breaks the lines of labels for a card of a width in pixels.
 
-    def fit(event: "tk.Event[tk.Misc]") -> None:
-        for label in labels:
-            label.configure(wraplength=max(120, event.width - 4))
-
-    frame.bind("<Configure>", fit, add="+")
+    The width is given, not measured: a card that is as wide as its words never becomes narrower.
+    """
+    for label in labels:
+        label.configure(wraplength=max(120, width - 2 * kit.px(_CARD_PAD)))
 
 
 def focused(widget: tk.Misc) -> tk.Misc | None:

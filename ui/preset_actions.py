@@ -5,10 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from onetrainer.errors import UserError
-from onetrainer.presets import Preset, find_presets, user_folder
+from onetrainer.errors import ProblemsError, UserError
+from onetrainer.presets import BUILT_IN, Preset, find_presets, user_folder
 from ui.context import Context
-from ui.dialogs import Choice, ask, ask_name, list_changes, tell
+from ui.dialogs import Choice, ask, ask_name, list_changes, show_problems, tell
+from ui.draft import Source
 from ui.file_dialogs import choose_preset
 from ui.forms.fields import as_text
 
@@ -63,26 +64,29 @@ class PresetActions:
         """Asks for a name and saves; whether it has been saved."""
         context = self._context
         context.act.commit()
+        try:
+            context.draft.config()
+        except ProblemsError as error:
+            show_problems(context.kit, context.root, error.problems, context.act.jump)
+            return False
         folder = user_folder() / "presets"
-        name, description = ask_name(
-            context.kit,
-            context.root,
-            name=context.draft.source.name or "my-preset",
-            place=f"Kept in {folder}",
-            description=context.draft.source.description,
-        )
-        if not name:
-            return False
-        if any(sign in _FORBIDDEN for sign in name) or ".." in name:
-            wrong = UserError(
-                f"{name}: not a name for a preset", f"Expected none of {_FORBIDDEN} and ..", ""
+        source = context.draft.source
+        name, description = proposal(source)
+        words = f"Kept in {folder}"
+        while True:
+            name, description = ask_name(
+                context.kit, context.root, name=name, place=words, description=description
             )
-            tell(context.kit, context.root, wrong)
-            return False
-        path = folder / f"{name.removesuffix('.json').strip('/')}.json"
-        if path.exists() and path != context.draft.source.path and not self._may_replace(path):
-            return False
-        return self._save(path, description)
+            if not name:
+                return False
+            wrong = why_not_name(name)
+            path = folder / f"{name.removesuffix('.json').strip('/')}.json"
+            if wrong:
+                words = f"⚠ {wrong}"
+            elif path.exists() and path != source.path and not self._may_replace(path):
+                words = "⚠ A preset of this name is there already."
+            else:
+                return self._save(path, description)
 
     def reset(self) -> None:
         """Takes every value back to the preset's; can be undone."""
@@ -173,11 +177,36 @@ class PresetActions:
     def _save(self, path: Path, description: str) -> bool:
         try:
             self._context.draft.save(path, description=description)
+        except ProblemsError as error:
+            context = self._context
+            show_problems(context.kit, context.root, error.problems, context.act.jump)
+            return False
         except UserError as error:
             tell(self._context.kit, self._context.root, error)
             return False
         self._context.act.say(f"Saved: {path}")
         return True
+
+
+def proposal(source: Source) -> tuple[str, str]:
+    """A name and a description for a preset made of a source; its own only if it is yours."""
+    if source.is_own and source.name:
+        return source.name, source.description
+    is_built_in = source.path is not None and source.path.is_relative_to(BUILT_IN)
+    if is_built_in:
+        return f"my-{source.name.rpartition('/')[2]}", ""
+    return source.name or "my-preset", ""
+
+
+def why_not_name(name: str) -> str:
+    """Why a preset cannot have a name; "" if it can."""
+    wrong = [sign for sign in _FORBIDDEN if sign in name]
+    if wrong:
+        return f"A preset's name cannot contain {' '.join(wrong)}"
+    parts = name.removesuffix(".json").strip("/").split("/")
+    if any(not part.strip() or part.strip() != part or part.endswith(".") for part in parts):
+        return "A preset's name, and that of a folder before it, is text that ends without a dot."
+    return ""
 
 
 def _make_demo(folder: Path) -> Path:

@@ -7,9 +7,10 @@ from pathlib import Path
 from onetrainer.commands import CommandName
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, UserError
-from onetrainer.presets import with_absolute_paths
 from ui.context import Context
-from ui.dialogs import show_problems, tell
+from ui.dialogs import Choice, ask, show_problems, tell
+from ui.draft import Question
+from ui.file_check import FileCheck, look_at_files
 
 
 class RunActions:
@@ -18,6 +19,7 @@ class RunActions:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.is_checking = False
+        self._files = FileCheck(context)
 
     def why_not_start(self) -> str:
         """Why no run can be started now; "" if one can."""
@@ -35,14 +37,20 @@ class RunActions:
         if self.why_not_start():
             context.act.say(self.why_not_start())
             return
-        if context.draft.errors:
-            show_problems(context.kit, context.root, context.draft.errors, context.act.jump)
+        # Files may have been put right since they were looked at; they are looked at again below.
+        errors = context.draft.value_errors
+        if errors:
+            show_problems(context.kit, context.root, errors, context.act.jump)
             return
-        config = context.draft.config()
+        if context.session.state.status == "paused" and not self._is_new_run_meant():
+            return
+        config, question = context.draft.config(), context.draft.question
         self.is_checking = True
         context.act.refresh()
         context.kit.jobs.run(
-            lambda: _check(config), lambda found: self._checked(config, found), self._check_failed
+            lambda: look_at_files(config),
+            lambda found: self._checked(config, question, found),
+            self._check_failed,
         )
 
     def send(self, command: CommandName) -> None:
@@ -97,10 +105,30 @@ class RunActions:
             self._context.root.clipboard_append(str(path))
             self._context.act.say(f"No file manager was found. The path is copied: {path}")
 
-    def _checked(self, config: TrainConfig, found: list[Problem]) -> None:
+    def _is_new_run_meant(self) -> bool:
+        """Whether a new run is to be started beside the paused one, which is resumed if not."""
+        context = self._context
+        name = context.session.folder.name if context.session.folder else "the run"
+        answer = ask(
+            context.kit,
+            context.root,
+            f"Resume “{name}” or start a new run?",
+            f"“{name}” is paused at step {context.session.state.step:,}. Resume goes on with the "
+            "settings that it was started with; a new run begins with those of now.",
+            [
+                Choice("resume", "Resume", "primary"),
+                Choice("new", "Start a new run"),
+                Choice("", "Cancel"),
+            ],
+        )
+        if answer == "resume":
+            self.resume()
+        return answer == "new"
+
+    def _checked(self, config: TrainConfig, question: Question, found: list[Problem]) -> None:
         self.is_checking = False
         context = self._context
-        context.draft.add_problems(found)
+        context.draft.add_problems(found, question)
         errors = [problem for problem in found if problem.severity == "error"]
         if errors:
             context.act.refresh()
@@ -121,10 +149,3 @@ class RunActions:
         if not isinstance(error, UserError):
             raise error
         tell(self._context.kit, self._context.root, error)
-
-
-def _check(config: TrainConfig) -> list[Problem]:
-    # Loaded late: it looks into files, which a window that only opens does not need.
-    from onetrainer.preflight import check_environment
-
-    return check_environment(with_absolute_paths(config))

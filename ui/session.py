@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from onetrainer import client
@@ -10,9 +10,11 @@ from onetrainer.client import Run
 from onetrainer.commands import Command, CommandName
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem
+from onetrainer.event_log import News
 from onetrainer.presets import with_absolute_paths
 from onetrainer.run_folder import RunFolder, create_run, open_run
 from ui.run_state import RunState
+from ui.worker_log import last_words
 
 KILL_AFTER = 10.0
 QUIET_AFTER = 60.0
@@ -40,6 +42,7 @@ class Session:
         self._heard_at = 0.0
         self._is_settled = True
         self._is_replay = False
+        self._fresh: RunState | None = None
 
     @property
     def is_running(self) -> bool:
@@ -67,7 +70,7 @@ class Session:
         """Takes the shown run up again where it ended. Raises UserError if it cannot."""
         if self.run is None or self.is_leaving:
             return
-        self._follow(client.start(open_run(self.run.folder.path)))
+        self._follow(client.start(open_run(self.run.folder.path)), is_resumed=True)
 
     def attach(self, path: Path) -> None:
         """Shows a run that is at work, or has ended. Raises UserError if there is none."""
@@ -108,11 +111,7 @@ class Session:
         # Asked before reading: of a worker that ended in between, the last words come next time.
         is_alive = self.run.is_alive
         news = self.run.poll()
-        if news.restarted:
-            self.state = RunState()
-            self.generation += 1
-        for event in news.events:
-            self.state.apply(event)
+        self._take_in(news)
         if self.state.ending is not None:
             self.asked = None
         if news.events or news.restarted:
@@ -120,18 +119,43 @@ class Session:
             return True
         return self._settle(self.run) if not is_alive else False
 
+    def _take_in(self, news: News) -> None:
+        if news.restarted:
+            if self._fresh is None:
+                self._show(RunState())
+            else:
+                self._fresh = RunState()
+        state = self._fresh or self.state
+        for event in news.events:
+            state.apply(event)
+        if self._fresh is not None and news.events and news.is_all:
+            self._show(self._fresh)
+
+    def _show(self, state: RunState) -> None:
+        self.state = state
+        self._fresh = None
+        self.generation += 1
+
     def _settle(self, run: Run) -> bool:
         """The worker is gone and everything it said has been read."""
         self._is_settled = True
         self.asked = None
-        self.state.death = run.death()
+        if self._fresh is not None and self._fresh.started is not None:
+            self._show(self._fresh)
+        death = run.death()
+        self.state.death = replace(death, log=last_words(run.folder.log)) if death else None
         return True
 
-    def _follow(self, run: Run) -> None:
+    def _follow(self, run: Run, *, is_resumed: bool = False) -> None:
         self.run = run
-        self.state = RunState()
+        if is_resumed:
+            # What is known stays on the screen until the new worker has told its history, which
+            # takes seconds to begin and, for a long run, many turns to read.
+            self.state = replace(self.state, started=None, phase=None, ending=None, death=None)
+            self._fresh = RunState()
+        else:
+            self._show(RunState())
         self.asked = None
-        self.generation += 1
         self._heard_at = self._clock()
         self._is_settled = False
         # A run that had ended before it was shown is only read, which may take some turns.

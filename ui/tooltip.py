@@ -8,10 +8,12 @@ from ui.theme import Theme
 _DELAY_MS = 500
 _WIDTH = 340
 _GAP = 14
+# What the text follows from, such as the state of a run, is not heard of here.
+_LOOK_EVERY_MS = 150
 
 
 class Tooltip:
-    """Shows a text, asked for each time, after the pointer has rested on a widget."""
+    """Shows a text after the pointer has rested on a widget; keeps it true while it is shown."""
 
     def __init__(self, widget: tk.Misc, theme: Theme, text: Callable[[], str]) -> None:
         self._widget = widget
@@ -19,6 +21,7 @@ class Tooltip:
         self._text = text
         self._waiting = ""
         self._window: tk.Toplevel | None = None
+        self._label: tk.Label | None = None
         # customtkinter's widgets pass bindings on to their parts and insist on add=True.
         widget.bind("<Enter>", self._enter, add="+")
         widget.bind("<Leave>", self._leave, add="+")
@@ -56,7 +59,23 @@ class Tooltip:
         frame.pack()
         window.update_idletasks()
         self._place(window)
-        self._window = window
+        self._window, self._label = window, label
+        self._waiting = self._widget.after(_LOOK_EVERY_MS, self._look)
+
+    def _look(self) -> None:
+        """Says what is true by now, if that is anything."""
+        self._waiting = ""
+        text = self._text()
+        if self._window is None or self._label is None:
+            return
+        if not text or not self._widget.winfo_viewable():
+            self._hide()
+            return
+        if text != self._label.cget("text"):
+            self._label.configure(text=text)
+            self._window.update_idletasks()
+            self._place(self._window)
+        self._waiting = self._widget.after(_LOOK_EVERY_MS, self._look)
 
     def _place(self, window: tk.Toplevel) -> None:
         gap = self._theme.px(_GAP)
@@ -70,4 +89,4 @@ class Tooltip:
     def _hide(self) -> None:
         if self._window is not None:
             self._window.destroy()
-            self._window = None
+            self._window = self._label = None

@@ -54,6 +54,10 @@ class Viewer:
         self._prompt, self._step = prompt, step
         self._draw()
 
+    def take_focus(self) -> None:
+        """Has the keys go over the samples."""
+        self.timeline.canvas.focus_set()
+
     @property
     def sample(self) -> Sample | None:
         """The sample on the screen."""
@@ -77,9 +81,10 @@ class Viewer:
         canvas.bind("<ButtonPress-1>", lambda _: self._pressed())
         canvas.bind("<ButtonRelease-1>", lambda _: self._compare(False))
 
-    def _pressed(self) -> None:
-        self.timeline.canvas.focus_set()
-        self._compare(True)
+    def _pressed(self) -> str:
+        self.take_focus()
+        # The "break" also keeps customtkinter from giving the keyboard to the picture.
+        return self._compare(True)
 
     def _draw(self) -> None:
         sample = self.sample

@@ -3,9 +3,12 @@ import json
 import pytest
 
 from onetrainer.config.train import TrainConfig
+from onetrainer.demo.write import write_demo
 from onetrainer.errors import Problem, UserError
-from onetrainer.presets import find_presets, load_document, resolve
-from ui.draft import Draft
+from onetrainer.presets import BUILT_IN, find_presets, load_document, resolve
+from onetrainer.run_folder import create_run
+from tests.ui.project import write_project
+from ui.draft import PENDING, Draft
 
 
 @pytest.fixture
@@ -138,3 +141,91 @@ def test_entries_of_lists_are_reached_by_their_place(draft):
     draft.set("sampling.prompts.1.seed", 5)
     assert draft.value("sampling.prompts.1.seed") == 5
     assert draft.errors == []
+
+
+def test_a_run_s_settings_are_no_preset_to_save_over(draft, tmp_path):
+    run = create_run(tmp_path, name="paper", config=draft.document)
+    kept = run.config.read_text()
+    draft.load(run.config)
+    assert (draft.source.name, draft.source.is_own) == ("paper-001", False)
+    draft.set("training.steps", 77)
+    with pytest.raises(UserError, match="paper-001"):
+        draft.save(run.config)
+    with pytest.raises(UserError, match="paper-001"):
+        draft.save(run.samples / "mine.json")
+    assert run.config.read_text() == kept
+
+
+def test_every_problem_of_a_setting_is_told_errors_first(draft):
+    small = Problem("data.folder", "two cannot be used", severity="warning")
+    draft.add_problems([small, Problem("data.folder", "no caption", severity="warning")])
+    assert [found.what for found in draft.problems_at("data.folder")] == [
+        "two cannot be used",
+        "no caption",
+    ]
+    draft.add_problems([small, Problem("data.folder", "locked")])
+    assert draft.problem("data.folder").what == "locked"
+
+
+def test_files_count_as_unknown_until_somebody_has_looked(draft):
+    assert draft.problems == [PENDING]
+    draft.add_problems([])
+    assert draft.problems == []
+    draft.set("training.steps", 61)
+    assert not draft.awaits_look
+    for path, value in (("data.resolution", 128), ("model.path", "/elsewhere")):
+        draft.set(path, value)
+        assert draft.problems == [PENDING]
+        draft.undo()
+        assert draft.problems == []
+
+
+def test_an_answer_to_an_older_question_does_not_count(draft):
+    question = draft.question
+    draft.set("model.path", "/elsewhere")
+    draft.add_problems([Problem("model.path", "there is no such file")], question)
+    assert draft.problems == [PENDING]
+
+
+def test_files_can_be_looked_at_while_other_values_are_wrong(draft):
+    draft.set("training.steps", "many")
+    draft.set("data.resolution", "large")
+    config = draft.files_config()
+    assert config.model.path == draft.value("model.path")
+    assert config.data.resolution == TrainConfig().data.resolution
+
+
+def test_what_files_lack_keeps_no_preset_from_being_saved(draft, tmp_path):
+    draft.add_problems([Problem("model.path", "there is no such file")])
+    assert draft.errors
+    assert draft.value_errors == []
+    draft.save(tmp_path / "mine.json")
+
+
+def test_the_demo_s_own_things_do_not_go_into_another_preset(home, tmp_path):
+    draft = Draft()
+    draft.load(write_demo(tmp_path / "demo").config)
+    draft.load(BUILT_IN / "sd15" / "lora.json")
+    assert draft.value("model.path") == draft.value("data.folder") == ""
+    assert draft.value("sampling.prompts") == []
+    assert draft.value("output.folder") == TrainConfig().output.folder
+    assert "demo" not in json.dumps(draft.document)
+
+
+def test_what_a_person_chose_in_the_demo_goes_on(home, tmp_path):
+    draft = Draft()
+    draft.load(write_demo(tmp_path / "demo").config)
+    mine = write_project(tmp_path / "mine").parent / "pictures"
+    draft.set("data.folder", str(mine))
+    draft.set("output.name", "paper")
+    draft.set("sampling.prompts.1.prompt", "a paper boat")
+    draft.load(BUILT_IN / "sd15" / "lora.json")
+    assert draft.value("data.folder") == str(mine)
+    assert draft.value("output.name") == "paper"
+    assert [item["prompt"] for item in draft.value("sampling.prompts")] == ["a paper boat"]
+    assert draft.value("model.path") == ""
+
+
+def test_a_description_can_be_emptied(draft, tmp_path):
+    draft.save(tmp_path / "mine.json", description="")
+    assert "description" not in json.loads((tmp_path / "mine.json").read_text())

@@ -81,6 +81,24 @@ def test_the_words_of_the_worker_before_are_no_end_of_the_resumed_run(session, c
         time.sleep(0.01)
 
 
+def test_a_resumed_run_keeps_its_picture_until_the_new_worker_has_told_all(
+    session, config, monkeypatch
+):
+    start(session, config, monkeypatch, "slow")
+    until(session, lambda: session.state.step >= 5)
+    session.send("pause")
+    until(session, lambda: not session.is_leaving)
+    step, samples = session.state.step, len(session.state.samples)
+    session.resume()
+    while session.state.started is None:
+        assert (session.state.step, len(session.state.curve)) == (step, step)
+        assert len(session.state.samples) == samples
+        assert session.state.status == "starting"
+        session.poll()
+    assert len(session.state.curve) >= step
+    assert session.state.step >= step
+
+
 @pytest.mark.parametrize(
     ("sent", "name"), [(signal.SIGSEGV, "SIGSEGV"), (signal.SIGKILL, "memory")]
 )

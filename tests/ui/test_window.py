@@ -158,13 +158,48 @@ def test_what_was_edited_is_there_again_after_a_crash(open_desk, project):
     assert again.state["page"] == "training"
 
 
-def test_closing_asks_about_changes_that_are_in_no_preset(open_desk, project):
+def test_closing_asks_nothing_about_changes_because_none_is_lost(open_desk, project):
     desk = open_desk(project)
     desk.page("training")
     desk.replace("training.steps", "77")
     desk.ask_to_close()
-    desk.click("answer close")
     assert desk.wait_end() == 0
+    again = open_desk()
+    assert again.value("training.steps") == 77
+    assert again.state["changed"] == ["training.steps"]
+
+
+def test_a_model_that_is_gone_is_told_of_beside_its_field_without_start(open_desk, project):
+    (project.parent / "base.safetensors").unlink()
+    desk = open_desk(project)
+    desk.page("model")
+    desk.wait(lambda: "no such file" in desk.error("model.path"), "words beside the field")
+
+
+def test_a_name_that_cannot_be_is_said_and_what_was_typed_stays(open_desk):
+    desk = open_desk()
+    desk.page("training")
+    desk.replace("training.steps", "77")
+    desk.key("ctrl+s")
+    desk.wait(lambda: desk.widget("answer name").get("shown"), "the dialog")
+    desk.key("ctrl+a")
+    desk.type("short: one")
+    desk.key("Return")
+    desk.wait(lambda: desk.widget("answer name").get("shown"), "the dialog again")
+    desk.rest(3)
+    desk.key("End", "BackSpace", "BackSpace", "BackSpace", "BackSpace", "BackSpace")
+    desk.key("Return")
+    desk.wait_state(preset="short", changed=[])
+
+
+def test_saving_with_an_error_lists_what_leads_to_its_field(open_desk, project):
+    desk = open_desk(project)
+    desk.page("training")
+    desk.replace("training.steps", "many")
+    desk.page("output")
+    desk.key("ctrl+s")
+    desk.click("answer problem 0")
+    desk.wait_state(page="training", focus="training.steps")
 
 
 def test_the_whole_window_turns_light_and_dark(open_desk):

@@ -58,6 +58,42 @@ def test_a_run_is_stopped_and_taken_up_again(open_desk, long_project):
     assert desk.state["points"] == desk.state["step"]
 
 
+def test_start_beside_a_paused_run_asks_which_of_the_two_is_meant(open_desk, long_project):
+    desk = open_desk(long_project, mode="slow")
+    start(desk)
+    desk.wait(lambda: desk.state["step"] >= 2, "some steps")
+    folder = desk.state["folder"]
+    desk.click("pause")
+    desk.wait_state(status="paused", is_running=False)
+    desk.click("start")
+    desk.click("answer resume")
+    desk.wait_state(is_running=True, status="running")
+    assert desk.state["folder"] == folder
+    desk.click("pause")
+    desk.wait_state(status="paused", is_running=False)
+    desk.click("start")
+    desk.click("answer new")
+    desk.wait(lambda: desk.state["folder"] != folder, "a new run")
+    desk.wait_state(is_running=True)
+
+
+def test_the_settings_of_a_run_are_saved_under_another_name(open_desk, project):
+    desk = open_desk(project)
+    start(desk)
+    desk.wait_state(status="finished")
+    config = Path(desk.state["folder"]) / "config.json"
+    kept = config.read_text()
+    desk.ask("load", path=str(config))
+    desk.page("training")
+    desk.replace("training.steps", "77")
+    desk.key("ctrl+s")
+    desk.wait(lambda: desk.widget("answer name").get("shown"), "the dialog")
+    desk.key("Return")
+    desk.wait_state(preset="paper-001", changed=[])
+    assert config.read_text() == kept
+    assert (desk.home / "config" / "onetrainer" / "presets" / "paper-001.json").exists()
+
+
 def test_a_sample_is_drawn_when_asked_for(open_desk, long_project):
     config = json.loads(long_project.read_text())
     config["sampling"] |= {"every": 0, "at_start": False}

@@ -102,9 +102,10 @@ class ListCard:
         for entry in self._entries[:count]:
             for row in entry.rows:
                 self._refresh_row(row, with_advanced=with_advanced)
-        problem = self._context.draft.problem(self.setting.path)
-        if problem is not None:
-            self._message.configure(text=f"⚠ {problem.what}. {problem.expected}")
+        problems = self._context.draft.problems_at(self.setting.path)
+        if problems:
+            words = "\n".join(f"⚠ {problem.what}. {problem.expected}" for problem in problems)
+            self._message.configure(text=words)
             self._message.pack(anchor="w")
         else:
             self._message.pack_forget()

@@ -90,9 +90,9 @@ class Row:
         draft = self._context.draft
         if not self._waiting:
             self.editor.show(draft.value(self.path))
-        problem = draft.problem(self.path)
-        self.editor.mark(problem.severity if problem else "")
-        self._say(problem)
+        problems = draft.problems_at(self.path)
+        self.editor.mark(problems[0].severity if problems else "")
+        self._say(problems)
         # An entry added to a list has nothing to go back to.
         has_base = self.path == self.setting.path or draft.base_value(self.path) is not None
         is_changed = has_base and draft.is_changed(self.path)
@@ -125,12 +125,13 @@ class Row:
             self._label.after_cancel(self._waiting)
         self._waiting = self._label.after(CHECK_AFTER_MS, self.commit)
 
-    def _say(self, problem: Problem | None) -> None:
-        if problem is None:
+    def _say(self, problems: list[Problem]) -> None:
+        if not problems:
             self._message.grid_remove()
             return
-        style = "SmallDanger" if problem.severity == "error" else "SmallWarning"
-        self._message.configure(text=f"⚠ {in_words(problem)}", style=f"{style}.Card.TLabel")
+        style = "SmallDanger" if problems[0].severity == "error" else "SmallWarning"
+        text = "\n".join(f"⚠ {in_words(problem)}" for problem in problems)
+        self._message.configure(text=text, style=f"{style}.Card.TLabel")
         self._message.grid()
 
     def _go_back(self) -> None:
@@ -144,9 +145,19 @@ class Row:
 
 def in_words(problem: Problem) -> str:
     """A problem as it is said beside the field."""
-    what = problem.what[:1].upper() + problem.what[1:]
-    parts = [what, problem.expected, "" if _is_plain(problem) else problem.remedy]
+    parts = [
+        capitalized(problem.what),
+        problem.expected,
+        "" if _is_plain(problem) else problem.remedy,
+    ]
     return " ".join(sentence(part) for part in parts if part)
+
+
+def capitalized(text: str) -> str:
+    """The text with a capital at its start, unless it starts with a name: "sdxl.safetensors: …"."""
+    place, colon, _ = text.partition(": ")
+    is_name = bool(colon) and (" " not in place or "." in place)
+    return text if is_name else text[:1].upper() + text[1:]
 
 
 def _is_plain(problem: Problem) -> bool:

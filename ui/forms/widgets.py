@@ -55,6 +55,7 @@ class EntryEditor:
     """One line of text: a number, a name, or a path with buttons that choose one."""
 
     def __init__(self, kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> None:
+        self._kit = kit
         self._setting = setting
         self._changed = changed
         self._is_showing = False
@@ -84,6 +85,7 @@ class EntryEditor:
         return as_value(self._text.get(), self._setting)
 
     def mark(self, severity: str) -> None:
+        self._kit.set_troubled(self.focus, bool(severity))
         self._entry.state(
             [
                 "invalid" if severity == "error" else "!invalid",
@@ -140,6 +142,7 @@ class ChoiceEditor:
             height=12,
         )
         box.bind("<<ComboboxSelected>>", lambda _: self._chosen(), add="+")
+        self._kit = kit
         self._changed = changed
         self._box = box
         self.widget: tk.Widget = box
@@ -152,6 +155,7 @@ class ChoiceEditor:
         return self._box.get()
 
     def mark(self, severity: str) -> None:
+        self._kit.set_troubled(self.focus, bool(severity))
         self._box.state(["invalid" if severity == "error" else "!invalid"])
 
     def _chosen(self) -> None:
@@ -165,6 +169,7 @@ class SwitchEditor:
     is_wide = False
 
     def __init__(self, kit: Kit, parent: tk.Misc, changed: Changed) -> None:
+        self._kit = kit
         self._switch = kit.switch(parent, changed)
         self._value: object = False
         self.widget: tk.Widget = self._switch
@@ -180,7 +185,8 @@ class SwitchEditor:
         return bool(self._switch.get())
 
     def mark(self, severity: str) -> None:
-        pass  # a switch is always one of its two values; the words beside it say the rest
+        # Looks no different: it is always one of its two values; the words below say the rest.
+        self._kit.set_troubled(self.focus, bool(severity))
 
 
 class ParagraphEditor:
@@ -237,6 +243,7 @@ class ParagraphEditor:
         return self._text.get("1.0", "end-1c")
 
     def mark(self, severity: str) -> None:
+        self._kit.set_troubled(self.focus, bool(severity))
         role: Role = "danger" if severity == "error" else "border"
         self._kit.theme.paint(self._text, highlightbackground=role)
 
@@ -254,8 +261,16 @@ def select_all_everywhere(root: tk.Tk) -> None:
 
 
 def explain(kit: Kit, widget: tk.Misc, setting: Setting) -> None:
-    """Gives a widget the setting's help as its tooltip."""
-    Tooltip(widget, kit.theme, lambda: setting.help)
+    """Gives an editor, or its label, the setting's help as its tooltip.
+
+    None while something is wrong with the value: it would lie over the words that say what.
+    """
+
+    def words() -> str:
+        fields = (widget, kit.named.get(setting.path))
+        return "" if any(field in kit.troubled for field in fields if field) else setting.help
+
+    Tooltip(widget, kit.theme, words)
 
 
 def _select_entry(event: "tk.Event[tk.Misc]") -> str:

@@ -24,28 +24,25 @@ class Footer:
         self._problems = ttk.Button(
             self.outer, style="QuietSide.TButton", command=next_problem, text=""
         )
-        self._problems.pack(side="left", padx=(kit.px(8), 0), pady=kit.px(4))
+        self._gap = kit.px(8), kit.px(4)
         kit.name(self._problems, "problems")
         self._run = ttk.Button(self.outer, style="QuietSide.TButton", command=to_run)
         self._bar = kit.progress(self.outer, ground="side", height=6)
         self._bar.configure(width=kit.px(160) / kit.theme.scale)
         kit.name(self._run, "run line")
         self._pad = pad
+        self._found: list[Problem] = []
+        self._is_running = False
 
     def show_problems(self, problems: list[Problem]) -> None:
-        """Says how many problems there are."""
-        errors = sum(problem.severity == "error" for problem in problems)
-        warnings = len(problems) - errors
-        if errors:
-            text = f"⚠ {_count(errors, 'problem')} · F8 goes to the next"
-        elif warnings:
-            text = f"⚠ {_count(warnings, 'warning')} · F8 goes to the next"
-        else:
-            text = "✓ Ready to start"
-        self._problems.configure(text=text)
+        """Says how many problems there are, as far as the run leaves room for it."""
+        self._found = problems
+        self._say()
 
     def show_run(self, name: str, state: RunState | None) -> None:
         """Says how the run stands; nothing without one."""
+        self._is_running = state is not None and state.status in ("starting", "running")
+        self._say()
         if state is None:
             self._run.pack_forget()
             self._bar.pack_forget()
@@ -55,6 +52,26 @@ class Footer:
         if not self._run.winfo_manager():
             self._bar.pack(side="right", padx=(0, self._pad))
             self._run.pack(side="right", padx=self._pad / 2)
+
+    def _say(self) -> None:
+        text = problems_line(self._found, is_running=self._is_running)
+        self._problems.configure(text=text)
+        if not text:
+            self._problems.pack_forget()
+        elif not self._problems.winfo_manager():
+            self._problems.pack(side="left", padx=(self._gap[0], 0), pady=self._gap[1])
+
+
+def problems_line(problems: list[Problem], *, is_running: bool) -> str:
+    """How many problems there are, or that there are none; "" where a run says enough."""
+    kinds = [problem.severity for problem in problems]
+    if "error" in kinds:
+        return f"⚠ {_count(kinds.count('error'), 'problem')} · F8 goes to the next"
+    if "warning" in kinds:
+        return f"⚠ {_count(kinds.count('warning'), 'warning')} · F8 goes to the next"
+    if is_running:
+        return ""
+    return "Checking files…" if "pending" in kinds else "✓ Ready to start"
 
 
 def _run_line(name: str, state: RunState) -> str:

@@ -13,6 +13,7 @@ from ui.shell.nav import Nav
 
 _RUN_PAGES = (("run", "Run"), ("samples", "Samples"), ("runs", "Runs"))
 _MESSAGE_MS = 9000
+_MESSAGE_MARGIN = 100
 
 
 class Owner(Protocol):
@@ -78,9 +79,12 @@ class Shell:
 
     def say(self, text: str) -> None:
         """Shows a short message for a while."""
-        self._message.configure(text=text)
-        if not self._bar.winfo_manager():
-            self._bar.pack(fill="x", before=self.stage)
+        room = self.stage.winfo_width() - self._context.kit.px(_MESSAGE_MARGIN)
+        self._message.configure(text=text, wraplength=max(0, room))
+        # Over the page, not before it: what a person is about to click on stays where it is.
+        # At the lower edge, because buttons are at the upper one.
+        self._bar.place(relx=0, rely=1, relwidth=1, anchor="sw")
+        self._bar.lift()
         if self._hiding:
             self._bar.after_cancel(self._hiding)
         self._hiding = self._bar.after(_MESSAGE_MS, self._hide_bar)
@@ -108,7 +112,7 @@ class Shell:
 
     def _hide_bar(self) -> None:
         self._hiding = ""
-        self._bar.pack_forget()
+        self._bar.place_forget()
 
     def _make_bar(self, parent: tk.Misc) -> tuple[ttk.Frame, ttk.Label]:
         kit = self._context.kit

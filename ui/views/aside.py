@@ -8,7 +8,7 @@ from tkinter import ttk
 from onetrainer.errors import UserError, sentence
 from ui.context import Context
 from ui.glance import Glance, glance_at
-from ui.kit import wrap_to_width
+from ui.kit import wrap_in_card
 from ui.run_state import amount
 from ui.views.rate_plot import RatePlot
 
@@ -30,7 +30,6 @@ class Facts:
         kit.label(inner, _TITLES.get(page, "This run"), style="Heading").pack(anchor="w")
         self._lines: ttk.Label = kit.label(inner, wrap=_WRAP)
         self._lines.pack(anchor="w", pady=(kit.px(6), 0))
-        wrap_to_width(inner, self._lines)
         self._canvas = tk.Canvas(inner, highlightthickness=0, width=1, height=1, takefocus=0)
         kit.theme.paint(self._canvas, bg="card")
         self._images: list[object] = []
@@ -50,6 +49,10 @@ class Facts:
             self._seen = seen
             self._look(*seen)
         self._show()
+
+    def wrap(self, width: int) -> None:
+        """Fits the words into a card of a width in pixels."""
+        wrap_in_card(self._context.kit, width, self._lines)
 
     def _show(self) -> None:
         match self._page:
@@ -155,9 +158,10 @@ def _data_lines(folder: str, glance: Glance | None) -> list[str]:
         return ["Looking …"]
     if not glance.exists:
         return ["There is no such folder."]
+    unusable = [f"{glance.unusable} cannot be read"] if glance.unusable else []
     if not glance.pictures:
-        return ["There are no pictures in this folder."]
-    lines = [f"{glance.pictures} pictures", f"{glance.captions} with a caption"]
+        return unusable or ["There are no pictures in this folder."]
+    lines = [f"{glance.pictures} pictures", f"{glance.captions} with a caption", *unusable]
     without = glance.pictures - glance.captions
     if without:
         lines.append(f"{without} without one")

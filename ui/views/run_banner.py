@@ -7,10 +7,12 @@ from tkinter import ttk
 
 from onetrainer.errors import sentence
 from onetrainer.events import Failed, Finished, Stopped
+from onetrainer.run_folder import RunFolder
 from ui.context import Context
+from ui.forms.row import capitalized
 from ui.palette import Role
 
-_MOST_LINES = 7
+_MOST_LINES = 5
 
 
 @dataclass(frozen=True)
@@ -125,23 +127,28 @@ def _message(context: Context) -> Message | None:
     match state.ending:
         case Failed() as failed:
             parts = (failed.what, failed.expected, failed.remedy)
-            title, *rest = [sentence(part[:1].upper() + part[1:]) for part in parts if part]
+            title, *rest = [sentence(capitalized(part)) for part in parts if part]
             return Message("danger", title, " ".join(rest), can_open_log=True)
         case Finished() as done:
             lines = [*done.summary, *_places(folder.path, done.outputs)]
             return Message("good", "Training is finished", "\n".join(lines), can_open_output=True)
         case Stopped() as stopped:
-            return _stopped(stopped, folder.path)
+            return stopped_message(stopped, folder)
     if state.warnings:
         return Message("warning", "The worker warns", "\n".join(state.warnings[-3:]))
     return None
 
 
-def _stopped(stopped: Stopped, folder: Path) -> Message:
-    lines = [f"Everything up to step {stopped.step:,} is saved. Resume goes on from there."]
-    lines += _places(folder, stopped.outputs)
+def stopped_message(stopped: Stopped, folder: RunFolder) -> Message:
+    """What a run that was stopped or paused has kept, and where."""
+    if stopped.step:
+        text = f"Everything up to step {stopped.step:,} is saved. Resume goes on from there."
+    else:
+        text = "Nothing had been trained yet; Resume starts from the beginning."
     title = "Paused" if stopped.reason == "pause" else "Stopped"
-    return Message("warning", title, "\n".join(lines), can_open_output=True)
+    lines = [text, *_places(folder.path, stopped.outputs)]
+    has_output = folder.output.is_dir() and any(folder.output.iterdir())
+    return Message("warning", title, "\n".join(lines), can_open_output=has_output)
 
 
 def _places(folder: Path, outputs: list[str]) -> list[str]:

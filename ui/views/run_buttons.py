@@ -4,7 +4,7 @@ import tkinter as tk
 from collections.abc import Callable
 
 from ui.context import Context
-from ui.kit import Button
+from ui.kit import Button, Kind
 
 _NOT_RUNNING = "No run is at work."
 
@@ -16,16 +16,19 @@ class RunButtons:
         self._context = context
         kit, act = context.kit, context.act
         self.outer = kit.frame(parent, ground="window")
+        self._shape: tuple[bool, bool] | None = None
 
-        def button(text: str, name: str, command: Callable[[], None]) -> Button:
-            made = kit.button(self.outer, text, command, name=name, ground="window")
+        def button(
+            text: str, name: str, command: Callable[[], None], kind: Kind = "plain"
+        ) -> Button:
+            made = kit.button(self.outer, text, command, kind=kind, name=name, ground="window")
             made.widget.pack(side="left", padx=(kit.px(8), 0))
             return made
 
         self._sample = button("Sample now", "sample now", lambda: act.send("sample"))
         self._save = button("Save now", "save now", lambda: act.send("save"))
         self._pause = button("Pause", "pause", lambda: act.send("pause"))
-        self._resume = button("Resume", "resume", act.resume)
+        self._resume = button("Resume", "resume", act.resume, "primary")
         self._stop = button("Stop", "stop", lambda: act.send("stop"))
         self._kill = button("Kill now", "kill", act.kill)
         self._open = button("Open folder", "open folder", self._open_folder)
@@ -56,6 +59,22 @@ class RunButtons:
         _show(self._kill, session.can_kill, before=self._open)
         _show(self._resume, not is_running and session.folder is not None, before=self._stop)
         _show(self._pause, is_running, before=self._stop)
+        self._rest_if_moved((is_running, session.can_kill))
+
+    def _rest_if_moved(self, shape: tuple[bool, bool]) -> None:
+        """Swallows the second half of a double click once other buttons are below the pointer."""
+        if self._shape is not None and shape != self._shape:
+            for button in (
+                self._sample,
+                self._save,
+                self._pause,
+                self._resume,
+                self._stop,
+                self._kill,
+                self._open,
+            ):
+                button.rest()
+        self._shape = shape
 
     def _why_not_resume(self) -> str:
         session = self._context.session

@@ -38,7 +38,7 @@ class RunFigures:
     def refresh(self, session: Session) -> None:
         """Shows what is known now."""
         state = session.state
-        self._phase.configure(text=_what(session))
+        self._phase.configure(text=activity(session))
         share = _share(state)
         self._share.configure(text=f"{share:.0%}" if state.total_steps else "")
         self._bar.set(share)
@@ -47,10 +47,11 @@ class RunFigures:
                 self._values[name].configure(text=text)
 
 
-def _what(session: Session) -> str:
+def activity(session: Session) -> str:
+    """What the run is doing, in a line."""
     if session.asked is not None:
         word = "Stopping" if session.asked.name == "stop" else "Pausing"
-        return f"{word}: the step is finished and everything is saved"
+        return f"{word}: finishing this step, then saving…"
     words = session.state.in_words()
     quiet = session.quiet_seconds
     if quiet:

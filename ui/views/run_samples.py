@@ -7,7 +7,8 @@ from ui.context import Context
 from ui.sample_book import SampleBook, thumbnail
 
 _SIDE = 124
-_LEAST_SIDE = 40
+# Smaller ones show nothing; where there is less room, the last rows are left to their own page.
+_LEAST_SIDE = 88
 _GAP = 8
 _WORDS = 20
 _COLUMNS = 2
@@ -60,7 +61,7 @@ class NewestSamples:
             )
             return
         side = self._side()
-        for place, sample in enumerate(self._newest):
+        for place, sample in enumerate(self._shown()):
             x, y = self._corner(place, side)
             picture = self._context.pictures.get(
                 thumbnail(folder.path, sample), side, side, self._draw
@@ -82,10 +83,16 @@ class NewestSamples:
                 fill=palette.dim,
             )
 
+    def _shown(self) -> list[Sample]:
+        """As many as there is room for."""
+        px = self._context.kit.px
+        rows = max(1, self._canvas.winfo_height() // px(_LEAST_SIDE + _WORDS + _GAP))
+        return self._newest[: rows * _COLUMNS]
+
     def _side(self) -> int:
         """As large as leaves room for every row."""
         px = self._context.kit.px
-        rows = max(1, -(-len(self._newest) // _COLUMNS))
+        rows = max(1, -(-len(self._shown()) // _COLUMNS))
         room = self._canvas.winfo_height() // rows - px(_WORDS + _GAP)
         return max(px(_LEAST_SIDE), min(px(_SIDE), room))
 
@@ -96,7 +103,7 @@ class NewestSamples:
 
     def _pressed(self, event: "tk.Event[tk.Canvas]") -> None:
         side = self._side()
-        for place, sample in enumerate(self._newest):
+        for place, sample in enumerate(self._shown()):
             x, y = self._corner(place, side)
             if x <= event.x <= x + side and y <= event.y <= y + side:
                 self._context.act.show_sample(sample.prompt_index, sample.step)

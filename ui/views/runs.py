@@ -11,12 +11,17 @@ from ui.context import Context
 
 _COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
     ("name", "Name", 180, "w"),
-    ("standing", "State", 110, "w"),
+    ("standing", "State", 140, "w"),
     ("steps", "Steps", 120, "e"),
     ("loss", "Last loss", 90, "e"),
     ("changed", "Last change", 140, "e"),
 )
 _CHOOSE = "Choose a run first."
+
+
+def in_words(run: RunSummary) -> str:
+    """How a run stands, in the words of the page Run."""
+    return "The worker died" if run.standing == "broken off" else run.standing.capitalize()
 
 
 class RunsPage:
@@ -97,7 +102,7 @@ class RunsPage:
             steps = f"{run.step:,} of {run.total_steps:,}" if run.total_steps else "—"
             loss = f"{run.loss:.4f}" if run.loss is not None else "—"
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.changed))
-            values = (run.name, run.standing.capitalize(), steps, loss, when)
+            values = (run.name, in_words(run), steps, loss, when)
             self._tree.insert("", "end", iid=key, values=values)
         kept = [key for key in chosen if key in self._runs]
         if kept:

@@ -6,6 +6,7 @@ import customtkinter
 
 from ui.context import Context
 from ui.gallery import Gallery
+from ui.kit import focused
 from ui.sample_book import SampleBook
 from ui.viewer import Viewer
 
@@ -44,8 +45,10 @@ class SamplesPage:
         kit.label(inner, "A row for each prompt, a column for each step.", style="SmallDim").pack(
             anchor="w", pady=(kit.px(1), kit.px(8))
         )
-        self.gallery = Gallery(kit, inner, context.pictures, self._moved)
+        self.gallery = Gallery(kit, inner, context.pictures, self._chosen)
         self.gallery.outer.pack(fill="both", expand=True)
+        # The page is mapped whenever a person comes to it.
+        self.outer.bind("<Map>", lambda _: self._take_keys())
 
     def refresh(self) -> None:
         """Shows the samples there are; does nothing if there are no new ones."""
@@ -99,12 +102,26 @@ class SamplesPage:
         self.viewer.show(folder.path, self._book, self._prompt, self._step)
         self.gallery.show(folder.path, self._book, self._prompt, self._step)
 
+    def _chosen(self, prompt: int, step: int) -> None:
+        self._moved(prompt, step)
+        self.viewer.take_focus()
+
+    def _take_keys(self) -> None:
+        """Gives the arrows and Space to the viewer, unless a person is typing."""
+        focus = focused(self.outer)
+        # A field of the page before may still have the keyboard, though it cannot be seen.
+        is_typing = isinstance(focus, tk.Entry) and bool(focus.winfo_viewable())
+        if self._count > 0 and not is_typing:
+            self.viewer.take_focus()
+
     _is_newest = True
     _book = SampleBook()
 
     def _arrange(self, has_samples: bool) -> None:
         kit = self._context.kit
         if has_samples:
+            if self.outer.winfo_viewable() and not self._split.winfo_manager():
+                self._take_keys()
             self._empty.pack_forget()
             self._split.pack(fill="both", expand=True, padx=kit.px(28), pady=(0, kit.px(20)))
         else:

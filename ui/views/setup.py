@@ -10,7 +10,7 @@ from ui.context import Context
 from ui.forms.fields import PagePlan, as_text
 from ui.forms.form import Form
 from ui.forms.row import FormContext
-from ui.kit import wrap_to_width
+from ui.kit import wrap_in_card
 from ui.scroller import Scroller
 from ui.theme import pair
 from ui.views.aside import Facts
@@ -39,6 +39,7 @@ class SetupPage:
         self.form = Form(form_context, self._column, plan.groups, line=1)
         self.form.with_advanced = plan.name in context.remembered.advanced
         self._aside = kit.frame(self._body, ground="window")
+        kit.name(self._aside, f"aside {plan.name}")
         self._help = HelpCard(context, self._aside)
         self._facts = Facts(context, self._aside, plan.name)
         self._is_wide: bool | None = None
@@ -112,6 +113,8 @@ class SetupPage:
         self._column.grid_columnconfigure(0, minsize=min(column, room))
         width = min(aside * 3 // 2, room - column - margin) if is_wide else min(column, room)
         self._aside.grid_columnconfigure(0, minsize=width)
+        self._help.wrap(width)
+        self._facts.wrap(width)
         if is_wide != self._is_wide:
             self._is_wide = is_wide
             if is_wide:
@@ -125,7 +128,7 @@ class HelpCard:
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         kit = context.kit
-        self._draft = context.draft
+        self._kit = kit
         outer, inner = kit.card(parent)
         outer.grid(row=0, column=0, sticky="ew", pady=(0, kit.px(14)))
         self._title: ttk.Label = kit.label(inner, "About a setting", style="Heading", wrap=236)
@@ -138,7 +141,10 @@ class HelpCard:
         self._text.pack(anchor="w", pady=(kit.px(6), kit.px(6)))
         self._facts = kit.label(inner, style="SmallDim", wrap=236)
         self._facts.pack(anchor="w")
-        wrap_to_width(inner, self._title, self._text, self._facts)
+
+    def wrap(self, width: int) -> None:
+        """Fits the words into a card of a width in pixels."""
+        wrap_in_card(self._kit, width, self._title, self._text, self._facts)
 
     def show(self, setting: Setting, path: str) -> None:
         """Explains one setting."""
@@ -149,7 +155,7 @@ class HelpCard:
             lines.append(f"Takes {setting.expected}.")
         if setting.path == path:
             default = as_text(setting.default)
-            lines.append(f"By itself: {default}" if default else "By itself: nothing")
+            lines.append(f"Default: {default}" if default else "Default: nothing")
         lines.append(f"Key: {path}")
         self._facts.configure(text="\n".join(lines))
 

@@ -1,0 +1,62 @@
+"""Dialogs alone, in this process: what they hold while they wait, and what they give back."""
+
+import pytest
+
+from ui.dialogs import Choice, Dialog
+from ui.jobs import Jobs
+from ui.kit import Kit
+from ui.theme import Theme
+
+
+@pytest.fixture
+def kit(root):
+    made = Kit(Theme(root), Jobs())
+    made.theme.apply("dark")
+    root.update()
+    return made
+
+
+def make_dialog(kit, root, title):
+    dialog = Dialog(kit, root, title)
+    dialog.offer([Choice("yes", "Yes")])
+    return dialog
+
+
+def grab_of(root):
+    return str(root.tk.call("grab", "current", root))
+
+
+def test_the_window_does_not_close_while_a_dialog_waits(root, kit):
+    closed = []
+    root.protocol("WM_DELETE_WINDOW", lambda: closed.append("window"))
+    before = root.protocol("WM_DELETE_WINDOW")
+    dialog = make_dialog(kit, root, "A question")
+    seen = []
+
+    def try_to_close():
+        root.tk.eval(root.protocol("WM_DELETE_WINDOW"))
+        seen.append(bool(dialog.window.winfo_exists()))
+        dialog.close("yes")
+
+    root.after(200, try_to_close)
+    assert dialog.wait() == "yes"
+    assert seen == [True]
+    assert closed == []
+    assert root.protocol("WM_DELETE_WINDOW") == before
+
+
+def test_a_dialog_over_a_dialog_gives_the_pointer_back(root, kit):
+    first = make_dialog(kit, root, "The first")
+    second = make_dialog(kit, root, "The second")
+    grabs = []
+
+    def ask_in_between():
+        root.after(200, lambda: second.close("yes"))
+        second.wait()
+        grabs.append(grab_of(root) == str(first.window))
+        first.close("yes")
+
+    root.after(200, ask_in_between)
+    assert first.wait() == "yes"
+    assert grabs == [True]
+    assert grab_of(root) == ""

@@ -1,0 +1,122 @@
+"""Who has the keyboard and the pointer: dialogs, file dialogs and the page of samples."""
+
+
+def begin_dialog(desk):
+    """Opens the list of problems, which an empty draft has."""
+    desk.key("F5")
+    desk.wait(lambda: desk.widget("answer problem 0").get("shown"), "the list")
+
+
+def click_behind(desk):
+    left, top, _, height = desk.state["place"]
+    desk.click_at(left + 40, top + height - 60)
+
+
+def end_with_escape(desk):
+    desk.key("Escape")
+    desk.wait(lambda: not desk.widget("answer problem 0")["exists"], "the list is gone")
+
+
+def test_shortcuts_rest_while_a_file_dialog_is_open(open_desk, project):
+    desk = open_desk(project)
+    desk.page("data")
+    mode = desk.state["mode"]
+    desk.click("choose folder data.folder")
+    # tkinter knows no widget of Tk's own dialogs.
+    desk.wait(lambda: desk.state["focus"] == "None", "the dialog")
+    desk.rest(4)
+    desk.key("ctrl+d", "alt+1")
+    assert (desk.state["mode"], desk.state["page"]) == (mode, "data")
+    desk.key("Escape")
+    desk.wait(lambda: desk.state["focus"] != "None", "the dialog is gone")
+    desk.key("alt+1")
+    desk.wait_state(page="model")
+
+
+def test_a_dialog_keeps_the_keyboard_after_a_click_behind_it(open_desk):
+    desk = open_desk()
+    begin_dialog(desk)
+    click_behind(desk)
+    desk.rest(4)
+    assert desk.state["focus"].startswith("answer")
+    end_with_escape(desk)
+    begin_dialog(desk)
+    click_behind(desk)
+    desk.key("Return")
+    desk.wait(lambda: not desk.widget("answer problem 0")["exists"], "Return answers")
+
+
+def test_the_window_can_be_used_again_after_a_dialog(open_desk):
+    desk = open_desk()
+    for _ in range(2):
+        begin_dialog(desk)
+        click_behind(desk)
+        end_with_escape(desk)
+    desk.page("training")
+    desk.replace("training.steps", "77")
+    desk.wait(lambda: desk.value("training.steps") == 77, "the value")
+    desk.ask_to_close()
+    assert desk.wait_end() == 0
+
+
+def see_samples(desk):
+    desk.click("start")
+    desk.wait_state(status="finished", step=60)
+    desk.page("samples")
+    desk.wait_state(sample_shown=60)
+
+
+def compare(desk):
+    desk.hold("space")
+    desk.wait_state(sample_shown=0, deadline=5)
+    desk.release("space")
+    desk.wait(lambda: desk.state["sample_shown"] > 0, "the sample of before")
+
+
+def test_space_compares_as_soon_as_the_samples_are_there(open_desk, project):
+    desk = open_desk(project)
+    see_samples(desk)
+    compare(desk)
+
+
+def test_space_compares_after_a_click_on_a_thumbnail(open_desk, project):
+    desk = open_desk(project)
+    see_samples(desk)
+    desk.key("ctrl+f", "Escape")
+    desk.click("search")
+    place = desk.widget("gallery")
+    desk.click_at(place["x"] + place["width"] - 60, place["y"] + 70)
+    desk.wait_state(focus="timeline", deadline=5)
+    compare(desk)
+
+
+def test_samples_that_arrive_do_not_take_the_keyboard_from_a_search(open_desk, long_project):
+    desk = open_desk(long_project, mode="slow")
+    desk.page("samples")
+    desk.click("start")
+    desk.wait_state(page="run")
+    desk.page("samples")
+    desk.key("ctrl+f")
+    desk.wait(lambda: desk.state["samples"] > 0, "samples")
+    desk.rest()
+    desk.type("warm")
+    desk.wait(lambda: desk.widget("search hits")["shown"], "hits")
+
+
+def test_space_compares_after_a_click_on_the_picture(open_desk, project):
+    desk = open_desk(project)
+    see_samples(desk)
+    desk.click("viewer")
+    desk.wait_state(focus="timeline", sample_shown=60, deadline=5)
+    compare(desk)
+
+
+def test_space_compares_after_coming_from_a_field_by_a_key(open_desk, project):
+    desk = open_desk(project)
+    see_samples(desk)
+    desk.page("training")
+    desk.click("training.steps")
+    desk.key("alt+8")
+    desk.wait_state(page="samples")
+    compare(desk)
+    assert desk.value("training.steps") == 60

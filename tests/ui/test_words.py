@@ -1,0 +1,139 @@
+"""What the window says, without a window."""
+
+from pathlib import Path
+
+import pytest
+
+from onetrainer.errors import Problem
+from onetrainer.events import Stopped
+from onetrainer.history import RunSummary
+from onetrainer.presets import BUILT_IN
+from onetrainer.run_folder import create_run
+from tests.ui.project import write_project
+from ui.draft import PENDING, Source
+from ui.forms.row import in_words
+from ui.glance import glance_at
+from ui.preset_actions import proposal, why_not_name
+from ui.run_state import RunState
+from ui.session import Asked, Session
+from ui.shell.footer import problems_line
+from ui.views.run_banner import stopped_message
+from ui.views.run_figures import activity
+from ui.views.runs import in_words as standing_in_words
+from ui.worker_log import last_words, worth_reading
+
+ERROR, WARNING = Problem("a", "x"), Problem("a", "x", severity="warning")
+
+
+@pytest.mark.parametrize(
+    ("problems", "is_running", "words"),
+    [
+        ([], False, "✓ Ready to start"),
+        ([], True, ""),
+        ([PENDING], False, "Checking files…"),
+        ([PENDING], True, ""),
+        ([ERROR, WARNING, PENDING], False, "⚠ 1 problem ·"),
+        ([WARNING, PENDING], False, "⚠ 1 warning ·"),
+    ],
+)
+def test_ready_is_said_only_when_it_is_known(problems, is_running, words):
+    line = problems_line(problems, is_running=is_running)
+    assert line.startswith(words)
+    assert bool(line) == bool(words)
+
+
+def test_a_run_stopped_before_its_first_step_has_saved_nothing(tmp_path):
+    folder = create_run(tmp_path, name="paper", config={})
+    message = stopped_message(Stopped(0, "stop"), folder)
+    assert "Nothing had been trained yet; Resume starts from the beginning" in message.text
+    assert not message.can_open_output
+
+
+def test_a_stopped_run_offers_its_output_where_there_is_some(tmp_path):
+    folder = create_run(tmp_path, name="paper", config={})
+    (folder.output / "paper.safetensors").write_bytes(b"weights")
+    message = stopped_message(Stopped(12, "stop", ["output/paper.safetensors"]), folder)
+    assert "Everything up to step 12 is saved" in message.text
+    assert message.can_open_output
+
+
+def test_stopping_is_said_as_something_that_is_not_done_yet():
+    session = Session()
+    session.asked = Asked("stop", 0.0)
+    assert activity(session) == "Stopping: finishing this step, then saving…"
+
+
+def test_the_log_s_excerpt_is_that_of_the_last_worker_without_bars(tmp_path):
+    log = tmp_path / "worker.log"
+    log.write_text(
+        "worker 1 begins at 2026-11-20 08:00:00\nan old trouble\n"
+        "worker 2 begins at 2026-11-20 09:00:00\nloading\n\n"
+        "  0%|          | 0/20 [00:00<?, ?it/s]\r 50%|#####     | 10/20 [00:01<00:01,  9.8it/s]\r"
+        "100%|##########| 20/20 [00:40<00:00,  2.0s/it]\nthe trouble\n"
+    )
+    assert last_words(log) == ["loading", "the trouble"]
+    assert worth_reading(["no beginning in sight", "trouble"])[-1] == "trouble"
+    assert last_words(tmp_path / "none.log") == []
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("sdxl.safetensors: this is SDXL", "sdxl.safetensors: this is SDXL."),
+        ("my model.safetensors: cut off", "my model.safetensors: cut off."),
+        ("base: no unet in this folder", "base: no unet in this folder."),
+        ("the prompt is empty", "The prompt is empty."),
+    ],
+)
+def test_a_sentence_begins_with_a_capital_but_the_name_of_a_file_stays(what, words):
+    assert in_words(Problem("model.path", what)) == words
+
+
+def test_the_pages_run_and_runs_say_the_same_of_a_dead_worker():
+    state = RunState()
+    run = RunSummary(Path("paper-001"), "broken off", 3, 9, None, 0.0)
+    state.death = object()
+    assert standing_in_words(run) == state.in_words() == "The worker died"
+
+
+def test_only_pictures_that_can_be_used_are_counted(tmp_path):
+    pictures = write_project(tmp_path).parent / "pictures"
+    (pictures / "broken.png").write_bytes(b"no picture")
+    (pictures / "broken.txt").write_text("a caption")
+    (pictures / "empty.jpg").write_bytes(b"")
+    glance = glance_at(pictures, deep=False)
+    assert (glance.pictures, glance.captions, glance.unusable) == (12, 12, 2)
+    assert "broken.png" not in [path.name for path in glance.first]
+
+
+def test_a_folder_of_unusable_pictures_is_told_from_an_empty_one(tmp_path):
+    assert glance_at(tmp_path, deep=False).unusable == 0
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    assert (glance_at(tmp_path, deep=False).pictures, glance_at(tmp_path, deep=False).unusable) == (
+        0,
+        1,
+    )
+    assert not glance_at(tmp_path / "gone", deep=False).exists
+
+
+@pytest.mark.parametrize(
+    ("source", "proposed"),
+    [
+        (Source(), ("my-preset", "")),
+        (Source("sd15/lora", BUILT_IN / "sd15/lora.json", False, "Theirs"), ("my-lora", "")),
+        (Source("paper-001", Path("/r/paper-001/config.json"), False, ""), ("paper-001", "")),
+        (Source("mine", Path("/p/mine.json"), True, "My words"), ("mine", "My words")),
+    ],
+)
+def test_a_new_preset_begins_with_a_name_of_its_own(source, proposed):
+    assert proposal(source) == proposed
+
+
+@pytest.mark.parametrize("name", ["what?", "a:b", "..", "a/../b", "/", "a//b", "end."])
+def test_a_name_that_no_file_can_have_is_refused_in_words(name):
+    assert why_not_name(name)
+
+
+@pytest.mark.parametrize("name", ["short one", "sd15/mine", "mine.json", "v1.5 fast"])
+def test_ordinary_names_are_taken(name):
+    assert why_not_name(name) == ""

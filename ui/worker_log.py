@@ -1,0 +1,32 @@
+"""The last words of one worker, out of the log that all workers of a run write to. No Tk."""
+
+import os
+import re
+from pathlib import Path
+
+_TAIL_BYTES = 64 * 1024
+_MOST_LINES = 20
+# What a progress bar of tqdm leaves behind, many times a second: "12/40 [00:03<00:07, 4.1it/s]".
+_BAR = re.compile(r"(it/s|s/it)[^\]]*\]")
+
+
+def last_words(path: Path) -> list[str]:
+    """The end of what the last worker wrote; none if there is no log."""
+    try:
+        with path.open("rb") as handle:
+            handle.seek(max(0, handle.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            lines = handle.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    return worth_reading(lines)
+
+
+def worth_reading(lines: list[str]) -> list[str]:
+    """The lines of the last worker, without progress bars and empty lines."""
+    begins = (place for place, line in enumerate(lines) if _begins_worker(line))
+    own = lines[max(begins, default=-1) + 1 :]
+    return [line for line in own if line.strip() and not _BAR.search(line)][-_MOST_LINES:]
+
+
+def _begins_worker(line: str) -> bool:
+    return line.startswith("worker ") and "begins at" in line
