@@ -13,9 +13,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from PIL import ImageGrab
+
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 30.0
-NEEDED = ("Xvfb", "openbox", "xdotool", "import")
+NEEDED = ("Xvfb", "openbox", "xdotool")
 
 
 def missing_tools() -> list[str]:
@@ -29,7 +31,7 @@ def screen(width: int = 1400, height: int = 1000) -> Iterator[str]:
     if missing:
         raise RuntimeError(
             f"The tests of the window need {', '.join(missing)}. "
-            "On Debian and Ubuntu: apt install xvfb openbox xdotool imagemagick"
+            "On Debian and Ubuntu: apt install xvfb openbox xdotool"
         )
     reader, writer = os.pipe()
     server = subprocess.Popen(
@@ -202,9 +204,8 @@ class Desk:
     def picture(self, path: Path) -> None:
         """The window and what lies over it, such as a dialog."""
         x, y, width, height = self.state["place"]
-        crop = f"{width}x{height}+{x}+{y}"
-        command = ["import", "-window", "root", "-crop", crop, "+repage", str(path)]
-        subprocess.run(command, env=self.environment, check=True)
+        box = (x, y, x + width, y + height)
+        ImageGrab.grab(bbox=box, xdisplay=self.environment["DISPLAY"]).save(path)
 
     def resize(self, width: int, height: int) -> None:
         self._xdotool("windowsize", "--sync", self.window, width, height)
