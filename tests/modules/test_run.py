@@ -14,9 +14,11 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
+from modules.inbox import Inbox
 from modules.interfaces import Loss
 from modules.jobs.tasks import SampleTask
 from modules.jobs.train import train
+from modules.methods.lora import Lora
 from modules.metrics import Reporter
 from modules.objectives.denoising import Denoising
 from onetrainer import client
@@ -246,6 +248,34 @@ def test_a_loss_that_is_no_number_ends_the_run_and_nothing_is_saved(config, monk
     monkeypatch.setattr(Denoising, "loss", broken)
     folder = runs.new_run(config)
     with pytest.raises(UserError, match="step 5: training has diverged"):
+        train(folder)
+    assert [step for step, _ in folder.complete_checkpoints()] == [3]
+    assert not list(folder.output.iterdir())
+
+
+def test_save_now_never_writes_weights_that_are_no_numbers(config, monkeypatch):
+    def spoil_and_ask(self, **arguments):
+        original(self, **arguments)
+        if arguments["step"] == 4:
+            with torch.no_grad():
+                method[0].parameter_groups()[0].parameters[0].fill_(float("nan"))
+            client.attach(folder).send(Command("save"))
+            runs.wait_until(lambda: inbox[0].has("save"))
+
+    def remember(kept, attribute):
+        def made(self, *arguments, **named):
+            init(self, *arguments, **named)
+            kept.append(self)
+
+        init = attribute.__init__
+        monkeypatch.setattr(attribute, "__init__", made)
+
+    method, inbox, original = [], [], Reporter.progress
+    remember(method, Lora)
+    remember(inbox, Inbox)
+    monkeypatch.setattr(Reporter, "progress", spoil_and_ask)
+    folder = runs.new_run(config)
+    with pytest.raises(UserError, match="no longer numbers"):
         train(folder)
     assert [step for step, _ in folder.complete_checkpoints()] == [3]
     assert not list(folder.output.iterdir())
