@@ -14,7 +14,7 @@ from onetrainer.config.fields import setting_at, settings
 from onetrainer.config.migrate import migrate
 from onetrainer.config.problems import problems_of, shown, unprintable
 from onetrainer.config.train import VERSION, TrainConfig
-from onetrainer.errors import Problem, ProblemsError, UserError
+from onetrainer.errors import ProblemsError, UserError
 from onetrainer.json_file import Document, parse, read_json, shortened
 from onetrainer.run_folder import cannot_write, write_atomic
 
@@ -96,15 +96,6 @@ def resolve(document: Mapping[str, Any], *, source: str) -> TrainConfig:
         return TrainConfig.model_validate_json(json.dumps(_settings_of(document)), strict=True)
     except ValidationError as error:
         raise ProblemsError(problems_of(error, TrainConfig), source) from error
-
-
-def find_problems(document: Mapping[str, Any]) -> list[Problem]:
-    """What a form would mark: each setting that is wrong by itself."""
-    try:
-        resolve(document, source="")
-    except ProblemsError as error:
-        return error.problems
-    return []
 
 
 def with_overrides(document: Document, overrides: Iterable[str]) -> Document:

@@ -21,7 +21,6 @@ from ui.curve import Curve
 Status = Literal["starting", "running", "finished", "stopped", "paused", "failed", "died"]
 
 _MOST_WARNINGS = 20
-PHASES = ("loading", "caching", "training", "sampling", "saving")
 _PHASE_WORDS = {
     "loading": "Loading the model",
     "caching": "Encoding pictures and captions",

@@ -59,10 +59,6 @@ class Scroller:
         elif bottom + margin > first + self.canvas.winfo_height():
             self.canvas.yview_moveto((bottom + margin - self.canvas.winfo_height()) / height)
 
-    def to_top(self) -> None:
-        """Scrolls to the beginning."""
-        self.canvas.yview_moveto(0)
-
     def _fit(self, _: "tk.Event[tk.Misc]") -> None:
         width, height = self.canvas.winfo_width(), self.inner.winfo_reqheight()
         self.canvas.itemconfigure(self._item, width=width)

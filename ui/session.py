@@ -9,7 +9,6 @@ from onetrainer import client
 from onetrainer.client import Run
 from onetrainer.commands import Command, CommandName
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Problem
 from onetrainer.event_log import News
 from onetrainer.presets import with_absolute_paths
 from onetrainer.run_folder import RunFolder, create_run, open_run
@@ -18,8 +17,6 @@ from ui.worker_log import last_words
 
 KILL_AFTER = 10.0
 QUIET_AFTER = 60.0
-
-Check = Callable[[TrainConfig], list[Problem]]
 
 
 @dataclass(frozen=True)

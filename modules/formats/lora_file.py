@@ -16,7 +16,7 @@ from torch import Tensor
 from modules.formats.files import write_safetensors
 from onetrainer.errors import UserError
 
-DOWN, UP, ALPHA = "lora_down.weight", "lora_up.weight", "alpha"
+DOWN, ALPHA = "lora_down.weight", "alpha"
 
 
 @dataclass(frozen=True)

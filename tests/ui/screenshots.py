@@ -1,6 +1,6 @@
 """Takes the pictures of the window that the documents show: python -m tests.ui.screenshots.
 
-The demo is trained for it, which takes some minutes. Needs Xvfb, openbox, xdotool and ImageMagick.
+The demo is trained for it, which takes about a minute. Needs Xvfb, openbox and xdotool.
 """
 
 import argparse

@@ -70,7 +70,6 @@ class Row:
         self._message.grid(
             row=line + 2, column=1 if is_stacked else 2, columnspan=2, sticky="w", pady=(0, px(4))
         )
-        self._is_stacked = is_stacked
         self.refresh()
 
     def hide(self) -> None:

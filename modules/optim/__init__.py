@@ -1,1 +1,0 @@
-"""Parameter groups and the optimizer step."""
