@@ -1,0 +1,103 @@
+"""Headers of safetensors files against the safetensors library, and files that are none."""
+
+import json
+import struct
+import time
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from onetrainer.errors import UserError
+from onetrainer.tensor_files import read_table
+
+DTYPES = [
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn,
+    torch.float8_e5m2, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
+    torch.uint16, torch.uint32, torch.uint64, torch.bool,
+]  # fmt: skip
+WORDS = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
+    torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8",
+    torch.uint16: "U16", torch.uint32: "U32", torch.uint64: "U64", torch.bool: "BOOL",
+}  # fmt: skip
+
+
+def tensor(dtype):
+    return torch.randint(0, 2, (3, 5), generator=torch.Generator().manual_seed(0)).to(dtype)
+
+
+def write(path, header, size):
+    """A file of zeros with a header; only the header takes room on the disk."""
+    text = json.dumps(header).encode()
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + size)
+    return path
+
+
+def test_offsets_and_types_are_those_the_library_wrote(tmp_path):
+    tensors = {str(dtype): tensor(dtype) for dtype in DTYPES} | {"empty": torch.zeros(0)}
+    path = tmp_path / "a.safetensors"
+    save_file(tensors, path, {"modelspec.title": "é"})
+    table = read_table(path)
+    content = path.read_bytes()
+    assert (table.format, dict(table.metadata)) == ("safetensors", {"modelspec.title": "é"})
+    assert table.entries.keys() == tensors.keys()
+    for name, expected in tensors.items():
+        entry = table.entries[name]
+        found = content[entry.offset : entry.offset + entry.size]
+        assert (entry.dtype, entry.shape) == (WORDS[expected.dtype], tuple(expected.shape))
+        assert found == expected.contiguous().view(torch.uint8).numpy().tobytes()
+        assert entry.strides is None
+
+
+def test_header_of_a_file_of_7_gb_is_read_in_a_fifth_of_a_second(tmp_path):
+    count, each = 2500, 2_800_000
+    header = {
+        f"model.diffusion_model.input_blocks.{n}.attn1.to_q.weight": {
+            "dtype": "F16", "shape": [each // 2], "data_offsets": [n * each, (n + 1) * each],
+        }
+        for n in range(count)
+    }  # fmt: skip
+    path = write(tmp_path / "large.safetensors", header, count * each)
+    start = time.process_time()
+    table = read_table(path)
+    assert time.process_time() - start < 0.2
+    assert len(table.entries) == count
+    assert path.stat().st_size > 7e9
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"dtype": "F16", "shape": [3], "data_offsets": [0, 4]},
+        {"dtype": "F16", "shape": [-2], "data_offsets": [0, -4]},
+        {"dtype": "F16", "shape": [2], "data_offsets": [4, 0]},
+        {"dtype": "F16", "shape": [2], "data_offsets": [-4, 0]},
+        {"dtype": "F16", "data_offsets": [0, 4]},
+        {"dtype": "F16", "shape": [2], "data_offsets": [0]},
+        [],
+        7,
+    ],
+)
+def test_entry_that_makes_no_sense_is_refused(tmp_path, entry):
+    with pytest.raises(UserError, match="not a safetensors file"):
+        read_table(write(tmp_path / "a.safetensors", {"a": entry}, 4))
+
+
+def test_marker_without_elements_is_listed(tmp_path):
+    path = tmp_path / "a.safetensors"
+    save_file({"v_pred": torch.tensor([])}, path)
+    assert read_table(path).entries["v_pred"].shape == (0,)
+
+
+@pytest.mark.parametrize("name", ["a.ckpt", "a.pt", "a.bin", "a", "a.SAFETENSORS"])
+def test_safetensors_file_of_any_name_is_read_by_its_content(tmp_path, name):
+    save_file({"a": torch.arange(3.0)}, tmp_path / "x")
+    path = (tmp_path / "x").rename(tmp_path / name)
+    entry = read_table(path).entries["a"]
+    found = np.frombuffer(path.read_bytes(), np.float32, 3, entry.offset)
+    assert found.tolist() == [0, 1, 2]
