@@ -1,0 +1,28 @@
+"""What a model file or folder is, told from its headers alone."""
+
+from onetrainer.model_files.choices import (
+    require_family,
+    require_predictable,
+    require_vae,
+    resolve_prediction,
+    resolve_zero_snr,
+)
+from onetrainer.model_files.folders import weight_files
+from onetrainer.model_files.inspection import inspect_model, inspect_table
+from onetrainer.model_files.kinds import DESCRIPTIONS, NAMES, Kind, Layout, ModelFile
+
+__all__ = [
+    "DESCRIPTIONS",
+    "NAMES",
+    "Kind",
+    "Layout",
+    "ModelFile",
+    "inspect_model",
+    "inspect_table",
+    "require_family",
+    "require_predictable",
+    "require_vae",
+    "resolve_prediction",
+    "resolve_zero_snr",
+    "weight_files",
+]

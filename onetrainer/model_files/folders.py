@@ -1,0 +1,211 @@
+"""A diffusers folder: which model it holds, and that all of it is there."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onetrainer.errors import UserError
+from onetrainer.model_files.kinds import FAMILIES, Kind
+from onetrainer.model_files.signs import Signs, signs_of_scheduler
+from onetrainer.model_files.tensors import with_channels
+from onetrainer.tensor_files import TensorTable, read_table
+from onetrainer.tensor_files.refusals import AGAIN
+
+INCOMPLETE = "The folder was not downloaded completely; download it again"
+DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS = "diffusion_pytorch_model", "model"
+# A component's folder alone, by the class or type that its config names.
+_COMPONENTS: Mapping[str, tuple[Kind, str]] = {
+    "AutoencoderKL": ("vae", DIFFUSERS_WEIGHTS),
+    "UNet2DConditionModel": ("unet", DIFFUSERS_WEIGHTS),
+    "CLIPTextModel": ("text-encoder", TRANSFORMERS_WEIGHTS),
+    "CLIPTextModelWithProjection": ("text-encoder", TRANSFORMERS_WEIGHTS),
+    "clip_text_model": ("text-encoder", TRANSFORMERS_WEIGHTS),
+}
+_ENCODERS: Mapping[str, str] = {
+    "text_encoder": "text encoder",
+    "text_encoder_2": "second text encoder",
+}
+_PICTURE_CHANNELS = 4
+
+
+@dataclass(frozen=True)
+class Folder:
+    """What a folder holds; the words are those of ModelFile. tables: of its weight files."""
+
+    kind: Kind
+    missing: tuple[str, ...] = ()
+    signs: Signs = field(default_factory=Signs)
+    unet_channels: int = 0
+    made_for: Kind | None = None
+    tables: tuple[TensorTable, ...] = ()
+
+
+def folder_at(path: Path) -> Folder:
+    """What the folder of a model or of a component holds; raises UserError if it is incomplete."""
+    if (path / "model_index.json").is_file():
+        return _pipeline_at(path, _read_json(path / "model_index.json"))
+    if (path / "config.json").is_file():
+        return _component_at(path, _read_json(path / "config.json"))
+    raise UserError(
+        f"{path}: there is no model_index.json in this folder",
+        "A diffusers folder, a .safetensors or a .ckpt file was expected",
+        _folder_remedy(path),
+    )
+
+
+def weight_files(folder: Path, stem: str) -> list[Path]:
+    """A component's safetensors files: one, one of a variant ("fp16"), or several shards.
+
+    Raises UserError if there are none or only pickles.
+    """
+    plain = folder / f"{stem}.safetensors"
+    if plain.is_file():
+        return [plain]
+    if index := _variant_of(folder, f"{stem}.safetensors.index", ".json"):
+        return _shards(folder, index)
+    if file := _variant_of(folder, stem, ".safetensors"):
+        return [file]
+    if pickles := sorted(folder.glob("*.bin")):
+        raise UserError(
+            f"{pickles[0]}: this is a pickle, and folders of pickled weights are not read",
+            f"{plain.name} was expected",
+            "Choose the .safetensors version of this model, or a single file of it",
+        )
+    raise UserError(f"{folder}: the weights ({plain.name}) are missing", remedy=INCOMPLETE)
+
+
+def _pipeline_at(path: Path, index: Mapping[str, Any]) -> Folder:
+    base = _base_of(path, index)
+    if base in ("sd3", "flux", "unknown"):
+        return Folder(base)
+    channels = _channels(_read_json(path / "unet" / "config.json"))
+    kind = with_channels(base, channels)
+    scheduler = path / "scheduler" / "scheduler_config.json"
+    signs = Signs()
+    if kind in FAMILIES and scheduler.is_file():
+        signs = signs_of_scheduler(_read_json(scheduler), path.name)
+    if kind not in FAMILIES:
+        return Folder(kind, (), signs, channels)
+    # Without the XL encoders' folder the UNet cannot tell which of them it needs.
+    encoders = list(_ENCODERS) if base == "sdxl" else ["text_encoder"]
+    words = {"vae": "VAE", **{name: _ENCODERS[name] for name in encoders}}
+    missing = tuple(word for part, word in words.items() if _is_left_out(path, index, part))
+    tables = [*_tables(path / "unet", DIFFUSERS_WEIGHTS)]
+    for part, word in words.items():
+        if word not in missing:
+            _read_json(path / part / "config.json")
+            stem = DIFFUSERS_WEIGHTS if part == "vae" else TRANSFORMERS_WEIGHTS
+            tables += _tables(path / part, stem)
+    _check_tokenizer(path / "tokenizer")
+    return Folder(kind, missing, signs, channels, None, tuple(tables))
+
+
+def _base_of(path: Path, index: Mapping[str, Any]) -> Kind:
+    """The family without regard to what its UNet reads."""
+    pipeline = str(index.get("_class_name", ""))
+    if pipeline.startswith("StableDiffusion3"):
+        return "sd3"
+    if pipeline.startswith("Flux"):
+        return "flux"
+    if pipeline.startswith("StableDiffusionXL") or _is_named(index, "text_encoder_2"):
+        has_first = _is_named(index, "text_encoder") or (path / "text_encoder").is_dir()
+        return "sdxl" if has_first or not _is_named(index, "text_encoder_2") else "sdxl-refiner"
+    if not pipeline.startswith("StableDiffusion"):
+        return "unknown"
+    # SD 2 has OpenCLIP's text encoder, which uses the exact activation; SD 1.x OpenAI's.
+    config = path / "text_encoder" / "config.json"
+    if _is_left_out(path, index, "text_encoder"):
+        unet = _read_json(path / "unet" / "config.json")
+        return "sd2" if unet.get("use_linear_projection") else "sd15"
+    return "sd15" if _read_json(config).get("hidden_act", "quick_gelu") == "quick_gelu" else "sd2"
+
+
+def _component_at(path: Path, config: Mapping[str, Any]) -> Folder:
+    """A single component's folder: a VAE, a UNet or a text encoder."""
+    architectures = config.get("architectures")
+    names = [config.get("_class_name"), config.get("model_type")]
+    names += architectures if isinstance(architectures, list) else []
+    kind, stem = next(
+        (_COMPONENTS[name] for name in names if isinstance(name, str) and name in _COMPONENTS),
+        ("unknown", ""),
+    )
+    if kind == "unknown":
+        return Folder("unknown")
+    channels = _channels(config) if kind == "unet" else 0
+    return Folder(kind, (), Signs(), channels, None, tuple(_tables(path, stem)))
+
+
+def _channels(config: Mapping[str, Any]) -> int:
+    channels = config.get("in_channels", _PICTURE_CHANNELS)
+    return channels if isinstance(channels, int) else 0
+
+
+def _is_named(index: Mapping[str, Any], part: str) -> bool:
+    """Whether the index says that the model has this part; [null, null] says that it has not."""
+    named = index.get(part)
+    return isinstance(named, list) and any(named)
+
+
+def _is_left_out(path: Path, index: Mapping[str, Any], part: str) -> bool:
+    """Whether a part is not there on purpose, rather than cut off."""
+    says_none = part in index and not _is_named(index, part)
+    return says_none or not (path / part).is_dir()
+
+
+def _tables(folder: Path, stem: str) -> list[TensorTable]:
+    return [read_table(file) for file in weight_files(folder, stem)]
+
+
+def _shards(folder: Path, index: Path) -> list[Path]:
+    """The files that an index names, all of which must be there."""
+    table = _read_json(index).get("weight_map", {})
+    names = table.values() if isinstance(table, dict) else ()
+    # A name without its folder: an index may not reach out of where it lies.
+    shards = sorted({folder / Path(str(name)).name for name in names})
+    missing = [shard for shard in shards if not shard.is_file()]
+    if missing or not shards:
+        raise UserError(
+            f"{missing[0] if missing else index}: this part of the model's weights is missing",
+            remedy=INCOMPLETE,
+        )
+    return shards
+
+
+def _variant_of(folder: Path, stem: str, suffix: str) -> Path | None:
+    """The file `stem` + `suffix`, else the first one with a variant between; None if none is."""
+    names = [folder / f"{stem}{suffix}", *sorted(folder.glob(f"{stem}.*{suffix}"))]
+    return next((name for name in names if name.is_file()), None)
+
+
+def _check_tokenizer(folder: Path) -> None:
+    has_both = (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file()
+    if not has_both and not (folder / "tokenizer.json").is_file():
+        raise UserError(
+            f"{folder}: the tokenizer's vocabulary is missing",
+            "vocab.json and merges.txt, or tokenizer.json, were expected",
+            INCOMPLETE,
+        )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{path}: this part of the model is missing",
+            remedy=INCOMPLETE,
+        ) from error
+    except (ValueError, OSError, RecursionError) as error:
+        raise UserError(f"{path}: the file cannot be read ({error})", remedy=AGAIN) from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: an object was expected in this file", remedy=AGAIN)
+    return content
+
+
+def _folder_remedy(folder: Path) -> str:
+    files = sorted(file for end in ("safetensors", "ckpt") for file in folder.glob(f"*.{end}"))
+    if files:
+        return f"Choose a file in it, for example {files[0].name}"
+    return "Choose the folder that holds model_index.json, unet, vae and text_encoder"

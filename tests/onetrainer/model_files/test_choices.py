@@ -1,0 +1,116 @@
+"""Choices that contradict the model are refused, and the right one is named."""
+
+from pathlib import Path
+
+import pytest
+
+from onetrainer.errors import UserError
+from onetrainer.model_files import (
+    ModelFile,
+    require_family,
+    require_predictable,
+    require_vae,
+    resolve_prediction,
+    resolve_zero_snr,
+)
+
+V = "v_prediction"
+
+
+def model(kind="sd15", **values):
+    return ModelFile(Path("m.safetensors"), "single-file", kind, **values)
+
+
+def test_right_family_is_accepted():
+    require_family(model("sd2-inpainting"), "sd2-inpainting")
+
+
+def test_wrong_family_is_named_with_the_right_one():
+    with pytest.raises(UserError) as caught:
+        require_family(model("sdxl"), "sd15")
+    assert str(caught.value) == (
+        'm.safetensors: this is an SDXL model. The family that is set is "sd15".'
+        ' Choose "sdxl" as model.family, or another model.'
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (model("lora", made_for="sdxl"), "this is a LoRA, not a whole model. It was made for SDXL"),
+        (model("unet", made_for="sd15"), "this is a UNet alone"),
+        (model("flux"), "this is a Flux model"),
+        (model("unknown", unet_channels=8), "its UNet reads 8 channels"),
+        (model("unknown", unet_channels=4), "not a Stable Diffusion model that this version knows"),
+    ],
+)
+def test_what_is_no_base_model_is_named(found, words):
+    with pytest.raises(UserError, match=words) as caught:
+        require_family(found, "sd15")
+    assert caught.value.expected
+    assert caught.value.remedy
+
+
+def test_missing_vae_is_fine_with_another_one_and_named_with_its_setting_without():
+    require_family(model(missing=("VAE",)), "sd15", vae_given=True)
+    with pytest.raises(UserError, match=r"has no VAE.*\"Other VAE\" \(model\.vae\)"):
+        require_family(model(missing=("VAE",)), "sd15")
+
+
+def test_missing_text_encoder_asks_for_the_whole_model_even_with_a_vae():
+    lacking = model("sdxl", missing=("VAE", "second text encoder"))
+    for vae_given in (True, False):
+        with pytest.raises(UserError, match=r"no second text encoder\..*whole model") as caught:
+            require_family(lacking, "sdxl", vae_given=vae_given)
+        assert ("no VAE" in caught.value.what) == (not vae_given)
+
+
+@pytest.mark.parametrize("family", ["sd15", "sd15-inpainting", "sd2-inpainting", "sdxl"])
+def test_without_a_sign_a_model_predicts_noise(family):
+    assert resolve_prediction(model(family), "auto") == "epsilon"
+    assert resolve_prediction(model(family), V) == V
+
+
+def test_sd2_without_a_sign_has_to_be_chosen():
+    with pytest.raises(UserError, match=r"768 pixels.*velocity.*512-pixel.*model\.prediction"):
+        resolve_prediction(model("sd2"), "auto")
+    assert resolve_prediction(model("sd2"), "epsilon") == "epsilon"
+
+
+@pytest.mark.parametrize(("told", "other"), [("epsilon", V), (V, "epsilon")])
+def test_what_the_file_tells_is_taken_and_its_contrary_refused(told, other):
+    found = model("sd2", prediction=told, told_by="the marker")
+    assert resolve_prediction(found, "auto") == resolve_prediction(found, told) == told
+    with pytest.raises(UserError, match=rf'the marker says.*Choose "{told}" or "auto"'):
+        resolve_prediction(found, other)
+
+
+@pytest.mark.parametrize(
+    ("told", "choice", "result"),
+    [
+        (None, "auto", False), (None, "on", True), (None, "off", False), (True, "auto", True),
+        (True, "on", True), (False, "auto", False), (False, "on", True), (False, "off", False),
+    ],
+)  # fmt: skip
+def test_zero_terminal_snr_follows_the_file_and_the_choice(told, choice, result):
+    assert resolve_zero_snr(model(zero_terminal_snr=told), choice) is result
+
+
+def test_zero_terminal_snr_may_not_be_taken_from_a_model_that_has_it():
+    with pytest.raises(UserError, match=r'is "off".*Choose "on" or "auto"'):
+        resolve_zero_snr(model(zero_terminal_snr=True), "off")
+
+
+def test_zero_terminal_snr_needs_velocity():
+    for prediction, zero_snr in ((V, True), (V, False), ("epsilon", False)):
+        require_predictable(prediction, zero_terminal_snr=zero_snr)
+    with pytest.raises(UserError, match="nothing but noise to predict from"):
+        require_predictable("epsilon", zero_terminal_snr=True)
+
+
+def test_vae_may_be_alone_or_in_a_whole_model():
+    for found in (model("vae"), model("sdxl"), model("sd15", missing=("text encoder",))):
+        require_vae(found)
+    for found in (model("lora"), model("unet"), model("sd15", missing=("VAE",)), model("unknown")):
+        with pytest.raises(UserError, match="A VAE, or a model with one, was expected"):
+            require_vae(found)

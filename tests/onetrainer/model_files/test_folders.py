@@ -1,0 +1,158 @@
+"""Diffusers folders: recognized by their configs, and complete or refused in words."""
+
+import json
+import shutil
+
+import pytest
+
+from onetrainer.errors import UserError
+from onetrainer.model_files import inspect_model, require_family, weight_files
+from tests import headers, tiny
+
+WEIGHTS = "diffusion_pytorch_model.safetensors"
+
+
+def change(path, **values):
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tiny.write_folder(tmp_path / "model")
+
+
+@pytest.fixture
+def xl(tmp_path):
+    return tiny.write_folder(tmp_path / "xl", name="sdxl")
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_folders_of_every_family_are_recognized(tmp_path, family):
+    model = inspect_model(tiny.write_folder(tmp_path / "model", name=family))
+    assert (model.kind, model.layout, model.missing) == (family, "folder", ())
+    assert model.unet_channels == (9 if family.endswith("inpainting") else 4)
+    assert (model.precision, model.has_ema) == ("fp32", False)
+    require_family(model, family)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "kind"),
+    [("StableDiffusion3Pipeline", "sd3"), ("FluxPipeline", "flux"),
+     ("KandinskyPipeline", "unknown"), ("StableDiffusionImg2ImgPipeline", "sd15")],
+)  # fmt: skip
+def test_pipeline_tells_what_is_no_stable_diffusion_of_ours(folder, pipeline, kind):
+    change(folder / "model_index.json", _class_name=pipeline)
+    assert inspect_model(folder).kind == kind
+
+
+def test_folder_of_the_refiner_is_told_by_its_missing_first_encoder(xl):
+    change(xl / "model_index.json", text_encoder=[None, None], tokenizer=[None, None])
+    shutil.rmtree(xl / "text_encoder")
+    assert inspect_model(xl).kind == "sdxl-refiner"
+
+
+@pytest.mark.parametrize("channels", [5, 7, 8])
+def test_unet_that_reads_something_else_is_told(tmp_path, folder, channels):
+    change(folder / "unet" / "config.json", in_channels=channels)
+    assert inspect_model(folder).kind == "unknown"
+    sd2 = tiny.write_folder(tmp_path / "sd2", name="sd2")
+    change(sd2 / "unet" / "config.json", in_channels=channels)
+    assert inspect_model(sd2).kind == ("sd2-depth" if channels == 5 else "unknown")
+
+
+def test_parts_that_are_left_out_are_missing(folder, xl):
+    shutil.rmtree(folder / "vae")
+    assert inspect_model(folder).missing == ("VAE",)
+    require_family(inspect_model(folder), "sd15", vae_given=True)
+    change(xl / "model_index.json", text_encoder_2=[None, None])
+    assert inspect_model(xl).missing == ("second text encoder",)
+
+
+def test_text_encoder_that_is_left_out_leaves_the_unet_to_tell_the_family(tmp_path):
+    for family in ("sd15", "sd2"):
+        path = tiny.write_folder(tmp_path / family, name=family)
+        shutil.rmtree(path / "text_encoder")
+        model = inspect_model(path)
+        assert (model.kind, model.missing) == (family, ("text encoder",))
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"), [("vae", "vae"), ("unet", "unet"), ("text_encoder", "text-encoder"),
+                       ("text_encoder_2", "text-encoder")],
+)  # fmt: skip
+def test_component_folder_alone_is_told(xl, part, kind):
+    model = inspect_model(xl / part)
+    assert (model.kind, model.layout) == (kind, "folder")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["unet/config.json", f"unet/{WEIGHTS}", f"vae/{WEIGHTS}", "text_encoder/model.safetensors",
+     "text_encoder_2/model.safetensors", "text_encoder_2/config.json", "tokenizer/merges.txt"],
+)  # fmt: skip
+def test_folder_with_a_file_missing_names_its_part(xl, name):
+    (xl / "tokenizer" / "tokenizer.json").unlink(missing_ok=True)
+    (xl / name).unlink()
+    with pytest.raises(UserError, match=rf"{name.split('/')[0]}\b.*download it again"):
+        inspect_model(xl)
+
+
+def test_folder_with_a_truncated_part_is_refused(folder):
+    weights = folder / "vae" / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(UserError, match="cut short"):
+        inspect_model(folder)
+
+
+def test_folder_with_pickled_weights_is_refused(folder):
+    weights = folder / "unet" / WEIGHTS
+    weights.rename(weights.with_suffix(".bin"))
+    with pytest.raises(UserError, match="this is a pickle"):
+        inspect_model(folder)
+
+
+@pytest.mark.parametrize("variant", ["fp16", "non_ema"])
+def test_variants_are_found(folder, variant):
+    weights = folder / "unet" / WEIGHTS
+    renamed = weights.rename(weights.with_suffix(f".{variant}.safetensors"))
+    assert weight_files(folder / "unet", "diffusion_pytorch_model") == [renamed]
+    assert inspect_model(folder).kind == "sd15"
+
+
+def test_sharded_weights_need_every_shard(folder):
+    weights = folder / "unet" / WEIGHTS
+    shards = [weights.with_name(f"{weights.stem}-0000{n}-of-00002.safetensors") for n in (1, 2)]
+    weights.rename(shards[0])
+    table = {"a": shards[0].name, "b": shards[1].name}
+    index = weights.with_name(weights.name + ".index.json")
+    index.write_text(json.dumps({"weight_map": table}))
+    with pytest.raises(UserError, match="00002-of-00002"):
+        inspect_model(folder)
+    headers.write(shards[1], {"weight": (4,)})
+    assert inspect_model(folder).kind == "sd15"
+    assert weight_files(folder / "unet", "diffusion_pytorch_model") == shards
+
+
+def test_index_of_shards_may_not_reach_out_of_its_folder(folder):
+    weights = folder / "unet" / WEIGHTS
+    weights.unlink()
+    index = weights.with_name(weights.name + ".index.json")
+    index.write_text(json.dumps({"weight_map": {"a": f"../vae/{WEIGHTS}"}}))
+    with pytest.raises(UserError, match=f"unet/{WEIGHTS}"):
+        inspect_model(folder)
+
+
+@pytest.mark.parametrize("content", ['{"_class_name": ', "[1]", "\x00"])
+def test_damaged_config_is_told(folder, content):
+    (folder / "model_index.json").write_text(content)
+    with pytest.raises(UserError, match=r"model_index\.json: (the file cannot be read|an object)"):
+        inspect_model(folder)
+
+
+def test_folder_without_index_suggests_the_file_in_it(tmp_path):
+    headers.write(tmp_path / "models" / "nice.safetensors", {"a": (1,)})
+    with pytest.raises(UserError, match=r"no model_index\.json.*nice\.safetensors"):
+        inspect_model(tmp_path / "models")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="Choose the folder that holds model_index"):
+        inspect_model(tmp_path / "empty")

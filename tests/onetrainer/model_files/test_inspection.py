@@ -1,0 +1,93 @@
+"""What people choose by mistake, and how fast a large file answers."""
+
+import struct
+import time
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from onetrainer.errors import UserError
+from onetrainer.model_files import inspect_model, inspect_table
+from onetrainer.tensor_files import read_table
+from tests import headers, tiny
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.safetensors", b"", r"a\.safetensors: the file is empty"),
+        ("a.ckpt", b"", r"a\.ckpt: the file is empty"),
+        ("a.ckpt", b"anything", r"a\.ckpt: this is not a safetensors file, and not one of torch"),
+        ("renamed.safetensors", b"PK\x03\x04" + b"\xff" * 50, "cut short"),
+        ("old.safetensors", b"\x80\x02ccollections\n" + b"\xff" * 50, "table of tensors cannot"),
+        ("a.safetensors", b"<!DOCTYPE html><html>Sign in</html>", "a web page or a link"),
+        ("a.ckpt", b"<!DOCTYPE html><html>Sign in</html>", "a web page or a link"),
+        ("a.safetensors", b"version https://git-lfs.github.com/spec/v1\n", "a web page or a link"),
+        ("photo.png", b"\x89PNG\r\n\x1a\n" + bytes(50), "this is not a safetensors file"),
+        ("a.safetensors", b"abc", "this is not a safetensors file"),
+        ("a.safetensors", struct.pack("<Q", 4) + b"{{{{", "this is not a safetensors file"),
+        ("a.safetensors", struct.pack("<Q", 2) + b"[]", "this is not a safetensors file"),
+        ("a.safetensors", struct.pack("<Q", 10) + b'{"a":1}   ', "this is not a safetensors"),
+        ("a.safetensors", struct.pack("<Q", 5000) + b'{"a": ', "cut short: it ends inside"),
+        ("a.safetensors", b"\x80\x02" + bytes(6) + b"{" + bytes(700), "not a safetensors file"),
+    ],
+)
+def test_what_is_no_model_file_is_named_for_what_it_is(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message) as caught:
+        inspect_model(tmp_path / name)
+    assert caught.value.remedy
+
+
+def test_truncated_and_overlong_files_are_refused(tmp_path):
+    path = tiny.write_single_file(tmp_path / "a.safetensors")
+    content = path.read_bytes()
+    path.write_bytes(content[:-10])
+    with pytest.raises(UserError, match=f"it has {len(content) - 10} of {len(content)} bytes"):
+        inspect_model(path)
+    path.write_bytes(content + b"abc")
+    with pytest.raises(UserError, match="3 bytes more than its header says"):
+        inspect_model(path)
+
+
+def test_missing_path_is_told(tmp_path):
+    with pytest.raises(UserError, match="there is no such file or folder"):
+        inspect_model(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("is_zip", [True, False], ids=["zip", "stream"])
+@pytest.mark.parametrize("name", ["m.ckpt", "m.safetensors"])
+def test_checkpoint_is_recognized_as_the_safetensors_file_is(tmp_path, is_zip, name):
+    shapes = {n: (1,) * len(s) for n, s in headers.full_size("sd15").items()}
+    shapes["model.diffusion_model.input_blocks.0.0.weight"] = (1, 9, 1, 1)
+    tensors = {n: torch.zeros(s, dtype=torch.bfloat16) for n, s in shapes.items()}
+    checkpoint = {"state_dict": tensors, "global_step": 5}
+    torch.save(checkpoint, tmp_path / name, _use_new_zipfile_serialization=is_zip)
+    save_file(tensors, tmp_path / "other.safetensors")
+    found, expected = (
+        inspect_table(read_table(tmp_path / file)) for file in (name, "other.safetensors")
+    )
+    assert (found.kind, found.missing, found.precision) == ("sd15-inpainting", (), "bf16")
+    assert found.unet_channels == expected.unet_channels == 9
+    assert expected.kind == found.kind
+
+
+def test_sdxl_file_of_7_gb_answers_in_a_fifth_of_a_second(tmp_path):
+    path = headers.write(tmp_path / "xl.safetensors", headers.full_size("sdxl"))
+    start = time.process_time()
+    assert inspect_model(path).kind == "sdxl"
+    assert time.process_time() - start < 0.2
+    assert path.stat().st_size > 6.9e9
+
+
+@pytest.mark.parametrize(
+    ("dtype", "other", "precision"),
+    [("F32", "F32", "fp32"), ("BF16", "BF16", "bf16"), ("F16", "F32", "mixed"),
+     ("F8_E4M3", "F8_E4M3", "fp8"), ("F16", "I64", "fp16"), ("I64", "I64", "")],
+)  # fmt: skip
+def test_precision_is_that_of_nearly_all_weights(tmp_path, dtype, other, precision):
+    shapes = {"a": (500, 500), "b": (500, 500), "c": (10,)}
+    dtypes = {"b": other} | ({"c": "F32"} if precision else {})
+    path = headers.write(tmp_path / "m.safetensors", shapes, dtype=dtype, dtypes=dtypes)
+    assert inspect_model(path).precision == precision

@@ -1,0 +1,84 @@
+"""What files and folders say of prediction type and noise schedule."""
+
+import json
+
+import pytest
+
+from onetrainer.errors import UserError
+from onetrainer.model_files import inspect_model
+from tests import headers, tiny
+
+V = "v_prediction"
+
+
+def inspect(tmp_path, *, metadata=None, markers=()):
+    shapes = headers.full_size("sdxl") | dict.fromkeys(markers, (0,))
+    return inspect_model(headers.write(tmp_path / "m.safetensors", shapes, metadata=metadata))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "prediction"),
+    [
+        ({}, None),
+        ({"modelspec.prediction_type": "epsilon"}, "epsilon"),
+        ({"modelspec.prediction_type": "v"}, V),
+        ({"modelspec.prediction_type": "v_prediction"}, V),
+        ({"modelspec.predict_key": "v"}, V),
+        ({"modelspec.architecture": "stable-diffusion-v2-768-v"}, V),
+        ({"modelspec.architecture": "stable-diffusion-v2-768-v/lora"}, V),
+        ({"modelspec.architecture": "stable-diffusion-v2-512"}, "epsilon"),
+        ({"modelspec.architecture": "stable-diffusion-xl-v1-base"}, None),
+        ({"ss_base_model_version": "sd_v2_v"}, V),
+        ({"ss_base_model_version": "sd_v1_v"}, V),
+        ({"ss_base_model_version": "sd_v1"}, None),
+        ({"ss_base_model_version": "sd_v2"}, "epsilon"),
+        ({"ss_base_model_version": "sdxl_base_v1-0"}, None),
+        ({"modelspec.prediction_type": "nonsense"}, None),
+    ],
+)
+def test_metadata_tells_the_prediction(tmp_path, metadata, prediction):
+    model = inspect(tmp_path, metadata=metadata)
+    assert model.prediction == prediction
+    assert (model.told_by == "") == (prediction is None)
+    assert all(key in model.told_by for key in metadata) or prediction is None
+
+
+def test_markers_tell_and_win_over_metadata(tmp_path):
+    said = {"modelspec.prediction_type": "epsilon", "ss_zero_terminal_snr": "False"}
+    model = inspect(tmp_path, metadata=said, markers=("v_pred", "ztsnr"))
+    assert (model.prediction, model.zero_terminal_snr) == (V, True)
+    assert model.told_by == 'the marker "v_pred"'
+
+
+@pytest.mark.parametrize(
+    ("said", "zero_snr"), [("True", True), ("False", False), ("None", None), ("", None)]
+)
+def test_metadata_tells_zero_terminal_snr(tmp_path, said, zero_snr):
+    model = inspect(tmp_path, metadata={"ss_zero_terminal_snr": said})
+    assert model.zero_terminal_snr is zero_snr
+
+
+def folder(tmp_path, config):
+    path = tiny.write_folder(tmp_path / "model")
+    (path / "scheduler" / "scheduler_config.json").write_text(json.dumps(config))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("config", "prediction", "zero_snr"),
+    [
+        ({}, None, None),
+        ({"prediction_type": "epsilon"}, "epsilon", None),
+        ({"prediction_type": V, "rescale_betas_zero_snr": True}, V, True),
+        ({"prediction_type": V, "rescale_betas_zero_snr": False}, V, False),
+    ],
+)
+def test_scheduler_config_tells(tmp_path, config, prediction, zero_snr):
+    model = inspect_model(folder(tmp_path, config))
+    assert (model.prediction, model.zero_terminal_snr) == (prediction, zero_snr)
+    assert model.told_by == ("its scheduler config" if prediction else "")
+
+
+def test_folder_that_predicts_something_else_is_refused(tmp_path):
+    with pytest.raises(UserError, match='this model predicts "sample"'):
+        inspect_model(folder(tmp_path, {"prediction_type": "sample"}))

@@ -1,0 +1,224 @@
+"""What is told of files of every kind, real ones as their libraries write them."""
+
+import dataclasses
+import json
+import time
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from onetrainer.errors import UserError
+from onetrainer.show import describe, lines
+from tests import headers, tiny
+
+
+def text(path):
+    description = describe(path)
+    json.dumps(dataclasses.asdict(description))
+    return "\n".join(lines(description))
+
+
+def save_lora(path, layers, *, alphas=(), metadata=None, **more):
+    """layers: name → (rank, inputs, outputs); alphas by the same names."""
+    tensors = dict(more)
+    for name, (rank, inputs, outputs) in layers.items():
+        tensors[f"{name}.lora_down.weight"] = torch.zeros(rank, inputs)
+        tensors[f"{name}.lora_up.weight"] = torch.zeros(outputs, rank)
+    for name, alpha in dict(alphas).items():
+        tensors[f"{name}.alpha"] = alpha
+    save_file(tensors, path, metadata)
+    return path
+
+
+def test_base_model_is_told_with_all_that_its_file_says(tmp_path):
+    shapes = headers.full_size("sdxl") | {"v_pred": (0,), "ztsnr": (0,), "model_ema.decay": ()}
+    shapes = {n: s for n, s in shapes.items() if not n.startswith("first_stage_model.")}
+    told = text(headers.write(tmp_path / "m.safetensors", shapes, metadata={"b": "2", "a": "1"}))
+    assert told == (
+        "m.safetensors: an SDXL model\n"
+        "  Size: 6.77 GB, 2268 tensors\n"
+        "  Form: safetensors\n"
+        "  Precision: fp16\n"
+        '  Predicts: velocity (v_prediction), as the marker "v_pred" says\n'
+        "  Zero terminal SNR: yes\n"
+        "  Averaged weights (EMA): yes, besides the others\n"
+        "  Missing: VAE\n"
+        "Metadata:\n"
+        "  a: 1\n"
+        "  b: 2"
+    )
+
+
+def test_folder_is_told(tmp_path):
+    path = tiny.write_folder(tmp_path / "model", name="sd2", prediction="v_prediction")
+    description = describe(path)
+    assert (description.kind, description.form, description.name) == ("sd2", "folder", "model")
+    assert description.prediction == "v_prediction"
+    assert description.size == sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+    assert "as its scheduler config says" in text(path)
+
+
+def test_checkpoint_is_told(tmp_path):
+    torch.save({"state_dict": {"emb_params": torch.zeros(1, 768)}, "epoch": 3}, tmp_path / "a.ckpt")
+    told = text(tmp_path / "a.ckpt")
+    assert "Form: a file of torch.save (pickle), without code" in told
+    assert "epoch: 3" in told
+
+
+def test_lora_of_kohya_is_told_with_its_ranks_and_alphas(tmp_path):
+    layers = {
+        "lora_unet_input_blocks_4_1_transformer_blocks_0_attn2_to_k": (8, 2048, 640),
+        "lora_unet_input_blocks_4_1_transformer_blocks_1_attn2_to_k": (16, 2048, 640),
+        "lora_te1_text_model_encoder_layers_0_mlp_fc1": (8, 768, 3072),
+        "lora_te2_text_model_encoder_layers_0_mlp_fc1": (8, 1280, 5120),
+    }
+    alphas = dict(
+        zip(
+            layers,
+            [torch.tensor(4.0), torch.tensor(1, dtype=torch.int64),
+             torch.tensor(0.5, dtype=torch.float16), torch.tensor(2.5, dtype=torch.bfloat16)],
+            strict=True,
+        )
+    )  # fmt: skip
+    path = save_lora(tmp_path / "a.safetensors", layers, alphas=alphas)
+    told = text(path)
+    for line in (
+        "a LoRA, not a whole model",
+        "Made for: SDXL",
+        "Method: LoRA",
+        "Naming: kohya",
+        "Parts: UNet (2 layers), text encoder (1 layer), second text encoder (1 layer)",
+        "Rank: 8, 16",
+        "Alpha: 0.5, 1, 2.5, 4",
+    ):
+        assert line in told
+
+
+def test_bundled_embeddings_are_told(tmp_path):
+    layers = {"lora_unet_mid_block_attentions_0_transformer_blocks_1_attn1_to_q": (4, 8, 8)}
+    bundle = {
+        "bundle_emb.my.cat.clip_l": torch.zeros(3, 768),
+        "bundle_emb.my.cat.clip_g": torch.zeros(3, 1280),
+        "bundle_emb.my.cat.clip_g_out": torch.zeros(3, 1280),
+    }
+    told = text(save_lora(tmp_path / "a.safetensors", layers, **bundle))
+    assert "Embedding: my.cat: 3 vectors × 768 + 1280, for SDXL" in told
+    assert "Parts: UNet (1 layer)" in told
+    assert "Alpha: not told: as the rank" in told
+
+
+@pytest.mark.parametrize(
+    ("naming", "name", "downs"),
+    [
+        ("diffusers", "unet.down_blocks.0.attn2.to_k", ("lora_A.weight", "lora_B.weight")),
+        ("diffusers", "base_model.model.unet.x.to_k", ("lora_A.weight", "lora_B.weight")),
+        ("ComfyUI", "diffusion_model.input_blocks.1.1.to_k", ("lora_A.weight", "lora_B.weight")),
+        ("LyCORIS", "lycoris_down_blocks_0_to_k", ("lora_down.weight", "lora_up.weight")),
+        ("original", "input_blocks.1.1.to_k", ("lora_A.weight", "lora_B.weight")),
+    ],
+)
+def test_namings_are_told(tmp_path, naming, name, downs):
+    tensors = {f"{name}.{end}": torch.zeros(4, 4) for end in downs}
+    save_file(tensors, tmp_path / "a.safetensors")
+    told = text(tmp_path / "a.safetensors")
+    assert f"Naming: {naming}" in told
+    assert "(1 layer)" in told
+    assert "Rank: 4" in told
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [("locon", "LoRA with convolutions (LoCon)"), ("loha", "LoHa"), ("lokr", "LoKr"),
+     ("diag-oft", "OFT"), ("dora", "LoRA, DoRA")],
+)  # fmt: skip
+def test_methods_of_lycoris_are_told(tmp_path, algorithm, words):
+    from lycoris.modules import LoConModule, LohaModule, LokrModule
+    from lycoris.modules.diag_oft import DiagOFTModule
+
+    layer = torch.nn.Conv2d(16, 16, 3) if algorithm == "locon" else torch.nn.Linear(16, 16)
+    classes = {"loha": LohaModule, "lokr": LokrModule, "diag-oft": DiagOFTModule}
+    made = classes.get(algorithm, LoConModule)(
+        "lora_unet_x_attn2_to_k",
+        layer,
+        1.0,
+        4,
+        2.0,
+        **({"weight_decompose": True} if algorithm == "dora" else {}),
+    )
+    tensors = {f"lora_unet_x_attn2_to_k.{n}": t.contiguous() for n, t in made.state_dict().items()}
+    save_file(tensors, tmp_path / "a.safetensors")
+    told = text(tmp_path / "a.safetensors")
+    assert f"Method: {words}\n" in told
+    assert "UNet (1 layer)" in told
+    if algorithm in ("locon", "loha", "dora"):
+        assert "Rank: 4\n  Alpha: 2" in told
+
+
+@pytest.mark.parametrize(
+    ("tensors", "words"),
+    [
+        ({"emb_params": (4, 768)}, "Embedding: cat: 4 vectors × 768, for SD 1.5"),
+        ({"emb_params": (1, 1024)}, "Embedding: cat: 1 vector × 1024, for SD 2"),
+        ({"clip_l": (2, 768), "clip_g": (2, 1280)},
+         "Embedding: cat: 2 vectors × 768 + 1280, for SDXL"),
+        ({"<dog>": (768,)}, "Embedding: <dog>: 1 vector × 768, for SD 1.5"),
+    ],
+)  # fmt: skip
+def test_embeddings_are_told_with_their_vectors(tmp_path, tensors, words):
+    path = headers.write(tmp_path / "cat.safetensors", tensors)
+    assert words in text(path)
+
+
+def test_embedding_of_a1111_is_told_by_its_own_name(tmp_path):
+    value = {"string_to_param": {"*": torch.zeros(2, 768)}, "name": "cat", "step": 5}
+    torch.save(value, tmp_path / "x.pt", _use_new_zipfile_serialization=False)
+    assert "Embedding: cat: 2 vectors × 768, for SD 1.5" in text(tmp_path / "x.pt")
+
+
+def test_long_metadata_is_cut_and_pictures_are_only_counted(tmp_path):
+    metadata = {
+        "modelspec.thumbnail": "data:image/jpeg;base64," + "A" * 5000,
+        "long": "x\n" * 500,
+        "ss_tag_frequency": json.dumps(
+            {"1_a": {f"tag{n}": n for n in range(1, 13)}, "2_b": {"tag1": 30, " tag2": 1}}
+        ),
+    }
+    path = headers.write(tmp_path / "a.safetensors", {"emb_params": (1, 768)}, metadata=metadata)
+    told = text(path)
+    assert "AAAA" not in told + json.dumps(dataclasses.asdict(describe(path)))
+    assert "modelspec.thumbnail: (pictures, 5023 characters)" in told
+    assert "… (1000 characters)" in told
+    assert "ss_tag_frequency: tag1 (31), tag12 (12), tag11 (11)" in told
+    assert "tag4 (4) and 2 more" in told
+    assert max(map(len, told.splitlines())) < 300
+
+
+def test_nothing_that_a_terminal_obeys_is_told(tmp_path):
+    metadata = {"a\x1b[31m": "b\x1b]0;title\x07\u202e", "c\n": "d\r\nMissing: nothing"}
+    path = headers.write(tmp_path / "a.safetensors", {"x\x1b": (768,)}, metadata=metadata)
+    assert all(line.isprintable() for line in lines(describe(path)))
+
+
+@pytest.mark.parametrize("value", ["", "[1]", "{", '{"a": {"b": "c"}}', "[" * 100_000])
+def test_tags_that_are_none_do_no_harm(tmp_path, value):
+    path = headers.write(
+        tmp_path / "a.safetensors", {"a": (1,)}, metadata={"ss_tag_frequency": value}
+    )
+    assert "ss_tag_frequency" in text(path)
+
+
+def test_lora_with_a_thousand_alphas_is_told_at_once(tmp_path):
+    layers = {f"lora_unet_x_{n}_attn1_to_q": (4, 4, 4) for n in range(1000)}
+    alphas = {name: torch.tensor(float(n)) for n, name in enumerate(layers)}
+    path = save_lora(tmp_path / "a.safetensors", layers, alphas=alphas)
+    start = time.process_time()
+    assert list(describe(path).adapter.alphas) == list(range(1000))
+    assert time.process_time() - start < 0.3
+
+
+@pytest.mark.parametrize("name", ["nothing.safetensors", "empty"])
+def test_what_cannot_be_told_is_refused(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError):
+        describe(tmp_path / name)
