@@ -1,0 +1,1 @@
+"""Stable Diffusion in the layout of its first releases: one file, other names."""

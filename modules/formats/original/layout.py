@@ -1,0 +1,160 @@
+"""Where each component's tensors are in the original layout, for every base.
+
+Each name is worked out from ours (those of diffusers and transformers), so one rule serves reading
+and writing, models of every width and the tests' tiny ones.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Size, Tensor
+
+from modules.formats.original.open_clip import open_clip_recipes
+from modules.formats.original.recipe import Recipe, fits, merge, split
+from modules.formats.original.unet_names import unet_names
+from modules.formats.original.vae_names import is_attention_matrix, vae_name
+from modules.formats.tensor_source import LazyTensor, TensorReader, combined
+from onetrainer.config.model import Base
+
+Component = Literal["unet", "vae", "text_encoder", "text_encoder_2"]
+
+SHARED_PREFIXES: Mapping[Component, str] = {
+    "unet": "model.diffusion_model.",
+    "vae": "first_stage_model.",
+}
+ENCODER_PREFIXES: Mapping[tuple[Base, Component], str] = {
+    ("sd15", "text_encoder"): "cond_stage_model.transformer.",
+    ("sd2", "text_encoder"): "cond_stage_model.model.",
+    ("sdxl", "text_encoder"): "conditioner.embedders.0.transformer.",
+    ("sdxl", "text_encoder_2"): "conditioner.embedders.1.model.",
+}
+OPEN_CLIP = (("sd2", "text_encoder"), ("sdxl", "text_encoder_2"))
+COMPONENTS: Mapping[Base, tuple[Component, ...]] = {
+    "sd15": ("unet", "vae", "text_encoder"),
+    "sd2": ("unet", "vae", "text_encoder"),
+    "sdxl": ("unet", "vae", "text_encoder", "text_encoder_2"),
+}
+TEXT_LEVEL = "text_model."  # some old files leave this level out
+
+
+class MissingTensorsError(Exception):
+    """A file lacks tensors of a component, or has them in other shapes; `names` as in the file."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(f"{len(names)} tensors missing or misshapen, first {names[0]}")
+        self.names = names
+
+
+def prefix(base: Base, component: Component) -> str:
+    """What the names of a component's tensors begin with."""
+    return SHARED_PREFIXES.get(component) or ENCODER_PREFIXES[base, component]
+
+
+def recipes(base: Base, component: Component, ours: Iterable[str]) -> list[Recipe]:
+    """How each tensor of a component's original is made of ours, sorted by its name.
+
+    ours: all the component's names; text encoders' with their `text_model.` level.
+    Raises KeyError for a name that the layout has no place for.
+    """
+    start, names = prefix(base, component), set(ours)
+    match component:
+        case "unet":
+            found = [
+                Recipe(start + name, (own,), "same") for own, name in unet_names(names).items()
+            ]
+        case "vae":
+            found = [
+                Recipe(
+                    start + vae_name(own), (own,), "conv1x1" if is_attention_matrix(own) else "same"
+                )
+                for own in names
+            ]
+        case _ if (base, component) in OPEN_CLIP:
+            found = open_clip_recipes(names, start)
+        case _:
+            found = [Recipe(start + own, (own,), "same") for own in names]
+    return sorted(found, key=lambda recipe: recipe.original)
+
+
+def to_original(
+    found: Sequence[Recipe], state: Mapping[str, Tensor | LazyTensor]
+) -> dict[str, LazyTensor]:
+    """A component's tensors in the original layout, each made when it is needed."""
+    return {
+        recipe.original: combined([state[name] for name in recipe.ours], partial(merge, recipe))
+        for recipe in found
+    }
+
+
+def read_component(
+    reader: TensorReader,
+    found: Sequence[Recipe],
+    shapes: Mapping[str, Size],
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> dict[str, Tensor]:
+    """A component's tensors by our names, read one by one straight to the device.
+
+    shapes: of ours. Raises MissingTensorsError before anything is read.
+    """
+    state: dict[str, Tensor] = {}
+    for recipe, stored in zip(found, locate(reader, found, shapes), strict=True):
+        parts = split(recipe, reader.read(stored), [shapes[name] for name in recipe.ours])
+        # Each in memory of its own: what is fused in the file is freed and changed separately.
+        copies = recipe.how in ("fused", "transposed")
+        for name, part in zip(recipe.ours, parts, strict=True):
+            state[name] = part.to(device, dtype, copy=copies, memory_format=torch.contiguous_format)
+    return state
+
+
+def lazy_component(
+    reader: TensorReader, found: Sequence[Recipe], shapes: Mapping[str, Size]
+) -> dict[str, LazyTensor]:
+    """A component's tensors by our names in the file's dtype, each read when it is needed.
+
+    Raises MissingTensorsError. A fused tensor is read anew for each of its parts.
+    """
+    state: dict[str, LazyTensor] = {}
+    for recipe, stored in zip(found, locate(reader, found, shapes), strict=True):
+        wanted = [shapes[name] for name in recipe.ours]
+        for place, name in enumerate(recipe.ours):
+            part = partial(_part, recipe, shapes=wanted, place=place)
+            state[name] = combined([reader.lazy(stored)], part)
+    return state
+
+
+def locate(reader: TensorReader, found: Sequence[Recipe], shapes: Mapping[str, Size]) -> list[str]:
+    """The name that each recipe's original has in a file.
+
+    Raises MissingTensorsError. Old files have no `text_model.` level; both spellings are found.
+    """
+    stored, missing = [], []
+    for recipe in found:
+        name = next((one for one in _spellings(recipe) if one in reader), None)
+        wanted = [shapes[own] for own in recipe.ours]
+        if name is None or not fits(recipe, reader.shape(name), wanted):
+            missing.append(recipe.original)
+        else:
+            stored.append(name)
+    if missing:
+        raise MissingTensorsError(missing)
+    return stored
+
+
+def leftovers(names: Iterable[str], found: Iterable[Recipe]) -> list[str]:
+    """The names in a file that no recipe takes, sorted."""
+    taken = {name for recipe in found for name in _spellings(recipe)}
+    return sorted(set(names) - taken)
+
+
+def _part(
+    recipe: Recipe, originals: Sequence[Tensor], *, shapes: Sequence[Size], place: int
+) -> Tensor:
+    return split(recipe, originals[0], shapes)[place]
+
+
+def _spellings(recipe: Recipe) -> tuple[str, str]:
+    return recipe.original, recipe.original.replace(TEXT_LEVEL, "", 1)

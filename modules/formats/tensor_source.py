@@ -1,0 +1,170 @@
+"""Tensors read from files one at a time: safetensors and pickles alike, nothing is executed.
+
+A tensor is read by its place in the file into memory of its own. Mapping the file instead would
+count its pages as the process's own, and would break when the file is replaced.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+from torch import Size, Tensor
+
+from onetrainer.errors import UserError
+from onetrainer.tensor_files import TensorEntry, TensorTable, read_table
+
+DTYPES: Mapping[str, torch.dtype] = {
+    "BOOL": torch.bool,
+    "U8": torch.uint8,
+    "I8": torch.int8,
+    "F8_E5M2": torch.float8_e5m2,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "I16": torch.int16,
+    "U16": torch.uint16,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I32": torch.int32,
+    "U32": torch.uint32,
+    "F32": torch.float32,
+    "F64": torch.float64,
+    "I64": torch.int64,
+    "U64": torch.uint64,
+}
+"""safetensors' words, in the order in which its library writes tensors."""
+
+PRECISIONS: Mapping[str, torch.dtype | None] = {
+    "keep": None,
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+}
+"""The words for a file's precision; None leaves each tensor in its own."""
+
+
+@dataclass(frozen=True)
+class LazyTensor:
+    """A tensor that is made when it is needed.
+
+    read: gives it on the CPU in this dtype and shape, anew each time.
+    """
+
+    dtype: torch.dtype
+    shape: Size
+    read: Callable[[], Tensor]
+
+    def numel(self) -> int:
+        """How many numbers it holds."""
+        return self.shape.numel()
+
+    def element_size(self) -> int:
+        """Bytes of each number."""
+        return self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class TensorReader:
+    """Open files of tensors; of two tensors with one name the later file's is meant."""
+
+    tables: Sequence[TensorTable]
+    files: Sequence[BinaryIO]
+    places: Mapping[str, int]  # which of the files each name is in
+
+    @property
+    def names(self) -> list[str]:
+        """Every tensor's name, sorted."""
+        return sorted(self.places)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the files' headers say besides their tensors."""
+        return {key: value for table in self.tables for key, value in table.metadata.items()}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.places
+
+    def entry(self, name: str) -> TensorEntry:
+        """What the header says of a tensor; KeyError if there is none of this name."""
+        return self.tables[self.places[name]].entries[name]
+
+    def shape(self, name: str) -> Size:
+        """A tensor's shape; KeyError if there is none of this name."""
+        return Size(self.entry(name).shape)
+
+    def dtype(self, name: str) -> torch.dtype:
+        """A tensor's dtype; UserError if torch has none like it."""
+        word = self.entry(name).dtype
+        if word not in DTYPES:
+            raise UserError(
+                f"{self._path(name).name}: the tensor {name} is stored as {word}",
+                "One of " + ", ".join(DTYPES) + " was expected",
+                "Choose another version of this model",
+            )
+        return DTYPES[word]
+
+    def read(self, name: str) -> Tensor:
+        """A tensor on the CPU in the file's dtype, contiguous, in memory of its own."""
+        entry, dtype = self.entry(name), self.dtype(name)
+        data = torch.empty(entry.size, dtype=torch.uint8)
+        self._read_into(data.numpy().data, name)
+        elements = data.view(dtype)
+        if entry.strides is None:
+            return elements.reshape(entry.shape)
+        return elements.as_strided(entry.shape, entry.strides).contiguous()
+
+    def lazy(self, name: str) -> LazyTensor:
+        """A tensor that is read when it is needed, as long as the reader is open."""
+        return LazyTensor(self.dtype(name), self.shape(name), lambda: self.read(name))
+
+    def _read_into(self, room: memoryview, name: str) -> None:
+        file = self.files[self.places[name]]
+        file.seek(self.entry(name).offset)
+        done = 0
+        while done < len(room):  # one call reads two gigabytes at most
+            count = file.readinto(room[done:])  # type: ignore[attr-defined]  # FileIO has it
+            if not count:
+                raise UserError(
+                    f"{self._path(name).name}: the file ends inside the tensor {name}",
+                    remedy="The file has changed or is damaged; try again, or download it again",
+                )
+            done += count
+
+    def _path(self, name: str) -> Path:
+        return self.tables[self.places[name]].path
+
+
+@contextmanager
+def open_tensors(paths: Path | Sequence[Path]) -> Iterator[TensorReader]:
+    """The tensors of a file, or of several files that are parts of one; UserError if unreadable."""
+    tables = [read_table(path) for path in ([paths] if isinstance(paths, Path) else paths)]
+    places = {name: place for place, table in enumerate(tables) for name in table.entries}
+    with ExitStack() as stack:
+        files = [stack.enter_context(table.path.open("rb", buffering=0)) for table in tables]
+        yield TensorReader(tables, files, places)
+
+
+def lazily(tensor: Tensor | LazyTensor) -> LazyTensor:
+    """The tensor as one that is made when it is needed."""
+    if isinstance(tensor, LazyTensor):
+        return tensor
+    return LazyTensor(tensor.dtype, tensor.shape, lambda: tensor)
+
+
+def converted(tensor: Tensor | LazyTensor, dtype: torch.dtype | None) -> LazyTensor:
+    """The tensor in another dtype once it is made; None, and integers, leave it as it is."""
+    source = lazily(tensor)
+    if dtype is None or not source.dtype.is_floating_point or source.dtype == dtype:
+        return source
+    return LazyTensor(dtype, source.shape, lambda: source.read().to(dtype))
+
+
+def combined(
+    tensors: Sequence[Tensor | LazyTensor], combine: Callable[[Sequence[Tensor]], Tensor]
+) -> LazyTensor:
+    """What a function makes of tensors, made when it is needed; its shape is found without data."""
+    sources = [lazily(tensor) for tensor in tensors]
+    shadows = [torch.empty(one.shape, dtype=one.dtype, device="meta") for one in sources]
+    shadow = combine(shadows)
+    return LazyTensor(shadow.dtype, shadow.shape, lambda: combine([one.read() for one in sources]))
