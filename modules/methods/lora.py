@@ -4,7 +4,7 @@ Source: Hu et al. 2021, arXiv:2106.09685; for convolutions as in LyCORIS' LoCon.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +14,13 @@ from lycoris.modules.locon import LoConModule
 from torch import Tensor, nn
 
 from modules import seeds
-from modules.formats.lora_file import write_lora
+from modules.formats.lora_file import LoraFile, write_lora
+from modules.formats.lora_keys import ALPHA, DOWN, UP
+from modules.formats.lora_names import COMPONENTS, Layer, LayerNames, Naming, Part
 from modules.interfaces import Family, ParameterGroup
-from modules.methods.lora_targets import text_layers, unet_layers
+from modules.methods.lora_targets import adapter_name, chosen_layers, layer_names
 from onetrainer.config.method import Lora as LoraSection
-
-UNET = "unet"
+from onetrainer.config.model import Prediction
 
 
 class Adapter(LoConModule):  # type: ignore[misc] # LyCORIS has no types
@@ -51,11 +52,15 @@ class Adapter(LoConModule):  # type: ignore[misc] # LyCORIS has no types
 class Lora:
     """Adapters attached to a family; `modules.interfaces.Method` tells what each method gives.
 
-    adapters: by part ("unet", "te"), then by the layer's name in the file; float32.
+    adapters: by part ("unet", "te" …), then by `adapter_name`; float32. layers: what each adapter
+    lies on, by its name.
     """
 
-    adapters: Mapping[str, nn.ModuleDict]
-    parts: Mapping[str, nn.Module]
+    adapters: Mapping[Part, nn.ModuleDict]
+    layers: Mapping[str, Layer]
+    parts: Mapping[Part, nn.Module]
+    names: LayerNames
+    prediction: Prediction
     section: LoraSection
 
     @staticmethod
@@ -64,14 +69,20 @@ class Lora:
 
         The down matrices depend on the seed and on each layer's name, on nothing else.
         """
-        parts: dict[str, nn.Module] = {UNET: family.unet}
-        layers = {UNET: unet_layers(family.unet, section.targets)}
+        names = layer_names(family)
+        parts: dict[Part, nn.Module] = {"unet": family.unet}
         if section.train_text_encoder:
-            for name, encoder in family.text_encoders.items():
-                parts[name] = encoder
-                layers[name] = text_layers(encoder, section.targets, name=name)
-        adapters = {part: _attach(found, section, seed) for part, found in layers.items()}
-        return Lora(adapters, parts, section)
+            parts |= {
+                part: family.text_encoders[part]
+                for part in COMPONENTS
+                if part in family.text_encoders
+            }
+        chosen = {
+            part: dict(chosen_layers(part, model, section.targets)) for part, model in parts.items()
+        }
+        adapters = {part: _attach(found, section, seed) for part, found in chosen.items()}
+        layers = {adapter_name(layer): layer for found in chosen.values() for layer in found}
+        return Lora(adapters, layers, parts, names, family.prediction, section)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         return [
@@ -79,36 +90,49 @@ class Lora:
         ]
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {name: parameter.detach() for name, parameter in self._named_parameters()}
+        return {
+            name: parameter.detach()
+            for held in self.adapters.values()
+            for name, parameter in held.named_parameters()
+        }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Raises ValueError unless names and shapes are exactly those of `state_dict`."""
-        own = dict(self._named_parameters())
+        own = self.state_dict()
         if own.keys() != state.keys():
             raise ValueError(f"other adapters: {sorted(own.keys() ^ state.keys())[:4]}")
-        with torch.no_grad():
-            for name, parameter in own.items():
-                if parameter.shape != state[name].shape:
-                    raise ValueError(f"{name}: {state[name].shape} is not {parameter.shape}")
-                parameter.copy_(state[name])
+        for name, tensor in own.items():
+            if tensor.shape != state[name].shape:
+                raise ValueError(f"{name}: {state[name].shape} is not {tensor.shape}")
+            tensor.copy_(state[name])
 
     def train(self, mode: bool) -> None:
         for module in (*self.parts.values(), *self.adapters.values()):
             module.train(mode)
 
-    def export(self, path: Path, *, dtype: torch.dtype, metadata: Mapping[str, str]) -> None:
-        """In kohya's form; `metadata` wins over what is known here."""
-        write_lora(
-            path,
-            self.state_dict(),
-            alpha=self.section.alpha,
-            dtype=dtype,
-            metadata=self._metadata() | dict(metadata),
-        )
+    def export(
+        self,
+        path: Path,
+        *,
+        dtype: torch.dtype,
+        metadata: Mapping[str, str],
+        naming: Naming = "kohya",
+    ) -> None:
+        """Writes a LoRA file; `metadata` wins over what is known here."""
+        file = LoraFile(self._kinds(), {}, {}, self._metadata() | dict(metadata), naming)
+        write_lora(path, file, self.names, naming=naming, dtype=dtype, hashes=True)
 
-    def _named_parameters(self) -> Iterable[tuple[str, nn.Parameter]]:
+    def _kinds(self) -> dict[Layer, dict[str, Tensor]]:
+        kinds: dict[Layer, dict[str, Tensor]] = {}
         for held in self.adapters.values():
-            yield from held.named_parameters()
+            for name, adapter in held.items():
+                assert isinstance(adapter, Adapter)
+                kinds[self.layers[name]] = {
+                    DOWN: adapter.lora_down.weight.detach(),
+                    UP: adapter.lora_up.weight.detach(),
+                    ALPHA: torch.tensor(self.section.alpha),
+                }
+        return kinds
 
     def _metadata(self) -> dict[str, str]:
         """The words by which other programs tell what a file is for."""
@@ -117,22 +141,32 @@ class Lora:
             "ss_network_module": "networks.lora",
             "ss_network_dim": rank,
             "ss_network_alpha": alpha,
-            "ss_base_model_version": "sd_v1",
-            "ss_v2": "False",
+            "ss_base_model_version": self._base_model_version(),
+            "ss_v2": str(self.names.base == "sd2"),
         }
         if self.section.targets == "full":
             known["ss_network_args"] = f'{{"conv_dim": "{rank}", "conv_alpha": "{alpha}"}}'
         return known
 
+    def _base_model_version(self) -> str:
+        """The word of kohya's programs, which have none for an SDXL of velocity."""
+        velocity = "_v" if self.prediction == "v_prediction" else ""
+        match self.names.base:
+            case "sd15":
+                return f"sd_v1{velocity}"
+            case "sd2":
+                return f"sd_v2{velocity}"
+            case "sdxl":
+                return "sdxl_base_v1-0"
 
-def _attach(
-    layers: Iterable[tuple[str, nn.Module]], section: LoraSection, seed: int
-) -> nn.ModuleDict:
+
+def _attach(layers: Mapping[Layer, nn.Module], section: LoraSection, seed: int) -> nn.ModuleDict:
     held = nn.ModuleDict()
     # LyCORIS draws initial weights from the global generator, which is not ours to move.
     with torch.random.fork_rng(devices=[]):
-        for name, layer in layers:
-            held[name] = _adapter(name, layer, section, seed)
+        for layer, module in layers.items():
+            name = adapter_name(layer)
+            held[name] = _adapter(name, module, section, seed)
     return held
 
 

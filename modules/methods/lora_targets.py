@@ -1,53 +1,72 @@
-"""Which layers get a LoRA adapter, and what each is called in the file."""
+"""The layers of a model, and which of them get a LoRA adapter."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from torch import nn
 
+from modules.formats.lora_names import COMPONENTS, Layer, LayerNames, Part, canonical, flat
+from modules.interfaces import Family
 from onetrainer.config.method import LoraTargets
-
-UNET_PREFIX = "lora_unet_"
-TEXT_LEVEL = "text_model."  # which transformers since 5.6 leaves out of its modules' paths
+from onetrainer.config.model import base_of
 
 ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
 TEXT_ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
 TEXT_MLP = ("fc1", "fc2")
 
 
-def unet_layers(unet: nn.Module, targets: LoraTargets) -> Iterator[tuple[str, nn.Module]]:
-    """The UNet's chosen layers by their name in the file, in the UNet's order.
+def layer_names(family: Family) -> LayerNames:
+    """What every layer of a family is called in LoRA files."""
+    tensors = {part: list(module.state_dict()) for part, module in _parts(family).items()}
+    return LayerNames.of(base_of(family.name), tensors)
+
+
+def layers_of(family: Family) -> Iterator[tuple[Layer, nn.Module]]:
+    """Every module of a family's UNet and text encoders."""
+    for part, module in _parts(family).items():
+        yield from (
+            (Layer(part, canonical(part, path)), own) for path, own in module.named_modules()
+        )
+
+
+def chosen_layers(
+    part: Part, model: nn.Module, targets: LoraTargets
+) -> Iterator[tuple[Layer, nn.Module]]:
+    """The layers of a UNet or a text encoder that get an adapter, in the model's order."""
+    is_chosen = _is_chosen_in_unet if part == "unet" else _is_chosen_in_text
+    for path, module in model.named_modules():
+        if isinstance(module, nn.Linear | nn.Conv2d) and is_chosen(path, targets):
+            yield Layer(part, canonical(part, path)), module
+
+
+def adapter_name(layer: Layer) -> str:
+    """An adapter's name in checkpoints, the same for every base: kohya's with diffusers' paths."""
+    return f"lora_{layer.part}_{flat(layer.path)}"
+
+
+def _is_chosen_in_unet(path: str, targets: LoraTargets) -> bool:
+    """Whether a linear or convolution layer of the UNet gets an adapter.
 
     "attn": the projections of self- and cross-attention. "attn-mlp": every layer of the
     transformer blocks and the projections into and out of them, which is what kohya's and most
     other LoRAs train. "full": every linear and convolution layer.
     """
-    for path, module in _layers(unet):
-        match targets:
-            case "attn":
-                chosen = ".attentions." in path and path.endswith(ATTENTION)
-            case "attn-mlp":
-                chosen = ".attentions." in path
-            case "full":
-                chosen = True
-        if chosen:
-            yield UNET_PREFIX + path.replace(".", "_"), module
+    match targets:
+        case "attn":
+            return ".attentions." in path and path.endswith(ATTENTION)
+        case "attn-mlp":
+            return ".attentions." in path
+        case "full":
+            return True
 
 
-def text_layers(
-    encoder: nn.Module, targets: LoraTargets, *, name: str
-) -> Iterator[tuple[str, nn.Module]]:
-    """A text encoder's chosen layers; `name` is the encoder's, "te" for SD 1.x.
-
-    "attn" means attention, everything else attention and feed-forward.
-    """
-    endings: Sequence[str] = TEXT_ATTENTION if targets == "attn" else TEXT_ATTENTION + TEXT_MLP
-    for path, module in _layers(encoder):
-        if path.endswith(tuple(endings)):
-            full = TEXT_LEVEL + path.removeprefix(TEXT_LEVEL)
-            yield f"lora_{name}_{full.replace('.', '_')}", module
+def _is_chosen_in_text(path: str, targets: LoraTargets) -> bool:
+    """Attention alone for "attn", attention and feed-forward for everything else."""
+    return path.endswith(TEXT_ATTENTION if targets == "attn" else TEXT_ATTENTION + TEXT_MLP)
 
 
-def _layers(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    for path, module in model.named_modules():
-        if isinstance(module, nn.Linear | nn.Conv2d):
-            yield path, module
+def _parts(family: Family) -> dict[Part, nn.Module]:
+    parts: dict[Part, nn.Module] = {"unet": family.unet}
+    for part in COMPONENTS:
+        if part in family.text_encoders:
+            parts[part] = family.text_encoders[part]
+    return parts
