@@ -2,12 +2,16 @@
 
 import importlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 
+from modules.families.load import load
+from modules.families.sd2 import SD2
+from modules.families.sd15 import SD15
+from modules.families.sdxl import SDXL
+from modules.families.spec import FamilySpec
 from modules.interfaces import Family, ParameterGroup
-from onetrainer.config.model import Model
+from onetrainer.config.model import Base, Model, base_of
 from onetrainer.config.optimizer import Optimizer
 
 # Settings of an optimizer section that its class does not take under that name.
@@ -15,12 +19,20 @@ _OWN_KEYS = {"kind", "lr", "text_encoder_lr", "beta1", "beta2"}
 
 
 def load_family(section: Model, *, compute_dtype: torch.dtype, device: torch.device) -> Family:
-    """The base model, frozen, on the device."""
-    match section.family:
-        case "sd15":
-            from modules.families.sd15 import load_sd15
+    """The base model, frozen, on the device. section.path: a folder or a file, not a hub name."""
+    spec = family_spec(base_of(section.family))
+    return load(spec, section, compute_dtype=compute_dtype, device=device)
 
-            return load_sd15(Path(section.path), compute_dtype=compute_dtype, device=device)
+
+def family_spec(base: Base) -> FamilySpec:
+    """What a base is made of."""
+    match base:
+        case "sd15":
+            return SD15
+        case "sd2":
+            return SD2
+        case "sdxl":
+            return SDXL
 
 
 def build_optimizer(section: Optimizer, groups: Sequence[ParameterGroup]) -> torch.optim.Optimizer:

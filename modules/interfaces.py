@@ -12,21 +12,25 @@ import torch
 from torch import Tensor, nn
 
 from modules.diffusion.schedule import NoiseSchedule
-from modules.diffusion.targets import Prediction
+from onetrainer.config.model import FamilyName, Prediction
+from onetrainer.config.output import LoraNaming
 
 
 @dataclass(frozen=True)
 class Conditioning:
     """What the UNet is told about each picture's text.
 
-    hidden: (B, T, D), the text encoder's output, in its own dtype.
+    hidden: (B, T, D), the text encoders' output, in their own dtype; of two, side by side.
+    pooled: (B, P), the whole text as one vector; None for families without.
     """
 
     hidden: Tensor
+    pooled: Tensor | None = None
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "Conditioning":
         """The same conditioning on another device, in another dtype."""
-        return Conditioning(self.hidden.to(device, dtype))
+        pooled = None if self.pooled is None else self.pooled.to(device, dtype)
+        return Conditioning(self.hidden.to(device, dtype), pooled)
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class Batch:
     now, because the text encoder trains.
     step_captions: those of the whole step. Encodings are as long as the longest of them needs, so
     that they do not change with the size of the microbatches either.
+    frames: (B, 6), float32; see `Family.predict`.
     positions: each picture's place within its step, from 0; random draws depend on it, so that
     they do not change with the size of the microbatches.
     weight: each picture's share of the step's loss, 1 / (pictures of a full step).
@@ -57,6 +62,7 @@ class Batch:
     captions: tuple[str, ...]
     step_captions: tuple[str, ...]
     conditioning: Conditioning | None
+    frames: Tensor
     positions: tuple[int, ...]
     weight: float
 
@@ -69,12 +75,14 @@ class Family(Protocol):
     """
 
     @property
+    def name(self) -> FamilyName: ...
+    @property
     def unet(self) -> nn.Module: ...
     @property
     def vae(self) -> nn.Module: ...
     @property
     def text_encoders(self) -> Mapping[str, nn.Module]:
-        """By the name they have in LoRA files: {"te": …} for SD 1.x."""
+        """By the name they have in LoRA files: "te", or "te1" and "te2" for SDXL."""
         ...
 
     @property
@@ -83,7 +91,7 @@ class Family(Protocol):
     def prediction(self) -> Prediction: ...
 
     def encode_text(self, captions: Sequence[str], *, among: Sequence[str] = ()) -> Conditioning:
-        """Captions encoded by the text encoder; gradients flow where they are enabled.
+        """Captions encoded by the text encoders; gradients flow where they are enabled.
 
         among: captions that the encodings have to be as long as.
         """
@@ -97,8 +105,28 @@ class Family(Protocol):
         """latents: (B, 4, h, w), scaled, float32. Returns (B, 3, 8h, 8w), float32 in [-1, 1]."""
         ...
 
-    def predict(self, noisy: Tensor, timesteps: Tensor, conditioning: Conditioning) -> Tensor:
-        """The UNet's prediction, (B, 4, h, w), float32. timesteps: (B,), int64."""
+    def count_tokens(self, caption: str) -> int:
+        """How many tokens a caption has, without start and end."""
+        ...
+
+    def predict(
+        self,
+        noisy: Tensor,
+        timesteps: Tensor,
+        conditioning: Conditioning,
+        *,
+        frames: Tensor,
+        masked: Tensor | None = None,
+    ) -> Tensor:
+        """The UNet's prediction, (B, 4, h, w), float32.
+
+        timesteps: (B,), int64, or float32 where a sampler goes between two of them.
+        frames: (B, 6), float32, in pixels: height and width of the original picture, top and left
+        of the crop in the scaled one, height and width of what the latent shows; families that
+        were not trained with them pay no heed.
+        masked: (B, 5, h, w), for inpainting families: 1 where the picture is to be painted, and the
+        latents of what is left of it; None means that all of it is to be painted.
+        """
         ...
 
     def encoder_settings(self) -> tuple[str, str]:
@@ -131,7 +159,14 @@ class Method(Protocol):
         """Training mode (dropout on) or evaluation mode of everything that trains."""
         ...
 
-    def export(self, path: Path, *, dtype: torch.dtype, metadata: Mapping[str, str]) -> None:
+    def export(
+        self,
+        path: Path,
+        *,
+        dtype: torch.dtype,
+        metadata: Mapping[str, str],
+        naming: LoraNaming = "kohya",
+    ) -> None:
         """Writes the file that other programs load, complete or not at all."""
         ...
 

@@ -1,7 +1,7 @@
 """Stable Diffusion a thousand times smaller, with the classes and the blocks of the real one.
 
-As objects, as a diffusers folder and as a single file in the original layout; besides that small
-captioned pictures, and files that must be refused. Everything follows from the seed.
+Every family, as objects, as a diffusers folder and as a single file in the original layout; besides
+that small captioned pictures, and files that must be refused. Everything follows from the seed.
 """
 
 import json
@@ -9,6 +9,7 @@ import math
 import shutil
 import struct
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -17,103 +18,179 @@ from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import CLIPTextConfig, CLIPTextModel
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
-from modules.diffusion.schedule import scaled_linear
+from modules.build import family_spec
+from modules.diffusion.schedule import ScheduleSettings, scaled_linear
 from modules.families.components import Parts, load_tokenizer
-from modules.families.prompts import ClipPrompts
-from modules.families.sd15 import CONFIGS
+from modules.families.load import assemble
 from modules.families.stable_diffusion import StableDiffusion
-from modules.formats.original_layout import to_original
+from modules.formats.component_configs import MODELS
+from modules.formats.original.layout import recipes
+from modules.formats.original.recipe import merge
+from onetrainer.config.model import base_of
 
 CPU = torch.device("cpu")
-WIDTH = 32  # of the text encoder's output
-
-UNET = {
-    **json.loads((CONFIGS / "unet" / "config.json").read_text()),
-    "block_out_channels": [8, 12, 16, 16],
-    "norm_num_groups": 4,
-    "attention_head_dim": 2,
-    "cross_attention_dim": WIDTH,
-    "sample_size": 8,
-}
-VAE = {
-    **json.loads((CONFIGS / "vae" / "config.json").read_text()),
-    "block_out_channels": [8, 12, 16, 16],
-    "norm_num_groups": 4,
-    "sample_size": 64,
-}
-TEXT_ENCODER = {
-    **json.loads((CONFIGS / "text_encoder" / "config.json").read_text()),
-    "hidden_size": WIDTH,
-    "intermediate_size": 2 * WIDTH,
-    "num_attention_heads": 2,
-    "num_hidden_layers": 2,
-    "projection_dim": WIDTH,
+FAMILIES = ("sd15", "sd15-inpainting", "sd2", "sd2-inpainting", "sdxl", "sdxl-inpainting")
+WIDTHS = {"sd15": (32,), "sd2": (24,), "sdxl": (32, 40)}  # of each text encoder's output
+WIDTH = WIDTHS["sd15"][0]
+PROJECTION = 48  # of SDXL's second encoder; other than its width, so that directions show
+TIME_WIDTH = 8  # of each of SDXL's six sizes
+PIPELINES = {
+    "sd15": "StableDiffusionPipeline",
+    "sd15-inpainting": "StableDiffusionInpaintPipeline",
+    "sd2": "StableDiffusionPipeline",
+    "sd2-inpainting": "StableDiffusionInpaintPipeline",
+    "sdxl": "StableDiffusionXLPipeline",
+    "sdxl-inpainting": "StableDiffusionXLInpaintPipeline",
 }
 
 
-def parts(seed: int = 0) -> Parts:
+@cache
+def configs(name: str = "sd15") -> dict[str, dict]:
+    """The configs of a family's components, with the real ones' blocks and tiny widths."""
+    base = base_of(name)
+    real = {
+        path.parent.name: json.loads(path.read_text())
+        for path in (MODELS / base).glob("*/config.json")
+    }
+    widths = WIDTHS[base]
+    unet = {
+        "block_out_channels": [8, 12, 16, 16],
+        "norm_num_groups": 4,
+        "attention_head_dim": 2,
+        "cross_attention_dim": sum(widths),
+        "sample_size": 8,
+        "in_channels": 9 if name.endswith("-inpainting") else 4,
+    }
+    if base == "sdxl":
+        unet |= {
+            "block_out_channels": [8, 12, 16],
+            "transformer_layers_per_block": [1, 2, 3],
+            "addition_time_embed_dim": TIME_WIDTH,
+            "projection_class_embeddings_input_dim": PROJECTION + 6 * TIME_WIDTH,
+        }
+    vae = {"block_out_channels": [8, 12, 16, 16], "norm_num_groups": 4, "sample_size": 64}
+    tiny = {"unet": real["unet"] | unet, "vae": real["vae"] | vae}
+    for encoder, width in zip(family_spec(base).encoders, widths, strict=True):
+        tiny[encoder.component] = real[encoder.component] | {
+            "hidden_size": width,
+            "intermediate_size": 2 * width,
+            "num_attention_heads": 2,
+            "num_hidden_layers": 3 if base == "sdxl" else 2,
+            "projection_dim": PROJECTION if encoder.has_projection else width,
+        }
+    return tiny
+
+
+UNET, VAE = configs()["unet"], configs()["vae"]
+
+
+def parts(seed: int = 0, name: str = "sd15") -> Parts:
     """The networks, untrained, float32 on the CPU."""
+    tiny = configs(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         made = Parts(
-            UNet2DConditionModel.from_config(UNET),
-            AutoencoderKL.from_config(VAE),
-            CLIPTextModel(CLIPTextConfig(**TEXT_ENCODER)),
+            UNet2DConditionModel.from_config(tiny["unet"]),
+            AutoencoderKL.from_config(tiny["vae"]),
+            {
+                encoder.component: (
+                    CLIPTextModelWithProjection if encoder.has_projection else CLIPTextModel
+                )(CLIPTextConfig(**tiny[encoder.component]))
+                for encoder in family_spec(base_of(name)).encoders
+            },
         )
         _make_decoder_respond(made.vae)
     return made
 
 
 def family(
-    seed: int = 0, *, compute_dtype: torch.dtype = torch.float32, device: torch.device = CPU
+    name: str = "sd15",
+    *,
+    seed: int = 0,
+    prediction: str = "epsilon",
+    zero_terminal_snr: bool = False,
+    clip_skip: int = 0,
+    compute_dtype: torch.dtype = torch.float32,
+    device: torch.device = CPU,
 ) -> StableDiffusion:
-    """A loaded tiny SD 1.5, frozen, without any file written."""
-    made = parts(seed)
-    for part in (made.unet, made.text_encoder):
+    """A loaded tiny model, frozen, without any file written."""
+    made, spec = parts(seed, name), family_spec(base_of(name))
+    for part in (made.unet, *made.encoders.values()):
         nn.Module.to(part, compute_dtype)  # diffusers' own `to` warns about nothing
-    for part in (made.unet, made.vae, made.text_encoder):
+    for part in (made.unet, made.vae, *made.encoders.values()):
         part.requires_grad_(False).eval().to(device)
-    return StableDiffusion(
-        unet=made.unet,
-        vae=made.vae,
-        prompts=ClipPrompts(load_tokenizer(CONFIGS), made.text_encoder),
-        schedule=scaled_linear().to(device),
-        prediction="epsilon",
+    settings = ScheduleSettings(zero_terminal_snr=zero_terminal_snr)
+    return assemble(
+        spec,
+        made,
+        name=name,
+        tokenizer=load_tokenizer(MODELS / "sd15"),
+        schedule=scaled_linear(settings).to(device),
+        prediction=prediction,
+        clip_skip=clip_skip,
     )
 
 
-def write_configs(folder: Path) -> Path:
-    """The folder with configs and tokenizer that `write_single_file`'s files are opened with."""
-    shutil.copytree(CONFIGS, folder)
-    for name, config in {"unet": UNET, "vae": VAE, "text_encoder": TEXT_ENCODER}.items():
-        (folder / name / "config.json").write_text(json.dumps(config))
+def write_configs(
+    folder: Path,
+    name: str = "sd15",
+    *,
+    prediction: str = "epsilon",
+    zero_terminal_snr: bool = False,
+) -> Path:
+    """The folder with configs and tokenizers that `write_single_file`'s files are opened with."""
+    shutil.copytree(MODELS / base_of(name), folder)
+    for tokenizer in folder.glob("tokenizer*"):
+        for file in ("vocab.json", "merges.txt"):
+            shutil.copy(MODELS / "sd15" / "tokenizer" / file, tokenizer / file)
+    for component, config in configs(name).items():
+        (folder / component / "config.json").write_text(json.dumps(config))
+    _change(folder / "model_index.json", _class_name=PIPELINES[name])
+    _change(
+        folder / "scheduler" / "scheduler_config.json",
+        prediction_type=prediction,
+        **({"rescale_betas_zero_snr": True} if zero_terminal_snr else {}),
+    )
     return folder
 
 
 def write_folder(
-    folder: Path, made: Parts | None = None, *, dtype: torch.dtype = torch.float32
+    folder: Path,
+    made: Parts | None = None,
+    *,
+    name: str = "sd15",
+    dtype: torch.dtype = torch.float32,
+    prediction: str = "epsilon",
+    zero_terminal_snr: bool = False,
 ) -> Path:
     """A diffusers folder, as people have them: text encoder names with `text_model.`."""
-    made = made or parts()
-    write_configs(folder)
-    for name, part in _named(made).items():
-        stem = "model" if name == "text_encoder" else "diffusion_pytorch_model"
-        prefix = "text_model." if name == "text_encoder" else ""
-        state = {prefix + key.removeprefix(prefix): t for key, t in part.state_dict().items()}
-        _save(state, folder / name / f"{stem}.safetensors", dtype)
+    made = made or parts(name=name)
+    write_configs(folder, name, prediction=prediction, zero_terminal_snr=zero_terminal_snr)
+    for component, part in _named(made).items():
+        stem = "model" if component in made.encoders else "diffusion_pytorch_model"
+        _save(_canonical(component, part), folder / component / f"{stem}.safetensors", dtype)
     return folder
 
 
 def write_single_file(
-    path: Path, made: Parts | None = None, *, dtype: torch.dtype = torch.float32
+    path: Path,
+    made: Parts | None = None,
+    *,
+    name: str = "sd15",
+    dtype: torch.dtype = torch.float32,
 ) -> Path:
-    """A file in the original layout, with the position ids that old files have."""
-    made = made or parts()
-    state = {"cond_stage_model.transformer.text_model.embeddings.position_ids": torch.arange(77)}
-    for name, part in _named(made).items():
-        state |= to_original(name, part.state_dict())
+    """A file in the original layout; of SD 1.x with the position ids that old files have."""
+    made = made or parts(name=name)
+    state = {}
+    if base_of(name) == "sd15":
+        ids = "cond_stage_model.transformer.text_model.embeddings.position_ids"
+        state[ids] = torch.arange(77)
+    for component, part in _named(made).items():
+        tensors = _canonical(component, part)
+        for recipe in recipes(base_of(name), component, tensors):
+            state[recipe.original] = merge(recipe, [tensors[ours] for ours in recipe.ours])
     _save(state, path, dtype)
     return path
 
@@ -159,7 +236,20 @@ def write_pictures(
 
 
 def _named(made: Parts) -> dict[str, nn.Module]:
-    return {"unet": made.unet, "vae": made.vae, "text_encoder": made.text_encoder}
+    return {"unet": made.unet, "vae": made.vae, **made.encoders}
+
+
+def _canonical(component: str, part: nn.Module) -> dict[str, Tensor]:
+    if not component.startswith("text_encoder"):
+        return part.state_dict()
+    return {
+        name if name.startswith(("text_model.", "text_projection")) else f"text_model.{name}": t
+        for name, t in part.state_dict().items()
+    }
+
+
+def _change(path: Path, **values) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
 def _save(state: dict[str, Tensor], path: Path, dtype: torch.dtype) -> None:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
-from torch import Tensor
 
 from modules.data.cache import CachedDataset
 from modules.interfaces import Batch, Conditioning, LatentMoments
 from modules.seeds import derive
-from onetrainer.buckets import Bucket
+from onetrainer.buckets import Bucket, crop_geometry
+from onetrainer.dataset_index import Item
 
 T = TypeVar("T")
 
@@ -106,12 +106,13 @@ def load_batch(
     if dataset.has_text:
         # As long as the longest of the whole step: padding must not depend on microbatches.
         tokens = max(dataset.tokens(caption) for caption in captions)
-        conditioning = Conditioning(torch.cat([_padded(dataset, text, tokens) for text in shown]))
+        conditioning = _joined([_padded(dataset, caption, tokens) for caption in shown])
     return Batch(
         moments=_stacked([dataset.moments(picture) for picture in pictures]),
         captions=shown,
         step_captions=captions,
         conditioning=conditioning,
+        frames=torch.tensor([frame_of(dataset.items[picture]) for picture in pictures]),
         positions=tuple(range(offset, offset + len(pictures))),
         weight=plan.weight,
     )
@@ -132,18 +133,33 @@ def _chance(seed: int, step: int, position: int) -> float:
     return random.Random(derive(seed, "caption-dropout", step, position)).random()
 
 
-def _padded(dataset: CachedDataset, caption: str, tokens: int) -> Tensor:
-    """A caption's hidden states, (1, tokens, D): short ones are followed by the empty prompt's.
+def _padded(dataset: CachedDataset, caption: str, tokens: int) -> Conditioning:
+    """A caption's encoding of so many tokens: short ones are followed by the empty prompt's.
 
     Captions are encoded in chunks of one length, 77 tokens for CLIP; the empty prompt's chunk
     is what the model knows as "nothing more to say", where zeros would be strange to it.
     """
-    hidden = dataset.conditioning(caption).hidden
-    missing = tokens - hidden.shape[1]
+    encoded = dataset.conditioning(caption)
+    missing = tokens - encoded.hidden.shape[1]
     if not missing:
-        return hidden
+        return encoded
     empty = dataset.conditioning("").hidden
-    return torch.cat([hidden, empty.repeat(1, missing // empty.shape[1], 1)], dim=1)
+    filling = empty.repeat(1, missing // empty.shape[1], 1)
+    return Conditioning(torch.cat([encoded.hidden, filling], dim=1), encoded.pooled)
+
+
+def _joined(encoded: Sequence[Conditioning]) -> Conditioning:
+    pooled = [one.pooled for one in encoded if one.pooled is not None]
+    return Conditioning(
+        torch.cat([one.hidden for one in encoded]), torch.cat(pooled) if pooled else None
+    )
+
+
+def frame_of(item: Item) -> tuple[float, ...]:
+    """What was done to a picture, in pixels, as `Family.predict` takes it: heights first."""
+    crop = crop_geometry(item.width, item.height, item.bucket)
+    shown = (item.bucket.height, item.bucket.width)
+    return tuple(map(float, (item.height, item.width, crop.top, crop.left, *shown)))
 
 
 def _stacked(moments: Sequence[LatentMoments]) -> LatentMoments:

@@ -59,8 +59,9 @@ class CachedDataset:
         return LatentMoments(tensors["mean"], tensors["std"])
 
     def conditioning(self, caption: str) -> Conditioning:
-        """An item's caption, or the empty one, encoded: (1, T, D), on the CPU."""
-        return Conditioning(self._read("text", self.text_keys[caption])["hidden"])
+        """An item's caption, or the empty one, encoded: (1, T, D) and (1, P), on the CPU."""
+        tensors = self._read("text", self.text_keys[caption])
+        return Conditioning(tensors["hidden"], tensors.get("pooled"))
 
     def tokens(self, caption: str) -> int:
         """How many tokens a caption takes, padding included: T of its conditioning."""
@@ -181,8 +182,10 @@ class _Encoder:
         tensors = self._cached("text", key, f'caption "{caption}"')
         if tensors is None:
             with torch.no_grad():
-                hidden = self._family.encode_text([caption]).hidden
-            tensors = {"hidden": hidden.to("cpu")}
+                encoded = self._family.encode_text([caption])
+            tensors = {"hidden": encoded.hidden.to("cpu")}
+            if encoded.pooled is not None:
+                tensors["pooled"] = encoded.pooled.to("cpu")
             self.entries.put("text", key, tensors)
         return key, tensors["hidden"].shape[1]
 

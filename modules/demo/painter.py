@@ -167,7 +167,8 @@ def _loss(family: StableDiffusion, lessons: Lessons, *, seed: int, step: int) ->
     timesteps = _timesteps(generator)
     noisy = family.schedule.add_noise(latents, noise, timesteps)
     conditioning = family.encode_text(_captions(lessons, chosen, rng))
-    predicted = family.predict(noisy, timesteps, conditioning)
+    frames = noisy.new_zeros(len(noisy), 6)  # SD 1.x pays no heed
+    predicted = family.predict(noisy, timesteps, conditioning, frames=frames)
     wanted = target(
         family.prediction,
         schedule=family.schedule,

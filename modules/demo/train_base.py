@@ -22,12 +22,12 @@ import torch
 from diffusers import AutoencoderKL
 
 from modules.demo import autoencoder, painter
-from modules.demo.folder import SD15, save
+from modules.demo.folder import save
 from modules.demo.painter import Painter
 from modules.diffusion.schedule import scaled_linear
-from modules.families.components import load_tokenizer
-from modules.families.prompts import ClipPrompts
-from modules.families.stable_diffusion import StableDiffusion
+from modules.families.components import Parts, load_tokenizer
+from modules.families.load import assemble
+from modules.families.sd15 import SD15
 
 
 def main() -> None:
@@ -67,12 +67,12 @@ def train_painter(
     """Trains UNet and text encoder; the folder is a whole model from the first preview on."""
     lessons = painter.prepare(vae, seed=seed, count=scenes)
     networks = painter.untrained(seed)
-    family = StableDiffusion(
-        unet=networks.unet,
-        vae=vae,
-        prompts=ClipPrompts(load_tokenizer(SD15), networks.text_encoder),
+    family = assemble(
+        SD15,
+        Parts(networks.unet, vae, {"text_encoder": networks.text_encoder}),
+        name="sd15",
+        tokenizer=load_tokenizer(SD15.configs),
         schedule=scaled_linear(),
-        prediction="epsilon",
     )
 
     def keep(trained: Painter) -> None:

@@ -7,6 +7,20 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
+class ScheduleSettings:
+    """What a schedule is made from; the defaults are those of Stable Diffusion 1.x, 2.x and XL.
+
+    Source: Rombach et al. 2022, arXiv:2112.10752; betas are linear in their square roots.
+    zero_terminal_snr: whether it is rescaled so that the last timestep is noise alone.
+    """
+
+    beta_start: float = 0.00085
+    beta_end: float = 0.012
+    steps: int = 1000
+    zero_terminal_snr: bool = False
+
+
+@dataclass(frozen=True)
 class NoiseSchedule:
     """How much signal and noise a latent holds at each timestep.
 
@@ -14,6 +28,7 @@ class NoiseSchedule:
     Source: Ho et al. 2020, arXiv:2006.11239, equation 4.
     """
 
+    settings: ScheduleSettings
     signal: Tensor
     noise: Tensor
 
@@ -29,7 +44,7 @@ class NoiseSchedule:
 
     def to(self, device: torch.device) -> "NoiseSchedule":
         """The same schedule with its tables on another device."""
-        return NoiseSchedule(self.signal.to(device), self.noise.to(device))
+        return NoiseSchedule(self.settings, self.signal.to(device), self.noise.to(device))
 
     def add_noise(self, latents: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
         """The noisy latents at the given timesteps.
@@ -39,16 +54,19 @@ class NoiseSchedule:
         return at(self.signal, timesteps) * latents + at(self.noise, timesteps) * noise
 
 
-def scaled_linear(
-    beta_start: float = 0.00085, beta_end: float = 0.012, steps: int = 1000
-) -> NoiseSchedule:
-    """The schedule that Stable Diffusion 1.x, 2.x and XL were trained with.
+def scaled_linear(settings: ScheduleSettings | None = None) -> NoiseSchedule:
+    """The schedule of the settings; None means Stable Diffusion's own.
 
-    Source: Rombach et al. 2022, arXiv:2112.10752; betas are linear in their square roots.
+    Zero terminal SNR: sqrt(ᾱ) is shifted and scaled so that it starts as before and ends at 0.
+    Source: Lin et al. 2023, arXiv:2305.08891, algorithm 1.
     """
-    betas = torch.linspace(beta_start**0.5, beta_end**0.5, steps, dtype=torch.float64) ** 2
-    alphas_cumprod = torch.cumprod(1 - betas, dim=0)
-    return NoiseSchedule(alphas_cumprod.sqrt().float(), (1 - alphas_cumprod).sqrt().float())
+    settings = settings or ScheduleSettings()
+    start, end = settings.beta_start**0.5, settings.beta_end**0.5
+    betas = torch.linspace(start, end, settings.steps, dtype=torch.float64) ** 2
+    signal = torch.cumprod(1 - betas, dim=0).sqrt()
+    if settings.zero_terminal_snr:
+        signal = (signal - signal[-1]) * (signal[0] / (signal[0] - signal[-1]))
+    return NoiseSchedule(settings, signal.float(), (1 - signal**2).sqrt().float())
 
 
 def at(table: Tensor, timesteps: Tensor) -> Tensor:

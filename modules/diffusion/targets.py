@@ -1,12 +1,9 @@
 """What the network is asked to predict."""
 
-from typing import Literal
-
 from torch import Tensor
 
 from modules.diffusion.schedule import NoiseSchedule, at
-
-Prediction = Literal["epsilon", "v_prediction"]
+from onetrainer.config.model import Prediction
 
 
 def target(

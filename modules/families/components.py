@@ -1,6 +1,5 @@
 """The parts of a Stable Diffusion model, out of a diffusers folder or a single file."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,106 +12,204 @@ from accelerate import init_empty_weights
 # The modules themselves: `from diffusers import …` would import every pipeline on top.
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
-from safetensors import safe_open
-from torch import Size, nn
-from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+from torch import Tensor, nn
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTextModelWithProjection,
+    CLIPTokenizer,
+)
 
-from modules.formats.original_layout import Component, MissingTensorsError, find_originals
+from modules.families.spec import EncoderSpec, FamilySpec
+from modules.formats.component_configs import MODELS, read_config
+from modules.formats.component_shapes import canonical_name
+from modules.formats.original.layout import (
+    TEXT_LEVEL,
+    Component,
+    MissingTensorsError,
+    read_component,
+    recipes,
+)
+from modules.formats.original.vae_files import vae_recipes
+from modules.formats.tensor_source import open_tensors
+from onetrainer.config.model import Base
 from onetrainer.errors import UserError
-from onetrainer.model_file import weight_files
-from onetrainer.safetensors_header import read_header
+from onetrainer.model_files import ModelFile, weight_files
 
 DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS = "diffusion_pytorch_model", "model"
+TOKENIZER = MODELS / "sd15" / "tokenizer"  # one vocabulary for all families
 
+Encoder = CLIPTextModel | CLIPTextModelWithProjection
 Part = TypeVar("Part", bound=nn.Module)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The networks of a model with one text encoder."""
+    """The networks of a model; encoders by component."""
 
     unet: UNet2DConditionModel
     vae: AutoencoderKL
-    text_encoder: CLIPTextModel
+    encoders: Mapping[Component, Encoder]
 
 
-def from_folder(folder: Path, compute_dtype: torch.dtype) -> Parts:
-    """The parts of a diffusers folder, on the CPU; the VAE in float32, the others as asked."""
-    # The libraries' own loaders, because they know the spellings of every older version.
-    unet, vae, encoder = (folder / name for name in ("unet", "vae", "text_encoder"))
-    unet_options = _offline(unet, DIFFUSERS_WEIGHTS) | {"torch_dtype": compute_dtype}
-    vae_options = _offline(vae, DIFFUSERS_WEIGHTS) | {"torch_dtype": torch.float32}
-    encoder_options = _offline(encoder, TRANSFORMERS_WEIGHTS) | {"dtype": compute_dtype}
-    # Model and report, which transformers' types do not tell.
-    loaded_encoder: Any = CLIPTextModel.from_pretrained(encoder, **encoder_options)
-    return Parts(
-        _checked(unet, UNet2DConditionModel.from_pretrained(unet, **unet_options)),
-        _checked(vae, AutoencoderKL.from_pretrained(vae, **vae_options)),
-        _checked(encoder, loaded_encoder),
-    )
-
-
-def from_single_file(
-    path: Path, configs: Path, compute_dtype: torch.dtype, device: torch.device
+def load_parts(
+    spec: FamilySpec,
+    model: ModelFile,
+    home: Path,
+    *,
+    vae: str,
+    compute_dtype: torch.dtype,
+    device: torch.device,
 ) -> Parts:
-    """The parts of a file in the original layout; the VAE in float32, the others in compute_dtype.
+    """The networks: the VAE in float32, the others in compute_dtype.
 
-    configs: a folder with the configs of unet, vae and text_encoder. Tensors that no part has
-    (position ids, an EMA's copies) are left alone.
+    home: the folder with the components' configs. vae: another VAE's file or folder, or "".
     """
-    unet, vae, encoder = (
-        read_config(configs / name / "config.json") for name in ("unet", "vae", "text_encoder")
-    )
+    match model.layout:
+        case "folder":
+            return _from_folder(spec, home, vae=vae, compute_dtype=compute_dtype)
+        case "single-file":
+            empty = empty_parts(spec, home, unet_channels=model.unet_channels)
+            return _from_file(
+                spec, model.path, empty, home, vae=vae, compute_dtype=compute_dtype, device=device
+            )
+
+
+def empty_parts(spec: FamilySpec, configs: Path, *, unet_channels: int = 0) -> Parts:
+    """The networks of configs without weights, on the meta device.
+
+    unet_channels: what the UNet reads, if that is not what its config says.
+    """
+    unet = dict(read_config(configs / "unet" / "config.json"))
+    if unet_channels:
+        unet["in_channels"] = unet_channels
     with init_empty_weights():  # shapes alone: filling them twice would cost time and memory
-        parts = Parts(
+        return Parts(
             UNet2DConditionModel.from_config(unet),
-            AutoencoderKL.from_config(vae),
-            CLIPTextModel(CLIPTextConfig(**encoder)),
+            AutoencoderKL.from_config(read_config(configs / "vae" / "config.json")),
+            {
+                encoder.component: _class_of(encoder)(
+                    CLIPTextConfig(**read_config(configs / encoder.component / "config.json"))
+                )
+                for encoder in spec.encoders
+            },
         )
-    _fill(parts.unet, path, "unet", compute_dtype, device)
-    _fill(parts.vae, path, "vae", torch.float32, device)
-    _fill(parts.text_encoder, path, "text_encoder", compute_dtype, device)
-    return parts
 
 
-def load_tokenizer(folder: Path) -> CLIPTokenizer:
-    """The tokenizer of a folder laid out as diffusers does."""
-    tokenizer: CLIPTokenizer = CLIPTokenizer.from_pretrained(
-        folder / "tokenizer", local_files_only=True
+def load_tokenizer(home: Path) -> CLIPTokenizer:
+    """The tokenizer of a model's folder; the common one if it has the same words, or none.
+
+    SD 2 and SDXL call "!" their padding, and their tokenizers then take every "!" in a caption for
+    padding too; the common one does not.
+    """
+    common: CLIPTokenizer = CLIPTokenizer.from_pretrained(TOKENIZER, local_files_only=True)
+    folder = home / "tokenizer"
+    if not (folder / "vocab.json").is_file() and not (folder / "tokenizer.json").is_file():
+        return common
+    own: CLIPTokenizer = CLIPTokenizer.from_pretrained(folder, local_files_only=True)
+    return common if own.get_vocab() == common.get_vocab() else own
+
+
+def _from_folder(spec: FamilySpec, folder: Path, *, vae: str, compute_dtype: torch.dtype) -> Parts:
+    # The libraries' own loaders, because they know the spellings of every older version.
+    unet = folder / "unet"
+    options = _offline(unet, DIFFUSERS_WEIGHTS) | {"torch_dtype": compute_dtype}
+    encoders: dict[Component, Encoder] = {}
+    for encoder in spec.encoders:
+        home = folder / encoder.component
+        settings = _offline(home, TRANSFORMERS_WEIGHTS) | {"dtype": compute_dtype}
+        # Model and report, which transformers' types do not tell.
+        loaded: Any = _class_of(encoder).from_pretrained(home, **settings)
+        encoders[encoder.component] = _checked(home, loaded)
+    return Parts(
+        _checked(unet, UNet2DConditionModel.from_pretrained(unet, **options)),
+        load_vae(Path(vae), spec.base, folder) if vae else _vae_of_folder(folder / "vae"),
+        encoders,
     )
-    return tokenizer
 
 
-def read_config(path: Path) -> Mapping[str, Any]:
-    """A JSON object; raises UserError if the file is missing or damaged."""
-    try:
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path}: this config cannot be read ({error})",
-            "A JSON file was expected",
-            "The model's folder was not downloaded completely; download it again",
-        ) from error
-    return config
+def _from_file(
+    spec: FamilySpec,
+    path: Path,
+    empty: Parts,
+    home: Path,
+    *,
+    vae: str,
+    compute_dtype: torch.dtype,
+    device: torch.device,
+) -> Parts:
+    """Tensors that no part has (position ids, an EMA's copies) are left alone."""
+    _fill(empty.unet, path, spec, "unet", compute_dtype, device)
+    for component, encoder in empty.encoders.items():
+        _fill(encoder, path, spec, component, compute_dtype, device)
+    if vae:
+        return Parts(empty.unet, load_vae(Path(vae), spec.base, home), empty.encoders)
+    _fill(empty.vae, path, spec, "vae", torch.float32, device)
+    return empty
 
 
 def _fill(
-    model: nn.Module, path: Path, component: Component, dtype: torch.dtype, device: torch.device
+    model: nn.Module,
+    path: Path,
+    spec: FamilySpec,
+    component: Component,
+    dtype: torch.dtype,
+    device: torch.device,
 ) -> None:
     """Gives an empty model the weights of a file, tensor by tensor straight to the device."""
-    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    present = {name: Size(entry.shape) for name, entry in read_header(path).items()}
+    shapes = canonical(model, component)
     try:
-        names = find_originals(component, shapes, present)
+        with open_tensors(path) as reader:
+            state = read_component(
+                reader, recipes(spec.base, component, shapes), shapes, dtype=dtype, device=device
+            )
     except MissingTensorsError as error:
         raise _missing_error(path, component, error.names) from error
-    with safe_open(path, framework="pt") as file:
-        # copy: the file is only mapped into memory, and may be replaced while training goes on.
-        state = {
-            ours: file.get_tensor(name).to(device, dtype, copy=True).reshape(shapes[ours])
-            for ours, name in names.items()
-        }
-    model.load_state_dict(state, assign=True)
+    own = model.state_dict().keys()
+    fitting = {
+        name if name in own else name.removeprefix(TEXT_LEVEL): t for name, t in state.items()
+    }
+    model.load_state_dict(fitting, assign=True)
+
+
+def canonical(model: nn.Module, component: Component) -> dict[str, torch.Size]:
+    """The shapes of a model's tensors, by names with text encoders' `text_model.` level."""
+    state: Mapping[str, Tensor] = model.state_dict()
+    return {canonical_name(component, name): tensor.shape for name, tensor in state.items()}
+
+
+def _class_of(encoder: EncoderSpec) -> type[CLIPTextModel] | type[CLIPTextModelWithProjection]:
+    return CLIPTextModelWithProjection if encoder.has_projection else CLIPTextModel
+
+
+def load_vae(path: Path, base: Base, home: Path) -> AutoencoderKL:
+    """A VAE of its own, float32 on the CPU: a folder, a file in either spelling, a whole model.
+
+    home: the folder whose vae/config.json tells how the model scales latents, which files do not.
+    """
+    if path.is_dir():
+        return _vae_of_folder(path / "vae" if (path / "vae").is_dir() else path)
+    with init_empty_weights():
+        vae = AutoencoderKL.from_config(read_config(home / "vae" / "config.json"))
+    shapes = canonical(vae, "vae")
+    try:
+        with open_tensors(path) as reader:
+            state = read_component(
+                reader,
+                vae_recipes(base, shapes, reader.names),
+                shapes,
+                dtype=torch.float32,
+                device=torch.device("cpu"),
+            )
+    except MissingTensorsError as error:
+        raise _missing_error(path, "vae", error.names) from error
+    vae.load_state_dict(state, assign=True)
+    return vae
+
+
+def _vae_of_folder(folder: Path) -> AutoencoderKL:
+    options = _offline(folder, DIFFUSERS_WEIGHTS) | {"torch_dtype": torch.float32}
+    return _checked(folder, AutoencoderKL.from_pretrained(folder, **options))
 
 
 def _offline(folder: Path, stem: str) -> dict[str, Any]:
@@ -140,6 +237,6 @@ def _missing_error(path: Path, part: str, names: list[str]) -> UserError:
     return UserError(
         f"{path.name}: {len(names)} of the tensors of the {part.replace('_', ' ')} are missing or"
         f" have another shape, first {names[0]}",
-        "A complete SD 1.5 model was expected",
+        "A complete model was expected",
         "Choose another file; this one was perhaps made for another kind of model",
     )

@@ -1,53 +1,56 @@
 """What all Stable Diffusion families share: the UNet in latents, the VAE around it."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import torch
 
 # The modules themselves: `from diffusers import …` would import every pipeline on top.
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
-from torch import Tensor
-from transformers import CLIPTextModel
+from torch import Tensor, nn
+from transformers import CLIPTextModel, CLIPTextModelWithProjection
 
-from modules.diffusion.schedule import NoiseSchedule, scaled_linear
-from modules.diffusion.targets import Prediction
-from modules.families.prompts import CHUNK, ClipPrompts
+from modules.diffusion.schedule import NoiseSchedule
+from modules.families.prompts import ClipPrompts
+from modules.families.spec import Added
 from modules.interfaces import Conditioning, LatentMoments
-from onetrainer.errors import UserError
+from onetrainer.config.model import FamilyName, Prediction
 
 SCALING_FACTOR = 0.18215  # where a VAE's config does not tell: Rombach et al. 2022, appendix G
+LATENT_SIDE = 8  # pixels a latent's side
+INPAINTING_CHANNELS = 9  # the noisy latent, a mask, and the latent of what is left of the picture
 
 
 @dataclass(frozen=True)
 class StableDiffusion:
     """A loaded Stable Diffusion; `modules.interfaces.Family` tells what each method gives.
 
-    unet, prompts.encoder: frozen, in the compute dtype. vae: frozen, always float32, since the
-    VAEs of Stable Diffusion overflow in float16.
+    unet and text encoders: frozen, in the compute dtype. vae: frozen, always float32, since the
+    VAEs of Stable Diffusion overflow in float16. added: what the UNet is told besides text.
     """
 
+    name: FamilyName
     unet: UNet2DConditionModel
     vae: AutoencoderKL
     prompts: ClipPrompts
     schedule: NoiseSchedule
     prediction: Prediction
+    added: Added
+    _blanks: dict[tuple[int, int], Tensor] = field(default_factory=dict, repr=False)
 
     @property
-    def text_encoders(self) -> Mapping[str, CLIPTextModel]:
-        """SD 1.x and 2.x have one."""
-        return {"te": self.prompts.encoder}
+    def text_encoders(self) -> Mapping[str, nn.Module]:
+        return {encoder.name: encoder.model for encoder in self.prompts.encoders}
 
     def encode_text(self, captions: Sequence[str], *, among: Sequence[str] = ()) -> Conditioning:
-        return Conditioning(self.prompts.encode(captions, among=among))
+        return self.prompts.encode(captions, among=among)
+
+    def count_tokens(self, caption: str) -> int:
+        return self.prompts.count_tokens(caption)
 
     def encoder_settings(self) -> tuple[str, str]:
-        vocabulary = self.prompts.tokenizer.backend_tokenizer.to_str()
-        digest = hashlib.sha256(vocabulary.encode()).hexdigest()
-        return f"scale {self._scale}", f"tokenizer {digest}, chunks of {CHUNK}"
+        return f"scale {self._scale}", self.prompts.settings()
 
     def encode_images(self, pixels: Tensor) -> LatentMoments:
         """Moves and casts the pixels to the VAE; never under autocast."""
@@ -62,14 +65,28 @@ class StableDiffusion:
             pixels: Tensor = self.vae.decode(unscaled).sample
         return pixels.float().clamp(-1, 1)
 
-    def predict(self, noisy: Tensor, timesteps: Tensor, conditioning: Conditioning) -> Tensor:
+    def predict(
+        self,
+        noisy: Tensor,
+        timesteps: Tensor,
+        conditioning: Conditioning,
+        *,
+        frames: Tensor,
+        masked: Tensor | None = None,
+    ) -> Tensor:
         """Moves and casts what it is given to the UNet."""
         # One weight, because unet.device and unet.dtype walk through every module each time.
         weight = self.unet.conv_in.weight
         device, dtype = weight.device, weight.dtype
-        hidden = conditioning.to(device, dtype).hidden
+        if weight.shape[1] == INPAINTING_CHANNELS:
+            masked = self._all_masked(noisy) if masked is None else masked.to(noisy.device)
+            noisy = torch.cat([noisy, masked.to(noisy.dtype)], dim=1)  # (B, 9, h, w)
+        conditioning = conditioning.to(device, dtype)
         prediction: Tensor = self.unet(
-            noisy.to(device, dtype), timesteps.to(device), encoder_hidden_states=hidden
+            noisy.to(device, dtype),
+            timesteps.to(device),
+            encoder_hidden_states=conditioning.hidden,
+            added_cond_kwargs=self.added(conditioning, frames),
         ).sample
         return prediction.float()
 
@@ -80,46 +97,30 @@ class StableDiffusion:
         """
         self.unet.enable_gradient_checkpointing()
         if text_encoders:
-            for encoder in self.text_encoders.values():
-                _checkpoint_layers(encoder)
+            for encoder in self.prompts.encoders:
+                _checkpoint_layers(encoder.model)
+
+    def _all_masked(self, noisy: Tensor) -> Tensor:
+        """(B, 5, h, w): everything is to be painted, and nothing is left but the mask's gray."""
+        height, width = noisy.shape[-2:]
+        if (height, width) not in self._blanks:
+            with torch.no_grad():
+                gray = noisy.new_zeros(1, 3, LATENT_SIDE * height, LATENT_SIDE * width)
+                self._blanks[height, width] = self.encode_images(gray).mean.to(noisy.device)
+        blank = self._blanks[height, width]
+        return torch.cat([torch.ones_like(blank[:, :1]), blank], dim=1).expand(
+            len(noisy), -1, -1, -1
+        )
 
     @property
     def _scale(self) -> float:
         return float(self.vae.config.get("scaling_factor", SCALING_FACTOR))
 
 
-def _checkpoint_layers(encoder: CLIPTextModel) -> None:
+def _checkpoint_layers(encoder: CLIPTextModel | CLIPTextModelWithProjection) -> None:
     # transformers renames the method for this (5.23 warns of the one name, 5.17 lacks the other).
+    options = {"use_reentrant": False}
     if hasattr(encoder, "activation_checkpointing_enable"):
-        encoder.activation_checkpointing_enable({"use_reentrant": False})
+        encoder.activation_checkpointing_enable(options)
     else:
-        encoder.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[no-untyped-call]  # a library's
-
-
-def schedule_of(config: Mapping[str, Any], source: str) -> NoiseSchedule:
-    """The noise schedule that a diffusers scheduler config describes."""
-    betas = config.get("beta_schedule", "scaled_linear")
-    if betas != "scaled_linear" or config.get("rescale_betas_zero_snr"):
-        raise UserError(
-            f"{source}: this model has a noise schedule of its own"
-            f" ({betas}, zero terminal SNR {bool(config.get('rescale_betas_zero_snr'))})",
-            "This version trains models with Stable Diffusion's usual schedule only",
-            "Choose another base model",
-        )
-    start, end = float(config.get("beta_start", 0.00085)), float(config.get("beta_end", 0.012))
-    return scaled_linear(start, end, int(config.get("num_train_timesteps", 1000)))
-
-
-def prediction_of(config: Mapping[str, Any], source: str) -> Prediction:
-    """What a diffusers scheduler config says that the UNet predicts."""
-    match config.get("prediction_type", "epsilon"):
-        case "epsilon":
-            return "epsilon"
-        case "v_prediction":
-            return "v_prediction"
-        case other:
-            raise UserError(
-                f'{source}: the model predicts "{other}"',
-                "This version trains models that predict noise (epsilon) or velocity",
-                "Choose another base model",
-            )
+        encoder.gradient_checkpointing_enable(options)  # type: ignore[no-untyped-call]  # a library's

@@ -39,7 +39,7 @@ class Denoising:
         conditioning = batch.conditioning or self._family.encode_text(
             batch.captions, among=batch.step_captions
         )
-        predicted = self._family.predict(noisy, timesteps, conditioning)
+        predicted = self._family.predict(noisy, timesteps, conditioning, frames=batch.frames)
         error = functional.mse_loss(predicted.float(), wanted, reduction="none")
         per_item = error.mean(dim=(1, 2, 3))  # (B,)
         return Loss(per_item.sum() * batch.weight, per_item.detach())

@@ -12,11 +12,12 @@ from safetensors.torch import load_file
 from transformers import CLIPTextModel, CLIPTokenizer
 
 from modules import seeds
+from modules.build import load_family
 from modules.data.batches import BatchPlan
-from modules.families.sd15 import load_sd15
 from modules.jobs.train import train
 from modules.methods.lora import Lora
 from onetrainer.config.method import Lora as LoraSection
+from onetrainer.config.model import Model
 from onetrainer.dataset_index import index_folder
 from onetrainer.events import Progress
 from tests import runs, tiny
@@ -62,7 +63,7 @@ def with_peft(base):
     targets = ["to_q", "to_k", "to_v", "to_out.0"]
     inject_adapter_in_model(LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets), unet)
     ours = Lora.attach(
-        load_sd15(base, compute_dtype=torch.float32, device=torch.device("cpu")),
+        load_family(Model(path=str(base)), compute_dtype=torch.float32, device=torch.device("cpu")),
         LoraSection(rank=RANK, alpha=ALPHA, targets="attn"),
         seed=SEED,
     ).state_dict()

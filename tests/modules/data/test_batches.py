@@ -2,12 +2,15 @@
 
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
 
-from modules.data.batches import BatchPlan, load_batch
+from modules.data.batches import BatchPlan, frame_of, load_batch
 from onetrainer.buckets import Bucket
+from onetrainer.dataset_index import Item
+from tests import tiny
 
 SHAPES = [Bucket(64, 64), Bucket(72, 56), Bucket(56, 72), Bucket(128, 32)]
 
@@ -127,6 +130,8 @@ def test_batch_holds_pictures_captions_and_positions(bench):
         assert batch.captions == tuple(dataset.items[picture].caption for picture in pictures)
         assert batch.positions == tuple(range(len(pictures)))
         assert batch.weight == 0.5
+        frames = [frame_of(dataset.items[picture]) for picture in pictures]
+        assert torch.equal(batch.frames, torch.tensor(frames))
         for place, picture in enumerate(pictures):
             moments = dataset.moments(picture)
             assert torch.equal(batch.moments.mean[place : place + 1], moments.mean)
@@ -209,3 +214,33 @@ def test_without_encoded_text_the_captions_are_left_to_the_objective(bench):
     batch = load(dataset, planned(dataset), 0, 0)
     assert batch.conditioning is None
     assert all(batch.captions)
+
+
+@pytest.mark.parametrize(
+    ("size", "bucket", "expected"),
+    [
+        ((2000, 1000), Bucket(1024, 1024), (1000, 2000, 0, 512, 1024, 1024)),
+        ((1000, 2000), Bucket(1024, 1024), (2000, 1000, 512, 0, 1024, 1024)),
+        ((1024, 1024), Bucket(1024, 1024), (1024, 1024, 0, 0, 1024, 1024)),
+        ((640, 512), Bucket(1152, 896), (512, 640, 13, 0, 896, 1152)),
+        ((3000, 2000), Bucket(1216, 832), (2000, 3000, 0, 16, 832, 1216)),
+    ],
+)
+def test_frame_tells_what_was_done_to_the_picture_heights_first(size, bucket, expected):
+    # By hand: 640 × 512 covers 1152 × 896 as 1152 × 922, so 13 rows go above (26 in all);
+    # 3000 × 2000 covers 1216 × 832 as 1248 × 832, so 16 columns go on the left.
+    assert frame_of(Item(Path("p.png"), "", *size, bucket)) == expected
+
+
+def test_sdxl_captions_are_dropped_with_their_pooled_vector(bench):
+    bench.family.inner = tiny.family("sdxl")
+    dataset = bench.encode()
+    empty = bench.family.inner.encode_text([""])
+    plan = planned(dataset)
+    kept, dropped = (load(dataset, plan, 0, 0, dropout) for dropout in (0.0, 1.0))
+    for place, caption in enumerate(kept.captions):
+        alone = bench.family.inner.encode_text([caption])
+        assert torch.equal(kept.conditioning.pooled[place], alone.pooled[0])
+        assert torch.equal(kept.conditioning.hidden[place], alone.hidden[0])
+        assert torch.equal(dropped.conditioning.pooled[place], empty.pooled[0])
+        assert torch.equal(dropped.conditioning.hidden[place], empty.hidden[0])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 
-from modules.diffusion.schedule import scaled_linear
+from modules.diffusion.schedule import ScheduleSettings, scaled_linear
 from modules.diffusion.targets import target
 from modules.diffusion.timesteps import uniform
 
@@ -55,6 +55,25 @@ def test_signal_and_noise_add_up_to_one():
     schedule = scaled_linear()
     total = schedule.signal.double() ** 2 + schedule.noise.double() ** 2
     torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-6)
+
+
+def test_zero_terminal_snr_is_that_of_diffusers(tensors):
+    latents, noise = tensors
+    reference = DDPMScheduler(
+        beta_start=0.00085,
+        beta_end=0.012,
+        beta_schedule="scaled_linear",
+        rescale_betas_zero_snr=True,
+    )
+    schedule = scaled_linear(ScheduleSettings(zero_terminal_snr=True))
+    torch.testing.assert_close(schedule.alphas_cumprod, reference.alphas_cumprod, rtol=0, atol=2e-6)
+    assert schedule.signal[-1] == 0
+    assert schedule.noise[-1] == 1
+    assert schedule.signal[0] == scaled_linear().signal[0]
+    ours = schedule.add_noise(latents, noise, TIMESTEPS)
+    torch.testing.assert_close(
+        ours, reference.add_noise(latents, noise, TIMESTEPS), rtol=0, atol=5e-6
+    )
 
 
 def test_timesteps_are_even_over_the_whole_range():

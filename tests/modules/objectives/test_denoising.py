@@ -1,5 +1,7 @@
 """The denoising loss against its formula over diffusers' own parts."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
@@ -25,7 +27,13 @@ def batch_of(family, positions, weight=0.25):
     with torch.no_grad():
         conditioning = family.encode_text(captions)
     return Batch(
-        LatentMoments(mean, std), captions, captions, conditioning, tuple(positions), weight
+        moments=LatentMoments(mean, std),
+        captions=captions,
+        step_captions=captions,
+        conditioning=conditioning,
+        frames=torch.tensor([[64.0, 64.0, 0.0, 0.0, 64.0, 64.0]] * len(positions)),
+        positions=tuple(positions),
+        weight=weight,
     )
 
 
@@ -71,7 +79,48 @@ def test_a_picture_draws_the_same_whatever_the_microbatch(family):
 
 def test_captions_are_encoded_when_nothing_is_cached(family):
     cached = batch_of(family, (0,))
-    fresh = Batch(
-        cached.moments, cached.captions, cached.captions, None, cached.positions, cached.weight
-    )
+    fresh = replace(cached, conditioning=None)
     torch.testing.assert_close(per_item(family, fresh).value, per_item(family, cached).value)
+
+
+@pytest.mark.parametrize("zero_snr", [False, True])
+def test_velocity_is_the_target_of_models_that_predict_it(zero_snr):
+    family = tiny.family("sd2", prediction="v_prediction", zero_terminal_snr=zero_snr)
+    batch = batch_of(family, (0, 1))
+    scheduler = DDPMScheduler(
+        beta_start=0.00085,
+        beta_end=0.012,
+        beta_schedule="scaled_linear",
+        prediction_type="v_prediction",
+        rescale_betas_zero_snr=zero_snr,
+    )
+    drawn = [seeds.generator(SEED, "timestep", STEP, p) for p in (0, 1)]
+    timesteps = torch.tensor([int(torch.randint(0, 1000, (1,), generator=g)) for g in drawn])
+    latent, noise = (
+        torch.stack(
+            [torch.randn(4, 8, 8, generator=seeds.generator(SEED, n, STEP, p)) for p in (0, 1)]
+        )
+        for n in ("latent", "noise")
+    )
+    latents = batch.moments.mean + batch.moments.std * latent
+    noisy = scheduler.add_noise(latents, noise, timesteps)
+    with torch.no_grad():
+        predicted = family.unet(noisy, timesteps, batch.conditioning.hidden).sample
+    wanted = scheduler.get_velocity(latents, noise, timesteps)
+    expected = ((predicted - wanted) ** 2).mean(dim=(1, 2, 3))
+    torch.testing.assert_close(per_item(family, batch).per_item, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_sdxl_is_told_sizes_and_pooled_text():
+    family = tiny.family("sdxl")
+    batch = batch_of(family, (0, 1))
+    moved = replace(batch, frames=batch.frames + 500)
+    silent = replace(
+        batch,
+        conditioning=replace(
+            batch.conditioning, pooled=torch.zeros_like(batch.conditioning.pooled)
+        ),
+    )
+    plain = per_item(family, batch).value
+    assert not torch.equal(per_item(family, moved).value, plain)
+    assert not torch.equal(per_item(family, silent).value, plain)

@@ -1,0 +1,227 @@
+"""Embeddings (textual inversion) as files: made-up words as the vectors that stand for them.
+
+Read in every form in use, written in the two that most programs read: `emb_params` for models with
+one text encoder, `clip_l` and `clip_g` for SDXL.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from modules.formats.files import write_safetensors
+from modules.formats.tensor_source import open_tensors
+from onetrainer.errors import UserError
+
+BUNDLE = "bundle_emb."  # before an embedding's name in a file that holds more than embeddings
+OUTPUT = "_out"  # behind a key: the vectors take the place of the encoder's output
+A1111_KEY = "string_to_param.*"
+
+# Our key for one encoder, and the spellings that mean the same. clip_l without clip_g is what
+# ComfyUI and OneTrainer's bundles call the only encoder, clip_h ComfyUI's word for SD 2's.
+SINGLE_KEY, SINGLE_SPELLINGS = "emb_params", ("emp_params", A1111_KEY, "clip_l", "clip_h")
+XL_KEYS = {"te1": "clip_l", "te2": "clip_g"}
+KEYS = (SINGLE_KEY, *SINGLE_SPELLINGS, *XL_KEYS.values())
+
+# The only program that reads such vectors spells the key like this.
+SINGLE_OUTPUT_KEY = "emp_params" + OUTPUT
+
+# In A1111's pickles, under the word that stood for it while it was trained: "*", nearly always.
+PARAMETER = re.compile(r"string_to_param\..*")
+BUNDLED = re.compile(
+    rf"{re.escape(BUNDLE)}(?P<name>.+)\.(?P<key>(?:{'|'.join(map(re.escape, KEYS))})(?:{OUTPUT})?)"
+)
+MEMBERS = re.compile(rf"{re.escape(BUNDLE)}(?P<name>[^.]+)\.(?P<key>.+)")
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """A word that text encoders are given as vectors.
+
+    vectors: by the encoder's name ("te", or "te1" and "te2" for SDXL), (n, D) in any float dtype;
+    n is the same for all encoders.
+    outputs: vectors that replace an encoder's output instead of its input, in the same form.
+    """
+
+    name: str
+    vectors: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def length(self) -> int:
+        """How many vectors it is, which is how many tokens it takes the place of."""
+        return len(next(iter((self.vectors or self.outputs).values())))
+
+    @property
+    def family(self) -> str:
+        """The models it is for, in the words of people."""
+        rows = {**self.outputs, **self.vectors}
+        return family_words({name: vectors.shape[1] for name, vectors in rows.items()})
+
+
+def family_words(widths: Mapping[str, int]) -> str:
+    """The models whose encoders have these names and widths, in the words of people."""
+    match dict(widths):
+        case {"te": 768}:
+            return "SD 1.x"
+        case {"te": 1024}:
+            return "SD 2.x"
+        case {"te1": _} | {"te2": _}:
+            return "SDXL"
+    return "models with text encoders " + " and ".join(f"{width} wide" for width in widths.values())
+
+
+def read_embedding(path: Path, *, name: str = "") -> Embedding:
+    """The embedding in a file, or the one of this name in a file that bundles several.
+
+    Its name is the one that the file tells, or else the file's own, as most programs have it.
+    Raises UserError if there is no embedding in it, or not this one.
+    """
+    with open_tensors(path) as file:
+        bundled = [key for key in file.names if key.startswith(BUNDLE)]
+        tensors = {key: file.read(key) for key in bundled or _few(path, file.names)}
+        metadata = dict(file.metadata)
+    if bundled:
+        return _choose(path, bundled_embeddings(tensors), name)
+    return parse_embedding(tensors, name=path.stem, metadata=metadata, source=path.name)
+
+
+def parse_embedding(
+    tensors: Mapping[str, Tensor], *, name: str, metadata: Mapping[str, str], source: str
+) -> Embedding:
+    """The embedding that a file's tensors are.
+
+    name: what it is called unless tensors or metadata tell. source: the file, for messages.
+    """
+    renamed = {_plain(key): tensor for key, tensor in tensors.items()}
+    if len(renamed) == 1 and not _is_known(next(iter(renamed))):
+        name, renamed = next(iter(renamed)), {SINGLE_KEY: next(iter(renamed.values()))}
+    if len(renamed) < max(len(tensors), 1) or not all(map(_is_known, renamed)):
+        raise _foreign_error(source, tensors)
+    is_xl = any(key.removesuffix(OUTPUT) == XL_KEYS["te2"] for key in renamed)
+    vectors: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
+    for key, tensor in renamed.items():
+        place = outputs if key.endswith(OUTPUT) else vectors
+        place[_encoder(key, is_xl=is_xl)] = _rows(source, key, tensor)
+    _check_lengths(source, [*vectors.values(), *outputs.values()])
+    return Embedding(metadata.get("name", name), vectors, outputs, metadata)
+
+
+def bundled_embeddings(tensors: Mapping[str, Tensor]) -> dict[str, Embedding]:
+    """The embeddings in a file of other things, by name; tensors of other things may be there."""
+    found: dict[str, dict[str, Tensor]] = {}
+    for full, tensor in tensors.items():
+        match = BUNDLED.fullmatch(full) or MEMBERS.fullmatch(full)
+        if match:
+            found.setdefault(match["name"], {})[match["key"]] = tensor
+    return {
+        name: parse_embedding(members, name=name, metadata={}, source=f'the embedding "{name}"')
+        for name, members in sorted(found.items())
+    }
+
+
+def bundle(embeddings: Mapping[str, Embedding]) -> dict[str, Tensor]:
+    """The tensors that put embeddings, by name, into a file of other things."""
+    return {
+        f"{BUNDLE}{name}.{_bundled_key(key)}": tensor
+        for name, embedding in embeddings.items()
+        for key, tensor in to_tensors(embedding).items()
+    }
+
+
+def to_tensors(embedding: Embedding) -> dict[str, Tensor]:
+    """An embedding's tensors under the names that other programs know."""
+    keys = {"te": SINGLE_KEY, **XL_KEYS}
+    outputs = {"te": SINGLE_OUTPUT_KEY, **{te: key + OUTPUT for te, key in XL_KEYS.items()}}
+    return {
+        **{keys[name]: vectors for name, vectors in embedding.vectors.items()},
+        **{outputs[name]: vectors for name, vectors in embedding.outputs.items()},
+    }
+
+
+def write_embedding(
+    path: Path, embedding: Embedding, *, dtype: torch.dtype | None = None, overwrite: bool = True
+) -> None:
+    """Writes an embedding as .safetensors; dtype: None leaves each tensor as it is.
+
+    Programs call it by the file's name. Raises UserError if the path is taken and not to be
+    overwritten.
+    """
+    tensors = {
+        key: tensor.to(dtype or tensor.dtype) for key, tensor in to_tensors(embedding).items()
+    }
+    write_safetensors(path, tensors, embedding.metadata, overwrite=overwrite)
+
+
+def _few(path: Path, names: list[str]) -> list[str]:
+    """The names, unless they are too many for an embedding: a model is not read to tell so."""
+    if len(names) > 2 * len(XL_KEYS) and not any(PARAMETER.match(name) for name in names):
+        raise _foreign_error(path.name, names)
+    # A1111's own training state stands beside the vectors.
+    return [name for name in names if PARAMETER.match(name)] or names
+
+
+def _choose(path: Path, found: Mapping[str, Embedding], name: str) -> Embedding:
+    if not name and len(found) == 1:
+        return next(iter(found.values()))
+    if name in found:
+        return found[name]
+    raise UserError(
+        f"{path.name}: there are {len(found)} embeddings in this file: {', '.join(found)}",
+        f'One called "{name}" was expected' if name else "One embedding was expected",
+        "Name one of them",
+    )
+
+
+def _plain(key: str) -> str:
+    return A1111_KEY if PARAMETER.fullmatch(key) else key
+
+
+def _is_known(key: str) -> bool:
+    return key.removesuffix(OUTPUT) in KEYS
+
+
+def _encoder(key: str, *, is_xl: bool) -> str:
+    names = {key: name for name, key in XL_KEYS.items()} if is_xl else {}
+    return names.get(key.removesuffix(OUTPUT), "te")
+
+
+def _bundled_key(key: str) -> str:
+    # Of one encoder's, the only key that both A1111 and ComfyUI look for inside a bundle.
+    return A1111_KEY if key == SINGLE_KEY else key
+
+
+def _rows(source: str, key: str, tensor: Tensor) -> Tensor:
+    rows = tensor.unsqueeze(0) if tensor.ndim == 1 else tensor
+    if rows.ndim != 2 or not rows.numel() or not rows.is_floating_point():
+        raise UserError(
+            f"{source}: {key} has the shape {tuple(tensor.shape)} in {tensor.dtype}",
+            "An embedding's vectors, one a row, were expected",
+            "Choose another file; this one is perhaps something else",
+        )
+    return rows
+
+
+def _check_lengths(source: str, tensors: Iterable[Tensor]) -> None:
+    lengths = {len(rows) for rows in tensors}
+    if len(lengths) > 1:
+        raise UserError(
+            f"{source}: the text encoders have {' and '.join(map(str, sorted(lengths)))} vectors",
+            "As many for each encoder were expected, since they read the same words",
+            "Choose another file; this one is damaged",
+        )
+
+
+def _foreign_error(source: str, names: Iterable[str]) -> UserError:
+    listed = sorted(names)
+    shown = ", ".join(listed[:3]) + (", …" if len(listed) > 3 else "")
+    return UserError(
+        f"{source}: this is no embedding; it holds {shown or 'no tensors'}",
+        "emb_params, clip_l and clip_g, string_to_param or one tensor under its word was expected",
+        "Choose another file",
+    )

@@ -1,0 +1,177 @@
+"""The hub is played by a folder: no network in tests."""
+
+import errno
+import fnmatch
+from pathlib import Path
+
+import httpx2
+import pytest
+from huggingface_hub.errors import (
+    GatedRepoError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+)
+
+from modules.families import hub
+from onetrainer.errors import UserError
+
+SMALL = [
+    "model_index.json",
+    "scheduler/scheduler_config.json",
+    "tokenizer/merges.txt",
+    "tokenizer/vocab.json",
+    "text_encoder/config.json",
+    "unet/config.json",
+    "vae/config.json",
+]
+ENCODER, UNET, VAE = (
+    "text_encoder/model.safetensors",
+    "unet/diffusion_pytorch_model.safetensors",
+    "vae/diffusion_pytorch_model.safetensors",
+)
+UNWANTED = [
+    "README.md",
+    "model.safetensors",
+    "v1-5-pruned.ckpt",
+    "unet/diffusion_pytorch_model.bin",
+    "unet/diffusion_flax_model.msgpack",
+    "vae_decoder/model.onnx",
+    "unet/onnx/model.safetensors",
+    "safety_checker/model.safetensors",
+    "feature_extractor/preprocessor_config.json",
+]
+
+
+def half(name):
+    return name.replace(".safetensors", ".fp16.safetensors")
+
+
+class FakeHub:
+    """Lists and downloads; `error` is what it raises instead."""
+
+    def __init__(self, folder: Path, names, error=None, is_cached=False):
+        self.folder, self.names, self.error = folder, names, error
+        self.is_cached = is_cached
+        self.downloaded: set[str] = set()
+
+    def list_repo_files(self, _name):
+        if self.error is not None:
+            raise self.error
+        return self.names
+
+    def snapshot_download(self, _name, *, allow_patterns, local_files_only=False):
+        if local_files_only:
+            if not self.is_cached:
+                raise LocalEntryNotFoundError("none")
+            return str(self.folder)
+        self.downloaded = {
+            name for name in self.names for p in allow_patterns if fnmatch.fnmatchcase(name, p)
+        }
+        return str(self.folder)
+
+
+@pytest.fixture
+def play(monkeypatch, tmp_path):
+    def start(names=(), **options):
+        fake = FakeHub(tmp_path, [*names], **options)
+        monkeypatch.setattr(hub, "HfApi", lambda: fake)
+        monkeypatch.setattr(hub, "snapshot_download", fake.snapshot_download)
+        return fake
+
+    return start
+
+
+def fetch(name="owner/model", *, offline=False):
+    return hub.fetch(name, offline=offline, tell=lambda _: None)
+
+
+def test_only_configs_tokenizers_and_safetensors_are_taken(play, tmp_path):
+    fake = play([*SMALL, ENCODER, UNET, VAE, *UNWANTED])
+    assert fetch() == tmp_path
+    assert fake.downloaded == {*SMALL, ENCODER, UNET, VAE}
+
+
+def test_usual_weights_come_before_half_ones_and_half_ones_before_none(play):
+    fake = play([*SMALL, half(ENCODER), half(UNET), UNET, half(VAE), VAE])
+    fetch()
+    assert fake.downloaded == {*SMALL, half(ENCODER), UNET, VAE}
+
+
+def test_weights_in_pieces_are_taken_with_their_index(play):
+    pieces = [f"unet/diffusion_pytorch_model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+    halves = [name.replace("model-", "model.fp16-") for name in pieces]
+    index = "unet/diffusion_pytorch_model.safetensors.index.json"
+    fake = play([*SMALL, ENCODER, VAE, *pieces, *halves, index])
+    fetch()
+    assert fake.downloaded == {*SMALL, ENCODER, VAE, *pieces, index}
+
+
+def test_names_are_taken_literally(play):
+    fake = play([*SMALL, ENCODER, VAE, "unet/a[1].safetensors", "unet/a1.json.bak"])
+    fetch()
+    assert "unet/a[1].safetensors" in fake.downloaded
+
+
+def test_what_is_done_is_told(play):
+    play([*SMALL, UNET])
+    told = []
+    hub.fetch("owner/model", offline=False, tell=told.append)
+    assert told == ["downloading owner/model"]
+
+
+def test_offline_asks_nobody(play, tmp_path):
+    fake = play(error=AssertionError("asked"), is_cached=True)
+    assert fetch(offline=True) == tmp_path
+    assert not fake.downloaded
+
+
+@pytest.mark.parametrize(
+    "error", [httpx2.ConnectError("no route"), OfflineModeIsEnabled("off"), OSError("dns")]
+)
+def test_without_network_the_downloaded_model_is_taken(play, tmp_path, error):
+    play(error=error, is_cached=True)
+    assert fetch() == tmp_path
+
+
+def refused(kind):
+    return kind("refused", response=httpx2.Response(401, request=httpx2.Request("GET", "http://x")))
+
+
+@pytest.mark.parametrize(
+    ("names", "error", "words"),
+    [
+        ((), httpx2.ConnectError("no route"), ["cannot be reached", "Check the network"]),
+        ((), refused(RepositoryNotFoundError), ["no such model", "private", "hf auth login"]),
+        ((), refused(GatedRepoError), ["terms", "huggingface.co/owner/model", "hf auth login"]),
+        (["model.safetensors"], None, ["no model_index.json", "give its path"]),
+        ([*SMALL, "unet/model.bin"], None, ["no .safetensors weights"]),
+    ],
+)
+def test_what_goes_wrong_is_told_with_its_remedy(play, names, error, words):
+    play(names, error=error)
+    with pytest.raises(UserError) as raised:
+        fetch()
+    assert all(word in str(raised.value) for word in ["owner/model", *words])
+
+
+def test_offline_and_not_downloaded_is_told(play):
+    play()
+    with pytest.raises(UserError, match=r"not downloaded yet.*offline"):
+        fetch(offline=True)
+
+
+def test_a_full_disk_is_told(play, monkeypatch):
+    play([*SMALL, UNET])
+
+    def fail(*_args, **_options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(hub, "snapshot_download", fail)
+    with pytest.raises(UserError, match="disk is full"):
+        fetch()
+
+
+def test_a_name_that_cannot_be_one_is_told_by_the_library_itself():
+    with pytest.raises(UserError, match="can have this name"):
+        fetch("owner/..model--x")
