@@ -1,72 +1,177 @@
-"""The worker's entry: `python -m modules.worker RUN_FOLDER`.
+"""The worker's entry: `python -m modules.worker RUN_FOLDER`, or `--job NAME` for a job without one.
 
-It takes the run folder's lock, runs the job, and turns whatever goes wrong into one event, a
-message in worker.log and an exit code.
+With a folder it takes the folder's lock and trains; a job gets its request on standard input and
+tells its events on standard output. Either way whatever goes wrong becomes one event, a message in
+the log and an exit code.
 """
 
 import faulthandler
+import json
 import os
+import signal
 import sys
 import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from time import strftime
+from time import strftime, time
+from typing import Any, TextIO
 
-from onetrainer.errors import EXIT_PROGRAM, EXIT_USER, UserError
+from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError
 from onetrainer.event_log import EventWriter
-from onetrainer.events import Failed
+from onetrainer.events import Event, Failed, Finished
+from onetrainer.hub import is_hub_name
 from onetrainer.run_folder import RunFolder, open_run
+from onetrainer.wire import encode_event
+
+Tell = Callable[[Event], None]
 
 
 def main(arguments: list[str]) -> int:
-    """Works on a run folder; returns the exit code."""
-    if len(arguments) != 1:
-        return _say("usage: python -m modules.worker RUN_FOLDER", EXIT_USER)
-    # No library may try the network: everything a run needs is on this disk.
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    faulthandler.enable()  # a crash in a library leaves its place in worker.log
+    """Works on a run folder or does a job; returns the exit code."""
+    faulthandler.enable()  # a crash in a library leaves its place in the log
+    match arguments:
+        case ["--job", name]:
+            return _job(name)
+        case [folder]:
+            return _run(Path(folder))
+        case _:
+            return _say("usage: python -m modules.worker RUN_FOLDER | --job NAME", EXIT_USER)
+
+
+def _run(path: Path) -> int:
     try:
-        folder = open_run(Path(arguments[0]))
+        folder = open_run(path)
         with folder.locked():
-            return _work(folder)
+            return _train(folder)
     except UserError as error:
         return _say(str(error), EXIT_USER)
 
 
-def _work(folder: RunFolder) -> int:
+def _train(folder: RunFolder) -> int:
     _say(f"worker {os.getpid()} begins at {strftime('%Y-%m-%d %H:%M:%S')}", 0)
     try:
+        model = _peek(_read(folder.config)).get("model")
+        _set_environment(model if isinstance(model, dict) else {}, "path")
         from modules.jobs.train import train
 
         return train(folder)
     except UserError as error:
-        _tell(folder, Failed("user", error.what, error.expected, error.remedy))
+        _write(folder, _user_failure(error))
         return _say(str(error), EXIT_USER)  # last: whoever cannot read events reads this
     except Exception as error:  # noqa: BLE001 - the edge: nothing may leave without a word
         traceback.print_exc()
-        _tell(folder, _translate(error, folder))
+        remedy = "Turn on gradient checkpointing, or lower the batch size or the resolution."
+        safe = f"Everything up to the last checkpoint is safe. The whole story is in {folder.log}"
+        _write(folder, _program_failure(error, memory=remedy, otherwise=safe))
         return EXIT_PROGRAM
 
 
-def _translate(error: Exception, folder: RunFolder) -> Failed:
+def _job(name: str) -> int:
+    tell = _teller(_take_stdout())
+    try:
+        # Also where the parent ignored Ctrl+C, as in the background of a shell.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
+        text = sys.stdin.buffer.read().decode()
+        _set_environment(_peek(text), "base")
+        tell(_do(name, text, tell))
+        return EXIT_DONE
+    except KeyboardInterrupt:
+        return EXIT_STOPPED
+    except UserError as error:
+        return _end(tell, _user_failure(error), EXIT_USER)
+    except Exception as error:  # noqa: BLE001 - the edge: nothing may leave without a word
+        traceback.print_exc()
+        remedy = "Close other programs, or do less at once."
+        return _end(tell, _program_failure(error, memory=remedy, otherwise=""), EXIT_PROGRAM)
+
+
+def _do(name: str, text: str, tell: Tell) -> Finished:
+    """Only here the engine is loaded, after the environment is set."""
+    match name:
+        case "convert":
+            from modules.jobs.convert import convert
+            from onetrainer.convert_request import ConvertRequest
+
+            return convert(ConvertRequest.model_validate_json(text), tell)
+        case "sample":
+            from modules.jobs.sample import sample_job
+            from onetrainer.sample_request import SampleRequest
+
+            return sample_job(SampleRequest.model_validate_json(text), tell)
+        case _:
+            raise ValueError(f"there is no job {name!r}")
+
+
+def _set_environment(settings: Mapping[str, Any], key: str) -> None:
+    """To be called before the engine is loaded: libraries read these when imported.
+
+    settings: of which `key` names the model, and "offline" may forbid to download it.
+    """
+    if settings.get("offline") or not is_hub_name(str(settings.get(key, ""))):
+        # No library may try the network: everything needed is on this disk.
+        os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+def _take_stdout() -> TextIO:
+    """Standard output for events alone; what libraries print there goes to standard error."""
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
+    os.dup2(2, 1)
+    return events
+
+
+def _teller(stream: TextIO) -> Tell:
+    def tell(event: Event) -> None:
+        try:
+            stream.write(encode_event(event, time=time()))
+            stream.flush()
+        except BrokenPipeError:
+            # Whoever wanted this done is gone; it ends as if it had been interrupted.
+            raise KeyboardInterrupt from None
+
+    return tell
+
+
+def _end(tell: Tell, event: Failed, code: int) -> int:
+    try:
+        tell(event)
+    except KeyboardInterrupt:
+        return EXIT_STOPPED
+    return code
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
+
+
+def _peek(text: str) -> Mapping[str, Any]:
+    """A JSON object; empty for what is none, which the job itself will complain about."""
+    try:
+        content = json.loads(text)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _user_failure(error: UserError) -> Failed:
+    return Failed("user", str(error.what), error.expected, error.remedy)
+
+
+def _program_failure(error: Exception, *, memory: str, otherwise: str) -> Failed:
     """An unforeseen error in words; the traceback is in the log."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, MemoryError) or "out of memory" in text.lower():
         return Failed(
-            "program",
-            "there is not enough memory for this run",
-            "The device ran out of memory",
-            "Turn on gradient checkpointing, or lower the batch size or the resolution.",
+            "program", "there is not enough memory for this", "The device ran out of memory", memory
         )
-    return Failed(
-        "program",
-        f"the program failed: {text.splitlines()[0][:300]}",
-        "",
-        f"Everything up to the last checkpoint is safe. The whole story is in {folder.log}",
-    )
+    return Failed("program", f"the program failed: {text.splitlines()[0][:300]}", "", otherwise)
 
 
-def _tell(folder: RunFolder, event: Failed) -> None:
+def _write(folder: RunFolder, event: Failed) -> None:
     try:
         events = EventWriter(folder.events)
         events.write(event)

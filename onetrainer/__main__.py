@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onetrainer import __version__
 from onetrainer.errors import EXIT_STOPPED, EXIT_USER, UserError
+from onetrainer.file_arguments import add_convert, add_sample, add_show
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,6 +63,10 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser("demo", help="write a small model and pictures to try things with")
     demo.add_argument("folder", type=Path, help="a new or empty folder")
+
+    add_sample(commands)
+    add_convert(commands)
+    add_show(commands)
 
     commands.add_parser("presets", help="list the presets")
 

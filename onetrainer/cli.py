@@ -73,6 +73,43 @@ def demo(options: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
+def sample(options: argparse.Namespace) -> int:
+    """Draws pictures in a process of its own."""
+    from onetrainer.job_terminal import run_job
+    from onetrainer.options import told_in_options
+    from onetrainer.sample_request import request_of
+
+    try:
+        request = request_of(options)
+    except UserError as error:
+        raise told_in_options(error) from error
+    return run_job("sample", request)
+
+
+def convert(options: argparse.Namespace) -> int:
+    """Converts a file in a process of its own."""
+    from onetrainer.convert_request import ConvertRequest
+    from onetrainer.job_terminal import run_job
+    from onetrainer.options import given, validated
+
+    return run_job("convert", validated(ConvertRequest, given(options, ConvertRequest)))
+
+
+def show(options: argparse.Namespace) -> int:
+    """Tells what a file is, from its header."""
+    from dataclasses import asdict
+
+    from onetrainer.show import describe, lines
+
+    description = describe(options.file)
+    if options.json:
+        _say(json.dumps(asdict(description), indent=2, ensure_ascii=False, default=str))
+        return EXIT_DONE
+    for line in lines(description):
+        _say(line)
+    return EXIT_DONE
+
+
 def list_presets(_options: argparse.Namespace) -> int:
     """Lists the presets."""
     from onetrainer.presets import find_presets
@@ -120,6 +157,9 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "resume": resume,
     "check": check,
     "demo": demo,
+    "sample": sample,
+    "convert": convert,
+    "show": show,
     "presets": list_presets,
     "diff": diff,
     "schema": schema,

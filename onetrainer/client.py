@@ -113,7 +113,7 @@ class Run:
         if self.is_alive or self._has_ended:
             return None
         code = self.exit_code
-        return Death(_in_words(code), code, log_tail(self.folder.log))
+        return Death(in_words(code), code, log_tail(self.folder.log))
 
 
 def start(folder: RunFolder) -> Run:
@@ -134,7 +134,7 @@ def start(folder: RunFolder) -> Run:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(),
+                env=environment(),
                 start_new_session=True,
             )
     except OSError as error:
@@ -159,14 +159,16 @@ def log_tail(path: Path) -> list[str]:
     return [line for line in lines if line.strip()][-_LOG_TAIL_LINES:]
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Ours, with this program's modules to be found from any folder."""
     root = str(Path(__file__).resolve().parent.parent)
     inherited = os.environ.get("PYTHONPATH", "")
     path = os.pathsep.join([root, inherited]) if inherited else root
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 
-def _in_words(code: int | None) -> str:
+def in_words(code: int | None) -> str:
+    """How a worker ended that did not say so itself, by its exit code."""
     if code is None:
         return "The worker ended without a word."
     if code in (EXIT_DONE, EXIT_STOPPED, EXIT_USER) or code > 0:

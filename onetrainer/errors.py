@@ -26,11 +26,23 @@ class UserError(Exception):
 
 
 @dataclass(frozen=True)
+class Cure:
+    """A change of one setting that puts a problem right.
+
+    path: the setting's dotted path. value: what it is to be.
+    """
+
+    path: str
+    value: str
+
+
+@dataclass(frozen=True)
 class Problem:
     """One thing wrong with a config: where, what, what was expected, what to do.
 
     path: the field's dotted path, "" where the whole file is meant.
     severity: an "error" forbids the start; a "warning" is unusual but allowed.
+    cure: what the window offers to do at a click; None where a person has to decide.
     """
 
     path: str
@@ -38,6 +50,7 @@ class Problem:
     expected: str = ""
     remedy: str = ""
     severity: str = "error"
+    cure: Cure | None = None
 
     def __str__(self) -> str:
         parts = (self.what, self.expected, self.remedy)

@@ -6,10 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from onetrainer import presets
+from onetrainer.config.model import FAMILY_WORDS
 from onetrainer.config.rules import broken_rules
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Problem, ProblemsError, UserError
+from onetrainer.errors import Cure, Problem, ProblemsError, UserError
+from onetrainer.hub import cached_folder, is_hub_name
 from onetrainer.json_file import Document, shortened
+from onetrainer.model_files import (
+    ModelFile,
+    inspect_model,
+    require_family,
+    require_predictable,
+    require_vae,
+    resolve_prediction,
+    resolve_zero_snr,
+)
 
 ENOUGH_DISK = 1 << 30
 LEAST_DISK = 64 << 20
@@ -48,6 +59,7 @@ def check_environment(config: TrainConfig) -> list[Problem]:
     """What the files and folders that the config names would stop or hamper."""
     checks: dict[str, Callable[[TrainConfig], list[Problem]]] = {
         "model.path": _check_model,
+        "model.vae": _check_vae,
         "data.folder": _check_pictures,
         "output.folder": lambda config: _check_writable("output.folder", config.output.folder),
         "data.cache_folder": lambda config: _check_writable(
@@ -59,7 +71,7 @@ def check_environment(config: TrainConfig) -> list[Problem]:
         try:
             found += check(config)
         except UserError as error:
-            found.append(Problem(path, error.what, error.expected, error.remedy))
+            found.append(_problem(path, error))
         except OSError as error:  # a name too long, a folder that may not be looked into
             found.append(_cannot_look(path, error))
     return found
@@ -74,11 +86,62 @@ def require_startable(problems: list[Problem], *, source: str = "") -> list[Prob
 
 
 def _check_model(config: TrainConfig) -> list[Problem]:
-    from onetrainer.model_file import inspect_model, require_family
+    if not config.model.path:
+        return []
+    path = _local_place(config.model.path, is_offline=config.model.offline)
+    if path is None:
+        return []
+    model = inspect_model(path)
+    try:
+        require_family(model, config.model.family, vae_given=bool(config.model.vae))
+    except UserError as error:
+        if model.kind in FAMILY_WORDS and model.kind != config.model.family:
+            return [_problem("model.family", error, Cure("model.family", model.kind))]
+        return [_problem("model.path", error)]
+    return _check_choices(config, model)
 
-    if config.model.path:
-        require_family(inspect_model(Path(config.model.path)), config.model.family)
+
+def _check_choices(config: TrainConfig, model: ModelFile) -> list[Problem]:
+    """What the config says of a model of the right family."""
+    place, choice = "model.prediction", str(config.model.prediction)
+    try:
+        prediction = resolve_prediction(model, config.model.prediction)
+        place, choice = "model.zero_terminal_snr", str(config.model.zero_terminal_snr)
+        zero_snr = resolve_zero_snr(model, config.model.zero_terminal_snr)
+        require_predictable(prediction, zero_terminal_snr=zero_snr)
+    except UserError as error:
+        return [_problem(place, error, Cure(place, "auto") if choice != "auto" else None)]
     return []
+
+
+def _check_vae(config: TrainConfig) -> list[Problem]:
+    if config.model.vae:
+        path = _local_place(config.model.vae, is_offline=config.model.offline)
+        if path is not None:
+            require_vae(inspect_model(path))
+    return []
+
+
+def _local_place(text: str, *, is_offline: bool) -> Path | None:
+    """Where a model is on this machine; None for one that is yet to be downloaded.
+
+    Raises UserError if it is not here and must not be downloaded.
+    """
+    if not is_hub_name(text):
+        return Path(text)
+    folder = cached_folder(text)
+    if folder is None and is_offline:
+        raise UserError(
+            f"{text}: there is no such file or folder, and no model of this name on the Hugging"
+            " Face Hub has been downloaded before",
+            "A model on this machine was expected, as the network is not to be used",
+            "Choose a file or folder, or allow the network (model.offline)",
+        )
+    return folder
+
+
+def _problem(place: str, error: UserError, cure: Cure | None = None) -> Problem:
+    return Problem(place, error.what, error.expected, error.remedy, cure=cure)
 
 
 def _check_pictures(config: TrainConfig) -> list[Problem]:

@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from onetrainer.config.fields import setting_at, settings
+from onetrainer.config.fields import Setting, setting_at, settings
 from onetrainer.config.migrate import migrate
 from onetrainer.config.problems import problems_of, shown, unprintable
 from onetrainer.config.train import VERSION, TrainConfig
 from onetrainer.errors import ProblemsError, UserError
+from onetrainer.hub import is_hub_name
 from onetrainer.json_file import Document, parse, read_json, shortened
 from onetrainer.run_folder import cannot_write, write_atomic
 
@@ -223,9 +224,15 @@ def _with_absolute_paths(document: Document, folder: Path) -> Document:
     for setting in settings(TrainConfig):
         value = value_at(document, setting.path)
         if setting.ui.is_path and isinstance(value, str) and value:
-            absolute = os.path.normpath(folder / expanded(value))
-            document = with_value(document, setting.path, absolute)
+            document = with_value(document, setting.path, _absolute(setting, value, folder))
     return document
+
+
+def _absolute(setting: Setting, value: str, folder: Path) -> str:
+    """The value as a path that is the same from everywhere; a hub's name stays as it is."""
+    if setting.ui.editor == "model" and is_hub_name(value, folder):
+        return value
+    return os.path.normpath(folder / expanded(value))
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Document:
@@ -264,8 +271,7 @@ def _with_item(items: list[Any], rest: str, value: Any) -> list[Any]:
 def _value_of(path: str, text: str) -> Any:
     setting = setting_at(path)
     if setting is not None and setting.kind == "text":
-        is_place = setting.ui.is_path and text
-        return os.path.abspath(expanded(text)) if is_place else text  # noqa: PTH100
+        return _absolute(setting, text, Path.cwd()) if setting.ui.is_path and text else text
     if setting is not None and setting.kind == "choice":
         return text
     try:

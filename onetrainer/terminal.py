@@ -1,11 +1,10 @@
 """A run in the terminal: one line that moves, and at the end what came of it."""
 
 import shlex
-import shutil
 import signal
 import sys
-from dataclasses import dataclass, field
-from time import monotonic, sleep
+from dataclasses import dataclass
+from time import sleep
 from types import FrameType
 from typing import TextIO
 
@@ -24,40 +23,10 @@ from onetrainer.events import (
     Stopped,
     Warned,
 )
+from onetrainer.screen import Screen
 
 _POLL_SECONDS = 0.1
-_SECONDS_PER_LINE = 10.0
 _BAR = 24
-
-
-@dataclass
-class _Screen:
-    """Writes lines that stay and, on a terminal, one line that is written over."""
-
-    out: TextIO
-    is_live: bool
-    last_line: float = field(default_factory=monotonic)
-    width: int = 0
-
-    def stay(self, text: str) -> None:
-        self._clear()
-        self.out.write(text + "\n")
-        self.out.flush()
-
-    def move(self, text: str, *, always: bool = False) -> None:
-        if self.is_live:
-            text = text[: shutil.get_terminal_size().columns - 1]
-            self.out.write("\r" + text.ljust(self.width))
-            self.width = len(text)
-            self.out.flush()
-        elif always or monotonic() - self.last_line >= _SECONDS_PER_LINE:
-            self.last_line = monotonic()
-            self.stay(text)
-
-    def _clear(self) -> None:
-        if self.is_live and self.width:
-            self.out.write("\r" + " " * self.width + "\r")
-            self.width = 0
 
 
 class Interrupts:
@@ -80,7 +49,7 @@ def follow(run: Run, interrupts: Interrupts | None = None, *, out: TextIO = sys.
 
     The first interrupt asks it to stop, the second kills it.
     """
-    follower = _Follower(run, _Screen(out, out.isatty()))
+    follower = _Follower(run, Screen(out, out.isatty()))
     obeyed = 0
     while True:
         code = follower.look()
@@ -104,7 +73,7 @@ class _Follower:
     """Shows what one worker tells; what earlier workers of the run have told stays untold."""
 
     run: Run
-    screen: _Screen
+    screen: Screen
     is_ours: bool = False
     pid: int | None = None
 
@@ -154,7 +123,7 @@ def _code_of(event: Event) -> int | None:
             return None
 
 
-def _show(event: Event, run: Run, screen: _Screen) -> None:
+def _show(event: Event, run: Run, screen: Screen) -> None:
     match event:
         case Started():
             screen.stay(f"{run.folder.name} {_beginning(event)}")
@@ -175,7 +144,7 @@ def _show(event: Event, run: Run, screen: _Screen) -> None:
             _show_ending(event, run, screen)
 
 
-def _show_ending(event: Finished | Stopped | Failed, run: Run, screen: _Screen) -> None:
+def _show_ending(event: Finished | Stopped | Failed, run: Run, screen: Screen) -> None:
     if isinstance(event, Failed):
         screen.stay(str(UserError(event.what, event.expected, event.remedy)))
         return

@@ -10,6 +10,7 @@ import torch
 
 from modules.data.batches import BatchPlan, load_batch
 from modules.data.cache import CachedDataset, encode_dataset
+from modules.families.prompts import CHUNK
 from modules.interfaces import Batch, Family
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset_index import index_folder
@@ -85,7 +86,8 @@ def prepare_pictures(
         should_stop=should_stop,
     )
     left_out = [str(picture) for picture in (*index.skipped, *dataset.skipped)]
-    for text in _warnings(left_out, [*index.notes, *dataset.warnings]):
+    long = _long_captions(family, dataset)
+    for text in _warnings(left_out, [*index.notes, *dataset.warnings, *long]):
         if text not in told:
             events.write(Warned(text))
     plan = BatchPlan(
@@ -96,6 +98,19 @@ def prepare_pictures(
     )
     batches = Batches(dataset, plan, config.training.seed, config.objective.caption_dropout)
     return Pictures(batches, left_out, _digest(dataset))
+
+
+def _long_captions(family: Family, dataset: CachedDataset) -> list[str]:
+    """What to tell of captions that other programs would cut."""
+    counts = [family.count_tokens(item.caption) for item in dataset.items]
+    long = [count for count in counts if count > CHUNK]
+    if not long:
+        return []
+    captions = f"{len(long)} caption{'s' if len(long) > 1 else ''}"
+    return [
+        f"{captions} longer than {CHUNK} tokens (the longest has {max(long)}): read in pieces of"
+        f" {CHUNK}, nothing is cut"
+    ]
 
 
 def _digest(dataset: CachedDataset) -> str:

@@ -9,7 +9,7 @@ from modules.engine import Engine
 from modules.inbox import Inbox
 from modules.interfaces import Family, Method
 from modules.memory.precision import compute_dtype
-from modules.sampling.pictures import Settings, save_picture
+from modules.sampling.pictures import Settings, save_picture, thumbnail_of
 from modules.sampling.sampler import sample
 from modules.state import CheckpointRecord, Checkpoints
 from onetrainer.config.output import Output
@@ -69,6 +69,19 @@ class SampleTask:
         finally:
             self.method.train(True)
 
+    def thumbnail(self, step: int) -> bytes | None:
+        """The first prompt's planned sample of a step, as a small JPEG; None if there is none.
+
+        What was only asked for does not count: files follow from config, data and seed alone.
+        """
+        if not self.section.prompts or not self.is_planned(step):
+            return None
+        path = thumbnail_of(self._path(step, 0))
+        return path.read_bytes() if path.is_file() else None
+
+    def _path(self, step: int, index: int) -> Path:
+        return self.folder.samples / f"step-{step:06d}-{index:02d}.png"
+
     def _draw_one(self, step: int, index: int, prompt: Prompt) -> None:
         """The picture is in the folder before its event is."""
         last_told = 0.0
@@ -84,15 +97,23 @@ class SampleTask:
 
         pixels = sample(
             self.family,
-            prompt,
+            [prompt],
             steps=self.section.steps,
             guidance=self.section.guidance,
+            sampler=self.section.sampler,
+            guidance_rescale=self.section.guidance_rescale,
             autocast=self.engine.autocast,
             on_step=on_step,
         )
-        path = self.folder.samples / f"step-{step:06d}-{index:02d}.png"
+        path = self._path(step, index)
         settings = Settings(
-            prompt, self.section.steps, self.section.guidance, step, self.config_digest
+            prompt,
+            steps=self.section.steps,
+            guidance=self.section.guidance,
+            step=step,
+            digest=self.config_digest,
+            sampler=self.section.sampler,
+            guidance_rescale=self.section.guidance_rescale,
         )
         try:
             save_picture(pixels, path, settings)
@@ -104,7 +125,11 @@ class SampleTask:
 
 @dataclass(frozen=True)
 class SaveTask:
-    """Writes checkpoints, and the file for other programs."""
+    """Writes checkpoints, and the file for other programs.
+
+    metadata: what a file tells that is written after a step, with a thumbnail or without.
+    thumbnail: a small JPEG of what the model draws after a step; None if there is none.
+    """
 
     section: Output
     folder: RunFolder
@@ -116,7 +141,8 @@ class SaveTask:
     config_digest: str
     data_digest: str
     versions: dict[str, str]
-    metadata: Callable[[int], dict[str, str]]
+    metadata: Callable[[int, bytes | None], dict[str, str]]
+    thumbnail: Callable[[int], bytes | None]
 
     def is_due(self, step: int) -> bool:
         periodic = self.section.save_every > 0 and step % self.section.save_every == 0
@@ -147,9 +173,13 @@ class SaveTask:
         """Writes the finished file, or one that tells by its name how far it was trained."""
         name = self.section.name if is_final else f"{self.section.name}-{step:06d}"
         path = self.folder.output / f"{name}.safetensors"
+        metadata = self.metadata(step, self.thumbnail(step) if is_final else None)
         try:
             self.method.export(
-                path, dtype=compute_dtype(self.section.precision), metadata=self.metadata(step)
+                path,
+                dtype=compute_dtype(self.section.precision),
+                metadata=metadata,
+                naming=self.section.lora_naming,
             )
         except OSError as error:
             raise cannot_write(path, error) from error

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata as packages
@@ -13,10 +14,11 @@ import torch
 from modules.build import build_optimizer, load_family
 from modules.data.cache import CachingStopped
 from modules.engine import Engine
+from modules.families.hub import fetch
 from modules.inbox import Inbox
 from modules.interfaces import Family
 from modules.jobs.data import Pictures, prepare_pictures
-from modules.jobs.metadata import lora_metadata
+from modules.jobs.metadata import DatasetFacts, ModelFacts, output_metadata
 from modules.jobs.tasks import SampleTask, SaveTask
 from modules.memory.precision import choose_device, compute_dtype
 from modules.methods.lora import Lora
@@ -25,6 +27,7 @@ from modules.objectives.denoising import Denoising
 from modules.state import CheckpointRecord, Checkpoints, TrainState, newest_record
 from modules.trainer import Trainer
 from onetrainer.config.migrate import migrate
+from onetrainer.config.model import Model
 from onetrainer.config.train import TrainConfig
 from onetrainer.curves import lr_multiplier
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, UserError
@@ -39,6 +42,7 @@ from onetrainer.events import (
     Stopped,
     Warned,
 )
+from onetrainer.hub import is_hub_name
 from onetrainer.json_file import read_json
 from onetrainer.presets import resolve
 from onetrainer.run_folder import RunFolder
@@ -101,9 +105,10 @@ def train(folder: RunFolder) -> int:
 def _train(run: _Run) -> int:
     _announce(run)
     _warn_of_slow_precision(run)
+    model = _located(run)
     run.events.write(Phase("loading", detail="base model"))
     family = load_family(
-        run.config.model,
+        model,
         compute_dtype=compute_dtype(run.config.hardware.precision),
         device=run.device,
     )
@@ -128,6 +133,19 @@ def _train(run: _Run) -> int:
         drawn = {event.prompt_index for event in run.kept if _is_sample(event, run.first_step)}
         sampling.draw(run.first_step, without=drawn)
     return _finish(run, trainer.run(), trainer.state.step, saving, pictures)
+
+
+def _located(run: _Run) -> Model:
+    """The base model's section with a path on this disk: hub names are downloaded."""
+    section = run.config.model
+    if not is_hub_name(section.path):
+        return section
+    folder = fetch(
+        section.path,
+        offline=section.offline,
+        tell=lambda detail: run.events.write(Phase("loading", detail=detail)),
+    )
+    return section.model_copy(update={"path": str(folder)})
 
 
 def _assemble(
@@ -172,7 +190,8 @@ def _assemble(
         config_digest=run.digest,
         data_digest=pictures.digest,
         versions=run.versions,
-        metadata=partial(lora_metadata, config),
+        metadata=_metadata(config, family, pictures),
+        thumbnail=sampling.thumbnail,
     )
     trainer = Trainer(
         state=TrainState(run.first_step),
@@ -188,6 +207,15 @@ def _assemble(
         tasks=(sampling, saving),
     )
     return trainer, sampling, saving
+
+
+def _metadata(
+    config: TrainConfig, family: Family, pictures: Pictures
+) -> Callable[[int, bytes | None], dict[str, str]]:
+    """What a file tells that is written after a step, with a thumbnail or without."""
+    batches = pictures.batches
+    facts = DatasetFacts.of(batches.dataset, batches.plan, pictures.digest)
+    return partial(output_metadata, config, ModelFacts.of(family), facts)
 
 
 def _finish(run: _Run, ending: str, step: int, saving: SaveTask, pictures: Pictures) -> int:

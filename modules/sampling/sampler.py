@@ -1,113 +1,177 @@
-"""Pictures out of a model, for people to look at: deterministic DDIM with guidance.
+"""Pictures out of a model, for people to look at.
 
-Source: Song et al. 2020, arXiv:2010.02502, equation 12 with eta 0; Ho & Salimans 2022,
-arXiv:2207.12598 for guidance. Timesteps as SD 1.5's scheduler config spaces them: "leading", offset
-by one.
+Guidance: Ho & Salimans 2022, arXiv:2207.12598. Its rescale: Lin et al. 2023, arXiv:2305.08891,
+section 3.4.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from modules.diffusion.schedule import NoiseSchedule
-from modules.diffusion.targets import Prediction
 from modules.interfaces import Conditioning, Family
-from onetrainer.config.sampling import Prompt
+from modules.sampling.schedulers import make_scheduler, set_steps, step
+from onetrainer.config.sampling import Prompt, SamplerName
 
 LATENT_CHANNELS = 4
 LATENT_SCALE = 8  # pixels a latent's side
-STEPS_OFFSET = 1
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """The conditioning of the pictures whose texts are equally long.
+
+    places: (n,), int64, which pictures of the batch; without: their negative prompts, None where
+    there is no guidance.
+    """
+
+    places: Tensor
+    prompts: Conditioning
+    without: Conditioning | None
 
 
 @torch.no_grad()
 def sample(
     family: Family,
-    prompt: Prompt,
+    prompts: Sequence[Prompt],
     *,
     steps: int,
     guidance: float,
+    sampler: SamplerName = "ddim",
+    guidance_rescale: float = 0.0,
     autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
     on_step: Callable[[int], None] = lambda _: None,
 ) -> Tensor:
-    """One picture, (1, 3, height, width), float32 in [-1, 1], on the VAE's device.
+    """Pictures of one size, (B, 3, height, width), float32 in [-1, 1], on the VAE's device.
 
+    A picture is the same, up to rounding, whatever else is in its batch.
     guidance: how far to go from the negative prompt toward the prompt; 1 asks the prompt alone.
-    autocast: makes the context of every call of the text encoder and the UNet. on_step: told
+    guidance_rescale: how much of the contrast that guidance adds is taken back, 0 to 1.
+    autocast: makes the context of every call of the text encoders and the UNet. on_step: told
     before each step, from 0; whatever it raises ends the sampling.
     The family is in evaluation mode meanwhile; adapters on it are their method's to switch.
     """
+    _require_one_size(prompts)
+    scheduler = make_scheduler(sampler, family.schedule.settings, family.prediction)
+    set_steps(scheduler, steps)
+    device = family.schedule.signal.device
+    generators = [torch.Generator().manual_seed(prompt.seed) for prompt in prompts]
+    noise = torch.cat([_noise(prompt, g) for prompt, g in zip(prompts, generators, strict=True)])
     with _evaluation(family.unet, family.vae, *family.text_encoders.values()):
         with autocast():
-            texts = [prompt.prompt] if guidance == 1 else [prompt.negative, prompt.prompt]
-            conditioning = family.encode_text(texts)
-        latents = starting_noise(prompt).to(family.schedule.signal.device)
-        for number, (timestep, previous) in enumerate(ddim_timesteps(family.schedule.steps, steps)):
+            texts = _encode(family, prompts, has_negative=guidance != 1)
+        latents = (noise * scheduler.init_noise_sigma).to(device)
+        frame = _frame(prompts[0]).to(device)
+        for number, timestep in enumerate(scheduler.timesteps):
             on_step(number)
-            with autocast():
-                predicted = _guided(family, latents, timestep, conditioning, guidance)
-            latents = ddim_step(
-                family.schedule, family.prediction, latents, predicted, timestep, previous
-            )
-        return family.decode_latents(latents)
+            noisy = scheduler.scale_model_input(latents, timestep)
+            predicted = torch.empty_like(latents)
+            for group in texts:
+                with autocast():
+                    both = _predict(family, noisy[group.places], timestep, group, frame)
+                predicted[group.places] = _guide(*both, guidance, guidance_rescale)
+            latents = step(scheduler, predicted, timestep, latents, generators)
+        # One by one: the VAE needs more memory for a picture than the UNet.
+        return torch.cat([family.decode_latents(latent[None]) for latent in latents])
 
 
 def starting_noise(prompt: Prompt) -> Tensor:
     """(1, 4, height / 8, width / 8), float32 on the CPU, the same on every device."""
+    return _noise(prompt, torch.Generator().manual_seed(prompt.seed))
+
+
+def rescale(guided: Tensor, prompted: Tensor, amount: float) -> Tensor:
+    """The guided prediction, brought toward the standard deviation of the prompt's own.
+
+    guided, prompted: (B, 4, h, w). amount: 0 to 1; φ in the source.
+    Source: Lin et al. 2023, arXiv:2305.08891, equations 15 and 16.
+    """
+    axes = (1, 2, 3)
+    factor = prompted.std(axes, keepdim=True) / guided.std(axes, keepdim=True)
+    return guided * (amount * factor + (1 - amount))
+
+
+def _require_one_size(prompts: Sequence[Prompt]) -> None:
+    if len({(prompt.width, prompt.height) for prompt in prompts}) != 1:
+        raise ValueError("a batch holds at least one picture, and pictures of one size alone")
+
+
+def _noise(prompt: Prompt, generator: torch.Generator) -> Tensor:
     shape = (1, LATENT_CHANNELS, prompt.height // LATENT_SCALE, prompt.width // LATENT_SCALE)
-    return torch.randn(shape, generator=torch.Generator().manual_seed(prompt.seed))
+    return torch.randn(shape, generator=generator)
 
 
-def ddim_timesteps(training_steps: int, steps: int) -> list[tuple[int, int]]:
-    """From most to least noisy: each timestep and the one that follows it.
+def _frame(prompt: Prompt) -> Tensor:
+    """(1, 6), float32: an original of just this size, shown whole."""
+    size = (prompt.height, prompt.width)
+    return torch.tensor([[*size, 0, 0, *size]], dtype=torch.float32)
 
-    The last one is followed by a timestep below 0, which stands for the end.
+
+def _encode(family: Family, prompts: Sequence[Prompt], *, has_negative: bool) -> list[_Texts]:
+    """The texts, encoded picture by picture and put together where they are equally long.
+
+    Encoded together, short ones would be filled up as far as the longest one of the batch.
     """
-    stride = training_steps // steps
-    timesteps = [
-        min(index * stride + STEPS_OFFSET, training_steps - 1) for index in reversed(range(steps))
+    encoded: dict[tuple[str, ...], Conditioning] = {}
+    places: dict[int, list[int]] = {}
+    keys = [(p.negative, p.prompt) if has_negative else (p.prompt,) for p in prompts]
+    for place, key in enumerate(keys):
+        if key not in encoded:
+            encoded[key] = family.encode_text(key)
+        places.setdefault(encoded[key].hidden.shape[1], []).append(place)
+    return [
+        _Texts(
+            torch.tensor(group, device=family.schedule.signal.device),
+            _join([_row(encoded[keys[place]], -1) for place in group]),
+            _join([_row(encoded[keys[place]], 0) for place in group]) if has_negative else None,
+        )
+        for group in places.values()
     ]
-    return [(timestep, timestep - stride) for timestep in timesteps]
 
 
-def ddim_step(
-    schedule: NoiseSchedule,
-    prediction: Prediction,
-    latents: Tensor,
-    predicted: Tensor,
-    timestep: int,
-    previous: int,
+def _row(conditioning: Conditioning, index: int) -> Conditioning:
+    """One text's conditioning, still with its batch axis."""
+    pooled = None if conditioning.pooled is None else conditioning.pooled[index][None]
+    return Conditioning(conditioning.hidden[index][None], pooled)
+
+
+def _join(parts: Sequence[Conditioning]) -> Conditioning:
+    pooled = [part.pooled for part in parts if part.pooled is not None]
+    return Conditioning(
+        torch.cat([part.hidden for part in parts]), torch.cat(pooled) if pooled else None
+    )
+
+
+def _predict(
+    family: Family, noisy: Tensor, timestep: Tensor, texts: _Texts, frame: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """The predictions with the prompts and with the negative ones, both out of one call."""
+    conditioning = texts.prompts
+    if texts.without is not None:
+        conditioning = _join([texts.without, conditioning])
+        noisy = torch.cat([noisy, noisy])
+    count = len(noisy)
+    predicted = family.predict(
+        noisy,
+        timestep.to(noisy.device).expand(count),
+        conditioning,
+        frames=frame.expand(count, -1),
+    )
+    if texts.without is None:
+        return predicted, None
+    without, prompted = predicted.chunk(2)
+    return prompted, without
+
+
+def _guide(
+    prompted: Tensor, without: Tensor | None, guidance: float, rescale_amount: float
 ) -> Tensor:
-    """The latents at the `previous`, less noisy timestep.
-
-    latents, predicted: (B, 4, h, w), float32.
-    The end keeps the noise of timestep 0, as SD 1.5's scheduler config says (set_alpha_to_one is
-    false).
-    """
-    signal, spread = schedule.signal[timestep], schedule.noise[timestep]
-    match prediction:
-        case "epsilon":
-            noise = predicted
-            clean = (latents - spread * noise) / signal
-        case "v_prediction":
-            clean = signal * latents - spread * predicted
-            noise = signal * predicted + spread * latents
-    following = max(previous, 0)
-    return schedule.signal[following] * clean + schedule.noise[following] * noise
-
-
-def _guided(
-    family: Family, latents: Tensor, timestep: int, conditioning: Conditioning, guidance: float
-) -> Tensor:
-    """The prediction for one picture, (1, 4, h, w); with and without prompt in one batch."""
-    count = len(conditioning.hidden)
-    timesteps = torch.full((count,), timestep, device=latents.device)
-    predicted = family.predict(latents.expand(count, -1, -1, -1), timesteps, conditioning)
-    if count == 1:
-        return predicted
-    without, with_prompt = predicted.chunk(2)
-    return without + guidance * (with_prompt - without)
+    if without is None:
+        return prompted
+    guided = without + guidance * (prompted - without)
+    return rescale(guided, prompted, rescale_amount) if rescale_amount else guided
 
 
 @contextmanager

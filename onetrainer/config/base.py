@@ -4,7 +4,8 @@ A setting is one field. Its JSON key, its checks, its row in the window, its too
 the reference and its `--set` path all come from the field, its `Ui` mark and the string under it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -20,6 +21,11 @@ class Ui:
     ("model": a folder or a file), an existing "file", a "new-folder" that may not exist yet, or
     a "text" of several lines.
     search: more words under which people look for it.
+    choices: the words for a choice's values where these are none: {"euler_a": "Euler a"}. Files
+    and `--set` keep the values.
+    like: for a setting of a list's entries: the path of the setting whose value a new entry
+    begins with in the window.
+    lead: a sentence above the setting, where it begins a group of its own among its section's.
     """
 
     label: str
@@ -27,6 +33,9 @@ class Ui:
     level: Literal["basic", "advanced", "hidden"] = "basic"
     editor: Literal["auto", "folder", "file", "model", "new-folder", "text"] = "auto"
     search: str = ""
+    choices: Mapping[str, str] = field(default_factory=dict, hash=False)
+    like: str = ""
+    lead: str = ""
 
     @property
     def is_path(self) -> bool:

@@ -20,7 +20,7 @@ class Data(Section):
         int, Field(ge=64, le=4096, multiple_of=8), Ui("Resolution", unit="px", search="size")
     ] = 512
     """Pictures are scaled to about this many pixels squared, keeping their shape. SD 1.5 was
-    trained at 512."""
+    trained at 512, SD 2 at 512 or 768, SDXL at 1024."""
 
     require_captions: Annotated[bool, Ui("Require captions", level="advanced")] = True
     """Refuses a folder in which no picture has a caption; off means empty captions are meant."""

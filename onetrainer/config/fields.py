@@ -45,7 +45,7 @@ class Setting:
             case "yes-no":
                 return "true or false"
             case "choice":
-                return "one of " + ", ".join(f'"{choice}"' for choice in self.choices)
+                return "one of " + ", ".join(self._named(choice) for choice in self.choices)
             case "list":
                 most = f" of at most {self.max_length}" if self.max_length else ""
                 return f"a list{most}, in [ ]"
@@ -57,6 +57,23 @@ class Setting:
         if self.multiple_of not in (None, 1):
             noun = f"a multiple of {self.multiple_of:g}"
         return noun + self._range() + (", or nothing" if self.is_optional else "")
+
+    def word(self, value: Any) -> str:
+        """A value of a "choice" as people call it: "SD 1.5" for "sd15"; any other as text."""
+        return self.ui.choices.get(str(value), str(value))
+
+    @property
+    def help_in_words(self) -> str:
+        """The help as the window shows it, where choices have words: “automatic” for "auto"."""
+        text = self.help
+        for value in self.choices:
+            text = text.replace(f'"{value}"', f"“{self.word(value)}”")
+        return text
+
+    def _named(self, choice: str) -> str:
+        word = self.word(choice)
+        is_same = _spoken(word) == _spoken(choice)
+        return f'"{choice}"' if is_same else f'"{choice}" ({word})'
 
     def _range(self) -> str:
         low = _figure(self.lowest)
@@ -162,6 +179,10 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
 def _as_section(annotation: Any) -> type[BaseModel] | None:
     is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
     return annotation if is_model else None
+
+
+def _spoken(text: str) -> str:
+    return text.casefold().replace("_", " ").replace("-", " ")
 
 
 def _figure(value: float | None) -> str:

@@ -13,7 +13,13 @@ class Hardware(Section):
     """The device, its precision, and what trades memory for time."""
 
     device: Annotated[
-        Literal["auto", "cuda", "cpu"], Ui("Device", level="advanced", search="gpu")
+        Literal["auto", "cuda", "cpu"],
+        Ui(
+            "Device",
+            level="advanced",
+            search="gpu",
+            choices={"auto": "automatic", "cuda": "graphics card", "cpu": "processor"},
+        ),
     ] = "auto"
     """Where training runs; "auto" takes the graphics card if there is one."""
 

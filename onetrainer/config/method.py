@@ -20,9 +20,19 @@ class Lora(Section):
     alpha: Annotated[float, Field(gt=0, le=1024), Ui("Alpha", search="network lora scale")] = 16.0
     """The adapter is scaled by alpha / rank. Keep alpha = rank unless you know the other one."""
 
-    targets: Annotated[LoraTargets, Ui("Layers", level="advanced", search="modules blocks")] = (
-        "attn-mlp"
-    )
+    targets: Annotated[
+        LoraTargets,
+        Ui(
+            "Layers",
+            level="advanced",
+            search="modules blocks",
+            choices={
+                "attn": "attention",
+                "attn-mlp": "attention and feed-forward",
+                "full": "every layer",
+            },
+        ),
+    ] = "attn-mlp"
     """Which layers get an adapter: attention only, attention and feed-forward, or every linear
     and convolution layer."""
 

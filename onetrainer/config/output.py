@@ -7,6 +7,7 @@ from pydantic import Field
 from onetrainer.config.base import Section, Ui
 
 SavePrecision = Literal["fp32", "fp16", "bf16"]
+LoraNaming = Literal["kohya", "diffusers", "comfyui"]
 
 
 class Output(Section):
@@ -24,6 +25,18 @@ class Output(Section):
 
     precision: Annotated[SavePrecision, Ui("Save as", level="advanced", search="dtype")] = "fp16"
     """The number format of the finished file. Every program reads fp16."""
+
+    lora_naming: Annotated[
+        LoraNaming,
+        Ui(
+            "LoRA naming",
+            level="advanced",
+            search="format keys kohya peft comfyui",
+            choices={"comfyui": "ComfyUI"},
+        ),
+    ] = "kohya"
+    """How the layers are named in a LoRA file. Nearly every program reads "kohya"; "diffusers" and
+    "comfyui" are the names that those two use themselves."""
 
     save_every: Annotated[
         int, Field(ge=0, le=10_000_000), Ui("Checkpoint every", unit="steps", search="backup")

@@ -1,9 +1,12 @@
 """What only several settings together can show to be wrong."""
 
+from onetrainer.config.model import Model, base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem
 
 HIGH_LR = 1e-2
+# Samplers that can do so many steps at most; the others take as many as there are.
+MOST_STEPS = {"lcm": 50, "unipc": 999}
 LARGE_UPSCALE = 2
 
 
@@ -43,10 +46,47 @@ def _errors(config: TrainConfig) -> list[Problem]:
                 "Choose another name.",
             )
         )
+    found += _model_errors(config.model)
+    most = MOST_STEPS.get(config.sampling.sampler, config.sampling.steps)
+    if config.sampling.steps > most:
+        found.append(
+            Problem(
+                "sampling.steps",
+                f"{config.sampling.steps} steps are more than the sampler"
+                f' "{config.sampling.sampler}" can do',
+                f"Expected at most {most} with it",
+                "Lower the steps or choose another sampler.",
+            )
+        )
     if not config.model.path:
         found.append(_missing("model.path", "a base model", "a folder or a .safetensors file"))
     if not config.data.folder:
         found.append(_missing("data.folder", "a folder of pictures", "a folder"))
+    return found
+
+
+def _model_errors(model: Model) -> list[Problem]:
+    found = []
+    if base_of(model.family) == "sd2" and model.clip_skip == 1:
+        found.append(
+            Problem(
+                "model.clip_skip",
+                "SD 2 was trained on the last layer but one, and its diffusers folders do not hold"
+                " the last",
+                "Expected 0 or at least 2 for SD 2",
+                "Set it to 0, which is 2 here.",
+            )
+        )
+    if model.zero_terminal_snr == "on" and model.prediction == "epsilon":
+        found.append(
+            Problem(
+                "model.zero_terminal_snr",
+                "a model that predicts noise (epsilon) cannot be trained with zero terminal SNR: at"
+                " the last step there is nothing but noise to predict from",
+                'Expected "v_prediction" with it',
+                'Choose "off", or "v_prediction" if the model predicts velocity.',
+            )
+        )
     return found
 
 

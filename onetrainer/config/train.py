@@ -7,6 +7,7 @@ from pydantic import Field
 from onetrainer.config.base import Section, Ui
 from onetrainer.config.data import Data
 from onetrainer.config.hardware import Hardware
+from onetrainer.config.metadata import Metadata
 from onetrainer.config.method import Method
 from onetrainer.config.model import Model
 from onetrainer.config.objective import Objective
@@ -58,4 +59,5 @@ class TrainConfig(Section):
     schedule: Schedule = Schedule()
     sampling: Sampling = Sampling()
     output: Output = Output()
+    metadata: Metadata = Metadata()
     hardware: Hardware = Hardware()

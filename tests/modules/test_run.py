@@ -56,6 +56,12 @@ def lora(folder):
     return (folder.output / "my-lora.safetensors").read_bytes()
 
 
+def weights(folder):
+    """Of a run whose config differs, and is told by its file: what stands behind the header."""
+    data = lora(folder)
+    return data[8 + int.from_bytes(data[:8], "little") :]
+
+
 @pytest.fixture
 def crash_in(monkeypatch):
     """Runs a folder until a step has been made, then dies without another word."""
@@ -135,14 +141,14 @@ def test_a_run_that_dies_in_any_step_resumes_to_the_same_bytes(config, straight,
     assert essence(folder) == essence(straight)
 
 
-def test_a_run_killed_while_it_saves_resumes_to_the_same_bytes(config, straight):
+def test_a_run_killed_while_it_saves_resumes_to_the_same_weights(config, straight):
     folder = runs.new_run(config, output={"save_every": 1})
     run = client.start(folder)
     parts = folder.checkpoints
     runs.wait_until(lambda: any(path.suffix == ".part" for path in parts.glob("step-*")))
     run.kill()
     assert runs.finish(folder) == 0
-    assert lora(folder) == lora(straight)
+    assert weights(folder) == weights(straight)
     assert not list(parts.glob("*.part"))
 
 
@@ -348,7 +354,7 @@ def test_a_stop_while_samples_are_drawn_is_quick_and_resume_draws_the_rest(
     assert train(folder) == 0
     drawn = [(event.step, event.prompt_index) for event in told(folder, Sample)]
     assert drawn == [(step, index) for step in (0, 2, 4, 6) for index in range(4)]
-    assert lora(folder) == lora(straight)
+    assert weights(folder) == weights(straight)
 
 
 def test_what_is_asked_while_the_worker_loads_counts(config):

@@ -172,3 +172,25 @@ def test_schema_describes_every_setting(capsys):
     schema = json.loads(capsys.readouterr().out)
     described = schema["$defs"]["AdamW"]["properties"]
     assert all(field.get("description") for name, field in described.items() if name != "kind")
+
+
+def test_show_tells_what_a_file_is_in_words_and_as_json(tmp_path, capsys):
+    from tests import tiny
+
+    file = str(tiny.write_sdxl(tmp_path / "xl.safetensors"))
+    assert main(["show", file]) == 0
+    assert "SDXL" in capsys.readouterr().out.splitlines()[0]
+    assert main(["show", file, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "sdxl"
+
+
+def test_convert_tells_wrong_options_before_it_loads_anything(capsys):
+    assert main(["convert", "a.safetensors", "b", "--precision", "fp8"]) == 2
+    text = capsys.readouterr().err
+    assert "--precision" in text
+    assert "bf16" in text
+
+
+def test_sample_and_convert_load_no_engine_in_this_process():
+    loaded = loaded_modules("sample", "./nothing", "--prompt", "x")
+    assert not loaded & {"torch", "tkinter", "numpy", "diffusers", "huggingface_hub"}

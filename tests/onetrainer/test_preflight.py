@@ -1,11 +1,13 @@
 """What is known to be wrong before a run starts, with real files."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from onetrainer.config.rules import broken_rules
 from onetrainer.errors import ProblemsError
 from onetrainer.preflight import all_problems, document_problems, require_startable
 from onetrainer.presets import resolve
@@ -44,8 +46,71 @@ def test_a_sound_config_has_no_problems(project):
 def test_an_sdxl_file_is_named_as_such(project, tmp_path):
     path = tiny.write_sdxl(tmp_path / "xl.safetensors")
     found = problem(config(project, model={"path": str(path)}))
+    assert found.path == "model.family"
+    assert "this is an SDXL model" in found.what
+    assert 'Choose "sdxl"' in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "words"),
+    [
+        ({"prediction": "v_prediction"}, "model.prediction", 'Choose "epsilon" or "auto"'),
+        ({"zero_terminal_snr": "on"}, "model.zero_terminal_snr", 'Choose "off"'),
+        ({"zero_terminal_snr": "on", "prediction": "epsilon"}, "model.zero_terminal_snr", '"off"'),
+        ({"vae": "pictures"}, "model.vae", "Choose the folder that holds"),
+        ({"vae": "nothing.safetensors"}, "model.vae", "Check the path"),
+        ({"path": "pictures"}, "model.path", "Choose the folder that holds"),
+        ({"path": "owner/nobody-has-this", "offline": True}, "model.path", "allow the network"),
+        ({"vae": "owner/nobody-has-this", "offline": True}, "model.vae", "allow the network"),
+    ],
+)
+def test_a_wrong_choice_about_the_model_is_told_beside_its_setting(project, changes, place, words):
+    places = {
+        key: str(project / value)
+        for key, value in changes.items()
+        if key in ("path", "vae") and not str(value).startswith("owner/")
+    }
+    found = problem(config(project, model={**changes, **places}))
+    assert found.path == place
+    assert words in found.remedy
+
+
+def test_a_lora_chosen_as_base_model_is_told_as_such(project, tmp_path):
+    path = tiny.write_header(tmp_path / "a.safetensors", {"lora_unet_x.lora_down.weight": (4, 8)})
+    found = problem(config(project, model={"path": str(path)}))
     assert found.path == "model.path"
-    assert "SDXL" in str(found)
+    assert "this is a LoRA" in found.what
+
+
+def test_a_model_that_is_yet_to_be_downloaded_forbids_nothing(project):
+    assert all_problems(config(project, model={"path": "owner/nobody-has-this"})) == []
+
+
+def test_a_downloaded_model_is_looked_into_by_its_name(project, monkeypatch):
+    monkeypatch.setattr("onetrainer.preflight.cached_folder", lambda _: project / "base")
+    for offline in (True, False):
+        made = config(project, model={"path": "owner/name", "offline": offline})
+        assert all_problems(made) == []
+    found = problem(config(project, model={"path": "owner/name", "family": "sdxl"}))
+    assert 'Choose "sd15"' in found.remedy
+
+
+def test_another_vae_makes_up_for_a_missing_one(project, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(project / "base", folder)
+    (folder / "vae").rename(tmp_path / "vae")
+    found = problem(config(project, model={"path": str(folder)}))
+    assert "Other VAE" in found.remedy
+    made = config(project, model={"path": str(folder), "vae": str(tmp_path / "vae")})
+    assert all_problems(made) == []
+
+
+@pytest.mark.parametrize("family", ["sd2", "sd2-inpainting"])
+def test_the_layer_that_sd2_does_not_keep_cannot_be_chosen(family):
+    for clip_skip, count in ((0, 0), (1, 1), (2, 0), (3, 0)):
+        made = resolve({"model": {"family": family, "clip_skip": clip_skip}}, source="")
+        found = [problem for problem in broken_rules(made) if problem.path == "model.clip_skip"]
+        assert len(found) == count
 
 
 def test_a_truncated_file_is_named(project, tmp_path):

@@ -50,6 +50,20 @@ def test_paths_are_relative_to_the_file_that_names_them(tmp_path):
     assert config.data.folder == str(tmp_path.parent / "p")
 
 
+def test_names_of_the_hub_stay_as_they_are(tmp_path, monkeypatch):
+    (tmp_path / "models" / "here").mkdir(parents=True)
+    document = {"model": {"path": "owner/name", "vae": "models/here"}, "data": {"folder": "a/b"}}
+    path = write(tmp_path / "a.json", document)
+    config = presets.resolve(presets.load_document(path), source="")
+    assert config.model.path == "owner/name"
+    assert config.model.vae == str(tmp_path / "models" / "here")
+    assert config.data.folder == str(tmp_path / "a" / "b")
+    monkeypatch.chdir(tmp_path)
+    assert presets.with_absolute_paths(config).model == config.model
+    document = presets.with_overrides({}, ["model.path=other/name", "model.vae=models/here"])
+    assert document["model"] == {"path": "other/name", "vae": str(tmp_path / "models" / "here")}
+
+
 def test_a_saved_preset_holds_only_differences_and_loads_the_same(tmp_path):
     config = presets.resolve(
         {"training": {"steps": 5}, "sampling": {"prompts": [{"prompt": "é"}]}}, source=""

@@ -1,11 +1,20 @@
 import json
+from typing import get_args
 
 import pytest
 import torch
 from PIL import Image
 
-from modules.sampling.pictures import Settings, parameters, save_picture, to_picture
-from onetrainer.config.sampling import Prompt
+from modules.sampling.pictures import (
+    SAMPLER_NAMES,
+    Settings,
+    UsedLora,
+    parameters,
+    save_picture,
+    to_picture,
+    write_png,
+)
+from onetrainer.config.sampling import Prompt, SamplerName
 
 PROMPT = Prompt(prompt="ein Bär 🐻", negative="blurry", seed=7, width=512, height=256)
 SETTINGS = Settings(PROMPT, steps=20, guidance=7.0, step=300, digest="abc")
@@ -18,7 +27,7 @@ def test_png_tells_how_it_was_made(tmp_path):
         assert picture.size == (512, 256)
         assert picture.info["parameters"] == (
             "ein Bär 🐻\nNegative prompt: blurry\n"
-            "Steps: 20, Sampler: DDIM, CFG scale: 7, Seed: 7, Size: 512x256"
+            "Steps: 20, Sampler: DDIM, CFG scale: 7, Seed: 7, Size: 512x256, RNG: CPU"
         )
         own = json.loads(picture.info["onetrainer"])
     assert (own["step"], own["config"], own["seed"]) == (300, "abc", 7)
@@ -27,8 +36,49 @@ def test_png_tells_how_it_was_made(tmp_path):
 def test_prompt_without_negative_has_no_such_line():
     settings = Settings(Prompt(prompt="a cat"), steps=5, guidance=3.5, step=0, digest="")
     assert parameters(settings).splitlines()[1] == (
-        "Steps: 5, Sampler: DDIM, CFG scale: 3.5, Seed: 42, Size: 512x512"
+        "Steps: 5, Sampler: DDIM, CFG scale: 3.5, Seed: 42, Size: 512x512, RNG: CPU"
     )
+
+
+def last_line(**changes):
+    return parameters(Settings(PROMPT, steps=20, guidance=7.0, **changes)).splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "words"),
+    [
+        ("euler_a", "Sampler: Euler a, CFG"),
+        ("dpmpp_2m_karras", "Sampler: DPM++ 2M, Schedule type: Karras, CFG"),
+        ("dpmpp_2m_sde", "Sampler: DPM++ 2M SDE, Schedule type: Uniform, CFG"),
+    ],
+)
+def test_samplers_have_the_names_that_other_programs_know(sampler, words):
+    assert words in last_line(sampler=sampler)
+
+
+def test_every_sampler_has_a_name():
+    assert set(SAMPLER_NAMES) == set(get_args(SamplerName))
+
+
+def test_model_and_what_was_changed_on_it_are_told():
+    line = last_line(model="base, v2", clip_skip=2, guidance_rescale=0.7)
+    assert line.endswith('Model: "base, v2", Clip skip: 2, CFG rescale: 0.7, RNG: CPU')
+
+
+def test_loras_stand_behind_the_prompt():
+    loras = (UsedLora("style", 0.8), UsedLora("face", 1.0))
+    text = parameters(Settings(PROMPT, steps=20, guidance=7.0, loras=loras))
+    assert text.startswith("ein Bär 🐻 <lora:style:0.8> <lora:face:1>\nNegative")
+
+
+def test_picture_drawn_outside_training_tells_of_no_step(tmp_path):
+    settings = Settings(PROMPT, steps=20, guidance=7.0, loras=(UsedLora("style", 0.8),))
+    write_png(to_picture(torch.zeros(3, 8, 8)), tmp_path / "a.png", settings)
+    with Image.open(tmp_path / "a.png") as picture:
+        own = json.loads(picture.info["onetrainer"])
+    assert not {"step", "config", "model"} & set(own)
+    assert own["loras"] == [{"name": "style", "strength": 0.8}]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
 
 
 def test_thumbnail_lies_beside_and_is_small(tmp_path):

@@ -1,99 +1,239 @@
+"""Our sampler against diffusers' pipelines: same scheduler, starting noise and conditioning."""
+
+from functools import cache
+
 import pytest
 import torch
-from diffusers import DDIMScheduler
+from diffusers import (
+    DDIMScheduler,
+    DPMSolverMultistepScheduler,
+    EulerAncestralDiscreteScheduler,
+    EulerDiscreteScheduler,
+    LCMScheduler,
+    StableDiffusionPipeline,
+    StableDiffusionXLPipeline,
+    UniPCMultistepScheduler,
+)
+from diffusers.pipelines.stable_diffusion.pipeline_stable_diffusion import rescale_noise_cfg
 
-from modules.diffusion.schedule import scaled_linear
-from modules.families.components import read_config
-from modules.families.sd15 import CONFIGS
 from modules.sampling import sampler
 from onetrainer.config.sampling import Prompt
 from tests import tiny
 
+# Of how diffusers reads a tensor; ours keeps it quiet, its own pipelines do not.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
 PROMPT = Prompt(prompt="a cat", negative="a dog", seed=11, width=128, height=64)
+OTHERS = [
+    PROMPT.model_copy(update={"prompt": "a very long cat " * 40, "seed": 12}),
+    PROMPT.model_copy(update={"prompt": "a house", "negative": "", "seed": 13}),
+]
+# The pixels' range is 2, so that this is a 20,000th of it.
+TOLERANCE = 1e-4
+
+SDE = {"algorithm_type": "sde-dpmsolver++"}
+KARRAS = {"use_karras_sigmas": True}
+SCHEDULERS = {
+    "ddim": (DDIMScheduler, {"set_alpha_to_one": False, "clip_sample": False}),
+    "euler": (EulerDiscreteScheduler, {}),
+    "euler_a": (EulerAncestralDiscreteScheduler, {}),
+    "dpmpp_2m": (DPMSolverMultistepScheduler, {}),
+    "dpmpp_2m_karras": (DPMSolverMultistepScheduler, KARRAS),
+    "dpmpp_2m_sde": (DPMSolverMultistepScheduler, SDE),
+    "dpmpp_2m_sde_karras": (DPMSolverMultistepScheduler, SDE | KARRAS),
+    "unipc": (UniPCMultistepScheduler, {}),
+    "lcm": (LCMScheduler, {}),
+}
+ANCESTRAL = ["euler_a", "dpmpp_2m_sde", "dpmpp_2m_sde_karras", "lcm"]
+K_DIFFUSION = ["dpmpp_2m", "dpmpp_2m_sde"]  # timesteps that diffusers has no word for
 
 
-@pytest.fixture(scope="module")
-def family():
-    """One for all the tests here, which leave it as it was."""
-    return tiny.family()
+@cache
+def family(name="sd15", prediction="epsilon", zero=False):
+    """Shared by the tests here, which leave it as it was."""
+    return tiny.family(name, prediction=prediction, zero_terminal_snr=zero)
 
 
-def scheduler_for(prediction: str = "epsilon", steps: int = 7) -> DDIMScheduler:
-    config = dict(read_config(CONFIGS / "scheduler" / "scheduler_config.json"))
-    scheduler = DDIMScheduler.from_config(config | {"prediction_type": prediction})
-    scheduler.set_timesteps(steps)
-    return scheduler
-
-
-@torch.no_grad()
-def reference(family, prompt: Prompt, *, steps: int, guidance: float) -> torch.Tensor:
-    """The same picture by diffusers' scheduler, prompt and negative prompt one after the other."""
-    scheduler = scheduler_for(steps=steps)
-    latents = torch.randn(
-        1, 4, prompt.height // 8, prompt.width // 8,
-        generator=torch.Generator().manual_seed(prompt.seed),
+def reference_scheduler(name, prediction="epsilon", *, zero=False):
+    kind, own = SCHEDULERS[name]
+    spacing = {"timestep_spacing": "trailing"} if zero else {}
+    return kind(
+        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1,
+        prediction_type=prediction, rescale_betas_zero_snr=zero, **own, **spacing,
     )  # fmt: skip
-    for timestep in scheduler.timesteps:
-        both = [
-            family.predict(latents, timestep[None], family.encode_text([text]))
-            for text in (prompt.negative, prompt.prompt)
-        ]
-        noise = both[0] + guidance * (both[1] - both[0])
-        latents = scheduler.step(noise, timestep, latents, eta=0.0).prev_sample
-    return family.decode_latents(latents)
 
 
-@pytest.mark.parametrize(("steps", "guidance"), [(1, 7.0), (7, 3.0), (5, 1.0), (3, 0.0)])
-def test_picture_equals_the_one_by_diffusers_scheduler(family, steps, guidance):
-    ours = sampler.sample(family, PROMPT, steps=steps, guidance=guidance)
-    expected = reference(family, PROMPT, steps=steps, guidance=guidance)
-    assert ours.shape == (1, 3, 64, 128)
-    torch.testing.assert_close(ours, expected, atol=1e-5, rtol=0)
+def reference(model, prompt, name="ddim", *, steps=5, guidance=3.0, zero=False, **options):
+    """The same picture by a pipeline of diffusers, (1, 3, H, W) in [-1, 1]."""
+    scheduler = reference_scheduler(name, model.prediction, zero=zero)
+    parts = {"vae": model.vae, "unet": model.unet, "scheduler": scheduler}
+    encoders = dict.fromkeys(("text_encoder", "tokenizer"))
+    with torch.no_grad():
+        texts = model.encode_text([prompt.negative, prompt.prompt])
+    given = {"negative_prompt_embeds": texts.hidden[:1], "prompt_embeds": texts.hidden[1:]}
+    if model.name == "sdxl":
+        encoders |= dict.fromkeys(("text_encoder_2", "tokenizer_2"))
+        pipeline = StableDiffusionXLPipeline(**parts, **encoders, add_watermarker=False)
+        pooled = texts.pooled
+        given |= {"negative_pooled_prompt_embeds": pooled[:1], "pooled_prompt_embeds": pooled[1:]}
+    else:
+        encoders |= {"safety_checker": None, "feature_extractor": None}
+        pipeline = StableDiffusionPipeline(**parts, **encoders, requires_safety_checker=False)
+    pipeline.set_progress_bar_config(disable=True)
+    if name in K_DIFFUSION and not zero:
+        options["timesteps"] = torch.linspace(999, 0, steps).round().int().tolist()
+    generator = torch.Generator().manual_seed(prompt.seed)
+    noise = torch.randn(1, 4, prompt.height // 8, prompt.width // 8, generator=generator)
+    pixels = pipeline(
+        **given, latents=noise, generator=[generator], num_inference_steps=steps,
+        guidance_scale=guidance, height=prompt.height, width=prompt.width, output_type="pt",
+        **options,
+    ).images  # fmt: skip
+    return 2 * pixels - 1
 
 
-@pytest.mark.parametrize("steps", [1, 3, 20, 50, 999])
-def test_timesteps_are_diffusers_timesteps(steps):
-    ours = [timestep for timestep, _ in sampler.ddim_timesteps(1000, steps)]
-    assert ours == scheduler_for(steps=steps).timesteps.tolist()
+def assert_near(ours, expected, tolerance=TOLERANCE):
+    torch.testing.assert_close(ours, expected, atol=tolerance, rtol=0)
 
 
-def test_a_thousand_steps_stay_inside_the_schedule():
-    pairs = sampler.ddim_timesteps(1000, 1000)
-    assert len(pairs) == 1000
-    assert {0 <= timestep < 1000 for timestep, _ in pairs} == {True}
-
-
+@pytest.mark.parametrize("name", SCHEDULERS)
 @pytest.mark.parametrize("prediction", ["epsilon", "v_prediction"])
-def test_every_step_equals_diffusers_step(prediction):
-    scheduler, schedule = scheduler_for(prediction), scaled_linear()
-    generator = torch.Generator().manual_seed(0)
-    latents, predicted = torch.randn(2, 1, 4, 8, 8, generator=generator)
-    for timestep, previous in sampler.ddim_timesteps(1000, 7):
-        ours = sampler.ddim_step(schedule, prediction, latents, predicted, timestep, previous)
-        theirs = scheduler.step(predicted, timestep, latents, eta=0.0).prev_sample
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+def test_picture_equals_the_one_by_diffusers_pipeline(name, prediction):
+    model = family(prediction=prediction)
+    ours = sampler.sample(model, [PROMPT], steps=5, guidance=3.0, sampler=name)
+    assert ours.shape == (1, 3, 64, 128)
+    assert_near(ours, reference(model, PROMPT, name))
 
 
-def test_same_seed_same_picture_whatever_was_drawn_before(family):
-    first = sampler.sample(family, PROMPT, steps=2, guidance=2.0)
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_picture_with_zero_terminal_snr_equals_diffusers(name):
+    model = family(prediction="v_prediction", zero=True)
+    ours = sampler.sample(model, [PROMPT], steps=5, guidance=3.0, sampler=name)
+    assert ours.isfinite().all()
+    assert_near(ours, reference(model, PROMPT, name, zero=True))
+
+
+@pytest.mark.parametrize(("steps", "guidance"), [(1, 7.0), (7, 3.0), (20, 5.0)])
+def test_ddim_is_what_it_was_to_a_hundred_thousandth(steps, guidance):
+    ours = sampler.sample(family(), [PROMPT], steps=steps, guidance=guidance)
+    expected = reference(family(), PROMPT, steps=steps, guidance=guidance)
+    assert_near(ours, expected, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("name", ["ddim", "euler_a"])
+def test_sdxl_is_told_sizes_and_pooled_text_as_diffusers_tells_it(name):
+    model = family("sdxl")
+    ours = sampler.sample(model, [PROMPT], steps=4, guidance=3.0, sampler=name)
+    assert_near(ours, reference(model, PROMPT, name, steps=4))
+
+
+@pytest.mark.parametrize("name", ["sd2", "sd15-inpainting", "sdxl-inpainting"])
+def test_every_family_draws(name):
+    ours = sampler.sample(family(name), [PROMPT], steps=2, guidance=3.0)
+    assert ours.isfinite().all()
+
+
+@pytest.mark.parametrize("amount", [0.3, 1.0])
+def test_guidance_rescale_equals_diffusers(amount):
+    ours = sampler.sample(family(), [PROMPT], steps=4, guidance=9.0, guidance_rescale=amount)
+    expected = reference(family(), PROMPT, steps=4, guidance=9.0, guidance_rescale=amount)
+    assert_near(ours, expected)
+    plain = sampler.sample(family(), [PROMPT], steps=4, guidance=9.0)
+    assert (ours - plain).abs().max() > 1e-3
+
+
+def test_rescale_is_diffusers_formula():
+    guided, prompted = torch.randn(2, 3, 4, 8, 8, generator=torch.Generator().manual_seed(0))
+    ours = sampler.rescale(5 * guided, prompted, 0.7)
+    assert_near(ours, rescale_noise_cfg(5 * guided, prompted, 0.7), tolerance=1e-5)
+
+
+@pytest.mark.parametrize("name", ["ddim", *ANCESTRAL])
+def test_a_picture_does_not_depend_on_its_batch(name):
+    options = {"steps": 3, "guidance": 3.0, "sampler": name}
+    alone = sampler.sample(family(), [PROMPT], **options)
+    together = sampler.sample(family(), [OTHERS[0], PROMPT, OTHERS[1]], **options)
+    assert together.shape == (3, 3, 64, 128)
+    assert_near(together[1:2], alone, tolerance=1e-5)
+    assert_near(together[:1], sampler.sample(family(), OTHERS[:1], **options), tolerance=1e-5)
+
+
+def test_a_picture_of_sdxl_does_not_depend_on_its_batch():
+    options = {"steps": 2, "guidance": 3.0}
+    alone = sampler.sample(family("sdxl"), [PROMPT], **options)
+    together = sampler.sample(family("sdxl"), [*OTHERS, PROMPT], **options)
+    assert_near(together[2:], alone, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("name", ["ddim", *ANCESTRAL])
+def test_same_seed_same_picture_whatever_was_drawn_before(name):
+    options = {"steps": 2, "guidance": 2.0, "sampler": name}
+    first = sampler.sample(family(), [PROMPT], **options)
     torch.rand(1)
-    again = sampler.sample(family, PROMPT, steps=2, guidance=2.0)
-    other = sampler.sample(family, PROMPT.model_copy(update={"seed": 12}), steps=2, guidance=2.0)
-    assert torch.equal(first, again)
+    assert torch.equal(first, sampler.sample(family(), [PROMPT], **options))
+    other = sampler.sample(family(), [PROMPT.model_copy(update={"seed": 12})], **options)
     assert not torch.equal(first, other)
 
 
-def test_sampling_leaves_modes_and_gradients_as_they_were(family):
-    family.unet.train()
-    family.unet.mid_block.eval()
-    picture = sampler.sample(family, PROMPT, steps=1, guidance=2.0)
+@pytest.mark.parametrize("name", ANCESTRAL)
+def test_ancestral_samplers_add_noise_of_the_pictures_own_seed(name, monkeypatch):
+    options = {"steps": 4, "guidance": 2.0, "sampler": name}
+    first = sampler.sample(family(), [PROMPT], **options)
+    start = sampler.starting_noise(PROMPT)
+    monkeypatch.setattr(sampler, "_noise", lambda prompt, generator: start)
+    # The same start, but the generator has not drawn it: all later noise differs.
+    assert (sampler.sample(family(), [PROMPT], **options) - first).abs().max() > 1e-3
+
+
+def test_guidance_of_one_asks_the_prompt_alone():
+    other = PROMPT.model_copy(update={"negative": "something else"})
+    pictures = [sampler.sample(family(), [p], steps=2, guidance=1.0) for p in (PROMPT, other)]
+    assert torch.equal(*pictures)
+    assert_near(pictures[0], reference(family(), PROMPT, steps=2, guidance=1.0))
+
+
+def test_guidance_of_zero_asks_the_negative_prompt_alone():
+    swapped = PROMPT.model_copy(update={"prompt": PROMPT.negative, "negative": ""})
+    ours = sampler.sample(family(), [PROMPT], steps=2, guidance=0.0)
+    assert_near(ours, sampler.sample(family(), [swapped], steps=2, guidance=1.0), tolerance=1e-5)
+
+
+def test_both_halves_of_guidance_are_one_call():
+    sizes = []
+    hook = family().unet.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
+    try:
+        sampler.sample(family(), [PROMPT, OTHERS[1]], steps=2, guidance=2.0)
+    finally:
+        hook.remove()
+    assert sizes == [4, 4]
+
+
+def test_sampling_leaves_modes_and_gradients_as_they_were():
+    model = tiny.family()
+    model.unet.train()
+    model.unet.mid_block.eval()
+    picture = sampler.sample(model, [PROMPT], steps=1, guidance=2.0)
     assert not picture.requires_grad
-    assert family.unet.training
-    assert not family.unet.mid_block.training
-    assert not family.vae.training
-    family.unet.eval()
+    assert model.unet.training
+    assert not model.unet.mid_block.training
+    assert not model.vae.training
 
 
-def test_long_prompt_beside_a_short_negative_one(family):
-    prompt = PROMPT.model_copy(update={"prompt": "a very long cat " * 40})
-    assert sampler.sample(family, prompt, steps=1, guidance=2.0).isfinite().all()
+def test_steps_are_told_before_they_are_made_and_can_end_it():
+    told = []
+
+    def on_step(number):
+        told.append(number)
+        if number == 2:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        sampler.sample(family(), [PROMPT], steps=5, guidance=2.0, on_step=on_step)
+    assert told == [0, 1, 2]
+
+
+def test_pictures_of_two_sizes_are_no_batch():
+    with pytest.raises(ValueError, match="one size"):
+        sampler.sample(
+            family(), [PROMPT, PROMPT.model_copy(update={"width": 64})], steps=1, guidance=1.0
+        )

@@ -1,0 +1,196 @@
+"""The samplers: diffusers' schedulers, set up as inference programs set them up.
+
+Euler, Euler a and DPM++ take their timesteps as k-diffusion does (evenly from the last to the first
+one, then to no noise at all), which AUTOMATIC1111's web UI and ComfyUI call "uniform" and "normal";
+Karras' spacing: Karras et al. 2022, arXiv:2206.00364, equation 5. DDIM keeps to Stable Diffusion's
+own scheduler config: "leading", offset by one, ending at the noise of the first timestep.
+With zero terminal SNR timesteps are "trailing", since the last one has to be visited: Lin et al.
+2023, arXiv:2305.08891, section 3.3.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+
+# The modules themselves: `from diffusers import …` would import every pipeline on top.
+from diffusers.schedulers.scheduling_ddim import DDIMScheduler
+from diffusers.schedulers.scheduling_dpmsolver_multistep import DPMSolverMultistepScheduler
+from diffusers.schedulers.scheduling_euler_ancestral_discrete import (
+    EulerAncestralDiscreteScheduler,
+)
+from diffusers.schedulers.scheduling_euler_discrete import EulerDiscreteScheduler
+from diffusers.schedulers.scheduling_lcm import LCMScheduler
+from diffusers.schedulers.scheduling_unipc_multistep import UniPCMultistepScheduler
+from torch import Tensor
+
+from modules.diffusion.schedule import ScheduleSettings
+from onetrainer.config.model import Prediction
+from onetrainer.config.sampling import SamplerName
+from onetrainer.errors import UserError
+
+LCM_STEPS = 50  # of the teacher that LCMs are distilled from: Luo et al. 2023, arXiv:2310.04378
+
+
+class StepOutput(Protocol):
+    """What a step of a diffusers scheduler gives; prev_sample: the less noisy latents."""
+
+    prev_sample: Tensor
+
+
+class Scheduler(Protocol):
+    """What the sampler uses of a diffusers scheduler; those of diffusers have no types.
+
+    timesteps: (steps,), on the CPU, from most to least noisy; not whole for some samplers.
+    init_noise_sigma: the standard deviation that the starting noise has to have.
+    """
+
+    config: Any
+    timesteps: Tensor
+
+    @property
+    def init_noise_sigma(self) -> float | Tensor: ...
+    def set_timesteps(self, num_inference_steps: int) -> None: ...
+    def set_begin_index(self, begin_index: int) -> None: ...
+    def scale_model_input(self, sample: Tensor, timestep: Tensor) -> Tensor: ...
+    def step(
+        self,
+        model_output: Tensor,
+        timestep: Tensor,
+        sample: Tensor,
+        *,
+        generator: list[torch.Generator],
+    ) -> StepOutput: ...
+
+
+def make_scheduler(
+    name: SamplerName, settings: ScheduleSettings, prediction: Prediction
+) -> Scheduler:
+    """The sampler's scheduler for a model's noise schedule and prediction.
+
+    Raises UserError for noise prediction with zero terminal SNR: there the last timestep's input is
+    noise alone, and its noise says nothing about a picture.
+    """
+    if settings.zero_terminal_snr and prediction == "epsilon":
+        raise UserError(
+            "a model that predicts noise (epsilon) cannot be sampled with zero terminal SNR",
+            "Such models predict velocity (v_prediction)",
+            "Set the prediction to v_prediction, or zero terminal SNR to off",
+        )
+    common = {
+        "num_train_timesteps": settings.steps,
+        "beta_start": settings.beta_start,
+        "beta_end": settings.beta_end,
+        "beta_schedule": "scaled_linear",
+        "prediction_type": prediction,
+        "rescale_betas_zero_snr": settings.zero_terminal_snr,
+    }
+    with _known_warnings():
+        return _make(name, common, has_zero_snr=settings.zero_terminal_snr)
+
+
+def set_steps(scheduler: Scheduler, steps: int) -> None:
+    """Makes the scheduler ready for a picture of so many steps.
+
+    Raises UserError for more steps than the sampler has.
+    """
+    with _known_warnings():
+        _set_steps(scheduler, steps)
+    if not isinstance(scheduler, DDIMScheduler):
+        # Else the first of two equal timesteps would be left out: Karras' are rounded.
+        scheduler.set_begin_index(0)
+    if scheduler.config.rescale_betas_zero_snr:
+        last = scheduler.config.num_train_timesteps - 1
+        assert int(scheduler.timesteps[0]) == last, "the timestep of noise alone is left out"
+
+
+def step(
+    scheduler: Scheduler,
+    predicted: Tensor,
+    timestep: Tensor,
+    latents: Tensor,
+    generators: Sequence[torch.Generator],
+) -> Tensor:
+    """The latents after one step, (B, 4, h, w), float32.
+
+    predicted: of the scaled latents. timestep: one of the scheduler's own. generators: one for each
+    picture, from which samplers that add noise draw it.
+    """
+    match scheduler:
+        case UniPCMultistepScheduler():  # knows no noise
+            result = scheduler.step(predicted, timestep, latents)
+        case _:
+            result = scheduler.step(predicted, timestep, latents, generator=list(generators))
+    following: Tensor = result.prev_sample
+    return following
+
+
+def _make(name: SamplerName, common: dict[str, Any], *, has_zero_snr: bool) -> Scheduler:
+    even = common | {"timestep_spacing": "trailing" if has_zero_snr else "linspace"}
+    scheduler: Scheduler
+    match name:
+        case "ddim":
+            spacing = "trailing" if has_zero_snr else "leading"
+            own = {"timestep_spacing": spacing, "steps_offset": 1, "set_alpha_to_one": False}
+            scheduler = DDIMScheduler(**common, **own, clip_sample=False)
+        case "euler":
+            scheduler = EulerDiscreteScheduler(**even)
+        case "euler_a":
+            scheduler = EulerAncestralDiscreteScheduler(**even)
+        case "dpmpp_2m" | "dpmpp_2m_karras" | "dpmpp_2m_sde" | "dpmpp_2m_sde_karras":
+            scheduler = DPMSolverMultistepScheduler(
+                **even,
+                algorithm_type="sde-dpmsolver++" if "sde" in name else "dpmsolver++",
+                use_karras_sigmas=name.endswith("karras"),
+                final_sigmas_type="zero",
+            )
+        case "unipc":
+            scheduler = UniPCMultistepScheduler(**even, final_sigmas_type="zero")
+        case "lcm":
+            scheduler = LCMScheduler(**common, original_inference_steps=LCM_STEPS)
+    return scheduler
+
+
+def _set_steps(scheduler: Scheduler, steps: int) -> None:
+    last = scheduler.config.num_train_timesteps - 1
+    match scheduler:
+        case DDIMScheduler():
+            scheduler.set_timesteps(steps)
+            # With as many steps as there are timesteps the offset points behind the table.
+            scheduler.timesteps = scheduler.timesteps.clamp(max=last)
+        case LCMScheduler():
+            _require(steps, LCM_STEPS, "LCM")
+            scheduler.set_timesteps(steps)
+        case UniPCMultistepScheduler():
+            _require(steps, last, "UniPC")
+            scheduler.set_timesteps(steps)
+        case DPMSolverMultistepScheduler() if _is_uniform(scheduler):
+            # Its own "linspace" is one of steps + 1 timesteps whose last is left out.
+            timesteps = torch.linspace(last, 0, steps).round().int().tolist()
+            scheduler.set_timesteps(timesteps=timesteps)
+        case _:
+            scheduler.set_timesteps(steps)
+
+
+def _is_uniform(scheduler: Scheduler) -> bool:
+    config = scheduler.config
+    return not config.use_karras_sigmas and config.timestep_spacing == "linspace"
+
+
+def _require(steps: int, most: int, name: str) -> None:
+    if steps > most:
+        raise UserError(
+            f"{steps} sampling steps are too many for {name}",
+            f"It takes at most {most}",
+            "Lower the number of sampling steps or choose another sampler",
+        )
+
+
+@contextmanager
+def _known_warnings() -> Iterator[None]:
+    """Without numpy's warning of how diffusers 0.42 reads a tensor: it is about diffusers' code."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
+        yield

@@ -1,0 +1,95 @@
+"""A job in the terminal: what it does, what it has made, and how it ended."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TextIO
+
+from onetrainer.config.base import Section
+from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, sentence
+from onetrainer.events import Event, Failed, Finished, Phase, Sample, Stopped, Warned
+from onetrainer.job import Job, JobName
+from onetrainer.options import in_options
+from onetrainer.screen import Screen
+
+
+def run_job(name: JobName, request: Section, *, out: TextIO | None = None) -> int:
+    """Does a job and shows it; returns the exit code.
+
+    Ctrl+C asks it to end, a second one ends it at once. What is wrong goes to standard error.
+    """
+    screen = Screen(out or sys.stdout, (out or sys.stdout).isatty())
+    code = EXIT_PROGRAM
+    with _interruptible(name, request) as job:
+        told: set[str] = set()
+        for event in job.events():
+            _show(event, screen, told)
+            code = _code_of(event, code)
+    return code
+
+
+def _show(event: Event, screen: Screen, told: set[str]) -> None:
+    """told: the files that were named already."""
+    match event:
+        case Phase():
+            count = f" {event.done}/{event.total}" if event.total else ""
+            detail = f" ({event.detail})" if event.detail else ""
+            screen.move(f"{event.name}{count}{detail}")
+        case Sample():
+            told.add(event.path)
+            screen.stay(event.path)
+        case Warned():
+            screen.stay(f"warning: {event.text}")
+        case Finished():
+            for line in (*event.summary, *(path for path in event.outputs if path not in told)):
+                screen.stay(line)
+        case Stopped():
+            screen.stay("Stopped.")
+        case Failed():
+            parts = filter(None, (event.what, event.expected, event.remedy))
+            screen.clear()
+            sys.stderr.write(in_options(" ".join(map(_sentence, parts))) + "\n")
+    if isinstance(event, Finished):
+        screen.clear()
+
+
+def _sentence(text: str) -> str:
+    """A log behind the last sentence stays as it is."""
+    return text if "\n" in text else sentence(text)
+
+
+def _code_of(event: Event, code: int) -> int:
+    match event:
+        case Finished():
+            return EXIT_DONE
+        case Stopped():
+            return EXIT_STOPPED
+        case Failed(kind=kind):
+            return EXIT_USER if kind == "user" else EXIT_PROGRAM
+        case _:
+            return code
+
+
+@contextmanager
+def _interruptible(name: JobName, request: Section) -> Iterator[Job]:
+    """The job at work; interrupts, also those that come while it is being started, stop it."""
+    job: Job | None = None
+    count = 0
+
+    def obey(_number: int, _frame: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        if job is not None:
+            job.stop()
+
+    before = {number: signal.signal(number, obey) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        job = Job(name, request)
+        for _ in range(count):
+            job.stop()
+        yield job
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,165 @@
+"""What opening a large single file costs: `python -m tests.benchmarks.loading FOLDER`.
+
+Writes full-size random models (fp16: SD 1.5 2 GB, SDXL 7 GB) into a folder inside FOLDER, and
+removes them after. Each is loaded in bf16 by our loader and by diffusers, in a fresh process each,
+and both find the file in the system's cache. peak: the most memory that the process ever had
+resident. libraries: what it had before it began to load. weights: what it holds in the end.
+Only on Linux, which tells the peak.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from torch import Size, Tensor, nn
+
+from modules.formats.component_configs import MODELS
+from modules.formats.component_shapes import shapes_of
+from modules.formats.single_file import write_single_file
+from modules.formats.tensor_source import LazyTensor
+from modules.formats.whole_model import WholeModel, describe
+
+BASES = ("sd15", "sdxl")
+LOADERS = ("ours", "diffusers")
+MIB = 1024**2
+NOISE = 1024**2  # numbers, repeated over each tensor: drawing billions would take minutes
+SCALE = 0.02  # small enough for every norm to stay finite
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--base", choices=BASES)
+    parser.add_argument("--loader", choices=LOADERS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.loader:
+        _tell(_load(options.loader, options.folder, options.base))
+        return
+    for base in [options.base] if options.base else BASES:
+        _compare(options.folder, base)
+
+
+def _compare(folder: Path, base: str, models: Path = MODELS) -> None:
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        home = Path(name)
+        _write_configs(home / "configs", models / base)
+        _write_model(home / "model.safetensors", base, models / base)
+        for loader in LOADERS:
+            command = [sys.executable, "-m", "tests.benchmarks.loading", str(home), "--base", base]
+            result = subprocess.run(
+                [*command, "--loader", loader], stdout=subprocess.PIPE, check=True, text=True
+            )
+            sys.stdout.write(result.stdout)
+            sys.stdout.flush()
+
+
+def _write_configs(folder: Path, source: Path) -> None:
+    """What diffusers needs to open a file without a network: configs and whole tokenizers."""
+    shutil.copytree(source, folder)
+    for tokenizer in folder.glob("tokenizer*"):
+        for file in ("vocab.json", "merges.txt"):
+            shutil.copyfile(MODELS / "sd15" / "tokenizer" / file, tokenizer / file)
+
+
+def _write_model(path: Path, base: str, configs: Path) -> None:
+    description = describe(configs, base, prediction="epsilon", zero_terminal_snr=False)
+    noise = (torch.randn(NOISE, generator=torch.Generator().manual_seed(0)) * SCALE).half()
+    components = {
+        component: {
+            name: LazyTensor(torch.float16, shape, _reader(noise, shape))
+            for name, shape in shapes_of(component, config).items()
+        }
+        for component, config in description.configs.items()
+    }
+    model = WholeModel(description, components, None, {})
+    write_single_file(path, model, dtype=None, metadata={}, overwrite=False)
+
+
+def _reader(noise: Tensor, shape: Size) -> Callable[[], Tensor]:
+    count = shape.numel()
+    return lambda: noise.repeat(-(-count // len(noise)))[:count].view(shape)
+
+
+def _load(loader: str, home: Path, base: str) -> dict[str, object]:
+    start_of, parts_of = {"ours": _ours, "diffusers": _theirs}[loader](home, base)
+    libraries = _resident("VmRSS")
+    start = perf_counter()
+    loaded = start_of()
+    seconds = perf_counter() - start
+    peak = _resident("VmHWM")
+    weights = sum(
+        tensor.numel() * tensor.element_size()
+        for part in parts_of(loaded)
+        for tensor in part.state_dict().values()
+    )
+    return {
+        "benchmark": "loading",
+        "base": base,
+        "loader": loader,
+        "weights_mib": round(weights / MIB),
+        "peak_mib": round(peak / MIB),
+        "libraries_mib": round(libraries / MIB),
+        "peak_of_weights": round(peak / weights, 3),
+        "peak_without_libraries_of_weights": round((peak - libraries) / weights, 3),
+        "seconds": round(seconds, 2),
+    }
+
+
+def _ours(home: Path, base: str) -> tuple[Callable[[], object], Callable[..., Iterator[nn.Module]]]:
+    from modules.build import family_spec
+    from modules.families.load import load as load_family
+    from onetrainer.config.model import Model
+
+    section = Model(path=str(home / "model.safetensors"), family=base)
+
+    def load() -> object:
+        return load_family(
+            family_spec(base),
+            section,
+            compute_dtype=torch.bfloat16,
+            device=torch.device("cpu"),
+            configs=home / "configs",
+        )
+
+    return load, lambda family: iter((family.unet, family.vae, *family.text_encoders.values()))
+
+
+def _theirs(
+    home: Path, base: str
+) -> tuple[Callable[[], object], Callable[..., Iterator[nn.Module]]]:
+    from diffusers import StableDiffusionPipeline, StableDiffusionXLPipeline
+
+    pipeline = {"sd15": StableDiffusionPipeline, "sdxl": StableDiffusionXLPipeline}[base]
+
+    def load() -> object:
+        return pipeline.from_single_file(
+            str(home / "model.safetensors"),
+            config=str(home / "configs"),
+            local_files_only=True,
+            torch_dtype=torch.bfloat16,
+        )
+
+    return load, lambda loaded: (
+        part for part in loaded.components.values() if isinstance(part, nn.Module)
+    )
+
+
+def _resident(field: str) -> int:
+    """Bytes of a field of this process's memory."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+
+
+def _tell(result: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main()

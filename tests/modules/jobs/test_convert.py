@@ -1,0 +1,323 @@
+"""Base models between folders and single files, against diffusers' own loaders."""
+
+import json
+import shutil
+from collections import namedtuple
+
+import numpy
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from modules.formats import files
+from modules.formats.tensor_source import TensorReader
+from modules.jobs.convert import convert
+from onetrainer.convert_request import ConvertRequest
+from onetrainer.errors import UserError
+from tests.modules.formats import small_models
+from tests.modules.formats.small_models import FAMILIES, assert_equal, read_folder
+
+EVERY_FAMILY = pytest.mark.parametrize(("family", "prediction"), FAMILIES)
+UNET = "model.diffusion_model."
+Usage = namedtuple("Usage", "total used free")
+
+
+def metadata_of(path):
+    with safe_open(path, framework="pt") as file:
+        return file.metadata()
+
+
+def pictures(pipeline, family):
+    """What a pipeline draws: (2, 64, 64, 3) in [0, 1], without its own progress bar."""
+    pipeline.set_progress_bar_config(disable=True)
+    options = {}
+    if family.endswith("-inpainting"):
+        options = {"image": torch.zeros(1, 3, 64, 64), "mask_image": torch.ones(1, 1, 64, 64)}
+    return pipeline(
+        "a cat",
+        num_inference_steps=2,
+        height=64,
+        width=64,
+        generator=torch.Generator().manual_seed(0),
+        output_type="np",
+        **options,
+    ).images
+
+
+@EVERY_FAMILY
+def test_folder_to_file_to_folder_gives_equal_tensors(
+    tmp_path, folders, singles, run, family, prediction
+):
+    source = folders[family, prediction]
+    run(singles[family, prediction], tmp_path / "folder", prediction=prediction)
+    assert_equal(read_folder(tmp_path / "folder"), read_folder(source))
+
+
+@EVERY_FAMILY
+def test_file_to_folder_to_file_gives_equal_bytes(tmp_path, singles, run, family, prediction):
+    tensors = load_file(singles[family, prediction])
+    # What a genuine file holds besides, and no folder: its own values have to survive.
+    tensors |= {"alphas_cumprod": torch.rand(1000), "other.thing": torch.rand(3).half()}
+    for name in tensors:
+        if name.endswith("logit_scale"):
+            tensors[name] = torch.tensor(4.2)
+        if name.endswith("resblocks.3.ln_1.weight"):
+            tensors[name] = torch.rand(24)
+    save_file(tensors, tmp_path / "one.safetensors", metadata_of(singles[family, prediction]))
+    run(tmp_path / "one.safetensors", tmp_path / "folder")
+    run(tmp_path / "folder", tmp_path / "two.safetensors")
+    assert_equal(load_file(tmp_path / "two.safetensors"), tensors)
+    run(tmp_path / "one.safetensors", tmp_path / "three.safetensors")
+    assert (tmp_path / "three.safetensors").read_bytes() == (
+        tmp_path / "two.safetensors"
+    ).read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # diffusers' own
+@EVERY_FAMILY
+def test_diffusers_reads_our_file_and_our_folder_as_the_source(
+    tmp_path, folders, singles, run, no_network, family, prediction
+):
+    source, pipeline = folders[family, prediction], small_models.PIPELINES[family]
+    run(singles[family, prediction], tmp_path / "folder", prediction=prediction)
+    expected = pipeline.from_pretrained(source, local_files_only=True)
+    folder = pipeline.from_pretrained(tmp_path / "folder", local_files_only=True)
+    file = pipeline.from_single_file(
+        str(singles[family, prediction]), config=str(source), local_files_only=True
+    )
+    picture = pictures(expected, family)
+    assert numpy.ptp(picture) > 0.01
+    for found in (folder, file):
+        for name in ("unet", "vae", "text_encoder", "text_encoder_2"):
+            if hasattr(expected, name):
+                states = (getattr(one, name).state_dict() for one in (found, expected))
+                assert_equal(*states)
+        assert found.scheduler.config["prediction_type"] == prediction
+        assert numpy.allclose(pictures(found, family), picture, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("target", ["one.safetensors", "folder"])
+def test_every_weight_has_the_precision_that_was_asked_for(
+    tmp_path, folders, run, precision, target
+):
+    dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
+    run(folders["sdxl", "epsilon"], tmp_path / target, precision=precision)
+    path = tmp_path / target
+    found = load_file(path) if path.is_file() else read_folder(path)
+    floats = [tensor for tensor in found.values() if tensor.is_floating_point()]
+    assert {tensor.dtype for tensor in floats} == {dtype}
+    source = read_folder(folders["sdxl", "epsilon"])
+    if path.is_dir():
+        assert_equal(found, {name: tensor.to(dtype) for name, tensor in source.items()})
+
+
+def test_tables_of_the_noise_schedule_keep_their_precision(tmp_path, singles, run):
+    tensors = load_file(singles["sd15", "epsilon"]) | {"alphas_cumprod": torch.rand(1000)}
+    save_file(tensors, tmp_path / "one.safetensors")
+    run(tmp_path / "one.safetensors", tmp_path / "two.safetensors", precision="fp16")
+    found = load_file(tmp_path / "two.safetensors")
+    assert torch.equal(found["alphas_cumprod"], tensors["alphas_cumprod"])
+    assert found[f"{UNET}out.2.weight"].dtype == torch.float16
+
+
+def test_sd2_file_made_of_a_folder_has_what_programs_expect(tmp_path, folders, run):
+    notes = run(folders["sd2", "v_prediction"], tmp_path / "one.safetensors")
+    found = load_file(tmp_path / "one.safetensors")
+    start = "cond_stage_model.model."
+    last = {n: t for n, t in found.items() if n.startswith(f"{start}transformer.resblocks.2.")}
+    assert len(last) == 12
+    for name, tensor in last.items():
+        assert torch.equal(found[name.replace("resblocks.2", "resblocks.3")], tensor)
+    assert torch.equal(found[f"{start}text_projection"], torch.eye(24))
+    assert found[f"{start}logit_scale"].item() == pytest.approx(4.6052, abs=1e-4)
+    assert any("Made up 14 tensors" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("family", "names"),
+    [
+        ("sd15", {"cond_stage_model.transformer.text_model.embeddings.position_ids"}),
+        (
+            "sdxl",
+            {
+                "conditioner.embedders.0.transformer.text_model.embeddings.position_ids",
+                "conditioner.embedders.1.model.logit_scale",
+            },
+        ),
+    ],
+)
+def test_file_made_of_a_folder_has_the_buffers_of_genuine_files(singles, family, names):
+    found = load_file(singles[family, "epsilon"])
+    assert names <= found.keys()
+    positions = next(t for name, t in found.items() if name.endswith("position_ids"))
+    assert torch.equal(positions, torch.arange(77)[None])
+
+
+def test_projection_has_the_original_orientation(folders, singles):
+    source = folders["sdxl", "epsilon"]
+    weight = read_folder(source)["text_encoder_2/text_projection.weight"]  # (20, 24)
+    found = load_file(singles["sdxl", "epsilon"])
+    assert torch.equal(found["conditioner.embedders.1.model.text_projection"], weight.T)
+
+
+@EVERY_FAMILY
+def test_markers_and_scheduler_flags_tell_what_the_model_is(
+    tmp_path, folders, run, family, prediction
+):
+    source = folders[family, prediction]
+    is_v = prediction == "v_prediction"
+    run(source, tmp_path / "one.safetensors", zero_terminal_snr="on" if is_v else "auto")
+    run(tmp_path / "one.safetensors", tmp_path / "folder", prediction=prediction)
+    found = load_file(tmp_path / "one.safetensors")
+    assert ({"v_pred", "ztsnr"} <= found.keys()) == is_v
+    assert not is_v or found["v_pred"].shape == (0,)
+    scheduler = json.loads((tmp_path / "folder/scheduler/scheduler_config.json").read_text())
+    assert scheduler["prediction_type"] == prediction
+    assert bool(scheduler.get("rescale_betas_zero_snr")) == is_v
+    assert (scheduler["timestep_spacing"] == "trailing") == is_v
+    index = json.loads((tmp_path / "folder/model_index.json").read_text())
+    assert index["_class_name"] == small_models.PIPELINES[family].__name__
+    assert index["scheduler"] == ["diffusers", scheduler["_class_name"]]
+    unet = json.loads((tmp_path / "folder/unet/config.json").read_text())
+    assert unet["in_channels"] == (9 if family.endswith("-inpainting") else 4)
+
+
+def test_zero_snr_model_of_sd15_gets_a_scheduler_that_can_rescale(tmp_path, singles, run):
+    options = {"prediction": "v_prediction", "zero_terminal_snr": "on"}
+    tensors = load_file(singles["sd15", "epsilon"])
+    save_file(tensors, tmp_path / "untold.safetensors")
+    run(tmp_path / "untold.safetensors", tmp_path / "folder", **options)
+    pipeline = small_models.PIPELINES["sd15"].from_pretrained(tmp_path / "folder")
+    assert type(pipeline.scheduler).__name__ == "DDIMScheduler"
+    assert pipeline.scheduler.alphas_cumprod[-1] == 0
+
+
+def test_file_says_what_it_is(singles):
+    found = metadata_of(singles["sd2", "v_prediction"])
+    assert found["modelspec.architecture"] == "stable-diffusion-v2-768-v"
+    assert found["modelspec.resolution"] == "768x768"
+    assert found["modelspec.prediction_type"] == "v"
+    assert found["modelspec.hash_sha256"] == "0x" + found["sshs_model_hash"]
+    assert not any("/" in text for text in found.values())
+
+
+def test_metadata_of_the_source_is_kept_and_its_hashes_are_not(tmp_path, singles, run):
+    said = {"modelspec.title": "T", "mine": "x", "modelspec.prediction_type": "epsilon"}
+    save_file(
+        load_file(singles["sd15", "epsilon"]),
+        tmp_path / "one.safetensors",
+        said | {"sshs_model_hash": "0"},
+    )
+    run(tmp_path / "one.safetensors", tmp_path / "folder")
+    run(tmp_path / "folder", tmp_path / "two.safetensors")
+    found = metadata_of(tmp_path / "two.safetensors")
+    assert {key: text for key, text in found.items() if key not in files.HASHES} == said
+    assert found["sshs_model_hash"] != "0"
+
+
+@pytest.mark.parametrize("target", ["one.safetensors", "folder"])
+def test_what_exists_is_replaced_only_when_allowed(tmp_path, folders, run, target):
+    run(folders["sd15", "epsilon"], tmp_path / target)
+    with pytest.raises(UserError, match="exists already"):
+        run(folders["sd15", "epsilon"], tmp_path / target)
+    run(folders["sd15", "epsilon"], tmp_path / target, precision="fp16", overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == [target]
+    path = tmp_path / target
+    found = load_file(path) if path.is_file() else read_folder(path)
+    assert torch.float32 not in {tensor.dtype for tensor in found.values()}
+
+
+def test_folder_that_holds_something_else_is_never_replaced(tmp_path, folders, run):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with pytest.raises(UserError, match="something else than a model"):
+        run(folders["sd15", "epsilon"], tmp_path / "mine", overwrite=True)
+    assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
+
+
+def test_source_is_never_written(tmp_path, folders, run):
+    shutil.copytree(folders["sd15", "epsilon"], tmp_path / "models" / "one")
+    source = tmp_path / "models" / "one"
+    inside = source / "new.safetensors"
+    for target in (source, inside, tmp_path / "models", tmp_path / "models" / "x" / ".." / "one"):
+        with pytest.raises(UserError, match="this is where one itself is"):
+            run(source, target, overwrite=True)
+    assert_equal(read_folder(source), read_folder(folders["sd15", "epsilon"]))
+
+
+@pytest.mark.parametrize("target", ["one.safetensors", "folder"])
+def test_interrupted_writing_leaves_nothing(tmp_path, folders, run, monkeypatch, target):
+    read, count = TensorReader.read, 0
+
+    def interrupted(self, name):
+        nonlocal count
+        count += 1
+        if count > 800:  # after the UNet, within another component
+            raise KeyboardInterrupt
+        return read(self, name)
+
+    monkeypatch.setattr(TensorReader, "read", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(folders["sd15", "epsilon"], tmp_path / target)
+    assert count > 800
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("target", ["one.safetensors", "folder"])
+def test_full_disk_is_told_before_anything_is_written(tmp_path, folders, run, monkeypatch, target):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10, 10, 1000))
+    with pytest.raises(UserError, match=r"are needed, and the disk has 0\.00 GiB free"):
+        run(folders["sd15", "epsilon"], tmp_path / target)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("target", "to", "message"),
+    [
+        ("one.ckpt", "", r"written as \.safetensors only"),
+        ("one", "original", r"written as \.safetensors only"),
+        ("one.safetensors", "diffusers", "a folder's name was expected"),
+        ("one", "kohya", "no format for a base model"),
+    ],
+)
+def test_target_that_does_not_fit_its_format_is_refused(
+    tmp_path, folders, run, target, to, message
+):
+    with pytest.raises(UserError, match=message):
+        run(folders["sd15", "epsilon"], tmp_path / target, to=to)
+    assert not list(tmp_path.iterdir())
+
+
+def test_progress_is_told(tmp_path, folders, configs, monkeypatch):
+    told = []
+    monkeypatch.setattr("modules.jobs.convert._SECONDS_PER_PHASE", -1.0)
+    source, target = folders["sd15", "epsilon"], tmp_path / "one.safetensors"
+    convert(ConvertRequest(source=str(source), target=str(target)), told.append, configs=configs)
+    assert [phase.name for phase in told[:2]] == ["loading", "saving"]
+    counts = [phase.done for phase in told[2:]]
+    assert counts == list(range(1, len(read_folder(source)) + 1))
+    assert {phase.total for phase in told[2:]} == {len(counts)}
+
+
+def test_what_only_a_folder_can_tell_is_told(tmp_path, folders, run):
+    shutil.copytree(folders["sd15", "epsilon"], tmp_path / "odd")
+    path = tmp_path / "odd" / "vae" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"scaling_factor": 0.5}))
+    notes = run(tmp_path / "odd", tmp_path / "one.safetensors")
+    assert any("scales latents by 0.5" in note for note in notes)
+    assert not any("scales" in note for note in run(tmp_path / "odd", tmp_path / "folder"))
+
+
+def test_where_a_model_came_from_is_not_written(tmp_path, folders, run):
+    shutil.copytree(folders["sd15", "epsilon"], tmp_path / "odd")
+    for path in (tmp_path / "odd").glob("*/*config.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"_name_or_path": "/home/me"}))
+    run(tmp_path / "odd", tmp_path / "folder", vae=str(folders["sd15", "epsilon"]))
+    written = [
+        *(tmp_path / "folder").glob("[!t]*/*config.json"),
+        tmp_path / "folder/text_encoder/config.json",
+    ]
+    assert len(written) >= 4
+    assert not any("/home/me" in path.read_text() for path in written)

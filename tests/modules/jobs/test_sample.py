@@ -1,0 +1,185 @@
+"""Drawing by request, in this process: from files to files."""
+
+import json
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+from modules.formats.embedding_file import Embedding, bundle, write_embedding
+from modules.formats.files import write_safetensors
+from modules.jobs.sample import sample_job
+from modules.sampling.pictures import to_picture
+from modules.sampling.sampler import sample
+from onetrainer.config.sampling import Prompt
+from onetrainer.errors import UserError
+from onetrainer.events import Phase, Sample, Warned
+from onetrainer.sample_request import Lora, SampleRequest
+from tests import tiny
+
+LAYER = "lora_unet_up_blocks_3_attentions_2_transformer_blocks_0_ff_net_2"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return tiny.write_folder(tmp_path_factory.mktemp("models") / "base")
+
+
+@pytest.fixture
+def draw(base, tmp_path):
+    """Draws with changes to a small request; gives the files' pixels and what was told."""
+
+    def run(**changes):
+        values = {
+            "base": str(base), "prompts": ("a cat",), "width": 64, "height": 64, "steps": 2,
+            "precision": "fp32", "device": "cpu", "out": str(tmp_path / "out"),
+        }  # fmt: skip
+        told = []
+        finished = sample_job(SampleRequest(**values | changes), told.append)
+        return [pixels(path) for path in finished.outputs], told
+
+    return run
+
+
+def pixels(path):
+    with Image.open(path) as picture:
+        return numpy.asarray(picture).astype(int)
+
+
+def change(left, right):
+    return abs(left - right).max()
+
+
+def write_lora(path, *, scale=1.0, embeddings=None):
+    generator = torch.Generator().manual_seed(0)
+    width = tiny.configs()["unet"]["block_out_channels"][0]
+    tensors = {
+        f"{LAYER}.lora_down.weight": torch.randn(4, 4 * width, generator=generator),
+        f"{LAYER}.lora_up.weight": scale * torch.randn(width, 4, generator=generator),
+        f"{LAYER}.alpha": torch.tensor(4.0),
+    }
+    write_safetensors(path, tensors | bundle(embeddings or {}), {})
+    return str(path)
+
+
+def embedding(name):
+    generator = torch.Generator().manual_seed(1)
+    return Embedding(name, {"te": torch.randn(3, tiny.WIDTH, generator=generator)})
+
+
+def test_files_show_what_the_sampler_draws(draw):
+    found, _ = draw(prompts=("a cat", "a dog"), seeds=(1, 2), sampler="euler_a", batch=3)
+    prompts = [
+        Prompt(prompt=text, seed=seed, width=64, height=64)
+        for text in ("a cat", "a dog")
+        for seed in (1, 2)
+    ]
+    expected = sample(tiny.family(), prompts, steps=2, guidance=7.0, sampler="euler_a")
+    for ours, theirs in zip(found, expected, strict=True):
+        assert change(ours, numpy.asarray(to_picture(theirs)).astype(int)) <= 1
+
+
+def test_files_are_numbered_and_never_overwritten(draw, tmp_path):
+    draw(seeds=(1, 2))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    draw(seeds=(1,), steps=3)
+    assert sorted(before) == ["00001-1.png", "00002-2.png"]
+    assert (tmp_path / "out" / "00003-1.png").exists()
+    assert before.items() <= {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}.items()
+
+
+def test_a_grid_shows_prompts_by_seeds(draw, tmp_path):
+    found, _ = draw(prompts=("a cat", "a dog"), seeds=(1, 2), grid=True)
+    assert len(found) == 5
+    height, width, _ = found[-1].shape
+    assert (width > 2 * 64, height > 2 * 64) == (True, True)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir())[-1] == "00005-grid.png"
+
+
+def test_what_happens_is_told(draw):
+    _, told = draw(seeds=(1, 2))
+    samples = [event for event in told if isinstance(event, Sample)]
+    assert [(event.prompt, event.seed) for event in samples] == [("a cat", 1), ("a cat", 2)]
+    phases = [event for event in told if isinstance(event, Phase)]
+    assert [(event.name, event.done, event.total) for event in phases[-2:]] == [
+        ("sampling", 0, 2),
+        ("sampling", 1, 2),
+    ]
+
+
+def test_a_lora_changes_pictures_by_its_strength(draw, tmp_path):
+    path = write_lora(tmp_path / "style.safetensors")
+    (plain,), _ = draw()
+    (off,), _ = draw(loras=(Lora(path=path, strength=0.0),))
+    (whole,), _ = draw(loras=(Lora(path=path),))
+    (twice,), _ = draw(loras=(Lora(path=path), Lora(path=path)))
+    (double,), _ = draw(loras=(Lora(path=path, strength=2.0),))
+    assert change(plain, off) == 0
+    assert change(plain, whole) > 1
+    assert change(twice, double) <= 1 < change(whole, double)
+
+
+def test_pictures_tell_of_their_model_and_loras_but_of_no_path(draw, tmp_path, base):
+    path = write_lora(tmp_path / "style.safetensors")
+    draw(loras=(Lora(path=path, strength=0.5),), clip_skip=2)
+    with Image.open(tmp_path / "out" / "00001-42.png") as picture:
+        text, own = picture.info["parameters"], json.loads(picture.info["onetrainer"])
+    assert text.startswith("a cat <lora:style:0.5>\nSteps: 2, ")
+    assert "Model: base, Clip skip: 2" in text
+    assert own["loras"] == [{"name": "style", "strength": 0.5}]
+    assert str(base.parent) not in text + json.dumps(own)
+
+
+def test_an_embedding_is_read_where_its_word_stands(draw, tmp_path):
+    write_embedding(tmp_path / "mycat.safetensors", embedding("mycat"))
+    files = (str(tmp_path / "mycat.safetensors"),)
+    (plain,), _ = draw(prompts=("a mycat",))
+    (changed,), told = draw(prompts=("a MyCat",), embeddings=files)
+    assert change(plain, changed) > 1
+    assert not [event for event in told if isinstance(event, Warned)]
+    (other,), told = draw(prompts=("a cat",), embeddings=files)
+    assert change(other, draw()[0][0]) == 0
+    assert [event.text for event in told if isinstance(event, Warned)] == [
+        'no prompt has the word "mycat" of this embedding'
+    ]
+
+
+def test_an_embedding_bundled_with_a_lora_is_read(draw, tmp_path):
+    lora = write_lora(tmp_path / "l.safetensors", scale=0.0, embeddings={"word": embedding("word")})
+    write_embedding(tmp_path / "word.safetensors", embedding("word"))
+    (alone,), _ = draw(prompts=("a word",), embeddings=(str(tmp_path / "word.safetensors"),))
+    (bundled,), _ = draw(prompts=("a word",), loras=(Lora(path=lora),))
+    assert change(alone, bundled) == 0
+    assert change(alone, draw(prompts=("a word",))[0][0]) > 1
+
+
+def test_a_lora_for_another_kind_of_model_is_refused_with_its_name(draw, tmp_path):
+    path = tmp_path / "xl.safetensors"
+    name = "lora_unet_input_blocks_4_1_transformer_blocks_0_attn1_to_q"
+    tensors = {f"{name}.lora_down.weight": torch.ones(4, 640),
+               f"{name}.lora_up.weight": torch.ones(640, 4)}  # fmt: skip
+    write_safetensors(path, tensors, {})
+    with pytest.raises(UserError, match=r"xl\.safetensors"):
+        draw(loras=(Lora(path=str(path)),))
+
+
+def test_a_folder_that_cannot_be_written_is_told(draw, tmp_path):
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(UserError, match="--out"):
+        draw()
+
+
+def test_a_model_of_the_hub_is_fetched(draw, base, monkeypatch):
+    asked = []
+
+    def fetch(name, *, offline, tell):
+        asked.append((name, offline))
+        tell("downloading")
+        return base
+
+    monkeypatch.setattr("modules.jobs.sample.fetch", fetch)
+    (found,), told = draw(base="owner/model", offline=True)
+    assert asked == [("owner/model", True)]
+    assert change(found, draw()[0][0]) == 0
+    assert told[0] == Phase("loading", detail="downloading")
