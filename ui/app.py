@@ -158,7 +158,7 @@ class App:
         paths = (name for name, widget in self.kit.named.items() if widget is focus)
         setting = setting_of(next(paths, ""))
         if setting is not None:
-            self.say(f"{setting.ui.label}: {setting.help}")
+            self.say(f"{setting.ui.label}: {setting.help_in_words}")
         else:
             self.show_page("keys")
 

@@ -8,7 +8,7 @@ from tkinter import ttk
 
 from onetrainer.errors import Problem, UserError, sentence
 from ui.forms.fields import page_of, setting_of
-from ui.forms.row import in_words
+from ui.forms.words import in_words
 from ui.kit import Button, Kind, Kit
 
 _WIDTH = 460

@@ -15,19 +15,24 @@ from ui.origins import require_no_run, run_of, without_demo
 
 _DEEPEST_UNDO = 200
 _SETTINGS = tuple(settings(TrainConfig))
+# What belongs to the base model: it stays or goes with the model's path.
+_OF_THE_MODEL = ("model.path", "model.vae", "model.prediction", "model.zero_terminal_snr")
 # What belongs to the person rather than to a way of training; a preset that says nothing of
 # these leaves them as they are.
 _PERSONAL = tuple(
     setting.path
     for setting in _SETTINGS
-    if setting.ui.is_path or setting.kind == "list" or setting.path == "output.name"
+    if setting.ui.is_path
+    or setting.kind == "list"
+    or setting.path in (*_OF_THE_MODEL, "model.offline", "output.name")
+    or setting.path.startswith("metadata.")
 )
 
 # What a look at files and folders depends on.
 LOOKED_AT = tuple(
     setting.path
     for setting in _SETTINGS
-    if setting.ui.is_path or setting.path == "model.family" or setting.path.startswith("data.")
+    if setting.ui.is_path or setting.path.startswith(("model.", "data."))
 )
 # Stands among the problems as long as nobody has looked at the files that are named now: it
 # forbids nothing, but "ready" cannot be said.
@@ -172,15 +177,18 @@ class Draft:
     def load(self, path: Path, *, preset: Preset | None = None) -> None:
         """Takes over a preset; values it says nothing of become the defaults.
 
-        Model, pictures, prompts and names stay where the preset does not name them; the demo's
-        do not, they belong to it. A run's config is the run's own and no preset to save over.
-        Raises UserError if the file cannot be read, or holds wrong values.
+        Model, pictures, prompts, names and what the finished file tells stay where the preset does
+        not name them; the demo's do not, they belong to it. A run's config is the run's own and no
+        preset to save over. Raises UserError if the file cannot be read, or holds wrong values.
         """
         loaded = presets.load_document(path)
         document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
+        has_model = presets.value_at(loaded, "model.path") is not None
         for personal in _PERSONAL:
             kept = without_demo(self.value(personal))
-            if presets.value_at(loaded, personal) is None and kept is not None:
+            is_named = presets.value_at(loaded, personal) is not None
+            is_others = has_model and personal in _OF_THE_MODEL
+            if not is_named and not is_others and kept is not None:
                 document = presets.with_value(document, personal, kept)
         run = run_of(path)
         own = run is None and not path.is_relative_to(presets.BUILT_IN)
@@ -262,7 +270,12 @@ class Draft:
             return []
         pairs = zip(LOOKED_AT, self._answered, self.question, strict=True)
         changed = {path for path, old, new in pairs if old != new}
-        return [problem for problem in self._from_check if problem.path not in changed]
+        return [
+            problem
+            for problem in self._from_check
+            if problem.path not in changed
+            and (problem.cure is None or problem.cure.path not in changed)
+        ]
 
 
 def _defaults() -> Document:

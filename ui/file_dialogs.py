@@ -5,6 +5,12 @@ from contextlib import suppress
 from pathlib import Path
 from tkinter import filedialog
 
+from onetrainer.errors import UserError
+from onetrainer.hub import is_hub_name
+from onetrainer.presets import expanded
+
+MODEL_FILES: tuple[str, ...] = ("*.safetensors", "*.ckpt", "*.pt", "*.pth", "*.bin")
+
 
 def hide_hidden_files(root: tk.Tk) -> None:
     """Has Tk's own dialogs on Linux leave out files that begin with a dot."""
@@ -28,7 +34,7 @@ def choose_file(now: str) -> str:
 
 def choose_model(now: str) -> str:
     """The model file that a person chooses; "" if none."""
-    kinds = [("Models", "*.safetensors"), ("All files", "*")]
+    kinds: list[tuple[str, str | tuple[str, ...]]] = [("Models", MODEL_FILES), ("All files", "*")]
     chosen = filedialog.askopenfilename(
         initialdir=_place(now), filetypes=kinds, title="Choose a model file"
     )
@@ -45,8 +51,11 @@ def choose_preset(now: str) -> str:
 
 
 def _place(now: str) -> str:
-    """The folder to begin in: the nearest one that there is."""
-    path = Path(now).expanduser() if now else Path.home()
+    """The folder to begin in: the nearest one that there is; home for what is no path."""
+    path = Path.home()
+    if now and not is_hub_name(now):
+        with suppress(UserError):  # the home of somebody who is not there
+            path = Path(expanded(now))
     while not path.is_dir() and path != path.parent:
         path = path.parent
     return str(path)

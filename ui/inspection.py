@@ -97,6 +97,7 @@ def _widget(app: App, name: str) -> Answer:
         "y": widget.winfo_rooty(),
         "width": widget.winfo_width(),
         "height": widget.winfo_height(),
+        "wanted_width": widget.winfo_reqwidth(),
         "on_page": _holds(app.shell.stage, widget),
         "enabled": button.is_enabled if button else True,
         "reason": button.reason if button else "",

@@ -11,7 +11,8 @@ from ui.context import Context
 from ui.dialogs import Choice, ask, ask_name, list_changes, show_problems, tell
 from ui.draft import Source
 from ui.file_dialogs import choose_preset
-from ui.forms.fields import as_text
+from ui.forms.fields import as_text, as_words, setting_of
+from ui.preset_menu import line_of, menu_groups
 
 _FORBIDDEN = '\\:*?"<>|'
 
@@ -99,7 +100,7 @@ class PresetActions:
         context.act.commit()
         draft = context.draft
         lines = [
-            (path, as_text(draft.base_value(path)), as_text(draft.value(path)))
+            (path, _in_words(path, draft.base_value(path)), _in_words(path, draft.value(path)))
             for path in draft.changed()
         ]
         answer = list_changes(context.kit, context.root, draft.source.name, lines)
@@ -155,16 +156,12 @@ class PresetActions:
         menu.add_command(label="  Save as…", accelerator="Ctrl+Shift+S", command=self.save_as)
         back = f"  Reset to “{draft.source.name}”" if has_preset else "  Reset to the defaults"
         menu.add_command(label=back, command=self.reset, state=_state(draft.is_dirty))
-        found = find_presets()
-        for origin, title in (("yours", "  Your presets"), ("built in", "  Built in")):
-            presets = [preset for preset in found if preset.origin == origin]
-            if presets:
-                menu.add_command(label=title, state="disabled")
-            for preset in presets:
-                menu.add_command(
-                    label=f"      {preset.name}",
-                    command=partial(self.load, preset.path, preset),
-                )
+        for group in menu_groups(find_presets()):
+            menu.add_command(label=f"  {group.title}", state="disabled")
+            for preset in group.presets:
+                words, end = line_of(preset)
+                load = partial(self.load, preset.path, preset)
+                menu.add_command(label=f"      {words}", accelerator=f"{end}  ", command=load)
         menu.add_command(label="  To try things out", state="disabled")
         menu.add_command(label="      The demo", command=self.load_demo)
 
@@ -214,6 +211,11 @@ def _make_demo(folder: Path) -> Path:
     from onetrainer.demo.write import write_demo
 
     return write_demo(folder).config
+
+
+def _in_words(path: str, value: object) -> str:
+    setting = setting_of(path)
+    return as_words(value, setting) if setting else as_text(value)
 
 
 def _state(is_enabled: bool) -> Literal["normal", "disabled"]:

@@ -44,10 +44,16 @@ def _score(words: list[str], setting: Setting, place: str) -> int:
             total += 6
         elif word in label or word in setting.path:
             total += 4
-        elif word in setting.ui.search.lower():
+        elif word in setting.ui.search.lower() or word in _choices(setting):
             total += 3
         elif word in setting.help.lower() or word in place:
             total += 1
         else:
             return 0
     return total
+
+
+def _choices(setting: Setting) -> str:
+    """All the values of a choice, and the words for them."""
+    words = (setting.word(choice) for choice in setting.choices)
+    return " ".join((*setting.choices, *words)).lower()

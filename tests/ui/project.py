@@ -13,6 +13,15 @@ PARTS = {
     "cond_stage_model.transformer.text_model.weight": (1,),
     "first_stage_model.decoder.weight": (1,),
 }
+SDXL_PARTS = {
+    "model.diffusion_model.input_blocks.0.0.weight": (1, 4, 1, 1),
+    "model.diffusion_model.label_emb.0.0.weight": (1, 1),
+    "conditioner.embedders.0.transformer.text_model.weight": (1,),
+    "conditioner.embedders.1.model.ln_final.weight": (1,),
+    "first_stage_model.decoder.weight": (1,),
+}
+# What tells that a model predicts velocity, on a schedule that ends in pure noise.
+MARKERS = {"v_pred": (0,), "ztsnr": (0,)}
 PROMPTS = (
     "a round balloon over the sea, watercolor",
     "a paper tent in a field of lavender",
@@ -46,15 +55,16 @@ def write_project(folder: Path, **changes: dict[str, Any]) -> Path:
     return path
 
 
-def write_model(path: Path) -> None:
+def write_model(path: Path, parts: dict[str, tuple[int, ...]] = PARTS) -> Path:
     header: dict[str, Any] = {}
     end = 0
-    for name, shape in PARTS.items():
+    for name, shape in parts.items():
         size = 4 * math.prod(shape)
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + size]}
         end += size
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(end))
+    return path
 
 
 def write_pictures(folder: Path) -> None:

@@ -99,6 +99,40 @@ def test_a_preset_that_names_no_model_leaves_mine(draft, tmp_path):
     assert not draft.is_dirty
 
 
+def test_a_preset_of_another_size_leaves_my_prompts(draft):
+    draft.set("sampling.prompts.0.width", 512)
+    prompts = draft.value("sampling.prompts")
+    draft.load(BUILT_IN / "sdxl" / "lora.json")
+    assert draft.value("data.resolution") == 1024
+    assert draft.value("sampling.prompts") == prompts
+
+
+def test_a_preset_leaves_what_the_file_shall_tell_of_me(draft):
+    mine = {"metadata.author": "A. Person", "metadata.include_config": False, "model.offline": True}
+    for path, value in mine.items():
+        draft.set(path, value)
+    draft.load(BUILT_IN / "sd15" / "lora.json")
+    assert {path: draft.value(path) for path in mine} == mine
+
+
+def test_what_was_said_of_my_model_goes_with_it(draft, tmp_path):
+    draft.set("model.prediction", "v_prediction")
+    draft.load(BUILT_IN / "sd15" / "lora.json")
+    assert draft.value("model.prediction") == "v_prediction"
+    preset = tmp_path / "theirs.json"
+    preset.write_text(json.dumps({"model": {"path": "theirs.safetensors"}}))
+    draft.load(preset)
+    assert draft.value("model.prediction") == "auto"
+
+
+def test_a_name_of_the_hub_stays_one_through_saving_and_loading(draft, tmp_path):
+    draft.set("model.path", "stabilityai/sdxl-base-1.0")
+    draft.save(tmp_path / "mine.json")
+    again = Draft()
+    again.load(tmp_path / "mine.json")
+    assert again.value("model.path") == "stabilityai/sdxl-base-1.0"
+
+
 def test_a_saved_preset_is_found_and_means_the_same(draft, home):
     from onetrainer.presets import user_folder
 

@@ -2,7 +2,7 @@ import pytest
 
 from onetrainer.config.fields import settings
 from onetrainer.config.train import TrainConfig
-from ui.forms.fields import as_text, as_value, page_of, pages, setting_of
+from ui.forms.fields import as_text, as_value, as_words, page_of, pages, setting_of
 from ui.search import find_settings
 
 
@@ -61,6 +61,13 @@ def test_numbers_are_shown_as_people_write_them(value, text):
     assert as_text(value) == text
 
 
+def test_a_choice_is_told_by_its_word_and_anything_else_as_it_is():
+    assert as_words("sdxl", setting("model.family")) == "SDXL"
+    assert as_words("what", setting("model.family")) == "what"
+    assert as_words(1e-4, setting("optimizer.lr")) == "1e-4"
+    assert as_words(None, setting("optimizer.text_encoder_lr")) == ""
+
+
 @pytest.mark.parametrize("value", [1e-4, 3.3e-5, 0.999, 1e-8, 123456.5, 1e22])
 def test_a_number_shown_and_read_again_is_the_same(value):
     assert as_value(as_text(value), setting("optimizer.lr")) == value
@@ -75,6 +82,11 @@ def test_a_number_shown_and_read_again_is_the_same(value):
         ("cfg", "sampling.guidance"),
         ("batch", "training.batch_size"),
         ("keep check", "output.keep_checkpoints"),
+        ("sdxl", "model.family"),
+        ("inpainting", "model.family"),
+        ("vpred", "model.prediction"),
+        ("euler", "sampling.sampler"),
+        ("privacy", "metadata.include_config"),
     ],
 )
 def test_search_finds_settings_by_what_people_call_them(query, path):

@@ -5,6 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from onetrainer.errors import Cure
+from onetrainer.presets import BUILT_IN
+from tests.ui.project import MARKERS, PARTS, SDXL_PARTS, write_model
 from ui.draft import PENDING, Draft
 from ui.file_check import LOOK_AFTER_MS, FileCheck
 from ui.jobs import Jobs
@@ -65,6 +68,52 @@ def test_a_missing_or_truncated_model_is_told_of_without_start(window, project, 
     window.draft.set("model.path", str(model))
     look(window)
     assert [problem.path for problem in window.draft.errors] == ["model.path"]
+
+
+def test_a_model_of_another_family_can_be_put_right_and_is_not_by_itself(window, tmp_path):
+    window.draft.set("model.path", str(write_model(tmp_path / "xl.safetensors", SDXL_PARTS)))
+    look(window)
+    problem = window.draft.problem("model.family")
+    assert problem.cure == Cure("model.family", "sdxl")
+    assert window.draft.value("model.family") == "sd15"
+    window.draft.set(problem.cure.path, problem.cure.value)
+    assert window.draft.problem("model.family") is None
+    look(window)
+    assert window.draft.errors == []
+
+
+def test_a_built_in_preset_of_another_family_than_the_model_s_says_so(window, project):
+    window.draft.load(BUILT_IN / "sdxl" / "lora.json")
+    look(window)
+    assert window.draft.value("model.path") == str(project.parent / "base.safetensors")
+    (problem,) = window.draft.errors
+    assert "SD 1.5" in problem.what
+    assert problem.cure == Cure("model.family", "sd15")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("model.prediction", "epsilon"), ("model.zero_terminal_snr", "off")]
+)
+def test_what_the_model_says_otherwise_can_be_left_to_it(window, tmp_path, path, value):
+    marked = write_model(tmp_path / "v.safetensors", {**PARTS, **MARKERS})
+    window.draft.set("model.path", str(marked))
+    window.draft.set(path, value)
+    look(window)
+    assert window.draft.problem(path).cure == Cure(path, "auto")
+    window.draft.set(path, "auto")
+    look(window)
+    assert window.draft.problems == []
+
+
+def test_a_name_of_the_hub_is_looked_for_on_this_computer_only(window, monkeypatch):
+    monkeypatch.setattr("onetrainer.preflight.cached_folder", lambda name: None)
+    window.draft.set("model.path", "stabilityai/sdxl-base-1.0")
+    look(window)
+    assert window.draft.errors == []
+    assert window.draft.value("model.path") == "stabilityai/sdxl-base-1.0"
+    window.draft.set("model.offline", True)
+    look(window)
+    assert "stabilityai/sdxl-base-1.0" in window.draft.problem("model.path").what
 
 
 def test_an_empty_folder_of_pictures_is_told_of_without_start(window, tmp_path):

@@ -4,6 +4,8 @@ import tkinter as tk
 
 import pytest
 
+from onetrainer.errors import Cure, Problem
+from tests.ui.project import SDXL_PARTS, write_model
 from ui.curve import Curve
 from ui.draft import Draft
 from ui.forms.fields import pages
@@ -113,6 +115,93 @@ def test_a_value_from_elsewhere_is_shown(forms, draft):
     draft.set("training.steps", 7)
     forms["training"].refresh()
     assert forms["training"].row("training.steps").editor.focus.get() == "7"
+
+
+def test_choices_are_shown_in_words_and_kept_as_values(forms, draft, root):
+    row = forms["model"].row("model.family")
+    box = row.editor.focus
+    assert (box.get(), draft.value("model.family")) == ("SD 1.5", "sd15")
+    box.set("SDXL inpainting")
+    box.event_generate("<<ComboboxSelected>>")
+    row.commit()
+    assert draft.value("model.family") == "sdxl-inpainting"
+    draft.undo()
+    forms["model"].refresh()
+    assert box.get() == "SD 1.5"
+
+
+def test_a_new_prompt_has_the_size_of_training(forms, draft):
+    draft.set("data.resolution", 1024)
+    draft.listen(forms["sampling"].refresh)
+    card = forms["sampling"]._cards[0].lists[0]
+    card.add()
+    sizes = [(item["width"], item["height"]) for item in draft.value("sampling.prompts")]
+    assert sizes == [(128, 128)] * 3 + [(1024, 1024)]
+    card.duplicate(0)
+    assert draft.value("sampling.prompts.1.width") == 128
+
+
+def test_a_resolution_that_is_wrong_does_not_spread(forms, draft):
+    draft.set("data.resolution", "large")
+    draft.set("sampling.prompts", [])
+    forms["sampling"]._cards[0].lists[0].add()
+    assert draft.value("sampling.prompts.0.width") == 512
+
+
+def test_a_problem_is_put_right_by_its_button_and_that_can_be_undone(forms, draft, kit, root):
+    form = forms["model"]
+    assert "cure model.family" not in kit.named
+    draft.add_problems([Problem("model.family", "wrong", cure=Cure("model.family", "sdxl"))])
+    form.refresh()
+    button = kit.buttons["cure model.family"]
+    assert button.widget.cget("text") == "Use SDXL"
+    button.widget.invoke()
+    form.refresh()
+    assert draft.value("model.family") == "sdxl"
+    assert not button.widget.winfo_manager()
+    draft.undo()
+    form.refresh()
+    assert draft.value("model.family") == "sd15"
+    assert button.widget.winfo_manager() == "grid"
+
+
+def test_choosing_a_model_changes_nothing_but_its_path(root, kit, monkeypatch, tmp_path):
+    chosen = str(write_model(tmp_path / "xl.safetensors", SDXL_PARTS))
+    monkeypatch.setattr("ui.forms.widgets.choose_model", lambda now: chosen)
+    draft = Draft()
+    plan = next(plan for plan in pages() if plan.name == "model")
+    form = Form(FormContext(kit, draft, lambda *_: None), root, plan.groups, line=0)
+    kit.named["choose file model.path"].invoke()
+    form.commit()
+    assert draft.changed() == ["model.path"]
+    assert draft.value("model.path") == chosen
+
+
+def test_a_sentence_leads_a_group_while_a_setting_of_it_is_shown(forms, draft):
+    form = forms["output"]
+    lead = form.row("metadata.include_config")._lead
+
+    def is_led():
+        form.refresh()
+        return bool(lead.winfo_manager())
+
+    assert not is_led()
+    draft.set("metadata.include_date", True)
+    assert is_led()
+    draft.reset("metadata.include_date")
+    form.with_advanced = True
+    assert is_led()
+
+
+def test_a_field_of_several_lines_is_as_high_as_its_text(forms, draft, root):
+    form, text = forms["output"], forms["output"].row("metadata.description").editor.focus
+    heights = []
+    for words in ("short", "a line\n" * 5, "a line\n" * 50):
+        draft.set("metadata.description", words)
+        form.refresh()
+        root.update()
+        heights.append(int(text.cget("height")))
+    assert heights == [2, 6, 9]
 
 
 def test_a_disabled_button_says_why_and_does_nothing(kit, root):

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from onetrainer.errors import Problem
+from onetrainer.errors import Cure, Problem
 from onetrainer.events import Stopped
 from onetrainer.history import RunSummary
 from onetrainer.presets import BUILT_IN
 from onetrainer.run_folder import create_run
 from tests.ui.project import write_project
 from ui.draft import PENDING, Source
-from ui.forms.row import in_words
+from ui.forms.words import cure_words, in_words
 from ui.glance import glance_at
 from ui.preset_actions import proposal, why_not_name
 from ui.run_state import RunState
@@ -87,6 +87,31 @@ def test_the_log_s_excerpt_is_that_of_the_last_worker_without_bars(tmp_path):
 )
 def test_a_sentence_begins_with_a_capital_but_the_name_of_a_file_stays(what, words):
     assert in_words(Problem("model.path", what)) == words
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "words"),
+    [
+        ("model.family", 'Choose "sdxl" as model.family', "Choose “SDXL” as “Model family”."),
+        ("model.family", 'The one that is set is "sd15"', "The one that is set is “SD 1.5”."),
+        (
+            "model.zero_terminal_snr",
+            'Choose "off", or "v_prediction" with it',
+            "Choose “off”, or “v-prediction” with it.",
+        ),
+        ("model.path", 'Choose "Other VAE" (model.vae)', "Choose “Other VAE”."),
+        ("schedule.warmup_steps", "fewer than training.steps = 60", "fewer than “Steps” = 60."),
+        ("model.path", "model.vae.ckpt, /model.vae are files", "model.vae.ckpt, /model.vae are"),
+        ("data.folder", '"auto" is the name of a folder', '"auto" is the name of a folder.'),
+    ],
+)
+def test_settings_and_their_values_are_said_as_the_window_shows_them(path, said, words):
+    assert words in in_words(Problem(path, "wrong", said))
+
+
+def test_a_button_that_puts_a_problem_right_says_how():
+    assert cure_words(Cure("model.family", "sd15-inpainting")) == "Use SD 1.5 inpainting"
+    assert cure_words(Cure("model.prediction", "auto")) == "Use automatic"
 
 
 def test_the_pages_run_and_runs_say_the_same_of_a_dead_worker():

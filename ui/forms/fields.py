@@ -47,7 +47,7 @@ _PLANS = (
         "Pictures drawn while training, to see how far it has come.",
         ("sampling",),
     ),
-    PagePlan("output", "Output", "The files a run leaves behind.", ("output",)),
+    PagePlan("output", "Output", "The files a run leaves behind.", ("output", "metadata")),
     PagePlan("hardware", "Hardware", "The device, and what trades memory for time.", ("hardware",)),
 )
 # Where a section that no plan names is shown, so that a new one needs no change here.
@@ -102,6 +102,11 @@ def as_text(value: object) -> str:
             return _number_text(value)
         case _:
             return str(value)
+
+
+def as_words(value: object, setting: Setting) -> str:
+    """A value as the window tells it: a choice by the word that people know."""
+    return setting.word(value) if setting.kind == "choice" else as_text(value)
 
 
 def as_value(text: str, setting: Setting) -> object:

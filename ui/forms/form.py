@@ -6,9 +6,7 @@ from tkinter import ttk
 
 from ui.forms.fields import Group
 from ui.forms.lists import ListCard
-from ui.forms.row import LABEL_WIDTH, FormContext, Row
-
-_LINES_PER_ROW = 3
+from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row
 
 
 class GroupCard:
@@ -35,7 +33,7 @@ class GroupCard:
         plain = [setting for setting in group.settings if setting.kind != "list"]
         self.rows = [Row(context, inner, setting) for setting in plain]
         for place, row in enumerate(self.rows):
-            row.place(2 + place * _LINES_PER_ROW)
+            row.place(2 + place * LINES)
         self.lists = [
             ListCard(context, parent, setting)
             for setting in group.settings
@@ -46,7 +44,10 @@ class GroupCard:
         """Shows the rows that are to be seen; how many are not."""
         draft = self._context.draft
         hidden = 0
+        lead: Row | None = None
+        led: list[Row] = []
         for row in self.rows:
+            lead = row if row.begins_group else lead
             is_shown = (
                 with_advanced
                 or row.setting.ui.level == "basic"
@@ -57,8 +58,11 @@ class GroupCard:
             hidden += not is_shown
             if is_shown:
                 row.show()
+                led += [lead] if lead is not None else []
             else:
                 row.hide()
+        for row in self.rows:
+            row.show_lead(is_shown=row in led)
         for part in self.lists:
             part.refresh(with_advanced=with_advanced)
         return hidden

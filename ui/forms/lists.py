@@ -4,10 +4,9 @@ import tkinter as tk
 from collections.abc import Iterator
 from tkinter import ttk
 
+from onetrainer.config.base import Section
 from onetrainer.config.fields import Setting, settings
-from ui.forms.row import FormContext, Row
-
-_LINES_PER_ROW = 3
+from ui.forms.row import LINES, FormContext, Row
 
 
 class Entry:
@@ -61,7 +60,7 @@ class Entry:
                 parent.grid(row=0, column=column, sticky="nw", padx=(0, kit.px(10)))
                 column += 1
             row = Row(context, parent, setting, path)
-            row.place(line * _LINES_PER_ROW, is_stacked=not is_text)
+            row.place(line * LINES, is_stacked=not is_text)
             rows.append(row)
         return rows
 
@@ -116,7 +115,10 @@ class ListCard:
             yield from entry.rows
 
     def add(self) -> None:
-        """Adds an entry like the last one, but without its texts, and goes to it."""
+        """Adds an entry like the last one, but without its texts, and goes to it.
+
+        What follows another setting does so again: a new sample has the size of training.
+        """
         item = self.setting.item
         values = self._current()
         if item is None:
@@ -125,6 +127,7 @@ class ListCard:
         if values:
             texts = {s.path for s in settings(item) if s.kind == "text"}
             fresh |= {key: value for key, value in values[-1].items() if key not in texts}
+        fresh |= self._begun(item)
         self._set([*values, fresh])
         self._focus(len(values))
 
@@ -146,6 +149,16 @@ class ListCard:
         if 0 <= target < len(values):
             values[place], values[target] = values[target], values[place]
             self._set(values)
+
+    def _begun(self, item: type[Section]) -> dict[str, object]:
+        """What a new entry takes from other settings, as far as their values are right."""
+        draft = self._context.draft
+        wrong = {problem.path for problem in draft.value_errors}
+        return {
+            inner.path: draft.value(inner.ui.like)
+            for inner in settings(item)
+            if inner.ui.like and inner.ui.like not in wrong
+        }
 
     def _values(self) -> list[dict[str, object]]:
         found = self._context.draft.value(self.setting.path)

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from tkinter import ttk
 
 from onetrainer.config.fields import Setting
-from onetrainer.errors import Problem, sentence
+from onetrainer.errors import Cure, Problem
 from ui.draft import Draft
-from ui.forms.fields import as_text
+from ui.forms.fields import as_words
 from ui.forms.widgets import explain, make_editor
-from ui.kit import Kit
+from ui.forms.words import cure_words, in_words
+from ui.kit import Button, Kit
 from ui.tooltip import Tooltip
 
 CHECK_AFTER_MS = 150
 LABEL_WIDTH = 190
+LINES = 5
 _FLASH_MS = 1200
+_LEAD_WRAP = 620
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,11 @@ class FormContext:
 
 
 class Row:
-    """A setting's widgets in two lines of a grid: the row itself and the words below it."""
+    """A setting's widgets in five lines of a grid, most of them empty most of the time.
+
+    From above: a sentence over its group, the row itself, the editor where it stands below its
+    label, what is wrong, and the button that puts it right.
+    """
 
     def __init__(
         self, context: FormContext, parent: tk.Misc, setting: Setting, path: str = ""
@@ -37,7 +44,14 @@ class Row:
         self.path = path or setting.path
         self._context = context
         self._waiting = ""
+        self._cure: Cure | None = None
+        self._cure_button: Button | None = None
         kit = context.kit
+        self._lead: ttk.Label | None = None
+        if setting.ui.lead:
+            self._lead = kit.label(parent, setting.ui.lead, style="SmallDim", wrap=_LEAD_WRAP)
+        self._parent = parent
+        self._line = 0
         self._dot = kit.label(parent, style="Accent")
         self._label = kit.label(parent, setting.ui.label)
         self.editor = make_editor(kit, parent, setting, self._changed)
@@ -55,20 +69,26 @@ class Row:
         kit.name(self._reset, f"reset {self.path}")
 
     def place(self, line: int, *, is_stacked: bool = False) -> None:
-        """Puts the widgets into the grid, in lines `line` to `line + 2`."""
+        """Puts the widgets into the grid, from a line on; they take up to `LINES`."""
         px = self._context.kit.px
-        self._dot.grid(row=line, column=0, sticky="w")
+        if self._lead is not None:
+            self._lead.grid(row=line, column=0, columnspan=4, sticky="w", pady=(px(14), px(4)))
+        self._line = line + 1
         gap = px(4)
+        # Beside several lines of text the label stands next to the first.
+        is_tall = self.setting.ui.editor == "text"
+        north, above = ("n", gap + px(6)) if is_tall else ("", gap)
+        self._dot.grid(row=line + 1, column=0, sticky=f"{north}w", pady=(above, gap))
         if is_stacked:
-            self._label.grid(row=line, column=1, columnspan=2, sticky="w", pady=gap)
-            self.editor.widget.grid(row=line + 1, column=1, columnspan=2, sticky="ew")
+            self._label.grid(row=line + 1, column=1, columnspan=2, sticky="w", pady=gap)
+            self.editor.widget.grid(row=line + 2, column=1, columnspan=2, sticky="ew")
         else:
-            self._label.grid(row=line, column=1, sticky="w", pady=gap)
+            self._label.grid(row=line + 1, column=1, sticky=f"{north}w", pady=(above, gap))
             sticky = "ew" if self.editor.is_wide else "w"
-            self.editor.widget.grid(row=line, column=2, sticky=sticky, pady=gap)
-        self._reset.grid(row=line, column=3, sticky="e", padx=(px(4), 0))
+            self.editor.widget.grid(row=line + 1, column=2, sticky=sticky, pady=gap)
+        self._reset.grid(row=line + 1, column=3, sticky=f"{north}e", padx=(px(4), 0))
         self._message.grid(
-            row=line + 2, column=1 if is_stacked else 2, columnspan=2, sticky="w", pady=(0, px(4))
+            row=line + 3, column=1 if is_stacked else 2, columnspan=2, sticky="w", pady=(0, px(4))
         )
         self.refresh()
 
@@ -77,12 +97,27 @@ class Row:
         parts = (self._dot, self._label, self.editor.widget, self._reset, self._message)
         for widget in parts:
             widget.grid_remove()
+        self._offer(None)
 
     def show(self) -> None:
         """Puts the widgets back to where they were."""
         for widget in (self._dot, self._label, self.editor.widget):
             widget.grid()
         self.refresh()
+
+    @property
+    def begins_group(self) -> bool:
+        """Whether a sentence over the row begins a group."""
+        return self._lead is not None
+
+    def show_lead(self, *, is_shown: bool) -> None:
+        """Shows or hides the sentence over the row, which is that of its whole group."""
+        if self._lead is None:
+            return
+        if is_shown:
+            self._lead.grid()
+        else:
+            self._lead.grid_remove()
 
     def refresh(self) -> None:
         """Shows the draft's value and what is wrong with it."""
@@ -92,6 +127,8 @@ class Row:
         problems = draft.problems_at(self.path)
         self.editor.mark(problems[0].severity if problems else "")
         self._say(problems)
+        cures = (problem.cure for problem in problems)
+        self._offer(next((cure for cure in cures if cure is not None), None))
         # An entry added to a list has nothing to go back to.
         has_base = self.path == self.setting.path or draft.base_value(self.path) is not None
         is_changed = has_base and draft.is_changed(self.path)
@@ -133,32 +170,35 @@ class Row:
         self._message.configure(text=text, style=f"{style}.Card.TLabel")
         self._message.grid()
 
+    def _offer(self, cure: Cure | None) -> None:
+        """Shows the button that puts the problem right, or none."""
+        self._cure = cure
+        if cure is None:
+            if self._cure_button is not None:
+                self._cure_button.widget.grid_remove()
+            return
+        kit = self._context.kit
+        if self._cure_button is None:
+            # Made when it is needed for the first time, since most rows never need it.
+            name = f"cure {self.path}"
+            self._cure_button = kit.button(self._parent, "", self._put_right, name=name)
+            self._cure_button.widget.grid(
+                row=self._line + 3, column=2, sticky="w", pady=(kit.px(2), kit.px(8))
+            )
+            # The Tab key goes by this order, and would come here after the rest of the page.
+            self._cure_button.widget.lift(self._message)
+        self._cure_button.set_text(cure_words(cure))
+        self._cure_button.widget.grid()
+
+    def _put_right(self) -> None:
+        if self._cure is not None:
+            self.editor.focus.focus_set()  # the button goes, and must not take the keyboard along
+            self._context.draft.set(self._cure.path, self._cure.value)
+
     def _go_back(self) -> None:
         self.editor.focus.focus_set()
         self._context.draft.reset(self.path)
 
     def _reset_words(self) -> str:
-        base = as_text(self._context.draft.base_value(self.path)) or "nothing"
+        base = as_words(self._context.draft.base_value(self.path), self.setting) or "nothing"
         return f"Back to {base}"
-
-
-def in_words(problem: Problem) -> str:
-    """A problem as it is said beside the field."""
-    parts = [
-        capitalized(problem.what),
-        problem.expected,
-        "" if _is_plain(problem) else problem.remedy,
-    ]
-    return " ".join(sentence(part) for part in parts if part)
-
-
-def capitalized(text: str) -> str:
-    """The text with a capital at its start, unless it starts with a name: "sdxl.safetensors: …"."""
-    place, colon, _ = text.partition(": ")
-    is_name = bool(colon) and (" " not in place or "." in place)
-    return text if is_name else text[:1].upper() + text[1:]
-
-
-def _is_plain(problem: Problem) -> bool:
-    """Whether the remedy only says to correct the value, which goes without saying there."""
-    return problem.remedy.startswith(("Correct it", "Choose one"))

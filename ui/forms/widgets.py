@@ -7,7 +7,7 @@ from typing import Protocol
 
 from onetrainer.config.fields import Setting
 from ui.file_dialogs import choose_file, choose_folder, choose_model
-from ui.forms.fields import as_text, as_value
+from ui.forms.fields import as_text, as_value, as_words
 from ui.kit import Kit, focused
 from ui.palette import Role
 from ui.tooltip import Tooltip
@@ -16,6 +16,7 @@ Changed = Callable[[], None]
 _NUMBER_CHARACTERS = 14
 _CHOICE_CHARACTERS = 16
 _PARAGRAPH_LINES = 2
+_MOST_LINES = 9
 
 
 class Editor(Protocol):
@@ -132,10 +133,11 @@ class ChoiceEditor:
     is_wide = False
 
     def __init__(self, kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> None:
-        longest = max((len(choice) for choice in setting.choices), default=0)
+        words = [setting.word(choice) for choice in setting.choices]
+        longest = max((len(word) for word in words), default=0)
         box = ttk.Combobox(
             parent,
-            values=setting.choices,
+            values=words,
             state="readonly",
             width=max(_CHOICE_CHARACTERS, longest + 2),
             font="OneTrainerBody",
@@ -143,16 +145,18 @@ class ChoiceEditor:
         )
         box.bind("<<ComboboxSelected>>", lambda _: self._chosen(), add="+")
         self._kit = kit
+        self._setting = setting
+        self._values = dict(zip(words, setting.choices, strict=True))
         self._changed = changed
         self._box = box
         self.widget: tk.Widget = box
         self.focus: tk.Misc = box
 
     def show(self, value: object) -> None:
-        self._box.set(as_text(value))
+        self._box.set(as_words(value, self._setting))
 
     def read(self) -> object:
-        return self._box.get()
+        return self._values.get(self._box.get(), self._box.get())
 
     def mark(self, severity: str) -> None:
         self._kit.set_troubled(self.focus, bool(severity))
@@ -190,7 +194,7 @@ class SwitchEditor:
 
 
 class ParagraphEditor:
-    """Several lines of text; Tab leaves it, Shift+Return begins a line."""
+    """Several lines of text, as high as it needs; Tab leaves it, Shift+Return begins a line."""
 
     is_wide = True
 
@@ -222,6 +226,7 @@ class ParagraphEditor:
             selectforeground="on_fill",
         )
         text.bind("<<Modified>>", self._modified)
+        text.bind("<Configure>", lambda _: self._fit())
         text.bind("<Tab>", lambda _: _leave(text.tk_focusNext()))
         text.bind("<Shift-Tab>", lambda _: _leave(text.tk_focusPrev()))
         if text.tk.call("tk", "windowingsystem") == "x11":
@@ -238,6 +243,7 @@ class ParagraphEditor:
             self._text.edit_modified(False)
             self._text.update_idletasks()
             self._is_showing = False
+            self._fit()
 
     def read(self) -> object:
         return self._text.get("1.0", "end-1c")
@@ -250,7 +256,17 @@ class ParagraphEditor:
     def _modified(self, _: "tk.Event[tk.Misc]") -> None:
         if self._text.edit_modified() and not self._is_showing:
             self._changed()
+            self._fit()
         self._text.edit_modified(False)
+
+    def _fit(self) -> None:
+        """Makes the field as high as its text, within bounds; a longer one is scrolled."""
+        if self._text.winfo_width() <= 1:
+            return  # not laid out yet, so that every character would count as a line
+        counted = self._text.tk.call(self._text, "count", "-update", "-displaylines", "1.0", "end")
+        lines = min(max(int(counted), _PARAGRAPH_LINES), _MOST_LINES)
+        if lines != int(self._text.cget("height")):
+            self._text.configure(height=lines)
 
 
 def select_all_everywhere(root: tk.Tk) -> None:
@@ -268,7 +284,8 @@ def explain(kit: Kit, widget: tk.Misc, setting: Setting) -> None:
 
     def words() -> str:
         fields = (widget, kit.named.get(setting.path))
-        return "" if any(field in kit.troubled for field in fields if field) else setting.help
+        is_wrong = any(field in kit.troubled for field in fields if field)
+        return "" if is_wrong else setting.help_in_words
 
     Tooltip(widget, kit.theme, words)
 

@@ -6,7 +6,7 @@ from functools import partial
 from tkinter import ttk
 
 from ui.draft import Draft
-from ui.forms.fields import PagePlan, as_text
+from ui.forms.fields import PagePlan, as_words
 from ui.kit import Kit, focused
 from ui.search import Hit, find_settings
 
@@ -108,8 +108,9 @@ class Finder:
         self._list.lift()
 
     def _line(self, hit: Hit) -> str:
-        value = as_text(self._draft.value(hit.setting.path)) if hit.setting.kind != "list" else ""
-        return f"  {hit.setting.ui.label}   {value[:24]}   —   {hit.place}"
+        setting = hit.setting
+        value = as_words(self._draft.value(setting.path), setting) if setting.kind != "list" else ""
+        return f"  {setting.ui.label}   {value[:24]}   —   {hit.place}"
 
     def _chosen(self) -> int:
         places = [place for place in range(len(self._hits)) if self._list.selection_includes(place)]

@@ -1,15 +1,15 @@
 """What the settings amount to, in words: never settings themselves."""
 
 import tkinter as tk
-from collections.abc import Callable
 from pathlib import Path
 from tkinter import ttk
 
-from onetrainer.errors import UserError, sentence
+from onetrainer.errors import UserError
+from onetrainer.presets import expanded
 from ui.context import Context
 from ui.glance import Glance, glance_at
 from ui.kit import wrap_in_card
-from ui.run_state import amount
+from ui.views.model_card import ModelLines
 from ui.views.rate_plot import RatePlot
 
 _THUMBNAILS = 9
@@ -71,7 +71,7 @@ class Facts:
         self._draw()
         if folder:
             self._context.kit.jobs.run(
-                lambda: glance_at(Path(folder).expanduser(), deep=deep),
+                lambda: _glance(folder, deep=deep),
                 lambda glance: self._looked((folder, deep), glance),
             )
 
@@ -107,48 +107,11 @@ class Facts:
                 self._canvas.create_image(*center, image=image)
 
 
-class ModelLines:
-    """What the base model is, read from its headers in a thread."""
-
-    def __init__(self, context: Context, show: Callable[[], None]) -> None:
-        self._context = context
-        self._show = show
-        self._path: str | None = None
-        self._found: list[str] = []
-
-    def lines(self) -> list[str]:
-        """What is known; looks if the path is another one than before."""
-        value = self._context.draft.value("model.path")
-        path = value if isinstance(value, str) else ""
-        if path != self._path:
-            self._path = path
-            self._found = ["Looking …" if path else "Choose a file or a diffusers folder."]
-            if path:
-                self._context.kit.jobs.run(
-                    lambda: _model_lines(Path(path).expanduser()),
-                    lambda lines: self._looked(path, lines),
-                )
-        return self._found
-
-    def _looked(self, path: str, lines: list[str]) -> None:
-        if path == self._path:
-            self._found = lines
-            self._show()
-
-
-def _model_lines(path: Path) -> list[str]:
-    from onetrainer.model_file import DESCRIPTIONS, inspect_model
-
+def _glance(folder: str, *, deep: bool) -> Glance:
     try:
-        model = inspect_model(path)
-    except UserError as error:
-        return [sentence(error.what), sentence(error.remedy)] if error.remedy else [error.what]
-    lines = [path.name, f"This is {DESCRIPTIONS[model.kind]}."]
-    if model.layout == "single-file":
-        lines.append(f"One file of {amount(path.stat().st_size)}")
-    else:
-        lines.append("A diffusers folder")
-    return lines
+        return glance_at(Path(expanded(folder)), deep=deep)
+    except UserError:  # the home of somebody who is not there
+        return Glance(exists=False)
 
 
 def _data_lines(folder: str, glance: Glance | None) -> list[str]:

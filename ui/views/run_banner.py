@@ -9,7 +9,7 @@ from onetrainer.errors import sentence
 from onetrainer.events import Failed, Finished, Stopped
 from onetrainer.run_folder import RunFolder
 from ui.context import Context
-from ui.forms.row import capitalized
+from ui.forms.words import capitalized
 from ui.palette import Role
 
 _MOST_LINES = 5

@@ -7,7 +7,7 @@ import customtkinter
 
 from onetrainer.config.fields import Setting
 from ui.context import Context
-from ui.forms.fields import PagePlan, as_text
+from ui.forms.fields import PagePlan, as_words
 from ui.forms.form import Form
 from ui.forms.row import FormContext
 from ui.kit import wrap_in_card
@@ -149,12 +149,12 @@ class HelpCard:
     def show(self, setting: Setting, path: str) -> None:
         """Explains one setting."""
         self._title.configure(text=setting.ui.label)
-        self._text.configure(text=setting.help)
+        self._text.configure(text=setting.help_in_words)
         lines = []
         if setting.kind in ("integer", "number"):
             lines.append(f"Takes {setting.expected}.")
         if setting.path == path:
-            default = as_text(setting.default)
+            default = as_words(setting.default, setting)
             lines.append(f"Default: {default}" if default else "Default: nothing")
         lines.append(f"Key: {path}")
         self._facts.configure(text="\n".join(lines))

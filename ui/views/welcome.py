@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from tkinter import ttk
 
 from ui.context import Context
-from ui.kit import Kind
+from ui.kit import Kind, wrap_in_card
 from ui.scroller import Scroller
 from ui.views.welcome_icons import Draw, draw_demo, draw_pictures, draw_preset
 
 _ICON_WIDTH, _ICON_HEIGHT = 96, 64
+_GAP = 14
+_LEAD = "OneTrainer teaches Stable Diffusion and SDXL your pictures: a style, a person, a thing."
 _KEYS = (
     "F5 starts   ·   Ctrl+F finds any setting   ·   F1 explains the one in use   ·   "
     "the button Keys shows the rest"
@@ -44,17 +46,18 @@ class WelcomePage:
         kit.label(box, "What would you like to do?", style="Title", ground="window").grid(
             row=0, column=0, columnspan=3, sticky="w"
         )
-        lead = "OneTrainer teaches Stable Diffusion your pictures: a style, a person, a thing."
-        kit.label(box, lead, style="Dim", ground="window").grid(
+        kit.label(box, _LEAD, style="Dim", ground="window").grid(
             row=1, column=0, columnspan=3, sticky="w", pady=(kit.px(4), kit.px(28))
         )
         self._icons: list[tuple[tk.Canvas, Draw]] = []
+        self._texts: list[ttk.Label] = []
         for column, way in enumerate(self._ways()):
             self._add_card(box, column, way)
         kit.label(box, _KEYS, style="SmallDim", ground="window").grid(
             row=3, column=0, columnspan=3, sticky="w", pady=(kit.px(28), 0)
         )
         box.bind("<<ThemeChanged>>", lambda _: self.refresh())
+        box.bind("<Configure>", self._wrap)
 
     def refresh(self) -> None:
         """Draws the icons in the colors of now."""
@@ -76,8 +79,8 @@ class WelcomePage:
             ),
             Way(
                 "Train on my pictures",
-                "Choose a base model and a folder of pictures with captions. "
-                "All other settings have sensible values.",
+                "Choose a base model, SD 1.5, SD 2 or SDXL, and a folder of pictures with "
+                "captions. All other settings have sensible values.",
                 "Choose a model",
                 "plain",
                 lambda: act.jump("model.path"),
@@ -85,8 +88,8 @@ class WelcomePage:
             ),
             Way(
                 "Open a preset",
-                "Begin with settings that came with the program, that you saved before, "
-                "or that somebody gave you.",
+                "Begin with settings for SD 1.5, SD 2 or SDXL that came with the program, with "
+                "your own, or with those that somebody gave you.",
                 "Open a preset",
                 "plain",
                 act.choose_preset,
@@ -94,11 +97,17 @@ class WelcomePage:
             ),
         )
 
+    def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
+        """Breaks the lines for cards that share the page's width."""
+        # Less a little for the padding that a label has around its lines.
+        width = (event.width - 3 * self._context.kit.px(_GAP)) // 3
+        wrap_in_card(self._context.kit, width, *self._texts)
+
     def _add_card(self, box: ttk.Frame, column: int, way: Way) -> None:
         kit = self._context.kit
         box.grid_columnconfigure(column, weight=1, uniform="cards")
         outer, inner = kit.card(box)
-        outer.grid(row=2, column=column, sticky="nsew", padx=_apart(kit.px(14), column))
+        outer.grid(row=2, column=column, sticky="nsew", padx=_apart(kit.px(_GAP), column))
         canvas = tk.Canvas(
             inner,
             width=kit.px(_ICON_WIDTH),
@@ -110,7 +119,9 @@ class WelcomePage:
         canvas.pack(anchor="w", pady=(kit.px(6), kit.px(14)))
         self._icons.append((canvas, way.icon))
         kit.label(inner, way.title, style="Heading").pack(anchor="w")
-        text = kit.label(inner, way.text, style="Dim", wrap=240)
+        text = kit.label(inner, way.text, style="Dim", wrap=180)
+        kit.name(text, f"words of way {column}")
+        self._texts.append(text)
         text.pack(anchor="w", pady=(kit.px(6), kit.px(16)))
         name = f"welcome {way.title.lower()}"
         button = kit.button(inner, way.button, way.go, kind=way.kind, name=name)
