@@ -102,11 +102,12 @@ def read_component(
     """
     state: dict[str, Tensor] = {}
     for recipe, stored in zip(found, locate(reader, found, shapes), strict=True):
-        parts = split(recipe, reader.read(stored), [shapes[name] for name in recipe.ours])
+        original = reader.read_as(stored, dtype)
         # Each in memory of its own: what is fused in the file is freed and changed separately.
         copies = recipe.how in ("fused", "transposed")
+        parts = split(recipe, original, [shapes[name] for name in recipe.ours])
         for name, part in zip(recipe.ours, parts, strict=True):
-            state[name] = part.to(device, dtype, copy=copies, memory_format=torch.contiguous_format)
+            state[name] = part.to(device, copy=copies, memory_format=torch.contiguous_format)
     return state
 
 
