@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError
@@ -55,7 +56,7 @@ def check(options: argparse.Namespace) -> int:
     problems = _problems(options)
     errors = [problem for problem in problems if problem.severity == "error"]
     if options.json:
-        _say(json.dumps([vars(problem) for problem in problems], indent=2, ensure_ascii=False))
+        _say(json.dumps([asdict(problem) for problem in problems], indent=2, ensure_ascii=False))
     else:
         for problem in problems:
             _say(f"{problem.severity}: {problem}")

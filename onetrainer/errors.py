@@ -33,7 +33,7 @@ class Cure:
     """
 
     path: str
-    value: str
+    value: str | int
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from onetrainer.config.model import Model, base_of
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Problem
+from onetrainer.errors import Cure, Problem
 
 HIGH_LR = 1e-2
 # Samplers that can do so many steps at most; the others take as many as there are.
 MOST_STEPS = {"lcm": 50, "unipc": 999}
 LARGE_UPSCALE = 2
+SDXL_SIDE, SMALL_FOR_SDXL = 1024, 768  # px
 
 
 def broken_rules(config: TrainConfig) -> list[Problem]:
@@ -59,7 +60,7 @@ def _errors(config: TrainConfig) -> list[Problem]:
             )
         )
     if not config.model.path:
-        found.append(_missing("model.path", "a base model", "a folder or a .safetensors file"))
+        found.append(_missing("model.path", "a base model", "a folder, a file or a name on the hub"))
     if not config.data.folder:
         found.append(_missing("data.folder", "a folder of pictures", "a folder"))
     return found
@@ -92,6 +93,17 @@ def _model_errors(model: Model) -> list[Problem]:
 
 def _warnings(config: TrainConfig) -> list[Problem]:
     found = []
+    if base_of(config.model.family) == "sdxl" and config.data.resolution < SMALL_FOR_SDXL:
+        found.append(
+            Problem(
+                "data.resolution",
+                f"{config.data.resolution} px is small for SDXL",
+                f"It was made for {SDXL_SIDE} px and draws poorly at less",
+                f"Raise it to {SDXL_SIDE}, if the memory allows.",
+                "warning",
+                Cure("data.resolution", SDXL_SIDE),
+            )
+        )
     if config.optimizer.lr > HIGH_LR:
         found.append(
             Problem(

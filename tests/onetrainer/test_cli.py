@@ -8,6 +8,7 @@ import pytest
 
 from onetrainer.__main__ import main
 from onetrainer.config.train import TrainConfig
+from tests import tiny
 
 
 @pytest.fixture(autouse=True)
@@ -175,7 +176,6 @@ def test_schema_describes_every_setting(capsys):
 
 
 def test_show_tells_what_a_file_is_in_words_and_as_json(tmp_path, capsys):
-    from tests import tiny
 
     file = str(tiny.write_sdxl(tmp_path / "xl.safetensors"))
     assert main(["show", file]) == 0
@@ -194,3 +194,17 @@ def test_convert_tells_wrong_options_before_it_loads_anything(capsys):
 def test_sample_and_convert_load_no_engine_in_this_process():
     loaded = loaded_modules("sample", "./nothing", "--prompt", "x")
     assert not loaded & {"torch", "tkinter", "numpy", "diffusers", "huggingface_hub"}
+
+
+def test_check_as_json_tells_the_cure(config, capsys, tmp_path):
+    path = tiny.write_sdxl(tmp_path / "xl.safetensors")
+    assert main(["check", config({"model": {"path": str(path)}}), "--json"]) == 2
+    found = {problem["path"]: problem for problem in json.loads(capsys.readouterr().out)}
+    assert found["model.family"]["cure"] == {"path": "model.family", "value": "sdxl"}
+
+
+def test_small_pictures_for_sdxl_are_a_warning_with_a_cure(config, capsys):
+    main(["check", config({"model": {"family": "sdxl"}}), "--json"])
+    found = {problem["path"]: problem for problem in json.loads(capsys.readouterr().out)}
+    assert found["data.resolution"]["severity"] == "warning"
+    assert found["data.resolution"]["cure"] == {"path": "data.resolution", "value": 1024}

@@ -91,7 +91,7 @@ def test_a_downloaded_model_is_looked_into_by_its_name(project, monkeypatch):
     for offline in (True, False):
         made = config(project, model={"path": "owner/name", "offline": offline})
         assert all_problems(made) == []
-    found = problem(config(project, model={"path": "owner/name", "family": "sdxl"}))
+    found = problem(config(project, model={"path": "owner/name", "family": "sd2"}))
     assert 'Choose "sd15"' in found.remedy
 
 
