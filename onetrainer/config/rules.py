@@ -60,7 +60,9 @@ def _errors(config: TrainConfig) -> list[Problem]:
             )
         )
     if not config.model.path:
-        found.append(_missing("model.path", "a base model", "a folder, a file or a name on the hub"))
+        found.append(
+            _missing("model.path", "a base model", "a folder, a file or a name on the hub")
+        )
     if not config.data.folder:
         found.append(_missing("data.folder", "a folder of pictures", "a folder"))
     return found
