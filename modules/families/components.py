@@ -1,10 +1,8 @@
 """The parts of a Stable Diffusion model, out of a diffusers folder or a single file."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import torch
 from accelerate import init_empty_weights
@@ -30,17 +28,18 @@ from modules.formats.original.layout import (
     read_component,
     recipes,
 )
+from modules.formats.original.recipe import Recipe
 from modules.formats.original.vae_files import vae_recipes
-from modules.formats.tensor_source import open_tensors
+from modules.formats.tensor_source import TensorReader, open_tensors
 from onetrainer.config.model import Base
 from onetrainer.errors import UserError
 from onetrainer.model_files import ModelFile, weight_files
 
 DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS = "diffusion_pytorch_model", "model"
 TOKENIZER = MODELS / "sd15" / "tokenizer"  # one vocabulary for all families
+VAE_DTYPE = torch.float32  # the VAEs of Stable Diffusion overflow in float16
 
 Encoder = CLIPTextModel | CLIPTextModelWithProjection
-Part = TypeVar("Part", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -61,18 +60,21 @@ def load_parts(
     compute_dtype: torch.dtype,
     device: torch.device,
 ) -> Parts:
-    """The networks: the VAE in float32, the others in compute_dtype.
+    """The networks, the VAE in float32 and the others in compute_dtype, tensor by tensor.
 
     home: the folder with the components' configs. vae: another VAE's file or folder, or "".
+    Tensors that no part has (position ids, an EMA's copies) are left alone.
     """
-    match model.layout:
-        case "folder":
-            return _from_folder(spec, home, vae=vae, compute_dtype=compute_dtype)
-        case "single-file":
-            empty = empty_parts(spec, home, unet_channels=model.unet_channels)
-            return _from_file(
-                spec, model.path, empty, home, vae=vae, compute_dtype=compute_dtype, device=device
-            )
+    parts = empty_parts(spec, home, unet_channels=model.unet_channels)
+    networks: dict[Component, nn.Module] = {"unet": parts.unet, **parts.encoders}
+    if not vae:
+        networks["vae"] = parts.vae
+    for component, network in networks.items():
+        dtype = VAE_DTYPE if component == "vae" else compute_dtype
+        _fill(network, _place(model, component), spec.base, component, dtype, device)
+    if vae:
+        return Parts(parts.unet, load_vae(Path(vae), spec.base, home), parts.encoders)
+    return parts
 
 
 def empty_parts(spec: FamilySpec, configs: Path, *, unet_channels: int = 0) -> Parts:
@@ -110,66 +112,65 @@ def load_tokenizer(home: Path) -> CLIPTokenizer:
     return common if own.get_vocab() == common.get_vocab() else own
 
 
-def _from_folder(spec: FamilySpec, folder: Path, *, vae: str, compute_dtype: torch.dtype) -> Parts:
-    # The libraries' own loaders, because they know the spellings of every older version.
-    unet = folder / "unet"
-    options = _offline(unet, DIFFUSERS_WEIGHTS) | {"torch_dtype": compute_dtype}
-    encoders: dict[Component, Encoder] = {}
-    for encoder in spec.encoders:
-        home = folder / encoder.component
-        settings = _offline(home, TRANSFORMERS_WEIGHTS) | {"dtype": compute_dtype}
-        # Model and report, which transformers' types do not tell.
-        loaded: Any = _class_of(encoder).from_pretrained(home, **settings)
-        encoders[encoder.component] = _checked(home, loaded)
-    return Parts(
-        _checked(unet, UNet2DConditionModel.from_pretrained(unet, **options)),
-        load_vae(Path(vae), spec.base, folder) if vae else _vae_of_folder(folder / "vae"),
-        encoders,
-    )
+def load_vae(path: Path, base: Base, home: Path) -> AutoencoderKL:
+    """A VAE of its own, float32 on the CPU: a folder, a file in either spelling, a whole model.
+
+    home: the folder whose vae/config.json tells how the model scales latents, which files do not.
+    """
+    place = path
+    if path.is_dir():
+        place = path / "vae" if (path / "vae").is_dir() else path
+    config = place / "config.json" if path.is_dir() else home / "vae" / "config.json"
+    with init_empty_weights():
+        vae = AutoencoderKL.from_config(read_config(config))
+    _fill(vae, place, base, "vae", VAE_DTYPE, torch.device("cpu"))
+    return vae
 
 
-def _from_file(
-    spec: FamilySpec,
-    path: Path,
-    empty: Parts,
-    home: Path,
-    *,
-    vae: str,
-    compute_dtype: torch.dtype,
-    device: torch.device,
-) -> Parts:
-    """Tensors that no part has (position ids, an EMA's copies) are left alone."""
-    _fill(empty.unet, path, spec, "unet", compute_dtype, device)
-    for component, encoder in empty.encoders.items():
-        _fill(encoder, path, spec, component, compute_dtype, device)
-    if vae:
-        return Parts(empty.unet, load_vae(Path(vae), spec.base, home), empty.encoders)
-    _fill(empty.vae, path, spec, "vae", torch.float32, device)
-    return empty
+def _place(model: ModelFile, component: Component) -> Path:
+    """Where a component's weights are: the file itself, or the component's folder."""
+    return model.path if model.layout == "single-file" else model.path / component
 
 
 def _fill(
-    model: nn.Module,
-    path: Path,
-    spec: FamilySpec,
+    network: nn.Module,
+    place: Path,
+    base: Base,
     component: Component,
     dtype: torch.dtype,
     device: torch.device,
 ) -> None:
-    """Gives an empty model the weights of a file, tensor by tensor straight to the device."""
-    shapes = canonical(model, component)
+    """Gives an empty network the weights of a file or a folder, tensor by tensor to the device."""
+    shapes = canonical(network, component)
     try:
-        with open_tensors(path) as reader:
-            state = read_component(
-                reader, recipes(spec.base, component, shapes), shapes, dtype=dtype, device=device
-            )
+        with open_tensors(_files(place, component)) as reader:
+            found = _recipes(reader, place, base, component, list(shapes))
+            state = read_component(reader, found, shapes, dtype=dtype, device=device)
     except MissingTensorsError as error:
-        raise _missing_error(path, component, error.names) from error
-    own = model.state_dict().keys()
+        raise _missing_error(place, component, error.names) from error
+    own = network.state_dict().keys()
     fitting = {
-        name if name in own else name.removeprefix(TEXT_LEVEL): t for name, t in state.items()
+        name if name in own else name.removeprefix(TEXT_LEVEL): tensor
+        for name, tensor in state.items()
     }
-    model.load_state_dict(fitting, assign=True)
+    network.load_state_dict(fitting, assign=True)
+
+
+def _files(place: Path, component: Component) -> list[Path]:
+    if not place.is_dir():
+        return [place]
+    is_encoder = component.startswith("text_encoder")
+    return weight_files(place, TRANSFORMERS_WEIGHTS if is_encoder else DIFFUSERS_WEIGHTS)
+
+
+def _recipes(
+    reader: TensorReader, place: Path, base: Base, component: Component, ours: Sequence[str]
+) -> list[Recipe]:
+    if component == "vae":
+        return vae_recipes(base, ours, reader.names)
+    if place.is_dir():
+        return [Recipe(name, (name,), "same") for name in ours]
+    return recipes(base, component, ours)
 
 
 def canonical(model: nn.Module, component: Component) -> dict[str, torch.Size]:
@@ -180,57 +181,6 @@ def canonical(model: nn.Module, component: Component) -> dict[str, torch.Size]:
 
 def _class_of(encoder: EncoderSpec) -> type[CLIPTextModel] | type[CLIPTextModelWithProjection]:
     return CLIPTextModelWithProjection if encoder.has_projection else CLIPTextModel
-
-
-def load_vae(path: Path, base: Base, home: Path) -> AutoencoderKL:
-    """A VAE of its own, float32 on the CPU: a folder, a file in either spelling, a whole model.
-
-    home: the folder whose vae/config.json tells how the model scales latents, which files do not.
-    """
-    if path.is_dir():
-        return _vae_of_folder(path / "vae" if (path / "vae").is_dir() else path)
-    with init_empty_weights():
-        vae = AutoencoderKL.from_config(read_config(home / "vae" / "config.json"))
-    shapes = canonical(vae, "vae")
-    try:
-        with open_tensors(path) as reader:
-            state = read_component(
-                reader,
-                vae_recipes(base, shapes, reader.names),
-                shapes,
-                dtype=torch.float32,
-                device=torch.device("cpu"),
-            )
-    except MissingTensorsError as error:
-        raise _missing_error(path, "vae", error.names) from error
-    vae.load_state_dict(state, assign=True)
-    return vae
-
-
-def _vae_of_folder(folder: Path) -> AutoencoderKL:
-    options = _offline(folder, DIFFUSERS_WEIGHTS) | {"torch_dtype": torch.float32}
-    return _checked(folder, AutoencoderKL.from_pretrained(folder, **options))
-
-
-def _offline(folder: Path, stem: str) -> dict[str, Any]:
-    """What both libraries need to be told to read a folder's own safetensors and nothing else."""
-    first = weight_files(folder, stem)[0].name
-    variant = re.fullmatch(rf"{stem}(?:\.(\w+))?(?:-\d+-of-\d+)?\.safetensors", first)
-    return {
-        "variant": variant[1] if variant else None,
-        "local_files_only": True,
-        "use_safetensors": True,
-        "output_loading_info": True,
-    }
-
-
-def _checked(folder: Path, loaded: tuple[Part, Mapping[str, Any]]) -> Part:
-    """The model, unless weights were missing: the libraries would only log it and make them up."""
-    model, report = loaded
-    names = [str(name) for name in (*report["missing_keys"], *report["mismatched_keys"])]
-    if names:
-        raise _missing_error(folder, folder.name, names)
-    return model
 
 
 def _missing_error(path: Path, part: str, names: list[str]) -> UserError:

@@ -50,7 +50,8 @@ def load(
     prediction = resolve_prediction(model, section.prediction)
     require_predictable(prediction, zero_terminal_snr=settings.zero_terminal_snr)
     for encoder in spec.encoders:
-        _layer(encoder, section.clip_skip)
+        depth = read_config(home / encoder.component / "config.json")["num_hidden_layers"]
+        _layer(encoder, section.clip_skip, depth=int(depth))
     parts = components.load_parts(
         spec, model, home, vae=section.vae, compute_dtype=compute_dtype, device=device
     )
@@ -86,7 +87,9 @@ def assemble(
             name=encoder.name,
             model=parts.encoders[encoder.component],
             pad=encoder.pad,
-            layer=_layer(encoder, clip_skip),
+            layer=_layer(
+                encoder, clip_skip, depth=parts.encoders[encoder.component].config.num_hidden_layers
+            ),
             is_normed=encoder.is_normed,
             is_pooled=encoder.has_projection,
         )
@@ -103,13 +106,14 @@ def assemble(
     )
 
 
-def _layer(encoder: EncoderSpec, clip_skip: int) -> int:
-    """Which of the layers that there are is read, from the end."""
+def _layer(encoder: EncoderSpec, clip_skip: int, *, depth: int) -> int:
+    """Which of the depth layers that there are is read, from the end."""
     layer = (clip_skip or encoder.clip_skip) - encoder.missing_layers
-    if layer < 1:
+    if not 1 <= layer <= depth:
+        lowest, highest = 1 + encoder.missing_layers, depth + encoder.missing_layers
         raise UserError(
             f"model.clip_skip: {clip_skip} means a layer that this model's files do not hold",
-            f"Expected at least {encoder.missing_layers + 1} for this family",
+            f"Expected {lowest} to {highest} for this model, or 0",
             f"Set it to 0, which is {encoder.clip_skip} here.",
         )
     return layer

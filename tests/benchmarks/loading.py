@@ -1,10 +1,10 @@
-"""What opening a large single file costs: `python -m tests.benchmarks.loading FOLDER`.
+"""What opening a large model costs: `python -m tests.benchmarks.loading FOLDER`.
 
-Writes full-size random models (fp16: SD 1.5 2 GB, SDXL 7 GB) into a folder inside FOLDER, and
-removes them after. Each is loaded in bf16 by our loader and by diffusers, in a fresh process each,
-and both find the file in the system's cache. peak: the most memory that the process ever had
-resident. libraries: what it had before it began to load. weights: what it holds in the end.
-Only on Linux, which tells the peak.
+Writes full-size random models (fp16: SD 1.5 2 GB, SDXL 7 GB), as a file and as a folder, into a
+folder inside FOLDER, and removes them after. Each is loaded in bf16 by our loader and by diffusers,
+in a fresh process each; all find the model in the system's cache. peak: the most memory that the
+process ever had resident. libraries: what it had before it began to load. weights: what it holds in
+the end. Only on Linux, which tells the peak.
 """
 
 import argparse
@@ -22,12 +22,13 @@ from torch import Size, Tensor, nn
 
 from modules.formats.component_configs import MODELS
 from modules.formats.component_shapes import shapes_of
+from modules.formats.model_folder import write_model_folder
 from modules.formats.single_file import write_single_file
 from modules.formats.tensor_source import LazyTensor
 from modules.formats.whole_model import WholeModel, describe
 
 BASES = ("sd15", "sdxl")
-LOADERS = ("ours", "diffusers")
+LOADERS = ("ours", "diffusers", "ours-folder", "diffusers-folder")
 MIB = 1024**2
 NOISE = 1024**2  # numbers, repeated over each tensor: drawing billions would take minutes
 SCALE = 0.02  # small enough for every norm to stay finite
@@ -50,8 +51,9 @@ def _compare(folder: Path, base: str, models: Path = MODELS) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as name:
         home = Path(name)
         _write_configs(home / "configs", models / base)
-        _write_model(home / "model.safetensors", base, models / base)
+        _write_model(home, base, models / base)
         for loader in LOADERS:
+            _read_once(home / ("folder" if "folder" in loader else "model.safetensors"))
             command = [sys.executable, "-m", "tests.benchmarks.loading", str(home), "--base", base]
             result = subprocess.run(
                 [*command, "--loader", loader], stdout=subprocess.PIPE, check=True, text=True
@@ -68,7 +70,14 @@ def _write_configs(folder: Path, source: Path) -> None:
             shutil.copyfile(MODELS / "sd15" / "tokenizer" / file, tokenizer / file)
 
 
-def _write_model(path: Path, base: str, configs: Path) -> None:
+def _read_once(place: Path) -> None:
+    for file in [place] if place.is_file() else place.rglob("*.safetensors"):
+        with file.open("rb", buffering=0) as handle:
+            while handle.read(1 << 24):
+                pass
+
+
+def _write_model(home: Path, base: str, configs: Path) -> None:
     description = describe(configs, base, prediction="epsilon", zero_terminal_snr=False)
     noise = (torch.randn(NOISE, generator=torch.Generator().manual_seed(0)) * SCALE).half()
     components = {
@@ -79,7 +88,8 @@ def _write_model(path: Path, base: str, configs: Path) -> None:
         for component, config in description.configs.items()
     }
     model = WholeModel(description, components, None, {})
-    write_single_file(path, model, dtype=None, metadata={}, overwrite=False)
+    write_single_file(home / "model.safetensors", model, dtype=None, metadata={}, overwrite=False)
+    write_model_folder(home / "folder", model, dtype=None, overwrite=False)
 
 
 def _reader(noise: Tensor, shape: Size) -> Callable[[], Tensor]:
@@ -88,7 +98,9 @@ def _reader(noise: Tensor, shape: Size) -> Callable[[], Tensor]:
 
 
 def _load(loader: str, home: Path, base: str) -> dict[str, object]:
-    start_of, parts_of = {"ours": _ours, "diffusers": _theirs}[loader](home, base)
+    kind, _, place = loader.partition("-")
+    path = home / (place or "model.safetensors")
+    start_of, parts_of = {"ours": _ours, "diffusers": _theirs}[kind](path, base)
     libraries = _resident("VmRSS")
     start = perf_counter()
     loaded = start_of()
@@ -112,12 +124,12 @@ def _load(loader: str, home: Path, base: str) -> dict[str, object]:
     }
 
 
-def _ours(home: Path, base: str) -> tuple[Callable[[], object], Callable[..., Iterator[nn.Module]]]:
+def _ours(path: Path, base: str) -> tuple[Callable[[], object], Callable[..., Iterator[nn.Module]]]:
     from modules.build import family_spec
     from modules.families.load import load as load_family
     from onetrainer.config.model import Model
 
-    section = Model(path=str(home / "model.safetensors"), family=base)
+    section = Model(path=str(path), family=base)
 
     def load() -> object:
         return load_family(
@@ -125,26 +137,24 @@ def _ours(home: Path, base: str) -> tuple[Callable[[], object], Callable[..., It
             section,
             compute_dtype=torch.bfloat16,
             device=torch.device("cpu"),
-            configs=home / "configs",
+            configs=path.parent / "configs",
         )
 
     return load, lambda family: iter((family.unet, family.vae, *family.text_encoders.values()))
 
 
 def _theirs(
-    home: Path, base: str
+    path: Path, base: str
 ) -> tuple[Callable[[], object], Callable[..., Iterator[nn.Module]]]:
     from diffusers import StableDiffusionPipeline, StableDiffusionXLPipeline
 
     pipeline = {"sd15": StableDiffusionPipeline, "sdxl": StableDiffusionXLPipeline}[base]
 
     def load() -> object:
-        return pipeline.from_single_file(
-            str(home / "model.safetensors"),
-            config=str(home / "configs"),
-            local_files_only=True,
-            torch_dtype=torch.bfloat16,
-        )
+        options = {"local_files_only": True, "torch_dtype": torch.bfloat16}
+        if path.is_dir():
+            return pipeline.from_pretrained(path, **options)
+        return pipeline.from_single_file(str(path), config=str(path.parent / "configs"), **options)
 
     return load, lambda loaded: (
         part for part in loaded.components.values() if isinstance(part, nn.Module)

@@ -63,8 +63,11 @@ def test_clip_skip_counts_layers_as_inference_programs_do():
 
 
 def test_clip_skip_of_a_layer_that_is_not_there_is_refused():
-    with pytest.raises(UserError, match="clip_skip"):
-        tiny.family("sd2", clip_skip=1)
+    for name, skip in (("sd2", 1), ("sd2", 4), ("sd15", 3), ("sdxl", 4)):
+        with pytest.raises(UserError, match="clip_skip"):
+            tiny.family(name, clip_skip=skip)
+    for name, skip in (("sd2", 3), ("sd15", 2), ("sdxl", 3)):
+        assert tiny.family(name, clip_skip=skip).encode_text(["a cat"]).hidden.isfinite().all()
 
 
 def test_tokenizer_of_a_folder_leaves_exclamation_marks_alone(tmp_path):
