@@ -2,6 +2,7 @@
 
 from onetrainer.model_files.choices import (
     require_family,
+    require_made_for,
     require_predictable,
     require_vae,
     resolve_prediction,
@@ -9,10 +10,11 @@ from onetrainer.model_files.choices import (
 )
 from onetrainer.model_files.folders import weight_files
 from onetrainer.model_files.inspection import inspect_model, inspect_table
-from onetrainer.model_files.kinds import DESCRIPTIONS, NAMES, Kind, Layout, ModelFile
+from onetrainer.model_files.kinds import DESCRIPTIONS, FAMILIES, NAMES, Kind, Layout, ModelFile
 
 __all__ = [
     "DESCRIPTIONS",
+    "FAMILIES",
     "NAMES",
     "Kind",
     "Layout",
@@ -20,6 +22,7 @@ __all__ = [
     "inspect_model",
     "inspect_table",
     "require_family",
+    "require_made_for",
     "require_predictable",
     "require_vae",
     "resolve_prediction",

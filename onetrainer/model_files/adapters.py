@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from onetrainer.model_files.embedding_keys import BUNDLE
 from onetrainer.tensor_files import TensorEntry, TensorTable
 
 # The layer before the suffix that says which of its tensors this is.
@@ -48,7 +49,6 @@ _ALGORITHMS = (
     (re.compile(r"\.lora[._]|_lora\."), "LoRA"),
 )
 _NUMBERS: Mapping[str, str] = {"F64": "<d", "F32": "<f", "F16": "<e", "I64": "<q", "I32": "<i"}
-_BUNDLE = "bundle_emb."
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Adapter:
 
 def adapter_of(table: TensorTable) -> Adapter:
     """What a file of an adapter holds; the alphas are read from it, all else from its header."""
-    entries = {name: e for name, e in table.entries.items() if not name.startswith(_BUNDLE)}
+    entries = {name: e for name, e in table.entries.items() if not name.startswith(BUNDLE)}
     layers = {_SUFFIX.sub("", name) for name in entries}
     parts = Counter(_first(_PARTS, layer) for layer in layers)
     downs = {name: entry for name, entry in entries.items() if _DOWN.search(name) and entry.shape}

@@ -1,6 +1,6 @@
 """Whether a model is what the config says it is; where it is not, the right choice is named."""
 
-from onetrainer.config.model import FamilyName, Prediction, PredictionChoice, ZeroSnrChoice
+from onetrainer.config.model import FamilyName, Prediction, PredictionChoice, ZeroSnrChoice, base_of
 from onetrainer.errors import UserError
 from onetrainer.model_files.kinds import DESCRIPTIONS, FAMILIES, NAMES, PREDICTS, ModelFile
 
@@ -17,6 +17,14 @@ def require_family(model: ModelFile, family: FamilyName, *, vae_given: bool = Fa
     missing = [part for part in model.missing if part != "VAE" or not vae_given]
     if not missing:
         return
+    if missing == ["UNet"] and model.has_ema:
+        raise UserError(
+            f"{model.path.name}: of this {NAMES[family]} model's UNet there are only averaged"
+            " weights (EMA)",
+            "A model with the weights themselves was expected",
+            "Make one of the averaged weights, and choose that:"
+            f" onetrainer convert --ema {model.path.name} NEW.safetensors",
+        )
     only_vae = missing == ["VAE"]
     raise UserError(
         f"{model.path.name}: this {NAMES[family]} model has no {' and no '.join(missing)}",
@@ -27,10 +35,36 @@ def require_family(model: ModelFile, family: FamilyName, *, vae_given: bool = Fa
     )
 
 
-def require_vae(model: ModelFile) -> None:
-    """Raises UserError unless there is a VAE in it, alone or with a whole model."""
+def require_made_for(addition: ModelFile, family: FamilyName) -> None:
+    """Raises UserError if a LoRA or an embedding tells that it is for another base model."""
+    owner = addition.made_for
+    # What is made for a base is used on its inpainting model too.
+    if owner is None or owner in (family, base_of(family)):
+        return
+    what = DESCRIPTIONS[addition.kind].partition(",")[0].partition(" ")[2]
+    raise UserError(
+        f"{addition.path.name}: this {what} was made for {NAMES[owner]}; the model is"
+        f" {NAMES[family]}",
+        f"One for {NAMES[base_of(family)]} was expected",
+        f"Choose another {what}, or a model that it was made for",
+    )
+
+
+def require_vae(model: ModelFile, family: FamilyName) -> None:
+    """Raises UserError unless there is a VAE for the family in it, alone or with a whole model.
+
+    SDXL's latents are other ones than those of SD 1.5 and 2, in the same shapes; a VAE's file alone
+    does not tell whose it is.
+    """
     is_whole = model.kind in FAMILIES and "VAE" not in model.missing
     if model.kind == "vae" or is_whole:
+        owner = model.kind if is_whole else model.made_for
+        if owner is not None and owner.startswith("sdxl") != family.startswith("sdxl"):
+            raise UserError(
+                f"{model.path.name}: this VAE is that of {NAMES[owner]}, whose latents are others",
+                f"A VAE for {NAMES[family]} was expected",
+                'Choose another file as "Other VAE", or none to use the model\'s own',
+            )
         return
     lack = " without a VAE" if model.kind in FAMILIES else ""
     raise UserError(
@@ -41,7 +75,10 @@ def require_vae(model: ModelFile) -> None:
 
 
 def resolve_prediction(model: ModelFile, choice: PredictionChoice) -> Prediction:
-    """What the model predicts. Raises UserError if the choice is wrong or has to be made."""
+    """What the model predicts. Raises UserError if the choice is wrong or has to be made.
+
+    A choice that contradicts metadata alone counts: programs copy metadata carelessly.
+    """
     told = model.prediction
     if choice == "auto":
         if told is None and model.kind == "sd2":
@@ -52,7 +89,7 @@ def resolve_prediction(model: ModelFile, choice: PredictionChoice) -> Prediction
                 'Choose "v_prediction" or "epsilon" as model.prediction',
             )
         return told or "epsilon"
-    if told is not None and told != choice:
+    if told is not None and told != choice and model.prediction_is_sure:
         raise UserError(
             f"{model.path.name}: this model predicts {PREDICTS[told]}, as {model.told_by} says",
             f'model.prediction is "{choice}"',
@@ -64,14 +101,15 @@ def resolve_prediction(model: ModelFile, choice: PredictionChoice) -> Prediction
 def resolve_zero_snr(model: ModelFile, choice: ZeroSnrChoice) -> bool:
     """Whether the noise schedule ends in pure noise. Raises UserError if "off" is wrong.
 
-    "on" is never refused here: a model that was trained without can be taught it.
+    "on" is never refused here: a model that was trained without can be taught it. "off" counts
+    where only metadata says otherwise.
     """
     match choice:
         case "auto":
             return bool(model.zero_terminal_snr)
         case "on":
             return True
-    if model.zero_terminal_snr:
+    if model.zero_terminal_snr and model.zero_snr_is_sure:
         raise UserError(
             f"{model.path.name}: this model was trained with zero terminal SNR",
             'model.zero_terminal_snr is "off"',
@@ -80,15 +118,34 @@ def resolve_zero_snr(model: ModelFile, choice: ZeroSnrChoice) -> bool:
     return False
 
 
-def require_predictable(prediction: Prediction, *, zero_terminal_snr: bool) -> None:
-    """Raises UserError for zero terminal SNR with a model that predicts noise."""
-    if zero_terminal_snr and prediction == "epsilon":
-        raise UserError(
-            "a model that predicts noise (epsilon) cannot be trained with zero terminal SNR: at the"
-            " last step there is nothing but noise to predict from",
-            "A model that predicts velocity was expected",
-            'Choose "off" as model.zero_terminal_snr, or a v-prediction model',
-        )
+def require_predictable(
+    prediction: Prediction, *, zero_terminal_snr: bool, model: ModelFile | None = None
+) -> None:
+    """Raises UserError for zero terminal SNR with a model that predicts noise.
+
+    model: what was looked at, so that only what it allows is named; None names all.
+    """
+    if not zero_terminal_snr or prediction != "epsilon":
+        return
+    subject = "zero terminal SNR"
+    if model is not None and model.zero_terminal_snr:
+        subject = f"{model.path.name}: this model asks for zero terminal SNR, which"
+    raise UserError(
+        f"{subject} is for models that predict velocity, not noise (epsilon): at the last step"
+        " there is nothing but noise to predict from",
+        "A model that predicts velocity was expected",
+        "Choose " + ", ".join(_ways_out(model)) + " or another model",
+    )
+
+
+def _ways_out(model: ModelFile | None) -> list[str]:
+    """The choices that the model allows, so that zero terminal SNR and noise do not meet."""
+    ways = []
+    if model is None or model.prediction is None or not model.prediction_is_sure:
+        ways.append('"v_prediction" as model.prediction')
+    if model is None or not (model.zero_terminal_snr and model.zero_snr_is_sure):
+        ways.append('"off" as model.zero_terminal_snr')
+    return ways
 
 
 def _wrong_kind(model: ModelFile, family: FamilyName) -> UserError:

@@ -1,14 +1,14 @@
 """Which embeddings a file holds: alone, or bundled with a LoRA."""
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from onetrainer.model_files.embedding_keys import OUTPUT, bundled, is_vectors
 from onetrainer.model_files.kinds import NAMES, Kind, ModelFile
-from onetrainer.model_files.tensors import is_embedding
-from onetrainer.tensor_files import TensorEntry, TensorTable
+from onetrainer.model_files.tensors import family_of_vectors
+from onetrainer.tensor_files import TensorTable
 
-_BUNDLE = "bundle_emb."
+Shapes = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -30,24 +30,27 @@ class Embedding:
 
 def embeddings_of(table: TensorTable, model: ModelFile) -> list[Embedding]:
     """The embeddings in a LoRA's or an embedding's file, sorted by name."""
-    found: dict[str, list[TensorEntry]] = defaultdict(list)
+    found: dict[str, dict[str, Sequence[int]]] = {}
     for name, entry in table.entries.items():
-        if name.startswith(_BUNDLE):
-            word, _, key = name.removeprefix(_BUNDLE).rpartition(".")
-            if not key.endswith("_out"):
-                found[word].append(entry)
-        elif model.kind == "embedding" and entry.shape and not name.endswith("_out"):
-            if is_embedding(name):
-                found[table.metadata.get("name") or table.path.stem].append(entry)
-            elif len(table.entries) == 1:  # diffusers' form: the name is the word
-                found[name].append(entry)
-    return [
-        _embedding(name, entries, model.made_for)
-        for name, entries in sorted(found.items())
-        if all(entry.shape for entry in entries)
-    ]
+        if member := bundled(name):
+            found.setdefault(member[0], {})[member[1]] = entry.shape
+        elif model.kind != "embedding":
+            continue
+        elif is_vectors(name):
+            word = table.metadata.get("name") or table.path.stem
+            found.setdefault(word, {})[name] = entry.shape
+        elif len(table.entries) == 1:  # diffusers' form: the name is the word
+            found.setdefault(name, {})[name] = entry.shape
+    return [_embedding(name, shapes) for name, shapes in sorted(found.items()) if _is_one(shapes)]
 
 
-def _embedding(name: str, entries: list[TensorEntry], made_for: Kind | None) -> Embedding:
-    counts = [entry.shape[0] if len(entry.shape) > 1 else 1 for entry in entries]
-    return Embedding(name, max(counts), sorted(entry.shape[-1] for entry in entries), made_for)
+def _is_one(shapes: Shapes) -> bool:
+    return all(shapes.values())  # a number alone is no vector
+
+
+def _embedding(name: str, shapes: Shapes) -> Embedding:
+    # What replaces an encoder's output is told only where nothing replaces its input.
+    inputs = {key: shape for key, shape in shapes.items() if not key.endswith(OUTPUT)} or shapes
+    counts = [shape[0] if len(shape) > 1 else 1 for shape in inputs.values()]
+    widths = sorted(shape[-1] for shape in inputs.values())
+    return Embedding(name, max(counts), widths, family_of_vectors(inputs))

@@ -9,12 +9,14 @@ from typing import Any
 from onetrainer.errors import UserError
 from onetrainer.model_files.kinds import FAMILIES, Kind
 from onetrainer.model_files.signs import Signs, signs_of_scheduler
-from onetrainer.model_files.tensors import with_channels
+from onetrainer.model_files.tensors import recognize, with_channels
 from onetrainer.tensor_files import TensorTable, read_table
 from onetrainer.tensor_files.refusals import AGAIN
 
 INCOMPLETE = "The folder was not downloaded completely; download it again"
 DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS = "diffusion_pytorch_model", "model"
+# What transformers calls its pickles; diffusers' have the name of its safetensors files.
+_PICKLE_STEMS: Mapping[str, str] = {TRANSFORMERS_WEIGHTS: "pytorch_model"}
 # A component's folder alone, by the class or type that its config names.
 _COMPONENTS: Mapping[str, tuple[Kind, str]] = {
     "AutoencoderKL": ("vae", DIFFUSERS_WEIGHTS),
@@ -28,6 +30,8 @@ _ENCODERS: Mapping[str, str] = {
     "text_encoder_2": "second text encoder",
 }
 _PICTURE_CHANNELS = 4
+# By the factor that its latents are scaled by; SD 2 has the VAE of SD 1.5.
+_VAE_OWNERS: Mapping[float, Kind] = {0.18215: "sd15", 0.13025: "sdxl"}
 
 
 @dataclass(frozen=True)
@@ -56,24 +60,19 @@ def folder_at(path: Path) -> Folder:
 
 
 def weight_files(folder: Path, stem: str) -> list[Path]:
-    """A component's safetensors files: one, one of a variant ("fp16"), or several shards.
+    """A component's files: one, one of a variant ("fp16"), or several shards.
 
-    Raises UserError if there are none or only pickles.
+    Pickles (.bin) only where there are no safetensors. Raises UserError if there are neither.
     """
-    plain = folder / f"{stem}.safetensors"
-    if plain.is_file():
-        return [plain]
-    if index := _variant_of(folder, f"{stem}.safetensors.index", ".json"):
-        return _shards(folder, index)
-    if file := _variant_of(folder, stem, ".safetensors"):
-        return [file]
-    if pickles := sorted(folder.glob("*.bin")):
-        raise UserError(
-            f"{pickles[0]}: this is a pickle, and folders of pickled weights are not read",
-            f"{plain.name} was expected",
-            "Choose the .safetensors version of this model, or a single file of it",
-        )
-    raise UserError(f"{folder}: the weights ({plain.name}) are missing", remedy=INCOMPLETE)
+    for name, suffix in ((stem, ".safetensors"), (_PICKLE_STEMS.get(stem, stem), ".bin")):
+        plain = folder / f"{name}{suffix}"
+        if plain.is_file():
+            return [plain]
+        if index := _variant_of(folder, f"{plain.name}.index", ".json"):
+            return _shards(folder, index)
+        if file := _variant_of(folder, name, suffix):
+            return [file]
+    raise UserError(f"{folder}: the weights ({stem}.safetensors) are missing", remedy=INCOMPLETE)
 
 
 def _pipeline_at(path: Path, index: Mapping[str, Any]) -> Folder:
@@ -134,7 +133,14 @@ def _component_at(path: Path, config: Mapping[str, Any]) -> Folder:
     if kind == "unknown":
         return Folder("unknown")
     channels = _channels(config) if kind == "unet" else 0
-    return Folder(kind, (), Signs(), channels, None, tuple(_tables(path, stem)))
+    tables = tuple(_tables(path, stem))
+    made_for = None
+    if kind == "vae":
+        made_for = _VAE_OWNERS.get(config.get("scaling_factor", 0.0))
+    elif kind == "unet":
+        entries = {name: entry for table in tables for name, entry in table.entries.items()}
+        made_for = recognize(entries, {}).made_for
+    return Folder(kind, (), Signs(), channels, made_for, tables)
 
 
 def _channels(config: Mapping[str, Any]) -> int:

@@ -17,6 +17,8 @@ _PRECISIONS: Mapping[str, str] = {
 }  # fmt: skip
 # Buffers and norms of another precision are no reason to call a file mixed.
 _NEARLY_ALL = 0.99
+# The weights themselves: files without them still have the average's counters.
+_AVERAGES = "model_ema.diffusion_model"
 
 
 def inspect_model(path: Path) -> ModelFile:
@@ -40,7 +42,7 @@ def inspect_model(path: Path) -> ModelFile:
 
 def inspect_table(table: TensorTable) -> ModelFile:
     """What a single file is, from its header."""
-    found = recognize(table.entries)
+    found = recognize(table.entries, table.metadata)
     signs = signs_of_file(table)
     return ModelFile(
         table.path,
@@ -50,10 +52,12 @@ def inspect_table(table: TensorTable) -> ModelFile:
         prediction=signs.prediction,
         zero_terminal_snr=signs.zero_terminal_snr,
         precision=precision_of(table.entries.values()),
-        has_ema=any(name.startswith("model_ema.") for name in table.entries),
+        has_ema=any(name.startswith(_AVERAGES) for name in table.entries),
         unet_channels=found.unet_channels,
         made_for=found.made_for,
         told_by=signs.told_by,
+        prediction_is_sure=signs.prediction_is_sure,
+        zero_snr_is_sure=signs.zero_snr_is_sure,
     )
 
 
@@ -84,4 +88,6 @@ def _inspect_folder(path: Path) -> ModelFile:
         unet_channels=folder.unet_channels,
         made_for=folder.made_for,
         told_by=folder.signs.told_by,
+        prediction_is_sure=folder.signs.prediction_is_sure,
+        zero_snr_is_sure=folder.signs.zero_snr_is_sure,
     )

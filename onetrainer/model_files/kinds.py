@@ -39,6 +39,13 @@ DESCRIPTIONS: Mapping[Kind, str] = {
     "text-encoder": "a text encoder alone, not a whole model",
     "unknown": "not a Stable Diffusion model that this version knows",
 }
+CONTEXT_WIDTHS: Mapping[int, Kind] = {
+    768: "sd15",
+    1024: "sd2",
+    2048: "sdxl",
+    1280: "sdxl-refiner",
+}
+"""How wide the text is that each family's UNet reads."""
 PREDICTS: Mapping[Prediction, str] = {"epsilon": "noise", "v_prediction": "velocity"}
 
 
@@ -48,10 +55,12 @@ class ModelFile:
 
     missing: parts of a whole model that it lacks ("UNet", "VAE", "text encoder", "second text
     encoder"). prediction, zero_terminal_snr: None where nothing in it tells; told_by: what told
-    the prediction. precision: "fp16", "bf16", "fp32" or, of more than one, "mixed"; "" if unknown.
-    has_ema: whether it also holds averaged weights. unet_channels: what the UNet reads, 0 if that
-    is unknown. made_for: of a part (LoRA, embedding, UNet …), the kind of model it belongs to;
-    None for a whole model and where nothing tells.
+    the prediction. prediction_is_sure, zero_snr_is_sure: whether a marker or scheduler config told
+    it; what only metadata tells may be overruled. precision: "fp16", "bf16", "fp32" or, of more
+    than one, "mixed"; "" if unknown. has_ema: whether it holds averaged weights, besides the others
+    or, if the UNet is missing, in place of them. unet_channels: what the UNet reads, 0 if that is
+    unknown. made_for: of a part (LoRA, embedding, UNet …), the kind of model it belongs to; None
+    for a whole model and where nothing tells.
     """
 
     path: Path
@@ -65,3 +74,5 @@ class ModelFile:
     unet_channels: int = 0
     made_for: Kind | None = None
     told_by: str = ""
+    prediction_is_sure: bool = True
+    zero_snr_is_sure: bool = True

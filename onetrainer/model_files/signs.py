@@ -30,17 +30,24 @@ _BASE_VERSION = "ss_base_model_version"
 
 @dataclass(frozen=True)
 class Signs:
-    """What was told, None for nothing; told_by: what told the prediction."""
+    """What was told, None for nothing; told_by: what told the prediction.
+
+    prediction_is_sure, zero_snr_is_sure: whether a person may not overrule it: a marker or a
+    scheduler config says so, and does not contradict itself.
+    """
 
     prediction: Prediction | None = None
     told_by: str = ""
     zero_terminal_snr: bool | None = None
+    prediction_is_sure: bool = True
+    zero_snr_is_sure: bool = True
 
 
 def signs_of_file(table: TensorTable) -> Signs:
     """The signs in a single file. A marker wins over metadata, which programs copy carelessly."""
     prediction, told_by = _prediction_of_metadata(table.metadata)
-    if V_MARKER in table.entries:
+    has_v_marker = V_MARKER in table.entries
+    if has_v_marker:
         prediction, told_by = "v_prediction", f'the marker "{V_MARKER}"'
     zero_snr: bool | None = None
     match table.metadata.get("ss_zero_terminal_snr"):
@@ -48,26 +55,31 @@ def signs_of_file(table: TensorTable) -> Signs:
             zero_snr = True
         case "False":
             zero_snr = False
-    if ZERO_SNR_MARKER in table.entries:
+    has_zero_marker = ZERO_SNR_MARKER in table.entries
+    if has_zero_marker:
         zero_snr = True
-    return Signs(prediction, told_by, zero_snr)
+    return Signs(prediction, told_by, zero_snr, has_v_marker, has_zero_marker)
 
 
 def signs_of_scheduler(config: Mapping[str, Any], place: str) -> Signs:
-    """The signs in a diffusers scheduler config. Raises UserError for what cannot be trained."""
+    """The signs in a diffusers scheduler config. Raises UserError for what nobody can use here."""
     word = config.get("prediction_type")
     zero_snr = config.get("rescale_betas_zero_snr")
     prediction = _WORDS.get(str(word))
     if word is not None and prediction is None:
         raise UserError(
             f'{place}: this model predicts "{word}"',
-            'Models that predict "epsilon" or "v_prediction" can be trained',
+            'Only models that predict "epsilon" or "v_prediction" are known here',
             "Choose another model",
         )
+    # Nothing can be predicted from noise alone as noise: one of the two is wrong, whichever it is.
+    is_sound = not (prediction == "epsilon" and zero_snr is True)
     return Signs(
         prediction,
         "its scheduler config" if prediction else "",
         zero_snr if isinstance(zero_snr, bool) else None,
+        prediction_is_sure=is_sound,
+        zero_snr_is_sure=is_sound,
     )
 
 

@@ -5,21 +5,16 @@ small models have the names of the large ones.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from onetrainer.model_files.kinds import FAMILIES, Kind
+from onetrainer.model_files.adapter_family import family_of_adapter
+from onetrainer.model_files.embedding_keys import BUNDLE, OUTPUT, bundled, is_vectors
+from onetrainer.model_files.kinds import CONTEXT_WIDTHS, FAMILIES, Kind
 from onetrainer.tensor_files import TensorEntry
 
 Entries = Mapping[str, TensorEntry]
 
-_CONTEXT_WIDTHS: Mapping[int, Kind] = {
-    768: "sd15",
-    1024: "sd2",
-    2048: "sdxl",
-    1280: "sdxl-refiner",
-}
-"""How wide the text is that each family's UNet reads."""
 # The text encoders of each family in a single file, and what a person calls them.
 _ENCODERS: Mapping[str, Mapping[str, str]] = {
     "sd15": {"cond_stage_model.transformer.": "text encoder"},
@@ -36,17 +31,14 @@ _INPAINTING: Mapping[Kind, Kind] = {
 }
 _UNET = "model.diffusion_model."
 _EMA = "model_ema."
+# Averages have the weights' names without their dots.
+_EMA_ENTRANCE = _EMA + "diffusion_modelinput_blocks00weight"
 _VAE = "first_stage_model."
 # Models trained with another noise schedule altogether (EDM), which their files tell thus.
 _OTHER_SCHEDULES = ("edm_mean", "edm_vpred.sigma_max")
 _ADAPTER = re.compile(
-    r"^lora_|^lycoris_|^oft_unet_|\.lora[._]|_lora\.|\.hada_w\d|\.lokr_w\d|\.oft_(?:blocks|R|diag)|^bundle_emb\."
+    r"^lora_|^lycoris_|^oft_unet_|\.lora[._]|_lora\.|\.hada_w\d|\.lokr_w\d|\.oft_(?:blocks|R|diag)"
 )
-# Only SDXL has two text encoders, or several transformer blocks in one place.
-_SDXL_ADAPTER = re.compile(r"^lora_te[12]_|text_encoder_2\.|clip_g\.|transformer_blocks[._][1-9]")
-_CROSS_ATTENTION = re.compile(r"attn2[._](?:to_k|processor\.to_k_lora)\.")
-_TEXT_LAYER = re.compile(r"(?:lora_te_|text_encoder\.|clip_[lh]\.).*mlp[._]fc1\.")
-_EMBEDDINGS = {"emb_params", "emp_params", "emp_params_out", "clip_l", "clip_g", "clip_h"}
 _EMBEDDING_WIDTHS: Mapping[int, Kind] = {768: "sd15", 1024: "sd2", 1280: "sdxl"}
 _LATENT_CHANNELS = 4
 
@@ -61,12 +53,13 @@ class Found:
     made_for: Kind | None = None
 
 
-def recognize(entries: Entries) -> Found:
-    """What a file with these tensors is."""
+def recognize(entries: Entries, metadata: Mapping[str, str]) -> Found:
+    """What a file with these tensors is; the metadata is asked about LoRAs only."""
     if _starts(entries, _UNET, _EMA, "cond_stage_model.", "conditioner."):
         return _recognize_whole(entries)
-    if any(_ADAPTER.search(name) for name in entries):
-        return Found("lora", made_for=_family_of_adapter(entries))
+    if any(_ADAPTER.search(name) for name in entries if not name.startswith(BUNDLE)):
+        shapes = {name: entry.shape for name, entry in entries.items()}
+        return Found("lora", made_for=family_of_adapter(shapes, metadata))
     if embedding := _recognize_embedding(entries):
         return embedding
     if any(name.startswith("controlnet_") or ".motion_modules." in name for name in entries):
@@ -100,9 +93,12 @@ def with_channels(base: Kind, channels: int) -> Kind:
             return "unknown"
 
 
-def is_embedding(name: str) -> bool:
-    """Whether a tensor of this name is an embedding's vectors, in any spelling but diffusers'."""
-    return name.removesuffix("_out") in _EMBEDDINGS or name.startswith("string_to_param.")
+def family_of_vectors(shapes: Mapping[str, Sequence[int]]) -> Kind | None:
+    """The family of an embedding, by its vectors' shapes, each by its key; None if unknown."""
+    if any(key.removesuffix(OUTPUT) == "clip_g" for key in shapes):
+        return "sdxl"
+    widths = {shape[-1] for shape in shapes.values() if shape}
+    return _EMBEDDING_WIDTHS.get(widths.pop()) if len(widths) == 1 else None
 
 
 def _recognize_whole(entries: Entries) -> Found:
@@ -113,8 +109,8 @@ def _recognize_whole(entries: Entries) -> Found:
     channels = _channels(entries, _UNET)
     has_unet = _starts(entries, _UNET)
     base = _base_by_encoders(entries) or _base_of_unet(entries, _UNET)
-    # Averaged weights alone: their names have lost the dots, so their shapes are not looked up.
-    kind = with_channels(base, channels if has_unet else 4)
+    # A file without a UNet reads what its family does.
+    kind = with_channels(base, channels or (0 if has_unet else _LATENT_CHANNELS))
     if any(name in entries for name in _OTHER_SCHEDULES):
         return Found("unknown", (), channels)
     if not _starts(entries, _VAE, "cond_stage_model.", "conditioner."):
@@ -157,15 +153,16 @@ def _base_of_unet(entries: Entries, prefix: str) -> Kind:
     # convolution for both.
     if entrance is not None and len(entrance.shape) == 2:
         return "sd2"
-    if context is not None and _CONTEXT_WIDTHS.get(context.shape[-1]) == "sd2":
+    if context is not None and CONTEXT_WIDTHS.get(context.shape[-1]) == "sd2":
         return "sd2"
     return "sd15"
 
 
 def _channels(entries: Entries, prefix: str) -> int:
     """How many channels a UNet reads; 0 if that cannot be told."""
-    for name in ("input_blocks.0.0.weight", "conv_in.weight"):
-        entry = entries.get(prefix + name)
+    names = [prefix + "input_blocks.0.0.weight", prefix + "conv_in.weight"]
+    for name in [*names, _EMA_ENTRANCE] if prefix == _UNET else names:
+        entry = entries.get(name)
         if entry is not None and len(entry.shape) == 4:
             return entry.shape[1]
     return 0
@@ -182,12 +179,11 @@ def _recognize_vae(entries: Entries) -> Found:
 
 def _recognize_embedding(entries: Entries) -> Found | None:
     """An embedding in any spelling; None if it is none."""
-    vectors = {name: entry for name, entry in entries.items() if is_embedding(name)}
+    vectors = {name: entry.shape for name, entry in entries.items() if is_vectors(name)}
     if vectors:
-        if "clip_g" in vectors:
-            return Found("embedding", made_for="sdxl")
-        widths = [entry.shape[-1] for entry in vectors.values() if entry.shape]
-        return Found("embedding", made_for=_EMBEDDING_WIDTHS.get(widths[0]) if widths else None)
+        return Found("embedding", made_for=family_of_vectors(vectors))
+    if any(name.startswith(BUNDLE) for name in entries):
+        return Found("embedding", made_for=_family_of_bundle(entries))
     # diffusers names an embedding's only tensor by its token.
     match list(entries.values()):
         case [TensorEntry(shape=(*rest, width), dtype=dtype)] if (
@@ -197,17 +193,14 @@ def _recognize_embedding(entries: Entries) -> Found | None:
     return None
 
 
-def _family_of_adapter(entries: Entries) -> Kind | None:
-    """What a LoRA was made for; None if neither names nor widths tell."""
-    if any(_SDXL_ADAPTER.search(name) for name in entries):
-        return "sdxl"
+def _family_of_bundle(entries: Entries) -> Kind | None:
+    """The family of all the embeddings in a file; None if they differ or nothing tells."""
+    words: dict[str, dict[str, Sequence[int]]] = {}
     for name, entry in entries.items():
-        is_down = re.search(r"lora[._](?:down|A)\b|_lora\.down|\.hada_w1_b$", name)
-        if is_down and len(entry.shape) >= 2 and _CROSS_ATTENTION.search(name):
-            return _CONTEXT_WIDTHS.get(entry.shape[1])
-        if is_down and len(entry.shape) == 2 and _TEXT_LAYER.search(name):
-            return _EMBEDDING_WIDTHS.get(entry.shape[1])
-    return None
+        if found := bundled(name):
+            words.setdefault(found[0], {})[found[1]] = entry.shape
+    families = {family_of_vectors(shapes) for shapes in words.values()}
+    return families.pop() if len(families) == 1 else None
 
 
 def _first(entries: Entries, end: str) -> TensorEntry | None:

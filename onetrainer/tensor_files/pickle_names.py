@@ -1,5 +1,7 @@
 """Which names a harmless checkpoint may mention; a file with any other is refused as code."""
 
+from collections.abc import Mapping, Set
+
 from onetrainer.tensor_files.pickle_values import Global
 
 # Storages by the class that old files name them by, types as torch names them; both in
@@ -23,7 +25,7 @@ _BUILT_IN = {
     "set", "frozenset", "list", "dict", "tuple", "int", "long", "float", "complex", "bool",
     "bytes", "bytearray", "str", "unicode", "slice", "range", "xrange", "object",
 }  # fmt: skip
-_NAMES = {
+_NAMES: Mapping[str, Set[str]] = {
     "torch": {
         *STORAGES, *DTYPES, "Size", "Tensor", "device", "contiguous_format", "preserve_format",
         "channels_last", "strided",
@@ -58,20 +60,41 @@ _NAMES = {
     "builtins": _BUILT_IN,
     "__builtin__": _BUILT_IN,
 }  # fmt: skip
-# Programs that trained known checkpoints, whose settings and counters lie beside the tensors.
-_ROOMS = (
-    "pytorch_lightning", "lightning", "lightning_fabric", "lightning_utilities", "omegaconf",
-    "numpy.dtypes",
-)  # fmt: skip
+# What programs that trained known checkpoints left beside the tensors: counters and settings. Never
+# all of such a library: it has functions that download, read the environment or run commands.
+_CALLBACKS = {
+    "model_checkpoint": {"ModelCheckpoint"},
+    "early_stopping": {"EarlyStopping"},
+    "timer": {"Timer"},
+}
+_LEFT: Mapping[str, Set[str]] = {
+    **{
+        f"{library}.callbacks.{module}": names
+        for library in ("pytorch_lightning", "lightning.pytorch")
+        for module, names in _CALLBACKS.items()
+    },
+    "pytorch_lightning.utilities.parsing": {"AttributeDict"},
+    "lightning.pytorch.utilities.parsing": {"AttributeDict"},
+    "lightning.fabric.utilities.data": {"AttributeDict"},
+    "lightning_fabric.utilities.data": {"AttributeDict"},
+    "omegaconf.base": {"ContainerMetadata", "Metadata"},
+    "omegaconf.dictconfig": {"DictConfig"},
+    "omegaconf.listconfig": {"ListConfig"},
+    "omegaconf.nodes": {
+        "AnyNode", "BooleanNode", "BytesNode", "EnumNode", "FloatNode", "IntegerNode", "PathNode",
+        "StringNode",
+    },
+    "numpy.dtypes": {
+        "BoolDType", "Float16DType", "Float32DType", "Float64DType", "Int8DType", "Int16DType",
+        "Int32DType", "Int64DType", "StrDType", "UInt8DType", "UInt16DType", "UInt32DType",
+        "UInt64DType",
+    },
+}  # fmt: skip
 
 
 def is_harmless(named: Global) -> bool:
     """Whether a file may mention this name and still be a checkpoint rather than a program."""
-    # A dotted name reaches through a harmless module's imports: omegaconf's `os.system`.
-    if "." in named.name:
-        return False
-    if named.name in _NAMES.get(named.module, ()):
-        return True
     if named.module == "torch._utils":
-        return named.name.startswith("_rebuild_")
-    return any(named.module == room or named.module.startswith(f"{room}.") for room in _ROOMS)
+        # A dotted name would reach through the module's imports.
+        return named.name.startswith("_rebuild_") and "." not in named.name
+    return any(named.name in names.get(named.module, ()) for names in (_NAMES, _LEFT))

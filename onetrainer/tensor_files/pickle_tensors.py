@@ -15,6 +15,11 @@ MAX_REPEATED_BYTES = 1 << 26
 
 _UTILS = "torch._utils"
 _ORDERED = Global("collections", "OrderedDict")
+# What programs write beside the tensors besides these may be of nobody's business: paths, names of
+# users and machines. Nothing of it may come into a file that is made of the pickle.
+_KNOWN = ("modelspec.", "ss_", "sshs_")
+_KNOWN_OF_EMBEDDINGS = ("name", "step")
+_EMBEDDING = "string_to_param"
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ Locate = Callable[[object], Region]
 
 @dataclass(frozen=True)
 class Contents:
-    """A pickle's tensors by their dotted names, and the plain values beside them as texts."""
+    """A pickle's tensors by their dotted names, and what it says of itself in known words."""
 
     entries: Mapping[str, TensorEntry]
     metadata: Mapping[str, str]
@@ -86,11 +91,14 @@ def _items(value: object) -> Mapping[object, object] | None:
 
 
 def _texts(items: Mapping[object, object]) -> dict[str, str]:
-    """The plain values among a dictionary's own."""
+    """The plain values among a dictionary's own, of those keys whose meaning is known."""
+    words = _KNOWN_OF_EMBEDDINGS if _EMBEDDING in items else ()
     return {
         key: str(value)
         for key, value in items.items()
-        if isinstance(key, str) and (isinstance(value, str | float | bool) or _is_small(value))
+        if isinstance(key, str)
+        and (key in words or key.startswith(_KNOWN))
+        and (isinstance(value, str | float | bool) or _is_small(value))
     }
 
 

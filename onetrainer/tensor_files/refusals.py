@@ -9,8 +9,14 @@ AGAIN = "The file is damaged or was not downloaded completely; download it again
 
 def foreign_error(path: Path, start: bytes) -> UserError:
     """Why a file that holds no tensors is none, from its first bytes."""
-    if start.lstrip().startswith((b"<", b"version")):
-        what = "this is a web page or a link, not the model: the download went wrong"
+    if start.startswith(b"version "):
+        return UserError(
+            f"{path.name}: this is a Git LFS pointer, a few lines that stand for the file",
+            "The file itself was expected",
+            "Download it itself, or run `git lfs pull` where it came from",
+        )
+    if start.lstrip().startswith(b"<"):
+        what = "this is a web page, not the model: the download went wrong"
         return UserError(f"{path.name}: {what}", remedy="Download the file itself again")
     return UserError(
         f"{path.name}: this is not a safetensors file, and not one of torch either",

@@ -101,6 +101,54 @@ def test_zero_terminal_snr_may_not_be_taken_from_a_model_that_has_it():
         resolve_zero_snr(model(zero_terminal_snr=True), "off")
 
 
+def test_choice_counts_where_only_metadata_says_otherwise():
+    found = model("sd2", prediction="epsilon", zero_terminal_snr=True, told_by="its metadata",
+                  prediction_is_sure=False, zero_snr_is_sure=False)  # fmt: skip
+    assert resolve_prediction(found, "auto") == "epsilon"
+    assert resolve_prediction(found, V) == V
+    assert resolve_zero_snr(found, "auto") is True
+    assert resolve_zero_snr(found, "off") is False
+
+
+@pytest.mark.parametrize(
+    ("found", "ways"),
+    [
+        (None, ('"v_prediction" as model.prediction', '"off" as model.zero')),
+        (model(zero_terminal_snr=True), ('"v_prediction" as model.prediction',)),
+        (model(prediction="epsilon"), ('"off" as model.zero',)),
+        (model(prediction="epsilon", zero_terminal_snr=True, prediction_is_sure=False),
+         ('"v_prediction" as model.prediction',)),
+    ],
+    ids=["unknown", "file asks for it", "file predicts noise", "metadata errs"],
+)  # fmt: skip
+def test_way_out_that_is_named_is_open(found, ways):
+    with pytest.raises(UserError) as caught:
+        require_predictable("epsilon", zero_terminal_snr=True, model=found)
+    named = [way for way in ('"v_prediction" as model.prediction', '"off" as model.zero')
+             if way in caught.value.remedy]  # fmt: skip
+    assert named == list(ways)
+    assert "trained" not in str(caught.value)
+    if found is not None:
+        assert (V in str(ways)) == (_allows(resolve_prediction, found, V))
+        assert ("off" in str(ways)) == (_allows(resolve_zero_snr, found, "off"))
+
+
+def _allows(resolve, found, choice):
+    try:
+        resolve(found, choice)
+    except UserError:
+        return False
+    return True
+
+
+def test_averaged_weights_alone_are_named_with_the_command_that_takes_them():
+    found = model(missing=("UNet",), has_ema=True)
+    with pytest.raises(UserError, match=r"only averaged weights \(EMA\).*convert --ema"):
+        require_family(found, "sd15")
+    with pytest.raises(UserError, match="has no UNet"):
+        require_family(model(missing=("UNet",)), "sd15")
+
+
 def test_zero_terminal_snr_needs_velocity():
     for prediction, zero_snr in ((V, True), (V, False), ("epsilon", False)):
         require_predictable(prediction, zero_terminal_snr=zero_snr)
@@ -109,8 +157,18 @@ def test_zero_terminal_snr_needs_velocity():
 
 
 def test_vae_may_be_alone_or_in_a_whole_model():
-    for found in (model("vae"), model("sdxl"), model("sd15", missing=("text encoder",))):
-        require_vae(found)
+    for found in (model("vae"), model("sd2"), model("sd15", missing=("text encoder",))):
+        require_vae(found, "sd15")
     for found in (model("lora"), model("unet"), model("sd15", missing=("VAE",)), model("unknown")):
         with pytest.raises(UserError, match="A VAE, or a model with one, was expected"):
-            require_vae(found)
+            require_vae(found, "sd15")
+
+
+@pytest.mark.parametrize(
+    ("found", "family"),
+    [("sdxl", "sd15"), ("sdxl-inpainting", "sd2"), ("sd15", "sdxl"), ("sd2", "sdxl-inpainting")],
+)
+def test_vae_of_other_latents_is_refused(found, family):
+    for owner in (model(found), model("vae", made_for=found)):
+        with pytest.raises(UserError, match="whose latents are others"):
+            require_vae(owner, family)

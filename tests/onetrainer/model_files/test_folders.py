@@ -4,9 +4,13 @@ import json
 import shutil
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
+from modules.formats.tensor_source import open_tensors
 from onetrainer.errors import UserError
 from onetrainer.model_files import inspect_model, require_family, weight_files
+from onetrainer.tensor_files import read_table
 from tests import headers, tiny
 
 WEIGHTS = "diffusion_pytorch_model.safetensors"
@@ -104,10 +108,56 @@ def test_folder_with_a_truncated_part_is_refused(folder):
         inspect_model(folder)
 
 
-def test_folder_with_pickled_weights_is_refused(folder):
-    weights = folder / "unet" / WEIGHTS
-    weights.rename(weights.with_suffix(".bin"))
-    with pytest.raises(UserError, match="this is a pickle"):
+def pickled(weights, name=None):
+    """The same tensors as a pickle; transformers has another name for those."""
+    stem = weights.stem.replace("model", "pytorch_model") if weights.stem == "model" else None
+    path = weights.with_name(name or f"{stem or weights.stem}.bin")
+    torch.save(load_file(weights), path)
+    weights.unlink()
+    return path
+
+
+def test_folder_with_pickled_weights_is_as_good_as_one_with_safetensors(xl):
+    parts = ("unet", "vae", "text_encoder", "text_encoder_2")
+    files = [file for part in parts for file in (xl / part).glob("*.safetensors")]
+    tables = [read_table(file) for file in files]
+    found = inspect_model(xl)
+    made = [pickled(file) for file in files]
+    assert [path.name for path in made][1:] == [
+        "diffusion_pytorch_model.bin", "pytorch_model.bin", "pytorch_model.bin"
+    ]  # fmt: skip
+    assert inspect_model(xl) == found
+    for table, path in zip(tables, made, strict=True):
+        stem = "model" if path.parent.name.startswith("text") else "diffusion_pytorch_model"
+        assert weight_files(path.parent, stem) == [path]
+        with open_tensors(path) as reader:
+            assert reader.names == sorted(table.entries)
+
+
+def test_safetensors_are_taken_before_pickles(folder):
+    weights = folder / "text_encoder" / "model.safetensors"
+    (weights.parent / "pytorch_model.bin").write_bytes(b"never looked into")
+    variant = weights.rename(weights.with_name("model.fp16.safetensors"))
+    assert weight_files(weights.parent, "model") == [variant]
+    assert inspect_model(folder).kind == "sd15"
+
+
+def test_pickled_variants_and_shards_are_found(folder):
+    variant = pickled(folder / "unet" / WEIGHTS, "diffusion_pytorch_model.fp16.bin")
+    assert weight_files(folder / "unet", "diffusion_pytorch_model") == [variant]
+    encoder = folder / "text_encoder"
+    shard = pickled(encoder / "model.safetensors", "pytorch_model-00001-of-00001.bin")
+    (encoder / "pytorch_model.bin.index.json").write_text(
+        json.dumps({"weight_map": {"a": shard.name}})
+    )
+    assert weight_files(encoder, "model") == [shard]
+    assert inspect_model(folder).precision == "fp32"
+
+
+def test_folder_with_code_in_its_weights_is_refused(folder):
+    pickled(folder / "unet" / WEIGHTS).unlink()
+    torch.save({"a": print}, folder / "unet" / "diffusion_pytorch_model.bin")
+    with pytest.raises(UserError, match=r"diffusion_pytorch_model\.bin: this file holds code"):
         inspect_model(folder)
 
 

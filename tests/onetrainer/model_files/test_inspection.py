@@ -81,6 +81,26 @@ def test_sdxl_file_of_7_gb_answers_in_a_fifth_of_a_second(tmp_path):
     assert path.stat().st_size > 6.9e9
 
 
+@pytest.mark.parametrize("channels", [4, 9])
+def test_unet_that_is_there_as_an_average_only_is_told_by_it(tmp_path, channels):
+    start, entrance = "model.diffusion_model.", "input_blocks.0.0.weight"
+    shapes = {}
+    for name, shape in headers.full_size("sd15").items():
+        old, size = name, (shape[0], channels, *shape[2:]) if name == start + entrance else shape
+        if name.startswith(start):
+            old = "model_ema." + name.removeprefix("model.").replace(".", "")
+        shapes[old] = size
+    model = inspect_model(headers.write(tmp_path / "m.safetensors", shapes))
+    assert model.kind == ("sd15" if channels == 4 else "sd15-inpainting")
+    assert (model.missing, model.has_ema, model.unet_channels) == (("UNet",), True, channels)
+
+
+def test_counters_of_an_average_are_no_weights(tmp_path):
+    counters = {"model_ema.decay": (), "model_ema.num_updates": ()}
+    path = headers.write(tmp_path / "m.safetensors", headers.full_size("sd15") | counters)
+    assert not inspect_model(path).has_ema
+
+
 @pytest.mark.parametrize(
     ("dtype", "other", "precision"),
     [("F32", "F32", "fp32"), ("BF16", "BF16", "bf16"), ("F16", "F32", "mixed"),

@@ -47,7 +47,15 @@ def test_markers_tell_and_win_over_metadata(tmp_path):
     said = {"modelspec.prediction_type": "epsilon", "ss_zero_terminal_snr": "False"}
     model = inspect(tmp_path, metadata=said, markers=("v_pred", "ztsnr"))
     assert (model.prediction, model.zero_terminal_snr) == (V, True)
+    assert (model.prediction_is_sure, model.zero_snr_is_sure) == (True, True)
     assert model.told_by == 'the marker "v_pred"'
+
+
+def test_metadata_alone_is_not_sure(tmp_path):
+    said = {"modelspec.prediction_type": "epsilon", "ss_zero_terminal_snr": "True"}
+    model = inspect(tmp_path, metadata=said)
+    assert (model.prediction, model.zero_terminal_snr) == ("epsilon", True)
+    assert (model.prediction_is_sure, model.zero_snr_is_sure) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +75,7 @@ def folder(tmp_path, config):
 @pytest.mark.parametrize(
     ("config", "prediction", "zero_snr"),
     [
+        ({"prediction_type": "epsilon", "rescale_betas_zero_snr": True}, "epsilon", True),
         ({}, None, None),
         ({"prediction_type": "epsilon"}, "epsilon", None),
         ({"prediction_type": V, "rescale_betas_zero_snr": True}, V, True),
@@ -77,6 +86,8 @@ def test_scheduler_config_tells(tmp_path, config, prediction, zero_snr):
     model = inspect_model(folder(tmp_path, config))
     assert (model.prediction, model.zero_terminal_snr) == (prediction, zero_snr)
     assert model.told_by == ("its scheduler config" if prediction else "")
+    contradicts_itself = (prediction, zero_snr) == ("epsilon", True)
+    assert model.prediction_is_sure == model.zero_snr_is_sure == (not contradicts_itself)
 
 
 def test_folder_that_predicts_something_else_is_refused(tmp_path):

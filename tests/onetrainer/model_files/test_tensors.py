@@ -179,6 +179,11 @@ def test_other_files_are_told_from_ours(tmp_path, shapes, kind):
         ({"<my-cat>": (3, 768)}, "sd15"),
         ({"<my-cat>": (1024,)}, "sd2"),
         ({"cat": (1, 1280)}, "sdxl"),
+        ({"clip_l_out": (2, 768), "clip_g_out": (2, 1280)}, "sdxl"),
+        ({"bundle_emb.cat.clip_l": (2, 768), "bundle_emb.cat.clip_g": (2, 1280)}, "sdxl"),
+        ({"bundle_emb.v1.5 cat.string_to_param.*": (2, 1024)}, "sd2"),
+        ({"bundle_emb.my.lora_x.emb_params": (2, 768)}, "sd15"),
+        ({"bundle_emb.a.emb_params": (2, 768), "bundle_emb.b.emb_params": (2, 1024)}, None),
     ],
 )
 def test_embeddings_are_recognized_in_every_spelling(tmp_path, shapes, family):
@@ -200,7 +205,11 @@ ORIGINAL = "input_blocks.4.1.transformer_blocks.0.attn2.to_k"
         ("unet." + ATTENTION, "lora_A.default.weight", "lora_B.default.weight"),
         ("base_model.model.unet." + ATTENTION, "lora_A.weight", "lora_B.weight"),
         ("unet." + ATTENTION, "lora.down.weight", "lora.up.weight"),
-        ("unet.down_blocks.1.attn2.processor.to_k_lora", "down.weight", "up.weight"),
+        (
+            f"unet.{ATTENTION.removesuffix('.to_k')}.processor.to_k_lora",
+            "down.weight",
+            "up.weight",
+        ),
         ("diffusion_model." + ORIGINAL, "lora_A.weight", "lora_B.weight"),
         (ORIGINAL, "lora_A.weight", "lora_B.weight"),
         ("lycoris_" + ATTENTION.replace(".", "_"), "lora_down.weight", "lora_up.weight"),
@@ -218,7 +227,7 @@ def test_loras_of_every_naming_are_recognized_with_their_family(tmp_path, base, 
     [
         ({"lora_te_text_model_encoder_layers_0_mlp_fc1.lora_down.weight": (4, 768)}, "sd15"),
         ({"lora_te_text_model_encoder_layers_0_mlp_fc1.lora_down.weight": (4, 1024)}, "sd2"),
-        ({"lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_down.weight": (4, 768)}, "sdxl"),
+        ({"lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_down.weight": (4, 768)}, None),
         ({"text_encoder_2.text_model.encoder.layers.0.mlp.fc1.lora_A.weight": (4, 1280)}, "sdxl"),
         ({"lora_unet_mid_block_attentions_0_transformer_blocks_9_ff.oft_blocks": (4, 2, 2)},
          "sdxl"),

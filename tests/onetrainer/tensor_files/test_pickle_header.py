@@ -94,12 +94,13 @@ def test_views_and_shared_storages_are_told_by_strides(tmp_path, is_zip, protoco
 
 @BOTH
 def test_lightning_checkpoint_is_unwrapped_and_its_extras_are_left_alone(tmp_path, is_zip):
-    stamp = type("ModelCheckpoint", (), {"__module__": "pytorch_lightning.callbacks"})
-    module = type(io)("pytorch_lightning.callbacks")
-    module.ModelCheckpoint = stamp
+    place = "pytorch_lightning.callbacks.model_checkpoint"
+    stamp = type("ModelCheckpoint", (), {"__module__": place})
     import sys
 
-    sys.modules |= {"pytorch_lightning": type(io)("pytorch_lightning"), module.__name__: module}
+    parents = ("pytorch_lightning", "pytorch_lightning.callbacks", place)
+    sys.modules |= {name: type(io)(name) for name in parents}
+    sys.modules[place].ModelCheckpoint = stamp
     try:
         checkpoint = {
             "state_dict": collections.OrderedDict(a=torch.ones(2), b=torch.zeros(3)),
@@ -113,10 +114,22 @@ def test_lightning_checkpoint_is_unwrapped_and_its_extras_are_left_alone(tmp_pat
         }
         path = save(checkpoint, tmp_path / "a.ckpt", is_zip=is_zip)
     finally:
-        del sys.modules["pytorch_lightning"], sys.modules[module.__name__]
+        for name in parents:
+            del sys.modules[name]
     table = read_table(path)
     assert sorted(table.entries) == ["a", "b"]
-    assert table.metadata["epoch"] == "3"
+    assert not table.metadata
+
+
+@BOTH
+@pytest.mark.parametrize("is_inner", [True, False], ids=["state_dict", "flat"])
+def test_of_what_lies_beside_the_tensors_only_known_words_are_told(tmp_path, is_zip, is_inner):
+    known = {"modelspec.title": "t", "ss_steps": 5, "sshs_model_hash": "abc"}
+    others = {"ckpt_path": "/home/alice/x", "user": "alice", "name": "alice's", "step": 3}
+    tensors = {"a": torch.ones(2)}
+    value = {"state_dict": tensors} if is_inner else tensors
+    path = save(value | known | others, tmp_path / "a.ckpt", is_zip=is_zip)
+    assert dict(read_table(path).metadata) == {key: str(text) for key, text in known.items()}
 
 
 @BOTH
@@ -128,7 +141,7 @@ def test_embedding_of_a1111_is_listed(tmp_path, is_zip, kind):
         parameters = nn.ParameterDict({"*": nn.Parameter(vectors)})
     embedding = {
         "string_to_token": {"*": 265}, "string_to_param": parameters, "name": "cat", "step": 100,
-        "sd_checkpoint": None,
+        "sd_checkpoint": "abc", "sd_checkpoint_name": "alice/model",
     }  # fmt: skip
     path = save(embedding, tmp_path / "cat.pt", is_zip=is_zip)
     table = read_table(path)

@@ -125,6 +125,38 @@ def test_unknown_names_are_not_harmless(module):
     assert not is_harmless(Global(module, "anything"))
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["lightning_fabric.utilities.cloud_io _load", "lightning_utilities.core.rank_zero log",
+     "omegaconf.resolvers oc", "omegaconf.resolvers.oc env", "omegaconf OmegaConf",
+     "pytorch_lightning.callbacks.model_checkpoint os", "pytorch_lightning Trainer",
+     "lightning.pytorch.callbacks.model_checkpoint _is_dir", "numpy.dtypes anything",
+     "torch._utils _rebuild_x.y", "torch._utils _import_dotted_name"],
+)  # fmt: skip
+def test_libraries_of_known_checkpoints_are_no_free_room(tmp_path, name):
+    module, function = name.split()
+    assert not is_harmless(Global(module, function))
+    description = f"c{module}\n{function}\n(S'x'\ntR.".encode()
+    with pytest.raises(UserError, match=rf"holds code \({module}\.{function}\)"):
+        read_table(archive(tmp_path / "a.ckpt", description))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["pytorch_lightning.callbacks.model_checkpoint ModelCheckpoint",
+     "pytorch_lightning.callbacks.early_stopping EarlyStopping",
+     "lightning.pytorch.callbacks.model_checkpoint ModelCheckpoint",
+     "pytorch_lightning.utilities.parsing AttributeDict",
+     "lightning.fabric.utilities.data AttributeDict", "omegaconf.listconfig ListConfig",
+     "omegaconf.dictconfig DictConfig", "omegaconf.base ContainerMetadata",
+     "omegaconf.base Metadata", "omegaconf.nodes AnyNode", "numpy.core.multiarray scalar",
+     "numpy._core.multiarray scalar", "numpy.dtypes Float64DType", "numpy dtype",
+     "typing Any", "collections OrderedDict", "_codecs encode"],
+)  # fmt: skip
+def test_what_known_checkpoints_hold_is_harmless(name):
+    assert is_harmless(Global(*name.split()))
+
+
 def doubled(levels, leaf=b"}"):
     """A tuple of twice a tuple of twice …: 2 ** levels long if it were written out."""
     return leaf + b"2\x86" * levels
