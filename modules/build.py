@@ -10,7 +10,8 @@ from modules.families.sd2 import SD2
 from modules.families.sd15 import SD15
 from modules.families.sdxl import SDXL
 from modules.families.spec import FamilySpec
-from modules.interfaces import Family, ParameterGroup
+from modules.families.stable_diffusion import StableDiffusion
+from modules.interfaces import ParameterGroup
 from onetrainer.config.model import Base, Model, base_of
 from onetrainer.config.optimizer import Optimizer
 
@@ -18,7 +19,9 @@ from onetrainer.config.optimizer import Optimizer
 _OWN_KEYS = {"kind", "lr", "text_encoder_lr", "beta1", "beta2"}
 
 
-def load_family(section: Model, *, compute_dtype: torch.dtype, device: torch.device) -> Family:
+def load_family(
+    section: Model, *, compute_dtype: torch.dtype, device: torch.device
+) -> StableDiffusion:
     """The base model, frozen, on the device. section.path: a folder or a file, not a hub name."""
     spec = family_spec(base_of(section.family))
     return load(spec, section, compute_dtype=compute_dtype, device=device)

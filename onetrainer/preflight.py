@@ -25,6 +25,7 @@ from onetrainer.model_files import (
 ENOUGH_DISK = 1 << 30
 LEAST_DISK = 64 << 20
 _SHOWN_PICTURES = 5
+_PREDICTION, _ZERO_SNR = "model.prediction", "model.zero_terminal_snr"
 
 
 def document_problems(document: Document, *, source: str) -> tuple[TrainConfig, list[Problem]]:
@@ -103,22 +104,56 @@ def _check_model(config: TrainConfig) -> list[Problem]:
 
 def _check_choices(config: TrainConfig, model: ModelFile) -> list[Problem]:
     """What the config says of a model of the right family."""
-    place, choice = "model.prediction", str(config.model.prediction)
+    place, choice = _PREDICTION, str(config.model.prediction)
     try:
         prediction = resolve_prediction(model, config.model.prediction)
-        place, choice = "model.zero_terminal_snr", str(config.model.zero_terminal_snr)
+        place, choice = _ZERO_SNR, str(config.model.zero_terminal_snr)
         zero_snr = resolve_zero_snr(model, config.model.zero_terminal_snr)
-        require_predictable(prediction, zero_terminal_snr=zero_snr)
     except UserError as error:
         return [_problem(place, error, Cure(place, "auto") if choice != "auto" else None)]
-    return []
+    try:
+        require_predictable(prediction, zero_terminal_snr=zero_snr, model=model)
+    except UserError as error:
+        return [_unpredictable(model, error)]
+    return _overruled(config, model)
+
+
+def _unpredictable(model: ModelFile, error: UserError) -> Problem:
+    if not model.zero_terminal_snr:
+        return _problem(_ZERO_SNR, error, Cure(_ZERO_SNR, "auto"))
+    if model.zero_snr_is_sure:
+        return _problem(_PREDICTION, error, Cure(_PREDICTION, "v_prediction"))
+    return _problem(_ZERO_SNR, error)  # a person has to decide which of the two is wrong
+
+
+def _overruled(config: TrainConfig, model: ModelFile) -> list[Problem]:
+    """What the model says of itself and the config otherwise, which counts."""
+    found = []
+    choice = config.model.prediction
+    if choice != "auto" and model.prediction not in (None, choice):
+        told = f'say "{model.prediction}" ({model.told_by})'
+        found.append(_overruled_words(model, _PREDICTION, choice, told))
+    if config.model.zero_terminal_snr == "off" and model.zero_terminal_snr:
+        found.append(_overruled_words(model, _ZERO_SNR, "off", "ask for zero terminal SNR"))
+    return found
+
+
+def _overruled_words(model: ModelFile, place: str, choice: str, told: str) -> Problem:
+    return Problem(
+        place,
+        f"{model.path.name}: the file's own words {told}",
+        f'"{choice}" is set here, and counts',
+        'Choose "auto" if its pictures turn out as nothing but noise.',
+        "warning",
+        Cure(place, "auto"),
+    )
 
 
 def _check_vae(config: TrainConfig) -> list[Problem]:
     if config.model.vae:
         path = _local_place(config.model.vae, is_offline=config.model.offline)
         if path is not None:
-            require_vae(inspect_model(path))
+            require_vae(inspect_model(path), config.model.family)
     return []
 
 

@@ -34,8 +34,8 @@ from modules.formats.tensor_source import TensorReader, open_tensors
 from onetrainer.config.model import Base
 from onetrainer.errors import UserError
 from onetrainer.model_files import ModelFile, weight_files
+from onetrainer.model_files.folders import DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS
 
-DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS = "diffusion_pytorch_model", "model"
 TOKENIZER = MODELS / "sd15" / "tokenizer"  # one vocabulary for all families
 VAE_DTYPE = torch.float32  # the VAEs of Stable Diffusion overflow in float16
 

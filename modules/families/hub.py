@@ -25,27 +25,38 @@ WEIGHTS = ".safetensors"
 VARIANT = re.compile(r"\.(?P<name>fp16|bf16|fp32|non_ema|ema)(-\d+-of-\d+)?\.safetensors$")
 HALF = "fp16"
 LOGIN = "hf auth login"
+PATIENCE = 10.0  # seconds to wait for the hub's answer
 
 
-def fetch(name: str, *, offline: bool, tell: Callable[[str], None]) -> Path:
+def fetch(
+    name: str, *, offline: bool, tell: Callable[[str], None], revision: str | None = None
+) -> Path:
     """The diffusers folder of a model, "owner/name"; downloaded where it is not on the disk yet.
+
+    The folder's own name is the commit that it was made from.
 
     Taken are configs, tokenizers and safetensors weights: the usual ones where a component has
     them, the fp16 ones otherwise; no pickles, no ONNX, no Flax, no single files.
     tell: gets words for what is being done. offline: only what was downloaded before, which is
-    also what is taken where there is no network.
-    Raises UserError with the reason and the remedy.
+    also what is taken where there is no network. revision: a commit, which no other can stand in
+    for; None for the newest. Raises UserError with the reason and the remedy.
     """
     try:
-        names = [] if offline else _listed(name)
+        if not offline:
+            tell(f"asking the hub for {name}")
+        names = [] if offline else _listed(name, revision)
         if names:
-            chosen = choose(names)
-            _require_model(name, chosen)
+            chosen = [*map(glob.escape, _chosen(name, names))]
             tell(f"downloading {name}")
-            return Path(snapshot_download(name, allow_patterns=[*map(glob.escape, chosen)]))
+            return Path(snapshot_download(name, revision=revision, allow_patterns=chosen))
+        folder = snapshot_download(
+            name, revision=revision, allow_patterns=[INDEX], local_files_only=True
+        )
         tell(f"{name}, as it was downloaded before")
-        return Path(snapshot_download(name, allow_patterns=[INDEX], local_files_only=True))
+        return Path(folder)
     except (HTTPError, OSError, HFValidationError) as error:
+        if revision is not None and isinstance(error, LocalEntryNotFoundError):
+            raise _no_such_version(name, revision, offline=offline) from error
         raise _in_words(name, error, offline=offline) from error
 
 
@@ -69,17 +80,26 @@ def _inside(names: Iterable[str], folder: str) -> list[str]:
     return [name for name in names if name.rpartition("/")[0] == folder]
 
 
-def _listed(name: str) -> list[str]:
-    """The names of a repository's files; none where the hub cannot be reached."""
+def _listed(name: str, revision: str | None) -> list[str]:
+    """The names of a repository's files; none where the hub cannot be reached.
+
+    None either where it no longer has, or shows, a revision that may still be on this disk.
+    """
     try:
-        return HfApi().list_repo_files(name)
+        # Not list_repo_files: that one tries for half a minute where there is no network.
+        info = HfApi().model_info(name, revision=revision, timeout=PATIENCE)
+        return [file.rfilename for file in info.siblings or []]
     except RepositoryNotFoundError:
-        raise
+        if revision is None:
+            raise
+        return []
     except (HTTPError, OSError):
         return []
 
 
-def _require_model(name: str, chosen: list[str]) -> None:
+def _chosen(name: str, names: list[str]) -> list[str]:
+    """What is downloaded of a repository; raises UserError if it is no model."""
+    chosen = choose(names)
     if INDEX not in chosen:
         raise UserError(
             f"{name}: this is no model in the diffusers layout, for it has no {INDEX}",
@@ -92,6 +112,17 @@ def _require_model(name: str, chosen: list[str]) -> None:
             "Other weights can hold code and are not downloaded",
             "Choose another model, or one of its single files",
         )
+    return chosen
+
+
+def _no_such_version(name: str, revision: str, *, offline: bool) -> UserError:
+    allow = "Turn off model.offline" if offline else "Check the network and the login"
+    return UserError(
+        f"{name}: the version that this run began with ({revision}) is not on this disk, and "
+        + ("the network is not to be used" if offline else "the hub did not give it"),
+        "A run goes on with the very model that it began with",
+        f"{allow}; if the hub no longer has that version, start a new run",
+    )
 
 
 def _in_words(name: str, error: Exception, *, offline: bool) -> UserError:
@@ -101,7 +132,7 @@ def _in_words(name: str, error: Exception, *, offline: bool) -> UserError:
             return UserError(
                 f"{name}: the owner of this model lets in only those who accept its terms",
                 "A login of somebody who did was expected",
-                f"Accept them at https://huggingface.co/{name}, then run: {LOGIN}",
+                f"Accept them on the model's page on the hub, then run: {LOGIN}",
             )
         case RepositoryNotFoundError():
             return UserError(
@@ -115,7 +146,7 @@ def _in_words(name: str, error: Exception, *, offline: bool) -> UserError:
             return UserError(
                 f"{name}: this model was not downloaded yet, and the network is not to be used",
                 path,
-                "Allow the network once (model.offline), or choose another model",
+                "Turn off model.offline to have it downloaded, or choose another model",
             )
         case OSError(errno=errno.ENOSPC):
             return UserError(

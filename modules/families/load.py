@@ -22,6 +22,7 @@ from onetrainer.model_files import (
     inspect_model,
     require_family,
     require_predictable,
+    require_vae,
     resolve_prediction,
     resolve_zero_snr,
 )
@@ -43,12 +44,14 @@ def load(
     """
     model = inspect_model(Path(section.path))
     require_family(model, section.family, vae_given=bool(section.vae))
+    if section.vae:
+        require_vae(inspect_model(Path(section.vae)), section.family)
     home = model.path if model.layout == "folder" else configs or spec.configs
     # Before the weights: what the config alone refuses is told at once.
     scheduler = read_config(home / "scheduler" / "scheduler_config.json")
     settings = _schedule_settings(scheduler, model, section)
     prediction = resolve_prediction(model, section.prediction)
-    require_predictable(prediction, zero_terminal_snr=settings.zero_terminal_snr)
+    require_predictable(prediction, zero_terminal_snr=settings.zero_terminal_snr, model=model)
     for encoder in spec.encoders:
         depth = read_config(home / encoder.component / "config.json")["num_hidden_layers"]
         _layer(encoder, section.clip_skip, depth=int(depth))
@@ -127,7 +130,7 @@ def _schedule_settings(
     if betas != "scaled_linear":
         raise UserError(
             f"{model.path.name}: this model has a noise schedule of its own ({betas})",
-            "Models with Stable Diffusion's usual schedule (scaled_linear) can be trained",
+            "Expected Stable Diffusion's usual schedule (scaled_linear)",
             "Choose another base model",
         )
     return ScheduleSettings(

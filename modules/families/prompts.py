@@ -200,16 +200,15 @@ def _check_widths(word: str, embedding: Embedding, encoders: tuple[ClipEncoder, 
     given = {name: vectors.shape[1] for name, vectors in embedding.vectors.items()}
     if all(given.get(name) == needed[name] for name in needed):
         return
-    ours, theirs = family_words(needed), embedding.family
     raise UserError(
-        f'The embedding "{word}" has vectors for {theirs} ({_listed(given)})',
-        f"This model is {ours} and needs {_listed(needed)}",
-        f"Choose an embedding that was trained for {ours}",
+        f'The embedding "{word}" has vectors of {_listed(given)} numbers ({embedding.family})',
+        f"This model reads vectors of {_listed(needed)} ({family_words(needed)})",
+        "Choose an embedding that was trained for this kind of model",
     )
 
 
 def _listed(widths: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}: {value} wide" for name, value in sorted(widths.items()))
+    return " and ".join(str(value) for _, value in sorted(widths.items()))
 
 
 def _word_error(word: str) -> UserError:

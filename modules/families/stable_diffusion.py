@@ -14,12 +14,12 @@ from transformers import CLIPTextModel, CLIPTextModelWithProjection
 from modules.diffusion.schedule import NoiseSchedule
 from modules.families.prompts import ClipPrompts
 from modules.families.spec import Added
+from modules.formats.whole_model import INPAINTING_CHANNELS
 from modules.interfaces import Conditioning, LatentMoments
 from onetrainer.config.model import FamilyName, Prediction
 
 SCALING_FACTOR = 0.18215  # where a VAE's config does not tell: Rombach et al. 2022, appendix G
 LATENT_SIDE = 8  # pixels a latent's side
-INPAINTING_CHANNELS = 9  # the noisy latent, a mask, and the latent of what is left of the picture
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ class StableDiffusion:
         device, dtype = weight.device, weight.dtype
         if weight.shape[1] == INPAINTING_CHANNELS:
             masked = self._all_masked(noisy) if masked is None else masked.to(noisy.device)
+            # The noisy latent, the mask, the latent of what is left of the picture.
             noisy = torch.cat([noisy, masked.to(noisy.dtype)], dim=1)  # (B, 9, h, w)
         conditioning = conditioning.to(device, dtype)
         prediction: Tensor = self.unet(

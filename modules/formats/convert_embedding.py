@@ -8,6 +8,8 @@ from modules.formats.embedding_file import Embedding, read_embedding, write_embe
 from modules.formats.tensor_source import PRECISIONS
 from onetrainer.errors import UserError
 
+SUFFIX = ".safetensors"
+
 
 def convert_embedding(
     source: Path,
@@ -22,17 +24,22 @@ def convert_embedding(
     name: which one of a file that bundles several; of a file with one, what it is called now.
     Raises UserError if there is no such embedding, or the target is taken or of another kind.
     """
-    if target.suffix.lower() != ".safetensors":
-        raise UserError(
-            f"{target.name}: embeddings are written as .safetensors only",
-            "A name that ends in .safetensors was expected",
-            f"Use {target.with_suffix('.safetensors').name}; every program reads it",
-        )
+    require_safetensors(target, "embeddings")
     embedding = read_embedding(source, name=name)
     if name:
         embedding = replace(embedding, name=name, metadata={**embedding.metadata, "name": name})
     write_embedding(target, embedding, dtype=PRECISIONS[precision], overwrite=overwrite)
     return _notes(embedding, target)
+
+
+def require_safetensors(target: Path, what: str) -> None:
+    """Raises UserError unless the name is one of a safetensors file. what: a word for messages."""
+    if target.suffix.lower() != SUFFIX:
+        raise UserError(
+            f"{target.name}: {what} are written as {SUFFIX} only",
+            f"A name that ends in {SUFFIX} was expected",
+            f"Use {target.stem}{SUFFIX}; every program reads it",
+        )
 
 
 def _notes(embedding: Embedding, target: Path) -> list[str]:

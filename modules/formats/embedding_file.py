@@ -4,7 +4,6 @@ Read in every form in use, written in the two that most programs read: `emb_para
 one text encoder, `clip_l` and `clip_g` for SDXL.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,28 +12,21 @@ import torch
 from torch import Tensor
 
 from modules.formats.files import write_safetensors
-from modules.formats.tensor_source import open_tensors
+from modules.formats.tensor_source import converted, open_tensors
 from onetrainer.errors import UserError
-
-BUNDLE = "bundle_emb."  # before an embedding's name in a file that holds more than embeddings
-OUTPUT = "_out"  # behind a key: the vectors take the place of the encoder's output
-A1111_KEY = "string_to_param.*"
-
-# Our key for one encoder, and the spellings that mean the same. clip_l without clip_g is what
-# ComfyUI and OneTrainer's bundles call the only encoder, clip_h ComfyUI's word for SD 2's.
-SINGLE_KEY, SINGLE_SPELLINGS = "emb_params", ("emp_params", A1111_KEY, "clip_l", "clip_h")
-XL_KEYS = {"te1": "clip_l", "te2": "clip_g"}
-KEYS = (SINGLE_KEY, *SINGLE_SPELLINGS, *XL_KEYS.values())
+from onetrainer.model_files.adapter_keys import is_of_adapter
+from onetrainer.model_files.embedding_keys import (
+    A1111_KEY,
+    OUTPUT,
+    SINGLE_KEY,
+    XL_KEYS,
+    bundled,
+    is_a1111,
+    is_vectors,
+)
 
 # The only program that reads such vectors spells the key like this.
 SINGLE_OUTPUT_KEY = "emp_params" + OUTPUT
-
-# In A1111's pickles, under the word that stood for it while it was trained: "*", nearly always.
-PARAMETER = re.compile(r"string_to_param\..*")
-BUNDLED = re.compile(
-    rf"{re.escape(BUNDLE)}(?P<name>.+)\.(?P<key>(?:{'|'.join(map(re.escape, KEYS))})(?:{OUTPUT})?)"
-)
-MEMBERS = re.compile(rf"{re.escape(BUNDLE)}(?P<name>[^.]+)\.(?P<key>.+)")
 
 
 @dataclass(frozen=True)
@@ -72,7 +64,7 @@ def family_words(widths: Mapping[str, int]) -> str:
             return "SD 2.x"
         case {"te1": _} | {"te2": _}:
             return "SDXL"
-    return "models with text encoders " + " and ".join(f"{width} wide" for width in widths.values())
+    return "no published family"
 
 
 def read_embedding(path: Path, *, name: str = "") -> Embedding:
@@ -81,13 +73,17 @@ def read_embedding(path: Path, *, name: str = "") -> Embedding:
     Its name is the one that the file tells, or else the file's own, as most programs have it.
     Raises UserError if there is no embedding in it, or not this one.
     """
-    with open_tensors(path) as file:
-        bundled = [key for key in file.names if key.startswith(BUNDLE)]
-        tensors = {key: file.read(key) for key in bundled or _few(path, file.names)}
-        metadata = dict(file.metadata)
-    if bundled:
-        return _choose(path, bundled_embeddings(tensors), name)
-    return parse_embedding(tensors, name=path.stem, metadata=metadata, source=path.name)
+    found = _read(path)
+    return found if isinstance(found, Embedding) else _choose(path, found, name)
+
+
+def read_by_word(path: Path) -> dict[str, Embedding]:
+    """Every embedding in a file by the word to use it by: that of a bundle, or the file's name.
+
+    Raises UserError if there is none.
+    """
+    found = _read(path)
+    return {path.stem: found} if isinstance(found, Embedding) else found
 
 
 def parse_embedding(
@@ -98,9 +94,9 @@ def parse_embedding(
     name: what it is called unless tensors or metadata tell. source: the file, for messages.
     """
     renamed = {_plain(key): tensor for key, tensor in tensors.items()}
-    if len(renamed) == 1 and not _is_known(next(iter(renamed))):
+    if len(renamed) == 1 and not is_vectors(next(iter(renamed))):
         name, renamed = next(iter(renamed)), {SINGLE_KEY: next(iter(renamed.values()))}
-    if len(renamed) < max(len(tensors), 1) or not all(map(_is_known, renamed)):
+    if len(renamed) < max(len(tensors), 1) or not all(map(is_vectors, renamed)):
         raise _foreign_error(source, tensors)
     is_xl = any(key.removesuffix(OUTPUT) == XL_KEYS["te2"] for key in renamed)
     vectors: dict[str, Tensor] = {}
@@ -116,20 +112,19 @@ def bundled_embeddings(tensors: Mapping[str, Tensor]) -> dict[str, Embedding]:
     """The embeddings in a file of other things, by name; tensors of other things may be there."""
     found: dict[str, dict[str, Tensor]] = {}
     for full, tensor in tensors.items():
-        match = BUNDLED.fullmatch(full) or MEMBERS.fullmatch(full)
-        if match:
-            found.setdefault(match["name"], {})[match["key"]] = tensor
+        if member := bundled(full):
+            found.setdefault(member[0], {})[member[1]] = tensor
     return {
         name: parse_embedding(members, name=name, metadata={}, source=f'the embedding "{name}"')
         for name, members in sorted(found.items())
     }
 
 
-def bundle(embeddings: Mapping[str, Embedding]) -> dict[str, Tensor]:
-    """The tensors that put embeddings, by name, into a file of other things."""
+def bundle_members(embedding: Embedding) -> dict[str, Tensor]:
+    """An embedding's tensors by the keys that they have in a bundle."""
+    # Of one encoder's, the only key that both A1111 and ComfyUI look for inside a bundle.
     return {
-        f"{BUNDLE}{name}.{_bundled_key(key)}": tensor
-        for name, embedding in embeddings.items()
+        A1111_KEY if key == SINGLE_KEY else key: tensor
         for key, tensor in to_tensors(embedding).items()
     }
 
@@ -150,20 +145,37 @@ def write_embedding(
     """Writes an embedding as .safetensors; dtype: None leaves each tensor as it is.
 
     Programs call it by the file's name. Raises UserError if the path is taken and not to be
-    overwritten.
+    overwritten, or the dtype cannot hold the vectors.
     """
     tensors = {
-        key: tensor.to(dtype or tensor.dtype) for key, tensor in to_tensors(embedding).items()
+        key: converted(tensor, dtype, name=key) for key, tensor in to_tensors(embedding).items()
     }
     write_safetensors(path, tensors, embedding.metadata, overwrite=overwrite)
 
 
+def _read(path: Path) -> Embedding | dict[str, Embedding]:
+    """The only embedding of a file, or those that it bundles by their words."""
+    with open_tensors(path) as file:
+        members = [key for key in file.names if bundled(key)]
+        tensors = {key: file.read(key) for key in members or _few(path, file.names)}
+        metadata = dict(file.metadata)
+    if members:
+        return bundled_embeddings(tensors)
+    return parse_embedding(tensors, name=path.stem, metadata=metadata, source=path.name)
+
+
 def _few(path: Path, names: list[str]) -> list[str]:
     """The names, unless they are too many for an embedding: a model is not read to tell so."""
-    if len(names) > 2 * len(XL_KEYS) and not any(PARAMETER.match(name) for name in names):
+    if any(map(is_of_adapter, names)):
+        raise UserError(
+            f"{path.name}: this is a LoRA, and no embedding comes with it",
+            "An embedding was expected, or a LoRA that brings some",
+            "Choose another file, or leave out the embedding's name",
+        )
+    if len(names) > 2 * len(XL_KEYS) and not any(map(is_a1111, names)):
         raise _foreign_error(path.name, names)
     # A1111's own training state stands beside the vectors.
-    return [name for name in names if PARAMETER.match(name)] or names
+    return [name for name in names if is_a1111(name)] or names
 
 
 def _choose(path: Path, found: Mapping[str, Embedding], name: str) -> Embedding:
@@ -179,21 +191,12 @@ def _choose(path: Path, found: Mapping[str, Embedding], name: str) -> Embedding:
 
 
 def _plain(key: str) -> str:
-    return A1111_KEY if PARAMETER.fullmatch(key) else key
-
-
-def _is_known(key: str) -> bool:
-    return key.removesuffix(OUTPUT) in KEYS
+    return A1111_KEY if is_a1111(key) else key
 
 
 def _encoder(key: str, *, is_xl: bool) -> str:
     names = {key: name for name, key in XL_KEYS.items()} if is_xl else {}
     return names.get(key.removesuffix(OUTPUT), "te")
-
-
-def _bundled_key(key: str) -> str:
-    # Of one encoder's, the only key that both A1111 and ComfyUI look for inside a bundle.
-    return A1111_KEY if key == SINGLE_KEY else key
 
 
 def _rows(source: str, key: str, tensor: Tensor) -> Tensor:

@@ -15,9 +15,8 @@ from modules.formats.original.recipe import Recipe
 from modules.formats.tensor_source import LazyTensor
 from modules.formats.whole_model import Description
 from onetrainer.config.model import Base
+from onetrainer.model_files.signs import V_MARKER, ZERO_SNR_MARKER
 
-# Empty tensors that tell programs what a UNet predicts and how its noise schedule ends.
-V_PREDICTION, ZERO_SNR = "v_pred", "ztsnr"
 EMA = "model_ema."
 MODEL = "model."
 LOGIT_SCALE = math.log(100)  # where CLIP's training stops it. Source: Radford et al. 2021, 2.5
@@ -28,8 +27,8 @@ POSITIONS = "text_model.embeddings.position_ids"
 def markers(description: Description) -> dict[str, Tensor]:
     """The markers of a model that does not predict noise, or whose schedule ends in noise alone."""
     wanted = {
-        V_PREDICTION: description.prediction == "v_prediction",
-        ZERO_SNR: description.zero_terminal_snr,
+        V_MARKER: description.prediction == "v_prediction",
+        ZERO_SNR_MARKER: description.zero_terminal_snr,
     }
     return {name: torch.zeros(0) for name, is_wanted in wanted.items() if is_wanted}
 
@@ -48,7 +47,7 @@ def extra_names(names: Iterable[str], taken: Sequence[Recipe]) -> dict[str, str]
 
     taken: the recipes of all components. An average's copies are no extras.
     """
-    found = (n for n in leftovers(names, taken) if n not in (V_PREDICTION, ZERO_SNR))
+    found = (n for n in leftovers(names, taken) if n not in (V_MARKER, ZERO_SNR_MARKER))
     return {_modern(name): name for name in found if not name.startswith(EMA)}
 
 
@@ -60,17 +59,17 @@ def is_table(name: str) -> bool:
 def made_up(
     base: Base,
     components: Mapping[Component, Mapping[str, Tensor | LazyTensor]],
-    encoder_originals: Mapping[str, LazyTensor],
+    originals: Mapping[str, LazyTensor],
 ) -> dict[str, Tensor | LazyTensor]:
     """The extras that the published file of this base has, for a folder that knows none.
 
-    encoder_originals: the text encoders' tensors in the original layout.
+    originals: all the components' tensors in the original layout.
     """
     match base:
         case "sd15":
             return _positions(base, components)
         case "sd2":
-            return _open_clip_extras(encoder_originals)
+            return _open_clip_extras(originals)
         case "sdxl":
             start = prefix(base, "text_encoder_2")
             return _positions(base, components) | {start + "logit_scale": torch.tensor(LOGIT_SCALE)}

@@ -1,12 +1,15 @@
 """Files that appear complete or not at all, and are the same bytes for the same content."""
 
+import glob
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import struct
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -27,22 +30,50 @@ HASHES = (MODEL_HASH, LEGACY_HASH, SPEC_HASH)
 UNKNOWN_HASHES = {MODEL_HASH: "0" * 64, LEGACY_HASH: "0" * 8, SPEC_HASH: "0x" + "0" * 64}
 LEGACY_START, LEGACY_SIZE = 0x100000, 0x10000
 
-GIB = 1024**3
+TEMPORARY_START, TEMPORARY_END = ".onetrainer-", ".part"
+TOKEN_BYTES = 4
+LONGEST_NAME = 50  # characters of a target's name: up to 200 bytes of the 255 that are allowed
+LEFTOVER_AGE = 3600.0  # seconds
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write, which takes the path's place when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
+    part = _temporary(path)
     try:
-        with part.open("wb") as file:
+        with part.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+    _remove_leftovers(path)
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which takes the path's place when the block ends without an error.
+
+    Where the path is a link, the link is replaced and what it leads to stays.
+    """
+    part, old = _temporary(path), _temporary(path)
+    is_placed = False
+    part.mkdir(parents=True)
+    try:
+        yield part
+        if _is_taken(path):
+            path.rename(old)
+        part.rename(path)
+        is_placed = True
+    finally:
+        _remove(part)
+        if is_placed:
+            _remove(old)
+        elif _is_taken(old) and not _is_taken(path):
+            old.rename(path)
+    _remove_leftovers(path)
 
 
 def write_safetensors(
@@ -57,7 +88,7 @@ def write_safetensors(
 
     tensors: on any device. overwrite: whether an existing file is replaced or refused.
     hashes: adds the model's hashes to the metadata. Raises UserError, before anything is written,
-    if the path is taken or the disk has too little room.
+    if the path is taken, or a folder, or the disk has too little room.
     The library's own writer shuffles the metadata anew in every process, and needs every tensor at
     once; the tensors' bytes are the same.
     """
@@ -66,6 +97,7 @@ def write_safetensors(
     header = _header(ordered, metadata)
     if not overwrite:
         refuse_existing(path)
+    refuse_folder(path)
     require_space(path, len(header) + bytes_of(tensors))
     digests = _Digests(_header(ordered, _legacy_metadata(metadata)))
     with replacing(path) as file:
@@ -87,12 +119,18 @@ def bytes_of(tensors: Mapping[str, Tensor | LazyTensor]) -> int:
 
 def refuse_existing(path: Path) -> None:
     """Raises UserError if there is something at the path."""
-    if path.exists():
+    if _is_taken(path):
         raise UserError(
             f"{path}: this {'folder' if path.is_dir() else 'file'} exists already",
             "A name that is not taken was expected",
             "Choose another name, or allow overwriting",
         )
+
+
+def refuse_folder(path: Path) -> None:
+    """Raises UserError if there is a folder at the path, which no file ever replaces."""
+    if path.is_dir():
+        raise UserError(f"{path}: this is a folder", "A file was expected", "Choose another name")
 
 
 def require_space(path: Path, needed: int) -> None:
@@ -177,4 +215,44 @@ def _data(tensor: Tensor | LazyTensor) -> memoryview:
 
 
 def _size(count: int) -> str:
-    return f"{count / GIB:.2f} GiB"
+    """A number of bytes in the largest unit that it reaches."""
+    for unit, name in ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.2f} {name}"
+    return f"{count} bytes"
+
+
+def _temporary(path: Path) -> Path:
+    """A name beside the path that nobody has; hidden, since what it names is not whole yet."""
+    token = secrets.token_hex(TOKEN_BYTES)
+    return path.absolute().with_name(f"{_start(path)}{token}{TEMPORARY_END}")
+
+
+def _start(path: Path) -> str:
+    return f"{TEMPORARY_START}{path.absolute().name[:LONGEST_NAME]}-"
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Removes what a writing to this path left behind when its process was killed.
+
+    Only names that nobody but this file gives, and only old ones: younger ones are perhaps being
+    written by another process.
+    """
+    pattern = glob.escape(_start(path)) + "[0-9a-f]" * (2 * TOKEN_BYTES) + TEMPORARY_END
+    with suppress(OSError):  # what had to be written is written
+        for leftover in path.absolute().parent.glob(pattern):
+            if time.time() - leftover.lstat().st_mtime > LEFTOVER_AGE:
+                _remove(leftover)
+
+
+def _is_taken(path: Path) -> bool:
+    """Whether there is anything at the path, also a link that leads nowhere."""
+    return path.is_symlink() or path.exists()
+
+
+def _remove(path: Path) -> None:
+    """Removes a file, a folder with all that is in it, or a link and not what it leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -13,24 +13,23 @@ import torch
 from torch import Tensor
 
 from modules.formats.files import write_safetensors
-from modules.formats.lora_keys import (
+from modules.formats.lora_keys import Kinds
+from modules.formats.lora_metadata import metadata_as_written
+from modules.formats.lora_names import Layer, LayerNames, Naming
+from modules.formats.lora_peft import add_alphas, diffusers_kinds, from_magnitude
+from modules.formats.tensor_source import open_tensors
+from onetrainer.errors import UserError
+from onetrainer.model_files.adapter_keys import (
     ALPHA,
     DORA,
     DOWN,
     MAGNITUDE,
     MID,
     UP,
-    Kinds,
     is_of_adapter,
     split,
 )
-from modules.formats.lora_names import Layer, LayerNames, Naming
-from modules.formats.lora_peft import METADATA, add_alphas, diffusers_kinds, from_magnitude
-from modules.formats.tensor_source import open_tensors
-from onetrainer.errors import UserError
-
-BUNDLE = "bundle_emb."
-"""What the keys of embeddings inside a LoRA file start with: then the word, then "clip_l" …"""
+from onetrainer.model_files.embedding_keys import bundled, bundled_name
 
 
 @dataclass(frozen=True)
@@ -60,9 +59,8 @@ def read_lora(path: Path, names: LayerNames) -> LoraFile:
     embeddings: dict[str, dict[str, Tensor]] = {}
     unknown: dict[str, Tensor] = {}
     for key, tensor in tensors.items():
-        if key.startswith(BUNDLE):
-            word, _, kind = key.removeprefix(BUNDLE).partition(".")
-            embeddings.setdefault(word, {})[kind] = tensor
+        if member := bundled(key):
+            embeddings.setdefault(member[0], {})[member[1]] = tensor
         elif (found := split(key)) and (layer := names.find(found[0])):
             kind = DORA if found[1] == MAGNITUDE else found[1]
             layers.setdefault(layer, {})[kind] = (
@@ -104,7 +102,8 @@ def write_lora(
     """Writes a LoRA file in a naming, complete or not at all.
 
     dtype: None keeps each tensor's own. alpha stays float32, since half precision would round it.
-    "diffusers" has no alpha: up matrices are multiplied by alpha / rank, in float32.
+    "diffusers" has no alpha: up matrices are multiplied by alpha / rank, in float32. The metadata
+    is made to tell what is written.
     Raises UserError for weights that dtype cannot hold, and for kinds that a naming has no word
     for.
     """
@@ -120,9 +119,11 @@ def write_lora(
                 own = diffusers_kinds(path, names.base, layer, kinds, dtype)
         tensors |= {f"{name}.{kind}": tensor for kind, tensor in own.items()}
     for word, vectors in file.embeddings.items():
-        tensors |= {f"{BUNDLE}{word}.{kind}": tensor for kind, tensor in vectors.items()}
+        tensors |= {bundled_name(word, key): tensor for key, tensor in vectors.items()}
     tensors |= file.unknown
-    metadata = {key: text for key, text in file.metadata.items() if key != METADATA}
+    metadata = metadata_as_written(
+        file.metadata, file.layers.values(), base=names.base, naming=naming
+    )
     written = {key: _cast(key, tensor, dtype) for key, tensor in tensors.items()}
     _require_finite(path, written, dtype)
     write_safetensors(path, written, metadata, overwrite=overwrite, hashes=hashes)

@@ -1,80 +1,16 @@
-"""Taking the keys of a LoRA file apart: a layer's name and what the tensor is.
+"""What the tensors of a LoRA's layer say about it: its rank and its scale."""
 
-What a tensor is, its kind, is said in LyCORIS' words, which extend kohya's: "lora_down.weight",
-"alpha", "hada_w1_a" and so on. Source: LyCORIS, modules/*.py (`weight_list`); for the other
-spellings peft and diffusers, utils/state_dict_utils.py.
-"""
-
-import re
 from collections.abc import Mapping
 
 from torch import Tensor
 
-DOWN, UP, MID, ALPHA, DORA = (
-    "lora_down.weight",
-    "lora_up.weight",
-    "lora_mid.weight",
-    "alpha",
-    "dora_scale",
-)
+from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, MID, UP
+
 PLAIN = frozenset({DOWN, UP, MID, ALPHA, DORA})
 """What a LoRA with or without DoRA has; every other kind is another method's."""
-MAGNITUDE = "magnitude"
-"""peft's DoRA scale, which has another shape than `dora_scale`."""
-
-KINDS = (
-    *(DOWN, UP, MID, ALPHA, DORA, "scalar"),
-    *("hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b", "hada_t1", "hada_t2"),
-    *("lokr_w1", "lokr_w1_a", "lokr_w1_b", "lokr_w2", "lokr_w2_a", "lokr_w2_b", "lokr_t2"),
-    *("oft_blocks", "rescale"),
-    *("a1.weight", "a2.weight", "b1.weight", "b2.weight", "bm.weight"),
-    *("diff", "diff_b", "w_norm", "b_norm", "on_input", "weight"),
-)
-OTHER_SPELLINGS = {
-    "lora_A.weight": DOWN,
-    "lora_B.weight": UP,
-    "lora.down.weight": DOWN,
-    "lora.up.weight": UP,
-    "lora_linear_layer.down.weight": DOWN,
-    "lora_linear_layer.up.weight": UP,
-    "lora_magnitude_vector.weight": MAGNITUDE,
-    "lora_magnitude_vector": MAGNITUDE,
-}
-ENDINGS = sorted(
-    [(f".{kind}", kind) for kind in KINDS]
-    + [(f".{spelling}", kind) for spelling, kind in OTHER_SPELLINGS.items()],
-    key=lambda ending: -len(ending[0]),  # ".weight" ends most of the others
-)
-
-ADAPTER = re.compile(r"\.default(?:_\d+)?(?=\.|$)")
-"""The name that peft and diffusers give an adapter that has none."""
-
-OLD_DIFFUSERS = re.compile(
-    r"(.+?)\.(?:processor\.)?to_(q|k|v|out)_lora\.(down\.weight|up\.weight|alpha)"
-)
-"""The attention processors of diffusers before 0.22."""
-OLD_KINDS = {"down.weight": DOWN, "up.weight": UP, "alpha": ALPHA}
-
 
 Kinds = Mapping[str, Tensor]
 """A layer's tensors by what they are."""
-
-
-def split(key: str) -> tuple[str, str] | None:
-    """A layer's name and a kind; None for keys that are no part of any adapter."""
-    key = ADAPTER.sub("", key)
-    if old := OLD_DIFFUSERS.fullmatch(key):
-        return _old_name(old[1], old[2]), OLD_KINDS[old[3]]
-    for ending, kind in ENDINGS:
-        if key.endswith(ending):
-            return key.removesuffix(ending), kind
-    return None
-
-
-def is_of_adapter(key: str) -> bool:
-    """Whether a key can be nothing but an adapter's: "weight" ends every model's keys, too."""
-    found = split(key)
-    return found is not None and found[1] != "weight"
 
 
 def scale_of(kinds: Kinds) -> float:
@@ -91,9 +27,3 @@ def rank_of(kinds: Kinds) -> int | None:
         if kind in kinds:
             return len(kinds[kind])
     return None
-
-
-def _old_name(attention: str, projection: str) -> str:
-    if attention.endswith("self_attn"):  # of a text encoder
-        return f"{attention}.{projection}_proj"
-    return f"{attention}.to_{projection}" + (".0" if projection == "out" else "")

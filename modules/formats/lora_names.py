@@ -12,6 +12,7 @@ from typing import Literal
 from modules.formats.original.layout import Component, prefix, recipes
 from onetrainer.config.model import Base
 from onetrainer.config.output import LoraNaming
+from onetrainer.model_files.adapter_keys import WRAPPED
 
 Part = Literal["unet", "te", "te1", "te2"]
 Naming = LoraNaming
@@ -33,7 +34,6 @@ COMPONENTS: Mapping[Part, Component] = {
 TEXT_LEVEL = "text_model."  # which transformers since 5.6 leaves out of some modules' paths
 PROJECTION = "text_projection"  # the one layer of a text encoder that lies beside that level
 LYCORIS = "lycoris_"  # how LyCORIS names layers when it is given a bare UNet
-WRAPPED = "base_model.model."  # peft's own level around a model
 
 
 @dataclass(frozen=True, order=True)

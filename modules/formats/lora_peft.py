@@ -8,10 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from modules.formats.lora_keys import ALPHA, DORA, DOWN, MID, PLAIN, UP, Kinds, rank_of, scale_of
+from modules.formats.lora_keys import PLAIN, Kinds, rank_of, scale_of
 from modules.formats.lora_names import COMPONENTS, Layer
 from onetrainer.config.model import Base
 from onetrainer.errors import UserError
+from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, MID, UP
 
 METADATA = "lora_adapter_metadata"
 """diffusers' JSON of peft's settings; its alphas are needed to read a file, and are not written."""

@@ -1,37 +1,36 @@
 """A whole model as a diffusers folder."""
 
 import json
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
-from modules.formats.component_configs import MODELS, Config
+from modules.formats.component_configs import MODELS, Config, read_config
 from modules.formats.files import (
     bytes_of,
     refuse_existing,
     replacing,
+    replacing_folder,
     require_space,
     write_safetensors,
 )
 from modules.formats.original.layout import Component
 from modules.formats.single_file import convert_extras
 from modules.formats.tensor_source import LazyTensor, converted
-from modules.formats.whole_model import Description, WholeModel
+from modules.formats.whole_model import INDEX, Description, WholeModel
 from onetrainer.config.model import FamilyName, base_of
 from onetrainer.errors import UserError
+from onetrainer.model_files.folders import DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS
 
 EXTRAS_FILE = "original_extras.safetensors"
 """What single files hold and folders do not, for the way back."""
 
-INDEX = "model_index.json"
 WEIGHTS: Mapping[Component, str] = {
-    "unet": "diffusion_pytorch_model",
-    "vae": "diffusion_pytorch_model",
-    "text_encoder": "model",
-    "text_encoder_2": "model",
+    "unet": DIFFUSERS_WEIGHTS,
+    "vae": DIFFUSERS_WEIGHTS,
+    "text_encoder": TRANSFORMERS_WEIGHTS,
+    "text_encoder_2": TRANSFORMERS_WEIGHTS,
 }
 PIPELINES: Mapping[FamilyName, str] = {
     "sd15": "StableDiffusionPipeline",
@@ -42,10 +41,16 @@ PIPELINES: Mapping[FamilyName, str] = {
     "sdxl-inpainting": "StableDiffusionXLInpaintPipeline",
 }
 VOCABULARY = ("vocab.json", "merges.txt")
-TOKENIZER_FILES = (
-    *VOCABULARY, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json",
-)  # fmt: skip
+TOKENIZER_CONFIG = "tokenizer_config.json"
+TOKENIZER_FILES = (*VOCABULARY, "tokenizer.json", "special_tokens_map.json", "added_tokens.json")
+# Where transformers writes which folders and files a tokenizer came from; it reads none of them.
+TOKENIZER_PLACES = ("name_or_path", "_name_or_path", "cache_dir")
+# What an index says of drawing with the model. Source: the arguments of diffusers' pipelines.
+FLAGS: Mapping[FamilyName, tuple[str, ...]] = {
+    "sdxl": ("force_zeros_for_empty_prompt",),
+    "sdxl-inpainting": ("force_zeros_for_empty_prompt", "requires_aesthetics_score"),
+}
+TOKENIZERS = ("tokenizer", "tokenizer_2")
 TORCH_FILE = {"format": "pt"}  # without it, some versions of transformers refuse a file
 SMALL_FILES = 8 * 1024**2  # room for configs and two tokenizers, with much to spare
 
@@ -56,16 +61,20 @@ def write_model_folder(
     """Writes the model, complete or not at all, as diffusers' pipelines load it.
 
     dtype: of every weight; None keeps each tensor's own. Raises UserError, before anything is
-    written, if the path is taken or the disk has too little room.
+    written, if the path is taken or the disk has too little room; later, if the dtype cannot hold
+    a weight.
     """
     weights = {
-        component: {name: converted(tensor, dtype) for name, tensor in tensors.items()}
+        component: {
+            name: converted(tensor, dtype, name=f"{component}/{name}")
+            for name, tensor in tensors.items()
+        }
         for component, tensors in model.components.items()
     }
     extras = None if model.extras is None else convert_extras(model.extras, dtype)
     _refuse_taken(path, overwrite=overwrite)
     require_space(path, _size(weights, extras or {}))
-    with _replacing_folder(path) as folder:
+    with replacing_folder(path) as folder:
         for component, tensors in weights.items():
             file = folder / component / f"{WEIGHTS[component]}.safetensors"
             write_safetensors(file, tensors, TORCH_FILE)
@@ -74,23 +83,14 @@ def write_model_folder(
         _write_descriptions(folder, model.description)
 
 
-@contextmanager
-def _replacing_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which takes the path's place when the block ends without an error."""
-    part, old = (path.with_name(path.name + end) for end in (".part", ".old"))
-    _remove(part)
-    part.mkdir(parents=True)
-    try:
-        yield part
-        if path.exists():
-            _remove(old)
-            path.rename(old)
-        part.rename(path)
-        _remove(old)
-    finally:
-        _remove(part)
-        if old.exists() and not path.exists():
-            old.rename(path)
+def left_out(index: Config) -> list[str]:
+    """The parts that a folder's index names, and that are not written: "safety checker"."""
+    written = (*WEIGHTS, *TOKENIZERS, "scheduler")
+    return [
+        name.replace("_", " ")
+        for name, value in index.items()
+        if isinstance(value, list) and any(value) and name not in written
+    ]
 
 
 def _refuse_taken(path: Path, *, overwrite: bool) -> None:
@@ -112,19 +112,22 @@ def _write_descriptions(folder: Path, description: Description) -> None:
         _write_json(folder / component / "config.json", config)
     _write_json(folder / "scheduler" / "scheduler_config.json", description.scheduler)
     index = _index(description)
-    for name in ("tokenizer", "tokenizer_2"):
+    for name in TOKENIZERS:
         if name in index:
             _copy_tokenizer(folder / name, description)
     _write_json(folder / INDEX, index)
 
 
 def _index(description: Description) -> Config:
-    text = (MODELS / base_of(description.family) / INDEX).read_text(encoding="utf-8")
-    scheduler = ["diffusers", description.scheduler["_class_name"]]
+    """The published models' index, with what the model's own says of drawing and tokenizers."""
+    family, own = description.family, description.index
+    kept = (*FLAGS.get(family, ()), *TOKENIZERS)
+    published = read_config(MODELS / base_of(family) / INDEX)
     return {
-        **json.loads(text),
-        "_class_name": PIPELINES[description.family],
-        "scheduler": scheduler,
+        **published,
+        **{name: own[name] for name in kept if own.get(name) is not None},
+        "_class_name": PIPELINES[family],
+        "scheduler": ["diffusers", description.scheduler["_class_name"]],
     }
 
 
@@ -136,10 +139,33 @@ def _copy_tokenizer(folder: Path, description: Description) -> None:
     source = own if own.is_dir() else published
     for name in TOKENIZER_FILES:
         if (source / name).is_file():
-            shutil.copyfile(source / name, folder / name)
+            _copy(source / name, folder / name)
+    if (source / TOKENIZER_CONFIG).is_file():
+        config = read_config(source / TOKENIZER_CONFIG)
+        _write_json(folder / TOKENIZER_CONFIG, _without_places(config))
     if not any((folder / name).is_file() for name in ("vocab.json", "tokenizer.json")):
         for name in VOCABULARY:
-            shutil.copyfile(MODELS / "sd15" / "tokenizer" / name, folder / name)
+            _copy(MODELS / "sd15" / "tokenizer" / name, folder / name)
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        data = source.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"{source}: the file cannot be read ({(error.strerror or str(error)).lower()})",
+            remedy="Check the rights to read it and the disk",
+        ) from error
+    with replacing(target) as file:
+        file.write(data)
+
+
+def _without_places(config: Config) -> Config:
+    return {
+        key: value
+        for key, value in config.items()
+        if key not in TOKENIZER_PLACES and not key.endswith("_file")
+    }
 
 
 def _write_json(path: Path, content: Config) -> None:
@@ -152,8 +178,3 @@ def _size(
     weights: Mapping[Component, Mapping[str, LazyTensor]], extras: Mapping[str, LazyTensor]
 ) -> int:
     return sum(map(bytes_of, weights.values())) + bytes_of(extras) + SMALL_FILES
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)

@@ -17,6 +17,11 @@ PREFIX = "modelspec."
 FileKind = Literal["model", "lora", "textual-inversion"]
 Layout = Literal["original", "diffusers"]
 
+# The code whose names the tensors have, by the bare names that the specification suggests.
+IMPLEMENTATIONS: Mapping[Layout, str] = MappingProxyType(
+    {"original": "sgm", "diffusers": "diffusers"}
+)
+
 # The specification names the first four; those for inpainting are the names that ComfyUI and
 # SwarmUI use, and for SDXL, where nobody has published one, the same made in the same way.
 _ARCHITECTURES: Mapping[FamilyName, str] = MappingProxyType(
@@ -65,7 +70,7 @@ class ModelSpec:
         found = {
             "sai_model_spec": VERSION,
             "architecture": architecture(self.family, self.prediction, self.kind),
-            "implementation": _implementation(self.family, self.kind, self.layout),
+            "implementation": IMPLEMENTATIONS[self.layout],
             "title": self.title,
             "resolution": "{}x{}".format(*self.resolution),
             "prediction_type": "v" if self.prediction == "v_prediction" else "epsilon",
@@ -93,17 +98,6 @@ def architecture(family: FamilyName, prediction: Prediction, kind: FileKind) -> 
 def comma_separated(text: str) -> str:
     """The entries of a list with commas, without what is empty or only spaces."""
     return ", ".join(part.strip() for part in text.split(",") if part.strip())
-
-
-def _implementation(family: FamilyName, kind: FileKind, layout: Layout) -> str:
-    """The code whose names the tensors have, by the bare names that the specification suggests.
-
-    LoRAs of SD 1.x and 2.x have diffusers' names of layers in kohya's form too.
-    """
-    if layout == "diffusers":
-        return "diffusers"
-    is_sdxl = family in ("sdxl", "sdxl-inpainting")
-    return "sgm" if is_sdxl or kind == "model" else "diffusers"
 
 
 def _data_url(jpeg: bytes) -> str:

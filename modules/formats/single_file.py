@@ -25,14 +25,15 @@ def write_single_file(
 
     dtype: of every weight; None keeps each tensor's own. Returns the names of the tensors that
     were made up, because the model knows of no extras. Raises UserError, before anything is
-    written, if the path is taken or the disk has too little room.
+    written, if the path is taken or the disk has too little room; later, if the dtype cannot hold
+    a weight.
     """
     state = original_state(model)
     extras, invented = model.extras, list[str]()
     if extras is None:
         extras = made_up(base_of(model.description.family), model.components, state)
         invented = sorted(extras)
-    tensors = {name: converted(tensor, dtype) for name, tensor in state.items()}
+    tensors = {name: converted(tensor, dtype, name=name) for name, tensor in state.items()}
     tensors |= convert_extras(extras, dtype) | convert_extras(markers(model.description), None)
     write_safetensors(path, tensors, metadata, overwrite=overwrite, hashes=True)
     return invented
@@ -50,6 +51,6 @@ def original_state(model: WholeModel) -> dict[str, LazyTensor]:
 def convert_extras(extras: Tensors, dtype: torch.dtype | None) -> dict[str, LazyTensor]:
     """Extras as they are written: weights in the dtype, tables of the noise schedule in theirs."""
     return {
-        name: converted(tensor, None if is_table(name) else dtype)
+        name: converted(tensor, None if is_table(name) else dtype, name=name)
         for name, tensor in extras.items()
     }

@@ -10,7 +10,7 @@ from torch import Size
 from modules.formats.component_configs import Config, read_config
 from modules.formats.component_shapes import shapes_of
 from modules.formats.extras import EMA, ema_recipe, extra_names
-from modules.formats.model_folder import EXTRAS_FILE, WEIGHTS
+from modules.formats.model_folder import EXTRAS_FILE, WEIGHTS, left_out
 from modules.formats.original.layout import (
     COMPONENTS,
     Component,
@@ -86,13 +86,14 @@ def _open_folder(
     components = {
         name: _folder_component(stack, path / name, name, description.configs[name]) for name in own
     }
+    unwritten = left_out(description.index)
+    notes = ["Left out " + ", ".join(unwritten) + "."] if unwritten else []
     if not (path / EXTRAS_FILE).is_file():
-        return Stored(WholeModel(description, components, None, {}), [])
+        return Stored(WholeModel(description, components, None, {}), notes)
     reader = stack.enter_context(open_tensors(path / EXTRAS_FILE))
     extras = {name: reader.lazy(name) for name in reader.names}
-    return Stored(
-        WholeModel(description, components, extras, reader.metadata), _extra_notes(extras)
-    )
+    notes += _extra_notes(extras)
+    return Stored(WholeModel(description, components, extras, reader.metadata), notes)
 
 
 def _folder_component(

@@ -71,7 +71,7 @@ class TensorReader:
     """Open files of tensors; of two tensors with one name the later file's is meant.
 
     piece: one room for all casts, because rooms that come and go between the tensors that stay
-    would scatter the memory.
+    would scatter the memory. It and the files' positions make a reader one for a single thread.
     """
 
     tables: Sequence[TensorTable]
@@ -96,6 +96,10 @@ class TensorReader:
         """What the header says of a tensor; KeyError if there is none of this name."""
         return self.tables[self.places[name]].entries[name]
 
+    def path(self, name: str) -> Path:
+        """The file that a tensor is in; KeyError if there is none of this name."""
+        return self.tables[self.places[name]].path
+
     def shape(self, name: str) -> Size:
         """A tensor's shape; KeyError if there is none of this name."""
         return Size(self.entry(name).shape)
@@ -105,7 +109,7 @@ class TensorReader:
         word = self.entry(name).dtype
         if word not in DTYPES:
             raise UserError(
-                f"{self._path(name).name}: the tensor {name} is stored as {word}",
+                f"{self.path(name).name}: the tensor {name} is stored as {word}",
                 "One of " + ", ".join(DTYPES) + " was expected",
                 "Choose another version of this model",
             )
@@ -149,25 +153,30 @@ class TensorReader:
         file.seek(self.entry(name).offset + start)
         memory, done = room.numpy().data, 0
         while done < len(memory):  # one call reads two gigabytes at most
-            count = file.readinto(memory[done:])  # type: ignore[attr-defined]  # FileIO has it
+            try:
+                count = file.readinto(memory[done:])  # type: ignore[attr-defined]  # FileIO's
+            except OSError as error:
+                raise _unreadable_error(self.path(name), error) from error
             if not count:
                 raise UserError(
-                    f"{self._path(name).name}: the file ends inside the tensor {name}",
+                    f"{self.path(name).name}: the file ends inside the tensor {name}",
                     remedy="The file has changed or is damaged; try again, or download it again",
                 )
             done += count
-
-    def _path(self, name: str) -> Path:
-        return self.tables[self.places[name]].path
 
 
 @contextmanager
 def open_tensors(paths: Path | Sequence[Path]) -> Iterator[TensorReader]:
     """The tensors of a file, or of several files that are parts of one; UserError if unreadable."""
-    tables = [read_table(path) for path in ([paths] if isinstance(paths, Path) else paths)]
-    places = {name: place for place, table in enumerate(tables) for name in table.entries}
     with ExitStack() as stack:
-        files = [stack.enter_context(table.path.open("rb", buffering=0)) for table in tables]
+        tables, files = list[TensorTable](), list[BinaryIO]()
+        for path in [paths] if isinstance(paths, Path) else paths:
+            try:
+                tables.append(read_table(path))
+                files.append(stack.enter_context(path.open("rb", buffering=0)))
+            except OSError as error:
+                raise _unreadable_error(path, error) from error
+        places = {name: place for place, table in enumerate(tables) for name in table.entries}
         yield TensorReader(tables, files, places, torch.empty(PIECE, dtype=torch.uint8))
 
 
@@ -178,12 +187,15 @@ def lazily(tensor: Tensor | LazyTensor) -> LazyTensor:
     return LazyTensor(tensor.dtype, tensor.shape, lambda: tensor)
 
 
-def converted(tensor: Tensor | LazyTensor, dtype: torch.dtype | None) -> LazyTensor:
-    """The tensor in another dtype once it is made; None, and integers, leave it as it is."""
+def converted(tensor: Tensor | LazyTensor, dtype: torch.dtype | None, *, name: str) -> LazyTensor:
+    """The tensor in another dtype once it is made; None, and integers, leave it as it is.
+
+    name: what a person knows it by. Making it raises UserError if the dtype cannot hold it.
+    """
     source = lazily(tensor)
     if dtype is None or not source.dtype.is_floating_point or source.dtype == dtype:
         return source
-    return LazyTensor(dtype, source.shape, lambda: source.read().to(dtype))
+    return LazyTensor(dtype, source.shape, lambda: _cast(source.read(), dtype, name))
 
 
 def combined(
@@ -194,3 +206,25 @@ def combined(
     shadows = [torch.empty(one.shape, dtype=one.dtype, device="meta") for one in sources]
     shadow = combine(shadows)
     return LazyTensor(shadow.dtype, shadow.shape, lambda: combine([one.read() for one in sources]))
+
+
+def _cast(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:
+    result, limit = tensor.to(dtype), torch.finfo(dtype).max
+    if limit >= torch.finfo(tensor.dtype).max or not tensor.numel():
+        return result
+    low, high = tensor.aminmax()  # five times as fast as a look at each result
+    is_inside = -limit <= low.item() and high.item() <= limit
+    if not is_inside and bool((result.isinf() & tensor.isfinite()).any()):
+        raise UserError(
+            f"the tensor {name} has numbers from {low.item():.3g} to {high.item():.3g}",
+            f"{dtype} holds numbers up to {limit:.3g}",
+            'Choose "bf16", "fp32" or "keep" as precision',
+        )
+    return result
+
+
+def _unreadable_error(path: Path, error: OSError) -> UserError:
+    return UserError(
+        f"{path}: the file cannot be read ({(error.strerror or str(error)).lower()})",
+        remedy="Check the path, the rights to read it and the disk",
+    )

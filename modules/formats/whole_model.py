@@ -13,9 +13,11 @@ from onetrainer.config.model import FamilyName, Prediction, base_of
 
 Tensors = Mapping[str, Tensor | LazyTensor]
 
+INDEX = "model_index.json"
+
 INPAINTING_CHANNELS, CHANNELS = 9, 4
-# Latent sides of the pictures that each base was trained on; SD 2 has two kinds of models.
-SD2_SIDE, SD2_V_SIDE = 64, 96
+# The latent side of SD 2's models that predict noise; the published config is of the others, 96.
+SD2_SIDE = 64
 # Schedulers of diffusers that can rescale the noise schedule; others ignore the flag.
 ZERO_SNR_SCHEDULERS = (
     "DDIMScheduler", "DDPMScheduler", "DPMSolverMultistepScheduler", "EulerDiscreteScheduler",
@@ -27,8 +29,9 @@ ZERO_SNR_SCHEDULERS = (
 class Description:
     """What describes a model besides its tensors.
 
-    configs: of each component. scheduler: diffusers' scheduler config. home: the folder whose
-    tokenizers are the model's; those of the published models if it has none.
+    configs: of each component. scheduler: diffusers' scheduler config. index: the list of parts
+    and of settings for drawing in a diffusers folder. home: the folder whose tokenizers are the
+    model's; those of the published models if it has none.
     """
 
     family: FamilyName
@@ -36,6 +39,7 @@ class Description:
     zero_terminal_snr: bool
     configs: Mapping[Component, Config]
     scheduler: Config
+    index: Config
     home: Path
 
 
@@ -55,14 +59,24 @@ class WholeModel:
 
 
 def describe(
-    home: Path, family: FamilyName, *, prediction: Prediction, zero_terminal_snr: bool
+    home: Path,
+    family: FamilyName,
+    *,
+    prediction: Prediction,
+    zero_terminal_snr: bool,
+    is_own: bool = False,
 ) -> Description:
-    """A description from the configs of a diffusers folder, made to say what the model is."""
+    """A description from the configs of a diffusers folder, made to say what the model is.
+
+    is_own: whether the folder is this model's, and not that of the published ones.
+    """
     base = base_of(family)
     configs: dict[Component, Config] = {
         name: without_path(read_config(home / name / "config.json")) for name in COMPONENTS[base]
     }
-    configs["unet"] = _unet_config(configs["unet"], family, prediction)
+    configs["unet"] = _with_channels(configs["unet"], family)
+    if base == "sd2" and prediction == "epsilon" and not is_own:
+        configs["unet"] = {**configs["unet"], "sample_size": SD2_SIDE}
     scheduler = without_path(read_config(home / "scheduler" / "scheduler_config.json"))
     return Description(
         family=family,
@@ -70,6 +84,7 @@ def describe(
         zero_terminal_snr=zero_terminal_snr,
         configs=configs,
         scheduler=_scheduler_config(scheduler, prediction, zero_terminal_snr),
+        index=without_path(read_config(home / INDEX)),
         home=home,
     )
 
@@ -79,14 +94,9 @@ def without_path(config: Config) -> Config:
     return {key: value for key, value in config.items() if key != "_name_or_path"}
 
 
-def _unet_config(config: Config, family: FamilyName, prediction: Prediction) -> Config:
+def _with_channels(config: Config, family: FamilyName) -> Config:
     is_inpainting = family.endswith("-inpainting")
-    changed = {**config, "in_channels": INPAINTING_CHANNELS if is_inpainting else CHANNELS}
-    # Only where the config is that of the published models: folders tell their own.
-    is_published_sd2 = base_of(family) == "sd2" and config.get("sample_size") == SD2_V_SIDE
-    if is_published_sd2 and prediction == "epsilon":
-        changed["sample_size"] = SD2_SIDE
-    return changed
+    return {**config, "in_channels": INPAINTING_CHANNELS if is_inpainting else CHANNELS}
 
 
 def _scheduler_config(config: Config, prediction: Prediction, zero_terminal_snr: bool) -> Config:

@@ -1,6 +1,6 @@
 """Makes one file or folder of another; LoRAs and embeddings have files of their own for it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -8,22 +8,25 @@ from time import monotonic
 from torch import Tensor
 
 from modules.formats.component_configs import MODELS, read_config
+from modules.formats.convert_embedding import convert_embedding
+from modules.formats.convert_lora import convert_lora
 from modules.formats.files import HASHES
+from modules.formats.lora_names import NAMINGS
 from modules.formats.model_folder import write_model_folder
 from modules.formats.modelspec import PREFIX, ModelSpec
 from modules.formats.single_file import write_single_file
 from modules.formats.stored_model import open_stored
 from modules.formats.tensor_source import PRECISIONS, LazyTensor, lazily
-from modules.formats.whole_model import Description, WholeModel, describe
-from onetrainer.config.model import FamilyName, base_of
-from onetrainer.convert_request import MODEL_FORMATS, ConvertRequest, ModelFormat
+from modules.formats.whole_model import INDEX, Description, WholeModel, describe
+from onetrainer.config.model import FamilyName, base_of, native_side
+from onetrainer.convert_request import MODEL_FORMATS, ConvertRequest, examine, model_format
 from onetrainer.errors import UserError
 from onetrainer.events import Event, Finished, Phase
 from onetrainer.model_files import (
     DESCRIPTIONS,
     ModelFile,
-    inspect_model,
     require_family,
+    require_predictable,
     resolve_prediction,
     resolve_zero_snr,
 )
@@ -31,9 +34,8 @@ from onetrainer.model_files.kinds import FAMILIES
 
 Tell = Callable[[Event], None]
 
-SUFFIX = ".safetensors"
-SIDES: Mapping[str, int] = {"sd15": 512, "sd2": 512, "sdxl": 1024}
-SD2_V_SIDE = 768
+# How a VAE scales latents; whether an empty negative prompt is encoded or made of zeros.
+SCALE, ZEROS = "scaling_factor", "force_zeros_for_empty_prompt"
 _SECONDS_PER_PHASE = 1.0
 
 
@@ -41,16 +43,15 @@ def convert(request: ConvertRequest, tell: Tell, *, configs: Path = MODELS) -> F
     """Converts a base model, a LoRA or an embedding, whichever the source is.
 
     configs: the folder with each base's component configs, for sources that bring none.
-    Raises UserError, before anything is written, for whatever cannot be converted.
+    Raises UserError for whatever cannot be converted; nothing is left half written.
     """
-    source, target = Path(request.source), Path(request.target)
-    tell(Phase("loading", detail=source.name))
-    found = inspect_model(source)
-    _refuse_overlap(target, source, request.vae)
+    target = Path(request.target)
+    tell(Phase("loading", detail=Path(request.source).name))
+    found = examine(request)
     tell(Phase("saving", detail=target.name))
     try:
         notes = _convert(found, target, request, tell, configs=configs)
-    except OSError as error:
+    except OSError as error:  # of writing: whatever reads tells in its own words
         raise UserError(
             f"{target}: cannot write here ({(error.strerror or str(error)).lower()})",
             "A place that you may write to was expected, on a disk with free space",
@@ -63,18 +64,20 @@ def _convert(
     found: ModelFile, target: Path, request: ConvertRequest, tell: Tell, *, configs: Path
 ) -> list[str]:
     match found.kind:
-        case "lora":
+        case "lora" if not request.name:
             return _convert_lora(found, target, request)
-        case "embedding":
-            return _convert_embedding(found, target, request)
+        case "lora" | "embedding":
+            return convert_embedding(
+                found.path,
+                target,
+                precision=request.precision,
+                overwrite=request.overwrite,
+                name=request.name,
+            )
         case kind:
-            family = request.family or next((name for name in FAMILIES if name == kind), None)
-    if family is None:
-        raise UserError(
-            f"{found.path.name}: this is {DESCRIPTIONS[found.kind]}",
-            "A whole model, a LoRA or an embedding was expected",
-            "Choose another file",
-        )
+            own = next((name for name in FAMILIES if name == kind), None)
+    family = request.family or own
+    assert family is not None  # examined
     return _convert_model(found, target, request, tell, _describe(found, family, request, configs))
 
 
@@ -85,7 +88,7 @@ def _convert_model(
     tell: Tell,
     description: Description,
 ) -> list[str]:
-    target_format = _model_format(target, request.to)
+    target_format = model_format(target, request.to)
     vae = Path(request.vae) if request.vae else None
     dtype = PRECISIONS[request.precision]
     notes = [f"Read {found.path.name}: {DESCRIPTIONS[found.kind]}."]
@@ -99,7 +102,7 @@ def _convert_model(
             invented = write_single_file(
                 target, model, dtype=dtype, metadata=metadata, overwrite=request.overwrite
             )
-            notes += _invented_notes(invented) + _scale_notes(model.description)
+            notes += _invented_notes(invented) + _untold_notes(model.description)
     return [*notes, f"Wrote {target.name}: {MODEL_FORMATS[target_format]}."]
 
 
@@ -129,44 +132,28 @@ def _told(model: WholeModel, tell: Tell, name: str) -> WholeModel:
 def _describe(
     found: ModelFile, family: FamilyName, request: ConvertRequest, configs: Path
 ) -> Description:
-    require_family(found, family, vae_given=bool(request.vae))
+    missing = found.missing
+    if request.ema and found.has_ema:  # the averaged weights are a UNet too
+        missing = tuple(part for part in missing if part != "UNet")
+    require_family(replace(found, missing=missing), family, vae_given=bool(request.vae))
+    prediction = resolve_prediction(found, request.prediction)
+    zero_snr = resolve_zero_snr(found, request.zero_terminal_snr)
+    require_predictable(prediction, zero_terminal_snr=zero_snr, model=found)
+    is_own = found.layout == "folder"
     return describe(
-        found.path if found.layout == "folder" else configs / base_of(family),
+        found.path if is_own else configs / base_of(family),
         family,
-        prediction=resolve_prediction(found, request.prediction),
-        zero_terminal_snr=resolve_zero_snr(found, request.zero_terminal_snr),
+        prediction=prediction,
+        zero_terminal_snr=zero_snr,
+        is_own=is_own,
     )
-
-
-def _model_format(target: Path, word: str) -> ModelFormat:
-    """The format by its word, or by the target's name; the name has to fit it."""
-    if word and word not in MODEL_FORMATS:
-        raise UserError(
-            f'"{word}" is no format for a base model',
-            "One of " + ", ".join(f'"{name}" ({text})' for name, text in MODEL_FORMATS.items()),
-            "Choose one of these, or leave it out",
-        )
-    is_file = target.suffix.lower() == SUFFIX
-    if word == "diffusers" and is_file:
-        raise UserError(f"{target.name}: a folder's name was expected", remedy="Leave out the end")
-    if is_file:
-        return "original"
-    if word == "original" or target.suffix.lower() in (".ckpt", ".pt", ".bin"):
-        raise UserError(
-            f"{target.name}: single files are written as {SUFFIX} only",
-            f"A name that ends in {SUFFIX} was expected",
-            f"Use {target.stem}{SUFFIX}",
-        )
-    return "diffusers"
 
 
 def _metadata(model: WholeModel, target: Path) -> dict[str, str]:
     """What the source said about itself, or what is known of it."""
     description = model.description
     own = {key: text for key, text in model.metadata.items() if key not in HASHES}
-    base = base_of(description.family)
-    is_v = description.prediction == "v_prediction"
-    side = SD2_V_SIDE if base == "sd2" and is_v else SIDES[base]
+    side = native_side(description.family, description.prediction)
     spec = ModelSpec(
         family=description.family,
         prediction=description.prediction,
@@ -188,36 +175,26 @@ def _invented_notes(names: list[str]) -> list[str]:
     return [f"Made up {count} that such files have and folders do not: {shown}."]
 
 
-def _scale_notes(description: Description) -> list[str]:
-    published = read_config(MODELS / base_of(description.family) / "vae" / "config.json")
-    key = "scaling_factor"
-    usual = published[key]
-    own = description.configs["vae"].get(key, usual)
-    if own == usual:
-        return []
-    return [
-        f"The VAE scales latents by {own}, which a single file cannot tell: other programs will"
-        f" take {usual}. Keep the folder."
-    ]
-
-
-def _refuse_overlap(target: Path, source: Path, vae: str) -> None:
-    """The source is never written, not even when overwriting is allowed."""
-    place = target.resolve()
-    for kept in (source, *([Path(vae)] if vae else [])):
-        whole = kept.resolve()
-        if whole == place or place in whole.parents or whole in place.parents:
-            raise UserError(
-                f"{target}: this is where {kept.name} itself is",
-                "A place of its own was expected for what is written",
-                "Choose another name",
+def _untold_notes(description: Description) -> list[str]:
+    """What only a folder tells, where it differs from what programs assume of a single file."""
+    published = MODELS / base_of(description.family)
+    told = (
+        (SCALE, description.configs["vae"], published / "vae" / "config.json"),
+        (ZEROS, description.index, published / INDEX),
+    )
+    notes = []
+    for key, config, place in told:
+        usual = read_config(place).get(key)
+        own = config.get(key, usual)
+        if own != usual:
+            notes.append(
+                f"This model's {key} is {own}, which a single file cannot tell: other programs"
+                f" will take {usual}. Keep the folder."
             )
+    return notes
 
 
 def _convert_lora(found: ModelFile, target: Path, request: ConvertRequest) -> list[str]:
-    from modules.formats.convert_lora import convert_lora
-    from modules.formats.lora_names import NAMINGS
-
     naming = next((name for name in NAMINGS if name == (request.to or "kohya")), None)
     if naming is None:
         raise UserError(
@@ -232,16 +209,5 @@ def _convert_lora(found: ModelFile, target: Path, request: ConvertRequest) -> li
         family=request.family,
         precision=request.precision,
         overwrite=request.overwrite,
-    )
-
-
-def _convert_embedding(found: ModelFile, target: Path, request: ConvertRequest) -> list[str]:
-    from modules.formats.convert_embedding import convert_embedding
-
-    return convert_embedding(
-        found.path,
-        target,
-        precision=request.precision,
-        overwrite=request.overwrite,
-        name=request.name,
+        bundle=request.bundle,
     )

@@ -15,12 +15,13 @@ from pydantic.fields import FieldInfo
 
 from modules.data.batches import BatchPlan
 from modules.data.cache import CachedDataset
+from modules.formats.lora_metadata import layout_of
 from modules.formats.modelspec import FileKind, ModelSpec, comma_separated
 from modules.interfaces import Family
 from onetrainer import __version__
 from onetrainer.buckets import Bucket
 from onetrainer.config.base import Section, Ui
-from onetrainer.config.model import FamilyName, Prediction
+from onetrainer.config.model import FamilyName, Prediction, base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.hub import is_hub_name
 
@@ -134,16 +135,14 @@ def output_metadata(
     The method adds what only it knows, such as the rank; the writer adds the hashes.
     """
     wanted = config.metadata
-    kohya = {
-        **_NOT_DONE,
-        **_training_fields(config, model),
-        **_progress_fields(config, dataset, step),
-    }
+    kohya: dict[str, object] = {}
     own = {"onetrainer_version": __version__}
     if wanted.include_dataset:
         kohya |= _dataset_fields(dataset)
         own["onetrainer_dataset"] = dataset.digest
     if wanted.include_config:
+        kohya |= {**_NOT_DONE, **_training_fields(config, model)}
+        kohya |= _progress_fields(config, dataset, step)
         own["onetrainer_config"] = _json(without_paths(config))
     spec = _spec(
         config,
@@ -171,7 +170,7 @@ def _spec(
         kind=kind,
         title=words.title.strip() or config.output.name,
         resolution=(side, side),
-        layout="diffusers" if config.output.lora_naming == "diffusers" else "original",
+        layout=layout_of(base_of(model.family), config.output.lora_naming),
         encoder_layer=config.model.clip_skip,
         author=words.author,
         description=words.description,

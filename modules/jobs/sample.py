@@ -1,7 +1,7 @@
 """The job of drawing pictures: from a base model, LoRAs and embeddings to files."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,50 +13,62 @@ from PIL import Image
 
 from modules.build import load_family
 from modules.families.hub import fetch
-from modules.families.stable_diffusion import StableDiffusion
-from modules.formats.embedding_file import Embedding, parse_embedding, read_embedding
+from modules.formats.embedding_file import Embedding, parse_embedding, read_by_word
 from modules.formats.lora_file import LoraFile, read_lora
 from modules.interfaces import Family
 from modules.memory.precision import autocast, choose_device, compute_dtype
 from modules.methods.lora_targets import layer_names
 from modules.methods.merge import merge_loras
 from modules.sampling.grid import draw_grid
-from modules.sampling.pictures import Settings, UsedLora, to_picture, write_png
+from modules.sampling.picture_folder import (
+    first_free,
+    require_room,
+    require_writable,
+    write_picture,
+)
+from modules.sampling.pictures import Settings, UsedLora, base_name, to_picture
 from modules.sampling.sampler import sample
 from onetrainer.config.hardware import Precision
 from onetrainer.config.sampling import Prompt
 from onetrainer.errors import UserError
 from onetrainer.events import Event, Finished, Phase, Sample, Warned
 from onetrainer.hub import is_hub_name
-from onetrainer.sample_request import SampleRequest, model_section, size_of
+from onetrainer.sample_request import SampleRequest, model_section, require_additions, size_of
 
 SECONDS_PER_PHASE = 1.0
-NUMBERED = re.compile(r"(\d+)-.*\.png")
 
 Tell = Callable[[Event], None]
 
 
 def sample_job(request: SampleRequest, tell: Tell) -> Finished:
     """Draws every prompt with every seed; files that are there already stay as they are."""
+    folder = Path(request.out)
+    require_writable(folder)
+    if request.guidance == 1 and request.negative:
+        tell(Warned("with a guidance of 1 the negative prompt has no effect"))
     device = choose_device(request.device)
     precision = request.precision or _usual_precision(device)
     family = _load(request, device, precision, tell)
-    folder = Path(request.out)
-    number = _first_free(folder)
+    prompts = _prompts(request, family)
+    pixels = sum(prompt.width * prompt.height for prompt in prompts)
+    require_room(folder, 2 * pixels if request.grid else pixels)
+    number = first_free(folder)
     drawn: list[list[Image.Image]] = [[] for _ in request.prompts]
     outputs: list[str] = []
-    for picture, prompt in _draw(request, family, partial(autocast, device, precision), tell):
+    context = partial(autocast, device, precision)
+    for picture, prompt in _draw(request, family, prompts, context, tell):
         row = len(outputs) // len(request.seeds)
-        drawn[row].append(picture)
+        if request.grid:
+            drawn[row].append(picture)
         path = folder / f"{number:05d}-{prompt.seed}.png"
-        _write(picture, path, _settings(request, prompt))
+        write_picture(picture, path, _settings(request, prompt))
         tell(Sample(0, row, str(path), prompt.prompt, prompt.seed))
         outputs.append(str(path))
         number += 1
     if request.grid:
         path = folder / f"{number:05d}-grid.png"
         columns = [f"seed {seed}" for seed in request.seeds]
-        _write(draw_grid(drawn, rows=request.prompts, columns=columns), path, None)
+        write_picture(draw_grid(drawn, rows=request.prompts, columns=columns), path, None)
         outputs.append(str(path))
     return Finished(0, outputs)
 
@@ -77,9 +89,9 @@ def _load(request: SampleRequest, device: torch.device, precision: Precision, te
             tell=lambda words: tell(Phase("loading", detail=words)),
         )
     section = model_section(request, path)
-    tell(Phase("loading", detail=_model_name(request)))
+    require_additions(request, section.family)
+    tell(Phase("loading", detail=base_name(request.base)))
     family = load_family(section, compute_dtype=compute_dtype(precision), device=device)
-    assert isinstance(family, StableDiffusion)
     loras = _read_loras(request, family)
     for note in _merge(request, family, loras):
         tell(Warned(note))
@@ -111,11 +123,11 @@ def _embeddings(request: SampleRequest, loras: list[LoraFile]) -> Mapping[str, E
     """By their words: of files, and of those that came with LoRAs."""
     found: dict[str, Embedding] = {}
     for path in map(Path, request.embeddings):
-        embedding = read_embedding(path)
-        # Programs call it by the file's name; who trained it, perhaps by the one inside.
-        for word in {path.stem: None, embedding.name: None}:
-            if re.search(r"\w", word):
-                found[word] = embedding
+        for name, embedding in read_by_word(path).items():
+            # Programs call it by the file's name; who trained it, perhaps by the one inside.
+            for word in {name: None, embedding.name: None}:
+                if re.search(r"\w", word):
+                    found[word] = embedding
     for lora in loras:
         for word, tensors in lora.embeddings.items():
             found[word] = parse_embedding(tensors, name=word, metadata={}, source=word)
@@ -125,11 +137,11 @@ def _embeddings(request: SampleRequest, loras: list[LoraFile]) -> Mapping[str, E
 def _draw(
     request: SampleRequest,
     family: Family,
+    prompts: Sequence[Prompt],
     context: Callable[[], AbstractContextManager[object]],
     tell: Tell,
 ) -> Iterator[tuple[Image.Image, Prompt]]:
     """Every picture, in batches; those of one prompt follow each other."""
-    prompts = _prompts(request, family)
     reporter = _Reporter(tell, steps=request.steps, total=len(prompts))
     for start in range(0, len(prompts), request.batch):
         batch = prompts[start : start + request.batch]
@@ -148,6 +160,7 @@ def _draw(
 
 
 def _prompts(request: SampleRequest, family: Family) -> list[Prompt]:
+    """One for each picture; those that differ in their seeds alone follow each other."""
     width, height = size_of(request, family.name, family.prediction)
     return [
         Prompt(prompt=text, negative=request.negative, seed=seed, width=width, height=height)
@@ -180,32 +193,9 @@ def _settings(request: SampleRequest, prompt: Prompt) -> Settings:
         guidance=request.guidance,
         sampler=request.sampler,
         guidance_rescale=request.guidance_rescale,
-        model=_model_name(request),
+        model=base_name(request.base),
         loras=tuple(UsedLora(Path(lora.path).stem, lora.strength) for lora in request.loras),
         clip_skip=request.clip_skip,
+        embeddings=tuple(Path(path).stem for path in request.embeddings),
+        vae=base_name(request.vae) if request.vae else "",
     )
-
-
-def _model_name(request: SampleRequest) -> str:
-    """What people call it: never the path, which tells of a person's disk."""
-    path = Path(request.base)
-    return path.stem if path.is_file() else path.name
-
-
-def _first_free(folder: Path) -> int:
-    """The number after the highest one of the pictures in a folder."""
-    if not folder.is_dir():
-        return 1
-    numbers = [NUMBERED.fullmatch(path.name) for path in folder.iterdir()]
-    return max((int(found[1]) for found in numbers if found), default=0) + 1
-
-
-def _write(picture: Image.Image, path: Path, settings: Settings | None) -> None:
-    try:
-        write_png(picture, path, settings)
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot write here ({(error.strerror or str(error)).lower()})",
-            "Expected a folder on a disk with free space that you may write to",
-            "Free some space or choose another folder with --out",
-        ) from error

@@ -27,7 +27,10 @@ class _SamplingStopped(Exception):
 
 @dataclass(frozen=True)
 class SampleTask:
-    """Draws the sample pictures: every so many steps, at the end, and when asked."""
+    """Draws the sample pictures: every so many steps, at the end, and when asked.
+
+    model: what the pictures call the base model; clip_skip: 0 for the family's own.
+    """
 
     section: Sampling
     steps: int
@@ -38,6 +41,8 @@ class SampleTask:
     events: EventWriter
     inbox: Inbox
     config_digest: str
+    model: str
+    clip_skip: int
 
     def is_due(self, step: int) -> bool:
         return self.inbox.has("sample") or self.is_planned(step)
@@ -114,6 +119,8 @@ class SampleTask:
             digest=self.config_digest,
             sampler=self.section.sampler,
             guidance_rescale=self.section.guidance_rescale,
+            model=self.model,
+            clip_skip=self.clip_skip,
         )
         try:
             save_picture(pixels, path, settings)

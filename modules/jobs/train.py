@@ -4,7 +4,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata as packages
 from typing import TypeGuard
@@ -16,7 +16,7 @@ from modules.data.cache import CachingStopped
 from modules.engine import Engine
 from modules.families.hub import fetch
 from modules.inbox import Inbox
-from modules.interfaces import Family
+from modules.interfaces import Family, Method
 from modules.jobs.data import Pictures, prepare_pictures
 from modules.jobs.metadata import DatasetFacts, ModelFacts, output_metadata
 from modules.jobs.tasks import SampleTask, SaveTask
@@ -24,6 +24,7 @@ from modules.memory.precision import choose_device, compute_dtype
 from modules.methods.lora import Lora
 from modules.metrics import Reporter
 from modules.objectives.denoising import Denoising
+from modules.sampling.pictures import base_name
 from modules.state import CheckpointRecord, Checkpoints, TrainState, newest_record
 from modules.trainer import Trainer
 from onetrainer.config.migrate import migrate
@@ -48,12 +49,15 @@ from onetrainer.presets import resolve
 from onetrainer.run_folder import RunFolder
 
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "lycoris_lora")
+BASE_MODEL = "base model"
+"""Stands among the versions: which commit of a model of the hub the run trains on."""
 
 
 @dataclass(frozen=True)
 class _Run:
     """What every stage of the job needs.
 
+    versions: of what is installed, and of a model of the hub as soon as that is known.
     last: the checkpoint it continues from, if any. kept: what the run has told up to it.
     """
 
@@ -95,7 +99,8 @@ def train(folder: RunFolder) -> int:
     inbox = Inbox(folder.commands)
     try:
         device = choose_device(config.hardware.device)
-        run = _Run(folder, config, digest, _versions(), events, inbox, device, last, kept)
+        versions = _libraries() | _known_model(config.model, last)
+        run = _Run(folder, config, digest, versions, events, inbox, device, last, kept)
         return _train(run)
     finally:
         inbox.close()
@@ -105,7 +110,7 @@ def train(folder: RunFolder) -> int:
 def _train(run: _Run) -> int:
     _announce(run)
     _warn_of_slow_precision(run)
-    model = _located(run)
+    run, model = _located(run)
     run.events.write(Phase("loading", detail="base model"))
     family = load_family(
         model,
@@ -135,17 +140,23 @@ def _train(run: _Run) -> int:
     return _finish(run, trainer.run(), trainer.state.step, saving, pictures)
 
 
-def _located(run: _Run) -> Model:
-    """The base model's section with a path on this disk: hub names are downloaded."""
+def _located(run: _Run) -> tuple[_Run, Model]:
+    """The run, and its base model's section with a path on this disk: hub names are downloaded.
+
+    Of a model of the hub the run then knows the version. A resumed one asks for that it began with.
+    """
     section = run.config.model
     if not is_hub_name(section.path):
-        return section
+        return run, section
+    known = run.versions.get(BASE_MODEL, "")
     folder = fetch(
         section.path,
         offline=section.offline,
         tell=lambda detail: run.events.write(Phase("loading", detail=detail)),
+        revision=known.rpartition("@")[2] or None,
     )
-    return section.model_copy(update={"path": str(folder)})
+    versions = run.versions | {BASE_MODEL: f"{section.path}@{folder.name}"}
+    return replace(run, versions=versions), section.model_copy(update={"path": str(folder)})
 
 
 def _assemble(
@@ -168,17 +179,7 @@ def _assemble(
     if run.last is not None:
         checkpoints.restore(run.last)
     method.train(True)
-    sampling = SampleTask(
-        section=config.sampling,
-        steps=config.training.steps,
-        family=family,
-        method=method,
-        engine=engine,
-        folder=run.folder,
-        events=run.events,
-        inbox=run.inbox,
-        config_digest=run.digest,
-    )
+    sampling = _sampling(run, family, method, engine)
     saving = SaveTask(
         section=config.output,
         folder=run.folder,
@@ -207,6 +208,22 @@ def _assemble(
         tasks=(sampling, saving),
     )
     return trainer, sampling, saving
+
+
+def _sampling(run: _Run, family: Family, method: Method, engine: Engine) -> SampleTask:
+    return SampleTask(
+        section=run.config.sampling,
+        steps=run.config.training.steps,
+        family=family,
+        method=method,
+        engine=engine,
+        folder=run.folder,
+        events=run.events,
+        inbox=run.inbox,
+        config_digest=run.digest,
+        model=base_name(run.config.model.path),
+        clip_skip=run.config.model.clip_skip,
+    )
 
 
 def _metadata(
@@ -244,7 +261,7 @@ def _announce(run: _Run) -> None:
     run.events.write(Started(os.getpid(), run.first_step, total, run.versions))
     if run.last is not None and run.last.config_digest != run.digest:
         run.warn("config.json was changed since the checkpoint; it counts from now")
-    if run.last is not None and run.last.versions != run.versions:
+    if run.last is not None and _without_model(run.last.versions) != _without_model(run.versions):
         run.warn("the installed libraries changed since the checkpoint; results may differ")
 
 
@@ -295,6 +312,16 @@ def _multiplier(config: TrainConfig, step: int) -> float:
     )
 
 
-def _versions() -> dict[str, str]:
+def _libraries() -> dict[str, str]:
     found = {name: packages.version(name) for name in PACKAGES}
     return {"python": platform.python_version(), **found}
+
+
+def _known_model(section: Model, last: CheckpointRecord | None) -> dict[str, str]:
+    """The version of the model that a run began with; none if another model is asked for now."""
+    known = last.versions.get(BASE_MODEL, "") if last else ""
+    return {BASE_MODEL: known} if known.startswith(f"{section.path}@") else {}
+
+
+def _without_model(versions: dict[str, str]) -> dict[str, str]:
+    return {name: version for name, version in versions.items() if name != BASE_MODEL}

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from modules import seeds
 from modules.formats.lora_file import LoraFile, write_lora
-from modules.formats.lora_keys import ALPHA, DOWN, UP
 from modules.formats.lora_names import COMPONENTS, Layer, LayerNames, Naming, Part
 from modules.interfaces import Family, ParameterGroup
 from modules.methods.lora_targets import adapter_name, chosen_layers, layer_names
 from onetrainer.config.method import Lora as LoraSection
 from onetrainer.config.model import Prediction
+from onetrainer.model_files.adapter_keys import ALPHA, DOWN, UP
 
 
 class Adapter(LoConModule):  # type: ignore[misc] # LyCORIS has no types

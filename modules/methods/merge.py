@@ -11,9 +11,7 @@ from modules.interfaces import Family
 from modules.methods.lora_formulas import changed_bias, changed_weight
 from modules.methods.lora_targets import layers_of
 from onetrainer.errors import UserError
-
-TEXT_KEYS = ("lora_te", "text_encoder", "lycoris_te", "oft_te")
-UNET_KEYS = ("lora_unet_", "unet.", "diffusion_model.", "lycoris_", "oft_unet_", "base_model.")
+from onetrainer.model_files.adapter_keys import is_of_adapter, is_of_text_encoder
 
 
 def merge_loras(family: Family, loras: Sequence[tuple[LoraFile, float]]) -> list[str]:
@@ -44,7 +42,7 @@ def _unknown_notes(name: str, file: LoraFile, family: Family) -> list[str]:
     sd-scripts 0.9.0 trained layers of text encoders that no other program knows (its issue 1964).
     """
     unknown = sorted(file.unknown)
-    strange = [key for key in unknown if _is_of_unet(key)]
+    strange = [key for key in unknown if is_of_adapter(key) and not is_of_text_encoder(key)]
     if strange:
         raise UserError(
             f"{name}: {len(strange)} tensors for layers that this model does not have,"
@@ -57,12 +55,6 @@ def _unknown_notes(name: str, file: LoraFile, family: Family) -> list[str]:
     return [
         f"{name}: {len(unknown)} tensors belong to no layer and are left out, first {unknown[0]}"
     ]
-
-
-def _is_of_unet(key: str) -> bool:
-    return key.startswith(UNET_KEYS) and not key.removeprefix("base_model.model.").startswith(
-        TEXT_KEYS
-    )
 
 
 def _merge(layer: Layer, module: nn.Module, steps: Sequence[tuple[LoraFile, float]]) -> None:

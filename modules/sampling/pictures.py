@@ -11,6 +11,7 @@ from torch import Tensor
 
 from modules.formats.files import replacing
 from onetrainer.config.sampling import Prompt, SamplerName
+from onetrainer.hub import is_hub_name
 
 THUMBNAIL_SIDE = 256
 THUMBNAIL_QUALITY = 85
@@ -43,7 +44,7 @@ class Settings:
 
     step: the training step that it shows; digest: of the run's config; both None where it was not
     drawn in training. model: the base model's name, never its path. clip_skip: 0 for the family's
-    own.
+    own. embeddings: their files' names without suffix. vae: that of another VAE, "" for its own.
     """
 
     prompt: Prompt
@@ -56,6 +57,19 @@ class Settings:
     model: str = ""
     loras: tuple[UsedLora, ...] = ()
     clip_skip: int = 0
+    embeddings: tuple[str, ...] = ()
+    vae: str = ""
+
+
+def base_name(path: str) -> str:
+    """What pictures call a base model: its hub name, or its file's or folder's own name.
+
+    Never the path, which tells of a person's disk.
+    """
+    if is_hub_name(path):
+        return path
+    place = Path(path)
+    return place.stem if place.is_file() else place.name
 
 
 def save_picture(pixels: Tensor, path: Path, settings: Settings) -> Path:
@@ -115,6 +129,10 @@ def parameters(settings: Settings) -> str:
     ]
     if settings.model:
         facts.append(f"Model: {_quoted(settings.model)}")
+    if settings.vae:
+        facts.append(f"VAE: {_quoted(settings.vae)}")
+    if settings.embeddings:
+        facts.append(f"Embeddings: {_quoted(', '.join(settings.embeddings))}")
     if settings.clip_skip:
         facts.append(f"Clip skip: {settings.clip_skip}")
     if settings.guidance_rescale:
@@ -140,6 +158,8 @@ def _json(settings: Settings) -> str:
         "model": settings.model or None,
         "loras": [vars(lora) for lora in settings.loras] or None,
         "clip_skip": settings.clip_skip or None,
+        "embeddings": list(settings.embeddings) or None,
+        "vae": settings.vae or None,
     }
     known = {key: value for key, value in content.items() if value is not None}
     return json.dumps(known, ensure_ascii=False, sort_keys=True)

@@ -77,11 +77,6 @@ def sample(
         return torch.cat([family.decode_latents(latent[None]) for latent in latents])
 
 
-def starting_noise(prompt: Prompt) -> Tensor:
-    """(1, 4, height / 8, width / 8), float32 on the CPU, the same on every device."""
-    return _noise(prompt, torch.Generator().manual_seed(prompt.seed))
-
-
 def rescale(guided: Tensor, prompted: Tensor, amount: float) -> Tensor:
     """The guided prediction, brought toward the standard deviation of the prompt's own.
 
@@ -99,6 +94,7 @@ def _require_one_size(prompts: Sequence[Prompt]) -> None:
 
 
 def _noise(prompt: Prompt, generator: torch.Generator) -> Tensor:
+    """(1, 4, height / 8, width / 8), float32 on the CPU, so that it is the same on every device."""
     shape = (1, LATENT_CHANNELS, prompt.height // LATENT_SCALE, prompt.width // LATENT_SCALE)
     return torch.randn(shape, generator=generator)
 

@@ -46,8 +46,9 @@ class Metadata(Section):
             lead="What else goes into the file. Whoever has the file can read it.",
         ),
     ] = True
-    """Puts every setting of the run into the file, so that it can be repeated. Folders and files
-    are left out; a model's name on the hub stays."""
+    """Puts every setting of the run into the file, the seed among them, so that it can be repeated,
+    and programs can show rates and steps. Folders and files are left out; a model's name on the hub
+    stays."""
 
     include_dataset: Annotated[
         bool, Ui("Include tag counts", level="advanced", search="metadata captions frequency")

@@ -27,6 +27,8 @@ FAMILY_WORDS: Mapping[str, str] = MappingProxyType(
 PREDICTION_WORDS: Mapping[str, str] = MappingProxyType(
     {"auto": "automatic", "epsilon": "epsilon", "v_prediction": "v-prediction"}
 )
+_SIDES: Mapping[Base, int] = MappingProxyType({"sd15": 512, "sd2": 512, "sdxl": 1024})
+_SIDE_OF_SD2_V = 768
 
 
 class Model(Section):
@@ -78,6 +80,15 @@ class Model(Section):
 
     offline: Annotated[bool, Ui("Never use the network", level="advanced", search="hub")] = False
     """A model named by its hub name is then taken from what was downloaded before."""
+
+
+def native_side(family: FamilyName, prediction: Prediction) -> int:
+    """The side, in pixels, of the squares that the published models of a family were made for.
+
+    Source: the model cards of Stable Diffusion 1.5, 2.1-base (epsilon), 2.1 (v) and XL.
+    """
+    base = base_of(family)
+    return _SIDE_OF_SD2_V if base == "sd2" and prediction == "v_prediction" else _SIDES[base]
 
 
 def base_of(family: FamilyName) -> Base:

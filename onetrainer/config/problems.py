@@ -12,6 +12,8 @@ from pydantic import BaseModel, ValidationError
 from onetrainer.config.fields import Setting, sections, setting_at, settings
 from onetrainer.errors import Problem
 
+_EXAMPLES: Mapping[str, str] = {"sampling.prompts": '[{"prompt": "a cat"}]'}
+"""Of lists, by their settings' paths."""
 _BROKEN = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -31,6 +33,8 @@ def _problem(
     if item["type"] == "missing":
         return Problem(path, "nothing is given", setting.expected if setting else "", "Add it.")
     what = f"{shown(item['input'])} is not allowed here"
+    if (example := _example(path)) and item["type"] != "too_long":
+        return Problem(path, what, f"Expected a list such as {example}", "Correct it.")
     if item["type"] == "literal_error" and setting is None:
         expected = item["ctx"]["expected"].replace("'", '"')
         return Problem(path, what, f"Expected {expected}", "Correct it.")
@@ -39,8 +43,15 @@ def _problem(
     if setting is None:
         expected = "a group of settings in { }" if _is_section(path, root) else item["msg"]
         return Problem(path, what, f"Expected {expected}", "Correct the value.")
-    remedy = f"Correct it, or leave it out to get {shown(setting.default)}."
+    instead = "" if setting.default is None else f" to get {shown(setting.default)}"
+    remedy = f"Correct it, or leave it out{instead}."
     return Problem(path, what, f"Expected {_expected(item, setting)}", remedy)
+
+
+def _example(path: str) -> str:
+    """A list that may stand in the place of this one, or of the one that this is an entry of."""
+    owner = re.sub(r"\.\d+$", "", path)
+    return _EXAMPLES.get(owner, "")
 
 
 def _expected(item: Mapping[str, Any], setting: Setting) -> str:
@@ -86,10 +97,17 @@ def _unknown_key(path: str, root: type[BaseModel]) -> Problem:
     # A right name in the wrong section, and a misspelt one in the right section.
     near = [name for name in known if name.rsplit(".", 1)[-1] == leaf]
     siblings = [name for name in known if name.rpartition(".")[0] == prefix]
-    near += difflib.get_close_matches(path, siblings if prefix else [*sections(root)], n=1)
-    near += difflib.get_close_matches(path, known, n=1, cutoff=0.75)
+    # Only the name itself is compared: the section before it makes everything in it alike.
+    near += _alike(leaf, siblings if prefix else [*sections(root)], 0.6)
+    near += _alike(leaf, known, 0.75)
     remedy = f'Did you mean "{near[0]}"?' if near else "Remove it."
     return Problem(path, "there is no such setting", "", remedy)
+
+
+def _alike(leaf: str, paths: list[str], cutoff: float) -> list[str]:
+    """The path whose last name is most like this one, if one is enough."""
+    leaves = {path.rpartition(".")[2]: path for path in reversed(paths)}
+    return [leaves[name] for name in difflib.get_close_matches(leaf, leaves, n=1, cutoff=cutoff)]
 
 
 def _is_section(path: str, root: type[BaseModel]) -> bool:

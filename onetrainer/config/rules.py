@@ -9,6 +9,7 @@ HIGH_LR = 1e-2
 MOST_STEPS = {"lcm": 50, "unipc": 999}
 LARGE_UPSCALE = 2
 SDXL_SIDE, SMALL_FOR_SDXL = 1024, 768  # px
+SMALL_SAMPLE = 0.75  # of the training resolution; less misleads about what was learnt
 
 
 def broken_rules(config: TrainConfig) -> list[Problem]:
@@ -24,7 +25,7 @@ def _errors(config: TrainConfig) -> list[Problem]:
                 "schedule.warmup_steps",
                 f"{config.schedule.warmup_steps} warm-up steps leave no step of the run",
                 f"Expected fewer than training.steps = {config.training.steps}",
-                "Lower the warm-up or train for more steps.",
+                "Lower schedule.warmup_steps, or raise training.steps.",
             )
         )
     for place, prompt in enumerate(config.sampling.prompts):
@@ -116,6 +117,18 @@ def _warnings(config: TrainConfig) -> list[Problem]:
                 "warning",
             )
         )
+    small = SMALL_SAMPLE * config.data.resolution
+    for place, prompt in enumerate(config.sampling.prompts):
+        if prompt.width * prompt.height < small**2:
+            found.append(
+                Problem(
+                    f"sampling.prompts.{place}.width",
+                    f"{prompt.width} × {prompt.height} px is small beside the training resolution",
+                    f"Models draw best near the size they learn at, {config.data.resolution} px",
+                    "Raise width and height.",
+                    "warning",
+                )
+            )
     if config.method.alpha > LARGE_UPSCALE * config.method.rank:
         found.append(
             Problem(

@@ -17,6 +17,7 @@ from modules.formats.original.unet_names import unet_names
 from modules.formats.original.vae_names import is_attention_matrix, vae_name
 from modules.formats.tensor_source import LazyTensor, TensorReader, combined
 from onetrainer.config.model import Base
+from onetrainer.errors import UserError
 
 Component = Literal["unet", "vae", "text_encoder", "text_encoder_2"]
 
@@ -37,6 +38,9 @@ COMPONENTS: Mapping[Base, tuple[Component, ...]] = {
     "sdxl": ("unet", "vae", "text_encoder", "text_encoder_2"),
 }
 TEXT_LEVEL = "text_model."  # some old files leave this level out
+# What stands beside the weights of a layer that are stored as fp8 and have to be multiplied by it.
+# Source: ComfyUI's names, of 2024 and of 2025.
+WEIGHT, SCALES = ".weight", (".scale_weight", ".weight_scale")
 
 
 class MissingTensorsError(Exception):
@@ -130,7 +134,8 @@ def lazy_component(
 def locate(reader: TensorReader, found: Sequence[Recipe], shapes: Mapping[str, Size]) -> list[str]:
     """The name that each recipe's original has in a file.
 
-    Raises MissingTensorsError. Old files have no `text_model.` level; both spellings are found.
+    Raises MissingTensorsError, and UserError for weights that are not what they stand for. Old
+    files have no `text_model.` level; both spellings are found.
     """
     stored, missing = [], []
     for recipe in found:
@@ -142,6 +147,7 @@ def locate(reader: TensorReader, found: Sequence[Recipe], shapes: Mapping[str, S
             stored.append(name)
     if missing:
         raise MissingTensorsError(missing)
+    _refuse_scaled(reader, stored)
     return stored
 
 
@@ -149,6 +155,23 @@ def leftovers(names: Iterable[str], found: Iterable[Recipe]) -> list[str]:
     """The names in a file that no recipe takes, sorted."""
     taken = {name for recipe in found for name in _spellings(recipe)}
     return sorted(set(names) - taken)
+
+
+def _refuse_scaled(reader: TensorReader, stored: Sequence[str]) -> None:
+    """Raises UserError for scaled weights: without their scale they are noise."""
+    scaled = [
+        name
+        for name in stored
+        if name.endswith(WEIGHT)
+        and any(name.removesuffix(WEIGHT) + scale in reader for scale in SCALES)
+    ]
+    if scaled:
+        raise UserError(
+            f"{reader.path(scaled[0]).name}: {len(scaled)} tensors are stored as scaled fp8, first"
+            f" {scaled[0]}",
+            "Weights in fp32, fp16, bf16 or plain fp8 were expected",
+            "Choose the fp16 version of this model",
+        )
 
 
 def _part(

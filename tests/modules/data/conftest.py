@@ -67,6 +67,15 @@ class Workbench:
         Image.fromarray(noise).save(self.folder / f"{name}.png")
         self.caption(name, caption)
 
+    def add_turned(self, name, upright, turn, stored):
+        """A picture whose EXIF says how `stored` is to be turned to stand `upright`."""
+        exif = Image.Exif()
+        exif[0x0112] = turn
+        picture = Image.fromarray(upright)
+        picture = picture if stored is None else picture.transpose(stored)
+        picture.save(self.folder / f"{name}.png", exif=exif)
+        self.caption(name, "turned")
+
     def caption(self, name, text):
         (self.folder / f"{name}.txt").write_text(text, encoding="utf-8")
 

@@ -4,8 +4,10 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from modules.data.batches import BatchPlan, frame_of, load_batch
 from onetrainer.buckets import Bucket
@@ -244,3 +246,55 @@ def test_sdxl_captions_are_dropped_with_their_pooled_vector(bench):
         assert torch.equal(kept.conditioning.hidden[place], alone.hidden[0])
         assert torch.equal(dropped.conditioning.pooled[place], empty.pooled[0])
         assert torch.equal(dropped.conditioning.hidden[place], empty.hidden[0])
+
+
+TURNED = {  # EXIF's orientation: what the camera did to the upright picture (CIPA DC-008, 0x0112)
+    1: None,
+    3: Image.Transpose.ROTATE_180,
+    6: Image.Transpose.ROTATE_90,
+    8: Image.Transpose.ROTATE_270,
+}
+
+
+@pytest.mark.parametrize("turn", TURNED)
+@pytest.mark.parametrize(
+    ("size", "scaled", "cut", "frame"),
+    [
+        # Of 64² pixels, 48 × 88 is the bucket nearest to 1:2. 50 × 100 covers it as 48 × 96,
+        # of which 8 rows are too many: 4 go above.
+        ((50, 100), (48, 96), (0, 4, 48, 92), (100, 50, 4, 0, 88, 48)),
+        ((100, 50), (96, 48), (4, 0, 92, 48), (50, 100, 0, 4, 48, 88)),
+    ],
+)
+def test_a_turned_picture_is_framed_and_encoded_as_it_stands_upright(
+    bench, turn, size, scaled, cut, frame
+):
+    """From the file through index, cache and batch to what SDXL is told."""
+    bench.family.inner = family = tiny.family("sdxl")
+    for path in bench.folder.iterdir():
+        path.unlink()
+    upright = np.random.default_rng(turn).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
+    bench.add_turned("a", upright, turn, TURNED[turn])
+    dataset = bench.encode()
+    batch = load(dataset, planned(dataset), 0, 0)
+    assert batch.frames.tolist() == [list(frame)]
+    shown = Image.fromarray(upright).resize(scaled, Image.Resampling.LANCZOS).crop(cut)
+    pixels = torch.from_numpy(np.array(shown)).permute(2, 0, 1)[None] / 127.5 - 1
+    expected = family.encode_images(pixels.contiguous()).mean
+    torch.testing.assert_close(batch.moments.mean, expected, atol=1e-5, rtol=0)
+    assert told_to_unet(family, batch)["time_ids"].tolist() == [list(frame)]
+
+
+def told_to_unet(family, batch):
+    told = []
+
+    def listen(_unet, _inputs, given):
+        told.append(given["added_cond_kwargs"])
+
+    hook = family.unet.register_forward_pre_hook(listen, with_kwargs=True)
+    with torch.no_grad():
+        family.predict(
+            batch.moments.mean, torch.tensor([500]), batch.conditioning, frames=batch.frames
+        )
+    hook.remove()
+    return told[0]

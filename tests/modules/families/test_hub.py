@@ -6,11 +6,13 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from huggingface_hub import ModelInfo, constants
 from huggingface_hub.errors import (
     GatedRepoError,
     LocalEntryNotFoundError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
+    RevisionNotFoundError,
 )
 
 from modules.families import hub
@@ -54,13 +56,17 @@ class FakeHub:
         self.folder, self.names, self.error = folder, names, error
         self.is_cached = is_cached
         self.downloaded: set[str] = set()
+        self.revisions: list[str | None] = []
 
-    def list_repo_files(self, _name):
+    def model_info(self, _name, *, revision, timeout):
+        assert timeout <= 10
+        self.revisions.append(revision)
         if self.error is not None:
             raise self.error
-        return self.names
+        return ModelInfo(id="owner/model", siblings=[{"rfilename": name} for name in self.names])
 
-    def snapshot_download(self, _name, *, allow_patterns, local_files_only=False):
+    def snapshot_download(self, _name, *, revision, allow_patterns, local_files_only=False):
+        self.revisions.append(revision)
         if local_files_only:
             if not self.is_cached:
                 raise LocalEntryNotFoundError("none")
@@ -82,8 +88,8 @@ def play(monkeypatch, tmp_path):
     return start
 
 
-def fetch(name="owner/model", *, offline=False):
-    return hub.fetch(name, offline=offline, tell=lambda _: None)
+def fetch(name="owner/model", *, offline=False, revision=None):
+    return hub.fetch(name, offline=offline, tell=lambda _: None, revision=revision)
 
 
 def test_only_configs_tokenizers_and_safetensors_are_taken(play, tmp_path):
@@ -117,7 +123,7 @@ def test_what_is_done_is_told(play):
     play([*SMALL, UNET])
     told = []
     hub.fetch("owner/model", offline=False, tell=told.append)
-    assert told == ["downloading owner/model"]
+    assert told == ["asking the hub for owner/model", "downloading owner/model"]
 
 
 def test_offline_asks_nobody(play, tmp_path):
@@ -143,7 +149,7 @@ def refused(kind):
     [
         ((), httpx2.ConnectError("no route"), ["cannot be reached", "Check the network"]),
         ((), refused(RepositoryNotFoundError), ["no such model", "private", "hf auth login"]),
-        ((), refused(GatedRepoError), ["terms", "huggingface.co/owner/model", "hf auth login"]),
+        ((), refused(GatedRepoError), ["terms", "the model's page on the hub", "hf auth login"]),
         (["model.safetensors"], None, ["no model_index.json", "give its path"]),
         ([*SMALL, "unet/model.bin"], None, ["no .safetensors weights"]),
     ],
@@ -159,6 +165,52 @@ def test_offline_and_not_downloaded_is_told(play):
     play()
     with pytest.raises(UserError, match=r"not downloaded yet.*offline"):
         fetch(offline=True)
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def test_a_commit_is_what_is_listed_and_downloaded(play):
+    fake = play([*SMALL, UNET])
+    fetch(revision=COMMIT)
+    assert fake.revisions == [COMMIT, COMMIT]
+    fetch()
+    assert fake.revisions[2:] == [None, None]
+
+
+@pytest.mark.parametrize("kind", [RevisionNotFoundError, RepositoryNotFoundError, GatedRepoError])
+def test_a_commit_on_this_disk_is_taken_though_the_hub_has_it_no_more(play, tmp_path, kind):
+    fake = play(error=refused(kind), is_cached=True)
+    assert fetch(revision=COMMIT) == tmp_path
+    assert fake.revisions == [COMMIT, COMMIT]
+
+
+@pytest.mark.parametrize(
+    ("offline", "error", "words"),
+    [
+        (False, RevisionNotFoundError, ["the hub did not give it", "start a new run"]),
+        (False, RepositoryNotFoundError, ["the hub did not give it", "login"]),
+        (True, None, ["network is not to be used", "model.offline"]),
+    ],
+)
+def test_a_commit_that_cannot_be_had_is_told(play, offline, error, words):
+    play(error=error and refused(error))
+    with pytest.raises(UserError) as raised:
+        fetch(offline=offline, revision=COMMIT)
+    assert all(word in str(raised.value) for word in ["owner/model", COMMIT, *words])
+
+
+def test_the_folder_is_named_by_the_commit(tmp_path, monkeypatch):
+    """By the library itself, from what lies in its cache."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "models--owner--model"
+    for commit in (COMMIT, COMMIT[::-1]):
+        (repository / "snapshots" / commit).mkdir(parents=True)
+        (repository / "snapshots" / commit / "model_index.json").write_text("{}")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(COMMIT)
+    assert fetch(offline=True).name == COMMIT
+    assert fetch(offline=True, revision=COMMIT[::-1]).name == COMMIT[::-1]
 
 
 def test_a_full_disk_is_told(play, monkeypatch):

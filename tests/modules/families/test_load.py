@@ -134,6 +134,25 @@ def test_sharded_folder_opens(tmp_path, no_network):
     assert_equal_states(loaded(folder, "sdxl"), tiny.family("sdxl"))
 
 
+def test_folder_of_pickles_opens_and_one_with_code_does_not(tmp_path, no_network):
+    folder = tiny.write_folder(tmp_path / "tiny")
+    names = {"text_encoder": "pytorch_model"}
+    for part in ("unet", "vae", "text_encoder"):
+        (file,) = (folder / part).glob("*.safetensors")
+        target = file.with_name(names.get(part, file.stem) + ".bin")
+        torch.save(load_file(file), target)
+        file.unlink()
+    assert_equal_states(loaded(folder), tiny.family())
+
+    class Evil:
+        def __reduce__(self):
+            return (print, ("it ran",))
+
+    torch.save({"a": Evil()}, folder / "unet" / "diffusion_pytorch_model.bin")
+    with pytest.raises(UserError, match="print"):
+        loaded(folder)
+
+
 def test_folder_saved_by_diffusers_opens(tmp_path, no_network):
     from diffusers import StableDiffusionXLPipeline
 

@@ -8,7 +8,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from modules.formats.convert_lora import convert_lora
-from modules.formats.lora_base import base_of_lora, likely_base
+from modules.formats.embedding_file import Embedding, read_by_word, write_embedding
+from modules.formats.lora_file import read_lora
 from modules.formats.lora_names import Layer
 from modules.formats.standard_names import standard_names
 from onetrainer.errors import UserError
@@ -19,6 +20,7 @@ ATTN2 = {
     "sdxl": "mid_block.attentions.0.transformer_blocks.9.attn2.to_k",
 }
 WIDTH = {"sd15": 768, "sd2": 1024, "sdxl": 2048}
+TE_WIDTH = {"sd15": 768, "sd2": 1024, "sdxl": 768}
 TEXT = "text_model.encoder.layers.0.self_attn.q_proj"
 
 
@@ -38,62 +40,12 @@ def convert(source, target, **wishes) -> list[str]:
     return convert_lora(source, target, **{**plain, **wishes})
 
 
-def told(tensors, metadata=None):
-    return base_of_lora({key: tensor.shape for key, tensor in tensors.items()}, metadata or {})
-
-
-@pytest.mark.parametrize("naming", ["kohya", "diffusers", "comfyui"])
-@pytest.mark.parametrize("base", ["sd15", "sd2", "sdxl"])
-def test_base_is_told_from_the_width_of_cross_attention(base, naming):
-    # The first block, whose name is the same in every base.
-    tensors = pair(base, "unet", ATTN2[base].replace(".9.", ".0."), WIDTH[base], naming)
-    assert told(tensors) == base
-
-
-@pytest.mark.parametrize(
-    ("key", "shape", "base"),
-    [
-        ("lora_te2_text_model_encoder_layers_0_mlp_fc1.lora_down.weight", (2, 1280), "sdxl"),
-        ("text_encoder_2.text_model.encoder.layers.0.mlp.fc1.lora_A.weight", (2, 1280), "sdxl"),
-        ("lora_unet_label_emb_0_0.lora_down.weight", (2, 2816), "sdxl"),
-        ("lora_unet_output_blocks_1_1_proj_in.lora_down.weight", (2, 1280), "sdxl"),
-        ("unet.mid_block.attentions.0.transformer_blocks.9.ff.net.2.lora_A.weight", (2, 2), "sdxl"),
-        ("lora_te_text_model_encoder_layers_22_mlp_fc1.alpha", (), "sd2"),
-        ("lora_te_text_model_encoder_layers_0_mlp_fc1.lora_down.weight", (2, 1024), "sd2"),
-        ("text_encoders.clip_h.transformer.text_model.encoder.layers.0.mlp.fc2.alpha", (), "sd2"),
-        ("lora_unet_mid_block_attentions_0_proj_in.lora_down.weight", (2, 1280), None),
-        ("lora_te_text_model_encoder_layers_0_mlp_fc1.lora_down.weight", (2, 768), None),
-    ],
-)
-def test_base_is_told_from_what_only_one_base_has(key, shape, base):
-    assert told({key: torch.empty(shape)}) == base
-
-
-def test_lokr_tells_the_width_by_its_product():
-    name = f"lora_unet_{ATTN2['sd15'].replace('.', '_')}"
-    kron = {f"{name}.lokr_w1": torch.empty(4, 8), f"{name}.lokr_w2_b": torch.empty(2, 128)}
-    assert told(kron) == "sd2"
-
-
-def test_metadata_is_asked_where_keys_do_not_tell_and_only_there():
-    silent = {"lora_unet_mid_block_attentions_0_proj_in.lora_down.weight": torch.empty(2, 1280)}
-    assert told(silent, {"ss_base_model_version": "sd_v2_v"}) == "sd2"
-    assert told(silent, {"modelspec.architecture": "stable-diffusion-v1/lora"}) == "sd15"
-    assert told(silent, {"ss_v2": "True"}) == "sd2"
-    assert (
-        told(pair("sd15", "unet", ATTN2["sd15"], 768), {"ss_base_model_version": "sdxl_"}) == "sd15"
-    )
-    assert likely_base(silent) == "sd15"
-    assert likely_base({"lora_te1_text_model_encoder_layers_0_mlp_fc1.alpha": 0}) == "sdxl"
-    assert likely_base({"model.weight": 0}) is None
-
-
 @pytest.mark.parametrize("base", ["sd15", "sd2", "sdxl"])
 def test_every_naming_is_converted_into_every_other(tmp_path, base):
     parts = {"sd15": ("te",), "sd2": ("te",), "sdxl": ("te1", "te2")}[base]
     tensors = pair(base, "unet", ATTN2[base], WIDTH[base])
     for part in parts:
-        tensors |= pair(base, part, TEXT, 768)
+        tensors |= pair(base, part, TEXT, TE_WIDTH[base])
     source = tmp_path / "kohya.safetensors"
     save_file(tensors, source)
     for naming in ("comfyui", "kohya", "diffusers", "comfyui", "diffusers", "kohya"):
@@ -164,11 +116,151 @@ def test_unknown_tensors_are_kept_and_told(tmp_path):
     assert strange in load_file(tmp_path / "out.safetensors")
 
 
-def test_a_guess_is_told(tmp_path):
-    path = "mid_block.attentions.0.proj_in"
-    save_file(pair("sd15", "unet", path, 1280), tmp_path / "in.safetensors")
-    (note,) = convert(tmp_path / "in.safetensors", tmp_path / "out.safetensors")
-    assert "taken for sd15" in note
+SILENT = "mid_block.attentions.0.proj_in"
+
+
+def test_a_file_that_does_not_tell_its_family_needs_it_named(tmp_path):
+    source, target = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    save_file(pair("sd15", "unet", SILENT, 1280), source)
+    with pytest.raises(UserError, match=r"Name it: --family, one of sd15, sd2, sdxl"):
+        convert(source, target)
+    assert not target.exists()
+    assert convert(source, target, family="sd2") == []
+    assert load_file(target).keys() == pair("sd2", "unet", SILENT, 1280).keys()
+
+
+def test_the_first_text_encoder_of_sdxl_alone_is_no_sd15(tmp_path):
+    source, target = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    for naming in ("diffusers", "comfyui"):
+        save_file(pair("sdxl", "te1", TEXT, 768, naming), source)
+        with pytest.raises(UserError, match="--family"):
+            convert(source, target)
+    assert convert(source, target, family="sdxl") == []
+    assert load_file(target).keys() == pair("sdxl", "te1", TEXT, 768).keys()
+
+
+def test_a_chosen_family_counts_for_more_than_metadata(tmp_path):
+    source, target = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    save_file(pair("sd15", "unet", SILENT, 1280), source, {"ss_base_model_version": "sd_v2"})
+    assert convert(source, target) == []
+    assert convert(source, target, family="sd15", overwrite=True) == []
+
+
+FLUX = [
+    "transformer.transformer_blocks.1.attn.to_q",
+    "lora_unet_double_blocks_1_img_attn_qkv",
+    "diffusion_model.double_blocks.1.img_attn.qkv",
+]
+
+
+@pytest.mark.parametrize("family", [None, "sd15", "sdxl"])
+@pytest.mark.parametrize("layer", FLUX)
+@pytest.mark.parametrize("with_text", [False, True])  # which is SD 1.x's and SDXL's as well
+def test_loras_of_other_models_are_refused(tmp_path, layer, family, with_text):
+    tensors = {
+        f"{layer}.lora_A.weight": torch.ones(2, 8),
+        f"{layer}.lora_B.weight": torch.ones(8, 2),
+    }
+    if with_text:
+        tensors |= pair("sdxl", "te1", TEXT, 768)
+    save_file(tensors, tmp_path / "in.safetensors")
+    with pytest.raises(UserError) as refusal:
+        convert(tmp_path / "in.safetensors", tmp_path / "out.safetensors", family=family)
+    words = "another kind of model, such as Flux"
+    assert words in str(refusal.value) or (with_text and "--family" in str(refusal.value))
+    assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_a_lora_that_says_it_is_flux_is_refused_as_that(tmp_path):
+    tensors = {f"{FLUX[0]}.lora_A.weight": torch.ones(2, 8)}
+    metadata = {"modelspec.architecture": "flux-1-dev/lora"}
+    save_file(tensors, tmp_path / "in.safetensors", metadata)
+    with pytest.raises(UserError, match="this is a LoRA for Flux"):
+        convert(tmp_path / "in.safetensors", tmp_path / "out.safetensors")
+
+
+@pytest.mark.parametrize("name", ["lora.pt", "lora.ckpt", "lora2"])
+def test_only_safetensors_are_written(tmp_path, name):
+    save_file(pair("sd15", "unet", ATTN2["sd15"], 768), tmp_path / "in.safetensors")
+    with pytest.raises(UserError, match=r"LoRAs are written as \.safetensors only"):
+        convert(tmp_path / "in.safetensors", tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def bundled(tmp_path, *, base="sd15", **embeddings):
+    """A LoRA and files of embeddings as one file; its path."""
+    save_file(pair(base, "unet", ATTN2[base], WIDTH[base]), tmp_path / "lora.safetensors")
+    files = []
+    for word, vectors in embeddings.items():
+        files.append(str(tmp_path / f"{word}.safetensors"))
+        write_embedding(tmp_path / f"{word}.safetensors", Embedding("other", vectors))
+    target = tmp_path / "bundle.safetensors"
+    notes = convert(tmp_path / "lora.safetensors", target, bundle=files)
+    assert notes == [f'Bundled "{word}", an embedding of 2 vectors.' for word in embeddings]
+    return target
+
+
+CAT, DOG = {"te": torch.randn(2, 768)}, {"te": torch.randn(2, 768)}
+
+
+def test_embeddings_come_into_the_file_under_their_files_names(tmp_path):
+    path = bundled(tmp_path, **{"v1.5 cat": CAT, "dog": DOG})
+    assert {
+        "bundle_emb.v1.5 cat.string_to_param.*", "bundle_emb.dog.string_to_param.*"
+    } <= load_file(path).keys()  # fmt: skip
+    found = read_by_word(path)
+    assert torch.equal(found["v1.5 cat"].vectors["te"], CAT["te"])
+    assert torch.equal(found["dog"].vectors["te"], DOG["te"])
+    file = read_lora(path, standard_names("sd15"))
+    assert file.embeddings.keys() == {"v1.5 cat", "dog"}
+    assert file.unknown == {}
+
+
+def test_a_bundle_can_be_added_to_and_goes_through_every_naming(tmp_path):
+    path = bundled(tmp_path, cat=CAT)
+    write_embedding(tmp_path / "dog.safetensors", Embedding("", DOG))
+    for place, naming in enumerate(("comfyui", "diffusers", "kohya")):
+        target = tmp_path / f"{place}.safetensors"
+        more = [str(tmp_path / "dog.safetensors")] if naming == "diffusers" else []
+        convert(path, target, naming=naming, bundle=more)
+        path = target
+    assert read_by_word(path).keys() == {"cat", "dog"}
+
+
+def test_a_word_that_is_taken_or_for_another_family_is_refused(tmp_path):
+    path, target = bundled(tmp_path, cat=CAT), tmp_path / "new.safetensors"
+    with pytest.raises(UserError, match='an embedding called "cat" already'):
+        convert(path, target, bundle=[str(tmp_path / "cat.safetensors")])
+    write_embedding(tmp_path / "dog.safetensors", Embedding("", {"te": torch.ones(1, 1024)}))
+    with pytest.raises(UserError, match="this embedding is for SD 2"):
+        convert(path, target, bundle=[str(tmp_path / "dog.safetensors")])
+    with pytest.raises(UserError, match="is what is to be bundled"):
+        convert(path, tmp_path / "dog.safetensors", bundle=[str(tmp_path / "dog.safetensors")])
+    assert not target.exists()
+
+
+def metadata_of(path) -> dict[str, str]:
+    with safe_open(path, framework="pt") as file:
+        return file.metadata()
+
+
+def test_metadata_tells_what_is_written_and_not_what_was_read(tmp_path):
+    said = {
+        "modelspec.implementation": "diffusers", "ss_network_dim": "2", "ss_network_alpha": "1.0",
+        "ss_network_args": '{"conv_dim": "2", "conv_alpha": "1.0", "algo": "lora"}',
+    }  # fmt: skip
+    source = tmp_path / "in.safetensors"
+    save_file(pair("sd15", "unet", ATTN2["sd15"], 768), source, said)
+    told = {}
+    for naming in ("kohya", "comfyui", "diffusers"):
+        convert(source, tmp_path / f"{naming}.safetensors", naming=naming)
+        told[naming] = metadata_of(tmp_path / f"{naming}.safetensors")
+    code = {naming: fields["modelspec.implementation"] for naming, fields in told.items()}
+    assert code == {"kohya": "diffusers", "comfyui": "sgm", "diffusers": "diffusers"}
+    assert told["comfyui"]["ss_network_alpha"] == told["kohya"]["ss_network_alpha"] == "1.0"
+    assert told["diffusers"]["ss_network_alpha"] == "2"  # there is no alpha, which means the rank
+    arguments = json.loads(told["diffusers"]["ss_network_args"])
+    assert arguments == {"conv_dim": "2", "conv_alpha": "2", "algo": "lora"}
 
 
 def test_an_existing_file_is_left_alone_and_no_lora_is_refused(tmp_path):

@@ -11,12 +11,14 @@ from torch import nn
 from modules.formats.convert_embedding import convert_embedding
 from modules.formats.embedding_file import (
     Embedding,
-    bundle,
+    bundle_members,
     bundled_embeddings,
+    read_by_word,
     read_embedding,
     write_embedding,
 )
 from onetrainer.errors import UserError
+from onetrainer.model_files.embedding_keys import bundled_name
 
 
 def rows(count, width, dtype=torch.float32):
@@ -25,6 +27,15 @@ def rows(count, width, dtype=torch.float32):
 
 SD = {"te": rows(3, 768)}
 XL = {"te1": rows(2, 768), "te2": rows(2, 1280)}
+
+
+def bundle(embeddings):
+    """The tensors of several embeddings in one file."""
+    return {
+        bundled_name(word, key): tensor
+        for word, embedding in embeddings.items()
+        for key, tensor in bundle_members(embedding).items()
+    }
 
 
 def assert_same(found, expected):
@@ -145,6 +156,19 @@ def test_a_bundle_is_read_again_and_has_keys_that_other_programs_look_for():
     for name, expected in embeddings.items():
         assert_same(found[name].vectors, expected.vectors)
         assert_same(found[name].outputs, expected.outputs)
+
+
+def test_embeddings_are_read_by_the_word_of_the_bundle_or_the_name_of_the_file(tmp_path):
+    write_embedding(tmp_path / "v1.5 cat.safetensors", Embedding("x", SD, metadata={"name": "x"}))
+    assert read_by_word(tmp_path / "v1.5 cat.safetensors").keys() == {"v1.5 cat"}
+    save_file(bundle({"v1.5 cat": Embedding("a", SD)}), tmp_path / "many.safetensors")
+    assert_same(read_by_word(tmp_path / "many.safetensors")["v1.5 cat"].vectors, SD)
+
+
+def test_a_lora_without_embeddings_is_no_embedding(tmp_path):
+    save_file({"lora_unet_x.alpha": torch.tensor(1.0)}, tmp_path / "x.safetensors")
+    with pytest.raises(UserError, match="this is a LoRA, and no embedding comes with it"):
+        read_embedding(tmp_path / "x.safetensors", name="cat")
 
 
 @pytest.mark.parametrize(

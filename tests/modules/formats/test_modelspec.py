@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from modules.formats.lora_metadata import layout_of
 from modules.formats.modelspec import ModelSpec, architecture
 
 # The keys of version 1.0.1 for image models, by how much the specification demands them.
@@ -93,14 +94,22 @@ def test_the_prediction_is_told_in_the_specifications_words(prediction, word):
 
 
 @pytest.mark.parametrize(
-    ("family", "kind", "layout", "code"),
+    ("family", "naming", "code"),
     [
-        ("sdxl", "lora", "original", "sgm"),
-        ("sdxl", "lora", "diffusers", "diffusers"),
-        ("sd15", "lora", "original", "diffusers"),
-        ("sd2", "model", "original", "sgm"),
+        ("sd15", "kohya", "diffusers"),
+        ("sd15", "comfyui", "sgm"),
+        ("sd2", "comfyui", "sgm"),
+        ("sd2", "diffusers", "diffusers"),
+        ("sdxl", "kohya", "sgm"),
+        ("sdxl", "comfyui", "sgm"),
+        ("sdxl", "diffusers", "diffusers"),
     ],
 )
-def test_the_implementation_is_the_one_whose_names_the_tensors_have(family, kind, layout, code):
-    made = spec(family=family, kind=kind, layout=layout)
+def test_the_implementation_is_the_one_whose_names_the_layers_have(family, naming, code):
+    made = spec(family=family, layout=layout_of(family, naming))
     assert made.fields()["modelspec.implementation"] == code
+
+
+def test_the_implementation_of_a_whole_model_is_its_layouts():
+    made = spec(family="sd2", kind="model", layout="original")
+    assert made.fields()["modelspec.implementation"] == "sgm"

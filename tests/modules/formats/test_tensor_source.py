@@ -90,10 +90,10 @@ def test_every_dtype_of_the_table_is_one_of_torch():
 
 def test_conversion_leaves_integers_and_what_is_right_already():
     ids, weight = torch.arange(3), torch.ones(3)
-    assert converted(ids, torch.float16).dtype == torch.int64
-    assert converted(weight, None).dtype == torch.float32
-    assert converted(weight, torch.float32).read() is weight
-    assert_equal(converted(weight, torch.bfloat16).read(), weight.bfloat16())
+    assert converted(ids, torch.float16, name="x").dtype == torch.int64
+    assert converted(weight, None, name="x").dtype == torch.float32
+    assert converted(weight, torch.float32, name="x").read() is weight
+    assert_equal(converted(weight, torch.bfloat16, name="x").read(), weight.bfloat16())
 
 
 def test_combination_tells_its_shape_without_data(tmp_path):
@@ -102,3 +102,27 @@ def test_combination_tells_its_shape_without_data(tmp_path):
         both = combined([reader.lazy("a"), reader.lazy("b")], lambda parts: torch.cat(list(parts)))
         assert both.shape == (3, 3)
         assert torch.equal(both.read(), torch.tensor([[1.0] * 3, [1.0] * 3, [0.0] * 3]))
+
+
+@pytest.mark.parametrize("number", [70_000.0, -70_000.0])
+def test_weight_that_a_dtype_cannot_hold_is_told_by_its_name(number):
+    weight = torch.tensor([0.0, number])
+    with pytest.raises(UserError, match=r"tensor a\.weight has numbers from .*7e\+04"):
+        converted(weight, torch.float16, name="a.weight").read()
+    assert_equal(converted(weight, torch.bfloat16, name="x").read(), weight.bfloat16())
+
+
+def test_infinite_weight_stays_as_it_is():
+    weight = torch.tensor([1.0, float("inf"), float("nan")])
+    found = converted(weight, torch.float16, name="x").read()
+    assert torch.equal(found[:2], weight[:2].half())
+    assert found[2].isnan()
+    weight[0] = 70_000  # and what stands beside it is still looked at
+    with pytest.raises(UserError, match="the tensor x has"):
+        converted(weight, torch.float16, name="x").read()
+
+
+def test_file_that_cannot_be_read_is_told_as_such(tmp_path):
+    expected = pytest.raises(UserError, match=r"none\.safetensors: the file cannot be read")
+    with expected, open_tensors(tmp_path / "none.safetensors"):
+        pass

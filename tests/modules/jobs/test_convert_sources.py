@@ -43,6 +43,30 @@ def test_averaged_weights_are_taken_when_asked_for(tmp_path, singles, run):
     assert "The UNet's weights are the averaged (EMA) ones of the file." in notes
 
 
+def test_file_with_averaged_weights_alone_is_opened_when_they_are_asked_for(tmp_path, singles, run):
+    tensors = with_averages(singles["sd15", "epsilon"], tmp_path / "full.safetensors")
+    full = load_file(tmp_path / "full.safetensors")
+    alone = {name: t for name, t in full.items() if not name.startswith(UNET)}
+    save_file(alone, tmp_path / "alone.safetensors")
+    run(tmp_path / "alone.safetensors", tmp_path / "ema.safetensors", ema=True)
+    expected = {n: 2 * t if n.startswith(UNET) else t for n, t in tensors.items()}
+    assert_equal(load_file(tmp_path / "ema.safetensors"), expected)
+    with pytest.raises(UserError, match="only averaged weights"):
+        run(tmp_path / "alone.safetensors", tmp_path / "plain.safetensors")
+
+
+@pytest.mark.parametrize("scale", ["scale_weight", "weight_scale"])
+def test_scaled_weights_are_refused(tmp_path, singles, run, scale):
+    tensors = load_file(singles["sd15", "epsilon"])
+    layer = f"{UNET}input_blocks.1.1.transformer_blocks.0.attn1.to_q"
+    tensors[f"{layer}.weight"] = tensors[f"{layer}.weight"].to(torch.float8_e4m3fn)
+    save_file(tensors, tmp_path / "plain.safetensors")
+    run(tmp_path / "plain.safetensors", tmp_path / "folder", precision="fp16")
+    save_file(tensors | {f"{layer}.{scale}": torch.tensor(0.5)}, tmp_path / "scaled.safetensors")
+    with pytest.raises(UserError, match=r"1 tensors are stored as scaled fp8, first .*to_q"):
+        run(tmp_path / "scaled.safetensors", tmp_path / "two.safetensors")
+
+
 def test_averaged_weights_that_are_not_there_are_refused(tmp_path, folders, singles, run):
     for model in (folders["sd15", "epsilon"], singles["sd15", "epsilon"]):
         with pytest.raises(UserError, match="no averaged"):

@@ -121,7 +121,6 @@ def test_the_config_can_be_loaded_again_from_the_file():
 @pytest.mark.parametrize(
     ("switch", "keys"),
     [
-        ("include_config", {"onetrainer_config"}),
         ("include_dataset", {"onetrainer_dataset", "ss_tag_frequency", "ss_bucket_info"}),
         ("include_thumbnail", {"modelspec.thumbnail"}),
         ("include_date", {"modelspec.date"}),
@@ -133,6 +132,17 @@ def test_each_switch_puts_in_its_own_fields_and_no_others(switch, keys):
     without = told(config(**{f"metadata__{switch}": False}), **arguments)
     assert with_it.keys() - without.keys() == keys
     assert without.keys() <= with_it.keys()
+
+
+def test_without_the_settings_neither_seed_nor_rates_are_told():
+    with_them, without = (told(config(metadata__include_config=wanted)) for wanted in (True, False))
+    settings = {"onetrainer_config", "ss_seed", "ss_learning_rate", "ss_steps", "ss_optimizer"}
+    assert settings <= with_them.keys()
+    assert {key for key in without if key.startswith("ss_")} == {
+        "ss_tag_frequency",
+        "ss_bucket_info",
+    }
+    assert "onetrainer_config" not in without
 
 
 def test_a_date_is_told_only_when_asked_for():

@@ -55,6 +55,21 @@ def metadata_of(folder):
         return file.metadata()
 
 
+@pytest.mark.parametrize(
+    ("naming", "start", "code", "alpha"),
+    [("diffusers", "unet.", "diffusers", "4"), ("comfyui", "diffusion_model.", "sgm", "2.0")],
+)
+def test_the_file_has_the_chosen_naming_and_tells_it(config, naming, start, code, alpha):
+    folder = runs.new_run(config, training={"steps": 3}, output={"lora_naming": naming})
+    assert train(folder) == 0
+    with safe_open(folder.output / "my-lora.safetensors", framework="np") as file:
+        assert all(key.startswith(start) for key in file.keys())  # noqa: SIM118 # no mapping
+        assert any("mid_block" in key or "middle_block" in key for key in file.keys())  # noqa: SIM118
+    fields = metadata_of(folder)
+    assert fields["modelspec.implementation"] == code
+    assert (fields["ss_network_dim"], fields["ss_network_alpha"]) == ("4", alpha)
+
+
 def test_the_file_tells_what_was_done(finished):
     fields = metadata_of(finished)
     expected = {

@@ -1,13 +1,14 @@
 """Drawing by request, in this process: from files to files."""
 
 import json
+from types import SimpleNamespace
 
 import numpy
 import pytest
 import torch
 from PIL import Image
 
-from modules.formats.embedding_file import Embedding, bundle, write_embedding
+from modules.formats.embedding_file import Embedding, bundle_members, write_embedding
 from modules.formats.files import write_safetensors
 from modules.jobs.sample import sample_job
 from modules.sampling.pictures import to_picture
@@ -15,6 +16,7 @@ from modules.sampling.sampler import sample
 from onetrainer.config.sampling import Prompt
 from onetrainer.errors import UserError
 from onetrainer.events import Phase, Sample, Warned
+from onetrainer.model_files.embedding_keys import bundled_name
 from onetrainer.sample_request import Lora, SampleRequest
 from tests import tiny
 
@@ -63,8 +65,16 @@ def write_lora(path, *, scale=1.0, embeddings=None):
     return str(path)
 
 
-def embedding(name):
-    generator = torch.Generator().manual_seed(1)
+def bundle(embeddings):
+    return {
+        bundled_name(word, key): tensor
+        for word, one in embeddings.items()
+        for key, tensor in bundle_members(one).items()
+    }
+
+
+def embedding(name, seed=1):
+    generator = torch.Generator().manual_seed(seed)
     return Embedding(name, {"te": torch.randn(3, tiny.WIDTH, generator=generator)})
 
 
@@ -154,6 +164,17 @@ def test_an_embedding_bundled_with_a_lora_is_read(draw, tmp_path):
     assert change(alone, draw(prompts=("a word",))[0][0]) > 1
 
 
+def test_embeddings_bundled_with_each_other_are_read_by_their_words(draw, tmp_path):
+    both = {"one": embedding("one"), "two": embedding("two", seed=2)}
+    write_safetensors(tmp_path / "both.safetensors", bundle(both), {})
+    for word, one in both.items():
+        write_embedding(tmp_path / f"{word}.safetensors", one)
+        prompt = {"prompts": (f"a {word}",)}
+        (alone,), _ = draw(**prompt, embeddings=(str(tmp_path / f"{word}.safetensors"),))
+        (bundled,), _ = draw(**prompt, embeddings=(str(tmp_path / "both.safetensors"),))
+        assert change(alone, bundled) == 0
+
+
 def test_a_lora_for_another_kind_of_model_is_refused_with_its_name(draw, tmp_path):
     path = tmp_path / "xl.safetensors"
     name = "lora_unet_input_blocks_4_1_transformer_blocks_0_attn1_to_q"
@@ -164,10 +185,47 @@ def test_a_lora_for_another_kind_of_model_is_refused_with_its_name(draw, tmp_pat
         draw(loras=(Lora(path=str(path)),))
 
 
-def test_a_folder_that_cannot_be_written_is_told(draw, tmp_path):
-    (tmp_path / "out").write_text("a file")
+@pytest.fixture
+def nothing_is_loaded(monkeypatch):
+    def load(*_arguments, **_options):
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr("modules.jobs.sample.load_family", load)
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "x" * 300])
+def test_a_folder_that_cannot_be_written_is_told_before_a_model_is_loaded(
+    draw, tmp_path, nothing_is_loaded, name
+):
+    (tmp_path / "file").write_text("a file")
     with pytest.raises(UserError, match="--out"):
-        draw()
+        draw(out=str(tmp_path / name))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("grid", "free", "fits"),
+    [(False, 49151, False), (False, 49152, True), (True, 98303, False), (True, 98304, True)],
+)
+def test_a_disk_without_room_for_all_pictures_is_told_before_one_is_drawn(
+    draw, tmp_path, monkeypatch, grid, free, fits
+):
+    # Four pictures of 64 × 64 pixels, each of 3 bytes; the grid has all of them once more.
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    request = {"prompts": ("a", "b"), "seeds": (1, 2), "grid": grid}
+    if fits:
+        assert len(draw(**request)[0]) == 4 + grid
+        return
+    with pytest.raises(UserError, match=r"the disk has 0\.. MiB free.*--out"):
+        draw(**request)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_hub_name_of_a_model_is_told_whole(draw, base, monkeypatch, tmp_path):
+    monkeypatch.setattr("modules.jobs.sample.fetch", lambda *_arguments, **_options: base)
+    draw(base="owner/model")
+    with Image.open(tmp_path / "out" / "00001-42.png") as picture:
+        assert "Model: owner/model, " in picture.info["parameters"]
 
 
 def test_a_model_of_the_hub_is_fetched(draw, base, monkeypatch):

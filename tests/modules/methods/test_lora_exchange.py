@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from diffusers import DDIMScheduler, StableDiffusionPipeline, StableDiffusionXLPipeline
+from diffusers import (
+    DDIMScheduler,
+    StableDiffusionInpaintPipeline,
+    StableDiffusionPipeline,
+    StableDiffusionXLInpaintPipeline,
+    StableDiffusionXLPipeline,
+)
 from diffusers.loaders.single_file_utils import convert_ldm_unet_checkpoint
 from safetensors.torch import load_file
 
@@ -19,6 +25,12 @@ from onetrainer.errors import UserError
 from tests import tiny
 
 BASES = ("sd15", "sd2", "sdxl")
+INPAINTING = ("sd15-inpainting", "sdxl-inpainting")
+PIPELINES = {
+    "sdxl": StableDiffusionXLPipeline,
+    "sd15-inpainting": StableDiffusionInpaintPipeline,
+    "sdxl-inpainting": StableDiffusionXLInpaintPipeline,
+}
 FRAME = torch.tensor([[64.0, 64, 0, 0, 64, 64]])
 
 
@@ -39,35 +51,43 @@ def noisy() -> torch.Tensor:
     return torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(2))
 
 
+@cache
+def masked() -> torch.Tensor:
+    """A mask and the latents of what is left, for inpainting models."""
+    return torch.randn(1, 5, 8, 8, generator=torch.Generator().manual_seed(4))
+
+
 def predict(family) -> torch.Tensor:
-    conditioning = family.encode_text(["a cat"])
+    """The mask is ignored by models that do not inpaint."""
+    conditioning, step = family.encode_text(["a cat"]), torch.tensor([500])
     with torch.no_grad():
-        return family.predict(noisy(), torch.tensor([500]), conditioning, frames=FRAME)
+        return family.predict(noisy(), step, conditioning, frames=FRAME, masked=masked())
 
 
 def pipeline(folder: Path, name: str):
-    kind = StableDiffusionXLPipeline if name == "sdxl" else StableDiffusionPipeline
+    kind = PIPELINES.get(name, StableDiffusionPipeline)
     return kind.from_pretrained(folder, local_files_only=True)
 
 
 def predict_theirs(pipe) -> torch.Tensor:
+    given = torch.cat([noisy(), masked()], 1) if pipe.unet.config.in_channels == 9 else noisy()
     with torch.no_grad():
-        if isinstance(pipe, StableDiffusionXLPipeline):
+        if isinstance(pipe, StableDiffusionXLPipeline | StableDiffusionXLInpaintPipeline):
             hidden, _, pooled, _ = pipe.encode_prompt("a cat", do_classifier_free_guidance=False)
             added = {"text_embeds": pooled, "time_ids": FRAME}
         else:
             (hidden, _), added = pipe.encode_prompt("a cat", "cpu", 1, False), {}
-        return pipe.unet(noisy(), 500, hidden, added_cond_kwargs=added).sample
+        return pipe.unet(given, 500, hidden, added_cond_kwargs=added).sample
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("models")
-    return {name: tiny.write_folder(home / name, name=name) for name in BASES}
+    return {name: tiny.write_folder(home / name, name=name) for name in (*BASES, *INPAINTING)}
 
 
 @pytest.mark.parametrize("naming", ["kohya", "diffusers"])
-@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("name", [*BASES, *INPAINTING])
 def test_diffusers_computes_with_our_file_what_we_do(tmp_path, folders, name, naming):
     family, method = trained(name)
     path = tmp_path / "lora.safetensors"
@@ -111,7 +131,7 @@ def test_ranks_and_alphas_of_each_layer_reach_diffusers(tmp_path, folders, name)
     torch.testing.assert_close(predict_theirs(pipe), predict(plain), atol=2e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("name", [*BASES, *INPAINTING])
 def test_comfyui_names_are_paths_in_the_original_layout(tmp_path, name):
     family, method = trained(name, text=False)
     method.export(tmp_path / "l.safetensors", dtype=torch.float32, metadata={}, naming="comfyui")
@@ -148,7 +168,9 @@ def test_changing_the_naming_back_and_forth_changes_no_effect(tmp_path, name):
     for naming in ("diffusers", "kohya", "comfyui", "kohya"):
         write_lora(path, read_lora(path, names), names, naming=naming, dtype=None)
     last = read_lora(path, names)
-    assert (last.naming, last.unknown, last.metadata) == ("kohya", {}, first.metadata)
+    told = first.metadata | {"ss_network_alpha": "4"}  # in diffusers' form the rank, and so since
+    told["ss_network_args"] = '{"conv_dim": "4", "conv_alpha": "4"}'
+    assert (last.naming, last.unknown, last.metadata) == ("kohya", {}, told)
     assert last.layers.keys() == first.layers.keys()
     for layer, kinds in first.layers.items():
         own = last.layers[layer]
@@ -226,7 +248,8 @@ def test_diffusers_draws_the_same_picture_from_our_file(tmp_path, folders, name,
     pipe.load_lora_weights(tmp_path, weight_name="lora.safetensors")
     theirs = pipe(
         "a cat", negative_prompt="a dog", num_inference_steps=4, guidance_scale=3.0,
-        latents=sampler.starting_noise(prompt), width=64, height=64, output_type="pt",
+        latents=torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(3)),
+        width=64, height=64, output_type="pt",
     ).images  # fmt: skip
     assert (ours - base).abs().mean() > 0.005
     torch.testing.assert_close((ours + 1) / 2, theirs, atol=1e-5, rtol=0)

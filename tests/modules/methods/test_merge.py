@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from modules.formats.lora_file import LoraFile, read_lora
 from modules.formats.lora_names import Layer
@@ -98,6 +99,17 @@ def test_a_file_for_another_base_is_refused_and_changes_nothing(tmp_path, family
         merge_loras(family, [(file, 1.0)])
     after = family.unet.state_dict()
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+
+
+@pytest.mark.parametrize(
+    "layer",
+    ["transformer.transformer_blocks.1.attn.to_q", "lora_unet_double_blocks_1_img_attn_qkv"],
+)
+def test_a_file_for_another_kind_of_model_is_refused(tmp_path, family, layer):
+    path = tmp_path / "flux.safetensors"
+    save_file({f"{layer}.lora_A.weight": torch.ones(2, 8)}, path)
+    with pytest.raises(UserError, match="layers that this model does not have"):
+        merge_loras(family, [(read_lora(path, layer_names(family)), 1.0)])
 
 
 def test_a_file_of_the_same_names_and_other_widths_is_refused(tmp_path):

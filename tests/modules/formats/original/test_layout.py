@@ -27,6 +27,7 @@ from modules.formats.original.layout import (
 )
 from modules.formats.original.recipe import split
 from modules.formats.tensor_source import open_tensors
+from onetrainer.errors import UserError
 
 MODELS = Path(__file__).resolve().parents[4] / "configs" / "models"
 CPU = torch.device("cpu")
@@ -261,3 +262,18 @@ def test_known_names():
         "output_blocks.5.1.norm.weight",
         "output_blocks.5.2.conv.weight",
     ]
+
+
+def test_scaled_weights_are_refused_at_once_and_lazily(tmp_path):
+    _, state = small_open_clip()
+    original = {n: t.contiguous() for n, t in original_of("sdxl", "text_encoder_2", state).items()}
+    layer = "conditioner.embedders.1.model.transformer.resblocks.0.mlp.c_fc"
+    original[f"{layer}.weight"] = original[f"{layer}.weight"].to(torch.float8_e4m3fn)
+    scale = {f"{layer}.scale_weight": torch.tensor(0.5)}
+    save_file(original | scale, tmp_path / "x.safetensors")
+    found, shapes = recipes("sdxl", "text_encoder_2", state), shapes_of(state)
+    with open_tensors(tmp_path / "x.safetensors") as reader:
+        with pytest.raises(UserError, match=r"x\.safetensors: 1 tensors are stored as scaled fp8"):
+            read_component(reader, found, shapes, dtype=torch.float32, device=CPU)
+        with pytest.raises(UserError, match="scaled fp8"):
+            lazy_component(reader, found, shapes)

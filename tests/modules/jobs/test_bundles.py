@@ -1,0 +1,71 @@
+"""Embeddings in LoRA files, from the command's options to the words of a prompt."""
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from modules.formats.embedding_file import Embedding, read_embedding, write_embedding
+from modules.formats.lora_file import read_lora
+from modules.formats.standard_names import standard_names
+from modules.jobs.sample import _embeddings
+from onetrainer.__main__ import _parser
+from onetrainer.convert_request import ConvertRequest
+from onetrainer.errors import UserError
+from onetrainer.options import given
+from onetrainer.sample_request import SampleRequest
+from onetrainer.show import describe
+
+VECTORS = torch.randn(3, 768, generator=torch.Generator().manual_seed(0))
+LAYER = "unet.mid_block.attentions.0.transformer_blocks.0.attn2.to_k"
+
+
+@pytest.fixture
+def lora(tmp_path):
+    tensors = {f"{LAYER}.lora_A.weight": torch.ones(2, 768)}
+    tensors |= {f"{LAYER}.lora_B.weight": torch.ones(1280, 2)}
+    save_file(tensors, tmp_path / "lora.safetensors")
+    return tmp_path / "lora.safetensors"
+
+
+@pytest.fixture
+def bundle(tmp_path, lora, run):
+    """A LoRA with two words, made as the command makes it."""
+    files = []
+    for word, factor in (("v1.5 cat", 1.0), ("dog", 2.0)):
+        path = tmp_path / f"{word}.safetensors"
+        write_embedding(path, Embedding("", {"te": factor * VECTORS}))
+        files.append(str(path))
+    run(lora, tmp_path / "bundle.safetensors", bundle=files)
+    return tmp_path / "bundle.safetensors"
+
+
+def test_the_option_may_be_given_again():
+    options = _parser().parse_args(["convert", "a", "b", "--bundle", "c", "--bundle", "d"])
+    assert ConvertRequest(**given(options, ConvertRequest)).bundle == ("c", "d")
+
+
+def test_what_is_bundled_is_shown_and_drawn_with_under_its_word(bundle):
+    assert [found.name for found in describe(bundle).embeddings] == ["dog", "v1.5 cat"]
+    request = SampleRequest(base="x", prompts=("a",), seeds=(0,), out="x")
+    found = _embeddings(request, [read_lora(bundle, standard_names("sd15"))])
+    assert torch.equal(found["v1.5 cat"].vectors["te"], VECTORS)
+    assert torch.equal(found["dog"].vectors["te"], 2 * VECTORS)
+
+
+@pytest.mark.parametrize("only_words", [False, True])
+def test_a_name_takes_one_out(tmp_path, bundle, run, only_words):
+    if only_words:
+        tensors = {key: t for key, t in load_file(bundle).items() if key.startswith("bundle_emb.")}
+        save_file(tensors, bundle)
+    target = tmp_path / "out.safetensors"
+    run(bundle, target, name="v1.5 cat")
+    assert load_file(target).keys() == {"emb_params"}
+    assert torch.equal(read_embedding(target).vectors["te"], VECTORS)
+
+
+def test_a_name_that_is_not_there_is_refused(tmp_path, bundle, lora, run):
+    with pytest.raises(UserError, match=r'2 embeddings in this file: dog, v1\.5 cat.*"cat"'):
+        run(bundle, tmp_path / "out.safetensors", name="cat")
+    with pytest.raises(UserError, match="no embedding comes with it"):
+        run(lora, tmp_path / "out.safetensors", name="cat")
+    assert not (tmp_path / "out.safetensors").exists()

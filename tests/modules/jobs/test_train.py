@@ -1,0 +1,136 @@
+"""What the job of training asks the hub for, what its pictures tell, and how its file is named."""
+
+import json
+import shutil
+
+import pytest
+from huggingface_hub import constants
+from PIL import Image
+from safetensors import safe_open
+
+from modules.families import hub
+from modules.jobs.train import train
+from modules.state import newest_record
+from onetrainer.errors import UserError
+from onetrainer.events import Sample, Started, Warned
+from tests import runs
+
+pytestmark = pytest.mark.slow
+
+OLD, NEW = "0" * 40, "1" * 40
+ONE_STEP = {"training": {"steps": 1}, "sampling": {"every": 0, "at_start": False}}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return runs.write_project(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch, config):
+    """The hub's cache on this disk, and no hub; the model's newest version is the old one yet."""
+
+    class Unreachable:
+        def model_info(self, *_arguments, **_options):
+            raise OSError("no network")
+
+    monkeypatch.setattr(hub, "HfApi", Unreachable)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    repository = tmp_path / "hub" / "models--owner--model"
+    shutil.copytree(config.parent / "base", repository / "snapshots" / OLD)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(OLD)
+    return repository
+
+
+def publish(repository, commit):
+    """A newer version, which could not even be opened."""
+    (repository / "snapshots" / commit).mkdir()
+    (repository / "snapshots" / commit / "model_index.json").write_text("{}")
+    (repository / "refs" / "main").write_text(commit)
+
+
+def change(folder, section, **values):
+    document = json.loads(folder.config.read_text())
+    document[section] |= values
+    folder.config.write_text(json.dumps(document))
+
+
+def begun(config):
+    folder = runs.new_run(config, model={"path": "owner/model"}, **ONE_STEP)
+    assert train(folder) == 0
+    return folder
+
+
+def told(folder, kind):
+    return [event for event in runs.events_of(folder) if isinstance(event, kind)]
+
+
+def test_a_resumed_run_goes_on_with_the_version_of_the_model_that_it_began_with(config, cache):
+    folder = begun(config)
+    assert newest_record(folder).versions["base model"] == f"owner/model@{OLD}"
+    publish(cache, NEW)
+    change(folder, "training", steps=2)
+    assert train(folder) == 0
+    assert newest_record(folder).step == 2
+    assert newest_record(folder).versions["base model"] == f"owner/model@{OLD}"
+    assert told(folder, Started)[-1].versions["base model"] == f"owner/model@{OLD}"
+    assert not [event for event in told(folder, Warned) if "libraries" in event.text]
+
+
+def test_a_version_that_is_gone_is_told(config, cache):
+    folder = begun(config)
+    publish(cache, NEW)
+    shutil.rmtree(cache / "snapshots" / OLD)
+    change(folder, "training", steps=2)
+    with pytest.raises(UserError, match=f"owner/model: the version that this run.*{OLD}"):
+        train(folder)
+
+
+@pytest.mark.parametrize("path", ["other/model", "base"])
+def test_another_model_in_the_config_is_no_change_of_libraries(config, cache, path):
+    folder = begun(config)
+    shutil.copytree(cache, cache.with_name("models--other--model"))
+    path = str(config.parent / path) if path == "base" else path
+    change(folder, "model", path=path)
+    change(folder, "training", steps=2)
+    assert train(folder) == 0
+    versions = newest_record(folder).versions
+    assert versions.get("base model") == (f"{path}@{OLD}" if path == "other/model" else None)
+    assert [event.text for event in told(folder, Warned)] == [
+        "config.json was changed since the checkpoint; it counts from now"
+    ]
+
+
+def parameters(folder):
+    (sample,) = told(folder, Sample)
+    with Image.open(folder.path / sample.path) as picture:
+        return picture.info["parameters"], json.loads(picture.info["onetrainer"])
+
+
+def test_pictures_of_a_run_tell_hub_name_and_clip_skip(config, cache):
+    model = {"path": "owner/model", "clip_skip": 2}
+    folder = runs.new_run(config, model=model, **ONE_STEP)
+    assert train(folder) == 0
+    text, own = parameters(folder)
+    assert "Model: owner/model, Clip skip: 2, " in text
+    assert (own["model"], own["clip_skip"]) == ("owner/model", 2)
+
+
+def test_pictures_of_a_run_tell_no_path(config):
+    folder = runs.new_run(config, **ONE_STEP)
+    assert train(folder) == 0
+    text, own = parameters(folder)
+    assert "Model: base, RNG" in text
+    assert str(config.parent) not in text + json.dumps(own)
+
+
+@pytest.mark.parametrize(
+    ("naming", "beginning"),
+    [("kohya", "lora_unet_"), ("diffusers", "unet."), ("comfyui", "diffusion_model.")],
+)
+def test_the_file_has_the_naming_that_the_config_asks_for(config, naming, beginning):
+    folder = runs.new_run(config, output={"lora_naming": naming}, **ONE_STEP)
+    assert train(folder) == 0
+    with safe_open(folder.output / "my-lora.safetensors", "np") as file:
+        assert all(key.startswith(beginning) for key in file.keys())  # noqa: SIM118 - no mapping
