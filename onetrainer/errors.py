@@ -43,6 +43,7 @@ class Problem:
     path: the field's dotted path, "" where the whole file is meant.
     severity: an "error" forbids the start; a "warning" is unusual but allowed.
     cure: what the window offers to do at a click; None where a person has to decide.
+    choices: what it offers to decide between.
     """
 
     path: str
@@ -51,6 +52,7 @@ class Problem:
     remedy: str = ""
     severity: str = "error"
     cure: Cure | None = None
+    choices: tuple[Cure, ...] = ()
 
     def __str__(self) -> str:
         parts = (self.what, self.expected, self.remedy)

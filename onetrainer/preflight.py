@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from onetrainer import presets
@@ -110,12 +111,19 @@ def _check_choices(config: TrainConfig, model: ModelFile) -> list[Problem]:
         place, choice = _ZERO_SNR, str(config.model.zero_terminal_snr)
         zero_snr = resolve_zero_snr(model, config.model.zero_terminal_snr)
     except UserError as error:
-        return [_problem(place, error, Cure(place, "auto") if choice != "auto" else None)]
+        return [_unresolved(place, choice, error)]
     try:
         require_predictable(prediction, zero_terminal_snr=zero_snr, model=model)
     except UserError as error:
         return [_unpredictable(model, error)]
     return _overruled(config, model)
+
+
+def _unresolved(place: str, choice: str, error: UserError) -> Problem:
+    if choice != "auto":
+        return _problem(place, error, Cure(place, "auto"))
+    either = tuple(Cure(place, prediction) for prediction in ("v_prediction", "epsilon"))
+    return replace(_problem(place, error), choices=either)
 
 
 def _unpredictable(model: ModelFile, error: UserError) -> Problem:
@@ -170,7 +178,7 @@ def _local_place(text: str, *, is_offline: bool) -> Path | None:
             f"{text}: there is no such file or folder, and no model of this name on the Hugging"
             " Face Hub has been downloaded before",
             "A model on this machine was expected, as the network is not to be used",
-            "Choose a file or folder, or allow the network (model.offline)",
+            "Choose a file or folder, or turn off model.offline to allow the network",
         )
     return folder
 

@@ -11,7 +11,7 @@ from onetrainer.commands import CommandName
 from onetrainer.errors import UserError
 from onetrainer.presets import locate
 from ui.closing import Closing
-from ui.context import Context, View
+from ui.context import Context, Offer, View
 from ui.dialogs import tell
 from ui.draft import Draft
 from ui.file_dialogs import hide_hidden_files
@@ -183,9 +183,14 @@ class App:
         except OSError as error:
             self.say(f"What the window remembers cannot be kept: {error}")
 
-    def say(self, text: str) -> None:
-        """Shows a short message in a quiet bar."""
-        self.shell.say(text)
+    @property
+    def is_on_settings(self) -> bool:
+        """Whether the page on the screen is one of settings."""
+        return self.page in SETUP
+
+    def say(self, text: str, offer: Offer | None = None) -> None:
+        """Shows a short message in a quiet bar, with a button for what it offers."""
+        self.shell.say(text, offer)
 
     # The rest of what pages may ask for (`context.Actions`) is done by others.
 
@@ -255,7 +260,8 @@ class App:
         page = self.remembered.page if self.remembered.page in SETUP else ""
         if opening.preset:
             try:
-                self.draft.load(locate(opening.preset))
+                aside = self.draft.load(locate(opening.preset))
+                self.root.after_idle(self.presets.tell_set_aside, len(aside))
             except UserError as error:
                 self.root.after_idle(partial(tell, self.kit, self.root, error))
         is_empty = not self.draft.value("model.path") and not self.draft.value("data.folder")

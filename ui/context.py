@@ -1,6 +1,7 @@
 """What every page is given: the widgets' maker, the draft, the run, and what can be done."""
 
 import tkinter as tk
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,8 +14,22 @@ from ui.session import Session
 from ui.window_state import WindowState
 
 
+@dataclass(frozen=True)
+class Offer:
+    """What a short message offers to do; it is withdrawn once it does not hold any more."""
+
+    words: str
+    name: str
+    do: Callable[[], object]
+    holds: Callable[[], bool]
+
+
 class Actions(Protocol):
     """What a person can have done from any page."""
+
+    @property
+    def is_on_settings(self) -> bool:
+        """Whether the page on the screen is one of settings."""
 
     def show_page(self, name: str) -> None:
         """Goes to a page."""
@@ -67,8 +82,8 @@ class Actions(Protocol):
     def refresh(self) -> None:
         """Brings what is on the screen in step with the draft and the run."""
 
-    def say(self, text: str) -> None:
-        """Shows a short message in a quiet bar."""
+    def say(self, text: str, offer: Offer | None = None) -> None:
+        """Shows a short message in a quiet bar, with a button for what it offers."""
 
     def remember_soon(self) -> None:
         """Keeps what the window remembers, a second after the last change."""

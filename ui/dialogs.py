@@ -195,17 +195,20 @@ def show_problems(
         else f"{count} things are to be put right first"
     )
     dialog = Dialog(kit, root, title)
-    dialog.say("Choose one to go to its setting.")
-    box = kit.frame(dialog.body)
-    box.pack(fill="x", pady=(kit.px(10), 0))
-    for place, problem in enumerate(problems[:_MOST_SHOWN]):
-        _problem_line(kit, box, problem, partial(dialog.close, f"to {problem.path}"), place)
-    if count > _MOST_SHOWN:
-        dialog.say(f"… and {count - _MOST_SHOWN} more.")
-    dialog.offer([Choice("", "Close")])
+    choices = [Choice("", "Close")]
+    if count == 1:
+        kit.label(dialog.body, _place_of(problems[0]), style="Bold").pack(
+            anchor="w", pady=(kit.px(10), 0)
+        )
+        dialog.say(in_words(problems[0]))
+        choices.insert(0, Choice("problem 0", "Go there", "primary"))
+    else:
+        dialog.say("Choose one to go to its setting.")
+        _list_problems(dialog, problems)
+    dialog.offer(choices)
     answer = dialog.wait()
-    if answer.startswith("to "):
-        jump(answer.removeprefix("to "))
+    if answer:
+        jump(problems[int(answer.removeprefix("problem "))].path)
 
 
 def list_changes(kit: Kit, root: tk.Tk, name: str, changes: list[tuple[str, str, str]]) -> str:
@@ -261,16 +264,24 @@ def ask_name(kit: Kit, root: tk.Tk, *, name: str, place: str, description: str) 
     return words.get().strip(), about.get().strip()
 
 
-def _problem_line(
-    kit: Kit, box: ttk.Frame, problem: Problem, go: Callable[[], None], place: int
-) -> None:
+def _list_problems(dialog: Dialog, problems: list[Problem]) -> None:
+    kit = dialog.kit
+    box = kit.frame(dialog.body)
+    box.pack(fill="x", pady=(kit.px(10), 0))
+    for place, problem in enumerate(problems[:_MOST_SHOWN]):
+        line = kit.frame(box)
+        line.pack(fill="x", pady=kit.px(3))
+        go, name = partial(dialog.close, f"problem {place}"), f"answer problem {place}"
+        kit.button(line, _place_of(problem), go, name=name).widget.pack(anchor="w")
+        kit.label(line, in_words(problem), style="SmallDim", wrap=_WIDTH).pack(
+            anchor="w", padx=kit.px(4), pady=(kit.px(3), 0)
+        )
+    if len(problems) > _MOST_SHOWN:
+        dialog.say(f"… and {len(problems) - _MOST_SHOWN} more.")
+
+
+def _place_of(problem: Problem) -> str:
+    """Where a setting is: "Training › Learning rate"."""
     setting = setting_of(problem.path)
     label = setting.ui.label if setting else problem.path or "The config"
-    page = page_of(problem.path).capitalize()
-    line = kit.frame(box)
-    line.pack(fill="x", pady=kit.px(3))
-    button = kit.button(line, f"{page} › {label}", go, name=f"answer problem {place}")
-    button.widget.pack(anchor="w")
-    kit.label(line, in_words(problem), style="SmallDim", wrap=_WIDTH).pack(
-        anchor="w", padx=kit.px(4), pady=(kit.px(3), 0)
-    )
+    return f"{page_of(problem.path).capitalize()} › {label}"

@@ -28,6 +28,9 @@ _PERSONAL = tuple(
     or setting.path.startswith("metadata.")
 )
 
+# What every run needs and no preset can know: filling it in is no change to the preset.
+_TO_CHOOSE = ("model.path", "data.folder")
+
 # What a look at files and folders depends on.
 LOOKED_AT = tuple(
     setting.path
@@ -44,12 +47,30 @@ Question = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Source:
-    """Where the values were loaded from. path: None for none, "yours" can be saved over."""
+    """Where the values were loaded from.
+
+    path: None for none. is_own: whether it can be saved over. leaves: the person's settings that it
+    says nothing of.
+    """
 
     name: str = ""
     path: Path | None = None
     is_own: bool = False
     description: str = ""
+    leaves: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Before:
+    """What a change can be taken back to.
+
+    path: the setting that was changed; "" where there were many. loaded: what had been loaded or
+    saved, and from where, if the change was to load something else; None for all other changes.
+    """
+
+    document: Document
+    path: str
+    loaded: tuple[Document, Source] | None = None
 
 
 class Draft:
@@ -67,8 +88,8 @@ class Draft:
         self._by_path: dict[str, list[Problem]] = {}
         self._from_check: list[Problem] = []
         self._answered: Question | None = None
-        self._undo: list[tuple[Document, str]] = []
-        self._redo: list[tuple[Document, str]] = []
+        self._undo: list[Before] = []
+        self._redo: list[Before] = []
         self._listeners: list[Listener] = []
         self._find_problems()
 
@@ -88,7 +109,7 @@ class Draft:
         """Changes one setting. Changes to one setting in a row are undone as one."""
         if self.value(path) == value and type(self.value(path)) is type(value):
             return
-        follows = bool(self._undo) and self._undo[-1][1] == path and not self._redo
+        follows = bool(self._undo) and self._undo[-1].path == path and not self._redo
         if not follows:
             self._remember(path)
         self._redo.clear()
@@ -100,11 +121,23 @@ class Draft:
         self.set(path, self.base_value(path))
 
     def reset_all(self) -> None:
-        """Takes every setting back to what was loaded or saved; can be undone."""
-        self._replace(self.base)
+        """Takes every change back to what was loaded or saved; can be undone."""
+        document = self.document
+        for path in self.changed():
+            document = presets.with_value(document, path, self.base_value(path))
+        if document != self.document:
+            self._remember("")
+            self._redo.clear()
+            self.document = document
+            self._tell()
+
+    @property
+    def last_change(self) -> Before | None:
+        """What `undo` goes back to; None if there is nothing."""
+        return self._undo[-1] if self._undo else None
 
     def undo(self) -> None:
-        """Takes the last change back."""
+        """Takes the last change back; also that another preset was opened."""
         self._go(self._undo, self._redo)
 
     def redo(self) -> None:
@@ -117,12 +150,17 @@ class Draft:
         return [path for path in paths if self.is_changed(path)]
 
     def is_changed(self, path: str) -> bool:
-        """Whether a setting differs from what was loaded or saved."""
+        """Whether a setting differs from what was loaded or saved.
+
+        The model and the pictures do not where the preset leaves them to the person.
+        """
+        if path in _TO_CHOOSE and path in self.source.leaves:
+            return False
         return self.value(path) != self.base_value(path)
 
     @property
     def is_dirty(self) -> bool:
-        """Whether anything differs from what was loaded or saved."""
+        """Whether there is anything to save."""
         return self.document != self.base
 
     def is_default(self, path: str) -> bool:
@@ -174,12 +212,13 @@ class Draft:
         """The finished config. Raises ProblemsError if a value is wrong."""
         return presets.resolve(self.document, source="")
 
-    def load(self, path: Path, *, preset: Preset | None = None) -> None:
+    def load(self, path: Path, *, preset: Preset | None = None) -> list[str]:
         """Takes over a preset; values it says nothing of become the defaults.
 
         Model, pictures, prompts, names and what the finished file tells stay where the preset does
         not name them; the demo's do not, they belong to it. A run's config is the run's own and no
-        preset to save over. Raises UserError if the file cannot be read, or holds wrong values.
+        preset to save over. Gives the settings whose values were a person's own and are set aside;
+        `undo` brings them back. Raises UserError if the file cannot be read, or holds wrong values.
         """
         loaded = presets.load_document(path)
         document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
@@ -193,9 +232,16 @@ class Draft:
         run = run_of(path)
         own = run is None and not path.is_relative_to(presets.BUILT_IN)
         name = preset.name if preset else run.name if run else path.stem
-        self.source = Source(name, path, own, str(loaded.get("description", "")))
-        self.base = document
-        self._replace(document)
+        leaves = tuple(p for p in _PERSONAL if presets.value_at(loaded, p) is None)
+        source = Source(name, path, own, str(loaded.get("description", "")), leaves)
+        aside = [p for p in self._own_values() if self.value(p) != _at(document, p)]
+        if (document, document, source) != (self.document, self.base, self.source):
+            self._remember("", loaded=(self.base, self.source))
+            self._redo.clear()
+        self.source = source
+        self.base = self.document = document
+        self._tell()
+        return aside
 
     def restore(self, document: Document, base: Document, source: Source) -> None:
         """Takes over what an earlier window was editing."""
@@ -217,28 +263,31 @@ class Draft:
         name = path.stem
         if path.is_relative_to(own):
             name = path.relative_to(own).with_suffix("").as_posix()
-        self.source = Source(name, path, True, description)
+        leaves = tuple(path for path in _PERSONAL if self.is_default(path))
+        self.source = Source(name, path, True, description, leaves)
         self.document = config.model_dump(mode="json")
         self.base = self.document
         self._tell()
 
-    def _replace(self, document: Document) -> None:
-        if document != self.document:
-            self._remember("")
-            self._redo.clear()
-        self.document = document
-        self._tell()
+    def _own_values(self) -> list[str]:
+        """The settings whose values come from the person, now or under an earlier preset."""
+        left = (p for p in self.source.leaves if not self.is_default(p))
+        changed = (s.path for s in _SETTINGS if self.value(s.path) != self.base_value(s.path))
+        return list(dict.fromkeys([*changed, *left]))
 
-    def _remember(self, path: str) -> None:
-        self._undo.append((self.document, path))
+    def _remember(self, path: str, *, loaded: tuple[Document, Source] | None = None) -> None:
+        self._undo.append(Before(self.document, path, loaded))
         del self._undo[:-_DEEPEST_UNDO]
 
-    def _go(self, back: list[tuple[Document, str]], forth: list[tuple[Document, str]]) -> None:
+    def _go(self, back: list[Before], forth: list[Before]) -> None:
         if not back:
             return
-        document, path = back.pop()
-        forth.append((self.document, path))
-        self.document = document
+        before = back.pop()
+        loaded = (self.base, self.source) if before.loaded is not None else None
+        forth.append(Before(self.document, before.path, loaded))
+        self.document = before.document
+        if before.loaded is not None:
+            self.base, self.source = before.loaded
         self._tell()
 
     def _tell(self) -> None:

@@ -69,6 +69,7 @@ def _state(app: App) -> Answer:
         "problems": [str(problem) for problem in app.draft.problems],
         "preset": app.draft.source.name,
         "changed": app.draft.changed(),
+        "marks": app.shell.nav.marks,
         "gap_ms": app.pump.longest_gap_ms,
         "turn_ms": app.pump.longest_turn_ms,
         "turns": app.pump.turns,

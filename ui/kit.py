@@ -1,6 +1,6 @@
 """The few kinds of widget that the window is made of, so that pages need not know the toolkits.
 
-customtkinter makes what is seen as the shell (buttons, switches, cards, progress), ttk what is
+customtkinter makes what is seen as the shell (buttons, cards, progress), ttk what is
 dense. customtkinter's own widgets cannot be reached with the Tab key; the ones made here can.
 """
 
@@ -15,6 +15,7 @@ import customtkinter
 
 from ui.jobs import Jobs
 from ui.palette import Role
+from ui.switch import Switch, Switches
 from ui.theme import Theme, pair
 from ui.tooltip import Tooltip
 
@@ -129,6 +130,7 @@ class Kit:
     def __init__(self, theme: Theme, jobs: Jobs) -> None:
         self.theme = theme
         self.jobs = jobs
+        self._switches = Switches(theme)
         self.named: dict[str, tk.Misc] = {}
         self.buttons: dict[str, Button] = {}
         self.troubled: WeakSet[tk.Misc] = WeakSet()
@@ -199,32 +201,10 @@ class Kit:
         return outer, inner
 
     def switch(
-        self, parent: tk.Misc, command: Command, *, text: str = ""
-    ) -> customtkinter.CTkSwitch:
+        self, parent: tk.Misc, command: Command, *, text: str = "", ground: Role = "card"
+    ) -> Switch:
         """A switch that the Tab key reaches; turned by Space."""
-        switch = customtkinter.CTkSwitch(
-            parent,
-            text=text,
-            width=44,
-            switch_width=40,
-            switch_height=20,
-            command=command,
-            fg_color=pair("border"),
-            progress_color=pair("fill"),
-            button_color=pair("text"),
-            button_hover_color=pair("text"),
-            border_color="transparent",
-            border_width=_RING + 1,
-            bg_color=pair("card"),
-            text_color=pair("text"),
-            font=self.theme.ctk_font(),
-        )
-        focusable(
-            switch,
-            switch.toggle,
-            lambda has: switch.configure(border_color=pair("accent") if has else "transparent"),
-        )
-        return switch
+        return Switch(self._switches, parent, command, text=text, ground=ground)
 
     def progress(
         self, parent: tk.Misc, *, ground: Role = "card", height: int = 8

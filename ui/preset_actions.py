@@ -1,19 +1,21 @@
 """What the preset menu does: open, save, save as, reset, and the demo."""
 
 import tkinter as tk
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from onetrainer.errors import ProblemsError, UserError
 from onetrainer.presets import BUILT_IN, Preset, find_presets, user_folder
-from ui.context import Context
+from ui.context import Context, Offer
 from ui.dialogs import Choice, ask, ask_name, list_changes, show_problems, tell
 from ui.draft import Source
 from ui.file_dialogs import choose_preset
 from ui.forms.fields import as_text, as_words, setting_of
 from ui.preset_menu import line_of, menu_groups
 
+_GAP = 4
+_CURRENT = "  ✓  "
 _FORBIDDEN = '\\:*?"<>|'
 
 
@@ -41,17 +43,36 @@ class PresetActions:
         if path:
             self.load(Path(path))
 
-    def load(self, path: Path, preset: Preset | None = None) -> None:
-        """Takes a preset over; one click of undo brings the values before it back."""
-        self._context.act.commit()
+    def load(self, path: Path, preset: Preset | None = None) -> list[str]:
+        """Takes a preset over, and tells what was set aside for it; undo brings that back.
+
+        Gives the settings that were set aside.
+        """
+        act = self._context.act
+        act.commit()
         try:
-            self._context.draft.load(path, preset=preset)
+            aside = self._context.draft.load(path, preset=preset)
         except UserError as error:
             tell(self._context.kit, self._context.root, error)
+            return []
+        act.remember_soon()
+        # Whoever looks at settings sees there what the preset says of them.
+        if not act.is_on_settings and not self._context.session.is_running:
+            act.show_page("model")
+        self.tell_set_aside(len(aside))
+        return aside
+
+    def tell_set_aside(self, count: int) -> None:
+        """Says that another preset has taken the place of changes, and offers them back."""
+        if not count:
             return
-        self._context.act.remember_soon()
-        if not self._context.session.is_running:
-            self._context.act.show_page("model")
+        draft = self._context.draft
+        loaded = draft.last_change
+        changes = f"{count} changes were" if count != 1 else "change was"
+        self._context.act.say(
+            f"{draft.source.name} is open; your {changes} set aside.",
+            Offer("Undo", "undo open", draft.undo, lambda: draft.last_change is loaded),
+        )
 
     def save(self) -> bool:
         """Saves over the preset, or asks for a name; whether it has been saved."""
@@ -125,8 +146,8 @@ class PresetActions:
 
     def _demo_made(self, config: Path) -> None:
         self._is_making_demo = False
-        self.load(config)
-        self._context.act.say("The demo is ready. Press Start to train it.")
+        if not self.load(config):
+            self._context.act.say("The demo is ready. Press Start to train it.")
 
     def _demo_failed(self, error: Exception) -> None:
         self._is_making_demo = False
@@ -145,25 +166,52 @@ class PresetActions:
             fg="text",
             activebackground="fill",
             activeforeground="on_fill",
-            disabledforeground="dim",
+            # Only headings are disabled; what cannot be done now says why when it is chosen.
+            disabledforeground="accent",
         )
         menu.configure(borderwidth=1, relief="solid", activeborderwidth=0)
-        has_preset = bool(draft.source.name)
-        menu.add_command(label="  Open a file…", accelerator="Ctrl+O", command=self.open_file)
-        menu.add_command(
-            label="  Save", accelerator="Ctrl+S", command=self.save, state=_state(draft.is_dirty)
-        )
-        menu.add_command(label="  Save as…", accelerator="Ctrl+Shift+S", command=self.save_as)
-        back = f"  Reset to “{draft.source.name}”" if has_preset else "  Reset to the defaults"
-        menu.add_command(label=back, command=self.reset, state=_state(draft.is_dirty))
+        name = draft.source.name
+        self._add("  Open a file…", self.open_file, keys="Ctrl+O")
+        self._add("  Save", self.save, keys="Ctrl+S", is_possible=draft.is_dirty)
+        self._add("  Save as…", self.save_as, keys="Ctrl+Shift+S")
+        back = f"  Reset to “{name}”" if name else "  Reset to the defaults"
+        self._add(back, self.reset, is_possible=bool(draft.changed()))
         for group in menu_groups(find_presets()):
-            menu.add_command(label=f"  {group.title}", state="disabled")
+            self._add_heading(group.title)
             for preset in group.presets:
                 words, end = line_of(preset)
                 load = partial(self.load, preset.path, preset)
-                menu.add_command(label=f"      {words}", accelerator=f"{end}  ", command=load)
-        menu.add_command(label="  To try things out", state="disabled")
-        menu.add_command(label="      The demo", command=self.load_demo)
+                self._add_preset(words, end, load, is_current=preset.path == draft.source.path)
+        self._add_heading("To try things out")
+        demo = self._demo / "demo.json"
+        self._add_preset("The demo", "", self.load_demo, is_current=demo == draft.source.path)
+
+    def _add(
+        self, words: str, do: Callable[[], object], *, keys: str = "", is_possible: bool = True
+    ) -> None:
+        self._menu.add_command(label=words, accelerator=f"{keys}  ", command=do)
+        if not is_possible:
+            palette = self._context.kit.theme.palette
+            self._menu.entryconfigure(
+                "end",
+                foreground=palette.dim,
+                activeforeground=palette.dim,
+                activebackground=palette.card,
+                command=partial(self._context.act.say, "Nothing has been changed."),
+            )
+
+    def _add_heading(self, title: str) -> None:
+        # Tk's own separator is a relief, which stands out more than any of the words.
+        self._menu.add_command(state="disabled", font=(self._context.kit.theme.family, _GAP))
+        self._menu.add_command(label=f"  {title}", state="disabled", font="OneTrainerSmall")
+
+    def _add_preset(
+        self, words: str, end: str, load: Callable[[], object], *, is_current: bool
+    ) -> None:
+        theme = self._context.kit.theme
+        # As wide as the sign, so that all lines begin at the same place.
+        spaces = " " * round(theme.measure(_CURRENT) / theme.measure(" "))
+        self._add(f"{_CURRENT if is_current else spaces}{words}", load, keys=end)
 
     def _may_replace(self, path: Path) -> bool:
         choices = [Choice("yes", "Replace", "danger"), Choice("", "Cancel")]
@@ -216,7 +264,3 @@ def _make_demo(folder: Path) -> Path:
 def _in_words(path: str, value: object) -> str:
     setting = setting_of(path)
     return as_words(value, setting) if setting else as_text(value)
-
-
-def _state(is_enabled: bool) -> Literal["normal", "disabled"]:
-    return "normal" if is_enabled else "disabled"

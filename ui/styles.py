@@ -7,13 +7,18 @@ from ui.palette import Palette, Role
 
 _GROUNDS: tuple[Role, ...] = ("window", "side", "card", "raised")
 _BASE = "clam"
+_ARROW = "Plain.downarrow"
 
 Px = Callable[[float], int]
 
 
-def restyle(style: ttk.Style, palette: Palette, px: Px) -> None:
-    """Sets every style anew; widgets on the screen follow."""
+def restyle(style: ttk.Style, palette: Palette, px: Px, arrow: str) -> None:
+    """Sets every style anew; widgets on the screen follow.
+
+    arrow: the name of the picture for the arrow of combo boxes.
+    """
     style.theme_use(_BASE)
+    _unite_combo_box(style, arrow)
     style.configure(
         ".",
         background=palette.window,
@@ -57,6 +62,34 @@ def _labels(style: ttk.Style, palette: Palette, ground: Role) -> None:
         style.configure(f"{font}.{name}.TLabel", background=color, font=f"OneTrainer{font}")
 
 
+def _unite_combo_box(style: ttk.Style, arrow: str) -> None:
+    """Puts field and arrow into one frame; each has its own in the theme."""
+    if _ARROW not in style.element_names():
+        style.element_create(_ARROW, "image", arrow, sticky="")
+    # The theme's field of a combo box has no right edge; that of an entry has.
+    style.layout(
+        "TCombobox",
+        [
+            (
+                "Entry.field",
+                {
+                    "sticky": "nswe",
+                    "children": [
+                        (_ARROW, {"side": "right", "sticky": "ns"}),
+                        (
+                            "Combobox.padding",
+                            {
+                                "sticky": "nswe",
+                                "children": [("Combobox.textarea", {"sticky": "nswe"})],
+                            },
+                        ),
+                    ],
+                },
+            )
+        ],
+    )
+
+
 def _entries(style: ttk.Style, palette: Palette, px: Px) -> None:
     for kind in ("TEntry", "TCombobox"):
         style.configure(
@@ -83,16 +116,8 @@ def _entries(style: ttk.Style, palette: Palette, px: Px) -> None:
             selectbackground=[("!focus", palette.field)],
             selectforeground=[("!focus", palette.text)],
         )
-    style.configure(
-        "TCombobox",
-        arrowcolor=palette.dim,
-        arrowsize=px(18),
-        background=palette.field,
-    )
     style.map(
         "TCombobox",
-        background=[("active", palette.raised), ("readonly", palette.field)],
-        arrowcolor=[("active", palette.text)],
         # A chosen value is no selected text.
         selectbackground=[("readonly", palette.field)],
         selectforeground=[("readonly", palette.text)],
@@ -119,6 +144,7 @@ def _buttons(style: ttk.Style, palette: Palette, px: Px) -> None:
         lightcolor=[("focus", palette.accent), ("active", palette.hover)],
         darkcolor=[("focus", palette.accent), ("active", palette.hover)],
     )
+    style.configure("Offer.TButton", foreground=palette.accent)
     style.configure("Changes.QuietSide.TButton", foreground=palette.accent)
     style.configure(
         "Logo.TButton",

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import customtkinter
 
+from ui import smooth
 from ui.palette import DARK, LIGHT, PALETTES, Mode, Palette, Role
 from ui.styles import restyle
 
@@ -21,6 +22,13 @@ BOLD = "OneTrainerBold"
 HEADING = "OneTrainerHeading"
 TITLE = "OneTrainerTitle"
 MONO = "OneTrainerMono"
+_ARROW, _ARROW_ROOM = 12, 24
+_LIST_MARGIN = 5
+# Tk makes the list of a combo box once and keeps its colors; and has no margin for its lines.
+_DRESS_LIST = """+
+    %W.f.l configure {*}$::OneTrainerList
+    set [%W.f.l cget -listvariable] [lmap line [%W.f.l get 0 end] {string cat {  } $line}]
+"""
 _SIZES = {BODY: 13, SMALL: 12, BOLD: 13, HEADING: 15, TITLE: 22, MONO: 12}
 
 
@@ -47,6 +55,9 @@ class Theme:
         self.mono = _first(_MONO_FAMILIES, families)
         # Named fonts live as long as somebody holds them.
         self._fonts = [self._font(name, size) for name, size in _SIZES.items()]
+        room = self.px(_ARROW_ROOM)
+        self._arrow = smooth.make(root, room, room)
+        root.tk.call("bind", "ComboboxPopdown", "<Map>", _DRESS_LIST)
 
     @property
     def palette(self) -> Palette:
@@ -69,7 +80,10 @@ class Theme:
         """Shows the whole window dark or light."""
         self.mode = mode
         customtkinter.set_appearance_mode(mode)
-        restyle(ttk.Style(self.root), self.palette, self.px)
+        palette, size = self.palette, self.px(_ARROW)
+        arrow = smooth.chevron(size, self.scale, color=palette.dim, ground=palette.field)
+        smooth.fill(self.root, self._arrow, arrow)
+        restyle(ttk.Style(self.root), palette, self.px, self._arrow)
         self._set_options()
         for widget, roles in list(self._painted.items()):
             if widget.winfo_exists():
@@ -100,10 +114,6 @@ class Theme:
         """Colors of what Tk makes by itself: the lists of combo boxes, menus, file dialogs."""
         palette = self.palette
         for pattern, color in (
-            ("*TCombobox*Listbox.background", palette.field),
-            ("*TCombobox*Listbox.foreground", palette.text),
-            ("*TCombobox*Listbox.selectBackground", palette.fill),
-            ("*TCombobox*Listbox.selectForeground", palette.on_fill),
             ("*Menu.background", palette.card),
             ("*Menu.foreground", palette.text),
             ("*Menu.activeBackground", palette.fill),
@@ -114,6 +124,10 @@ class Theme:
         ):
             self.root.option_add(pattern, color)
         self.root.option_add("*TCombobox*Listbox.font", BODY)
+        self.root.option_add("*TCombobox*Listbox.borderWidth", self.px(_LIST_MARGIN))
+        colors = ("-background", palette.field, "-foreground", palette.text)
+        chosen = ("-selectbackground", palette.fill, "-selectforeground", palette.on_fill)
+        self.root.tk.call("set", "::OneTrainerList", (*colors, *chosen))
         self.root.option_add("*Menu.font", BODY)
 
 

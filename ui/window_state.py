@@ -30,6 +30,7 @@ class WindowState:
         self.preset = {"name": source.name, "description": source.description}
         if source.path is not None:
             self.preset |= {"path": str(source.path), "own": "yes" if source.is_own else ""}
+            self.preset["leaves"] = " ".join(source.leaves)
         self.draft, self.base = draft.document, draft.base
 
     def give_back(self, draft: Draft) -> None:
@@ -42,6 +43,7 @@ class WindowState:
             Path(path) if path else None,
             bool(self.preset.get("own")),
             self.preset.get("description", ""),
+            tuple(self.preset.get("leaves", "").split()),
         )
         draft.restore(self.draft, self.base, source)
 

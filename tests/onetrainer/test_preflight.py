@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from onetrainer.config.rules import broken_rules
-from onetrainer.errors import ProblemsError
+from onetrainer.errors import Cure, ProblemsError
 from onetrainer.preflight import all_problems, document_problems, require_startable
 from onetrainer.presets import resolve
-from tests import tiny
+from tests import headers, tiny
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +73,50 @@ def test_a_wrong_choice_about_the_model_is_told_beside_its_setting(project, chan
     found = problem(config(project, model={**changes, **places}))
     assert found.path == place
     assert words in found.remedy
+
+
+def write_marked(path, *, metadata=None, markers=()):
+    """A whole SD 1.5 file, as far as its header tells."""
+    shapes = headers.full_size("sd15") | dict.fromkeys(markers, (0,))
+    return str(headers.write(path, shapes, metadata=metadata))
+
+
+@pytest.mark.parametrize(
+    ("said", "choices", "words"),
+    [
+        ({"modelspec.prediction_type": "epsilon"}, {"prediction": "v_prediction"},
+         'the file\'s own words say "epsilon" (its metadata "modelspec.prediction_type")'),
+        ({"ss_zero_terminal_snr": "True", "modelspec.prediction_type": "v"},
+         {"zero_terminal_snr": "off"}, "the file's own words ask for zero terminal SNR"),
+    ],
+)  # fmt: skip
+def test_choice_against_metadata_is_warned_of_and_counts(project, tmp_path, said, choices, words):
+    path = write_marked(tmp_path / "m.safetensors", metadata=said)
+    (place,) = choices
+    made = config(project, model={"path": path, **choices})
+    (found,) = require_startable(all_problems(made))
+    assert (found.path, found.severity) == (f"model.{place}", "warning")
+    assert words in found.what
+    assert found.cure == Cure(f"model.{place}", "auto")
+
+
+def test_zero_terminal_snr_that_a_file_asks_for_names_velocity_which_then_starts(project, tmp_path):
+    path = write_marked(tmp_path / "m.safetensors", markers=["ztsnr"])
+    for choices in ({}, {"prediction": "epsilon"}, {"zero_terminal_snr": "on"}):
+        found = problem(config(project, model={"path": path, **choices}))
+        assert found.cure == Cure("model.prediction", "v_prediction")
+        assert found.path == "model.prediction"
+        assert '"off"' not in found.remedy
+    assert all_problems(config(project, model={"path": path, "prediction": "v_prediction"})) == []
+
+
+def test_metadata_that_contradicts_itself_leaves_both_ways_open(project, tmp_path):
+    said = {"ss_zero_terminal_snr": "True", "modelspec.prediction_type": "epsilon"}
+    path = write_marked(tmp_path / "m.safetensors", metadata=said)
+    assert problem(config(project, model={"path": path})).cure is None
+    for choices in ({"prediction": "v_prediction"}, {"zero_terminal_snr": "off"}):
+        made = config(project, model={"path": path, **choices})
+        assert [p.severity for p in all_problems(made)] == ["warning"]
 
 
 def test_a_lora_chosen_as_base_model_is_told_as_such(project, tmp_path):

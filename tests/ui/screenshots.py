@@ -51,6 +51,7 @@ class Studio:
         desk.wait_state(preset="demo")
         self.make_light_work()
         self.take_welcome()
+        desk.wait_state(message="")
         for page in SETUP:
             desk.page(page)
             self.prepare(page)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ui.dialogs import Choice, Dialog
+from onetrainer.errors import Problem
+from ui.dialogs import Choice, Dialog, show_problems
 from ui.jobs import Jobs
 from ui.kit import Kit
 from ui.theme import Theme
@@ -60,3 +61,30 @@ def test_a_dialog_over_a_dialog_gives_the_pointer_back(root, kit):
     assert first.wait() == "yes"
     assert grabs == [True]
     assert grab_of(root) == ""
+
+
+@pytest.mark.parametrize(
+    ("paths", "answer", "words"),
+    [
+        (["optimizer.lr"], "answer problem 0", "Go there"),
+        (["optimizer.lr", "data.folder"], "answer problem 1", "Data › Pictures"),
+    ],
+)
+def test_a_problem_of_the_list_leads_to_its_setting(root, kit, paths, answer, words):
+    went, seen = [], []
+
+    def press():
+        seen.append(kit.buttons[answer].widget.cget("text"))
+        kit.buttons[answer].widget.invoke()
+
+    root.after(200, press)
+    show_problems(kit, root, [Problem(path, "wrong") for path in paths], went.append)
+    assert went == [paths[-1]]
+    assert seen == [words]
+
+
+def test_closing_the_list_of_problems_leads_nowhere(root, kit):
+    went = []
+    root.after(200, lambda: kit.buttons["answer "].widget.invoke())
+    show_problems(kit, root, [Problem("optimizer.lr", "wrong")], went.append)
+    assert went == []

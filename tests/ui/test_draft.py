@@ -263,3 +263,63 @@ def test_what_a_person_chose_in_the_demo_goes_on(home, tmp_path):
 def test_a_description_can_be_emptied(draft, tmp_path):
     draft.save(tmp_path / "mine.json", description="")
     assert "description" not in json.loads((tmp_path / "mine.json").read_text())
+
+
+def test_undo_goes_back_over_another_preset_and_redo_forth(draft):
+    draft.set("training.steps", 61)
+    before = (draft.document, draft.base, draft.source)
+    draft.load(BUILT_IN / "sdxl" / "lora.json")
+    after = (draft.document, draft.base, draft.source)
+    draft.undo()
+    assert (draft.document, draft.base, draft.source) == before
+    assert draft.changed() == ["training.steps"]
+    draft.redo()
+    assert (draft.document, draft.base, draft.source) == after
+    draft.undo()
+    draft.undo()
+    assert not draft.is_dirty
+    assert draft.value("training.steps") == 60
+
+
+def test_undoing_a_change_does_not_undo_that_the_preset_was_saved(draft, tmp_path):
+    draft.set("training.steps", 61)
+    draft.save(tmp_path / "mine.json")
+    draft.undo()
+    assert (draft.source.name, draft.changed()) == ("mine", ["training.steps"])
+
+
+def test_loading_tells_what_of_mine_it_sets_aside(draft, tmp_path):
+    draft.set("training.steps", 61)
+    draft.set("optimizer.lr", 0.001)
+    draft.set("metadata.author", "A. Person")
+    assert draft.load(BUILT_IN / "sdxl" / "lora.json") == ["training.steps", "optimizer.lr"]
+    assert draft.load(BUILT_IN / "sd15" / "lora.json") == []
+    theirs = tmp_path / "theirs.json"
+    theirs.write_text(json.dumps({"metadata": {"author": "B. Person"}}))
+    assert draft.load(theirs) == ["metadata.author"]
+
+
+def test_opening_the_same_again_is_nothing_to_undo(draft, project):
+    last = draft.last_change
+    draft.load(project)
+    assert draft.last_change is last
+
+
+def test_the_model_is_no_change_to_a_preset_that_leaves_it_open(home, tmp_path):
+    draft = Draft()
+    draft.load(BUILT_IN / "sdxl" / "lora.json")
+    draft.set("model.path", "/my/model.safetensors")
+    draft.set("training.steps", 61)
+    assert draft.changed() == ["training.steps"]
+    draft.reset_all()
+    assert draft.value("model.path") == "/my/model.safetensors"
+    assert draft.changed() == []
+    assert draft.is_dirty  # a preset with this model can still be saved
+
+
+def test_the_model_is_a_change_to_a_preset_that_names_one(draft, tmp_path):
+    draft.set("model.path", "/my/model.safetensors")
+    assert draft.changed() == ["model.path"]
+    draft.save(tmp_path / "mine.json")
+    draft.set("model.path", "/another.safetensors")
+    assert draft.changed() == ["model.path"]

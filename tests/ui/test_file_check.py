@@ -105,6 +105,22 @@ def test_what_the_model_says_otherwise_can_be_left_to_it(window, tmp_path, path,
     assert window.draft.problems == []
 
 
+def test_what_an_sd2_model_does_not_tell_is_offered_to_choose_from(window, tmp_path):
+    parts = {name: shape for name, shape in PARTS.items() if "cond_stage" not in name}
+    parts["cond_stage_model.model.ln_final.weight"] = (1,)
+    window.draft.set("model.family", "sd2")
+    window.draft.set("model.path", str(write_model(tmp_path / "v2.safetensors", parts)))
+    look(window)
+    problem = window.draft.problem("model.prediction")
+    choices = [(choice.path, choice.value) for choice in problem.choices]
+    assert choices == [("model.prediction", "v_prediction"), ("model.prediction", "epsilon")]
+    assert problem.cure is None
+    for path, value in choices:
+        window.draft.set(path, value)
+        look(window)
+        assert window.draft.errors == []
+
+
 def test_a_name_of_the_hub_is_looked_for_on_this_computer_only(window, monkeypatch):
     monkeypatch.setattr("onetrainer.preflight.cached_folder", lambda name: None)
     window.draft.set("model.path", "stabilityai/sdxl-base-1.0")

@@ -51,13 +51,17 @@ def test_averaged_weights_are_mentioned(tmp_path):
 
 @pytest.mark.parametrize(
     ("is_offline", "words"),
-    [(False, "It is downloaded when training starts."), (True, "It has not been downloaded")],
+    [
+        (False, ", and downloaded when training starts."),
+        (True, ". It has not been downloaded, and the network is not to be used."),
+    ],
 )
 def test_a_name_of_the_hub_is_no_path(monkeypatch, tmp_path, is_offline, words):
     monkeypatch.setattr("onetrainer.hub.cached_folder", lambda name: None)
-    first, second, third = lines_of("stabilityai/sdxl-base-1.0", is_offline=is_offline)
-    assert (first, second) == ("stabilityai/sdxl-base-1.0", "A model on the Hugging Face Hub.")
-    assert third.startswith(words)
+    monkeypatch.chdir(tmp_path)
+    name, about = lines_of("models/xl", is_offline=is_offline)
+    taken = "Not a folder here; taken for a model on the Hugging Face Hub"
+    assert (name, about) == ("models/xl", taken + words)
 
 
 def test_a_model_that_was_downloaded_before_is_looked_at(monkeypatch, tmp_path):

@@ -1,12 +1,18 @@
 """The menu of presets: a newcomer finds the family, everybody their own first."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from onetrainer.config.model import FAMILY_WORDS
 from onetrainer.presets import BUILT_IN, Preset, find_presets, load_document, resolve
+from ui.draft import Draft
+from ui.jobs import Jobs
+from ui.kit import Kit
+from ui.preset_actions import PresetActions
 from ui.preset_menu import line_of, menu_groups, summary
+from ui.theme import Theme
 
 
 @pytest.fixture
@@ -62,3 +68,29 @@ def test_a_built_in_preset_lies_in_its_family_s_folder(path):
     config = resolve(load_document(path), source=str(path))
     assert path.parent.name in FAMILY_WORDS
     assert config.model.family == path.parent.name
+
+
+def entries(menu):
+    return [
+        (menu.entrycget(place, "state"), menu.entrycget(place, "label"))
+        for place in range(menu.index("end") + 1)
+    ]
+
+
+def test_the_menu_marks_the_preset_that_is_open_and_greys_no_heading(root):
+    kit = Kit(Theme(root), Jobs())
+    kit.theme.apply("dark")
+    said, draft = [], Draft()
+    draft.load(BUILT_IN / "sdxl" / "lora.json")
+    act = SimpleNamespace(say=said.append)
+    menus = PresetActions(SimpleNamespace(root=root, kit=kit, draft=draft, act=act), Path("demo"))
+    menus._fill(menus._menu)
+    shown = entries(menus._menu)
+    assert [label for _, label in shown if "✓" in label] == ["  ✓  LoRA for SDXL at 1024 px"]
+    headings = [label.strip() for state, label in shown if state == "disabled" and label]
+    assert headings == ["SD 1.5", "SD 2", "SDXL", "To try things out"]
+    palette = kit.theme.palette
+    assert str(menus._menu.cget("disabledforeground")) == palette.accent
+    assert str(menus._menu.entrycget(1, "foreground")) == palette.dim
+    menus._menu.invoke(1)
+    assert said == ["Nothing has been changed."]

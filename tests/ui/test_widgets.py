@@ -1,6 +1,7 @@
 """Widgets alone, in this process: what they show, and what they hand to the draft."""
 
 import tkinter as tk
+from tkinter import ttk
 
 import pytest
 
@@ -13,6 +14,8 @@ from ui.forms.form import Form
 from ui.forms.row import FormContext
 from ui.jobs import Jobs
 from ui.kit import Kit
+from ui.palette import PALETTES, contrast
+from ui.switch import paint
 from ui.theme import Theme
 
 
@@ -141,6 +144,30 @@ def test_a_new_prompt_has_the_size_of_training(forms, draft):
     assert draft.value("sampling.prompts.1.width") == 128
 
 
+def test_a_new_prompt_is_not_blamed_for_being_empty_before_it_was_left(forms, draft, root):
+    form = forms["sampling"]
+    draft.listen(form.refresh)
+    form._cards[0].lists[0].add()
+    row = form.row("sampling.prompts.3.prompt")
+    row.editor.focus.focus_force()
+    root.update()
+    assert (row.error, len(draft.errors)) == ("", 1)
+    form.row("sampling.prompts.3.seed").editor.focus.focus_force()
+    root.update()
+    assert "The prompt is empty" in row.error
+
+
+def test_a_prompt_that_is_not_new_is_blamed_for_being_empty_at_once(forms, draft, root):
+    form = forms["sampling"]
+    draft.listen(form.refresh)
+    form._cards[0].lists[0].add()
+    draft.undo()
+    draft.set("sampling.prompts.2.prompt", "")
+    form._cards[0].lists[0].duplicate(2)
+    root.update()
+    assert "The prompt is empty" in form.row("sampling.prompts.3.prompt").error
+
+
 def test_a_resolution_that_is_wrong_does_not_spread(forms, draft):
     draft.set("data.resolution", "large")
     draft.set("sampling.prompts", [])
@@ -158,11 +185,30 @@ def test_a_problem_is_put_right_by_its_button_and_that_can_be_undone(forms, draf
     button.widget.invoke()
     form.refresh()
     assert draft.value("model.family") == "sdxl"
-    assert not button.widget.winfo_manager()
+    root.update()
+    assert not button.widget.winfo_ismapped()
     draft.undo()
     form.refresh()
+    root.update()
     assert draft.value("model.family") == "sd15"
-    assert button.widget.winfo_manager() == "grid"
+    assert button.widget.winfo_ismapped()
+
+
+def test_where_a_person_has_to_decide_there_is_a_button_for_each_choice(forms, draft, kit, root):
+    form, path = forms["model"], "model.prediction"
+    choices = (Cure(path, "v_prediction"), Cure(path, "epsilon"))
+    draft.add_problems([Problem(path, "nothing tells", choices=choices)])
+    form.refresh()
+    root.update()
+    first, second = kit.buttons[f"cure {path}"].widget, kit.buttons[f"cure {path} 1"].widget
+    assert [first.cget("text"), second.cget("text")] == ["Use v-prediction", "Use epsilon"]
+    assert first.winfo_rootx() + first.winfo_width() < second.winfo_rootx()
+    second.invoke()
+    assert draft.value(path) == "epsilon"
+    draft.add_problems([Problem(path, "wrong", cure=Cure(path, "auto"))])
+    form.refresh()
+    root.update()
+    assert (first.cget("text"), second.winfo_ismapped()) == ("Use automatic", 0)
 
 
 def test_choosing_a_model_changes_nothing_but_its_path(root, kit, monkeypatch, tmp_path):
@@ -215,6 +261,51 @@ def test_a_disabled_button_says_why_and_does_nothing(kit, root):
     button.enable()
     button.widget.invoke()
     assert pressed == [1]
+
+
+@pytest.mark.parametrize("palette", PALETTES.values(), ids=PALETTES)
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_knob_of_a_switch_is_round_and_light(palette, is_on):
+    rows = paint(palette, palette.window, 1.0, is_on=is_on, has_focus=False)
+    widths = [row.count(palette.on_fill) for row in rows]
+    assert widths == widths[::-1]
+    assert max(widths) == sum(bool(width) for width in widths) >= 12
+    assert rows[0] == rows[-1] == [palette.window] * len(rows[0])
+    assert contrast(palette.on_fill, palette.fill if is_on else palette.border) >= 3
+
+
+def test_a_switch_is_turned_by_keyboard_and_pointer_and_told_of_once(kit, root):
+    turned = []
+    switch = kit.switch(root, lambda: turned.append(switch.is_on), text="words")
+    switch.widget.pack()
+    root.update()
+    switch.widget.focus_force()
+    switch.widget.event_generate("<space>")
+    switch.widget.event_generate("<Button-1>", x=2, y=2)
+    switch.show(True)
+    assert turned == [True, False]
+
+
+def test_field_and_arrow_of_a_combo_box_share_one_frame(forms):
+    layout = ttk.Style(forms["model"].row("model.family").editor.focus).layout("TCombobox")
+    ((frame, inside),) = layout
+    assert frame == "Entry.field"
+    assert [name for name, _ in inside["children"]] == ["Plain.downarrow", "Combobox.padding"]
+
+
+def test_the_list_of_a_combo_box_has_margins_and_follows_the_theme(forms, kit, root):
+    box = forms["model"].row("model.family").editor.focus
+    for mode in ("dark", "light"):
+        kit.theme.apply(mode)
+        root.tk.call("ttk::combobox::Post", box)
+        root.update()
+        listed = f"{box}.popdown.f.l"
+        assert root.tk.call(listed, "get", 0) == "  SD 1.5"
+        assert root.tk.call(listed, "cget", "-background") == kit.theme.palette.field
+        assert int(root.tk.call(listed, "cget", "-borderwidth")) >= 4
+        root.tk.call("ttk::combobox::Unpost", box)
+        root.update()
+    assert box.get() == "SD 1.5"
 
 
 def test_colors_follow_the_theme(kit, root):

@@ -277,3 +277,51 @@ def test_the_list_of_changes_leads_to_each(open_desk, project):
     desk.click("changes")
     desk.click("answer change 0")
     desk.wait_state(page="training", focus="training.steps")
+
+
+def test_changes_set_aside_by_another_preset_are_brought_back_by_a_button(open_desk, project):
+    desk = open_desk(project)
+    desk.page("training")
+    desk.replace("training.steps", "123")
+    desk.replace("optimizer.lr", "2e-4")
+    desk.ask("load", path=str(ROOT / "configs" / "presets" / "sdxl" / "lora.json"))
+    desk.wait_state(page="training", changed=[])
+    assert desk.state["message"] == "lora is open; your 2 changes were set aside."
+    desk.click("undo open")
+    desk.wait_state(preset="paper", page="training", message="")
+    assert desk.state["changed"] == ["training.steps", "optimizer.lr"]
+    assert not desk.widget("undo open")["exists"]
+
+
+def test_the_offer_to_go_back_ends_with_the_next_change_but_undo_does_not(open_desk, project):
+    desk = open_desk(project)
+    desk.page("training")
+    desk.replace("training.steps", "123")
+    desk.ask("load", path=str(ROOT / "configs" / "presets" / "sdxl" / "lora.json"))
+    desk.wait(lambda: desk.state["message"], "the message")
+    desk.replace("training.steps", "9")
+    desk.wait_state(changed=["training.steps"], message="")
+    desk.key("ctrl+z", "ctrl+z")
+    desk.wait_state(preset="paper", changed=["training.steps"])
+    assert desk.value("training.steps") == 123
+
+
+def test_a_preset_named_at_the_start_sets_nothing_aside_in_silence(open_desk, project):
+    desk = open_desk(project)
+    desk.page("training")
+    desk.replace("training.steps", "123")
+    desk.ask_to_close()
+    assert desk.wait_end() == 0
+    again = open_desk("sdxl/lora")
+    again.wait(lambda: "your change was set aside" in again.state["message"], "the message")
+    again.key("ctrl+z")
+    again.wait_state(preset="paper", changed=["training.steps"])
+
+
+def test_pages_with_warnings_are_marked_below_those_with_errors(open_desk, project):
+    desk = open_desk(project)
+    desk.page("training")
+    desk.replace("optimizer.lr", "0.5")
+    desk.wait(lambda: desk.state["marks"].get("training") == "Warning ⚠ 1", "the warning")
+    desk.replace("training.steps", "many")
+    desk.wait(lambda: desk.state["marks"].get("training") == "Danger ⚠ 1", "the error")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from onetrainer.errors import Cure, Problem
-from onetrainer.events import Stopped
+from onetrainer.events import Sample, Stopped
 from onetrainer.history import RunSummary
 from onetrainer.presets import BUILT_IN
 from onetrainer.run_folder import create_run
@@ -15,11 +15,14 @@ from ui.forms.words import cure_words, in_words
 from ui.glance import glance_at
 from ui.preset_actions import proposal, why_not_name
 from ui.run_state import RunState
+from ui.sample_book import SampleBook
 from ui.session import Asked, Session
 from ui.shell.footer import problems_line
+from ui.views.aside import how_often
 from ui.views.run_banner import stopped_message
 from ui.views.run_figures import activity
 from ui.views.runs import in_words as standing_in_words
+from ui.views.samples import extent
 from ui.worker_log import last_words, worth_reading
 
 ERROR, WARNING = Problem("a", "x"), Problem("a", "x", severity="warning")
@@ -103,10 +106,34 @@ def test_a_sentence_begins_with_a_capital_but_the_name_of_a_file_stays(what, wor
         ("schedule.warmup_steps", "fewer than training.steps = 60", "fewer than “Steps” = 60."),
         ("model.path", "model.vae.ckpt, /model.vae are files", "model.vae.ckpt, /model.vae are"),
         ("data.folder", '"auto" is the name of a folder', '"auto" is the name of a folder.'),
+        ("model.path", "choose a .safetensors version", "choose a .safetensors version."),
+        ("sampling.prompts", "sampling.prompts.0.seed is wrong", "sampling.prompts.0.seed is"),
     ],
 )
 def test_settings_and_their_values_are_said_as_the_window_shows_them(path, said, words):
     assert words in in_words(Problem(path, "wrong", said))
+
+
+@pytest.mark.parametrize(
+    ("seen", "pictures", "words"),
+    [
+        (1000, 3, "each of 3 pictures 333 times"),
+        (240, 96, "each of 96 pictures 2.5 times"),
+        (12, 12, "each of 12 pictures once"),
+        (60, 1, "the one picture 60 times"),
+        (60, 1200, "not all of 1,200 pictures"),
+    ],
+)
+def test_it_is_said_how_often_each_picture_is_seen(seen, pictures, words):
+    assert how_often(seen, pictures) == words
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"), [([12], "1 prompt  ·  once"), ([0, 4, 8, 12], "1 prompt  ·  4 times")]
+)
+def test_times_at_which_samples_were_drawn_are_not_called_steps(steps, words):
+    samples = [Sample(step, 0, "samples/a.png", "a boat", 7) for step in steps]
+    assert extent(SampleBook.of(samples)) == words
 
 
 def test_a_button_that_puts_a_problem_right_says_how():

@@ -129,13 +129,13 @@ class ListCard:
             fresh |= {key: value for key, value in values[-1].items() if key not in texts}
         fresh |= self._begun(item)
         self._set([*values, fresh])
-        self._focus(len(values))
+        self._entries[len(values)].rows[0].begin()
 
     def duplicate(self, place: int) -> None:
         """Adds a copy of an entry behind it."""
         values = self._current()
         self._set([*values[: place + 1], dict(values[place]), *values[place + 1 :]])
-        self._focus(place + 1)
+        self._entries[place + 1].rows[0].take_focus()
 
     def remove(self, place: int) -> None:
         """Removes an entry; can be undone."""
@@ -174,11 +174,6 @@ class ListCard:
     def _set(self, values: list[dict[str, object]]) -> None:
         self._context.draft.set(self.setting.path, values)
 
-    def _focus(self, place: int) -> None:
-        rows = self._entries[place].rows
-        if rows:
-            rows[0].take_focus()
-
     def _show_count(self, count: int) -> None:
         if count == 0:
             self._empty.pack(anchor="w", pady=self._context.kit.px(4))
@@ -190,6 +185,8 @@ class ListCard:
                 entry.frame.pack(fill="x")
             elif place >= count and is_packed:
                 entry.frame.pack_forget()
+                for row in entry.rows:
+                    row.hide()
         self._shown = count
 
     def _refresh_row(self, row: Row, *, with_advanced: bool) -> None:

@@ -3,6 +3,7 @@
 import tkinter as tk
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from tkinter import ttk
 
 from onetrainer.config.fields import Setting
@@ -44,8 +45,10 @@ class Row:
         self.path = path or setting.path
         self._context = context
         self._waiting = ""
-        self._cure: Cure | None = None
-        self._cure_button: Button | None = None
+        self._is_new = False
+        self._cures: list[Cure] = []
+        self._cure_buttons: list[Button] = []
+        self._cure_line: ttk.Frame | None = None
         kit = context.kit
         self._lead: ttk.Label | None = None
         if setting.ui.lead:
@@ -63,7 +66,7 @@ class Row:
         for widget in (self._label, self.editor.focus):
             explain(kit, widget, setting)
         self.editor.focus.bind("<FocusIn>", lambda _: context.on_focus(setting, self.path), add="+")
-        self.editor.focus.bind("<FocusOut>", lambda _: self.commit(), add="+")
+        self.editor.focus.bind("<FocusOut>", lambda _: self._left(), add="+")
         self.editor.focus.bind("<Return>", lambda _: self.commit(), add="+")
         kit.name(self.editor.focus, self.path)
         kit.name(self._reset, f"reset {self.path}")
@@ -94,10 +97,11 @@ class Row:
 
     def hide(self) -> None:
         """Takes the widgets out of the grid; they are kept."""
+        self._is_new = False
         parts = (self._dot, self._label, self.editor.widget, self._reset, self._message)
         for widget in parts:
             widget.grid_remove()
-        self._offer(None)
+        self._offer([])
 
     def show(self) -> None:
         """Puts the widgets back to where they were."""
@@ -124,11 +128,11 @@ class Row:
         draft = self._context.draft
         if not self._waiting:
             self.editor.show(draft.value(self.path))
-        problems = draft.problems_at(self.path)
+        problems = [] if self._is_new else draft.problems_at(self.path)
         self.editor.mark(problems[0].severity if problems else "")
         self._say(problems)
-        cures = (problem.cure for problem in problems)
-        self._offer(next((cure for cure in cures if cure is not None), None))
+        offers = ([problem.cure] if problem.cure else [*problem.choices] for problem in problems)
+        self._offer(next((cures for cures in offers if cures), []))
         # An entry added to a list has nothing to go back to.
         has_base = self.path == self.setting.path or draft.base_value(self.path) is not None
         is_changed = has_base and draft.is_changed(self.path)
@@ -145,6 +149,12 @@ class Row:
             self._waiting = ""
             self._context.draft.set(self.path, self.editor.read())
 
+    def begin(self) -> None:
+        """Says nothing of what is wrong until the editor is left: nobody could fill it in yet."""
+        self._is_new = True
+        self.refresh()
+        self.take_focus()
+
     def take_focus(self) -> None:
         """Gives the editor the keyboard and shows for a moment where it is."""
         self.editor.focus.focus_set()
@@ -155,6 +165,12 @@ class Row:
     def error(self) -> str:
         """The words shown below the editor."""
         return str(self._message.cget("text")) if self._message.winfo_ismapped() else ""
+
+    def _left(self) -> None:
+        self.commit()
+        if self._is_new:
+            self._is_new = False
+            self.refresh()
 
     def _changed(self) -> None:
         if self._waiting:
@@ -170,30 +186,43 @@ class Row:
         self._message.configure(text=text, style=f"{style}.Card.TLabel")
         self._message.grid()
 
-    def _offer(self, cure: Cure | None) -> None:
-        """Shows the button that puts the problem right, or none."""
-        self._cure = cure
-        if cure is None:
-            if self._cure_button is not None:
-                self._cure_button.widget.grid_remove()
+    def _offer(self, cures: list[Cure]) -> None:
+        """Shows a button for each change that would put the problem right, or none."""
+        if cures == self._cures:
             return
-        kit = self._context.kit
-        if self._cure_button is None:
-            # Made when it is needed for the first time, since most rows never need it.
-            name = f"cure {self.path}"
-            self._cure_button = kit.button(self._parent, "", self._put_right, name=name)
-            self._cure_button.widget.grid(
-                row=self._line + 3, column=2, sticky="w", pady=(kit.px(2), kit.px(8))
-            )
-            # The Tab key goes by this order, and would come here after the rest of the page.
-            self._cure_button.widget.lift(self._message)
-        self._cure_button.set_text(cure_words(cure))
-        self._cure_button.widget.grid()
+        self._cures = cures
+        if not cures:
+            if self._cure_line is not None:
+                self._cure_line.grid_remove()
+            return
+        line = self._cure_line = self._cure_line or self._make_cure_line()
+        while len(self._cure_buttons) < len(cures):
+            self._cure_buttons.append(self._make_cure_button(line, len(self._cure_buttons)))
+        for place, button in enumerate(self._cure_buttons):
+            button.widget.pack_forget()
+            if place < len(cures):
+                button.set_text(cure_words(cures[place]))
+                button.widget.pack(side="left", padx=(0, self._context.kit.px(8)))
+        line.grid()
 
-    def _put_right(self) -> None:
-        if self._cure is not None:
+    def _make_cure_line(self) -> ttk.Frame:
+        """The line of buttons; made when it is needed first, since most rows never need it."""
+        kit = self._context.kit
+        line = kit.frame(self._parent)
+        line.grid(row=self._line + 3, column=2, sticky="w", pady=(kit.px(2), kit.px(8)))
+        # The Tab key goes by this order, and would come here after the rest of the page.
+        line.lift(self._message)
+        return line
+
+    def _make_cure_button(self, line: ttk.Frame, place: int) -> Button:
+        name = f"cure {self.path}" + (f" {place}" if place else "")
+        return self._context.kit.button(line, "", partial(self._put_right, place), name=name)
+
+    def _put_right(self, place: int) -> None:
+        if place < len(self._cures):
+            cure = self._cures[place]
             self.editor.focus.focus_set()  # the button goes, and must not take the keyboard along
-            self._context.draft.set(self._cure.path, self._cure.value)
+            self._context.draft.set(cure.path, cure.value)
 
     def _go_back(self) -> None:
         self.editor.focus.focus_set()

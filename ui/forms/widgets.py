@@ -175,18 +175,14 @@ class SwitchEditor:
     def __init__(self, kit: Kit, parent: tk.Misc, changed: Changed) -> None:
         self._kit = kit
         self._switch = kit.switch(parent, changed)
-        self._value: object = False
-        self.widget: tk.Widget = self._switch
-        canvases = (c for c in self._switch.winfo_children() if isinstance(c, tk.Canvas))
-        self.focus: tk.Misc = next(canvases)
+        self.widget: tk.Widget = self._switch.widget
+        self.focus: tk.Misc = self._switch.widget
 
     def show(self, value: object) -> None:
-        self._value = value
-        if bool(self._switch.get()) != (value is True):
-            self._switch.set(value is True, True)
+        self._switch.show(value is True)
 
     def read(self) -> object:
-        return bool(self._switch.get())
+        return self._switch.is_on
 
     def mark(self, severity: str) -> None:
         # Looks no different: it is always one of its two values; the words below say the rest.

@@ -56,7 +56,15 @@ def _as_window(text: str, path: str) -> str:
 
 @cache
 def _labels() -> dict[str, Setting]:
-    return {setting.path: setting for setting in settings(TrainConfig)}
+    """The settings that messages name: those of sections, which the window shows.
+
+    A path without a dot is a plain word as well ("version").
+    """
+    return {
+        setting.path: setting
+        for setting in settings(TrainConfig)
+        if "." in setting.path and setting.ui.level != "hidden"
+    }
 
 
 @cache

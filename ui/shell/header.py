@@ -83,6 +83,7 @@ class Header:
             self._changes.pack_forget()
         elif not self._changes.winfo_manager():
             self._changes.pack(side="left", padx=(self._gap, 0), before=self.save.widget)
-        self.save.enable("" if changes or not draft.source.name else "Nothing has been changed.")
+        is_saved = bool(draft.source.name) and not draft.is_dirty
+        self.save.enable("Nothing has been changed." if is_saved else "")
         self.start.set_text("Checking…" if is_checking else "▶  Start")
         self.start.enable("The settings are being checked." if is_checking else why_not_start)

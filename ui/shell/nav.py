@@ -22,7 +22,7 @@ class NavItem:
     ) -> None:
         self._kit = kit
         self._is_current = False
-        self._mark = ("", "")
+        self.mark = ("", "")
         self.button = customtkinter.CTkButton(
             parent,
             text=title,
@@ -58,14 +58,14 @@ class NavItem:
         self._paint_mark()
 
     def set_mark(self, text: str, tone: str) -> None:
-        """Shows a word or sign at the right end. tone: "Dim", "Danger", "Good", "Accent"."""
-        if (text, tone) == self._mark:
+        """Shows a word or sign at the right end. tone: that of a label, such as "Danger"."""
+        if (text, tone) == self.mark:
             return
-        self._mark = (text, tone)
+        self.mark = (text, tone)
         self._paint_mark()
 
     def _paint_mark(self) -> None:
-        text, tone = self._mark
+        text, tone = self.mark
         self._label.configure(text=text, style=f"Small{tone or 'Dim'}.Side.TLabel")
         self._label.configure(background=self._ground())
         if text:
@@ -117,6 +117,12 @@ class Nav:
         """Shows how a page stands."""
         if name in self._items:
             self._items[name].set_mark(text, tone)
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """How each page stands that has a mark: "Warning ⚠ 1"."""
+        marked = {name: item.mark for name, item in self._items.items()}
+        return {name: f"{tone} {text}" for name, (text, tone) in marked.items() if text}
 
     def repaint(self) -> None:
         """Takes the colors of the theme as it is now."""

@@ -1,11 +1,13 @@
 """Header, navigation, stage and status line, and the quiet bar for messages."""
 
 import tkinter as tk
+from collections import Counter
 from tkinter import ttk
 from typing import Protocol
 
-from ui.context import Context
+from ui.context import Context, Offer
 from ui.forms.fields import PagePlan, page_of
+from ui.kit import focused
 from ui.shell.finder import Finder
 from ui.shell.footer import Footer
 from ui.shell.header import Header, HeaderActions
@@ -13,7 +15,8 @@ from ui.shell.nav import Nav
 
 _RUN_PAGES = (("run", "Run"), ("samples", "Samples"), ("runs", "Runs"))
 _MESSAGE_MS = 9000
-_MESSAGE_MARGIN = 100
+_OFFER_MS = 30_000
+_MESSAGE_MARGIN = 180
 
 
 class Owner(Protocol):
@@ -58,7 +61,8 @@ class Shell:
         middle.pack(fill="both", expand=True)
         right = kit.frame(middle, ground="window")
         right.pack(side="left", fill="both", expand=True)
-        self._bar, self._message = self._make_bar(right)
+        self._bar, self._message, self._accept = self._make_bar(right)
+        self._offer: Offer | None = None
         self._hiding = ""
         self._title = ""
         self.stage: ttk.Frame = kit.frame(right, ground="window")
@@ -76,9 +80,12 @@ class Shell:
         self.footer.show_run(folder.name if folder else "", session.state if folder else None)
         self._mark_pages()
         self._set_title()
+        if self._offer is not None and not self._offer.holds():
+            self._hide_bar()
 
-    def say(self, text: str) -> None:
-        """Shows a short message for a while."""
+    def say(self, text: str, offer: Offer | None = None) -> None:
+        """Shows a short message for a while, longer where it offers something."""
+        self._show_offer(offer)
         room = self.stage.winfo_width() - self._context.kit.px(_MESSAGE_MARGIN)
         self._message.configure(text=text, wraplength=max(0, room))
         # Over the page, not before it: what a person is about to click on stays where it is.
@@ -87,7 +94,8 @@ class Shell:
         self._bar.lift()
         if self._hiding:
             self._bar.after_cancel(self._hiding)
-        self._hiding = self._bar.after(_MESSAGE_MS, self._hide_bar)
+        shown_ms = _MESSAGE_MS if offer is None else _OFFER_MS
+        self._hiding = self._bar.after(shown_ms, self._hide_bar)
 
     @property
     def message(self) -> str:
@@ -111,18 +119,35 @@ class Shell:
             self._context.root.title(title)
 
     def _hide_bar(self) -> None:
+        if self._hiding:
+            self._bar.after_cancel(self._hiding)
         self._hiding = ""
         self._bar.place_forget()
+        self._show_offer(None)
 
-    def _make_bar(self, parent: tk.Misc) -> tuple[ttk.Frame, ttk.Label]:
+    def _show_offer(self, offer: Offer | None) -> None:
+        kit, before = self._context.kit, self._offer
+        if before is not None:
+            kit.named.pop(before.name, None)
+        if before is not None and focused(self._accept) is self._accept:
+            self._context.root.focus_set()  # the button goes, and must not take the keyboard along
+        self._offer = offer
+        if offer is None:
+            self._accept.pack_forget()
+            return
+        kit.name(self._accept, offer.name)
+        self._accept.configure(text=offer.words, command=offer.do)
+        self._accept.pack(side="left", padx=(0, kit.px(8)))
+
+    def _make_bar(self, parent: tk.Misc) -> tuple[ttk.Frame, ttk.Label, ttk.Button]:
         kit = self._context.kit
         bar = kit.frame(parent, ground="raised")
         close = ttk.Button(bar, text="✕", style="QuietRaised.TButton", command=self._hide_bar)
         close.configure(width=2, takefocus=0)
         close.pack(side="right", padx=kit.px(8), pady=kit.px(3))
         message = kit.label(bar, ground="raised")
-        message.pack(side="left", padx=kit.px(28), pady=kit.px(7))
-        return bar, message
+        message.pack(side="left", padx=(kit.px(28), kit.px(16)), pady=kit.px(7))
+        return bar, message, ttk.Button(bar, style="Offer.TButton")
 
     def _make_foot(self, owner: Owner) -> ttk.Button:
         foot = self.nav.foot
@@ -141,14 +166,15 @@ class Shell:
 
     def _mark_pages(self) -> None:
         draft, session = self._context.draft, self._context.session
-        errors: dict[str, int] = {}
-        for problem in draft.errors:
-            page = page_of(problem.path)
-            errors[page] = errors.get(page, 0) + 1
+        severities = [(page_of(problem.path), problem.severity) for problem in draft.problems]
+        found = Counter(severities)
         changed = {page_of(path) for path in draft.changed()}
         for name in self.page_names:
-            if name in errors:
-                self.nav.mark(name, f"⚠ {errors[name]}", "Danger")
+            errors, warnings = found[name, "error"], found[name, "warning"]
+            if errors:
+                self.nav.mark(name, f"⚠ {errors}", "Danger")
+            elif warnings:
+                self.nav.mark(name, f"⚠ {warnings}", "Warning")
             elif name in changed:
                 self.nav.mark(name, "●", "Accent")
             else:

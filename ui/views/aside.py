@@ -16,6 +16,7 @@ _THUMBNAILS = 9
 _COLUMNS = 3
 _SIDE = 76
 _WRAP = 236
+_ROUNDED_FROM = 10
 _TITLES = {"data": "The pictures", "model": "The model"}
 
 
@@ -131,6 +132,16 @@ def _data_lines(folder: str, glance: Glance | None) -> list[str]:
     return lines
 
 
+def how_often(seen: int, pictures: int) -> str:
+    """How often each picture is seen: "each of 3 pictures 333 times"."""
+    times = seen / pictures
+    if times < 1:
+        return f"not all of {pictures:,} pictures"
+    figure = f"{times:,.0f}" if times >= _ROUNDED_FROM else f"{times:.1f}".removesuffix(".0")
+    often = "once" if figure == "1" else f"{figure} times"
+    return f"each of {pictures:,} pictures {often}" if pictures > 1 else f"the one picture {often}"
+
+
 def _run_lines(context: Context, glance: Glance | None) -> list[str]:
     value = context.draft.value
     steps, batch = value("training.steps"), value("training.batch_size")
@@ -140,7 +151,7 @@ def _run_lines(context: Context, glance: Glance | None) -> list[str]:
     seen = steps * batch * accumulation
     lines = [f"{steps:,} steps", f"{seen:,} pictures seen"]
     if glance is not None and glance.pictures:
-        lines.append(f"{seen / glance.pictures:,.1f} times each of {glance.pictures}")
+        lines.append(how_often(seen, glance.pictures))
     prompts = value("sampling.prompts")
     if isinstance(prompts, list) and prompts:
         times = (value("sampling.at_start") is True) + (value("sampling.at_end") is True)

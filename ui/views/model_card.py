@@ -62,12 +62,10 @@ def lines_of(text: str, *, is_offline: bool) -> list[str]:
     folder = cached_folder(text)
     if folder is not None:
         return ["A model on the Hugging Face Hub, downloaded before.", *_lines_at(folder, text)]
-    rest = (
-        "It has not been downloaded, and the network is not to be used."
-        if is_offline
-        else "It is downloaded when training starts."
-    )
-    return [text, "A model on the Hugging Face Hub.", rest]
+    taken = "Not a folder here; taken for a model on the Hugging Face Hub"
+    if is_offline:
+        return [text, f"{taken}. It has not been downloaded, and the network is not to be used."]
+    return [text, f"{taken}, and downloaded when training starts."]
 
 
 def _lines_at(path: Path, text: str) -> list[str]:

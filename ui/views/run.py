@@ -96,11 +96,11 @@ class RunPage:
         kit.label(head, "Loss", style="Heading").pack(side="left")
         legend = self._make_legend(head)
         slider = self._make_slider(head)
-        log = kit.switch(head, lambda: self._set_log(bool(log.get())), text="log")
-        log.pack(side="right")
+        log = kit.switch(head, lambda: self._set_log(log.is_on), text="log")
+        log.widget.pack(side="right")
         slider.pack(side="right", padx=(kit.px(6), kit.px(14)))
         kit.label(head, "smoothing", style="SmallDim").pack(side="right")
-        kit.name(log, "log scale")
+        kit.name(log.widget, "log scale")
 
         def fit(event: "tk.Event[tk.Misc]") -> None:
             if event.width < kit.px(_LEGEND_NEEDS):

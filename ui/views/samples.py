@@ -14,6 +14,13 @@ _GRID_SHARE = 5
 _VIEWER_SHARE = 7
 
 
+def extent(book: SampleBook) -> str:
+    """How much has been drawn: "2 prompts · 4 times". The runs' steps are something else."""
+    prompts, times = len(book.prompts), len(book.steps)
+    words = f"{prompts} prompt{'s' if prompts != 1 else ''}"
+    return f"{words}  ·  {f'{times} times' if times != 1 else 'once'}"
+
+
 class SamplesPage:
     """Follows the newest step until a person looks at an earlier one."""
 
@@ -94,11 +101,7 @@ class SamplesPage:
             return
         steps = self._book.steps_of(self._prompt)
         self._is_newest = bool(steps) and self._step == steps[-1]
-        prompts = len(self._book.prompts)
-        self._lead.configure(
-            text=f"{folder.name}  ·  {prompts} prompt{'s' if prompts != 1 else ''}  ·  "
-            f"{len(self._book.steps)} step{'s' if len(self._book.steps) != 1 else ''}"
-        )
+        self._lead.configure(text=f"{folder.name}  ·  {extent(self._book)}")
         self.viewer.show(folder.path, self._book, self._prompt, self._step)
         self.gallery.show(folder.path, self._book, self._prompt, self._step)
 

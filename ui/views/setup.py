@@ -3,8 +3,6 @@
 import tkinter as tk
 from tkinter import ttk
 
-import customtkinter
-
 from onetrainer.config.fields import Setting
 from ui.context import Context
 from ui.forms.fields import PagePlan, as_words
@@ -12,7 +10,7 @@ from ui.forms.form import Form
 from ui.forms.row import FormContext
 from ui.kit import wrap_in_card
 from ui.scroller import Scroller
-from ui.theme import pair
+from ui.switch import Switch
 from ui.views.aside import Facts
 
 _COLUMN = 684
@@ -45,7 +43,7 @@ class SetupPage:
         self._is_wide: bool | None = None
         self._scroller.canvas.bind("<Configure>", self._arrange, add="+")
         if self.form.with_advanced:
-            self._switch.select()
+            self._switch.show(True)
 
     def refresh(self) -> None:
         """Shows the draft."""
@@ -57,8 +55,7 @@ class SetupPage:
             if self.form.with_advanced or not hidden
             else (f"{hidden} advanced setting{'s' if hidden != 1 else ''}")
         )
-        if self._switch.cget("text") != words:
-            self._switch.configure(text=words)
+        self._switch.say(words)
 
     def reveal(self, path: str) -> None:
         """Goes to a setting."""
@@ -71,24 +68,23 @@ class SetupPage:
         """Hands what was typed to the draft."""
         self.form.commit()
 
-    def _make_head(self, plan: PagePlan) -> customtkinter.CTkSwitch:
+    def _make_head(self, plan: PagePlan) -> Switch:
         kit = self._context.kit
         head = kit.frame(self._column, ground="window")
         head.grid(row=0, column=0, sticky="ew", pady=(0, kit.px(14)))
         kit.label(head, plan.title, style="Title", ground="window").pack(anchor="w")
         kit.label(head, plan.lead, style="Dim", ground="window").pack(anchor="w")
-        switch = kit.switch(head, self._toggle_advanced, text="Advanced settings")
-        switch.configure(bg_color=pair("window"))
-        kit.name(switch, f"advanced {plan.name}")
+        switch = kit.switch(head, self._toggle_advanced, text="Advanced settings", ground="window")
+        kit.name(switch.widget, f"advanced {plan.name}")
         has_advanced = any(
             setting.ui.level == "advanced" for group in plan.groups for setting in _deep(group)
         )
         if has_advanced:
-            switch.place(relx=1.0, rely=1.0, anchor="se", y=-2)
+            switch.widget.place(relx=1.0, rely=1.0, anchor="se", y=-2)
         return switch
 
     def _toggle_advanced(self) -> None:
-        is_on = bool(self._switch.get())
+        is_on = self._switch.is_on
         self.form.with_advanced = is_on
         known = self._context.remembered.advanced
         if is_on and self.name not in known:

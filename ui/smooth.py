@@ -1,0 +1,68 @@
+"""Small pictures with smooth edges, which Tk's own lines and circles do not have."""
+
+import math
+import tkinter as tk
+from collections.abc import Callable
+
+# A shape at a point: how far the point is outside of it (negative inside), in pixels; its color.
+Layer = tuple[float, str]
+Rows = list[list[str]]
+
+_CHEVRON = 4.0
+_STROKE = 0.8
+
+
+def paint(
+    width: int, height: int, ground: str, layers: Callable[[float, float], list[Layer]]
+) -> Rows:
+    """The colors of a picture's pixels; edges are mixed by how much of the pixel they cover.
+
+    layers: the shapes at a point, from the lowest to the uppermost; (0, 0) is the middle.
+    """
+
+    def color(x: float, y: float) -> str:
+        mixed = ground
+        for distance, above in layers(x, y):
+            mixed = _mix(mixed, above, min(max(0.5 - distance, 0.0), 1.0))
+        return mixed
+
+    xs = [place + 0.5 - width / 2 for place in range(width)]
+    ys = [place + 0.5 - height / 2 for place in range(height)]
+    return [[color(x, y) for x in xs] for y in ys]
+
+
+def make(root: tk.Misc, width: int, height: int) -> str:
+    """The name of a new picture, transparent as yet; it lives as long as the window.
+
+    Not tkinter's PhotoImage: Python may drop one in another thread, which Tk does not bear.
+    """
+    return str(root.tk.call("image", "create", "photo", "-width", width, "-height", height))
+
+
+def fill(root: tk.Misc, image: str, rows: Rows) -> None:
+    """Gives a picture its pixels, in its middle; it stays transparent around them."""
+    width, height = (int(root.tk.call("image", side, image)) for side in ("width", "height"))
+    place = (width - len(rows[0])) // 2, (height - len(rows)) // 2
+    lines = " ".join("{" + " ".join(row) + "}" for row in rows)
+    root.tk.call(image, "put", lines, "-to", *place)
+
+
+def chevron(size: int, scale: float, *, color: str, ground: str) -> Rows:
+    """An arrow that points down, in a square."""
+    reach, half = _CHEVRON * scale, _CHEVRON * scale / 2
+
+    def layers(x: float, y: float) -> list[Layer]:
+        # The nearest point of the stroke from (0, half) up to (reach, -half); both sides are alike.
+        along = (abs(x) * reach - (y - half) * reach) / (2 * reach * reach)
+        share = min(max(along, 0.0), 1.0)
+        away = math.hypot(abs(x) - share * reach, y - half + share * reach)
+        return [(away - _STROKE * scale, color)]
+
+    return paint(size, size, ground, layers)
+
+
+def _mix(below: str, above: str, share: float) -> str:
+    if share in (0.0, 1.0):
+        return above if share else below
+    pairs = [(int(below[at : at + 2], 16), int(above[at : at + 2], 16)) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(low + (high - low) * share):02x}" for low, high in pairs)
