@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onetrainer import __version__
 from onetrainer.errors import EXIT_STOPPED, EXIT_USER, UserError
-from onetrainer.file_arguments import add_convert, add_sample, add_show
+from onetrainer.file_arguments import add_command, add_convert, add_sample, add_show
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,32 +50,37 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"onetrainer {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
-    train = commands.add_parser("train", help="train by a config file or a preset")
+    train = add_command(commands, "train", "train by a config file or a preset")
     _config_argument(train)
-    train.add_argument("--run-folder", type=Path, help="a new or empty folder for this run")
+    train.add_argument(
+        "--run-folder",
+        type=Path,
+        metavar="FOLDER",
+        help="a new or empty folder for this run; default a new one in output.folder",
+    )
 
-    resume = commands.add_parser("resume", help="continue a run from its newest checkpoint")
+    resume = add_command(commands, "resume", "continue a run from its newest checkpoint")
     resume.add_argument("run_folder", type=Path, help="the run's folder")
 
-    check = commands.add_parser("check", help="tell everything that is wrong with a config")
+    check = add_command(commands, "check", "tell everything that is wrong with a config")
     _config_argument(check)
     check.add_argument("--json", action="store_true", help="print the problems as JSON")
 
-    demo = commands.add_parser("demo", help="write a small model and pictures to try things with")
+    demo = add_command(commands, "demo", "write a small model and pictures to try things with")
     demo.add_argument("folder", type=Path, help="a new or empty folder")
 
     add_sample(commands)
     add_convert(commands)
     add_show(commands)
 
-    commands.add_parser("presets", help="list the presets")
+    add_command(commands, "presets", "list the presets")
 
-    diff = commands.add_parser("diff", help="show the settings in which two configs differ")
+    diff = add_command(commands, "diff", "show the settings in which two configs differ")
     diff.add_argument("left", help="a config file or a preset")
     diff.add_argument("right", help="a config file or a preset")
 
-    commands.add_parser("schema", help="print the JSON Schema of a config")
-    commands.add_parser("doctor", help="tell what this computer has for training")
+    add_command(commands, "schema", "print the JSON Schema of a config")
+    add_command(commands, "doctor", "tell what this computer has for training")
     return parser
 
 

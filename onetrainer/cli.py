@@ -89,26 +89,38 @@ def sample(options: argparse.Namespace) -> int:
 
 def convert(options: argparse.Namespace) -> int:
     """Converts a file in a process of its own."""
-    from onetrainer.convert_request import ConvertRequest
+    from onetrainer.convert_request import ConvertRequest, examine
     from onetrainer.job_terminal import run_job
-    from onetrainer.options import given, validated
+    from onetrainer.options import given, told_in_options, validated
 
-    return run_job("convert", validated(ConvertRequest, given(options, ConvertRequest)))
+    request = validated(ConvertRequest, given(options, ConvertRequest))
+    try:
+        examine(request)  # here already, which takes no engine
+    except UserError as error:
+        raise told_in_options(error) from error
+    return run_job("convert", request)
 
 
 def show(options: argparse.Namespace) -> int:
-    """Tells what a file is, from its header."""
-    from dataclasses import asdict
+    """Tells what files are, from their headers; one that cannot be read keeps none untold."""
+    from onetrainer.show import lines, look_at
 
-    from onetrainer.show import describe, lines
-
-    description = describe(options.file)
+    found, code = [], EXIT_DONE
+    for path in options.file:
+        try:
+            found.append(look_at(path))
+        except UserError as error:
+            sys.stderr.write(f"{error}\n")
+            code = EXIT_USER
     if options.json:
-        _say(json.dumps(asdict(description), indent=2, ensure_ascii=False, default=str))
-        return EXIT_DONE
-    for line in lines(description):
-        _say(line)
-    return EXIT_DONE
+        known = [asdict(one) for one in found]
+        content = known if len(options.file) > 1 else next(iter(known), None)
+        if content is not None:
+            _say(json.dumps(content, indent=2, ensure_ascii=False, default=str))
+        return code
+    if found:
+        _say("\n\n".join("\n".join(lines(one, everything=options.all)) for one in found))
+    return code
 
 
 def list_presets(_options: argparse.Namespace) -> int:

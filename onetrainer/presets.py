@@ -72,10 +72,12 @@ def locate(name_or_path: str) -> Path:
             return preset.path
     is_folder = len(name_or_path) < _LONGEST_NAME and path.is_dir()
     what = "this is a folder" if is_folder else "there is no such file or preset"
+    begun = [preset.name for preset in presets if preset.name.startswith(name_or_path)]
+    meant = " or ".join(f'"{name}"' for name in begun)
     raise UserError(
         f"{shortened(Path(name_or_path))}: {what}",
         "Expected a config file, or one of the presets: " + ", ".join(p.name for p in presets),
-        "Check the name; `onetrainer presets` lists them.",
+        f"Did you mean {meant}?" if begun else "Check the name; `onetrainer presets` lists them.",
     )
 
 

@@ -1,8 +1,9 @@
 """What a drawing of pictures is asked to do: base model, what is added to it, prompts and seeds."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
@@ -14,30 +15,39 @@ from onetrainer.config.model import (
     Prediction,
     PredictionChoice,
     ZeroSnrChoice,
-    base_of,
+    native_side,
 )
-from onetrainer.config.sampling import Prompt, SamplerName, Sampling
+from onetrainer.config.problems import shown
+from onetrainer.config.sampling import SAMPLER_WORDS, Prompt, SamplerName, Sampling
 from onetrainer.errors import UserError
 from onetrainer.hub import is_hub_name
 from onetrainer.model_files import (
     DESCRIPTIONS,
+    FAMILIES,
     ModelFile,
     inspect_model,
     require_family,
+    require_made_for,
+    require_vae,
     resolve_prediction,
     resolve_zero_snr,
 )
 from onetrainer.options import given, validated
+from onetrainer.prompt_file import MAX_TEXT, read_prompts, require_prompts
 
-SIDES = {"sd15": 512, "sd2": 512, "sdxl": 1024}
-SIDE_OF_SD2_V = 768
-FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
 NO_ADDITIONS = ("vae", "unet", "text-encoder", *FAMILIES)
 
+MAX_STRENGTH = 100
+MAX_SEED = 2**63 - 1
+MAX_SEEDS = 10_000
+
 SIDE = Field(ge=64, le=4096, multiple_of=8)
-Strength = Annotated[float, Field(ge=-100, le=100), Ui("Strength")]
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Text = Annotated[str, Field(max_length=4000)]
+Strength = Annotated[float, Field(ge=-MAX_STRENGTH, le=MAX_STRENGTH)]
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
+
+
+Number = TypeVar("Number", int, float)
 
 
 class Lora(Section):
@@ -94,6 +104,8 @@ def request_of(options: argparse.Namespace) -> SampleRequest:
         "loras": [_lora(text) for text in options.lora],
         "embeddings": options.embedding,
     }
+    if options.sampler is not None:
+        values["sampler"] = _sampler(options.sampler)
     request = validated(SampleRequest, values)
     _check_files(request)
     return request
@@ -117,9 +129,7 @@ def model_section(request: SampleRequest, path: Path) -> Model:
 
 def size_of(request: SampleRequest, family: FamilyName, prediction: Prediction) -> tuple[int, int]:
     """Width and height: the asked ones, or what the model was made for."""
-    base = base_of(family)
-    is_large = base == "sd2" and prediction == "v_prediction"
-    side = SIDE_OF_SD2_V if is_large else SIDES[base]
+    side = native_side(family, prediction)
     return request.width or side, request.height or side
 
 
@@ -131,33 +141,52 @@ def _family(request: SampleRequest, model: ModelFile) -> FamilyName:
     return family
 
 
+def require_additions(request: SampleRequest, family: FamilyName | None) -> None:
+    """Raises UserError for a LoRA, an embedding or a VAE that is none, or for another family.
+
+    family: the base model's, None if that is not known yet. Only headers are read, and what does
+    not tell its family passes.
+    """
+    if request.vae and family:
+        require_vae(inspect_model(Path(request.vae)), family)
+    for path in [*(Path(lora.path) for lora in request.loras), *map(Path, request.embeddings)]:
+        found = inspect_model(path)
+        if found.kind in NO_ADDITIONS:
+            raise UserError(
+                f"{path.name}: this is {DESCRIPTIONS[found.kind]}",
+                "A LoRA (--lora) or an embedding (--embedding) was expected",
+                "Choose another file",
+            )
+        if family:
+            require_made_for(found, family)
+
+
 def _check_files(request: SampleRequest) -> None:
     """Told before an engine is loaded for nothing."""
-    if not is_hub_name(request.base):
-        section = model_section(request, Path(request.base))
-        model = inspect_model(Path(request.base))
-        resolve_prediction(model, section.prediction)
-        resolve_zero_snr(model, section.zero_terminal_snr)
     paths = [*(lora.path for lora in request.loras), *request.embeddings, request.vae]
     for path in map(Path, filter(None, paths)):
         if not path.exists():
             raise UserError(
                 f"{path}: there is no such file", remedy="Check its path, and quote spaces in it"
             )
-    for path in [*(Path(lora.path) for lora in request.loras), *map(Path, request.embeddings)]:
-        kind = inspect_model(path).kind
-        if kind in NO_ADDITIONS:
-            raise UserError(
-                f"{path.name}: this is {DESCRIPTIONS[kind]}",
-                "A LoRA (--lora) or an embedding (--embedding) was expected",
-                "Choose another file",
-            )
+    if is_hub_name(request.base):  # looked at when it has been downloaded
+        require_additions(request, None)
+        return
+    section = model_section(request, Path(request.base))
+    model = inspect_model(Path(request.base))
+    resolve_prediction(model, section.prediction)
+    resolve_zero_snr(model, section.zero_terminal_snr)
+    require_additions(request, section.family)
 
 
 def _prompts(options: argparse.Namespace) -> list[str]:
     prompts = [*options.prompt]
+    require_prompts("--prompt", prompts)
+    require_prompts("--negative", [options.negative or ""])
     if options.prompts is not None:
-        prompts += _lines(options.prompts)
+        lines = read_prompts(options.prompts)
+        require_prompts(f"{options.prompts}: a line", lines)
+        prompts += lines
     if not prompts:
         raise UserError(
             "there is no prompt",
@@ -167,20 +196,15 @@ def _prompts(options: argparse.Namespace) -> list[str]:
     return prompts
 
 
-def _lines(path: Path) -> list[str]:
-    """One prompt a line, without empty lines and comments."""
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path}: the prompts cannot be read ({error})",
-            "A text file in UTF-8 with a prompt on each line was expected",
-        ) from error
-    return [line for line in lines if line and not line.startswith("#")]
+def _sampler(text: str) -> str:
+    """The value for a sampler's name as people or files write it, in any case."""
+    names = {word.casefold(): value for value, word in SAMPLER_WORDS.items()}
+    name = " ".join(text.split()).casefold()
+    return names.get(name, name if name in SAMPLER_WORDS else text)
 
 
-def _seeds(options: argparse.Namespace) -> list[str | int]:
-    seeds: list[str | int] = options.seed or [Prompt().seed]
+def _seeds(options: argparse.Namespace) -> list[int]:
+    seeds = [_seed(text) for text in options.seed] or [Prompt().seed]
     if options.seeds is None:
         return seeds
     if len(seeds) > 1:
@@ -188,26 +212,53 @@ def _seeds(options: argparse.Namespace) -> list[str | int]:
             "--seeds counts on from one seed, and several were given",
             remedy="Give --seed once, or leave --seeds out",
         )
-    try:
-        first, count = int(seeds[0]), int(options.seeds)
-    except ValueError as error:
-        raise UserError("--seed and --seeds take whole numbers") from error
-    if not 1 <= count <= 10_000:
-        raise UserError(f"--seeds: {count} is not allowed here", "Expected 1 to 10,000")
-    return [first + number for number in range(count)]
+    first = seeds[0]
+    most = min(MAX_SEEDS, MAX_SEED - first + 1)
+    return [*range(first, first + _whole("--seeds", options.seeds, 1, most))]
 
 
-def _lora(text: str) -> dict[str, str]:
+def _seed(text: str) -> int:
+    number = _number(int, text)
+    if number is None or not 0 <= number <= MAX_SEED:
+        is_random = number == -1  # in other programs
+        wrong = "does not stand for a random seed" if is_random else "is not allowed"
+        raise UserError(
+            f"--seed: {shown(text)} {wrong} here",
+            f"Expected a whole number from 0 to {MAX_SEED:,}",
+            f"Choose any, each gives another picture; left out, it is {Prompt().seed}",
+        )
+    return number
+
+
+def _whole(option: str, text: str, low: int, high: int) -> int:
+    number = _number(int, text)
+    if number is None or not low <= number <= high:
+        raise UserError(
+            f"{option}: {shown(text)} is not allowed here",
+            f"Expected a whole number from {low} to {high:,}",
+            "Correct it, or leave it out",
+        )
+    return number
+
+
+def _lora(text: str) -> dict[str, object]:
     """A file and its strength: "style.safetensors:0.8". The colon of a drive is none of ours."""
-    path, colon, strength = text.rpartition(":")
-    if colon and path and not Path(text).exists() and _is_number(strength):
-        return {"path": path, "strength": strength}
-    return {"path": text}
+    path, colon, behind = text.rpartition(":")
+    strength = _number(float, behind)
+    if not colon or not path or Path(text).exists() or strength is None:
+        return {"path": text}
+    if not -MAX_STRENGTH <= strength <= MAX_STRENGTH:
+        raise UserError(
+            f"--lora: {shown(behind)} is not allowed here as the strength of {Path(path).name}",
+            f"Expected a number from {-MAX_STRENGTH} to {MAX_STRENGTH}",
+            "Correct it, or leave it out to get 1",
+        )
+    return {"path": path, "strength": strength}
 
 
-def _is_number(text: str) -> bool:
+def _number(kind: Callable[[str], Number], text: str) -> Number | None:
+    """None for what is none."""
     try:
-        float(text)
+        return kind(text)
     except ValueError:
-        return False
-    return True
+        return None

@@ -1,28 +1,30 @@
 """Tells what any model file or folder is, at once: from its header, for people and for programs."""
 
-import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from onetrainer.amounts import amount
 from onetrainer.errors import UserError
-from onetrainer.model_files import DESCRIPTIONS, NAMES, inspect_model, inspect_table
+from onetrainer.model_files import DESCRIPTIONS, FAMILIES, NAMES, inspect_model, inspect_table
 from onetrainer.model_files.adapters import Adapter, adapter_of
 from onetrainer.model_files.embeddings import Embedding, embeddings_of
+from onetrainer.show_metadata import all_lines, short_lines, told
+from onetrainer.show_places import Picture, Run, is_picture, picture_at, run_at
 from onetrainer.tensor_files import read_table
 
-LONGEST_VALUE = 200
-"""Characters of metadata that are printed; the rest is counted."""
-_PICTURES = ("modelspec.thumbnail", "ssmd_cover_images", "thumbnail")
-_TAGS = "ss_tag_frequency"
-_TOP_TAGS = 10
 _FORMS: Mapping[str, str] = {
     "safetensors": "safetensors",
-    "pickle": "a file of torch.save (pickle), without code",
+    "pickle": "a file of torch.save (pickle); nothing in it is run here",
     "folder": "a diffusers folder",
 }
 _PREDICTIONS = {"epsilon": "noise (epsilon)", "v_prediction": "velocity (v_prediction)"}
+_NOT_TOLD = (
+    "not told; set model.prediction when you train it"
+    " (768-px models: v_prediction, 512-px base: epsilon)"
+)
+# Parts of models, which predict nothing by themselves.
+_PREDICT_NOTHING = ("lora", "embedding", "vae", "text-encoder")
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,26 @@ class Description:
     metadata: Mapping[str, str]
 
 
+Found = Description | Run | Picture
+
+
+def look_at(path: Path) -> Found:
+    """What is at a path: a model or a part of one, a run, a picture. Raises UserError if none."""
+    try:
+        if not path.exists():
+            raise UserError(
+                f"{path}: there is no such file or folder",
+                remedy="Check the path, and quote spaces in it",
+            )
+        if path.is_dir() and (run := run_at(path)):
+            return run
+        if path.is_file() and is_picture(path):
+            return picture_at(path)
+    except OSError as error:
+        raise _cannot_read(path, error) from error
+    return describe(path)
+
+
 def describe(path: Path) -> Description:
     """What a file or folder is. Raises UserError if it cannot be read."""
     try:
@@ -61,10 +83,7 @@ def describe(path: Path) -> Description:
         size = sum(file.stat().st_size for file in _files(path))
         adapter = adapter_of(table) if table and model.kind == "lora" else None
     except OSError as error:
-        raise UserError(
-            f"{path}: this cannot be read ({error.strerror})",
-            remedy="Check the path and the rights to read it",
-        ) from error
+        raise _cannot_read(path, error) from error
     return Description(
         name=path.name or str(path),
         kind=model.kind,
@@ -81,84 +100,75 @@ def describe(path: Path) -> Description:
         missing=model.missing,
         adapter=adapter,
         embeddings=embeddings_of(table, model) if table else (),
-        metadata=_told(table.metadata) if table else {},
+        metadata=told(table.metadata) if table else {},
     )
 
 
-def lines(description: Description) -> list[str]:
-    """The description in words, a line for each thing that there is to tell."""
-    found = description
-    size = _amount(found.size) + (f", {found.tensors} tensors" if found.tensors else "")
+def lines(found: Found, *, everything: bool = False) -> list[str]:
+    """What was found in words, a line for each thing; everything: all of the metadata too."""
+    match found:
+        case Description():
+            words = _description_lines(found, everything=everything)
+        case Run() | Picture():
+            words = found.lines()
+    # Names and metadata are the file's: a terminal would obey what is not printable in them.
+    return ["".join(sign if sign.isprintable() else " " for sign in line) for line in words]
+
+
+def _description_lines(found: Description, *, everything: bool) -> list[str]:
+    count = f", {found.tensors} tensor{'s' if found.tensors != 1 else ''}" if found.tensors else ""
     facts = [
-        ("Size", size),
+        ("Size", amount(found.size) + count),
         ("Form", _FORMS[found.form]),
         ("Precision", found.precision),
         ("Made for", NAMES.get(found.made_for, "")),
         ("Predicts", _prediction(found)),
-        ("Zero terminal SNR", {True: "yes", False: "no", None: ""}[found.zero_terminal_snr]),
-        ("Averaged weights (EMA)", "yes, besides the others" if found.has_ema else ""),
+        ("Zero terminal SNR", _zero_snr(found)),
+        ("Averaged weights (EMA)", _averages(found)),
         ("Missing", ", ".join(found.missing)),
         *(found.adapter.facts() if found.adapter else []),
         *(("Embedding", embedding.words()) for embedding in found.embeddings),
     ]
-    metadata = [f"  {key}: {_short(key, value)}" for key, value in found.metadata.items()]
-    told = [
+    metadata = (all_lines if everything else short_lines)(found.metadata)
+    return [
         f"{found.name}: {found.what}",
         *(f"  {label}: {value}" for label, value in facts if value),
         *(["Metadata:", *metadata] if metadata else []),
     ]
-    # Names and metadata are the file's: a terminal would obey what is not printable in them.
-    return ["".join(sign if sign.isprintable() else " " for sign in line) for line in told]
 
 
 def _prediction(found: Description) -> str:
-    if not found.prediction:
+    if found.kind in _PREDICT_NOTHING:
         return ""
-    return f"{_PREDICTIONS[found.prediction]}, as {found.prediction_told_by} says"
+    if found.prediction:
+        return f"{_PREDICTIONS[found.prediction]}, as {found.prediction_told_by} says"
+    if found.kind not in FAMILIES:
+        return ""
+    if found.kind == "sd2":
+        return _NOT_TOLD
+    return f"{_PREDICTIONS['epsilon']}, as nothing in it says otherwise"
+
+
+def _zero_snr(found: Description) -> str:
+    if found.kind in _PREDICT_NOTHING or found.zero_terminal_snr is None:
+        return ""
+    return "yes" if found.zero_terminal_snr else "no"
+
+
+def _averages(found: Description) -> str:
+    if not found.has_ema:
+        return ""
+    if "UNet" in found.missing:
+        return f"yes, and no others; `convert --ema {found.name} OUT` makes a model of them"
+    return "yes, besides the others"
+
+
+def _cannot_read(path: Path, error: OSError) -> UserError:
+    return UserError(
+        f"{path}: this cannot be read ({error.strerror})",
+        remedy="Check the path and the rights to read it",
+    )
 
 
 def _files(path: Path) -> list[Path]:
     return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-
-
-def _told(metadata: Mapping[str, str]) -> dict[str, str]:
-    return {
-        key: f"(pictures, {len(value)} characters)" if _is_picture(key, value) else value
-        for key, value in sorted(metadata.items())
-    }
-
-
-def _is_picture(key: str, value: str) -> bool:
-    return bool(value) and (key in _PICTURES or value.startswith("data:image/"))
-
-
-def _short(key: str, value: str) -> str:
-    """The value in one line of bounded length."""
-    if key == _TAGS and (tags := _tag_counts(value)):
-        top = ", ".join(f"{tag} ({count})" for tag, count in tags.most_common(_TOP_TAGS))
-        rest = len(tags) - _TOP_TAGS
-        return top + (f" and {rest} more" if rest > 0 else "")
-    line = " ".join(value[: 2 * LONGEST_VALUE].split())
-    if len(value) <= LONGEST_VALUE:
-        return line
-    return f"{line[:LONGEST_VALUE]} … ({len(value)} characters)"
-
-
-def _tag_counts(value: str) -> Counter[str]:
-    """How often each tag stands in the captions of all folders; empty if that is not told so."""
-    try:
-        folders = json.loads(value)
-    except (ValueError, RecursionError):
-        return Counter()
-    counts: Counter[str] = Counter()
-    for tags in folders.values() if isinstance(folders, dict) else ():
-        for tag, count in tags.items() if isinstance(tags, dict) else ():
-            counts[tag.strip()] += count if isinstance(count, int) else 0
-    return counts
-
-
-def _amount(size: int) -> str:
-    for unit, one in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= one:
-            return f"{size / one:.3g} {unit}"
-    return f"{size} bytes"

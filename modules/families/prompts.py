@@ -200,8 +200,9 @@ def _check_widths(word: str, embedding: Embedding, encoders: tuple[ClipEncoder, 
     given = {name: vectors.shape[1] for name, vectors in embedding.vectors.items()}
     if all(given.get(name) == needed[name] for name in needed):
         return
+    vectors = f"vectors of {_listed(given)} numbers" if given else "no vectors to read"
     raise UserError(
-        f'The embedding "{word}" has vectors of {_listed(given)} numbers ({embedding.family})',
+        f'The embedding "{word}" has {vectors} ({embedding.family})',
         f"This model reads vectors of {_listed(needed)} ({family_words(needed)})",
         "Choose an embedding that was trained for this kind of model",
     )

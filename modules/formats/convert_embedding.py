@@ -43,7 +43,7 @@ def require_safetensors(target: Path, what: str) -> None:
 
 
 def _notes(embedding: Embedding, target: Path) -> list[str]:
-    count = f"{embedding.length} vector{'s' if embedding.length > 1 else ''}"
+    count = f"{embedding.length} vector{'s' if embedding.length != 1 else ''}"
     notes = [f'An embedding of {count} for {embedding.family}, called "{embedding.name}".']
     if embedding.name != target.stem:
         notes.append(f'Programs that go by the file\'s name call it "{target.stem}".')

@@ -10,14 +10,17 @@ from modules.formats.convert_embedding import require_safetensors
 from modules.formats.embedding_file import bundle_members, read_by_word
 from modules.formats.files import refuse_existing
 from modules.formats.lora_file import LoraFile, read_lora, write_lora
+from modules.formats.lora_keys import Kinds, rank_of
 from modules.formats.lora_names import PARTS, Naming
 from modules.formats.standard_names import standard_names
 from modules.formats.tensor_source import PRECISIONS, open_tensors
+from onetrainer.amounts import amount
 from onetrainer.config.model import Base, FamilyName, base_of
 from onetrainer.convert_request import Precision
 from onetrainer.errors import UserError
+from onetrainer.model_files import inspect_model
 from onetrainer.model_files.adapter_family import family_of_adapter
-from onetrainer.model_files.adapter_keys import is_of_adapter, is_of_text_encoder, split
+from onetrainer.model_files.adapter_keys import ALPHA, is_of_adapter, is_of_text_encoder, split
 from onetrainer.model_files.kinds import NAMES, Kind
 from onetrainer.model_files.tensors import family_of_vectors
 
@@ -63,7 +66,7 @@ def convert_lora(
         overwrite=overwrite,
         hashes=True,
     )
-    return _unknown_notes(file, base) + notes
+    return [_summary(target, file, naming), *_unknown_notes(file, base), *notes]
 
 
 def _refuse_overlap(target: Path, bundle: Sequence[str]) -> None:
@@ -160,11 +163,32 @@ def _with_bundle(file: LoraFile, base: Base, bundle: Sequence[str]) -> tuple[Lor
     return replace(file, embeddings=embeddings), notes
 
 
+def _summary(target: Path, file: LoraFile, naming: Naming) -> str:
+    """For example "kohya -> diffusers, fp16, 721 kB, 192 layers"."""
+    count = len(file.layers)
+    facts = [
+        naming if naming == file.naming else f"{file.naming} -> {naming}",
+        inspect_model(target).precision,
+        amount(target.stat().st_size),
+        f"{count} layer{'s' if count != 1 else ''}",
+    ]
+    told = ", ".join(filter(None, facts))
+    if naming == "diffusers" and any(_has_other_alpha(kinds) for kinds in file.layers.values()):
+        told += "; alpha / rank is multiplied into the weights, as this naming has no alpha"
+    return told
+
+
+def _has_other_alpha(kinds: Kinds) -> bool:
+    """Whether a layer's alpha is other than its rank, so that it changes the weights."""
+    rank = rank_of(kinds)
+    return ALPHA in kinds and rank is not None and float(kinds[ALPHA]) != rank
+
+
 def _unknown_notes(file: LoraFile, base: Base) -> list[str]:
     if not file.unknown:
         return []
     first = min(file.unknown)
-    return [
-        f"{len(file.unknown)} tensors belong to no layer of {base} and are kept under their"
-        f" names, first {first}"
-    ]
+    count = len(file.unknown)
+    they = "tensor belongs" if count == 1 else "tensors belong"
+    kept = "is kept under its name" if count == 1 else "are kept under their names, first"
+    return [f"{count} {they} to no layer of {NAMES[base]} and {kept}: {first}"]

@@ -21,6 +21,12 @@ EMA = "model_ema."
 MODEL = "model."
 LOGIT_SCALE = math.log(100)  # where CLIP's training stops it. Source: Radford et al. 2021, 2.5
 OLD_POSITIONS = "cond_stage_model.transformer.embeddings.position_ids"
+_EXTRAS: Mapping[str, str] = {
+    ".resblocks.": "a layer of the text encoder that no program uses",
+    "text_projection": "text projection",
+    "logit_scale": "logit scale",
+}
+"""What made-up extras are called, by a part of their names."""
 POSITIONS = "text_model.embeddings.position_ids"
 
 
@@ -56,6 +62,11 @@ def is_table(name: str) -> bool:
     return "." not in name
 
 
+def is_of_positions(name: str) -> bool:
+    """Whether an extra holds position ids: 0 to 76 in every file, of which nothing is told."""
+    return name.endswith(".position_ids")
+
+
 def made_up(
     base: Base,
     components: Mapping[Component, Mapping[str, Tensor | LazyTensor]],
@@ -73,6 +84,19 @@ def made_up(
         case "sdxl":
             start = prefix(base, "text_encoder_2")
             return _positions(base, components) | {start + "logit_scale": torch.tensor(LOGIT_SCALE)}
+
+
+def made_up_notes(names: Iterable[str]) -> list[str]:
+    """What a person should know of the extras that were made up, by their names."""
+    told = [name for name in names if not is_of_positions(name)]
+    if not told:
+        return []
+    kinds = [words for part, words in _EXTRAS.items() if any(part in name for name in told)]
+    count = "1 standard tensor" if len(told) == 1 else f"{len(told)} standard tensors"
+    return [
+        f"Added {count} that single files have and folders do not ({', '.join(kinds)});"
+        " no weights of the model are invented."
+    ]
 
 
 def _positions(

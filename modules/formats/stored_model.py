@@ -9,7 +9,7 @@ from torch import Size
 
 from modules.formats.component_configs import Config, read_config
 from modules.formats.component_shapes import shapes_of
-from modules.formats.extras import EMA, ema_recipe, extra_names
+from modules.formats.extras import EMA, ema_recipe, extra_names, is_of_positions
 from modules.formats.model_folder import EXTRAS_FILE, WEIGHTS, left_out
 from modules.formats.original.layout import (
     COMPONENTS,
@@ -148,10 +148,11 @@ def _component(
 
 
 def _extra_notes(extras: Tensors) -> list[str]:
-    if not extras:
+    told = [name for name in extras if not is_of_positions(name)]
+    if not told:
         return []
-    names = ", ".join(list(extras)[:3]) + (", …" if len(extras) > 3 else "")
-    count = "1 tensor" if len(extras) == 1 else f"{len(extras)} tensors"
+    names = ", ".join(told[:3]) + (", …" if len(told) > 3 else "")
+    count = "1 tensor" if len(told) == 1 else f"{len(told)} tensors"
     return [f"Kept {count} that no part of the model uses: {names}."]
 
 

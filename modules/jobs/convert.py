@@ -10,6 +10,7 @@ from torch import Tensor
 from modules.formats.component_configs import MODELS, read_config
 from modules.formats.convert_embedding import convert_embedding
 from modules.formats.convert_lora import convert_lora
+from modules.formats.extras import made_up_notes
 from modules.formats.files import HASHES
 from modules.formats.lora_names import NAMINGS
 from modules.formats.model_folder import write_model_folder
@@ -102,7 +103,7 @@ def _convert_model(
             invented = write_single_file(
                 target, model, dtype=dtype, metadata=metadata, overwrite=request.overwrite
             )
-            notes += _invented_notes(invented) + _untold_notes(model.description)
+            notes += made_up_notes(invented) + _untold_notes(model.description)
     return [*notes, f"Wrote {target.name}: {MODEL_FORMATS[target_format]}."]
 
 
@@ -165,14 +166,6 @@ def _metadata(model: WholeModel, target: Path) -> dict[str, str]:
         # The source's own words; only what the model predicts may have been set for it.
         return own | {PREFIX + "prediction_type": spec[PREFIX + "prediction_type"]}
     return spec | own
-
-
-def _invented_notes(names: list[str]) -> list[str]:
-    if not names:
-        return []
-    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-    count = "1 tensor" if len(names) == 1 else f"{len(names)} tensors"
-    return [f"Made up {count} that such files have and folders do not: {shown}."]
 
 
 def _untold_notes(description: Description) -> list[str]:

@@ -63,14 +63,14 @@ def require_vae(model: ModelFile, family: FamilyName) -> None:
             raise UserError(
                 f"{model.path.name}: this VAE is that of {NAMES[owner]}, whose latents are others",
                 f"A VAE for {NAMES[family]} was expected",
-                'Choose another file as "Other VAE", or none to use the model\'s own',
+                'Choose another file as "Other VAE" (model.vae), or none to use the model\'s own',
             )
         return
     lack = " without a VAE" if model.kind in FAMILIES else ""
     raise UserError(
         f"{model.path.name}: this is {DESCRIPTIONS[model.kind].partition(',')[0]}{lack}",
         "A VAE, or a model with one, was expected",
-        'Choose another file as "Other VAE", or none to use the model\'s own',
+        'Choose another file as "Other VAE" (model.vae), or none to use the model\'s own',
     )
 
 

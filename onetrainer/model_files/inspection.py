@@ -30,7 +30,7 @@ def inspect_model(path: Path) -> ModelFile:
             raise UserError(
                 f"{path}: there is no such file or folder",
                 "A diffusers folder, a .safetensors or a .ckpt file was expected",
-                "Check the path of the base model",
+                "Check the path",
             )
         return inspect_table(read_table(path))
     except OSError as error:

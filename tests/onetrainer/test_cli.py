@@ -1,6 +1,7 @@
 """The command line, without a worker: messages and exit codes."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -175,6 +176,50 @@ def test_schema_describes_every_setting(capsys):
     assert all(field.get("description") for name, field in described.items() if name != "kind")
 
 
+@pytest.mark.parametrize(
+    "name", ["train", "resume", "check", "demo", "sample", "convert", "show", "presets", "doctor"]
+)
+def test_every_commands_help_says_first_what_it_does(capsys, name):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = re.search(rf"^    {name} +(.+)", capsys.readouterr().out, re.MULTILINE)
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    said = capsys.readouterr().out.split("\n\n")[1]
+    assert said.lower().startswith(listed[1].lower()[:30])
+
+
+def test_begun_name_of_a_preset_is_told_with_those_that_begin_so(capsys):
+    assert main(["check", "sdxl"]) == 2
+    assert 'Did you mean "sdxl/lora"?' in capsys.readouterr().out
+    assert main(["check", "sd2"]) == 2
+    assert 'Did you mean "sd2/lora" or "sd2/lora-base"?' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("training.bananas", ""), ("training.sed", "training.seed"), ("optimizer.rank", "method.rank"),
+     ("trainig.steps", "training"), ("training.batchsize", "training.batch_size")],
+)  # fmt: skip
+def test_only_near_names_are_suggested(config, capsys, name, near):
+    main(["check", config({}), "--set", f"{name}=1", "--json"])
+    problems = json.loads(capsys.readouterr().out)
+    (remedy,) = [p["remedy"] for p in problems if p["what"] == "there is no such setting"]
+    assert remedy == (f'Did you mean "{near}"?' if near else "Remove it.")
+
+
+@pytest.mark.parametrize("value", ["a cat", '["a cat"]', '{"prompt": "a cat"}', "5"])
+def test_a_wrong_list_of_prompts_is_told_with_an_example(config, capsys, value):
+    assert main(["check", config({}), "--set", f"sampling.prompts={value}"]) == 2
+    assert 'Expected a list such as [{"prompt": "a cat"}].' in capsys.readouterr().out
+
+
+def test_too_long_a_warm_up_names_both_settings(config, capsys):
+    main(["check", config({"training": {"steps": 50}, "schedule": {"warmup_steps": 50}})])
+    said = capsys.readouterr().out
+    assert "Lower schedule.warmup_steps, or raise training.steps." in said
+
+
 def test_show_tells_what_a_file_is_in_words_and_as_json(tmp_path, capsys):
 
     file = str(tiny.write_sdxl(tmp_path / "xl.safetensors"))
@@ -193,6 +238,7 @@ def test_convert_tells_wrong_options_before_it_loads_anything(capsys):
 
 def test_sample_and_convert_load_no_engine_in_this_process():
     loaded = loaded_modules("sample", "./nothing", "--prompt", "x")
+    loaded |= loaded_modules("convert", "./nothing", "x")
     assert not loaded & {"torch", "tkinter", "numpy", "diffusers", "huggingface_hub"}
 
 

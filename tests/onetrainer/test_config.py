@@ -6,6 +6,7 @@ import pytest
 
 from onetrainer.config.fields import settings
 from onetrainer.config.migrate import migrate
+from onetrainer.config.model import native_side
 from onetrainer.config.rules import broken_rules
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import ProblemsError, UserError
@@ -93,3 +94,22 @@ def test_a_newer_version_is_refused_in_words():
     with pytest.raises(UserError, match="config version 99") as caught:
         migrate({"version": 99}, source="x.json")
     assert "Update" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("family", "prediction", "side"),
+    [
+        ("sd15", "v_prediction", 512),
+        ("sd2", "epsilon", 512),
+        ("sd2-inpainting", "epsilon", 512),
+        ("sd2", "v_prediction", 768),
+        ("sdxl-inpainting", "v_prediction", 1024),
+    ],
+)
+def test_every_family_has_a_native_side(family, prediction, side):
+    assert native_side(family, prediction) == side
+
+
+def test_what_may_be_left_out_for_nothing_is_not_told_as_null():
+    (problem,) = problems_of(optimizer={"text_encoder_lr": "x"}).values()
+    assert problem.remedy == "Correct it, or leave it out."

@@ -163,8 +163,9 @@ def test_what_goes_wrong_is_told_with_its_remedy(play, names, error, words):
 
 def test_offline_and_not_downloaded_is_told(play):
     play()
-    with pytest.raises(UserError, match=r"not downloaded yet.*offline"):
+    with pytest.raises(UserError, match=r"not downloaded yet.*offline") as raised:
         fetch(offline=True)
+    assert "Turn off model.offline to have it downloaded" in raised.value.remedy
 
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -169,11 +169,14 @@ def test_the_table_is_let_go_of_when_encoding_fails(monkeypatch):
 @pytest.mark.parametrize(
     ("vectors", "words"),
     [
-        ({"te": torch.zeros(1, 1024)}, ("SD 2.x", "te: 1024 wide")),
-        ({"te": torch.zeros(1, LARGE)}, (f"te: {LARGE} wide",)),
-        ({"te1": torch.zeros(1, LARGE)}, (f"(te1: {LARGE} wide)", f"te2: {GIANT} wide")),
-        ({"te1": torch.zeros(1, 768), "te2": torch.zeros(1, 1280)}, ("te2: 1280 wide",)),
-        ({}, ("SDXL",)),
+        ({"te": torch.zeros(1, 1024)}, ("vectors of 1024 numbers (SD 2.x)",)),
+        ({"te": torch.zeros(1, LARGE)}, (f"vectors of {LARGE} numbers (",)),
+        (
+            {"te1": torch.zeros(1, LARGE)},
+            (f"of {LARGE} numbers (SDXL)", f"{LARGE} and {GIANT} (SDXL)"),
+        ),
+        ({"te1": torch.zeros(1, 768), "te2": torch.zeros(1, 1280)}, ("768 and 1280 numbers",)),
+        ({}, ("no vectors to read (SDXL)",)),
     ],
 )
 def test_an_embedding_for_another_model_is_refused(vectors, words):

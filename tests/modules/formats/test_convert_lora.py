@@ -50,7 +50,7 @@ def test_every_naming_is_converted_into_every_other(tmp_path, base):
     save_file(tensors, source)
     for naming in ("comfyui", "kohya", "diffusers", "comfyui", "diffusers", "kohya"):
         target = tmp_path / f"{naming}-next.safetensors"
-        assert convert(source, target, naming=naming, overwrite=True) == []
+        assert len(convert(source, target, naming=naming, overwrite=True)) == 1
         source = target
     end = load_file(source)
     expected = {key: tensor for key, tensor in tensors.items() if not key.endswith("alpha")}
@@ -92,6 +92,35 @@ def test_precision_metadata_and_embeddings(tmp_path):
     assert json.loads(data[8 : 8 + header])["__metadata__"] == told
 
 
+def test_one_line_tells_what_was_written(tmp_path):
+    layers = [f"mid_block.attentions.0.transformer_blocks.0.attn1.to_{n}" for n in "qkv"]
+    tensors = {k: t for path in layers for k, t in pair("sd15", "unet", path, 1280).items()}
+    tensors |= pair("sd15", "unet", ATTN2["sd15"], 768)
+    save_file(tensors, tmp_path / "in.safetensors")
+    told = {}
+    for naming in ("kohya", "diffusers", "comfyui"):
+        target = tmp_path / f"{naming}.safetensors"
+        (told[naming],) = convert(
+            tmp_path / "in.safetensors", target, naming=naming, precision="fp16"
+        )
+    size = f"{(tmp_path / 'diffusers.safetensors').stat().st_size / 1000:.3g} kB"
+    assert told["diffusers"] == (
+        f"kohya -> diffusers, fp16, {size}, 4 layers; alpha / rank is multiplied into the weights,"
+        " as this naming has no alpha"
+    )
+    assert told["comfyui"].startswith("kohya -> comfyui, fp16, ")
+    assert told["comfyui"].endswith(" kB, 4 layers")
+    assert told["kohya"].startswith("kohya, fp16, ")
+
+
+def test_alpha_like_the_rank_changes_no_weights_and_is_not_told(tmp_path):
+    tensors = pair("sd15", "unet", ATTN2["sd15"], 768)
+    tensors = {k: torch.tensor(2.0) if k.endswith("alpha") else t for k, t in tensors.items()}
+    save_file(tensors, tmp_path / "in.safetensors")
+    (told,) = convert(tmp_path / "in.safetensors", tmp_path / "o.safetensors", naming="diffusers")
+    assert told.endswith(", 1 layer")
+
+
 def test_pickles_go_in(tmp_path):
     tensors = pair("sd15", "unet", ATTN2["sd15"], 768)
     torch.save(tensors, tmp_path / "in.pt")
@@ -111,8 +140,9 @@ def test_unknown_tensors_are_kept_and_told(tmp_path):
     tensors = pair("sd15", "unet", ATTN2["sd15"], 768) | {strange: torch.ones(2, 3)}
     save_file(tensors, tmp_path / "in.safetensors")
     notes = convert(tmp_path / "in.safetensors", tmp_path / "out.safetensors", naming="comfyui")
-    assert len(notes) == 1
-    assert strange in notes[0]
+    assert notes[1:] == [
+        f"1 tensor belongs to no layer of SD 1.5 and is kept under its name: {strange}"
+    ]
     assert strange in load_file(tmp_path / "out.safetensors")
 
 
@@ -125,7 +155,7 @@ def test_a_file_that_does_not_tell_its_family_needs_it_named(tmp_path):
     with pytest.raises(UserError, match=r"Name it: --family, one of sd15, sd2, sdxl"):
         convert(source, target)
     assert not target.exists()
-    assert convert(source, target, family="sd2") == []
+    assert len(convert(source, target, family="sd2")) == 1
     assert load_file(target).keys() == pair("sd2", "unet", SILENT, 1280).keys()
 
 
@@ -135,15 +165,15 @@ def test_the_first_text_encoder_of_sdxl_alone_is_no_sd15(tmp_path):
         save_file(pair("sdxl", "te1", TEXT, 768, naming), source)
         with pytest.raises(UserError, match="--family"):
             convert(source, target)
-    assert convert(source, target, family="sdxl") == []
+    assert len(convert(source, target, family="sdxl")) == 1
     assert load_file(target).keys() == pair("sdxl", "te1", TEXT, 768).keys()
 
 
 def test_a_chosen_family_counts_for_more_than_metadata(tmp_path):
     source, target = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
     save_file(pair("sd15", "unet", SILENT, 1280), source, {"ss_base_model_version": "sd_v2"})
-    assert convert(source, target) == []
-    assert convert(source, target, family="sd15", overwrite=True) == []
+    assert len(convert(source, target)) == 1
+    assert len(convert(source, target, family="sd15", overwrite=True)) == 1
 
 
 FLUX = [
@@ -196,7 +226,7 @@ def bundled(tmp_path, *, base="sd15", **embeddings):
         write_embedding(tmp_path / f"{word}.safetensors", Embedding("other", vectors))
     target = tmp_path / "bundle.safetensors"
     notes = convert(tmp_path / "lora.safetensors", target, bundle=files)
-    assert notes == [f'Bundled "{word}", an embedding of 2 vectors.' for word in embeddings]
+    assert notes[1:] == [f'Bundled "{word}", an embedding of 2 vectors.' for word in embeddings]
     return target
 
 

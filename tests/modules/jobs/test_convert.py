@@ -132,7 +132,7 @@ def test_sd2_file_made_of_a_folder_has_what_programs_expect(tmp_path, folders, r
         assert torch.equal(found[name.replace("resblocks.2", "resblocks.3")], tensor)
     assert torch.equal(found[f"{start}text_projection"], torch.eye(24))
     assert found[f"{start}logit_scale"].item() == pytest.approx(4.6052, abs=1e-4)
-    assert any("Made up 14 tensors" in note for note in notes)
+    assert any("Added 14 standard tensors" in note for note in notes)
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,52 @@ def test_a_disk_without_room_for_all_pictures_is_told_before_one_is_drawn(
     assert not (tmp_path / "out").exists()
 
 
+def test_pictures_tell_of_embeddings_and_another_vae_but_of_no_path(draw, tmp_path, base):
+    write_embedding(tmp_path / "mycat.safetensors", embedding("inner"))
+    draw(
+        prompts=("a mycat",),
+        embeddings=(str(tmp_path / "mycat.safetensors"),),
+        vae=str(base / "vae"),
+    )
+    with Image.open(tmp_path / "out" / "00001-42.png") as picture:
+        told = picture.info["parameters"] + picture.info["onetrainer"]
+    assert "VAE: vae, Embeddings: mycat, " in told
+    assert str(tmp_path) not in told
+
+
+@pytest.mark.parametrize(
+    ("guidance", "negative", "is_told"),
+    [(1.0, "blurry", True), (1.0, "", False), (2.0, "x", False)],
+)
+def test_a_negative_prompt_without_guidance_is_told_to_have_no_effect(
+    draw, guidance, negative, is_told
+):
+    _, told = draw(guidance=guidance, negative=negative)
+    notes = [event.text for event in told if isinstance(event, Warned)]
+    assert notes == ["with a guidance of 1 the negative prompt has no effect"] * is_told
+
+
+def test_a_lora_for_another_base_is_refused_before_a_model_of_the_hub_is_loaded(
+    draw, base, tmp_path, nothing_is_loaded, monkeypatch
+):
+    monkeypatch.setattr("modules.jobs.sample.fetch", lambda *_arguments, **_options: base)
+    name = "lora_unet_mid_block_attentions_0_transformer_blocks_0_attn2_to_k"
+    tensors = {f"{name}.lora_down.weight": torch.ones(4, 1024),
+               f"{name}.lora_up.weight": torch.ones(64, 4)}  # fmt: skip
+    write_safetensors(tmp_path / "two.safetensors", tensors, {})
+    with pytest.raises(UserError, match=r"this LoRA was made for SD 2.*; the model is SD 1\.5"):
+        draw(base="owner/model", loras=(Lora(path=str(tmp_path / "two.safetensors")),))
+
+
+def test_an_embedding_of_another_width_is_told_in_one_sentence_each(draw, tmp_path):
+    wide = Embedding("wide", {"te": torch.ones(1, 31)})
+    write_embedding(tmp_path / "wide.safetensors", wide)
+    with pytest.raises(UserError) as raised:
+        draw(prompts=("a wide",), embeddings=(str(tmp_path / "wide.safetensors"),))
+    assert 'The embedding "wide" has vectors of 31 numbers' in str(raised.value)
+    assert f"This model reads vectors of {tiny.WIDTH} (" in str(raised.value)
+
+
 def test_the_hub_name_of_a_model_is_told_whole(draw, base, monkeypatch, tmp_path):
     monkeypatch.setattr("modules.jobs.sample.fetch", lambda *_arguments, **_options: base)
     draw(base="owner/model")

@@ -65,6 +65,17 @@ def test_model_and_what_was_changed_on_it_are_told():
     assert line.endswith('Model: "base, v2", Clip skip: 2, CFG rescale: 0.7, RNG: CPU')
 
 
+def test_other_vae_and_embeddings_are_told(tmp_path):
+    line = last_line(model="base", vae="better", embeddings=("cat", "dog"))
+    assert line.endswith('Model: base, VAE: better, Embeddings: "cat, dog", RNG: CPU')
+    assert "VAE" not in last_line(model="base")
+    settings = Settings(PROMPT, steps=20, guidance=7.0, vae="better", embeddings=("cat",))
+    write_png(to_picture(torch.zeros(3, 8, 8)), tmp_path / "a.png", settings)
+    with Image.open(tmp_path / "a.png") as picture:
+        own = json.loads(picture.info["onetrainer"])
+    assert (own["vae"], own["embeddings"]) == ("better", ["cat"])
+
+
 def test_loras_stand_behind_the_prompt():
     loras = (UsedLora("style", 0.8), UsedLora("face", 1.0))
     text = parameters(Settings(PROMPT, steps=20, guidance=7.0, loras=loras))

@@ -1,7 +1,6 @@
 """What people choose by mistake, and how fast a large file answers."""
 
 import struct
-import time
 
 import pytest
 import torch
@@ -21,9 +20,9 @@ from tests import headers, tiny
         ("a.ckpt", b"anything", r"a\.ckpt: this is not a safetensors file, and not one of torch"),
         ("renamed.safetensors", b"PK\x03\x04" + b"\xff" * 50, "cut short"),
         ("old.safetensors", b"\x80\x02ccollections\n" + b"\xff" * 50, "table of tensors cannot"),
-        ("a.safetensors", b"<!DOCTYPE html><html>Sign in</html>", "a web page or a link"),
-        ("a.ckpt", b"<!DOCTYPE html><html>Sign in</html>", "a web page or a link"),
-        ("a.safetensors", b"version https://git-lfs.github.com/spec/v1\n", "a web page or a link"),
+        ("a.safetensors", b"<!DOCTYPE html><html>Sign in</html>", "a web page, not"),
+        ("a.ckpt", b"<!DOCTYPE html><html>Sign in</html>", "a web page, not"),
+        ("a.safetensors", b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer"),
         ("photo.png", b"\x89PNG\r\n\x1a\n" + bytes(50), "this is not a safetensors file"),
         ("a.safetensors", b"abc", "this is not a safetensors file"),
         ("a.safetensors", struct.pack("<Q", 4) + b"{{{{", "this is not a safetensors file"),
@@ -73,12 +72,13 @@ def test_checkpoint_is_recognized_as_the_safetensors_file_is(tmp_path, is_zip, n
     assert expected.kind == found.kind
 
 
-def test_sdxl_file_of_7_gb_answers_in_a_fifth_of_a_second(tmp_path):
+def test_of_an_sdxl_file_of_7_gb_the_header_alone_is_read(tmp_path, bytes_read):
     path = headers.write(tmp_path / "xl.safetensors", headers.full_size("sdxl"))
-    start = time.process_time()
-    assert inspect_model(path).kind == "sdxl"
-    assert time.process_time() - start < 0.2
     assert path.stat().st_size > 6.9e9
+    inspect_model(path)  # what Python itself loads at the first call does not count
+    before = bytes_read()
+    assert inspect_model(path).kind == "sdxl"
+    assert bytes_read() - before < 2**20
 
 
 @pytest.mark.parametrize("channels", [4, 9])

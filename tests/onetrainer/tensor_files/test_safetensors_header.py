@@ -2,7 +2,6 @@
 
 import json
 import struct
-import time
 
 import numpy as np
 import pytest
@@ -54,7 +53,7 @@ def test_offsets_and_types_are_those_the_library_wrote(tmp_path):
         assert entry.strides is None
 
 
-def test_header_of_a_file_of_7_gb_is_read_in_a_fifth_of_a_second(tmp_path):
+def test_of_a_file_of_7_gb_the_header_alone_is_read(tmp_path, bytes_read):
     count, each = 2500, 2_800_000
     header = {
         f"model.diffusion_model.input_blocks.{n}.attn1.to_q.weight": {
@@ -63,9 +62,9 @@ def test_header_of_a_file_of_7_gb_is_read_in_a_fifth_of_a_second(tmp_path):
         for n in range(count)
     }  # fmt: skip
     path = write(tmp_path / "large.safetensors", header, count * each)
-    start = time.process_time()
+    before = bytes_read()
     table = read_table(path)
-    assert time.process_time() - start < 0.2
+    assert bytes_read() - before < 2**20
     assert len(table.entries) == count
     assert path.stat().st_size > 7e9
 

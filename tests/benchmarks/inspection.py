@@ -1,0 +1,55 @@
+"""How fast a model is recognized: `python -m tests.benchmarks.inspection`.
+
+A file of 7 GB with all of SDXL's tensors, sparse, and a pickle of 2500 tensors; the best of five,
+beside a plain reading of as many bytes as the header has.
+"""
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+
+import torch
+
+from onetrainer.model_files import inspect_model
+from onetrainer.tensor_files import read_table
+from tests import headers
+
+TURNS = 5
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        model = headers.write(Path(name) / "xl.safetensors", headers.full_size("sdxl"))
+        length = int.from_bytes(_first(model, 8), "little")
+        bare = _best(lambda: _first(model, 8 + length))
+        _tell("SDXL, 6.9 GB", _best(lambda: inspect_model(model)), bare)
+        names = (f"model.diffusion_model.input_blocks.{n}.attn1.to_q.weight" for n in range(2500))
+        pickle = Path(name) / "a.ckpt"
+        torch.save({name: torch.zeros(1) for name in names}, pickle)
+        _tell("2500 tensors, pickled", _best(lambda: read_table(pickle)), _best(pickle.read_bytes))
+
+
+def _first(path: Path, count: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(count)
+
+
+def _best(call: Callable[[], object]) -> float:
+    seconds = []
+    for _ in range(TURNS):
+        start = perf_counter()
+        call()
+        seconds.append(perf_counter() - start)
+    return min(seconds)
+
+
+def _tell(what: str, ours: float, bare: float) -> None:
+    result = {"benchmark": "inspection", "file": what, "ms": round(1000 * ours, 1)}
+    sys.stdout.write(json.dumps(result | {"bare_reading_ms": round(1000 * bare, 2)}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
