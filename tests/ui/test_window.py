@@ -208,10 +208,14 @@ def test_the_whole_window_turns_light_and_dark(open_desk):
     desk.key("ctrl+d")
     desk.wait_state(mode="light")
     picture = desk.home / "light.png"
-    desk.picture(picture)
-    with Image.open(picture) as shot:
-        (brightness,) = ImageStat.Stat(shot.convert("L")).mean
-    assert brightness > 0.75 * 255
+
+    def is_light() -> bool:
+        desk.picture(picture)
+        with Image.open(picture) as shot:
+            (brightness,) = ImageStat.Stat(shot.convert("L")).mean
+        return brightness > 0.75 * 255
+
+    desk.wait(is_light, "a window that is drawn in light")
 
 
 def test_no_heavy_library_is_loaded_by_opening_every_page(open_desk):
