@@ -19,7 +19,7 @@ from onetrainer.config.model import Base, FamilyName, base_of
 from onetrainer.convert_request import Precision
 from onetrainer.errors import UserError
 from onetrainer.model_files import inspect_model
-from onetrainer.model_files.adapter_family import family_of_adapter
+from onetrainer.model_files.adapter_family import family_of_adapter, is_for_others
 from onetrainer.model_files.adapter_keys import ALPHA, is_of_adapter, is_of_text_encoder, split
 from onetrainer.model_files.kinds import NAMES, Kind
 from onetrainer.model_files.tensors import family_of_vectors
@@ -55,7 +55,7 @@ def convert_lora(
     base = _base(source, shapes, metadata, family)
     names = standard_names(base)
     file = read_lora(source, names)
-    _require_layers(source, file)
+    _require_layers(source, file, base if family else None)
     file, notes = _with_bundle(file, base, bundle)
     write_lora(
         target,
@@ -92,7 +92,7 @@ def _base(
     # What is chosen counts for more than metadata, which programs copy carelessly.
     told = family_of_adapter(shapes, {} if family else metadata)
     known = next((base for base in PARTS if base == told), None)
-    if told is not None and known is None:
+    if (told is not None and known is None) or is_for_others(shapes):
         raise _other_kind(path, told)
     if family is None:
         if known is None:
@@ -101,19 +101,28 @@ def _base(
     base = base_of(family)
     if known not in (None, base):
         raise UserError(
-            f"{path.name}: this LoRA is for {known}, not for {base}",
+            f"{path.name}: this LoRA is for {NAMES[known]}, not for {NAMES[base]}",
             "The family that it was trained on was expected",
             f'Choose "{known}", or leave the family out',
         )
     return base
 
 
-def _require_layers(path: Path, file: LoraFile) -> None:
-    """Some text encoders are several kinds' of models, so that their layers alone tell nothing."""
+def _require_layers(path: Path, file: LoraFile, chosen: Base | None) -> None:
+    """Some text encoders are several kinds' of models, so that their layers alone tell nothing.
+
+    chosen: the base, if a person has named it.
+    """
     strange = [key for key in file.unknown if is_of_adapter(key) and not is_of_text_encoder(key)]
     has_unet = any(layer.part == "unet" for layer in file.layers)
     if not file.layers or (strange and not has_unet):
-        raise _other_kind(path)
+        if chosen is None:
+            raise _other_kind(path)
+        raise UserError(
+            f"{path.name}: none of this LoRA's layers is one of {NAMES[chosen]}",
+            "The family that it was trained on was expected",
+            "Choose another --family, or leave it out",
+        )
 
 
 def _other_kind(path: Path, kind: Kind | None = None) -> UserError:
@@ -147,7 +156,8 @@ def _with_bundle(file: LoraFile, base: Base, bundle: Sequence[str]) -> tuple[Lor
             kind = family_of_vectors({key: rows.shape for key, rows in members.items()})
             if kind not in (None, base):
                 raise UserError(
-                    f"{path.name}: this embedding is for {NAMES[kind]}, and the LoRA for {base}",
+                    f"{path.name}: this embedding is for {NAMES[kind]}, and the LoRA for"
+                    f" {NAMES[base]}",
                     "Embeddings for the LoRA's own family were expected",
                     "Leave it out, or choose another one",
                 )

@@ -95,9 +95,9 @@ def write_safetensors(
     metadata = {**metadata, **UNKNOWN_HASHES} if hashes else metadata
     ordered = _ordered(tensors)
     header = _header(ordered, metadata)
+    refuse_folder(path)
     if not overwrite:
         refuse_existing(path)
-    refuse_folder(path)
     require_space(path, len(header) + bytes_of(tensors))
     digests = _Digests(_header(ordered, _legacy_metadata(metadata)))
     with replacing(path) as file:

@@ -146,11 +146,19 @@ def _cast(key: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def _require_finite(path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> None:
-    too_large = [key for key, tensor in tensors.items() if not bool(tensor.isfinite().all())]
+    # float: torch cannot ask numbers of one byte.
+    too_large = [k for k, tensor in tensors.items() if not bool(tensor.float().isfinite().all())]
+    if too_large and dtype is None:
+        raise UserError(
+            f"{path.name}: {len(too_large)} tensors hold something that is no number, first"
+            f" {too_large[0]}",
+            "Trained weights were expected",
+            "Choose another file; the training of this one went wrong",
+        )
     if too_large:
         raise UserError(
             f"{path.name}: {len(too_large)} tensors do not fit the number format"
-            f" {dtype or tensors[too_large[0]].dtype}, first {too_large[0]}",
+            f" {dtype}, first {too_large[0]}",
             "Expected trained weights within its range",
             "Save as fp32 or bf16 (output.precision); a lower learning rate keeps weights small.",
         )

@@ -54,7 +54,7 @@ def _with_conv_alpha_as_rank(text: str) -> str:
     """More arguments in kohya's JSON: convolutions have a rank and an alpha of their own."""
     try:
         arguments = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     if not isinstance(arguments, dict) or not {"conv_dim", "conv_alpha"} <= arguments.keys():
         return text

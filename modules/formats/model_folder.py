@@ -125,10 +125,15 @@ def _index(description: Description) -> Config:
     published = read_config(MODELS / base_of(family) / INDEX)
     return {
         **published,
-        **{name: own[name] for name in kept if own.get(name) is not None},
+        **{name: own[name] for name in kept if _is_named(own.get(name))},
         "_class_name": PIPELINES[family],
         "scheduler": ["diffusers", description.scheduler["_class_name"]],
     }
+
+
+def _is_named(entry: object) -> bool:
+    """Whether an index says something: [null, null] is how it says that a part is not there."""
+    return entry is not None and not (isinstance(entry, list) and None in entry)
 
 
 def _copy_tokenizer(folder: Path, description: Description) -> None:

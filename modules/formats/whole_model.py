@@ -19,6 +19,7 @@ INPAINTING_CHANNELS, CHANNELS = 9, 4
 # The latent side of SD 2's models that predict noise; the published config is of the others, 96.
 SD2_SIDE = 64
 # Schedulers of diffusers that can rescale the noise schedule; others ignore the flag.
+USUAL_SCHEDULER = "DDIMScheduler"  # where a config does not say which one it is
 ZERO_SNR_SCHEDULERS = (
     "DDIMScheduler", "DDPMScheduler", "DPMSolverMultistepScheduler", "EulerDiscreteScheduler",
     "EulerAncestralDiscreteScheduler", "LCMScheduler", "UniPCMultistepScheduler",
@@ -100,13 +101,13 @@ def _with_channels(config: Config, family: FamilyName) -> Config:
 
 
 def _scheduler_config(config: Config, prediction: Prediction, zero_terminal_snr: bool) -> Config:
-    changed = {**config, "prediction_type": prediction}
+    changed = {"_class_name": USUAL_SCHEDULER, **config, "prediction_type": prediction}
     if not zero_terminal_snr:
         return changed | ({"rescale_betas_zero_snr": False} if _rescales(config) else {})
     # "trailing" because the last timestep, which is noise alone, has to be sampled.
     # Source: Lin et al. 2023, arXiv:2305.08891, section 3.3.
     changed |= {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"}
-    if config["_class_name"] not in ZERO_SNR_SCHEDULERS:
+    if changed["_class_name"] not in ZERO_SNR_SCHEDULERS:
         changed["_class_name"] = ZERO_SNR_SCHEDULERS[0]
         changed.pop("skip_prk_steps", None)
     return changed

@@ -150,6 +150,12 @@ def _describe(
     )
 
 
+_SETTLED = (PREFIX + "prediction_type",)
+_SETTLED_OF_SD2 = (PREFIX + "architecture", PREFIX + "resolution")
+ZERO_SNR_KEY = "ss_zero_terminal_snr"
+PREDICT_KEY = PREFIX + "predict_key"  # the prediction again, in ComfyUI's words
+
+
 def _metadata(model: WholeModel, target: Path) -> dict[str, str]:
     """What the source said about itself, or what is known of it."""
     description = model.description
@@ -162,10 +168,14 @@ def _metadata(model: WholeModel, target: Path) -> dict[str, str]:
         title=target.stem,
         resolution=(side, side),
     ).fields()
-    if any(key.startswith(PREFIX) for key in own):
-        # The source's own words; only what the model predicts may have been set for it.
-        return own | {PREFIX + "prediction_type": spec[PREFIX + "prediction_type"]}
-    return spec | own
+    # The source's own words count, but not against what was chosen for it.
+    settled = {key: spec[key] for key in _SETTLED if key in spec}
+    if description.family.startswith("sd2"):  # whose architecture and size tell the prediction too
+        settled |= {key: spec[key] for key in _SETTLED_OF_SD2}
+    if ZERO_SNR_KEY in own:
+        settled[ZERO_SNR_KEY] = str(description.zero_terminal_snr)
+    kept = {key: text for key, text in own.items() if key != PREDICT_KEY}
+    return spec | kept | settled
 
 
 def _untold_notes(description: Description) -> list[str]:

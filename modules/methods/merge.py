@@ -11,6 +11,7 @@ from modules.interfaces import Family
 from modules.methods.lora_formulas import changed_bias, changed_weight
 from modules.methods.lora_targets import layers_of
 from onetrainer.errors import UserError
+from onetrainer.model_files import NAMES
 from onetrainer.model_files.adapter_keys import is_of_adapter, is_of_text_encoder
 
 
@@ -47,7 +48,7 @@ def _unknown_notes(name: str, file: LoraFile, family: Family) -> list[str]:
         raise UserError(
             f"{name}: {len(strange)} tensors for layers that this model does not have,"
             f" first {strange[0]}",
-            f"A LoRA for {family.name} was expected",
+            f"A LoRA for {NAMES[family.name]} was expected",
             "Choose a LoRA that was trained on this kind of model",
         )
     if not unknown:

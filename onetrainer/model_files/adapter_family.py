@@ -80,6 +80,11 @@ def family_of_adapter(shapes: Shapes, metadata: Mapping[str, str]) -> Kind | Non
     return _only(found) if found else said
 
 
+def is_for_others(shapes: Shapes) -> bool:
+    """Whether a LoRA is for models with a transformer in the UNet's place, such as Flux."""
+    return any(_OTHERS.search(name) for name in _layers(shapes))
+
+
 def _layers(shapes: Shapes) -> dict[str, dict[str, Sequence[int]]]:
     """Each layer's shapes, by what they are of."""
     layers: dict[str, dict[str, Sequence[int]]] = {}

@@ -17,13 +17,14 @@ def require_family(model: ModelFile, family: FamilyName, *, vae_given: bool = Fa
     missing = [part for part in model.missing if part != "VAE" or not vae_given]
     if not missing:
         return
-    if missing == ["UNet"] and model.has_ema:
+    if "UNet" in missing and model.has_ema:
+        vae = " --vae FILE" if "VAE" in missing else ""
         raise UserError(
             f"{model.path.name}: of this {NAMES[family]} model's UNet there are only averaged"
-            " weights (EMA)",
+            f" weights (EMA){', and there is no VAE' if vae else ''}",
             "A model with the weights themselves was expected",
             "Make one of the averaged weights, and choose that:"
-            f" onetrainer convert --ema {model.path.name} NEW.safetensors",
+            f" onetrainer convert --ema{vae} {model.path.name} NEW.safetensors",
         )
     only_vae = missing == ["VAE"]
     raise UserError(

@@ -136,7 +136,8 @@ def _component_at(path: Path, config: Mapping[str, Any]) -> Folder:
     tables = tuple(_tables(path, stem))
     made_for = None
     if kind == "vae":
-        made_for = _VAE_OWNERS.get(config.get("scaling_factor", 0.0))
+        factor = config.get("scaling_factor")
+        made_for = _VAE_OWNERS.get(factor) if isinstance(factor, float) else None
     elif kind == "unet":
         entries = {name: entry for table in tables for name, entry in table.entries.items()}
         made_for = recognize(entries, {}).made_for

@@ -131,7 +131,7 @@ def test_pickles_go_in(tmp_path):
 
 def test_a_wrong_family_is_refused_with_the_right_one_named(tmp_path):
     save_file(pair("sdxl", "unet", ATTN2["sdxl"], 2048), tmp_path / "in.safetensors")
-    with pytest.raises(UserError, match=r'is for sdxl, not for sd15.*Choose "sdxl"'):
+    with pytest.raises(UserError, match=r'is for SDXL, not for SD 1.5.*Choose "sdxl"'):
         convert(tmp_path / "in.safetensors", tmp_path / "out.safetensors", family="sd15-inpainting")
 
 
@@ -302,3 +302,60 @@ def test_an_existing_file_is_left_alone_and_no_lora_is_refused(tmp_path):
     save_file({"unet.conv_in.weight": torch.ones(1)}, tmp_path / "model.safetensors")
     with pytest.raises(UserError, match="no adapter in it"):
         convert(tmp_path / "model.safetensors", tmp_path / "new.safetensors")
+
+
+def flux_by_kohya() -> dict:
+    """As sd-scripts writes it, without metadata: its own blocks, and the text encoder it shares."""
+    flux = "lora_unet_double_blocks_0_img_attn_qkv"
+    clip = "lora_te1_text_model_encoder_layers_0_self_attn_q_proj"
+    made = {}
+    for name, width in ((flux, 3072), (clip, 768)):
+        made[f"{name}.lora_down.weight"] = torch.ones(2, width)
+        made[f"{name}.lora_up.weight"] = torch.ones(width, 2)
+    return made
+
+
+@pytest.mark.parametrize("family", [None, "sdxl"])
+def test_flux_lora_of_kohya_without_metadata_is_told_as_one(tmp_path, family):
+    save_file(flux_by_kohya(), tmp_path / "flux.safetensors")
+    with pytest.raises(UserError, match="another kind of model, such as Flux"):
+        convert(tmp_path / "flux.safetensors", tmp_path / "out.safetensors", family=family)
+
+
+def test_wrong_chosen_family_is_told_as_wrong(tmp_path):
+    name = "lora_unet_down_blocks_0_attentions_0_proj_in"
+    tensors = {f"{name}.lora_down.weight": torch.ones(2, 320, 1, 1)}
+    tensors[f"{name}.lora_up.weight"] = torch.ones(320, 2, 1, 1)
+    save_file(tensors, tmp_path / "lora.safetensors")
+    with pytest.raises(UserError, match="none of this LoRA's layers is one of SDXL") as caught:
+        convert(tmp_path / "lora.safetensors", tmp_path / "out.safetensors", family="sdxl")
+    assert "another --family" in caught.value.remedy
+
+
+def test_lora_in_fp8_keeps_its_numbers(tmp_path):
+    tensors = {
+        key: tensor.to(torch.float8_e4m3fn) if "weight" in key else tensor
+        for key, tensor in pair("sd15", "unet", ATTN2["sd15"], WIDTH["sd15"]).items()
+    }
+    save_file(tensors, tmp_path / "fp8.safetensors")
+    convert(tmp_path / "fp8.safetensors", tmp_path / "out.safetensors")
+    got = load_file(tmp_path / "out.safetensors")
+    assert all(torch.equal(got[k].float(), t.float()) for k, t in tensors.items())
+
+
+def test_lora_that_is_no_number_is_told_as_broken(tmp_path):
+    tensors = pair("sd15", "unet", ATTN2["sd15"], WIDTH["sd15"])
+    next(iter(tensors.values()))[0, 0] = float("nan")
+    save_file(tensors, tmp_path / "nan.safetensors")
+    with pytest.raises(UserError, match="no number") as caught:
+        convert(tmp_path / "nan.safetensors", tmp_path / "out.safetensors")
+    assert "went wrong" in caught.value.remedy
+
+
+def test_odd_arguments_in_metadata_are_kept_as_they_are(tmp_path):
+    said = {"ss_network_args": "[" * 100_000, "ss_network_dim": "2", "ss_network_alpha": "1"}
+    save_file(pair("sd15", "unet", ATTN2["sd15"], 768), tmp_path / "odd.safetensors", said)
+    target = tmp_path / "out.safetensors"
+    convert(tmp_path / "odd.safetensors", target, naming="diffusers")
+    with safe_open(target, "pt") as file:
+        assert file.metadata()["ss_network_args"] == said["ss_network_args"]

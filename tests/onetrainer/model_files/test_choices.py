@@ -145,6 +145,9 @@ def test_averaged_weights_alone_are_named_with_the_command_that_takes_them():
     found = model(missing=("UNet",), has_ema=True)
     with pytest.raises(UserError, match=r"only averaged weights \(EMA\).*convert --ema"):
         require_family(found, "sd15")
+    both = model(missing=("UNet", "VAE"), has_ema=True)
+    with pytest.raises(UserError, match=r"there is no VAE.*convert --ema --vae FILE"):
+        require_family(both, "sd15")
     with pytest.raises(UserError, match="has no UNet"):
         require_family(model(missing=("UNet",)), "sd15")
 

@@ -1,0 +1,84 @@
+"""What a converted model says of itself, and configs that say too little."""
+
+import json
+import shutil
+
+import pytest
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from onetrainer.errors import UserError
+from onetrainer.model_files import inspect_model
+
+
+def metadata_of(path):
+    with safe_open(path, framework="pt") as file:
+        return file.metadata()
+
+
+def with_metadata(source, target, metadata):
+    save_file(load_file(source), target, metadata)
+    return target
+
+
+def test_what_was_chosen_is_said_whatever_the_source_said(tmp_path, singles, run):
+    said = {"ss_zero_terminal_snr": "True", "modelspec.prediction_type": "v"}
+    said |= {"modelspec.predict_key": "v", "modelspec.title": "Mine"}
+    source = with_metadata(singles["sdxl", "epsilon"], tmp_path / "source.safetensors", said)
+    target = tmp_path / "target.safetensors"
+    run(source, target, prediction="epsilon", zero_terminal_snr="off")
+    told = metadata_of(target)
+    assert told["ss_zero_terminal_snr"] == "False"
+    assert told["modelspec.prediction_type"] == "epsilon"
+    assert told["modelspec.title"] == "Mine"
+    assert told["modelspec.architecture"] == "stable-diffusion-xl-v1-base"
+    assert "modelspec.predict_key" not in told
+    found = inspect_model(target)
+    assert (found.prediction, found.zero_terminal_snr) == ("epsilon", False)
+    run(target, tmp_path / "again.safetensors")
+
+
+def test_architecture_and_size_of_sd2_follow_what_was_chosen(tmp_path, singles, run):
+    said = {
+        "modelspec.architecture": "stable-diffusion-v2-512",
+        "modelspec.resolution": "512x512",
+        "modelspec.author": "Ada",
+    }
+    tensors = load_file(singles["sd2", "epsilon"])
+    save_file(tensors, tmp_path / "source.safetensors", said)
+    run(tmp_path / "source.safetensors", tmp_path / "v.safetensors", prediction="v_prediction")
+    told = metadata_of(tmp_path / "v.safetensors")
+    assert told["modelspec.architecture"] == "stable-diffusion-v2-768-v"
+    assert told["modelspec.resolution"] == "768x768"
+    assert told["modelspec.author"] == "Ada"
+
+
+def test_scheduler_without_a_name_and_an_index_without_tokenizers_are_filled_in(
+    tmp_path, folders, run
+):
+    source = tmp_path / "source"
+    shutil.copytree(folders["sd15", "epsilon"], source)
+    for path, change in (
+        (source / "scheduler" / "scheduler_config.json", {"_class_name": None}),
+        (source / "model_index.json", {"tokenizer": [None, None]}),
+    ):
+        config = json.loads(path.read_text()) | change
+        path.write_text(json.dumps({key: value for key, value in config.items() if value}))
+    run(source, tmp_path / "target")
+    index = json.loads((tmp_path / "target" / "model_index.json").read_text())
+    assert index["scheduler"] == ["diffusers", "DDIMScheduler"]
+    assert index["tokenizer"] == ["transformers", "CLIPTokenizer"]
+
+
+def test_folder_in_a_files_place_is_told_as_what_it_is(tmp_path, singles, run):
+    (tmp_path / "taken.safetensors").mkdir()
+    with pytest.raises(UserError) as caught:
+        run(singles["sd15", "epsilon"], tmp_path / "taken.safetensors")
+    assert "overwrit" not in str(caught.value)
+
+
+def test_odd_scaling_factor_of_a_vae_folder_is_no_failure(tmp_path, folders):
+    shutil.copytree(folders["sd15", "epsilon"] / "vae", tmp_path / "vae")
+    path = tmp_path / "vae" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"scaling_factor": [0.18]}))
+    assert inspect_model(tmp_path / "vae").kind == "vae"
