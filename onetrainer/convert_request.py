@@ -149,9 +149,10 @@ def _as_options(names: Sequence[str]) -> str:
 
 
 def _refuse_overlap(target: Path, sources: Sequence[Path]) -> None:
-    """No source is ever written, not even when overwriting is allowed."""
+    """No source is ever written, not even when overwriting is allowed, nor what it links to."""
     place = target.resolve()
-    for kept in sources:
+    parts = [part for source in sources for part in (source, *_links_in(source))]
+    for kept in parts:
         whole = kept.resolve()
         if whole == place or place in whole.parents or whole in place.parents:
             raise UserError(
@@ -159,3 +160,10 @@ def _refuse_overlap(target: Path, sources: Sequence[Path]) -> None:
                 "A place of its own was expected for what is written",
                 "Choose another name",
             )
+
+
+def _links_in(folder: Path) -> list[Path]:
+    """The links in a model's folder and in its components' folders."""
+    if not folder.is_dir():
+        return []
+    return [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_symlink()]

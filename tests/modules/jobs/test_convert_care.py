@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import sys
 
 import pytest
 import torch
@@ -123,3 +124,16 @@ def test_vectors_that_the_precision_cannot_hold_are_refused(tmp_path, run):
     with pytest.raises(UserError, match="tensor emb_params has numbers from"):
         run(tmp_path / "cat.safetensors", tmp_path / "out.safetensors", precision="fp16")
     assert not (tmp_path / "out.safetensors").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_what_a_source_links_to_is_never_replaced(tmp_path, folders, run):
+    model, variant = tmp_path / "model", tmp_path / "variant"
+    shutil.copytree(folders["sd15", "epsilon"], model)
+    shutil.copytree(model, variant)
+    shutil.rmtree(variant / "vae")
+    (variant / "vae").symlink_to(model / "vae")
+    for target in (model, model / "vae"):
+        with pytest.raises(UserError, match="this is where vae itself is"):
+            run(variant, target, overwrite=True)
+    assert len(list((model / "vae").glob("*.safetensors"))) == 1
