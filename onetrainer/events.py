@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER
+
 PhaseName = Literal["loading", "caching", "training", "sampling", "saving"]
 
 
@@ -104,3 +106,16 @@ class Failed:
 
 Event = Started | Phase | Progress | Sample | Checkpoint | Warned | Finished | Stopped | Failed
 ENDINGS = (Finished, Stopped, Failed)
+
+
+def exit_code_of(event: Event) -> int | None:
+    """The exit code of the work that this event ended; None if it ended nothing."""
+    match event:
+        case Finished():
+            return EXIT_DONE
+        case Stopped():
+            return EXIT_STOPPED
+        case Failed(kind=kind):
+            return EXIT_USER if kind == "user" else EXIT_PROGRAM
+        case _:
+            return None

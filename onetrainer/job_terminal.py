@@ -8,8 +8,8 @@ from types import FrameType
 from typing import TextIO
 
 from onetrainer.config.base import Section
-from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, sentence
-from onetrainer.events import Event, Failed, Finished, Phase, Sample, Stopped, Warned
+from onetrainer.errors import EXIT_PROGRAM, sentence
+from onetrainer.events import Event, Failed, Finished, Phase, Sample, Stopped, Warned, exit_code_of
 from onetrainer.job import Job, JobName
 from onetrainer.options import in_options
 from onetrainer.screen import Screen
@@ -26,7 +26,8 @@ def run_job(name: JobName, request: Section, *, out: TextIO | None = None) -> in
         told: set[str] = set()
         for event in job.events():
             _show(event, screen, told)
-            code = _code_of(event, code)
+            ending = exit_code_of(event)
+            code = code if ending is None else ending
     return code
 
 
@@ -58,18 +59,6 @@ def _show(event: Event, screen: Screen, told: set[str]) -> None:
 def _sentence(text: str) -> str:
     """A log behind the last sentence stays as it is."""
     return text if "\n" in text else sentence(text)
-
-
-def _code_of(event: Event, code: int) -> int:
-    match event:
-        case Finished():
-            return EXIT_DONE
-        case Stopped():
-            return EXIT_STOPPED
-        case Failed(kind=kind):
-            return EXIT_USER if kind == "user" else EXIT_PROGRAM
-        case _:
-            return code
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from onetrainer.client import Run, log_tail
 from onetrainer.commands import Command
-from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError
+from onetrainer.errors import EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError
 from onetrainer.events import (
     Checkpoint,
     Event,
@@ -22,6 +22,7 @@ from onetrainer.events import (
     Started,
     Stopped,
     Warned,
+    exit_code_of,
 )
 from onetrainer.screen import Screen
 
@@ -90,7 +91,7 @@ class _Follower:
                 self.is_ours = event.pid == self.pid
             if self.is_ours:
                 _show(event, self.run, self.screen)
-            code = _code_of(event)
+            code = exit_code_of(event)
         if self.is_ours and code is not None:
             return code
         if was_alive or not news.is_all:
@@ -109,18 +110,6 @@ class _Follower:
             self.screen.stay(f"  | {line}")
         self.screen.stay(f"The log is {self.run.folder.log}")
         return EXIT_PROGRAM
-
-
-def _code_of(event: Event) -> int | None:
-    match event:
-        case Finished():
-            return EXIT_DONE
-        case Stopped():
-            return EXIT_STOPPED
-        case Failed(kind=kind):
-            return EXIT_USER if kind == "user" else EXIT_PROGRAM
-        case _:
-            return None
 
 
 def _show(event: Event, run: Run, screen: Screen) -> None:
