@@ -33,7 +33,7 @@ class Cure:
     """
 
     path: str
-    value: str | int
+    value: str | int | float | bool
 
 
 @dataclass(frozen=True)

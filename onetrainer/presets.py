@@ -1,5 +1,6 @@
-"""Config files and presets: find, load, merge, check, compare, save."""
+"""Config files and presets: find, load, merge, check, save."""
 
+import difflib
 import json
 import os
 import sys
@@ -8,16 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from onetrainer.config.fields import Setting, setting_at, settings
+from onetrainer.config.fields import Setting, is_there, setting_at, settings
 from onetrainer.config.migrate import migrate
 from onetrainer.config.problems import problems_of, shown, unprintable
 from onetrainer.config.train import VERSION, TrainConfig
+from onetrainer.config.variants import KIND, kinds_of, with_kinds
 from onetrainer.errors import ProblemsError, UserError
 from onetrainer.hub import is_hub_name
 from onetrainer.json_file import Document, parse, read_json, shortened
-from onetrainer.run_folder import cannot_write, write_atomic
+from onetrainer.run_folder import RunFolder, cannot_write, write_atomic
 
 BUILT_IN = Path(__file__).resolve().parent.parent / "configs" / "presets"
 # What a preset file may say about itself beside its settings.
@@ -33,15 +35,6 @@ class Preset:
     path: Path
     description: str
     origin: Literal["built in", "yours"]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One setting that two configs hold different values of."""
-
-    path: str
-    left: Any
-    right: Any
 
 
 def find_presets() -> list[Preset]:
@@ -61,11 +54,24 @@ def user_folder() -> Path:
     return base / "onetrainer"
 
 
-def locate(name_or_path: str) -> Path:
-    """The config file meant by a path or by a preset's name. Raises UserError if there is none."""
+def locate(name_or_path: str, *, may_be_run: bool = False) -> Path:
+    """The config file meant by a path or by a preset's name. Raises UserError if there is none.
+
+    may_be_run: whether a run's folder stands for the config in it.
+    """
     path = Path(expanded(name_or_path))
     if _is_file(path):
         return path
+    run = RunFolder(path)
+    if _is_file(run.config) and _is_file(run.events):
+        if may_be_run:
+            return run.config
+        raise UserError(
+            f"{shortened(path)}: this is the folder of a run",
+            "Expected a config file or a preset",
+            f"Go on with it by `onetrainer resume {shortened(path)}`, or name its"
+            f" {run.config.name} to begin another run like it.",
+        )
     presets = find_presets()
     for preset in presets:
         if preset.name == name_or_path:
@@ -73,11 +79,15 @@ def locate(name_or_path: str) -> Path:
     is_folder = len(name_or_path) < _LONGEST_NAME and path.is_dir()
     what = "this is a folder" if is_folder else "there is no such file or preset"
     begun = [preset.name for preset in presets if preset.name.startswith(name_or_path)]
-    meant = " or ".join(f'"{name}"' for name in begun)
+    alike = difflib.get_close_matches(name_or_path, [preset.name for preset in presets], n=3)
+    meant = " or ".join(f'"{name}"' for name in alike)
     raise UserError(
         f"{shortened(Path(name_or_path))}: {what}",
-        "Expected a config file, or one of the presets: " + ", ".join(p.name for p in presets),
-        f"Did you mean {meant}?" if begun else "Check the name; `onetrainer presets` lists them.",
+        "Expected a config file or a preset"
+        + (f"; those that begin so are {', '.join(begun)}" if begun else ""),
+        f"Did you mean {meant}?"
+        if alike and not begun
+        else "Check the name; `onetrainer presets` lists them.",
     )
 
 
@@ -96,7 +106,8 @@ def resolve(document: Mapping[str, Any], *, source: str) -> TrainConfig:
         raise ProblemsError(broken, source)
     try:
         # Strict JSON rules: 3 is no text, true is no number; lists become tuples.
-        return TrainConfig.model_validate_json(json.dumps(_settings_of(document)), strict=True)
+        text = json.dumps(with_kinds(_settings_of(document), TrainConfig))
+        return TrainConfig.model_validate_json(text, strict=True)
     except ValidationError as error:
         raise ProblemsError(problems_of(error, TrainConfig), source) from error
 
@@ -104,8 +115,10 @@ def resolve(document: Mapping[str, Any], *, source: str) -> TrainConfig:
 def with_overrides(document: Document, overrides: Iterable[str]) -> Document:
     """The document with `key.path=value` settings over it; values are JSON, else text.
 
-    Raises UserError for text that is not of that form.
+    Kinds come first, as another kind of section starts anew: the order in which they are given
+    does not matter. Raises UserError for text that is not of that form.
     """
+    found = []
     for text in overrides:
         path, equals, value = text.partition("=")
         if not equals or not path.strip():
@@ -120,7 +133,9 @@ def with_overrides(document: Document, overrides: Iterable[str]) -> Document:
                 "Expected key.path=value, such as training.steps=500",
                 "Change it in the file.",
             )
-        document = with_value(document, path.strip(), _value_of(path.strip(), value))
+        found.append((path.strip(), _value_of(path.strip(), value)))
+    for path, value in sorted(found, key=lambda one: _rank(one[0])):
+        document = _with_override(document, path, value)
     return document
 
 
@@ -160,23 +175,67 @@ def with_absolute_paths(config: TrainConfig) -> TrainConfig:
     return resolve(document, source="")
 
 
-def diff(left: TrainConfig, right: TrainConfig) -> list[Difference]:
-    """The settings in which two configs differ, in the order of the file."""
-    one, other = left.model_dump(mode="json"), right.model_dump(mode="json")
-    pairs = (
-        (s.path, value_at(one, s.path), value_at(other, s.path)) for s in settings(TrainConfig)
-    )
-    return [Difference(path, a, b) for path, a, b in pairs if a != b]
-
-
 def as_preset(config: TrainConfig, *, description: str = "") -> Document:
     """The document that holds only what differs from the defaults."""
     document: Document = {"version": VERSION}
     if description:
         document["description"] = description
-    for difference in diff(TrainConfig(), config):
-        document = with_value(document, difference.path, difference.right)
+    whole = config.model_dump(mode="json")
+    kinds = kinds_of(whole, TrainConfig)
+    plain = defaults(kinds)
+    for setting in settings(TrainConfig, kinds=kinds):
+        value = value_at(whole, setting.path)
+        section = setting.path.rpartition(".")[0]
+        is_other_kind = setting.path.endswith(f".{KIND}") and value != setting.default
+        if is_other_kind or value != value_at(plain, setting.path):
+            # What a setting means depends on the kind it belongs to, so the kind goes along.
+            if section in kinds:
+                document = with_value(document, f"{section}.{KIND}", kinds[section])
+            document = with_value(document, setting.path, value)
     return document
+
+
+def defaults(kinds: Mapping[str, str]) -> Document:
+    """Every setting's own value, for sections of these kinds (by path, as `kinds_of` tells)."""
+    document: Document = {}
+    for path, kind in kinds.items():
+        setting = setting_at(f"{path}.{KIND}")
+        if setting is not None and is_there(setting, kinds):
+            document = with_value(document, setting.path, kind)
+    whole: Document = resolve(document, source="").model_dump(mode="json")
+    return whole
+
+
+def with_kind(document: Mapping[str, Any], path: str, kind: str) -> Document:
+    """The document with another kind of section at a path, such as "optimizer".
+
+    What a person has set stays where the new kind has a setting of that name; everything else is
+    as the new kind has it by itself.
+    """
+    old = defaults(kinds_of(document, TrainConfig))
+    bare = with_value(document, path, {KIND: kind})
+    kinds = kinds_of(bare, TrainConfig)
+    changed = with_value(bare, path, value_at(defaults(kinds), path))
+    for setting in settings(TrainConfig, kinds=kinds):
+        value = value_at(document, setting.path)
+        is_inside = setting.path.startswith(f"{path}.") and setting.path != f"{path}.{KIND}"
+        is_set = value is not None and value != value_at(old, setting.path)
+        if is_inside and is_set and (setting.kind != "choice" or value in setting.choices):
+            changed = with_value(changed, setting.path, _fitting(setting, value))
+    return changed
+
+
+def _fitting(setting: Setting, value: Any) -> Any:
+    """A value from another kind; of a list's entries only what entries have in this one."""
+    if setting.item is None or not isinstance(value, list):
+        return value
+    known = setting.item.model_fields
+    return [
+        {key: part for key, part in entry.items() if key in known}
+        if isinstance(entry, dict)
+        else entry
+        for entry in value
+    ]
 
 
 def save_preset(config: TrainConfig, path: Path, *, description: str = "") -> None:
@@ -222,11 +281,20 @@ def _load(path: Path, *, parents: tuple[Path, ...]) -> Document:
     return _merge(_load(found, parents=(*parents, path.resolve())), document)
 
 
-def _with_absolute_paths(document: Document, folder: Path) -> Document:
-    for setting in settings(TrainConfig):
+def _with_absolute_paths(
+    document: Document, folder: Path, section: type[BaseModel] = TrainConfig
+) -> Document:
+    for setting in settings(section):
         value = value_at(document, setting.path)
         if setting.ui.is_path and isinstance(value, str) and value:
             document = with_value(document, setting.path, _absolute(setting, value, folder))
+        elif setting.item is not None and isinstance(value, list):
+            own = setting.item
+            entries = [
+                _with_absolute_paths(entry, folder, own) if isinstance(entry, dict) else entry
+                for entry in value
+            ]
+            document = with_value(document, setting.path, entries)
     return document
 
 
@@ -252,6 +320,19 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Document:
 
 def _settings_of(document: Mapping[str, Any]) -> Document:
     return {key: value for key, value in document.items() if key not in ABOUT}
+
+
+def _rank(path: str) -> tuple[bool, int]:
+    """Where an override comes: kinds first, of outer sections before those of inner ones."""
+    is_kind = path.endswith(f".{KIND}") and setting_at(path) is not None
+    return not is_kind, path.count(".") if is_kind else 0
+
+
+def _with_override(document: Document, path: str, value: Any) -> Document:
+    setting = setting_at(path)
+    if setting is not None and path.endswith(f".{KIND}") and value in setting.choices:
+        return with_kind(document, path.removesuffix(f".{KIND}"), value)
+    return with_value(document, path, value)
 
 
 def _with_item(items: list[Any], rest: str, value: Any) -> list[Any]:

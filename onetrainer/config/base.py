@@ -25,7 +25,11 @@ class Ui:
     and `--set` keep the values.
     like: for a setting of a list's entries: the path of the setting whose value a new entry
     begins with in the window.
+    zero: what 0 means where it is no amount ("automatic"), shown after it instead of the unit.
     lead: a sentence above the setting, where it begins a group of its own among its section's.
+    only_with: where the setting has an effect only with some values of another one, that one's
+    path and those values: {"method.kind": ("lora", "dora")}; ("*",) is any but 0, off and nothing.
+    The window hides it with others.
     """
 
     label: str
@@ -35,7 +39,9 @@ class Ui:
     search: str = ""
     choices: Mapping[str, str] = field(default_factory=dict, hash=False)
     like: str = ""
+    zero: str = ""
     lead: str = ""
+    only_with: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     @property
     def is_path(self) -> bool:

@@ -1,10 +1,12 @@
 """Which pictures are learnt."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from onetrainer.config.base import Section, Ui
+
+Masks = Literal["off", "files", "alpha"]
 
 
 class Data(Section):
@@ -24,6 +26,31 @@ class Data(Section):
 
     require_captions: Annotated[bool, Ui("Require captions", level="advanced")] = True
     """Refuses a folder in which no picture has a caption; off means empty captions are meant."""
+
+    masks: Annotated[
+        Masks,
+        Ui(
+            "Masks",
+            search="masked training mask alpha transparency",
+            choices={"off": "none", "files": "picture files", "alpha": "transparency"},
+        ),
+    ] = "off"
+    """What says which parts of a picture count: "files" are pictures beside them, named like
+    "cat-masklabel.png" for "cat.jpg" and white where it counts; "alpha" is their own transparency.
+    All counts of a picture that has no mask."""
+
+    class_folder: Annotated[
+        str,
+        Ui(
+            "Class pictures",
+            editor="folder",
+            level="advanced",
+            search="regularisation regularization prior preservation reg dreambooth",
+        ),
+    ] = ""
+    """A folder of pictures, with captions, of what the model is not to forget, such as other cats
+    beside yours. Each epoch shows as many of them as there are pictures to learn; empty means
+    none."""
 
     cache_folder: Annotated[str, Ui("Cache folder", editor="new-folder", level="advanced")] = ""
     """Where encoded pictures and captions are kept between runs; empty means a "cache" folder

@@ -1,15 +1,17 @@
 """The settings as data: what the window, the messages and the reference all read."""
 
 import types
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal, Union, get_args, get_origin
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen, MultipleOf
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from onetrainer.config.base import Section, Ui
+from onetrainer.config.variants import KIND, as_section, default_kind, variants
 
 Kind = Literal["yes-no", "integer", "number", "text", "choice", "list"]
 
@@ -20,6 +22,8 @@ class Setting:
 
     path: dotted, as in `--set` ("optimizer.lr"). kind: what it holds. choices: of a "choice".
     item: the section each entry of a "list" is. is_optional: whether empty (null) is a value.
+    needs: where the setting exists only in some kinds of a section: the section's path, and those
+    kinds; it must be one of them in each.
     lowest, highest: the range, where `above_lowest` and `below_highest` exclude its ends.
     """
 
@@ -37,6 +41,7 @@ class Setting:
     below_highest: bool = False
     multiple_of: float | None = None
     max_length: int | None = None
+    needs: tuple[tuple[str, frozenset[str]], ...] = ()
 
     @property
     def expected(self) -> str:
@@ -88,22 +93,26 @@ class Setting:
         return " " + " and ".join(words) if words else ""
 
 
-def settings(section: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
-    """Every setting of a section and of the sections in it, in the order of the file."""
-    for key, field in section.model_fields.items():
-        path = f"{prefix}{key}"
-        inner = _as_section(field.annotation)
-        if inner is not None:
-            yield from settings(inner, f"{path}.")
-        elif any(isinstance(mark, Ui) for mark in field.metadata):
-            yield _setting(path, field)
+def settings(
+    section: type[BaseModel], prefix: str = "", *, kinds: Mapping[str, str] | None = None
+) -> Iterator[Setting]:
+    """Every setting of a section and of the sections in it, in the order of the file.
+
+    kinds: of the sections that come in kinds, by their paths, as `kinds_of` gives them: then there
+    are the settings of these kinds alone. Without it there are those of all kinds, each path once,
+    as the first kind that has it defines it; the default kind counts as the first.
+    """
+    yield from _merged(_walk(section, prefix, kinds, ()))
+
+
+def is_there(setting: Setting, kinds: Mapping[str, str]) -> bool:
+    """Whether a setting exists in these kinds of sections."""
+    return all(kinds.get(path) in wanted for path, wanted in setting.needs)
 
 
 def setting_at(path: str) -> Setting | None:
     """The setting of a path, also inside a list: "sampling.prompts.0.seed". None if none is."""
-    from onetrainer.config.train import TrainConfig
-
-    found = {setting.path: setting for setting in settings(TrainConfig)}
+    found = _by_path()
     if path in found:
         return found[path]
     for name, setting in found.items():
@@ -114,16 +123,99 @@ def setting_at(path: str) -> Setting | None:
 
 
 def sections(section: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """The sections directly inside a section, by key."""
-    found = {key: _as_section(field.annotation) for key, field in section.model_fields.items()}
-    return {key: inner for key, inner in found.items() if inner is not None}
+    """The sections directly inside a section, by key; of several kinds the default one."""
+    found: dict[str, type[BaseModel]] = {}
+    for key, field in section.model_fields.items():
+        kinds = variants(field)
+        inner = kinds[default_kind(field)] if kinds else as_section(field.annotation)
+        if inner is not None:
+            found[key] = inner
+    return found
 
 
-def _setting(path: str, field: FieldInfo) -> Setting:
+@cache
+def _by_path() -> dict[str, Setting]:
+    """Every setting of a config; made once, as looking through all kinds takes a while."""
+    from onetrainer.config.train import TrainConfig
+
+    return {setting.path: setting for setting in settings(TrainConfig)}
+
+
+def _walk(
+    section: type[BaseModel],
+    prefix: str,
+    kinds: Mapping[str, str] | None,
+    needs: tuple[tuple[str, frozenset[str]], ...],
+) -> Iterator[Setting]:
+    for key, field in section.model_fields.items():
+        path = f"{prefix}{key}"
+        inner, found = as_section(field.annotation), variants(field)
+        if found:
+            yield _kind_setting(path, field, found, needs)
+            for kind in _chosen(path, field, kinds):
+                more = (*needs, (path, frozenset([kind])))
+                yield from _walk(found[kind], f"{path}.", kinds, more)
+        elif inner is not None:
+            yield from _walk(inner, f"{path}.", kinds, needs)
+        elif key != KIND and any(isinstance(mark, Ui) for mark in field.metadata):
+            yield _setting(path, field, needs)
+
+
+def _chosen(path: str, field: FieldInfo, kinds: Mapping[str, str] | None) -> list[str]:
+    """The kinds to look into: the one that is chosen, or all with the default one first."""
+    first = default_kind(field)
+    if kinds is not None:
+        return [kinds.get(path, first)]
+    return [first, *(kind for kind in variants(field) if kind != first)]
+
+
+def _merged(found: Iterator[Setting]) -> Iterator[Setting]:
+    """Each path once, with what all its kinds need; in the order of their first appearance."""
+    merged: dict[str, Setting] = {}
+    for setting in found:
+        known = merged.get(setting.path)
+        merged[setting.path] = setting if known is None else _joined(known, setting)
+    yield from merged.values()
+
+
+def _joined(one: Setting, other: Setting) -> Setting:
+    needs: dict[str, frozenset[str]] = {}
+    theirs = dict(other.needs)
+    for path, kinds in one.needs:
+        if path in theirs:
+            needs[path] = kinds | theirs[path]
+    return replace(one, needs=tuple(needs.items()))
+
+
+def _kind_setting(
+    path: str,
+    field: FieldInfo,
+    found: Mapping[str, type[BaseModel]],
+    needs: tuple[tuple[str, frozenset[str]], ...],
+) -> Setting:
+    """The choice of a section's kind; its words are the titles of the kinds."""
+    ui = next(mark for mark in field.metadata if isinstance(mark, Ui))
+    titles = {kind: getattr(variant, "title", kind) for kind, variant in found.items()}
+    return Setting(
+        path=f"{path}.{KIND}",
+        kind="choice",
+        ui=replace(ui, choices=titles),
+        help=" ".join((field.description or "").split()),
+        default=default_kind(field),
+        choices=tuple(found),
+        needs=needs,
+    )
+
+
+def _setting(path: str, field: FieldInfo, needs: tuple[tuple[str, frozenset[str]], ...]) -> Setting:
     ui = next(mark for mark in field.metadata if isinstance(mark, Ui))
     annotation, is_optional = _without_none(field.annotation)
+    marks = list(field.metadata)
+    if get_origin(annotation) is Annotated:  # a shared kind of value, such as `Rate | None`
+        annotation, *inner = get_args(annotation)
+        marks += [part for mark in inner for part in getattr(mark, "metadata", [mark])]
     kind, choices, item = _kind(annotation)
-    limits = _limits(field)
+    limits = _limits(marks)
     return Setting(
         path=path,
         kind=kind,
@@ -133,13 +225,14 @@ def _setting(path: str, field: FieldInfo) -> Setting:
         choices=choices,
         item=item,
         is_optional=is_optional,
+        needs=needs,
         **limits,
     )
 
 
-def _limits(field: FieldInfo) -> dict[str, Any]:
+def _limits(marks: list[Any]) -> dict[str, Any]:
     limits: dict[str, Any] = {}
-    for mark in field.metadata:
+    for mark in marks:
         for part in mark if isinstance(mark, Interval) else (mark,):
             match part:
                 case Ge(ge=value):
@@ -174,11 +267,6 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
         if len(members) < len(get_args(annotation)):
             return members[0], True
     return annotation, False
-
-
-def _as_section(annotation: Any) -> type[BaseModel] | None:
-    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
-    return annotation if is_model else None
 
 
 def _spoken(text: str) -> str:

@@ -24,7 +24,8 @@ class Hardware(Section):
     """Where training runs; "auto" takes the graphics card if there is one."""
 
     precision: Annotated[Precision, Ui("Precision", search="dtype mixed fp16 bf16")] = "bf16"
-    """The number format of computing. Trained weights and losses are fp32 in every case."""
+    """The number format of computing. Losses are fp32 in every case; trained weights are, too, but
+    for a model's own, which "Trained weights as" keeps in fp32 or bf16."""
 
     gradient_checkpointing: Annotated[bool, Ui("Gradient checkpointing", search="memory vram")] = (
         False

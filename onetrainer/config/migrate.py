@@ -1,13 +1,39 @@
 """Config files of earlier versions, brought up to date."""
 
 from collections.abc import Callable
+from typing import Any
 
 from onetrainer.config.train import VERSION
 from onetrainer.errors import UserError
 from onetrainer.json_file import Document
 
+
+def _networks_by_name(document: Document) -> Document:
+    """Version 2: each network of the model has its own switch and its own learning rate."""
+    changed = dict(document)
+    method, optimizer = _section(document, "method"), _section(document, "optimizer")
+    train, rate = method.pop("train_text_encoder", None), optimizer.pop("text_encoder_lr", None)
+    # Version 1 had one switch for all encoders of a model.
+    is_xl = str(_section(document, "model").get("family", "")).startswith("sdxl")
+    for name in ("text_encoder", "text_encoder_2") if is_xl else ("text_encoder",):
+        values = {"train": train, "lr": rate}
+        told = {key: value for key, value in values.items() if value is not None}
+        if told:
+            method[name] = told
+    for key, section in (("method", method), ("optimizer", optimizer)):
+        if (key in document and isinstance(document[key], dict)) or section:
+            changed[key] = section
+    return changed
+
+
+def _section(document: Document, key: str) -> dict[str, Any]:
+    """A copy of a section; an empty one where there is none."""
+    value = document.get(key)
+    return dict(value) if isinstance(value, dict) else {}
+
+
 # One step a version: MIGRATIONS[n] turns a document of version n into one of version n + 1.
-MIGRATIONS: dict[int, Callable[[Document], Document]] = {}
+MIGRATIONS: dict[int, Callable[[Document], Document]] = {1: _networks_by_name}
 
 
 def migrate(document: Document, *, source: str) -> Document:

@@ -1,45 +1,84 @@
-"""How weights move."""
+"""How weights move: the optimizers, and which of them are there."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal
+import importlib.util
+import sys
+from typing import Annotated
 
 from pydantic import Field
 
-from onetrainer.config.base import Section, Ui
+from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative, Came
+from onetrainer.config.optimizers.adam import Adam, AdamW, Sgd
+from onetrainer.config.optimizers.adaptive import DAdaptAdam, DAdaptLion, DAdaptSgd, Prodigy
+from onetrainer.config.optimizers.low_bits import (
+    Adam4bit,
+    Adam8bit,
+    AdamW4bit,
+    AdamW8bit,
+    AdEMAMix8bit,
+    Lion8bit,
+    PagedAdamW8bit,
+    Sgd8bit,
+)
+from onetrainer.config.optimizers.momentum import AdEMAMix, Adopt, Lion, Muon
+from onetrainer.config.optimizers.schedule_free import (
+    ProdigyScheduleFree,
+    ScheduleFreeAdamW,
+    ScheduleFreeSgd,
+)
+from onetrainer.errors import Problem, UserError
 
-Beta = Annotated[float, Field(ge=0, lt=1)]
+Optimizer = Annotated[
+    AdamW
+    | AdamW8bit
+    | PagedAdamW8bit
+    | AdamW4bit
+    | Adafactor
+    | AdafactorRelative
+    | Came
+    | Prodigy
+    | ProdigyScheduleFree
+    | ScheduleFreeAdamW
+    | ScheduleFreeSgd
+    | Lion
+    | Lion8bit
+    | Muon
+    | Adopt
+    | AdEMAMix
+    | AdEMAMix8bit
+    | DAdaptAdam
+    | DAdaptSgd
+    | DAdaptLion
+    | Adam
+    | Adam8bit
+    | Adam4bit
+    | Sgd
+    | Sgd8bit,
+    Field(discriminator="kind"),
+]
+"""The optimizers, each with its own settings and only those."""
 
 
-class AdamW(Section):
-    """Adam with decoupled weight decay (Loshchilov & Hutter 2017, arXiv:1711.05101)."""
-
-    kind: Literal["adamw"] = "adamw"
-    target: ClassVar[str] = "torch.optim:AdamW"
-    # One kernel for all parameters, on the CPU too: a third of the time of torch's default.
-    options: ClassVar[Mapping[str, bool]] = MappingProxyType({"fused": True})
-
-    lr: Annotated[float, Field(gt=0, le=10), Ui("Learning rate", search="lr unet rate")] = 1e-4
-    """The step size after warm-up. LoRA likes about 1e-4."""
-
-    text_encoder_lr: Annotated[
-        float | None,
-        Field(gt=0, le=10),
-        Ui("Text encoder learning rate", level="advanced", search="lr clip"),
-    ] = None
-    """The step size for the text encoder; empty means the same as the learning rate."""
-
-    weight_decay: Annotated[float, Field(ge=0, le=1), Ui("Weight decay", level="advanced")] = 0.01
-    """How strongly weights are pulled toward zero, per step and learning rate."""
-
-    beta1: Annotated[Beta, Ui("Beta 1", level="advanced", search="momentum")] = 0.9
-    """How long the mean of the gradient remembers."""
-
-    beta2: Annotated[Beta, Ui("Beta 2", level="advanced")] = 0.999
-    """How long the mean of the squared gradient remembers."""
-
-    eps: Annotated[float, Field(gt=0, le=1), Ui("Epsilon", level="advanced")] = 1e-8
-    """Keeps the division by a small gradient finite."""
+def missing_package(section: Optimizer) -> Problem | None:
+    """The package that an optimizer needs and that is not installed; None if all is there."""
+    package = section.target.partition(":")[0].partition(".")[0]
+    if importlib.util.find_spec(package) is not None:
+        return None
+    return Problem(
+        "optimizer.kind",
+        f'{section.title} needs the package "{package}", which is not installed',
+        "It comes with an extra of this program",
+        f"Install it with: {install_command(section.extra)}",
+    )
 
 
-Optimizer = AdamW
+def require_package(section: Optimizer) -> None:
+    """Raises UserError, naming the command, where an optimizer's package is not installed."""
+    problem = missing_package(section)
+    if problem is not None:
+        raise UserError(problem.what, problem.expected, problem.remedy)
+
+
+def install_command(extra: str) -> str:
+    """What to type in this program's folder so that an extra is installed."""
+    python = "python" if sys.platform == "win32" else "python3"
+    return f"{python} start-ui.py --setup-only" + (f" --extra {extra}" if extra else "")

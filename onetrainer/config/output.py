@@ -1,13 +1,19 @@
 """What a run leaves behind, and where."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
+from onetrainer.config.adapters import Adapter
 from onetrainer.config.base import Section, Ui
 
 SavePrecision = Literal["fp32", "fp16", "bf16"]
 LoraNaming = Literal["kohya", "diffusers", "comfyui"]
+ModelFormat = Literal["single-file", "diffusers"]
+
+_WITH_ADAPTERS = {
+    "method.kind": tuple(str(kind.model_fields["kind"].default) for kind in get_args(Adapter))
+}
 
 
 class Output(Section):
@@ -33,10 +39,36 @@ class Output(Section):
             level="advanced",
             search="format keys kohya peft comfyui",
             choices={"comfyui": "ComfyUI"},
+            only_with=_WITH_ADAPTERS,
         ),
     ] = "kohya"
     """How the layers are named in a LoRA file. Nearly every program reads "kohya"; "diffusers" and
     "comfyui" are the names that those two use themselves."""
+
+    fold_alpha: Annotated[
+        bool,
+        Ui(
+            "Write alpha as the rank",
+            level="advanced",
+            search="strength scale alpha dim",
+            only_with=_WITH_ADAPTERS,
+        ),
+    ] = False
+    """Writes a LoRA's alpha as its rank, with matrices scaled to the same effect, for programs
+    that take no heed of alpha. Strength 1 is as trained either way."""
+
+    model_format: Annotated[
+        ModelFormat,
+        Ui(
+            "Model format",
+            level="advanced",
+            search="checkpoint safetensors diffusers folder layout",
+            choices={"single-file": "one file", "diffusers": "diffusers folder"},
+            only_with={"method.kind": ("full", "vae")},
+        ),
+    ] = "single-file"
+    """How a whole fine-tuned model is written: as one file in the original layout, which most
+    programs read, or as a diffusers folder."""
 
     save_every: Annotated[
         int, Field(ge=0, le=10_000_000), Ui("Checkpoint every", unit="steps", search="backup")

@@ -4,16 +4,19 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from onetrainer.config.fields import Setting, sections, setting_at, settings
+from onetrainer.config.variants import KIND, tags, without_tags
 from onetrainer.errors import Problem
 
 _EXAMPLES: Mapping[str, str] = {"sampling.prompts": '[{"prompt": "a cat"}]'}
 """Of lists, by their settings' paths."""
+_MOST_NAMED = 3
+_VERY_ALIKE = 0.85  # of 1, in difflib's measure
 _BROKEN = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -26,10 +29,13 @@ def problems_of(error: ValidationError, root: type[BaseModel]) -> list[Problem]:
 def _problem(
     item: Mapping[str, Any], root: type[BaseModel], known: Mapping[str, Setting]
 ) -> Problem:
-    path = dotted(item["loc"])
+    path = dotted(without_tags(item["loc"], root))
     if item["type"] == "extra_forbidden":
-        return _unknown_key(path, root)
-    setting = known.get(path) or setting_at(path)
+        return _unknown_key(path, root, known)
+    if item["type"] == "union_tag_invalid":
+        return _unknown_kind(path, item["ctx"]["tag"], known[f"{path}.{KIND}"])
+    own = settings(root, kinds=kinds_told) if (kinds_told := tags(item["loc"], root)) else ()
+    setting = next((s for s in own if s.path == path), known.get(path)) or setting_at(path)
     if item["type"] == "missing":
         return Problem(path, "nothing is given", setting.expected if setting else "", "Add it.")
     what = f"{shown(item['input'])} is not allowed here"
@@ -86,8 +92,46 @@ def unprintable(document: Mapping[str, Any], prefix: str = "") -> list[Problem]:
     return found
 
 
-def _unknown_key(path: str, root: type[BaseModel]) -> Problem:
-    known = [setting.path for setting in settings(root)]
+def _unknown_kind(path: str, tag: str, setting: Setting) -> Problem:
+    near = _nearest(tag, setting.choices)
+    remedy = f'Did you mean "{near}"?' if near else "Correct it."
+    what = f"{shown(tag)} is not allowed here"
+    return Problem(setting.path, what, f"Expected {setting.expected}", remedy)
+
+
+def _nearest(text: str, choices: Iterable[str]) -> str:
+    """The choice that somebody meant; "" if none is like it. Case, "-" and "_" do not count."""
+    folded = {_folded(choice): choice for choice in choices}
+    wanted = _folded(text)
+    if wanted in folded:
+        return folded[wanted]
+    longer = sorted((name for name in folded if wanted and name.startswith(wanted)), key=len)
+    alike = difflib.get_close_matches(wanted, folded, n=1, cutoff=_VERY_ALIKE)
+    shorter = sorted((name for name in folded if wanted.startswith(name)), key=len, reverse=True)
+    near = [*longer, *alike, *shorter, *difflib.get_close_matches(wanted, folded, n=1)]
+    return folded[near[0]] if near else ""
+
+
+def _folded(text: str) -> str:
+    return text.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def _of_other_kind(path: str, setting: Setting) -> Problem:
+    """What to say of a setting that other kinds of its section have."""
+    place, kinds = setting.needs[-1]
+    others = " or ".join(f'"{kind}"' for kind in sorted(kinds))
+    return Problem(
+        path,
+        f"this kind of {place} has no such setting",
+        f"It belongs to {others} ({place}.{KIND})",
+        "Remove it, or choose another kind.",
+    )
+
+
+def _unknown_key(path: str, root: type[BaseModel], own: Mapping[str, Setting]) -> Problem:
+    if path in own and own[path].needs:
+        return _of_other_kind(path, own[path])
+    known = [*own]
     prefix, _, leaf = path.rpartition(".")
     entry = re.match(r"(.+)\.(\d+)\.[^.]+$", path)
     if entry is not None:
@@ -96,11 +140,17 @@ def _unknown_key(path: str, root: type[BaseModel]) -> Problem:
         known += [f"{entry[1]}.{entry[2]}.{name}" for name in inner]
     # A right name in the wrong section, and a misspelt one in the right section.
     near = [name for name in known if name.rsplit(".", 1)[-1] == leaf]
+    # What lies on top is meant more often than what lies deep inside.
+    top = min((name.count(".") for name in near), default=0)
+    same = [name for name in near if name.count(".") == top][:_MOST_NAMED]
     siblings = [name for name in known if name.rpartition(".")[0] == prefix]
     # Only the name itself is compared: the section before it makes everything in it alike.
     near += _alike(leaf, siblings if prefix else [*sections(root)], 0.6)
     near += _alike(leaf, known, 0.75)
-    remedy = f'Did you mean "{near[0]}"?' if near else "Remove it."
+    meant = same or near[:1]
+    remedy = "Remove it."
+    if meant:
+        remedy = "Did you mean " + " or ".join(f'"{name}"' for name in meant) + "?"
     return Problem(path, "there is no such setting", "", remedy)
 
 

@@ -1,33 +1,42 @@
 """What only several settings together can show to be wrong."""
 
+from onetrainer.config import (
+    rules_embedding,
+    rules_full,
+    rules_method,
+    rules_objective,
+    rules_optimizer,
+    rules_schedule,
+)
 from onetrainer.config.model import Model, base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Cure, Problem
 
-HIGH_LR = 1e-2
+_PARTS = (
+    rules_method,
+    rules_full,
+    rules_embedding,
+    rules_objective,
+    rules_optimizer,
+    rules_schedule,
+)
 # Samplers that can do so many steps at most; the others take as many as there are.
 MOST_STEPS = {"lcm": 50, "unipc": 999}
-LARGE_UPSCALE = 2
 SDXL_SIDE, SMALL_FOR_SDXL = 1024, 768  # px
 SMALL_SAMPLE = 0.75  # of the training resolution; less misleads about what was learnt
 
 
 def broken_rules(config: TrainConfig) -> list[Problem]:
     """Problems between settings that are each right alone; warnings are marked as such."""
-    return [*_errors(config), *_warnings(config)]
+    found = [*_errors(config), *_warnings(config)]
+    for part in _PARTS:
+        found += part.problems(config)
+    # Errors first: those forbid the start.
+    return sorted(found, key=lambda problem: problem.severity != "error")
 
 
 def _errors(config: TrainConfig) -> list[Problem]:
     found = []
-    if config.schedule.warmup_steps >= config.training.steps:
-        found.append(
-            Problem(
-                "schedule.warmup_steps",
-                f"{config.schedule.warmup_steps} warm-up steps leave no step of the run",
-                f"Expected fewer than training.steps = {config.training.steps}",
-                "Lower schedule.warmup_steps, or raise training.steps.",
-            )
-        )
     for place, prompt in enumerate(config.sampling.prompts):
         if not prompt.prompt.strip() and not prompt.negative.strip():
             found.append(
@@ -107,16 +116,6 @@ def _warnings(config: TrainConfig) -> list[Problem]:
                 Cure("data.resolution", SDXL_SIDE),
             )
         )
-    if config.optimizer.lr > HIGH_LR:
-        found.append(
-            Problem(
-                "optimizer.lr",
-                f"{config.optimizer.lr:g} is a very high learning rate",
-                "LoRA usually learns well between 1e-5 and 1e-3",
-                "Lower it if the loss jumps or samples turn to noise.",
-                "warning",
-            )
-        )
     small = SMALL_SAMPLE * config.data.resolution
     for place, prompt in enumerate(config.sampling.prompts):
         if prompt.width * prompt.height < small**2:
@@ -129,17 +128,6 @@ def _warnings(config: TrainConfig) -> list[Problem]:
                     "warning",
                 )
             )
-    if config.method.alpha > LARGE_UPSCALE * config.method.rank:
-        found.append(
-            Problem(
-                "method.alpha",
-                f"alpha {config.method.alpha:g} scales the adapter by "
-                f"{config.method.alpha / config.method.rank:g}",
-                "Alpha is usually between 1 and the rank",
-                "Lower alpha, or lower the learning rate with it.",
-                "warning",
-            )
-        )
     return found
 
 

@@ -4,19 +4,24 @@ from typing import Annotated
 
 from pydantic import Field
 
+from onetrainer.config.adapters import Lora
 from onetrainer.config.base import Section, Ui
 from onetrainer.config.data import Data
+from onetrainer.config.denoising import Denoising
+from onetrainer.config.ema import Ema
+from onetrainer.config.embedding import Embeddings
 from onetrainer.config.hardware import Hardware
 from onetrainer.config.metadata import Metadata
 from onetrainer.config.method import Method
 from onetrainer.config.model import Model
 from onetrainer.config.objective import Objective
 from onetrainer.config.optimizer import Optimizer
+from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.output import Output
 from onetrainer.config.sampling import Sampling
-from onetrainer.config.schedule import Schedule
+from onetrainer.config.schedule import Constant, Schedule
 
-VERSION = 1
+VERSION = 2
 
 
 class Training(Section):
@@ -52,11 +57,28 @@ class TrainConfig(Section):
 
     model: Model = Model()
     data: Data = Data()
-    method: Method = Method()
-    objective: Objective = Objective()
+    method: Annotated[Method, Ui("Method", search="lora dora lycoris fine-tune embedding type")] = (
+        Lora()
+    )
+    """What of the model is trained: a small adapter beside it, the model itself, words, or its
+    VAE's decoder."""
+
+    embeddings: Embeddings = Embeddings()
+    objective: Annotated[
+        Objective, Ui("Objective", level="advanced", search="loss goal reward denoising")
+    ] = Denoising()
+    """What training minimises."""
+
     training: Training = Training()
-    optimizer: Optimizer = Optimizer()
-    schedule: Schedule = Schedule()
+    optimizer: Annotated[Optimizer, Ui("Optimizer", search="adam lion prodigy 8bit")] = AdamW()
+    """The rule by which weights move."""
+
+    schedule: Annotated[Schedule, Ui("Learning rate schedule", search="scheduler decay")] = (
+        Constant()
+    )
+    """How the learning rate changes over the run, after its warm-up."""
+
+    ema: Ema = Ema()
     sampling: Sampling = Sampling()
     output: Output = Output()
     metadata: Metadata = Metadata()

@@ -4,11 +4,13 @@ import pytest
 
 from onetrainer.config.fields import setting_at, settings
 from onetrainer.config.train import TrainConfig
+from onetrainer.config.variants import KIND, kind_paths, variants
 from onetrainer.errors import ProblemsError
 from onetrainer.presets import resolve, with_overrides
 from onetrainer.reference import render
 
 CHOICES = [setting for setting in settings(TrainConfig) if setting.kind == "choice"]
+KINDS = dict(kind_paths(TrainConfig))
 # Values that are words already, or names that everybody writes in this way.
 SAID_AS_THEY_ARE = {
     "epsilon", "on", "off", "constant", "linear", "cosine",
@@ -22,7 +24,22 @@ def test_every_choice_has_a_word_of_its_own(setting):
     assert len(set(words)) == len(words)
     assert set(setting.ui.choices) <= set(setting.choices)
     silent = {value for value in setting.choices if setting.word(value) == value}
-    assert silent <= SAID_AS_THEY_ARE
+    assert silent <= SAID_AS_THEY_ARE or setting.path.endswith(f".{KIND}")
+
+
+@pytest.mark.parametrize("field", KINDS.values(), ids=KINDS)
+def test_every_kind_of_a_section_has_a_title_of_its_own(field):
+    titles = [vars(section)["title"] for section in variants(field).values()]
+    assert all(titles)
+    assert len(set(titles)) == len(titles)
+
+
+def test_what_has_an_effect_only_with_other_choices_names_some_that_there_are():
+    for setting in settings(TrainConfig):
+        for path, values in setting.ui.only_with.items():
+            other = setting_at(path)
+            is_any = values == ("*",) and other.kind != "choice"
+            assert is_any or set(values) < set(other.choices)
 
 
 @pytest.mark.parametrize(

@@ -111,5 +111,5 @@ def test_every_family_has_a_native_side(family, prediction, side):
 
 
 def test_what_may_be_left_out_for_nothing_is_not_told_as_null():
-    (problem,) = problems_of(optimizer={"text_encoder_lr": "x"}).values()
+    (problem,) = problems_of(method={"text_encoder": {"lr": "x"}}).values()
     assert problem.remedy == "Correct it, or leave it out."

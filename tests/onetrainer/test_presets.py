@@ -7,7 +7,9 @@ import pytest
 
 from onetrainer import presets
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import UserError
+from onetrainer.differences import Difference, differences
+from onetrainer.errors import ProblemsError, UserError
+from onetrainer.run_folder import create_run
 
 
 def write(path: Path, document) -> Path:
@@ -76,7 +78,43 @@ def test_a_saved_preset_holds_only_differences_and_loads_the_same(tmp_path):
 
 def test_differences_name_path_and_both_values():
     other = presets.resolve({"optimizer": {"lr": 0.5}}, source="")
-    assert presets.diff(TrainConfig(), other) == [presets.Difference("optimizer.lr", 1e-4, 0.5)]
+    found = differences(TrainConfig(), other)
+    assert found == [Difference("optimizer.lr", 1e-4, 0.5)]
+    assert found[0].words() == "optimizer.lr: 0.0001 → 0.5"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["optimizer.beta1=0.5", "optimizer.kind=adam"],
+        ["objective.timesteps.kind=logit_normal", "objective.timesteps.mean=2.0"],
+        ["objective.timesteps.kind=logit_normal", "objective.kind=denoising", "training.steps=5"],
+    ],
+)
+def test_the_order_of_overrides_does_not_matter(overrides):
+    given, turned = (presets.with_overrides({}, order) for order in (overrides, overrides[::-1]))
+    assert presets.resolve(given, source="") == presets.resolve(turned, source="")
+    for text in overrides:
+        path, _, value = text.partition("=")
+        assert str(presets.value_at(turned, path)) == value
+
+
+def test_an_override_that_another_kind_does_not_have_is_kept_and_refused():
+    overrides = ["optimizer.step_in_backward=true", "optimizer.kind=prodigy"]
+    for order in (overrides, overrides[::-1]):
+        with pytest.raises(ProblemsError) as caught:
+            presets.resolve(presets.with_overrides({}, order), source="")
+        assert [each.path for each in caught.value.problems] == ["optimizer.step_in_backward"]
+
+
+def test_the_folder_of_a_run_stands_for_its_config_where_that_is_meant(tmp_path):
+    run = create_run(tmp_path, name="smiley", config={"training": {"steps": 7}})
+    run.events.write_text("")
+    found = presets.locate(str(run.path), may_be_run=True)
+    assert presets.load_document(found)["training"] == {"steps": 7}
+    with pytest.raises(UserError, match="the folder of a run") as caught:
+        presets.locate(str(run.path))
+    assert "onetrainer resume" in caught.value.remedy
 
 
 def test_overrides_take_json_text_lists_and_paths(tmp_path, monkeypatch):
@@ -126,7 +164,15 @@ def test_a_picture_chosen_as_config_is_refused(tmp_path):
         presets.load_document(path)
 
 
-def test_an_unknown_name_lists_the_presets():
-    with pytest.raises(UserError, match="nope") as caught:
-        presets.locate("nope")
-    assert "sd15/lora" in caught.value.expected
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nope", "onetrainer presets"),
+        ("sd15/lorra", '"sd15/lora"'),
+        ("sdxl", "sdxl/lora, "),
+    ],
+)
+def test_an_unknown_name_leads_to_the_presets(name, words):
+    with pytest.raises(UserError, match=name) as caught:
+        presets.locate(name)
+    assert words in f"{caught.value.expected} {caught.value.remedy}"

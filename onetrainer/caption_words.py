@@ -1,0 +1,35 @@
+"""Made-up words in captions: where they stand, and which captions hold none of them."""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+
+def word_key(word: str) -> str:
+    """The form in which words are compared: CLIP knows no upper case, nor how wide a space is."""
+    return " ".join(word.lower().split())
+
+
+def missing_words(captions: Iterable[str], words: Sequence[str]) -> list[str]:
+    """Those of the words that no caption holds, where a word counts as in `split_at_words`."""
+    keys = [word_key(word) for word in words]
+    found = {key for caption in captions for key in split_at_words(caption, keys)[1::2]}
+    return [word for word in words if word_key(word) not in found]
+
+
+def split_at_words(caption: str, words: Collection[str]) -> list[str]:
+    """The caption's text and the keys of the words in it, in turn."""
+    if not words:
+        return [caption]
+    # The longest first, where one word begins another: "cat" and "cat 2".
+    keys = sorted(words, key=len, reverse=True)
+    spelled = "|".join(f"({_spelling(key)})" for key in keys)
+    parts, end = [], 0
+    for match in re.finditer(rf"(?<!\w)(?:{spelled})(?!\w)", caption, flags=re.IGNORECASE):
+        assert match.lastindex, "one of the groups has matched"
+        parts += [caption[end : match.start()], keys[match.lastindex - 1]]
+        end = match.end()
+    return [*parts, caption[end:]]
+
+
+def _spelling(key: str) -> str:
+    return r"\s+".join(re.escape(word) for word in key.split())
