@@ -27,6 +27,7 @@ from onetrainer.model_files.adapter_keys import (
     MID,
     UP,
     is_of_adapter,
+    is_of_lengths,
     split,
 )
 from onetrainer.model_files.embedding_keys import bundled, bundled_name
@@ -101,7 +102,9 @@ def write_lora(
 ) -> None:
     """Writes a LoRA file in a naming, complete or not at all.
 
-    dtype: None keeps each tensor's own. alpha stays float32, since half precision would round it.
+    dtype: None keeps each tensor's own. alpha stays float32, since half precision would round it,
+    and so do DoRA's lengths: of a length of 1 half precision drops what is below 0.0005 (fp16) or
+    0.004 (bf16), and training moves it by no more.
     "diffusers" has no alpha: up matrices are multiplied by alpha / rank, in float32. The metadata
     is made to tell what is written.
     Raises UserError for weights that dtype cannot hold, and for kinds that a naming has no word
@@ -142,7 +145,7 @@ def _cast(key: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
         return tensor.to(torch.float32)  # kohya's are whole numbers where people gave such
     if dtype is None or not tensor.is_floating_point():
         return tensor
-    return tensor.to(dtype)
+    return tensor.to(torch.float32 if is_of_lengths(key) else dtype)
 
 
 def _require_finite(path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> None:

@@ -107,11 +107,8 @@ def _decomposed(weight: Tensor, scale: Tensor) -> Tensor:
 
 def _rotated(weight: Tensor, kinds: Kinds, strength: float) -> Tensor:
     """OFT and BOFT: outputs turned in blocks; part of a turn where strength is not 1."""
-    blocks = kinds["oft_blocks"]
-    outputs = len(weight)
-    # LyCORIS stores the constraint as alpha, for each output.
-    constraint = float(kinds["alpha"]) * outputs if "alpha" in kinds else 0.0
-    turns = _turns(blocks, constraint)
+    blocks = within_constraint(kinds)
+    turns = _turns(blocks)
     turns = torch.eye(turns.shape[-1]).to(turns) * (1 - strength) + turns * strength
     rows = weight.flatten(1)
     if blocks.ndim == 3:  # (blocks, size, size)
@@ -126,12 +123,19 @@ def _rotated(weight: Tensor, kinds: Kinds, strength: float) -> Tensor:
     return rows.reshape(weight.shape)
 
 
-def _turns(blocks: Tensor, constraint: float) -> Tensor:
+def within_constraint(kinds: Kinds) -> Tensor:
+    """Blocks of OFT that turn as far as these are allowed to, without any constraint."""
+    blocks = kinds["oft_blocks"]
+    outputs = blocks.shape[-3] * blocks.shape[-1]
+    # LyCORIS stores the constraint as alpha, for each output.
+    constraint = float(kinds["alpha"]) * outputs if "alpha" in kinds else 0.0
+    norm = (blocks - blocks.transpose(-1, -2)).norm()
+    return blocks * (constraint / norm) if 0 < constraint < norm else blocks
+
+
+def _turns(blocks: Tensor) -> Tensor:
     """Orthogonal matrices from any, by Cayley's transform."""
     skew = blocks - blocks.transpose(-1, -2)
-    norm = skew.norm()
-    if 0 < constraint < norm:
-        skew = skew * (constraint / norm)
     identity = torch.eye(blocks.shape[-1]).to(blocks)
     turns: Tensor = torch.linalg.solve(identity - skew, identity + skew, left=False)
     return turns

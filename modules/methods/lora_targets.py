@@ -1,4 +1,4 @@
-"""The layers of a model, and which of them get a LoRA adapter."""
+"""The layers of a model, and which of them the presets name."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from torch import nn
 
 from modules.formats.lora_names import COMPONENTS, Layer, LayerNames, Part, canonical, flat
 from modules.interfaces import Family
-from onetrainer.config.method import LoraTargets
+from onetrainer.config.adapters import AdapterTargets
 from onetrainer.config.model import base_of
 
 ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
@@ -28,14 +28,11 @@ def layers_of(family: Family) -> Iterator[tuple[Layer, nn.Module]]:
         )
 
 
-def chosen_layers(
-    part: Part, model: nn.Module, targets: LoraTargets
-) -> Iterator[tuple[Layer, nn.Module]]:
-    """The layers of a UNet or a text encoder that get an adapter, in the model's order."""
-    is_chosen = _is_chosen_in_unet if part == "unet" else _is_chosen_in_text
-    for path, module in model.named_modules():
-        if isinstance(module, nn.Linear | nn.Conv2d) and is_chosen(path, targets):
-            yield Layer(part, canonical(part, path)), module
+def is_chosen(part: Part, path: str, targets: AdapterTargets) -> bool:
+    """Whether a preset names a linear or convolution layer; path: the module's."""
+    if part == "unet":
+        return _is_chosen_in_unet(path, targets)
+    return _is_chosen_in_text(path, targets)
 
 
 def adapter_name(layer: Layer) -> str:
@@ -43,7 +40,7 @@ def adapter_name(layer: Layer) -> str:
     return f"lora_{layer.part}_{flat(layer.path)}"
 
 
-def _is_chosen_in_unet(path: str, targets: LoraTargets) -> bool:
+def _is_chosen_in_unet(path: str, targets: AdapterTargets) -> bool:
     """Whether a linear or convolution layer of the UNet gets an adapter.
 
     "attn": the projections of self- and cross-attention. "attn-mlp": every layer of the
@@ -57,11 +54,19 @@ def _is_chosen_in_unet(path: str, targets: LoraTargets) -> bool:
             return ".attentions." in path
         case "full":
             return True
+        case "named":
+            return False
 
 
-def _is_chosen_in_text(path: str, targets: LoraTargets) -> bool:
-    """Attention alone for "attn", attention and feed-forward for everything else."""
-    return path.endswith(TEXT_ATTENTION if targets == "attn" else TEXT_ATTENTION + TEXT_MLP)
+def _is_chosen_in_text(path: str, targets: AdapterTargets) -> bool:
+    """Attention alone for "attn", attention and feed-forward for "attn-mlp" and "full"."""
+    match targets:
+        case "attn":
+            return path.endswith(TEXT_ATTENTION)
+        case "attn-mlp" | "full":
+            return path.endswith(TEXT_ATTENTION + TEXT_MLP)
+        case "named":
+            return False
 
 
 def _parts(family: Family) -> dict[Part, nn.Module]:

@@ -72,6 +72,12 @@ def is_of_adapter(key: str) -> bool:
     return found is not None and found[1] != "weight"
 
 
+def is_of_lengths(key: str) -> bool:
+    """Whether a key is that of DoRA's lengths: of whole weights, not of their change."""
+    found = split(key)
+    return found is not None and found[1] in (DORA, MAGNITUDE)
+
+
 def is_of_text_encoder(key: str) -> bool:
     """Whether a LoRA's key names a text encoder; if not, it is for the UNet."""
     return key.removeprefix(WRAPPED).startswith(TEXT_STARTS)

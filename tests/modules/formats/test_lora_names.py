@@ -9,7 +9,8 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProject
 from modules.formats.component_configs import MODELS
 from modules.formats.lora_names import Layer, LayerNames
 from modules.formats.standard_names import standard_names
-from modules.methods.lora_targets import chosen_layers
+from modules.methods.adapter_plan import plans
+from onetrainer.config.adapters import Lora
 
 # Of one layer each: diffusers' path, kohya's name for SDXL, ComfyUI's path. The names are those
 # that sd-scripts and ComfyUI publish.
@@ -59,8 +60,9 @@ def test_full_size_unets_have_as_many_layers_as_sd_scripts_counts(
     base, linear, convolutions, others
 ):
     unet = empty(base, "unet")
-    assert len(list(chosen_layers("unet", unet, "attn-mlp"))) == linear
-    assert len(list(chosen_layers("unet", unet, "full"))) == convolutions + others
+    for targets, count in (("attn-mlp", linear), ("full", convolutions + others)):
+        chosen, notes = plans({"unet": unet}, Lora(targets=targets))
+        assert (len(chosen), notes) == (count, ())
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_full_size_unets_have_as_many_layers_as_sd_scripts_counts(
 def test_full_size_text_encoders_have_as_many_layers_as_sd_scripts_counts(base, count):
     components = {"te": "text_encoder", "te1": "text_encoder", "te2": "text_encoder_2"}
     found = {
-        part: len(list(chosen_layers(part, empty(base, components[part]), "full")))
+        part: len(plans({part: empty(base, components[part])}, Lora(targets="full"))[0])
         for part in count
     }
     assert found == count

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from modules.memory import precision
-from modules.methods.lora import Lora
-from onetrainer.config.method import Lora as LoraSection
+from modules.methods.adapters import Adapters
+from onetrainer.config.adapters import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import tiny
 
@@ -12,8 +12,8 @@ from tests import tiny
 @pytest.mark.parametrize("kind", ["sd15", "sd2", "sdxl"])
 def test_lora_steps_move_every_adapter_and_stay_finite(kind, number_format):
     family = tiny.family(kind, compute_dtype=precision.compute_dtype(number_format))
-    section = LoraSection(rank=2, alpha=2, targets="full", train_text_encoder=True)
-    method = Lora.attach(family, section, seed=0)
+    section = LoraSection(rank=2, alpha=2, targets="full", **tiny.encoders(True))
+    method = Adapters.attach(family, section, seed=0)
     # SDXL reads its first text encoder at the last layer but one; what follows never moves.
     parameters = [
         parameter

@@ -3,16 +3,17 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from modules.methods.lora import Lora
-from onetrainer.config.method import Lora as LoraSection
+from modules.methods.adapters import Adapters
+from onetrainer.config.adapters import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import tiny
+from tests.exports import export
 
 SECTION = LoraSection(rank=4, alpha=2.0)
-WITH_TEXT = LoraSection(rank=4, alpha=2.0, train_text_encoder=True)
+WITH_TEXT = LoraSection(rank=4, alpha=2.0, **tiny.encoders(True))
 
 
-def shake(method: Lora, scale: float = 0.3) -> None:
+def shake(method: Adapters, scale: float = 0.3) -> None:
     """Gives the adapters an effect, as training would."""
     generator = torch.Generator().manual_seed(1)
     state = method.state_dict()
@@ -58,7 +59,7 @@ def test_targets_choose_the_layers_that_kohya_and_lycoris_choose(family, targets
     # 16 transformers x (8 attention projections | 12 layers with feed-forward and projections);
     # kohya's own count is 192. full: 278 as kohya's with convolutions, and conv_in, conv_out and
     # the two linear layers of the timestep.
-    method = Lora.attach(family, LoraSection(targets=targets), seed=0)
+    method = Adapters.attach(family, LoraSection(targets=targets), seed=0)
     assert len(method.adapters["unet"]) == count
 
 
@@ -74,22 +75,22 @@ def test_targets_choose_the_layers_that_kohya_and_lycoris_choose(family, targets
 )
 def test_file_says_what_it_was_trained_on_in_kohyas_words(tmp_path, name, velocity, version, v2):
     family = tiny.family(name, prediction="v_prediction" if velocity else "epsilon")
-    method = Lora.attach(family, LoraSection(rank=1, targets="attn"), seed=0)
-    method.export(tmp_path / "lora.safetensors", dtype=torch.float32, metadata={})
+    method = Adapters.attach(family, LoraSection(rank=1, targets="attn"), seed=0)
+    export(method, tmp_path / "lora.safetensors", dtype=torch.float32, metadata={})
     metadata = metadata_of(tmp_path / "lora.safetensors")
     assert (metadata["ss_base_model_version"], metadata["ss_v2"]) == (version, v2)
 
 
 def test_both_encoders_of_sdxl_train_each_in_a_group_of_its_own():
-    method = Lora.attach(tiny.family("sdxl"), WITH_TEXT, seed=0)
+    method = Adapters.attach(tiny.family("sdxl"), WITH_TEXT, seed=0)
     assert [group.part for group in method.parameter_groups()] == ["unet", "te1", "te2"]
     # 3 layers with 6 matrices each; the second encoder's projection is left alone.
     assert [len(held) for held in list(method.adapters.values())[1:]] == [18, 18]
 
 
 def test_text_encoder_gets_adapters_only_when_asked(family):
-    assert set(Lora.attach(family, SECTION, seed=0).adapters) == {"unet"}
-    method = Lora.attach(tiny.family(), WITH_TEXT, seed=0)
+    assert set(Adapters.attach(family, SECTION, seed=0).adapters) == {"unet"}
+    method = Adapters.attach(tiny.family(), WITH_TEXT, seed=0)
     assert [group.part for group in method.parameter_groups()] == ["unet", "te"]
     assert sorted(method.adapters["te"])[:6] == [
         f"lora_te_text_model_encoder_layers_0_{name}"
@@ -100,8 +101,8 @@ def test_text_encoder_gets_adapters_only_when_asked(family):
 
 def test_only_adapters_train_and_they_are_float32():
     family = tiny.family(compute_dtype=torch.bfloat16)
-    method = Lora.attach(family, WITH_TEXT, seed=0)
-    trained = [p for group in method.parameter_groups() for p in group.parameters]
+    method = Adapters.attach(family, WITH_TEXT, seed=0)
+    trained = [p for group in method.parameter_groups() for p in group.parameters.values()]
     assert {p.dtype for p in trained} == {torch.float32}
     assert all(p.requires_grad for p in trained)
     frozen = [*family.unet.parameters(), *family.text_encoders["te"].parameters()]
@@ -111,17 +112,17 @@ def test_only_adapters_train_and_they_are_float32():
 def test_untrained_adapters_change_nothing(family):
     with torch.no_grad():
         before = predict(family)
-        Lora.attach(family, WITH_TEXT, seed=0)
+        Adapters.attach(family, WITH_TEXT, seed=0)
         assert torch.equal(predict(family), before)
 
 
 @pytest.mark.parametrize("targets", ["attn", "full"])
 def test_adapters_compute_the_weights_plus_alpha_over_rank_times_up_down(tmp_path, targets):
     adapted, merged = tiny.family(), tiny.family()
-    section = LoraSection(rank=4, alpha=2.0, targets=targets, train_text_encoder=True)
-    method = Lora.attach(adapted, section, seed=0)
+    section = LoraSection(rank=4, alpha=2.0, targets=targets, **tiny.encoders(True))
+    method = Adapters.attach(adapted, section, seed=0)
     shake(method)
-    method.export(tmp_path / "lora.safetensors", dtype=torch.float32, metadata={})
+    export(method, tmp_path / "lora.safetensors", dtype=torch.float32, metadata={})
     merge(merged, load_file(tmp_path / "lora.safetensors"))
     with torch.no_grad():
         ours, expected, base = predict(adapted), predict(merged), predict(tiny.family())
@@ -131,7 +132,7 @@ def test_adapters_compute_the_weights_plus_alpha_over_rank_times_up_down(tmp_pat
 
 def test_gradients_are_those_of_the_merged_weights(family):
     merged = tiny.family()
-    method = Lora.attach(family, LoraSection(rank=4, alpha=2.0, targets="full"), seed=0)
+    method = Adapters.attach(family, LoraSection(rank=4, alpha=2.0, targets="full"), seed=0)
     shake(method)
     layers = layers_of(merged)
     trained = dict(method.adapters["unet"].items())
@@ -154,17 +155,17 @@ def test_gradients_are_those_of_the_merged_weights(family):
 def test_start_depends_on_seed_and_name_alone(family):
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    one = Lora.attach(family, SECTION, seed=7).state_dict()
+    one = Adapters.attach(family, SECTION, seed=7).state_dict()
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(6)
-    more = Lora.attach(tiny.family(), WITH_TEXT, seed=7).state_dict()
-    other = Lora.attach(tiny.family(), SECTION, seed=8).state_dict()
+    more = Adapters.attach(tiny.family(), WITH_TEXT, seed=7).state_dict()
+    other = Adapters.attach(tiny.family(), SECTION, seed=8).state_dict()
     assert all(torch.equal(one[name], more[name]) for name in one)
     assert not any(torch.equal(one[n], other[n]) for n in one if n.endswith("lora_down.weight"))
 
 
 def test_down_starts_kaiming_uniform_and_up_zero(family):
-    state = Lora.attach(family, LoraSection(rank=64), seed=0).state_dict()
+    state = Adapters.attach(family, LoraSection(rank=64), seed=0).state_dict()
     name = "lora_unet_mid_block_attentions_0_transformer_blocks_0_ff_net_2"
     down = state[f"{name}.lora_down.weight"]  # (64, 64)
     bound = 1 / 64**0.5  # kaiming uniform with a = sqrt(5) is 1 / sqrt(inputs)
@@ -173,10 +174,10 @@ def test_down_starts_kaiming_uniform_and_up_zero(family):
 
 
 def test_state_survives_a_round_trip_and_others_are_refused(family):
-    method = Lora.attach(family, SECTION, seed=0)
+    method = Adapters.attach(family, SECTION, seed=0)
     shake(method)
     state = {name: tensor.clone() for name, tensor in method.state_dict().items()}
-    other = Lora.attach(tiny.family(), SECTION, seed=1)
+    other = Adapters.attach(tiny.family(), SECTION, seed=1)
     other.load_state_dict(state)
     assert all(torch.equal(tensor, state[name]) for name, tensor in other.state_dict().items())
     with pytest.raises(ValueError, match="other adapters"):
@@ -187,8 +188,8 @@ def test_state_survives_a_round_trip_and_others_are_refused(family):
 
 def test_file_holds_the_real_alpha_in_every_layer(tmp_path, family):
     path = tmp_path / "lora.safetensors"
-    method = Lora.attach(family, LoraSection(rank=8, alpha=3.3), seed=0)
-    method.export(path, dtype=torch.float16, metadata={"ss_seed": "1"})
+    method = Adapters.attach(family, LoraSection(rank=8, alpha=3.3), seed=0)
+    export(method, path, dtype=torch.float16, metadata={"ss_seed": "1"})
     tensors, metadata = load_file(path), metadata_of(path)
     names = {key.partition(".")[0] for key in tensors}
     assert len(tensors) == 3 * len(names) == 3 * 192
@@ -200,11 +201,11 @@ def test_file_holds_the_real_alpha_in_every_layer(tmp_path, family):
 
 
 def test_file_depends_on_its_content_alone(tmp_path, family):
-    method = Lora.attach(family, SECTION, seed=0)
+    method = Adapters.attach(family, SECTION, seed=0)
     words = [(f"key-{n}", "x") for n in range(30)]
     for name, order in (("one", words), ("two", words[::-1])):
         path = tmp_path / f"{name}.safetensors"
-        method.export(path, dtype=torch.float16, metadata=dict(order))
+        export(method, path, dtype=torch.float16, metadata=dict(order))
     one, two = (tmp_path / f"{name}.safetensors" for name in ("one", "two"))
     assert one.read_bytes() == two.read_bytes()
     header = one.read_bytes()[8:].split(b"}")[0].decode()
@@ -215,16 +216,16 @@ def test_file_depends_on_its_content_alone(tmp_path, family):
 def test_failed_export_leaves_the_old_file(tmp_path, family):
     path = tmp_path / "lora.safetensors"
     path.write_bytes(b"old")
-    method = Lora.attach(family, SECTION, seed=0)
+    method = Adapters.attach(family, SECTION, seed=0)
     shake(method, scale=1e6)
     with pytest.raises(UserError, match=r"do not fit the number format torch\.float16"):
-        method.export(path, dtype=torch.float16, metadata={})
+        export(method, path, dtype=torch.float16, metadata={})
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_dropout_acts_in_training_only_and_repeats_with_the_seed(family):
-    method = Lora.attach(family, LoraSection(rank=4, alpha=4, dropout=0.5), seed=0)
+    method = Adapters.attach(family, LoraSection(rank=4, alpha=4, dropout=0.5), seed=0)
     shake(method)
     with torch.no_grad():
         method.train(True)
@@ -244,14 +245,15 @@ def test_checkpointing_gives_equal_gradients_with_dropout_and_text_encoder():
     gradients = []
     for checkpointing in (False, True):
         family = tiny.family()
-        section = LoraSection(rank=4, alpha=4, dropout=0.2, train_text_encoder=True)
-        method = Lora.attach(family, section, seed=0)
+        section = LoraSection(rank=4, alpha=4, dropout=0.2, **tiny.encoders(True))
+        method = Adapters.attach(family, section, seed=0)
         shake(method)
         if checkpointing:
             family.enable_gradient_checkpointing(text_encoders=True)
         method.train(True)
         torch.manual_seed(0)
         predict(family).square().mean().backward()
-        gradients.append([p.grad for group in method.parameter_groups() for p in group.parameters])
+        groups = method.parameter_groups()
+        gradients.append([p.grad for group in groups for p in group.parameters.values()])
     for plain, checkpointed in zip(*gradients, strict=True):
         torch.testing.assert_close(checkpointed, plain, atol=1e-7, rtol=1e-4)

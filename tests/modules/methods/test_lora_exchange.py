@@ -16,13 +16,14 @@ from diffusers.loaders.single_file_utils import convert_ldm_unet_checkpoint
 from safetensors.torch import load_file
 
 from modules.formats.lora_file import LoraFile, read_lora, write_lora
-from modules.methods.lora import Lora
+from modules.methods.adapters import Adapters
 from modules.methods.lora_targets import layer_names
 from modules.sampling import sampler
-from onetrainer.config.method import Lora as LoraSection
+from onetrainer.config.adapters import Lora as LoraSection
 from onetrainer.config.sampling import Prompt
 from onetrainer.errors import UserError
 from tests import tiny
+from tests.exports import export
 
 BASES = ("sd15", "sd2", "sdxl")
 INPAINTING = ("sd15-inpainting", "sdxl-inpainting")
@@ -34,11 +35,11 @@ PIPELINES = {
 FRAME = torch.tensor([[64.0, 64, 0, 0, 64, 64]])
 
 
-def trained(name: str, *, targets: str = "full", text: bool = True) -> tuple[object, Lora]:
+def trained(name: str, *, targets: str = "full", text: bool = True) -> tuple[object, Adapters]:
     """A family with adapters that have an effect, alpha half of the rank."""
     family = tiny.family(name)
-    section = LoraSection(rank=4, alpha=2.0, targets=targets, train_text_encoder=text)
-    method = Lora.attach(family, section, seed=0)
+    section = LoraSection(rank=4, alpha=2.0, targets=targets, **tiny.encoders(text))
+    method = Adapters.attach(family, section, seed=0)
     generator = torch.Generator().manual_seed(1)
     for key, tensor in method.state_dict().items():
         if key.endswith("lora_up.weight"):
@@ -91,7 +92,7 @@ def folders(tmp_path_factory) -> dict[str, Path]:
 def test_diffusers_computes_with_our_file_what_we_do(tmp_path, folders, name, naming):
     family, method = trained(name)
     path = tmp_path / "lora.safetensors"
-    method.export(path, dtype=torch.float32, metadata={}, naming=naming)
+    export(method, path, dtype=torch.float32, metadata={}, naming=naming)
     pipe = pipeline(folders[name], name)
     torch.testing.assert_close(predict_theirs(pipe), predict(tiny.family(name)), atol=1e-6, rtol=0)
     pipe.load_lora_weights(tmp_path, weight_name=path.name)
@@ -105,7 +106,7 @@ def test_ranks_and_alphas_of_each_layer_reach_diffusers(tmp_path, folders, name)
     # diffusers loses alphas in kohya's form where they differ; in its own none is left to lose.
     family, method = trained(name, text=False)
     names = layer_names(family)
-    method.export(tmp_path / "one.safetensors", dtype=torch.float32, metadata={})
+    export(method, tmp_path / "one.safetensors", dtype=torch.float32, metadata={})
     file = read_lora(tmp_path / "one.safetensors", names)
     layers = {}
     for place, (layer, kinds) in enumerate(file.layers.items()):
@@ -134,7 +135,7 @@ def test_ranks_and_alphas_of_each_layer_reach_diffusers(tmp_path, folders, name)
 @pytest.mark.parametrize("name", [*BASES, *INPAINTING])
 def test_comfyui_names_are_paths_in_the_original_layout(tmp_path, name):
     family, method = trained(name, text=False)
-    method.export(tmp_path / "l.safetensors", dtype=torch.float32, metadata={}, naming="comfyui")
+    export(method, tmp_path / "l.safetensors", dtype=torch.float32, metadata={}, naming="comfyui")
     tensors = load_file(tmp_path / "l.safetensors")
     checkpoint = load_file(tiny.write_single_file(tmp_path / "m.safetensors", name=name))
     for key in [key for key in tensors if key.endswith("lora_A.weight")]:
@@ -152,7 +153,7 @@ def test_comfyui_names_text_encoders_as_comfyui_does(tmp_path):
     for name in BASES:
         _, method = trained(name, targets="attn")
         path = tmp_path / "lora.safetensors"
-        method.export(path, dtype=torch.float32, metadata={}, naming="comfyui")
+        export(method, path, dtype=torch.float32, metadata={}, naming="comfyui")
         text = {key for key in load_file(path) if key.startswith("text_encoders.")}
         assert sorted({key.split(".")[1] for key in text}) == first[name]
         last = "transformer.text_model.encoder.layers.0.self_attn.q_proj.lora_A.weight"
@@ -163,7 +164,7 @@ def test_comfyui_names_text_encoders_as_comfyui_does(tmp_path):
 def test_changing_the_naming_back_and_forth_changes_no_effect(tmp_path, name):
     family, method = trained(name)
     names, path = layer_names(family), tmp_path / "lora.safetensors"
-    method.export(path, dtype=torch.float32, metadata={"ss_seed": "7"})
+    export(method, path, dtype=torch.float32, metadata={"ss_seed": "7"})
     first = read_lora(path, names)
     for naming in ("diffusers", "kohya", "comfyui", "kohya"):
         write_lora(path, read_lora(path, names), names, naming=naming, dtype=None)
@@ -185,7 +186,7 @@ def test_kohya_to_comfyui_and_back_is_the_same_file(tmp_path, name):
     family, method = trained(name)
     names = layer_names(family)
     one, two, three = (tmp_path / f"{word}.safetensors" for word in ("one", "two", "three"))
-    method.export(one, dtype=torch.float16, metadata={})
+    export(method, one, dtype=torch.float16, metadata={})
     write_lora(two, read_lora(one, names), names, naming="comfyui", dtype=None)
     write_lora(three, read_lora(two, names), names, naming="kohya", dtype=None)
     assert one.read_bytes() == three.read_bytes() != two.read_bytes()
@@ -195,7 +196,7 @@ def test_kohya_to_comfyui_and_back_is_the_same_file(tmp_path, name):
 def test_dora_reaches_diffusers_and_comes_back(tmp_path, folders, name):
     family, method = trained(name, text=False)
     names, path = layer_names(family), tmp_path / "dora.safetensors"
-    method.export(path, dtype=torch.float32, metadata={})
+    export(method, path, dtype=torch.float32, metadata={})
     plain = tiny.family(name)
     modules, layers = dict(plain.unet.named_modules()), {}
     for layer, kinds in read_lora(path, names).layers.items():
@@ -236,7 +237,7 @@ def test_what_diffusers_naming_has_no_words_for_is_refused(tmp_path, family):
 )
 def test_diffusers_draws_the_same_picture_from_our_file(tmp_path, folders, name, targets):
     family, method = trained(name, targets=targets)
-    method.export(tmp_path / "lora.safetensors", dtype=torch.float32, metadata={})
+    export(method, tmp_path / "lora.safetensors", dtype=torch.float32, metadata={})
     prompt = Prompt(prompt="a cat", negative="a dog", seed=3, width=64, height=64)
     ours = sampler.sample(family, [prompt], steps=4, guidance=3.0)
     base = sampler.sample(tiny.family(name), [prompt], steps=4, guidance=3.0)

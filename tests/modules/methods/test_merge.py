@@ -6,12 +6,12 @@ from safetensors.torch import save_file
 
 from modules.formats.lora_file import LoraFile, read_lora
 from modules.formats.lora_names import Layer
-from modules.methods.lora import Lora
+from modules.methods.adapters import Adapters
 from modules.methods.lora_targets import layer_names
 from modules.methods.merge import merge_loras
-from onetrainer.config.method import Lora as LoraSection
+from onetrainer.config.adapters import Lora as LoraSection
 from onetrainer.errors import UserError
-from tests import tiny
+from tests import exports, tiny
 
 FRAME = torch.tensor([[64.0, 64, 0, 0, 64, 64]])
 
@@ -26,14 +26,14 @@ def predict(family) -> torch.Tensor:
 def export(folder: Path, name: str, *, seed: int = 0, naming: str = "kohya"):
     """A family with adapters, and the file they become."""
     family = tiny.family(name)
-    section = LoraSection(rank=4, alpha=2.0, targets="full", train_text_encoder=True)
-    method = Lora.attach(family, section, seed=seed)
+    section = LoraSection(rank=4, alpha=2.0, targets="full", **tiny.encoders(True))
+    method = Adapters.attach(family, section, seed=seed)
     generator = torch.Generator().manual_seed(seed + 1)
     for key, tensor in method.state_dict().items():
         if key.endswith("lora_up.weight"):
             tensor.copy_(torch.randn(tensor.shape, generator=generator) * 0.3)
     path = folder / f"lora-{seed}.safetensors"
-    method.export(path, dtype=torch.float32, metadata={}, naming=naming)
+    exports.export(method, path, dtype=torch.float32, metadata={}, naming=naming)
     return family, path
 
 
