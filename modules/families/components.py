@@ -59,10 +59,12 @@ def load_parts(
     vae: str,
     compute_dtype: torch.dtype,
     device: torch.device,
+    dtypes: Mapping[Component, torch.dtype],
 ) -> Parts:
     """The networks, the VAE in float32 and the others in compute_dtype, tensor by tensor.
 
     home: the folder with the components' configs. vae: another VAE's file or folder, or "".
+    dtypes: of encoders or a UNet that are to be in another one, cast from the file but once.
     Tensors that no part has (position ids, an EMA's copies) are left alone.
     """
     parts = empty_parts(spec, home, unet_channels=model.unet_channels)
@@ -70,7 +72,7 @@ def load_parts(
     if not vae:
         networks["vae"] = parts.vae
     for component, network in networks.items():
-        dtype = VAE_DTYPE if component == "vae" else compute_dtype
+        dtype = VAE_DTYPE if component == "vae" else dtypes.get(component, compute_dtype)
         _fill(network, _place(model, component), spec.base, component, dtype, device)
     if vae:
         return Parts(parts.unet, load_vae(Path(vae), spec.base, home), parts.encoders)

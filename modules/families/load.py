@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from modules.families.prompts import ClipEncoder, ClipPrompts
 from modules.families.spec import EncoderSpec, FamilySpec
 from modules.families.stable_diffusion import StableDiffusion
 from modules.formats.component_configs import read_config
+from modules.formats.original.layout import Component
 from onetrainer.config.model import FamilyName, Model, Prediction
 from onetrainer.errors import UserError
 from onetrainer.model_files import (
@@ -22,10 +24,13 @@ from onetrainer.model_files import (
     inspect_model,
     require_family,
     require_predictable,
+    require_published_size,
     require_vae,
     resolve_prediction,
     resolve_zero_snr,
 )
+
+NO_DTYPES: Mapping[str, torch.dtype] = MappingProxyType({})
 
 
 def load(
@@ -35,15 +40,19 @@ def load(
     compute_dtype: torch.dtype,
     device: torch.device,
     configs: Path | None = None,
+    dtypes: Mapping[str, torch.dtype] = NO_DTYPES,
 ) -> StableDiffusion:
     """A frozen model in evaluation mode, all of it on the device; the network is never asked.
 
     UNet and text encoders in compute_dtype, the VAE in float32. section.path: a folder or a file.
+    dtypes: by part ("unet", "te" …), of those that are to be in another dtype because they train.
     configs: a folder with component configs and scheduler config for single files; None means
     those of the published models. Raises UserError if there is no complete model of the family.
     """
     model = inspect_model(Path(section.path))
     require_family(model, section.family, vae_given=bool(section.vae))
+    if configs is None:
+        require_published_size(model)
     if section.vae:
         require_vae(inspect_model(Path(section.vae)), section.family)
     home = model.path if model.layout == "folder" else configs or spec.configs
@@ -55,8 +64,16 @@ def load(
     for encoder in spec.encoders:
         depth = read_config(home / encoder.component / "config.json")["num_hidden_layers"]
         _layer(encoder, section.clip_skip, depth=int(depth))
+    own: dict[str, Component] = {"unet": "unet"}
+    own |= {encoder.name: encoder.component for encoder in spec.encoders}
     parts = components.load_parts(
-        spec, model, home, vae=section.vae, compute_dtype=compute_dtype, device=device
+        spec,
+        model,
+        home,
+        vae=section.vae,
+        compute_dtype=compute_dtype,
+        device=device,
+        dtypes={own[part]: dtype for part, dtype in dtypes.items()},
     )
     for part in (parts.unet, parts.vae, *parts.encoders.values()):
         _freeze(part, device)

@@ -1,7 +1,7 @@
 """What all Stable Diffusion families share: the UNet in latents, the VAE around it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -14,6 +14,7 @@ from transformers import CLIPTextModel, CLIPTextModelWithProjection
 from modules.diffusion.schedule import NoiseSchedule
 from modules.families.prompts import ClipPrompts
 from modules.families.spec import Added
+from modules.formats.embedding_file import Embedding
 from modules.formats.whole_model import INPAINTING_CHANNELS
 from modules.interfaces import Conditioning, LatentMoments
 from onetrainer.config.model import FamilyName, Prediction
@@ -26,8 +27,9 @@ LATENT_SIDE = 8  # pixels a latent's side
 class StableDiffusion:
     """A loaded Stable Diffusion; `modules.interfaces.Family` tells what each method gives.
 
-    unet and text encoders: frozen, in the compute dtype. vae: frozen, always float32, since the
-    VAEs of Stable Diffusion overflow in float16. added: what the UNet is told besides text.
+    unet and text encoders: in the compute dtype, or in that of their training. vae: float32, since
+    the VAEs of Stable Diffusion overflow in float16; a decoder that trains may be in another one.
+    added: what the UNet is told besides text.
     """
 
     name: FamilyName
@@ -46,6 +48,13 @@ class StableDiffusion:
     def encode_text(self, captions: Sequence[str], *, among: Sequence[str] = ()) -> Conditioning:
         return self.prompts.encode(captions, among=among)
 
+    @property
+    def vocabulary(self) -> ClipPrompts:
+        return self.prompts
+
+    def with_embeddings(self, embeddings: Mapping[str, Embedding]) -> "StableDiffusion":
+        return replace(self, prompts=self.prompts.with_embeddings(embeddings))
+
     def count_tokens(self, caption: str) -> int:
         return self.prompts.count_tokens(caption)
 
@@ -53,17 +62,24 @@ class StableDiffusion:
         return f"scale {self._scale}", self.prompts.settings()
 
     def encode_images(self, pixels: Tensor) -> LatentMoments:
-        """Moves and casts the pixels to the VAE; never under autocast."""
-        with torch.autocast(self.vae.device.type, enabled=False):
-            posterior = self.vae.encode(pixels.to(self.vae.device, self.vae.dtype)).latent_dist
+        """Moves and casts the pixels to the encoder; never under autocast."""
+        weight = self.vae.encoder.conv_in.weight
+        with torch.autocast(weight.device.type, enabled=False):
+            posterior = self.vae.encode(pixels.to(weight.device, weight.dtype)).latent_dist
         return LatentMoments(posterior.mean * self._scale, posterior.std * self._scale)
 
     def decode_latents(self, latents: Tensor) -> Tensor:
         """Moves and casts the latents to the VAE; never under autocast."""
-        with torch.autocast(self.vae.device.type, enabled=False):
-            unscaled = latents.to(self.vae.device, self.vae.dtype) / self._scale
-            pixels: Tensor = self.vae.decode(unscaled).sample
-        return pixels.float().clamp(-1, 1)
+        return self.decode_unclamped(latents).clamp(-1, 1)
+
+    def decode_unclamped(self, latents: Tensor) -> Tensor:
+        """Moves and casts the latents to the decoder; never under autocast."""
+        # The decoder's own, which while it trains may be another one than the encoder's.
+        weight = self.vae.decoder.conv_in.weight
+        with torch.autocast(weight.device.type, enabled=False):
+            unscaled = latents.to(weight.device, torch.float32) / self._scale
+            pixels: Tensor = self.vae.decode(unscaled.to(weight.dtype)).sample
+        return pixels.float()
 
     def predict(
         self,
@@ -91,12 +107,14 @@ class StableDiffusion:
         ).sample
         return prediction.float()
 
-    def enable_gradient_checkpointing(self, *, text_encoders: bool) -> None:
-        """Computes blocks of the UNet, and if asked of the text encoders, twice to save memory.
+    def enable_gradient_checkpointing(self, *, text_encoders: bool, vae: bool = False) -> None:
+        """Computes blocks twice to save memory: the UNet's, and if asked the others' too.
 
         The text encoders' part works in training mode only, as transformers decides it.
         """
         self.unet.enable_gradient_checkpointing()
+        if vae:
+            self.vae.enable_gradient_checkpointing()
         if text_encoders:
             for encoder in self.prompts.encoders:
                 _checkpoint_layers(encoder.model)

@@ -37,6 +37,25 @@ class Stored:
     notes: list[str]
 
 
+@dataclass(frozen=True)
+class StoredVae:
+    """An open VAE: its config, and its tensors by our names."""
+
+    config: Config
+    tensors: Tensors
+
+
+@contextmanager
+def stored_vae(path: Path, base: Base, config: Config) -> Iterator[StoredVae]:
+    """A VAE, whose tensors are read when they are needed, while the block lasts.
+
+    path: its folder, a file in either spelling, or a whole model in either layout. config: what is
+    assumed of a file, which does not tell. Raises UserError if tensors are missing.
+    """
+    with ExitStack() as stack:
+        yield _open_vae(stack, path, base, config)
+
+
 @contextmanager
 def open_stored(
     found: ModelFile, description: Description, *, vae: Path | None = None, ema: bool = False
@@ -54,8 +73,8 @@ def open_stored(
         else:
             stored = _open_file(stack, found.path, description, own, ema=ema)
         if vae is not None:
-            config, tensors = _open_vae(stack, vae, base, description.configs["vae"])
-            stored = _with_vae(stored, config, tensors)
+            opened = _open_vae(stack, vae, base, description.configs["vae"])
+            stored = _with_vae(stored, opened.config, opened.tensors)
             stored.notes.append(f"The VAE is that of {vae.name}.")
         yield stored
 
@@ -108,7 +127,7 @@ def _folder_component(
     return _component(reader, folder, component, found, shapes)
 
 
-def _open_vae(stack: ExitStack, path: Path, base: Base, config: Config) -> tuple[Config, Tensors]:
+def _open_vae(stack: ExitStack, path: Path, base: Base, config: Config) -> StoredVae:
     """A VAE of its own: a folder, a file in either spelling, or the VAE of a whole model.
 
     config: what is assumed of a file, which does not tell.
@@ -116,10 +135,11 @@ def _open_vae(stack: ExitStack, path: Path, base: Base, config: Config) -> tuple
     if path.is_dir():
         folder = path / "vae" if (path / "vae").is_dir() else path
         config = without_path(read_config(folder / "config.json"))
-        return config, _folder_component(stack, folder, "vae", config)
+        return StoredVae(config, _folder_component(stack, folder, "vae", config))
     reader = stack.enter_context(open_tensors(path))
     shapes = shapes_of("vae", config)
-    return config, _component(reader, path, "vae", vae_recipes(base, shapes, reader.names), shapes)
+    found = vae_recipes(base, shapes, reader.names)
+    return StoredVae(config, _component(reader, path, "vae", found, shapes))
 
 
 def _with_vae(stored: Stored, config: Config, tensors: Tensors) -> Stored:

@@ -181,10 +181,12 @@ def open_tensors(paths: Path | Sequence[Path]) -> Iterator[TensorReader]:
 
 
 def lazily(tensor: Tensor | LazyTensor) -> LazyTensor:
-    """The tensor as one that is made when it is needed."""
+    """The tensor as one that is made when it is needed, on the CPU; one without data stays so."""
     if isinstance(tensor, LazyTensor):
         return tensor
-    return LazyTensor(tensor.dtype, tensor.shape, lambda: tensor)
+    return LazyTensor(
+        tensor.dtype, tensor.shape, lambda: tensor if tensor.is_meta else tensor.cpu()
+    )
 
 
 def converted(tensor: Tensor | LazyTensor, dtype: torch.dtype | None, *, name: str) -> LazyTensor:

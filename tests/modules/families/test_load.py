@@ -258,6 +258,11 @@ def test_sdxl_scales_latents_by_its_own_factor(tmp_path):
     torch.testing.assert_close(family.encode_images(pixels).mean, expected)
 
 
+def test_single_file_of_unusual_size_is_refused_in_words(tiny_file):
+    with pytest.raises(UserError, match="unusual size"):
+        loaded(tiny_file)
+
+
 def test_file_with_a_tensor_missing_names_it(tmp_path, tiny_file, tiny_configs):
     state = load_file(tiny_file)
     del state["model.diffusion_model.out.2.weight"]
@@ -278,7 +283,7 @@ def test_folder_with_a_tensor_missing_names_it(tmp_path):
 
 def test_model_with_other_widths_than_its_configs_is_refused(tiny_file):
     with pytest.raises(UserError, match="another shape"):
-        loaded(tiny_file)
+        loaded(tiny_file, configs=family_spec("sd15").configs)
 
 
 def test_wrong_family_is_refused_with_the_right_one_named(written):

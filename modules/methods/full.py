@@ -1,0 +1,226 @@
+"""Full fine-tuning: a model's own weights move, all of them or those of chosen layers."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from modules.formats.component_shapes import canonical_name
+from modules.formats.lora_names import COMPONENTS, PARTS, Part
+from modules.formats.original.layout import Component
+from modules.interfaces import ExportOptions, Family, ParameterGroup
+from modules.methods.layer_rules import layer_name, require_all_used, rule_for
+from modules.methods.model_source import ModelSource
+from modules.methods.original_weights import OriginalWeights
+from onetrainer.config.full import Full as FullSection
+from onetrainer.config.full import WeightPrecision
+from onetrainer.config.model import Base, base_of
+from onetrainer.config.parts import TextEncoder, TextEncoder2, Unet
+from onetrainer.errors import UserError
+
+WEIGHT_DTYPES: Mapping[WeightPrecision, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+}
+# Weight decay would move the rows of the tens of thousands of tokens that no caption has.
+TABLES = ("token_embedding", "position_embedding")
+# What the names of a preset's layers have in them, in the UNet and in text encoders.
+ATTENTION = (".attn1.", ".attn2.", ".self_attn.")
+BLOCKS = (".attentions.", ".encoder.layers.")
+
+
+@dataclass(frozen=True)
+class Full:
+    """A family whose own weights train; `modules.interfaces.Method` tells what each method gives.
+
+    weights: what trains, by component, then by name there, text encoders' with `text_model.`.
+    groups: the same by learning rate. trained: the networks that any of it belongs to.
+    original: what the weights were before; None if it was not to be kept.
+    """
+
+    family: Family
+    source: ModelSource
+    weights: Mapping[Component, Mapping[str, nn.Parameter]]
+    groups: tuple[ParameterGroup, ...]
+    trained: tuple[nn.Module, ...]
+    original: OriginalWeights | None
+
+    @staticmethod
+    def attach(
+        family: Family,
+        section: FullSection,
+        *,
+        source: ModelSource,
+        keep_original: torch.device | None = None,
+    ) -> "Full":
+        """Lets the chosen weights of a family train, which was loaded with `part_dtypes`.
+
+        source: where the family came from. keep_original: where a copy of the weights is kept for
+        `untouched`; None for nowhere. Raises UserError for a pattern that no layer's name has, and
+        where no layer of the networks that train is chosen.
+        """
+        parts = {
+            part: family.unet if part == "unet" else family.text_encoders[part]
+            for part in trained_parts(section, base_of(family.name))
+        }
+        layers = [
+            layer_name(part, path)
+            for part, module in parts.items()
+            for path in dict.fromkeys(
+                name.rpartition(".")[0] for name, _ in module.named_parameters()
+            )
+        ]
+        require_all_used(section.layers, layers)
+        weights: dict[Component, dict[str, nn.Parameter]] = {}
+        groups: list[ParameterGroup] = []
+        for part, module in parts.items():
+            chosen = _chosen(part, module, section)
+            groups += _groups(part, chosen, section)
+            component = COMPONENTS[part]
+            weights[component] = {
+                name.removeprefix(f"{component}."): parameter
+                for name, (parameter, _) in chosen.items()
+            }
+        if parts and not groups:
+            raise _nothing_error()
+        named = {name: weight for group in groups for name, weight in group.parameters.items()}
+        _enable(named, WEIGHT_DTYPES[section.weights])
+        original = OriginalWeights.of(named, keep_original) if keep_original else None
+        return Full(family, source, weights, tuple(groups), tuple(parts.values()), original)
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        return list(self.groups)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {
+            name: parameter.detach()
+            for group in self.groups
+            for name, parameter in group.parameters.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Raises ValueError unless names and shapes are exactly those of `state_dict`."""
+        load_weights(self.state_dict(), state)
+
+    def train(self, mode: bool) -> None:
+        for module in self.trained:
+            module.train(mode)
+
+    def untouched(self) -> AbstractContextManager[None]:
+        """Raises ValueError if the original weights were not to be kept."""
+        if self.original is None:
+            raise ValueError("the original weights were not kept")
+        return self.original.in_place()
+
+    def after_step(self) -> None:
+        """Nothing: weights may become whatever they like."""
+
+    def export(self, path: Path, options: ExportOptions) -> list[Path]:
+        """Writes the whole model; what did not train is that of its files."""
+        trained = {
+            component: {name: weight.detach() for name, weight in own.items()}
+            for component, own in self.weights.items()
+        }
+        return self.source.write(path, self.family, trained, options)
+
+
+def trained_parts(section: FullSection, base: Base) -> list[Part]:
+    """The networks of a base that the section trains."""
+    return [part for part in PARTS[base] if _network(section, part).train]
+
+
+def part_dtypes(section: FullSection, base: Base) -> dict[str, torch.dtype]:
+    """The dtype in which each trained network of a base is to be loaded."""
+    dtype = WEIGHT_DTYPES[section.weights]
+    return dict.fromkeys(map(str, trained_parts(section, base)), dtype)
+
+
+def load_weights(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Copies a state into tensors; raises ValueError unless names and shapes are the same."""
+    if own.keys() != state.keys():
+        raise ValueError(f"other weights: {sorted(own.keys() ^ state.keys())[:4]}")
+    for name, tensor in own.items():
+        if tensor.shape != state[name].shape:
+            raise ValueError(f"{name}: {state[name].shape} is not {tensor.shape}")
+    for name, tensor in own.items():
+        tensor.copy_(state[name])
+
+
+def _network(section: FullSection, part: Part) -> Unet | TextEncoder | TextEncoder2:
+    match part:
+        case "unet":
+            return section.unet
+        case "te" | "te1":
+            return section.text_encoder
+        case "te2":
+            return section.text_encoder_2
+
+
+def _chosen(
+    part: Part, module: nn.Module, section: FullSection
+) -> dict[str, tuple[nn.Parameter, float | None]]:
+    """Every parameter that is to train, with its learning rate, by its name in checkpoints."""
+    component, chosen = COMPONENTS[part], {}
+    for path, parameter in module.named_parameters():
+        layer = layer_name(part, path.rpartition(".")[0])
+        rule = rule_for(layer, section.layers)
+        if rule.train if rule else _is_target(layer, section):
+            lr = rule.lr if rule and rule.lr is not None else _network(section, part).lr
+            chosen[f"{component}.{canonical_name(component, path)}"] = (parameter, lr)
+    return chosen
+
+
+def _is_target(layer: str, section: FullSection) -> bool:
+    """Whether a layer that no rule is about trains.
+
+    "attn": the projections of self- and cross-attention. "attn-mlp": the transformer blocks with
+    their norms, and the UNet's projections into and out of them.
+    """
+    inside = f"{layer}."
+    match section.targets:
+        case "attn":
+            return any(part in inside for part in ATTENTION)
+        case "attn-mlp":
+            return any(part in inside for part in BLOCKS)
+        case "full":
+            return not layer.endswith(TABLES)
+        case "named":
+            return False
+
+
+def _groups(
+    part: Part,
+    chosen: Mapping[str, tuple[nn.Parameter, float | None]],
+    section: FullSection,
+) -> list[ParameterGroup]:
+    """One group for each learning rate, in the order in which the network has them."""
+    rates = dict.fromkeys(lr for _, lr in chosen.values())
+    stop = _network(section, part).stop_after
+    return [
+        ParameterGroup(
+            part,
+            {name: weight for name, (weight, own) in chosen.items() if own == lr},
+            lr,
+            stop_after=stop,
+        )
+        for lr in rates
+    ]
+
+
+def _enable(weights: Mapping[str, nn.Parameter], dtype: torch.dtype) -> None:
+    for name, weight in weights.items():
+        if weight.dtype != dtype:  # cast now, they would have been rounded twice
+            raise ValueError(f"{name} was loaded as {weight.dtype}, and not as {dtype}")
+        weight.requires_grad_(True)
+
+
+def _nothing_error() -> UserError:
+    return UserError(
+        "method: no layer is left to train",
+        "A network with layers that may move was expected",
+        "Train the UNet or a text encoder, or change the choice of layers (method.targets,"
+        " method.layers)",
+    )

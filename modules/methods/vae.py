@@ -1,0 +1,96 @@
+"""Fine-tuning of a VAE's decoder; the encoder, and with it the latents, stays as it is."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from modules.formats.tensor_source import LazyTensor
+from modules.formats.vae_file import write_vae_file, write_vae_folder
+from modules.interfaces import ExportOptions, Family, ParameterGroup
+from modules.methods.full import WEIGHT_DTYPES, load_weights
+from modules.methods.model_source import ModelSource
+from modules.methods.original_weights import OriginalWeights
+from onetrainer.config.full import Vae as VaeSection
+from onetrainer.config.model import base_of
+
+PART = "vae"
+DECODER = ("post_quant_conv.", "decoder.")
+"""What latents go through to become pictures, by the starts of diffusers' names."""
+
+
+@dataclass(frozen=True)
+class VaeDecoder:
+    """A family whose decoder trains; `modules.interfaces.Method` tells what each method gives.
+
+    weights: the decoder's, by the VAE's names. original: what they were before; None if it was
+    not to be kept.
+    """
+
+    family: Family
+    source: ModelSource
+    weights: Mapping[str, nn.Parameter]
+    original: OriginalWeights | None
+
+    @staticmethod
+    def attach(
+        family: Family,
+        section: VaeSection,
+        *,
+        source: ModelSource,
+        keep_original: torch.device | None = None,
+    ) -> "VaeDecoder":
+        """Lets the decoder train, in the section's number format; the encoder keeps its own.
+
+        source: where the family came from. keep_original: where a copy of the weights is kept for
+        `untouched`; None for nowhere.
+        """
+        weights = {
+            name: parameter
+            for name, parameter in family.vae.named_parameters()
+            if name.startswith(DECODER)
+        }
+        for weight in weights.values():
+            weight.data = weight.data.to(WEIGHT_DTYPES[section.weights])  # from the file's fp32
+            weight.requires_grad_(True)
+        original = OriginalWeights.of(weights, keep_original) if keep_original else None
+        return VaeDecoder(family, source, weights, original)
+
+    def parameter_groups(self) -> list[ParameterGroup]:
+        named = {f"{PART}.{name}": weight for name, weight in self.weights.items()}
+        return [ParameterGroup(PART, named)]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {f"{PART}.{name}": weight.detach() for name, weight in self.weights.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Raises ValueError unless names and shapes are exactly those of `state_dict`."""
+        load_weights(self.state_dict(), state)
+
+    def train(self, mode: bool) -> None:
+        self.family.vae.train(mode)
+
+    def untouched(self) -> AbstractContextManager[None]:
+        """Raises ValueError if the original weights were not to be kept."""
+        if self.original is None:
+            raise ValueError("the original weights were not kept")
+        return self.original.in_place()
+
+    def after_step(self) -> None:
+        """Nothing: weights may become whatever they like."""
+
+    def export(self, path: Path, options: ExportOptions) -> list[Path]:
+        """Writes the VAE alone; its encoder is that of its file."""
+        with self.source.open_vae(self.family) as stored:
+            tensors: dict[str, Tensor | LazyTensor] = {**stored.tensors}
+            tensors |= {name: weight.detach() for name, weight in self.weights.items()}
+            if options.model_format == "diffusers":
+                write_vae_folder(path, stored.config, tensors, dtype=options.dtype)
+                return [path]
+            file = path.with_name(f"{path.name}.safetensors")
+            base = base_of(self.family.name)
+            write_vae_file(file, base, tensors, dtype=options.dtype, metadata=options.metadata)
+            return [file]
