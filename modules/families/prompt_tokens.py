@@ -1,22 +1,18 @@
 """Captions as CLIP's tokens: cut into chunks of 75, with an embedding's vectors in their places."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 from transformers import CLIPTokenizer
 
+from onetrainer.caption_words import split_at_words
+
 CHUNK = 75
 PADDING = -1  # what follows a chunk's end: each encoder has an id of its own for it
 
 # What the border of a chunk does not cut: a single token, or all vectors of an embedding.
 Unit = list[int]
-
-
-def word_key(word: str) -> str:
-    """The form in which words are compared: CLIP knows no upper case, nor how wide a space is."""
-    return " ".join(word.lower().split())
 
 
 def vector_ids(tokenizer: CLIPTokenizer, lengths: Mapping[str, int]) -> dict[str, list[int]]:
@@ -36,7 +32,7 @@ def tokenize(
     words: by their keys, the ids to put for them where they stand alone in a caption.
     """
     # Text and words in turn; the first and the last are text, if only "".
-    parts = [_split(caption, words) for caption in captions]
+    parts = [split_at_words(caption, words) for caption in captions]
     texts = [text for part in parts for text in part[::2]]
     found = iter(_ids(tokenizer, texts))
     return [list(_units(part, found, words)) for part in parts]
@@ -56,25 +52,6 @@ def chunk_tokens(tokenizer: CLIPTokenizer, captions: Sequence[Iterable[Unit]]) -
         for chunk in [*chunks, *[[]] * (longest - len(chunks))]
     ]
     return torch.tensor(rows, dtype=torch.int64).view(len(captions), longest, CHUNK + 2)
-
-
-def _split(caption: str, words: Mapping[str, list[int]]) -> list[str]:
-    """The caption's text and the keys of the words in it, in turn."""
-    if not words:
-        return [caption]
-    # The longest first, where one word begins another: "cat" and "cat 2".
-    keys = sorted(words, key=len, reverse=True)
-    spelled = "|".join(f"({_spelling(key)})" for key in keys)
-    parts, end = [], 0
-    for match in re.finditer(rf"(?<!\w)(?:{spelled})(?!\w)", caption, flags=re.IGNORECASE):
-        assert match.lastindex, "one of the groups has matched"
-        parts += [caption[end : match.start()], keys[match.lastindex - 1]]
-        end = match.end()
-    return [*parts, caption[end:]]
-
-
-def _spelling(key: str) -> str:
-    return r"\s+".join(re.escape(word) for word in key.split())
 
 
 def _units(

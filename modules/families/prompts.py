@@ -5,8 +5,8 @@ of 75, each is encoded alone, and the outputs are joined; the UNet attends to al
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,15 +20,24 @@ from modules.families.prompt_tokens import (
     chunk_tokens,
     tokenize,
     vector_ids,
-    word_key,
 )
-from modules.formats.embedding_file import Embedding, family_words
+from modules.families.prompt_vectors import (
+    check_widths,
+    input_table,
+    output_table,
+    placing,
+    vectors_digest,
+)
+from modules.formats.embedding_file import Embedding
 from modules.interfaces import Conditioning
+from onetrainer.caption_words import word_key
 from onetrainer.errors import UserError
 
 __all__ = ["CHUNK", "ClipEncoder", "ClipPrompts"]
 
 STAND_IN = 0  # the id an encoder reads where an embedding's vector will be; any but the end's
+
+ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -64,13 +73,15 @@ class ClipPrompts:
 
         A word counts in upper and lower case, and only where no letter, digit or underscore makes
         it part of another word. Its vectors are read at every encoding, so that they can train.
+        An embedding with vectors for an encoder's input and its output gives both; one without
+        vectors for the input is read as zeros. Pooled vectors come from the input alone.
         """
         known = dict(self.embeddings)
         for word, embedding in embeddings.items():
             key = word_key(word)
             if not key or key in known:
                 raise _word_error(word)
-            _check_widths(word, embedding, self.encoders)
+            check_widths(word, embedding, {each.name: width(each) for each in self.encoders})
             known[key] = embedding
         return replace(self, embeddings=known)
 
@@ -79,33 +90,63 @@ class ClipPrompts:
 
         Captions with fewer chunks than the longest one, or than the longest of `among`, are
         filled up with the chunk of "". pooled: of the first chunk alone, at its first end token,
-        as programs that draw take it. In the encoders' dtype, or what autocast makes of it.
+        as programs that draw take it. In the encoders' dtype, or what autocast makes of it;
+        float32 where autocast has another half precision than they.
         """
-        words = self._words()
-        units = tokenize(self.tokenizer, [*captions, *among], words)
+        units = tokenize(self.tokenizer, [*captions, *among], self._words())
         tokens = chunk_tokens(self.tokenizer, units)[: len(captions)]  # (B, chunks, 77)
         batch, chunks, length = tokens.shape
         hidden, pooled = [], None
         for encoder in self.encoders:
-            output = self._read(encoder, tokens)
-            chosen = _chosen_layer(encoder, output)
+            with _own_autocast(encoder.model):
+                chosen, last = self._encoded(encoder, tokens)
+                if encoder.is_pooled:
+                    pooled = self._pool(encoder, last, tokens)
             hidden.append(chosen.view(batch, chunks * length, width(encoder)))
-            if encoder.is_pooled:
-                pooled = self._pool(encoder, output.last_hidden_state, tokens)
-        return Conditioning(torch.cat(hidden, dim=-1), pooled)
+        joined = torch.cat([_fitting(one) for one in hidden], dim=-1)
+        return Conditioning(joined, None if pooled is None else _fitting(pooled))
 
     def count_tokens(self, caption: str) -> int:
         """How many tokens a caption has, without start and end; each vector counts as one."""
         return sum(map(len, tokenize(self.tokenizer, [caption], self._words())[0]))
 
+    def token_vectors(self, text: str) -> dict[str, Tensor]:
+        """Each encoder's vectors for the tokens of a text, (n, D), float32; n is 0 for ""."""
+        units = tokenize(self.tokenizer, [text], {})[0]
+        ids = torch.tensor([token for unit in units for token in unit], dtype=torch.int64)
+        tables = {encoder.name: token_table(encoder) for encoder in self.encoders}
+        return {name: table[ids.to(table.device)].float() for name, table in tables.items()}
+
+    @torch.no_grad()
+    def outputs_of(self, vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What each encoder says where it reads these vectors and nothing else, (n, D), float32.
+
+        vectors: (n, D) each, by the encoder's name.
+        """
+        alone = replace(self, embeddings={"": Embedding("", vectors)})
+        words = alone._words()
+        tokens = chunk_tokens(self.tokenizer, [[words[""]]])
+        is_vector = tokens.flatten(0, 1) >= len(self.tokenizer)
+        return {
+            encoder.name: alone._encoded(encoder, tokens)[0][is_vector].float()
+            for encoder in self.encoders
+        }
+
+    def token_norms(self) -> dict[str, float]:
+        """The median length of each encoder's vectors for tokens."""
+        return {
+            encoder.name: float(_norms(token_table(encoder)).median()) for encoder in self.encoders
+        }
+
     def settings(self) -> str:
         """All besides the encoders' weights that decides an encoding."""
         vocabulary = self.tokenizer.backend_tokenizer.to_str()
+        digest = hashlib.sha256(vocabulary.encode()).hexdigest()
         return "; ".join(
             [
-                f"tokenizer {_digest(vocabulary.encode())}, chunks of {CHUNK}",
+                f"tokenizer {digest}, chunks of {CHUNK}",
                 *map(_encoder_settings, self.encoders),
-                *(f"{word}: {_vectors_digest(e)}" for word, e in sorted(self.embeddings.items())),
+                *(f"{word}: {vectors_digest(e)}" for word, e in sorted(self.embeddings.items())),
             ]
         )
 
@@ -113,37 +154,39 @@ class ClipPrompts:
         lengths = {word: embedding.length for word, embedding in self.embeddings.items()}
         return vector_ids(self.tokenizer, lengths)
 
-    def _read(self, encoder: ClipEncoder, tokens: Tensor) -> Any:  # noqa: ANN401  # a library's output
-        """The model's output for tokens, (B, chunks, 77), all chunks in one batch."""
-        rows = tokens.flatten(0, 1)
-        vectors = rows - len(self.tokenizer)  # which of all vectors; negative where a token is
-        ids = rows.masked_fill(rows == PADDING, encoder.pad).masked_fill(vectors >= 0, STAND_IN)
+    def _encoded(self, encoder: ClipEncoder, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """The chosen layer with outputs replaced, and the last one's normed output, untouched.
+
+        tokens: (B, chunks, 77); all chunks are read in one batch. Both (B * chunks, 77, D).
+        """
+        places = tokens.flatten(0, 1) - len(self.tokenizer)  # negative where a token is
+        places = places.to(encoder.model.device)
+        output = self._read(encoder, tokens.flatten(0, 1), places)
+        last: Tensor = output.last_hidden_state
+        chosen = _chosen_layer(encoder, output)
+        if table := output_table(
+            self.embeddings, encoder.name, width(encoder), encoder.model.device
+        ):
+            chosen = table.put(places, chosen)
+        return chosen, last
+
+    def _read(self, encoder: ClipEncoder, rows: Tensor, places: Tensor) -> Any:  # noqa: ANN401  # a library's output
+        """The model's output for rows of tokens, (B, 77), with vectors in their places."""
         device = encoder.model.device
-        has_vectors = bool((vectors >= 0).any())  # on the CPU
-        with self._placing(encoder, vectors.to(device)) if has_vectors else nullcontext():
+        ids = rows.masked_fill(rows == PADDING, encoder.pad)
+        ids = ids.masked_fill(rows >= len(self.tokenizer), STAND_IN)
+        with self._placing(encoder, places):
             return encoder.model(
                 input_ids=ids.to(device),
                 output_hidden_states=encoder.layer > 1 or not encoder.is_normed,
             )
 
-    @contextmanager
-    def _placing(self, encoder: ClipEncoder, vectors: Tensor) -> Iterator[None]:
-        """Meanwhile the encoder's token table gives vectors where `vectors` is not negative."""
-        table = torch.cat(
-            [e.vectors[encoder.name].to(vectors.device) for e in self.embeddings.values()]
-        )
-
-        def place(_table: nn.Module, _ids: object, given: Tensor) -> Tensor:
-            chosen = table[vectors.clamp(min=0)].to(given.dtype)
-            return torch.where(vectors.unsqueeze(-1) >= 0, chosen, given)
-
-        # A hook, because transformers' forward takes no input embeddings, and the table must stay
-        # what it is: its weights are saved, and others read the same encoder without vectors.
-        hook = encoder.model.get_input_embeddings().register_forward_hook(place)
-        try:
-            yield
-        finally:
-            hook.remove()
+    def _placing(self, encoder: ClipEncoder, places: Tensor) -> AbstractContextManager[None]:
+        if not self.embeddings:
+            return nullcontext()
+        # Also where no caption has a word: a step without any would have no gradient.
+        table = input_table(self.embeddings, encoder.name, width(encoder), places.device)
+        return placing(encoder.model.get_input_embeddings(), table, places)
 
     def _pool(self, encoder: ClipEncoder, last: Tensor, tokens: Tensor) -> Tensor:
         """(B, P), from the last layer's normed output, (B * chunks, 77, D).
@@ -163,6 +206,13 @@ class ClipPrompts:
 def width(encoder: ClipEncoder) -> int:
     """How wide the encoder's vectors are."""
     return int(encoder.model.config.hidden_size)
+
+
+def token_table(encoder: ClipEncoder) -> Tensor:
+    """The encoder's vectors for tokens, (vocabulary, D), without gradients."""
+    table = encoder.model.get_input_embeddings()
+    assert isinstance(table, nn.Embedding), "CLIP reads tokens from a table"
+    return table.weight.detach()
 
 
 def _chosen_layer(encoder: ClipEncoder, output: Any) -> Tensor:  # noqa: ANN401  # a library's output
@@ -186,30 +236,32 @@ def _encoder_settings(encoder: ClipEncoder) -> str:
     )
 
 
-def _vectors_digest(embedding: Embedding) -> str:
-    rows = [vectors.detach().float().cpu() for _, vectors in sorted(embedding.vectors.items())]
-    return _digest(b"".join(row.contiguous().numpy().tobytes() for row in rows))
+def _norms(table: Tensor) -> Tensor:
+    """The length of each row, float32; in pieces, since a copy of SDXL's table takes 250 MB."""
+    pieces = (table[at : at + ROWS_AT_ONCE] for at in range(0, len(table), ROWS_AT_ONCE))
+    return torch.cat([torch.linalg.vector_norm(rows.float(), dim=1) for rows in pieces])
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _fitting(encoded: Tensor) -> Tensor:
+    """Float32 of a half precision that is not autocast's: torch refuses to join those."""
+    kind = encoded.device.type
+    if not torch.is_autocast_enabled(kind) or encoded.dtype == torch.get_autocast_dtype(kind):
+        return encoded
+    return encoded.float()
 
 
-def _check_widths(word: str, embedding: Embedding, encoders: tuple[ClipEncoder, ...]) -> None:
-    needed = {encoder.name: width(encoder) for encoder in encoders}
-    given = {name: vectors.shape[1] for name, vectors in embedding.vectors.items()}
-    if all(given.get(name) == needed[name] for name in needed):
-        return
-    vectors = f"vectors of {_listed(given)} numbers" if given else "no vectors to read"
-    raise UserError(
-        f'The embedding "{word}" has {vectors} ({embedding.family})',
-        f"This model reads vectors of {_listed(needed)} ({family_words(needed)})",
-        "Choose an embedding that was trained for this kind of model",
-    )
+def _own_autocast(model: nn.Module) -> AbstractContextManager[object]:
+    """Autocast to an encoder's own half precision where another one is asked for.
 
-
-def _listed(widths: Mapping[str, int]) -> str:
-    return " and ".join(str(value) for _, value in sorted(widths.items()))
+    Otherwise float16 meets bfloat16: their sum is float32, which a layer norm in half precision
+    refuses ("mixed dtype").
+    """
+    weight = next(model.parameters())
+    kind, dtype = weight.device.type, weight.dtype
+    is_half = dtype in (torch.float16, torch.bfloat16)
+    if is_half and torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) != dtype:
+        return torch.autocast(kind, dtype=dtype)
+    return nullcontext()
 
 
 def _word_error(word: str) -> UserError:

@@ -35,7 +35,9 @@ class Embedding:
 
     vectors: by the encoder's name ("te", or "te1" and "te2" for SDXL), (n, D) in any float dtype;
     n is the same for all encoders.
-    outputs: vectors that replace an encoder's output instead of its input, in the same form.
+    outputs: vectors that replace what an encoder says at the word's places, in the same form. With
+    both, an encoder reads the ones and its output is replaced by the others; without `vectors` it
+    reads zeros.
     """
 
     name: str
@@ -122,11 +124,10 @@ def bundled_embeddings(tensors: Mapping[str, Tensor]) -> dict[str, Embedding]:
 
 def bundle_members(embedding: Embedding) -> dict[str, Tensor]:
     """An embedding's tensors by the keys that they have in a bundle."""
-    # Of one encoder's, the only key that both A1111 and ComfyUI look for inside a bundle.
-    return {
-        A1111_KEY if key == SINGLE_KEY else key: tensor
-        for key, tensor in to_tensors(embedding).items()
-    }
+    # Of one encoder's, the keys that others look for inside a bundle: A1111 and ComfyUI for the
+    # first, the only program that reads outputs for the second.
+    inside = {SINGLE_KEY: A1111_KEY, SINGLE_OUTPUT_KEY: XL_KEYS["te1"] + OUTPUT}
+    return {inside.get(key, key): tensor for key, tensor in to_tensors(embedding).items()}
 
 
 def to_tensors(embedding: Embedding) -> dict[str, Tensor]:
@@ -140,17 +141,22 @@ def to_tensors(embedding: Embedding) -> dict[str, Tensor]:
 
 
 def write_embedding(
-    path: Path, embedding: Embedding, *, dtype: torch.dtype | None = None, overwrite: bool = True
+    path: Path,
+    embedding: Embedding,
+    *,
+    dtype: torch.dtype | None = None,
+    overwrite: bool = True,
+    hashes: bool = False,
 ) -> None:
     """Writes an embedding as .safetensors; dtype: None leaves each tensor as it is.
 
-    Programs call it by the file's name. Raises UserError if the path is taken and not to be
-    overwritten, or the dtype cannot hold the vectors.
+    hashes: adds the tensors' to the metadata. Programs call it by the file's name. Raises UserError
+    if the path is taken and not to be overwritten, or the dtype cannot hold the vectors.
     """
     tensors = {
         key: converted(tensor, dtype, name=key) for key, tensor in to_tensors(embedding).items()
     }
-    write_safetensors(path, tensors, embedding.metadata, overwrite=overwrite)
+    write_safetensors(path, tensors, embedding.metadata, overwrite=overwrite, hashes=hashes)
 
 
 def _read(path: Path) -> Embedding | dict[str, Embedding]:

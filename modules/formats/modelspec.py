@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from onetrainer.config.model import FamilyName, Prediction
+from onetrainer.config.model import Base, FamilyName, Prediction, base_of
 
 VERSION = "1.0.1"
 PREFIX = "modelspec."
 
-FileKind = Literal["model", "lora", "textual-inversion"]
+FileKind = Literal["model", "lora", "textual-inversion", "vae"]
 Layout = Literal["original", "diffusers"]
 
 # The code whose names the tensors have, by the bare names that the specification suggests.
@@ -35,6 +35,15 @@ _ARCHITECTURES: Mapping[FamilyName, str] = MappingProxyType(
     }
 )
 _SD2_V = "stable-diffusion-v2-768-v"
+# A VAE by itself is that of all models with its latents, whatever they predict or paint into; the
+# specification has no word for it. These are the names by which SwarmUI knows them.
+_VAES: Mapping[Base, str] = MappingProxyType(
+    {
+        "sd15": "stable-diffusion-v1/vae",
+        "sd2": "stable-diffusion-v1/vae",
+        "sdxl": "stable-diffusion-xl-v1-base/vae",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -66,15 +75,15 @@ class ModelSpec:
 
     def fields(self) -> dict[str, str]:
         """Everything but the hash, which whoever writes the file computes."""
-        is_negative = self.is_negative_embedding
+        is_negative, predicts = self.is_negative_embedding, self.kind != "vae"
         found = {
             "sai_model_spec": VERSION,
             "architecture": architecture(self.family, self.prediction, self.kind),
             "implementation": IMPLEMENTATIONS[self.layout],
             "title": self.title,
             "resolution": "{}x{}".format(*self.resolution),
-            "prediction_type": "v" if self.prediction == "v_prediction" else "epsilon",
-            "encoder_layer": str(self.encoder_layer) if self.encoder_layer else "",
+            "prediction_type": _predicted(self.prediction) if predicts else "",
+            "encoder_layer": str(self.encoder_layer) if self.encoder_layer and predicts else "",
             "author": self.author.strip(),
             "description": self.description.strip(),
             "license": self.license.strip(),
@@ -90,14 +99,36 @@ class ModelSpec:
 
 def architecture(family: FamilyName, prediction: Prediction, kind: FileKind) -> str:
     """The specification's name of what a file is, or is for: "stable-diffusion-v1/lora"."""
+    if kind == "vae":
+        return _VAES[base_of(family)]
     is_sd2_v = family == "sd2" and prediction == "v_prediction"
     base = _SD2_V if is_sd2_v else _ARCHITECTURES[family]
     return base if kind == "model" else f"{base}/{kind}"
 
 
+def as_embedding(metadata: Mapping[str, str], word: str) -> dict[str, str]:
+    """A run's metadata as the file of one of its embeddings tells it: its kind, and its word.
+
+    Its tensors have the original programs' names, whatever a LoRA beside it has.
+    """
+    kind: FileKind = "textual-inversion"
+    changed = {"name": word}
+    if base := metadata.get(f"{PREFIX}architecture", "").split("/")[0]:
+        changed |= {
+            f"{PREFIX}architecture": f"{base}/{kind}",
+            f"{PREFIX}implementation": IMPLEMENTATIONS["original"],
+            f"{PREFIX}trigger_phrase": word,
+        }
+    return {**metadata, **changed}
+
+
 def comma_separated(text: str) -> str:
     """The entries of a list with commas, without what is empty or only spaces."""
     return ", ".join(part.strip() for part in text.split(",") if part.strip())
+
+
+def _predicted(prediction: Prediction) -> str:
+    return "v" if prediction == "v_prediction" else "epsilon"
 
 
 def _data_url(jpeg: bytes) -> str:

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from modules.families.prompts import ClipPrompts
 from modules.formats.embedding_file import Embedding, write_embedding
+from onetrainer.caption_words import missing_words
 from onetrainer.errors import UserError
 from tests.tiny_prompts import (
     END,
@@ -176,14 +177,15 @@ def test_the_table_is_let_go_of_when_encoding_fails(monkeypatch):
             (f"of {LARGE} numbers (SDXL)", f"{LARGE} and {GIANT} (SDXL)"),
         ),
         ({"te1": torch.zeros(1, 768), "te2": torch.zeros(1, 1280)}, ("768 and 1280 numbers",)),
-        ({}, ("no vectors to read (SDXL)",)),
+        ({}, ("no vectors (no published family)",)),
+        ({"te": torch.zeros(1, LARGE), "te2": torch.zeros(1, GIANT)}, (f"{LARGE} and {GIANT}",)),
     ],
 )
 def test_an_embedding_for_another_model_is_refused(vectors, words):
-    outputs = {} if vectors else {"te1": torch.zeros(1, LARGE)}
-    with pytest.raises(UserError) as refusal:
-        sdxl().with_embeddings({"smiley": Embedding("smiley", vectors, outputs)})
-    assert all(word in str(refusal.value) for word in ("smiley", *words))
+    for sides in ((vectors, {}), ({}, vectors)):
+        with pytest.raises(UserError) as refusal:
+            sdxl().with_embeddings({"smiley": Embedding("smiley", *sides)})
+        assert all(word in str(refusal.value) for word in ("smiley", *words))
 
 
 @pytest.mark.parametrize("second", ["SMILEY", " smiley", ""])
@@ -200,3 +202,11 @@ def test_settings_tell_embeddings_apart():
         sdxl().with_embeddings({"smiling": embedding(2)}),
     ]
     assert len({sdxl().settings(), *(other.settings() for other in others)}) == 4
+
+
+def test_words_that_no_caption_holds_are_named():
+    captions = ["a photo of a Red  Cat", "smileys", "<grin>,frown"]
+    words = ["red cat", "smiley", "<grin>", "FROWN", "cat 2"]
+    assert missing_words(captions, words) == ["smiley", "cat 2"]
+    assert missing_words([], ["grin"]) == ["grin"]
+    assert missing_words(captions, []) == []

@@ -152,6 +152,7 @@ def test_a_bundle_is_read_again_and_has_keys_that_other_programs_look_for():
     embeddings = {"a": Embedding("a", SD, SD), "b": Embedding("b", XL)}
     tensors = bundle(embeddings)
     assert {"bundle_emb.a.string_to_param.*", "bundle_emb.b.clip_l"} <= tensors.keys()
+    assert {"bundle_emb.a.clip_l_out", "bundle_emb.b.clip_g"} <= tensors.keys()
     found = bundled_embeddings(tensors)
     for name, expected in embeddings.items():
         assert_same(found[name].vectors, expected.vectors)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from modules.formats.lora_metadata import layout_of
-from modules.formats.modelspec import ModelSpec, architecture
+from modules.formats.modelspec import ModelSpec, architecture, as_embedding
 
 # The keys of version 1.0.1 for image models, by how much the specification demands them.
 MUST = {"sai_model_spec", "architecture", "implementation", "title", "resolution"}
@@ -82,6 +82,9 @@ def test_values_have_the_forms_that_the_specification_asks_for():
         ("sd15-inpainting", "epsilon", "model", "stable-diffusion-v1-inpainting"),
         ("sd2-inpainting", "epsilon", "lora", "stable-diffusion-v2-inpainting/lora"),
         ("sdxl-inpainting", "epsilon", "lora", "stable-diffusion-xl-v1-inpainting/lora"),
+        ("sd15-inpainting", "epsilon", "vae", "stable-diffusion-v1/vae"),
+        ("sd2", "v_prediction", "vae", "stable-diffusion-v1/vae"),
+        ("sdxl", "epsilon", "vae", "stable-diffusion-xl-v1-base/vae"),
     ],
 )
 def test_the_architecture_is_told_by_its_published_name(family, prediction, kind, expected):
@@ -108,6 +111,19 @@ def test_the_prediction_is_told_in_the_specifications_words(prediction, word):
 def test_the_implementation_is_the_one_whose_names_the_layers_have(family, naming, code):
     made = spec(family=family, layout=layout_of(family, naming))
     assert made.fields()["modelspec.implementation"] == code
+
+
+def test_a_vae_alone_tells_nothing_of_predictions_and_prompts():
+    keys = {key.removeprefix("modelspec.") for key in spec(kind="vae", encoder_layer=2).fields()}
+    assert keys == MUST
+
+
+def test_an_embeddings_file_has_the_original_programs_names_whatever_the_run_wrote_beside():
+    fields = as_embedding(spec(layout="diffusers", trigger_words="other").fields(), "<w>")
+    assert fields["modelspec.architecture"] == "stable-diffusion-xl-v1-base/textual-inversion"
+    assert fields["modelspec.implementation"] == "sgm"
+    assert fields["modelspec.trigger_phrase"] == fields["name"] == "<w>"
+    assert as_embedding({}, "<w>") == {"name": "<w>"}
 
 
 def test_the_implementation_of_a_whole_model_is_its_layouts():

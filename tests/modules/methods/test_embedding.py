@@ -1,0 +1,296 @@
+"""Words that are learned: what they begin as, how they are kept, and the files they become."""
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from modules.formats.embedding_file import Embedding, read_by_word, write_embedding
+from modules.interfaces import ExportOptions
+from modules.methods.embedding import Embeddings, file_names, ordinary_words
+from modules.sampling.sampler import sample
+from onetrainer.config.embedding import Embeddings as Section
+from onetrainer.config.embedding import Word
+from onetrainer.config.sampling import Prompt
+from onetrainer.errors import UserError
+from tests import tiny
+
+BASES = ("sd15", "sd2", "sdxl")
+OPTIONS = ExportOptions(torch.float32, {})
+
+
+def attach(family, *words, seed=3, **section):
+    return Embeddings.attach(
+        family, Section(words=[Word(**word) for word in words], **section), seed=seed
+    )
+
+
+def tokens(family, text):
+    """The vectors of a text's tokens, by the encoder's name, side by side with nothing of ours."""
+    ids = family.prompts.tokenizer(text, add_special_tokens=False)["input_ids"]
+    return {
+        te: encoder.get_input_embeddings().weight[ids]
+        for te, encoder in family.text_encoders.items()
+    }
+
+
+def train(family, method, captions, *, steps=2, lr=0.05):
+    """Moves the words away from where they began, as the loop does."""
+    parameters = [p for group in method.parameter_groups() for p in group.parameters.values()]
+    optimizer = torch.optim.SGD(parameters, lr=lr)
+    for _ in range(steps):
+        hidden = family.encode_text(captions).hidden.float()
+        (hidden * torch.arange(hidden.shape[-1]).sin()).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        method.after_step()
+
+
+def draw(family, text="a photo of <cat>"):
+    prompt = Prompt(prompt=text, width=64, height=64, seed=1)
+    return sample(family, [prompt], steps=2, guidance=3.0)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_a_word_begins_as_its_text_in_every_encoder(base):
+    family = tiny.family(base)
+    knowing, _ = attach(family, {"word": "<cat>", "initial_text": "a red cat"})
+    text, word = "a photo of a red cat, happy", "a photo of <cat>, happy"
+    assert torch.equal(knowing.encode_text([word]).hidden, family.encode_text([text]).hidden)
+    assert knowing.count_tokens("<cat>") == 3
+
+
+@pytest.mark.parametrize(("vectors", "repeated"), [(2, "a red"), (5, "a red cat a red")])
+def test_a_text_is_cut_or_repeated_to_the_number_of_vectors(vectors, repeated):
+    family = tiny.family("sdxl")
+    _, method = attach(family, {"initial_text": "a red cat", "vectors": vectors})
+    (learned,) = method.learned()
+    for te, expected in tokens(family, repeated).items():
+        assert torch.equal(learned.vectors[te], expected)
+
+
+def test_without_text_vectors_are_random_by_the_seed_and_as_long_as_a_words():
+    family = tiny.family("sdxl")
+    made = [attach(family, {"vectors": 2}, seed=seed)[1].learned()[0] for seed in (1, 1, 2)]
+    for te, encoder in family.text_encoders.items():
+        one, same, other = (each.vectors[te] for each in made)
+        assert torch.equal(one, same)
+        assert not torch.equal(one, other)
+        median = encoder.get_input_embeddings().weight.norm(dim=1).median()
+        torch.testing.assert_close(one.norm(dim=1), median.expand(2))
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_an_output_word_begins_as_what_the_encoder_says_of_its_text(base):
+    family = tiny.family(base)
+    knowing, method = attach(
+        family, {"word": "<cat>", "initial_text": "a red cat", "place": "output"}
+    )
+    # Alone in a prompt: elsewhere the encoder says of a text what stands before it, too.
+    torch.testing.assert_close(
+        knowing.encode_text(["<cat>"]).hidden, family.encode_text(["a red cat"]).hidden
+    )
+    assert all(name.endswith("_out") for name in method.state_dict())
+    pooled = [
+        each.encode_text([text]).pooled
+        for each, text in ((knowing, "<cat>"), (family, "a red cat"))
+    ]
+    assert pooled == [None, None] or torch.equal(*pooled)
+
+
+def test_a_word_goes_on_from_a_file(tmp_path):
+    path, family = tmp_path / "old.safetensors", tiny.family("sdxl")
+    widths = zip(("te1", "te2"), tiny.WIDTHS["sdxl"], strict=True)
+    vectors = {te: torch.randn(4, width) for te, width in widths}
+    write_embedding(path, Embedding("old", vectors), dtype=torch.float16)
+    _, method = attach(family, {"start_from": str(path), "vectors": 1, "initial_text": "dog"})
+    (learned,) = method.learned()
+    for te, rows in vectors.items():
+        assert learned.vectors[te].dtype == torch.float32
+        assert torch.equal(learned.vectors[te], rows.half().float())
+
+
+@pytest.mark.parametrize("has_input", [True, False])
+def test_an_output_word_goes_on_from_a_file(tmp_path, has_input):
+    path, family = tmp_path / "old.safetensors", tiny.family()
+    sides = [{"te": torch.randn(4, tiny.WIDTH)} for _ in range(2)]
+    write_embedding(path, Embedding("old", sides[0] if has_input else {}, sides[1]))
+    knowing, _ = attach(family, {"word": "x", "start_from": str(path), "place": "output"})
+    direct = family.with_embeddings(read_by_word(path))
+    assert torch.equal(knowing.encode_text(["x, y"]).hidden, direct.encode_text(["old, y"]).hidden)
+
+
+@pytest.mark.parametrize(
+    ("base", "place", "sides", "words"),
+    [
+        ("sd2", "input", ("vectors",), f"vectors of {tiny.WIDTH} numbers"),
+        ("sdxl", "output", ("outputs",), f"vectors of {tiny.WIDTH} numbers"),
+        ("sd15", "input", ("outputs",), 'place "output"'),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(tmp_path, base, place, sides, words):
+    path = tmp_path / "old.safetensors"
+    given = {side: {"te": torch.randn(1, tiny.WIDTH)} for side in sides}
+    write_embedding(path, Embedding("old", given.get("vectors", {}), given.get("outputs", {})))
+    with pytest.raises(UserError, match=words):
+        attach(tiny.family(base), {"start_from": str(path), "place": place})
+
+
+def test_a_text_longer_than_a_prompt_is_refused_unless_it_is_cut():
+    word = {"initial_text": "cat " * 80}
+    with pytest.raises(UserError, match="80 tokens"):
+        attach(tiny.family(), word)
+    assert attach(tiny.family(), {**word, "vectors": 75})[1].learned()[0].length == 75
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_vectors_keep_their_length(base):
+    words = [
+        {"word": place, "initial_text": "a red cat", "place": place}
+        for place in ("input", "output")
+    ]
+    family = tiny.family(base)
+    knowing, method = attach(family, *words)
+    begun = method.learned()
+    train(knowing, method, ["input or output"])
+    now = method.learned()
+    for te, encoder in family.text_encoders.items():
+        median = encoder.get_input_embeddings().weight.norm(dim=1).median()
+        torch.testing.assert_close(now[0].vectors[te].norm(dim=1), median.expand(3))
+        own = begun[1].outputs[te].norm(dim=1)
+        torch.testing.assert_close(now[1].outputs[te].norm(dim=1), own)
+        assert not torch.allclose(now[0].vectors[te], begun[0].vectors[te])
+        assert not torch.allclose(now[1].outputs[te], begun[1].outputs[te])
+
+
+def test_a_vector_that_has_not_moved_stays_bit_for_bit():
+    knowing, method = attach(tiny.family(), {"word": "<cat>", "vectors": 4})
+    train(knowing, method, ["<cat>"])
+    before = {name: rows.clone() for name, rows in method.state_dict().items()}
+    for _ in range(5):
+        method.after_step()
+    assert all(torch.equal(rows, before[name]) for name, rows in method.state_dict().items())
+
+
+def test_vectors_grow_where_no_length_is_kept():
+    knowing, method = attach(
+        tiny.family(), {"word": "<cat>", "initial_text": "cat"}, preserve_norm=False
+    )
+    before = method.learned()[0].vectors["te"].norm()
+    train(knowing, method, ["<cat>"], lr=1.0)
+    assert abs(method.learned()[0].vectors["te"].norm() / before - 1) > 0.01
+
+
+def test_untouched_is_what_it_was_before_training():
+    words = [
+        {"word": place, "initial_text": "red cat", "place": place} for place in ("input", "output")
+    ]
+    knowing, method = attach(tiny.family("sdxl"), *words)
+    captions = ["an input, an output"]
+    before = knowing.encode_text(captions).hidden.detach()
+    train(knowing, method, captions)
+    after = knowing.encode_text(captions).hidden.detach()
+    with torch.no_grad(), method.untouched():
+        assert torch.equal(knowing.encode_text(captions).hidden, before)
+    assert torch.equal(knowing.encode_text(captions).hidden, after)
+    assert not torch.equal(before, after)
+
+
+def test_a_saved_state_is_taken_up_whatever_the_order_of_the_words():
+    words = [{"word": "<a>", "vectors": 2}, {"word": "b.c", "place": "output"}]
+    knowing, method = attach(tiny.family("sdxl"), *words)
+    train(knowing, method, ["<a> b.c"])
+    state = {name: rows.clone() for name, rows in method.state_dict().items()}
+    assert state.keys() == {"<a>.te1", "<a>.te2", "b.c.te1_out", "b.c.te2_out"}
+    other, resumed = attach(tiny.family("sdxl"), *reversed(words))
+    resumed.load_state_dict(state)
+    captions = ["a <a> and b.c"]
+    assert torch.equal(knowing.encode_text(captions).hidden, other.encode_text(captions).hidden)
+    for wrong in ({}, state | {"<a>.te1": torch.zeros(1, 32)}):
+        with pytest.raises(ValueError, match="te1"):
+            resumed.load_state_dict(wrong)
+
+
+def test_rates_and_ends_are_each_words_or_else_those_of_all():
+    words = [
+        {"word": "a", "lr": 0.5, "stop_after": 7},
+        {"word": "b"},
+        {"word": "c", "train": False},
+    ]
+    _, method = attach(tiny.family("sdxl"), *words, lr=0.25, stop_after=9)
+    found = [(g.part, list(g.parameters), g.lr, g.stop_after) for g in method.parameter_groups()]
+    assert found == [
+        ("embeddings", ["a.te1", "a.te2"], 0.5, 7),
+        ("embeddings", ["b.te1", "b.te2"], 0.25, 9),
+    ]
+
+
+def test_a_word_that_does_not_train_is_known_and_stays():
+    words = [{"word": "a", "initial_text": "cat", "train": False}, {"word": "b"}]
+    family = tiny.family()
+    knowing, method = attach(family, *words)
+    train(knowing, method, ["a b"])
+    assert torch.equal(knowing.encode_text(["a"]).hidden, family.encode_text(["cat"]).hidden)
+    assert method.state_dict().keys() == {"b.te"}
+
+
+def test_text_encoders_compute_layers_twice_in_training_alone():
+    knowing, method = attach(tiny.family(), {"word": "<cat>"})
+    knowing.enable_gradient_checkpointing(text_encoders=True)
+    calls = []
+    layer = knowing.prompts.encoders[0].model.encoder.layers[0]
+    layer.self_attn.register_forward_pre_hook(lambda *_: calls.append(1))
+    for mode, expected in ((True, 2), (False, 1)):
+        method.train(mode)
+        calls.clear()
+        knowing.encode_text(["<cat>"]).hidden.sum().backward()
+        assert len(calls) == expected
+
+
+@pytest.mark.parametrize("place", ["input", "output"])
+@pytest.mark.parametrize("base", BASES)
+def test_the_file_draws_what_the_trained_word_draws(tmp_path, base, place):
+    knowing, method = attach(tiny.family(base), {"word": "<cat>", "vectors": 2, "place": place})
+    before = draw(knowing)
+    train(knowing, method, ["a <cat>"])
+    (path,) = method.export(tmp_path / "cat", OPTIONS)
+    assert path == tmp_path / "cat.safetensors"
+    (read,) = read_by_word(path).values()
+    live = draw(knowing)
+    assert torch.equal(draw(tiny.family(base).with_embeddings({read.name: read})), live)
+    assert not torch.equal(before, live)
+
+
+def test_several_words_get_a_file_each_in_the_wanted_precision(tmp_path):
+    words = [{"word": "<cat>"}, {"word": "cat"}, {"word": "c", "train": False}]
+    _, method = attach(tiny.family("sdxl"), *words)
+    metadata = {"modelspec.architecture": "stable-diffusion-xl-v1-base/lora", "ss_seed": "1"}
+    paths = method.export(tmp_path / "my.words", ExportOptions(torch.float16, metadata))
+    assert [path.name for path in paths] == [
+        "my.words-cat.safetensors",
+        "my.words-cat-2.safetensors",
+    ]
+    tensors = load_file(paths[0])
+    assert {key: rows.dtype for key, rows in tensors.items()} == dict.fromkeys(
+        ("clip_l", "clip_g"), torch.float16
+    )
+    with safe_open(paths[0], "pt") as file:
+        told = file.metadata()
+    assert told["modelspec.architecture"] == "stable-diffusion-xl-v1-base/textual-inversion"
+    assert (told["name"], told["modelspec.trigger_phrase"], told["ss_seed"]) == (
+        "<cat>",
+        "<cat>",
+        "1",
+    )
+
+
+def test_file_names_are_safe_and_apart():
+    words = ["<my cat>", "My-Cat", "a/b\\c:d", "***", "…", "日本" * 40]
+    found = file_names(words)
+    assert found[:5] == ["my-cat", "My-Cat-2", "a-b-c-d", "word", "word-2"]
+    assert found[5] == "日本" * 10
+
+
+def test_words_of_the_vocabulary_are_named():
+    section = Section(words=[Word(word=word) for word in ("cat", "<cat>", "sks", "smilley", "Red")])
+    assert ordinary_words(tiny.family(), section) == ["cat", "sks", "Red"]

@@ -1,0 +1,102 @@
+"""Averages of vectors whose length is kept: they have that length wherever they are shown."""
+
+import pytest
+import torch
+
+from modules.formats.embedding_file import read_embedding
+from modules.interfaces import ExportOptions
+from modules.methods.embedding import Embeddings
+from modules.optim.ema import Ema
+from modules.optim.movement import Movement
+from modules.optim.shown import ShownWeights
+from onetrainer.config.embedding import Embeddings as Section
+from onetrainer.config.embedding import Word
+from tests import tiny
+
+PLACES = pytest.mark.parametrize("place", ["input", "output"])
+
+
+def trained(base, *, place, preserve_norm):
+    """A word whose vectors went far in different directions, and their average."""
+    word = Word(word="<cat>", vectors=3, initial_text="a cat", place=place)
+    section = Section(words=(word,), preserve_norm=preserve_norm)
+    _, method = Embeddings.attach(tiny.family(base), section, seed=3)
+    (group,) = method.parameter_groups()
+    weights = dict(group.parameters)
+    ema = Ema(weights, decay=0.6, ramp=False, every=1, place="host")
+    generator = torch.Generator().manual_seed(0)
+    for step in range(1, 7):
+        with torch.no_grad():
+            for rows in weights.values():
+                rows += rows.norm() * torch.randn(rows.shape, generator=generator)
+        method.after_step()
+        ema.update(step)
+    optimizer = torch.optim.SGD(list(weights.values()))
+    movement = Movement(optimizer, rounding_seed=None, moves_alone=True)
+    return method, ema, ShownWeights(movement, ema, method.after_step)
+
+
+def lengths(rows):
+    return rows.detach().norm(dim=1)
+
+
+def file_of(method, folder):
+    (path,) = method.export(folder / "cat", ExportOptions(torch.float32, {}))
+    found = read_embedding(path)
+    return {**found.vectors, **found.outputs}
+
+
+@PLACES
+@pytest.mark.parametrize("base", ["sd15", "sdxl"])
+def test_an_average_has_the_length_that_its_vectors_keep(tmp_path, base, place):
+    method, ema, shown = trained(base, place=place, preserve_norm=True)
+    (word,) = method.words
+    before = {name: rows.clone() for name, rows in method.state_dict().items()}
+    averages = {name: rows.clone() for name, rows in ema.state_dict().items()}
+    for name, rows in averages.items():
+        assert bool((lengths(rows) < 0.95 * lengths(before[name])).all())
+
+    with shown.exported():
+        written = file_of(method, tmp_path)
+        bundled = {**method.learned()[0].vectors, **method.learned()[0].outputs}
+    with shown.final():
+        drawn = {te: rows.detach().clone() for te, rows in word.trained.items()}
+    names = {te: name for name, rows in word.parameters().items()
+             for te, own in word.trained.items() if own is rows}  # fmt: skip
+    for te, name in names.items():
+        own = averages[name]
+        expected = own * (lengths(before[name]) / lengths(own))[:, None]
+        for shown_rows in (written[te], bundled[te], drawn[te]):
+            torch.testing.assert_close(shown_rows, expected, rtol=1e-5, atol=1e-7)
+    # Neither the average itself nor what is trained has changed.
+    assert all(torch.equal(rows, averages[name]) for name, rows in ema.state_dict().items())
+    assert all(torch.equal(rows, before[name]) for name, rows in method.state_dict().items())
+
+
+def test_an_average_keeps_its_length_after_its_word_has_stopped(tmp_path):
+    method, _, shown = trained("sd15", place="input", preserve_norm=True)
+    (rows,) = method.words[0].trained.values()
+    expected = lengths(rows)
+    rows.requires_grad_(False)
+    with shown.exported():
+        torch.testing.assert_close(lengths(file_of(method, tmp_path)["te"]), expected)
+    with shown.final():
+        torch.testing.assert_close(lengths(rows), expected)
+
+
+def test_what_has_not_moved_is_shown_as_it_began(tmp_path):
+    word = Word(word="<cat>", initial_text="a red cat")
+    _, method = Embeddings.attach(tiny.family(), Section(words=(word,)), seed=3)
+    before = method.learned()[0].vectors["te"]
+    method.after_step()
+    assert torch.equal(method.words[0].trained["te"].detach(), before)
+    assert torch.equal(file_of(method, tmp_path)["te"], before)
+
+
+def test_where_no_length_is_kept_the_average_is_shown_as_it_is(tmp_path):
+    method, ema, shown = trained("sd15", place="input", preserve_norm=False)
+    (average,) = ema.state_dict().values()
+    with shown.exported():
+        assert torch.equal(file_of(method, tmp_path)["te"], average)
+    with shown.final():
+        assert torch.equal(method.words[0].trained["te"].detach(), average)

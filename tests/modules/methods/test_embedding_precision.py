@@ -1,0 +1,102 @@
+"""Words train and draw whatever number formats the encoders and the training have.
+
+Every gradient is compared with that of the same model in float64.
+"""
+
+import copy
+from dataclasses import replace
+from functools import cache, partial
+
+import pytest
+import torch
+from torch import nn
+
+from modules.memory.precision import autocast
+from modules.methods.embedding import Embeddings
+from modules.sampling.sampler import sample
+from onetrainer.config.embedding import Embeddings as Section
+from onetrainer.config.embedding import Word
+from onetrainer.config.sampling import Prompt
+from tests import tiny
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+PLACES = ("input", "output")
+SCALE = 4096  # of the loss, as float16 needs it
+# The least cosine between a gradient and float64's, by the coarser of both formats.
+LEAST = {"fp32": 1 - 1e-6, "fp16": 0.999, "bf16": 0.95}
+
+
+@cache
+def model(name):
+    return tiny.family(name)
+
+
+def family(name, dtype, unet_dtype):
+    """Encoders in a format of their own, beside a UNet in that of the training."""
+    made = replace(model(name), unet=copy.deepcopy(model(name).unet).to(unet_dtype))
+    encoders = tuple(
+        replace(each, model=copy.deepcopy(each.model).to(dtype)) for each in made.prompts.encoders
+    )
+    return replace(made, prompts=replace(made.prompts, encoders=encoders))
+
+
+def attached(made):
+    """Two words, one that the encoders read and one that they say."""
+    words = [Word(word=f"<{place}>", initial_text="red cat", place=place) for place in PLACES]
+    return Embeddings.attach(made, Section(words=words), seed=3)
+
+
+def gradients(made, method, precision):
+    """Of a prediction's square, by parameter."""
+    generator = torch.Generator().manual_seed(0)
+    noisy = torch.randn(2, 4, 8, 8, generator=generator)
+    frames, timesteps = torch.full((2, 6), 64.0), torch.tensor([300, 700])
+    method.train(True)
+    with autocast(torch.device("cpu"), precision):
+        conditioning = made.encode_text(["a <input> and <output>", "<input>"])
+        predicted = made.predict(noisy, timesteps, conditioning, frames=frames)
+        loss = predicted.pow(2).mean()
+    (loss * SCALE).backward()
+    method.train(False)
+    parameters = {n: p for group in method.parameter_groups() for n, p in group.parameters.items()}
+    found = {name: parameter.grad / SCALE for name, parameter in parameters.items()}
+    for parameter in parameters.values():
+        parameter.grad = None
+    return found
+
+
+@cache
+def reference(name):
+    """The gradients of the model in float64."""
+    return gradients(*attached(family(name, torch.float64, torch.float64)), "fp32")
+
+
+@pytest.mark.parametrize("precision", DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", tiny.FAMILIES)
+def test_words_train_and_draw(name, dtype, precision):
+    made, method = attached(family(name, DTYPES[dtype], DTYPES[precision]))
+    found, expected = gradients(made, method, precision), reference(name)
+    assert len(found) == len(PLACES) * len(made.text_encoders)
+    coarser = min((dtype, precision), key=LEAST.__getitem__)
+    for key, gradient in found.items():
+        assert gradient.dtype == torch.float32
+        assert gradient.isfinite().all()
+        assert gradient.abs().max() > 0
+        assert similarity(gradient, expected[key]) > LEAST[coarser], key
+    frozen = (made.unet, *made.text_encoders.values())
+    assert all(p.grad is None for part in frozen for p in part.parameters())
+    assert picture(made, precision).isfinite().all()
+    made.enable_gradient_checkpointing(text_encoders=True)
+    again = gradients(made, method, precision)
+    assert all(torch.equal(again[key], gradient) for key, gradient in found.items())
+
+
+def similarity(one, other):
+    return nn.functional.cosine_similarity(one.flatten().double(), other.flatten().double(), dim=0)
+
+
+def picture(made, precision):
+    prompt = Prompt(prompt="a <input> and <output>", width=64, height=64, seed=1)
+    context = partial(autocast, torch.device("cpu"), precision)
+    return sample(made, [prompt], steps=1, guidance=3.0, autocast=context)
