@@ -23,6 +23,7 @@ _OLDEST_UNREAD = 0.5
 class _Pending:
     progress: Progress
     loss: Tensor
+    lr: float | Tensor
 
 
 class Reporter:
@@ -44,8 +45,12 @@ class Reporter:
         self._times.clear()
         self._times.append(monotonic())
 
-    def progress(self, *, step: int, epoch: int, lr: float, losses: list[Tensor]) -> None:
-        """Notes a step that has been made. losses: each microbatch's per-item losses, (B,)."""
+    def progress(self, *, step: int, epoch: int, lr: float | Tensor, losses: list[Tensor]) -> None:
+        """Notes a step that has been made.
+
+        lr: scalar, the rate by which the weights moved; that of an optimizer that finds its rate
+        may be on the device. losses: each microbatch's per-item losses, (B,).
+        """
         self._times.append(monotonic())
         speed = self._speed()
         eta = (self._total - step) / speed if speed else -1.0
@@ -54,11 +59,11 @@ class Reporter:
             total_steps=self._total,
             epoch=epoch,
             loss=math.nan,
-            lr=lr,
+            lr=math.nan,
             steps_per_second=round(speed, 4),
             eta_seconds=round(eta, 1),
         )
-        self._pending.append(_Pending(progress, torch.cat(losses).mean()))
+        self._pending.append(_Pending(progress, torch.cat(losses).mean(), lr))
         # Slow steps are read at once: nobody is to watch a window stand still.
         if len(self._pending) >= self._every or monotonic() - self._read_at > _OLDEST_UNREAD:
             self.flush()
@@ -78,9 +83,8 @@ class Reporter:
                     "Nothing was saved over your last good checkpoint",
                     "Lower the learning rate (optimizer.lr), or train in bf16 or fp32.",
                 )
-            self._events.write(
-                Progress(**(vars(item.progress) | {"loss": loss, "memory_bytes": memory}))
-            )
+            read = {"loss": loss, "lr": float(item.lr), "memory_bytes": memory}
+            self._events.write(Progress(**(vars(item.progress) | read)))
 
     def _speed(self) -> float:
         """Steps per second over the last steps; 0 while there is none to measure."""

@@ -1,7 +1,8 @@
 """Checkpoints: what of a run cannot be recomputed, written so that a kill at any moment is safe.
 
 Learning rate, data order and every random draw are functions of (seed, step); a checkpoint holds
-the trained weights, the optimizer's state, the loss scale, and how far the run and its events are.
+the trained weights and their running average, the optimizer's progress, the loss scale, and how far
+the run and its events are.
 """
 
 import errno
@@ -20,14 +21,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from modules.engine import Engine
-from modules.formats.optimizer_state import pack, unpack
 from modules.interfaces import Method
+from modules.optim.ema import Ema
+from modules.optim.progress import OptimizerProgress
 from onetrainer.errors import UserError
 from onetrainer.run_folder import STATE_FILE, RunFolder, cannot_write, sync_folder, write_atomic
 
 WEIGHTS_FILE = "weights.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
 OPTIMIZER_VALUES_FILE = "optimizer.json"
+EMA_FILE = "ema.safetensors"
 PART_SUFFIX = ".part"
 
 
@@ -83,11 +86,15 @@ def newest_record(folder: RunFolder) -> CheckpointRecord | None:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Saves and restores everything that a run's checkpoint holds."""
+    """Saves and restores everything that a run's checkpoint holds.
+
+    ema: None if the run averages no weights. keep: so many of the newest are kept.
+    """
 
     folder: RunFolder
     method: Method
-    optimizer: torch.optim.Optimizer
+    optimizer: OptimizerProgress
+    ema: Ema | None
     engine: Engine
     keep: int
 
@@ -115,8 +122,8 @@ class Checkpoints:
         self._prune()
         return final
 
-    def restore(self, record: CheckpointRecord) -> None:
-        """Takes a checkpoint up.
+    def restore(self, record: CheckpointRecord) -> list[str]:
+        """Takes a checkpoint up; returns what there is to tell about it.
 
         To be called before gradient hooks are registered and before the first step.
         Raises UserError if its files are damaged or do not fit the config.
@@ -125,8 +132,10 @@ class Checkpoints:
         try:
             self.method.load_state_dict(load_file(path / WEIGHTS_FILE))
             values = json.loads((path / OPTIMIZER_VALUES_FILE).read_text())
-            load_optimizer(self.optimizer, unpack(load_file(path / OPTIMIZER_FILE), values))
+            told = self.optimizer.load(load_file(path / OPTIMIZER_FILE), values)
+            told += self._restore_average(path / EMA_FILE)
             self.engine.load_state_dict(record.engine)
+            return told
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{path}: this checkpoint cannot be taken up ({str(error)[:200]})",
@@ -134,6 +143,17 @@ class Checkpoints:
                 "Restore config.json if you changed it, or delete this checkpoint's folder to"
                 " continue from the one before it.",
             ) from error
+
+    def _restore_average(self, path: Path) -> list[str]:
+        if self.ema is None:
+            return []
+        if path.is_file():
+            self.ema.load_state_dict(load_file(path))
+            return []
+        self.ema.restart()
+        return [
+            "the checkpoint has no average of the weights (ema): it begins with them as they are"
+        ]
 
     def clean(self) -> None:
         """Deletes what an interrupted save or deletion has left behind."""
@@ -145,33 +165,16 @@ class Checkpoints:
     def _write_tensors(self, folder: Path) -> None:
         weights = {name: value.contiguous() for name, value in self.method.state_dict().items()}
         _refuse_broken(weights)
-        moments, values = pack(self.optimizer.state_dict()["state"])
+        statistics, values = self.optimizer.save()
         write_atomic(folder / OPTIMIZER_VALUES_FILE, json.dumps(values).encode())
-        for name, tensors in ((WEIGHTS_FILE, weights), (OPTIMIZER_FILE, moments)):
-            _save_tensors(tensors, folder / name)
+        _save_tensors(weights, folder / WEIGHTS_FILE)
+        _save_tensors(statistics, folder / OPTIMIZER_FILE)
+        if self.ema is not None:
+            _save_tensors(self.ema.state_dict(), folder / EMA_FILE)
 
     def _prune(self) -> None:
         for _, path in self.folder.complete_checkpoints()[: -self.keep]:
             _remove(path)
-
-
-def load_optimizer(
-    optimizer: torch.optim.Optimizer, state: Mapping[int, Mapping[str, Any]]
-) -> None:
-    """Restores an optimizer's state in the dtypes it was saved with.
-
-    Its settings stay those of the config, which may have been changed since. torch's own
-    `load_state_dict` casts floating-point state to the parameter's dtype, which rounds the fp32
-    statistics of half-precision weights.
-    """
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": dict(state), "param_groups": groups})
-    parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
-    for number, parameter in enumerate(parameters):
-        for key, value in state.get(number, {}).items():
-            restored = optimizer.state[parameter][key]
-            if isinstance(value, Tensor) and restored.dtype != value.dtype:
-                optimizer.state[parameter][key] = value.to(restored.device)
 
 
 def _save_tensors(tensors: dict[str, Tensor], path: Path) -> None:

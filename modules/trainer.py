@@ -10,8 +10,10 @@ from modules import seeds
 from modules.build import set_lr
 from modules.engine import Engine
 from modules.inbox import Inbox
-from modules.interfaces import Batch, Objective
+from modules.interfaces import Batch, Method, Objective
 from modules.metrics import Reporter
+from modules.optim.ema import Ema
+from modules.optim.progress import effective_lr
 from modules.state import TrainState
 
 
@@ -36,7 +38,8 @@ class StepBatches(Protocol):
 class Trainer:
     """Everything the loop needs.
 
-    lr_multiplier: a step's learning rate as a share of the full one.
+    lr_multiplier: a step's learning rate as a share of the full one. ema: None if no average of
+    the weights is wanted.
     tasks: in their order; the one that saves comes last, so that a checkpoint of a step follows
     everything else that belongs to the step.
     """
@@ -46,9 +49,11 @@ class Trainer:
     seed: int
     batches: StepBatches
     objective: Objective
+    method: Method
     engine: Engine
     optimizer: torch.optim.Optimizer
     lr_multiplier: Callable[[int], float]
+    ema: Ema | None
     report: Reporter
     inbox: Inbox
     tasks: Sequence[Task]
@@ -59,13 +64,18 @@ class Trainer:
         self.report.start_clock(state.step)
         while state.step < self.steps and not self.inbox.is_leaving():
             set_lr(self.optimizer, self.lr_multiplier(state.step))
+            rate = effective_lr(self.optimizer)
+            self.engine.begin(state.step)
             losses = self._accumulate(state.step)
             self.engine.step()
             state.step += 1
+            self.method.after_step()
+            if self.ema is not None:
+                self.ema.update(state.step)
             self.report.progress(
                 step=state.step,
                 epoch=self.batches.epoch_of(state.step - 1),
-                lr=self.optimizer.param_groups[0]["lr"],
+                lr=rate,
                 losses=losses,
             )
             self._do_tasks(state.step)

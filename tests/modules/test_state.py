@@ -8,8 +8,12 @@ import torch
 from torch import nn
 
 from modules import state as state_module
-from modules.engine import Engine
-from modules.state import CheckpointRecord, Checkpoints, load_optimizer, newest_record
+from modules.engine import MOST_OVERFLOWS, Engine
+from modules.optim.ema import Ema
+from modules.optim.movement import Movement
+from modules.optim.progress import OptimizerProgress
+from modules.optim.stops import Stops
+from modules.state import CheckpointRecord, Checkpoints, newest_record
 from onetrainer.errors import UserError
 from onetrainer.run_folder import create_run
 
@@ -42,13 +46,22 @@ def checkpoints(folder, value=0.0, precision="fp32"):
     engine = Engine(
         device=torch.device("cpu"),
         precision=precision,
-        optimizer=optimizer,
+        movement=Movement(optimizer, rounding_seed=None, moves_alone=True),
+        stops=Stops([]),
         gradient_clipping=1.0,
     )
-    return Checkpoints(folder, method, optimizer, engine, keep=2)
+    return Checkpoints(
+        folder=folder,
+        method=method,
+        optimizer=OptimizerProgress(optimizer, {"weight": method.weight}),
+        ema=Ema({"weight": method.weight}, decay=0.9, ramp=False, every=1, place="device"),
+        engine=engine,
+        keep=2,
+    )
 
 
 def step(made):
+    made.engine.begin(0)
     made.engine.backward((made.method.weight**3 + made.method.weight).sum())
     made.engine.step()
 
@@ -143,7 +156,10 @@ def test_a_damaged_state_is_told_in_words(folder):
         newest_record(folder)
 
 
-@pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "optimizer.json"])
+@pytest.mark.parametrize(
+    "name",
+    ["weights.safetensors", "optimizer.safetensors", "optimizer.json", "ema.safetensors"],
+)
 def test_a_damaged_checkpoint_is_told_in_words(folder, name):
     made = checkpoints(folder)
     step(made)
@@ -161,5 +177,35 @@ def test_statistics_keep_their_own_precision():
     exact = torch.tensor([1.0009765625, 3.0], dtype=torch.float32)
     made.state[weight]["exp_avg"] = exact
     other = torch.optim.AdamW([weight])
-    load_optimizer(other, made.state_dict()["state"])
+    OptimizerProgress(other, {"w": weight}).load(*OptimizerProgress(made, {"w": weight}).save())
     assert torch.equal(other.state[weight]["exp_avg"], exact)
+
+
+def test_fp16_gradients_that_overflow_move_nothing_and_lower_the_scale(folder):
+    made = checkpoints(folder, 2.0, "fp16")
+    scale = made.engine.state_dict()["scale"]
+    made.engine.begin(0)
+    made.engine.backward((made.method.weight * 1e38).sum())
+    made.engine.step()
+    assert made.method.weight.tolist() == [2.0] * 3
+    assert made.engine.state_dict()["scale"] == scale / 2
+
+
+def test_overflows_that_do_not_end_are_told_in_words(folder):
+    made = checkpoints(folder, 2.0, "fp16")
+    with pytest.raises(UserError, match="overflow"):
+        for step in range(MOST_OVERFLOWS):
+            made.engine.begin(step)
+            made.engine.backward((made.method.weight * float("inf")).sum())
+            made.engine.step()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_gradients_are_clipped_by_their_common_norm(folder, precision):
+    made = checkpoints(folder, 2.0, precision)
+    norms = []
+    made.engine._movement.optimizer.register_step_pre_hook(
+        lambda *_: norms.append(float(made.method.weight.grad.norm()))
+    )
+    step(made)  # 3 * 2^2 + 1 in each of three weights
+    assert norms == [pytest.approx(1.0, abs=1e-5)]

@@ -1,0 +1,1 @@
+"""How weights move: optimizers, rounding, averages, and what of them a checkpoint holds."""

@@ -1,0 +1,35 @@
+"""What an optimizer has accumulated survives a checkpoint, for every optimizer there is."""
+
+import pytest
+import torch
+
+from tests.optimizer_steps import SECTIONS, Run
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("rounding_seed", [None, 7], ids=["nearest", "stochastic"])
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+def test_ten_steps_equal_five_and_five_after_a_checkpoint(section, dtype, rounding_seed):
+    whole = Run(section(), dtype, rounding_seed=rounding_seed)
+    whole.go(range(10))
+    first = Run(section(), dtype, rounding_seed=rounding_seed)
+    first.go(range(5))
+    second = Run(section(), dtype, rounding_seed=rounding_seed)
+    second.restore(first.saved())
+    second.go(range(5, 10))
+    for name, weight in whole.trained.items():
+        assert torch.equal(weight, second.trained[name]), name
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+def test_steps_after_a_checkpoint_depend_on_it(section):
+    first = Run(section(), torch.float32)
+    first.go(range(5))
+    values, _, _ = first.saved()
+    first.go([5])
+    fresh = Run(section(), torch.float32)
+    with torch.no_grad():
+        for name, weight in fresh.trained.items():
+            weight.copy_(values[name])
+    fresh.go([5])
+    assert not torch.equal(fresh.trained["matrix"], first.trained["matrix"])

@@ -1,0 +1,39 @@
+"""Full fine-tuning in bf16 follows that in float32, if it rounds by chance."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from onetrainer.config.model import Model
+from onetrainer.demo.write import write_demo
+from tests.benchmarks import rounding
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def curves(tmp_path_factory):
+    """Loss curves of the demo's model over a few steps, by number format."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # sums in one order on every machine
+    demo = write_demo(Path(tmp_path_factory.mktemp("curves")) / "demo")
+    base = Model(path=str(demo.base))
+    pictures = rounding.encode(base, demo.pictures)
+    length = rounding.Length(steps=10, every=5, evaluation_batches=3)
+    yield {
+        name: [rounding.curve(base, section, pictures, seed, length) for seed in rounding.SEEDS]
+        for name, section in rounding.FORMATS.items()
+    }
+    torch.set_num_threads(threads)
+
+
+def test_bf16_rounded_by_chance_stays_within_the_spread_of_seeds(curves):
+    exact = curves["fp32"]
+    assert rounding.distance(curves["bf16, stochastic"], exact) <= rounding.spread(exact)
+
+
+def test_bf16_rounded_to_the_nearest_drifts_far_out_of_it(curves):
+    exact = curves["fp32"]
+    assert rounding.distance(curves["bf16, nearest"], exact) > 3 * rounding.spread(exact)
+    assert rounding.fall(curves["bf16, nearest"]) < 0.8 * rounding.fall(exact)

@@ -1,0 +1,78 @@
+"""A UNet's own weights in bf16: rounded by chance, in backward and not, saved and resumed."""
+
+import pytest
+import torch
+
+from modules import seeds
+from modules.build import build_optimizer, set_lr
+from modules.engine import Engine
+from modules.interfaces import ParameterGroup
+from modules.optim.movement import Movement
+from modules.optim.progress import OptimizerProgress
+from modules.optim.stops import Stops
+from onetrainer.config.optimizers.adafactor import Adafactor
+from onetrainer.config.optimizers.adam import AdamW
+from tests import tiny
+from tests.stepping import equal
+
+CPU = torch.device("cpu")
+
+
+class UnetTraining:
+    def __init__(self, section, *, in_backward, seed=0, checkpointing=False):
+        self.family = tiny.family(seed=seed, compute_dtype=torch.bfloat16)
+        self.unet = self.family.unet.requires_grad_(True).train()
+        if checkpointing:
+            self.family.enable_gradient_checkpointing(text_encoders=False)
+        self.weights = dict(self.unet.named_parameters())
+        self.optimizer = build_optimizer(section, [ParameterGroup("unet", self.weights)])
+        self.progress = OptimizerProgress(self.optimizer, self.weights)
+        self.in_backward = in_backward
+        self.engine = Engine(
+            device=CPU,
+            precision="bf16",
+            movement=Movement(self.optimizer, rounding_seed=3, moves_alone=True),
+            stops=Stops([]),
+            gradient_clipping=0.0,
+        )
+
+    def run(self, first, last):
+        if self.in_backward:
+            self.engine.step_in_backward()
+        for step in range(first, last):
+            set_lr(self.optimizer, min(1.0, step / 4))
+            self.engine.begin(step)
+            draw = seeds.generator(0, "latents", step)
+            noisy, noise = torch.randn(2, 2, 4, 8, 8, generator=draw)
+            text = torch.randn(2, 8, tiny.WIDTH, generator=draw)
+            with self.engine.autocast():
+                predicted = self.unet(noisy, torch.tensor([10, 700]), text).sample
+            self.engine.backward(((predicted.float() - noise) ** 2).mean())
+            self.engine.step()
+        return self
+
+    def snapshot(self):
+        return {name: weight.detach().clone() for name, weight in self.weights.items()}
+
+
+@pytest.mark.parametrize(
+    ("section", "checkpointing"),
+    [(AdamW(lr=1e-3), True), (Adafactor(lr=1e-3), False)],
+    ids=["adamw, checkpointing", "adafactor"],
+)
+def test_in_backward_and_resumed_it_trains_the_weights_of_the_normal_run(section, checkpointing):
+    start = UnetTraining(section, in_backward=False).snapshot()
+    normal = UnetTraining(section, in_backward=False, checkpointing=checkpointing).run(0, 4)
+    half = UnetTraining(section, in_backward=True, checkpointing=checkpointing).run(0, 2)
+    other = UnetTraining(section, in_backward=True, seed=1, checkpointing=checkpointing)
+    with torch.no_grad():
+        for name, weight in other.weights.items():
+            weight.copy_(half.weights[name])
+    other.progress.load(*half.progress.save())
+    other.run(2, 4)
+    moved = [
+        name for name, value in normal.snapshot().items() if not torch.equal(value, start[name])
+    ]
+    assert len(moved) > 0.9 * len(start)
+    assert all(weight.dtype == torch.bfloat16 for weight in other.weights.values())
+    assert equal(other.snapshot(), normal.snapshot())

@@ -1,0 +1,100 @@
+"""Steps of optimizers on a few weights, for tests that compare them."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import get_args
+
+import torch
+from safetensors.torch import load, save
+from torch import nn
+
+from modules.build import build_optimizer, set_lr
+from modules.interfaces import ParameterGroup
+from modules.optim.movement import Movement
+from modules.optim.progress import OptimizerProgress
+from onetrainer.config.optimizer import Optimizer
+from onetrainer.config.optimizers.section import OptimizerSection
+
+SECTIONS: tuple[type[OptimizerSection], ...] = get_args(get_args(Optimizer)[0])
+# 4096 numbers, from where on state is kept in 8 or 4 bits; twice the same shape, so that what
+# computes several weights at once does.
+SHAPES = {"matrix": (64, 64), "second": (64, 64), "bias": (64,), "kernel": (8, 16, 3, 3)}
+UNET, TEXT_ENCODER = ("matrix", "bias", "kernel"), ("second",)
+
+
+def weights(dtype=torch.float32) -> dict[str, nn.Parameter]:
+    """The same weights every time."""
+    generator = torch.Generator().manual_seed(0)
+    return {
+        name: nn.Parameter(torch.randn(shape, generator=generator).to(dtype))
+        for name, shape in SHAPES.items()
+    }
+
+
+def gradient(name: str, weight: torch.Tensor, step: int) -> torch.Tensor:
+    """Mostly toward a target, so that there is something to be learnt, with noise of the step."""
+    generator = torch.Generator().manual_seed(1000 * step + len(name))
+    noise = torch.randn(weight.shape, generator=generator)
+    wide = weight.detach().to(torch.promote_types(weight.dtype, torch.float32))
+    return (0.3 * wide - 0.1 + 0.1 * noise).to(weight.dtype)
+
+
+def warm_up(step: int) -> float:
+    """From a quarter to the full rate."""
+    return min(1.0, (step + 1) / 4)
+
+
+def groups_of(trained: dict[str, nn.Parameter], *, lr: float | None) -> list[ParameterGroup]:
+    """Two networks; lr: the second one's own."""
+    return [
+        ParameterGroup("unet", {name: trained[name] for name in UNET}),
+        ParameterGroup("te", {name: trained[name] for name in TEXT_ENCODER}, lr=lr),
+    ]
+
+
+def built(section, trained, *, lr=None) -> torch.optim.Optimizer:
+    return build_optimizer(section, groups_of(trained, lr=lr))
+
+
+def make_steps(optimizer, trained, steps: Iterable[int], step: Callable | None = None) -> None:
+    """Steps as the loop makes them; step: makes one, in place of the optimizer's."""
+    for number in steps:
+        set_lr(optimizer, warm_up(number))
+        for name, weight in trained.items():
+            weight.grad = gradient(name, weight, number)
+        (step or optimizer.step)()
+        optimizer.zero_grad()
+
+
+class Run:
+    """An optimizer with all that a checkpoint needs."""
+
+    def __init__(self, section, dtype, *, rounding_seed=None) -> None:
+        self.trained = weights(dtype)
+        self.optimizer = built(section, self.trained)
+        self.progress = OptimizerProgress(self.optimizer, self.trained)
+        self.movement = Movement(
+            self.optimizer, rounding_seed=rounding_seed, moves_alone=section.moves_alone
+        )
+
+    def go(self, steps: Iterable[int]) -> None:
+        for number in steps:
+            make_steps(self.optimizer, self.trained, [number], lambda n=number: self._step(n))
+
+    def _step(self, number: int) -> None:
+        self.movement.begin(number)
+        self.movement.move_all()
+
+    def saved(self) -> tuple[dict[str, torch.Tensor], bytes, str]:
+        """Everything as it goes through files."""
+        tensors, document = self.progress.save()
+        values = {name: weight.detach().clone() for name, weight in self.trained.items()}
+        return values, save(tensors), json.dumps(document)
+
+    def restore(self, saved) -> None:
+        values, tensors, document = saved
+        with torch.no_grad():
+            for name, weight in self.trained.items():
+                weight.copy_(values[name])
+        told = self.progress.load(load(tensors), json.loads(document))
+        assert told == []
