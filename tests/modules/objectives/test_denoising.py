@@ -9,6 +9,7 @@ from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from modules import seeds
 from modules.interfaces import Batch, LatentMoments
 from modules.objectives.denoising import Denoising
+from onetrainer.config.denoising import Denoising as Section
 from tests import tiny
 
 SEED, STEP = 3, 7
@@ -38,7 +39,7 @@ def batch_of(family, positions, weight=0.25):
 
 
 def per_item(family, batch):
-    objective = Denoising(family, device=torch.device("cpu"))
+    objective = Denoising(family, section=Section(), device=torch.device("cpu"))
     with torch.no_grad():
         return objective.loss(batch, seed=SEED, step=STEP)
 

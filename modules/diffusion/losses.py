@@ -1,0 +1,93 @@
+"""How the difference between a prediction and its target is counted, number by number."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from modules.diffusion.schedule import NoiseSchedule
+
+HuberSchedule = Literal["constant", "exponential", "snr"]
+# Where log(cosh(x)) is |x| - log(2) to the last bit of a float64, and sinh still far from overflow.
+_STRAIGHT_FROM = 20.0
+
+
+@dataclass(frozen=True)
+class LossMix:
+    """How much each measure counts; 0 leaves it out."""
+
+    mse: float = 1.0
+    mae: float = 0.0
+    huber: float = 0.0
+    log_cosh: float = 0.0
+
+
+def errors(
+    mix: LossMix, predicted: Tensor, wanted: Tensor, *, threshold: Tensor | None = None
+) -> Tensor:
+    """The measures of every number's error, added up: (B, C, h, w).
+
+    threshold: (B, 1, 1, 1), of the pseudo-Huber loss; to be given if the mix has any of it.
+    """
+    terms = []
+    if mix.mse:
+        terms.append(_times(mix.mse, functional.mse_loss(predicted, wanted, reduction="none")))
+    difference = predicted - wanted if mix.mae or mix.huber or mix.log_cosh else predicted
+    if mix.mae:
+        terms.append(_times(mix.mae, difference.abs()))
+    if mix.huber:
+        assert threshold is not None
+        terms.append(_times(mix.huber, pseudo_huber(difference, threshold)))
+    if mix.log_cosh:
+        terms.append(_times(mix.log_cosh, log_cosh(difference)))
+    return torch.stack(terms).sum(dim=0) if len(terms) > 1 else terms[0]
+
+
+def pseudo_huber(difference: Tensor, threshold: Tensor) -> Tensor:
+    """2c·(sqrt(x² + c²) - c): x² far below the threshold c, 2c·|x| far above it.
+
+    As c → ∞ it becomes the squared error; divided by 2c it becomes the absolute error as c → 0.
+    Written as 2c·x² / (sqrt(x² + c²) + c), which loses nothing where x is small beside c.
+    Source: Khrapov et al. 2024, arXiv:2403.16728.
+    """
+    square = difference**2
+    return 2 * threshold * square / ((square + threshold**2).sqrt() + threshold)
+
+
+def log_cosh(difference: Tensor) -> Tensor:
+    """log(cosh(x)): x² / 2 near 0, |x| - log(2) far from it; its gradient is tanh(x).
+
+    Near 0 as log1p(2·sinh²(x/2)), which does not cancel there as other forms do.
+    """
+    near = difference.clamp(-_STRAIGHT_FROM, _STRAIGHT_FROM)
+    return torch.log1p(2 * torch.sinh(near / 2) ** 2) + (difference - near).abs()
+
+
+def huber_thresholds(
+    schedule: NoiseSchedule, kind: HuberSchedule, *, threshold: float, scale: float
+) -> Tensor:
+    """The pseudo-Huber threshold at each timestep, (steps,), float32.
+
+    threshold: c of noise alone; scale: multiplies all of them. "constant": c everywhere.
+    "exponential": c^(t / steps), from 1 down. "snr": (1 - c) / (1 + σ)² + c, σ being the noise
+    over the signal, which goes from nearly 1 to c as σ → ∞; so it is finite for noise alone.
+    Source: Khrapov et al. 2024, arXiv:2403.16728.
+    """
+    match kind:
+        case "constant":
+            table = torch.full_like(schedule.signal, threshold)
+        case "exponential":
+            places = torch.arange(schedule.steps, dtype=torch.float64) / schedule.steps
+            table = (places * math.log(threshold)).exp().to(schedule.signal)
+        case "snr":
+            # 1 / (1 + σ), without the σ that is infinite for noise alone.
+            share = schedule.signal / (schedule.signal + schedule.noise)
+            table = (1 - threshold) * share**2 + threshold
+    return table * scale
+
+
+def _times(factor: float, term: Tensor) -> Tensor:
+    return term if factor == 1 else factor * term

@@ -1,0 +1,85 @@
+"""The settings of the denoising objective as what the mathematics takes: numbers and tables."""
+
+import torch
+from torch import Tensor
+
+from modules.diffusion import weights
+from modules.diffusion.losses import LossMix, huber_thresholds
+from modules.diffusion.noise import NoiseSettings, offset_growth
+from modules.diffusion.schedule import NoiseSchedule
+from modules.diffusion.timesteps import cumulative
+from onetrainer.config.model import Prediction
+from onetrainer.config.objectives.loss import Losses
+from onetrainer.config.objectives.noise import Noise
+from onetrainer.config.objectives.timesteps import Timesteps, Uniform
+from onetrainer.config.objectives.weighting import (
+    P2,
+    Debiased,
+    MinSnr,
+    NoiseLike,
+    Plain,
+    VelocityLike,
+    Weighting,
+)
+from onetrainer.timestep_density import density
+
+
+def loss_mix(section: Losses) -> LossMix:
+    """How much each measure of the error counts."""
+    return LossMix(section.mse, section.mae, section.huber, section.log_cosh)
+
+
+def threshold_table(section: Losses, schedule: NoiseSchedule) -> Tensor | None:
+    """The Huber threshold at each timestep, (steps,); None without Huber loss."""
+    if not section.huber:
+        return None
+    return huber_thresholds(
+        schedule,
+        section.huber_schedule,
+        threshold=section.huber_threshold,
+        scale=section.huber_scale,
+    )
+
+
+def weight_table(
+    section: Weighting, prediction: Prediction, schedule: NoiseSchedule
+) -> Tensor | None:
+    """How much each timestep counts, (steps,); None if all count 1."""
+    match section:
+        case Plain():
+            return None
+        case MinSnr():
+            return weights.min_snr(schedule, prediction, gamma=section.gamma)
+        case Debiased():
+            return weights.debiased(schedule, prediction)
+        case P2():
+            return weights.p2(schedule, prediction, gamma=section.exponent, k=section.k)
+        case VelocityLike():
+            return weights.velocity_like(schedule, prediction, strength=section.strength)
+        case NoiseLike():
+            return weights.noise_like(schedule, prediction)
+
+
+def timestep_table(section: Timesteps, *, steps: int) -> Tensor | None:
+    """The share of draws up to each timestep, (steps,), float64; None if all are drawn alike."""
+    if section == Uniform():
+        return None
+    return cumulative(density(section, steps))
+
+
+def noise_settings(section: Noise) -> NoiseSettings:
+    """What is mixed into plain noise."""
+    return NoiseSettings(
+        offset=section.offset,
+        pyramid_levels=section.pyramid_levels,
+        pyramid_discount=section.pyramid_discount,
+        perturbation=section.perturbation,
+        input_perturbation=section.input_perturbation,
+    )
+
+
+def growth_table(section: Noise, schedule: NoiseSchedule) -> Tensor | None:
+    """The share of the offset noise at each timestep, (steps,), on the CPU; None for all of it."""
+    if not section.offset or not section.offset_by_timestep:
+        return None
+    return offset_growth(schedule).to(torch.device("cpu"))

@@ -1,0 +1,118 @@
+"""Losses against closed forms and autograd in float64, thresholds against their paper."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from modules.diffusion.losses import LossMix, errors, huber_thresholds, log_cosh, pseudo_huber
+from modules.diffusion.schedule import NoiseSchedule, ScheduleSettings, scaled_linear
+
+DIFFERENCES = torch.tensor(
+    [-100.0, -20.5, -3.0, -0.1, -1e-3, -1e-6, 0.0, 1e-6, 1e-3, 0.4, 2.0, 19.9, 50.0],
+    dtype=torch.float64,
+)
+THRESHOLD = torch.tensor(0.1, dtype=torch.float64)
+
+
+def gradient(loss, at=DIFFERENCES):
+    place = at.clone().requires_grad_()
+    loss(place).sum().backward()
+    return place.grad
+
+
+def exact(values, function):
+    return torch.tensor([function(float(value)) for value in values], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_log_cosh_is_exact_from_tiny_to_huge_errors(dtype):
+    # By the series where math.log(math.cosh(x)) itself has cancelled, and the line far out.
+    def reference(x):
+        if abs(x) < 1e-2:
+            return x**2 / 2 - x**4 / 12
+        return math.log(math.cosh(x)) if abs(x) < 300 else abs(x) - math.log(2)
+
+    ours = log_cosh(DIFFERENCES.to(dtype)).double()
+    rtol = 1e-9 if dtype == torch.float64 else 1e-6
+    torch.testing.assert_close(ours, exact(DIFFERENCES, reference), rtol=rtol, atol=0)
+
+
+def test_gradients_are_those_of_the_formulas():
+    huber = DIFFERENCES * 2 * THRESHOLD / (DIFFERENCES**2 + THRESHOLD**2).sqrt()
+    zero = torch.zeros_like(DIFFERENCES)
+    cases = {
+        "mse": 2 * DIFFERENCES,
+        "mae": DIFFERENCES.sign(),
+        "huber": huber,
+        "log_cosh": DIFFERENCES.tanh(),
+    }
+    for name, expected in cases.items():
+        mix = LossMix(**({"mse": 0.0} | {name: 3.0}))
+        ours = gradient(lambda x, mix=mix: errors(mix, x, zero, threshold=THRESHOLD))
+        torch.testing.assert_close(ours, 3 * expected, rtol=1e-9, atol=1e-15)
+
+
+def test_gradients_equal_differences_of_the_values():
+    inputs = torch.tensor([-2.0, -0.3, 0.05, 1.7], dtype=torch.float64, requires_grad=True)
+    wanted = torch.zeros(4, dtype=torch.float64)
+    mix = LossMix(mse=0.5, mae=0.25, huber=2.0, log_cosh=1.5)
+    assert torch.autograd.gradcheck(
+        lambda x: errors(mix, x, wanted, threshold=THRESHOLD), (inputs,)
+    )
+
+
+def test_pseudo_huber_is_the_papers_formula_and_finite_at_no_error():
+    c = 0.1
+    expected = exact(DIFFERENCES, lambda x: 2 * c * (math.sqrt(x * x + c * c) - c))
+    torch.testing.assert_close(
+        pseudo_huber(DIFFERENCES, THRESHOLD), expected, rtol=1e-6, atol=1e-16
+    )
+    tiny = torch.tensor(1e-6)
+    assert gradient(lambda x: pseudo_huber(x, tiny), torch.zeros(3)).tolist() == [0, 0, 0]
+
+
+def test_pseudo_huber_goes_from_squared_to_absolute_errors():
+    wide = pseudo_huber(DIFFERENCES, torch.tensor(1e6, dtype=torch.float64))
+    torch.testing.assert_close(wide, DIFFERENCES**2, rtol=1e-8, atol=0)
+    narrow = pseudo_huber(DIFFERENCES, torch.tensor(1e-9, dtype=torch.float64)) / 2e-9
+    torch.testing.assert_close(narrow, DIFFERENCES.abs(), rtol=1e-2, atol=1e-9)
+
+
+def test_a_mix_is_the_sum_of_its_parts():
+    generator = torch.Generator().manual_seed(0)
+    one, other = torch.randn(2, 3, 4, 8, 8, generator=generator).unbind(0)
+    mix = LossMix(mse=0.5, mae=2.0, log_cosh=3.0)
+    parts = 0.5 * functional.mse_loss(one, other, reduction="none")
+    parts = parts + 2 * functional.l1_loss(one, other, reduction="none")
+    parts = parts + 3 * (one - other).cosh().log()
+    torch.testing.assert_close(errors(mix, one, other), parts, rtol=1e-5, atol=1e-6)
+    plain = errors(LossMix(), one, other)
+    assert torch.equal(plain, functional.mse_loss(one, other, reduction="none"))
+
+
+@pytest.mark.parametrize("zero_snr", [False, True])
+def test_huber_thresholds_follow_their_schedules(zero_snr):
+    schedule = scaled_linear(ScheduleSettings(zero_terminal_snr=zero_snr))
+    c, scale = 0.01, 3.0
+    tables = {
+        kind: huber_thresholds(schedule, kind, threshold=c, scale=scale).double() / scale
+        for kind in ("constant", "exponential", "snr")
+    }
+    alphas = schedule.alphas_cumprod.double()
+    sigmas = ((1 - alphas) / alphas).sqrt()
+    torch.testing.assert_close(tables["constant"], torch.full_like(alphas, c), rtol=1e-6, atol=0)
+    expected = exact(torch.arange(1000), lambda t: math.exp(math.log(c) * t / 1000))
+    torch.testing.assert_close(tables["exponential"], expected, rtol=1e-5, atol=0)
+    snr = (1 - c) / (1 + sigmas) ** 2 + c
+    torch.testing.assert_close(tables["snr"], snr, rtol=1e-4, atol=0)
+    assert all(table.isfinite().all() and (table > 0).all() for table in tables.values())
+    if zero_snr:
+        assert tables["snr"][-1] == pytest.approx(c)
+
+
+def test_a_threshold_belongs_to_its_picture():
+    schedule = NoiseSchedule(ScheduleSettings(), torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
+    table = huber_thresholds(schedule, "snr", threshold=0.2, scale=1.0)
+    assert table.tolist() == pytest.approx([1.0, 0.2])

@@ -1,0 +1,30 @@
+"""What masks do to a picture's loss, in numbers that can be added up by hand."""
+
+import pytest
+import torch
+
+from modules.diffusion.masks import averaged, shares
+
+# Half of the first picture, none of the second, all of the third.
+MASK = torch.tensor([[[[1.0, 0.0]]], [[[0.0, 0.0]]], [[[1.0, 1.0]]]])
+ERROR = torch.tensor([2.0, 4.0]).view(1, 1, 1, 2).expand(3, 1, 1, 2)
+KEPT = torch.tensor([10.0, 6.0]).view(1, 1, 1, 2).expand(3, 1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("outside", "prior", "normalize", "expected"),
+    [
+        (1.0, 0.0, False, [3, 3, 3]),
+        (0.0, 0.0, False, [1, 0, 3]),
+        (0.5, 0.0, False, [(2 + 2) / 2, 1.5, 3]),
+        (0.0, 0.0, True, [2, 0, 3]),
+        (0.5, 0.0, True, [(2 + 2) / 1.5, 3, 3]),
+        (0.0, 0.5, False, [(2 + 3) / 2, (5 + 3) / 2, 3]),
+        (0.5, 0.5, True, [(2 + 2 + 3) / 2, (1 + 2 + 5 + 3) / 2, 3]),
+    ],
+)
+def test_masked_losses_are_the_means_by_hand(outside, prior, normalize, expected):
+    counts = shares(MASK, outside=outside, prior=prior)
+    kept = KEPT if prior else None
+    ours = averaged(ERROR, kept, counts, normalize_area=normalize)
+    assert ours.tolist() == pytest.approx(expected)

@@ -1,0 +1,88 @@
+"""The engine's draws of timesteps follow the density that the window plots."""
+
+import math
+
+import pytest
+import torch
+from pydantic import TypeAdapter
+
+from modules import seeds
+from modules.diffusion.timesteps import cumulative, uniform, weighted
+from modules.objectives.denoising_settings import timestep_table
+from onetrainer.config.objectives.timesteps import Timesteps, Uniform
+from onetrainer.timestep_density import density
+
+COUNT, STEPS = 200_000, 100
+SECTIONS = [
+    {"kind": "uniform", "lowest": 0.1, "highest": 0.65},
+    {"kind": "uniform", "shift": 3.0},
+    {"kind": "logit_normal", "mean": -0.5},
+    {"kind": "sigmoid", "slope": 8.0, "shift": 2.0},
+    {"kind": "beta", "alpha": 0.5, "beta": 1.5},
+    {"kind": "cosine_map", "highest": 0.9},
+    {"kind": "inverted_parabola", "curvature": 20.0, "center": 0.3},
+    {"kind": "heavy_tail", "lowest": 0.3, "shift": 0.5},
+]
+
+
+def statistic(drawn, probabilities):
+    """Pearson's statistic, and its degrees of freedom, over timesteps that are ever drawn."""
+    counts = torch.bincount(drawn, minlength=STEPS).double()
+    expected = torch.tensor(probabilities, dtype=torch.float64) * COUNT
+    never = expected == 0
+    assert counts[never].sum() == 0
+    rare = expected < 5  # the statistic is not chi-square for these; together they are
+    expected = torch.cat([expected[~rare], expected[rare].sum()[None]])
+    counts = torch.cat([counts[~rare], counts[rare].sum()[None]])
+    expected, counts = expected[expected > 0], counts[expected > 0]
+    return float(((counts - expected) ** 2 / expected).sum()), len(expected) - 1
+
+
+@pytest.mark.parametrize("fields", SECTIONS, ids=lambda fields: fields["kind"])
+def test_draws_follow_the_density(fields):
+    section = TypeAdapter(Timesteps).validate_python(fields)
+    table = timestep_table(section, steps=STEPS)
+    drawn = weighted(COUNT, below=table, generator=torch.Generator().manual_seed(5))
+    value, freedom = statistic(drawn, density(section, STEPS))
+    # Mean: the degrees of freedom; deviation: the root of twice as many. Four of these.
+    assert value < freedom + 4 * math.sqrt(2 * freedom)
+
+
+def test_a_slightly_other_density_would_be_noticed():
+    section = TypeAdapter(Timesteps).validate_python({"kind": "logit_normal", "mean": 0.03})
+    table = timestep_table(section, steps=STEPS)
+    drawn = weighted(COUNT, below=table, generator=torch.Generator().manual_seed(5))
+    other = TypeAdapter(Timesteps).validate_python({"kind": "logit_normal"})
+    value, freedom = statistic(drawn, density(other, STEPS))
+    assert value > freedom + 4 * math.sqrt(2 * freedom)
+
+
+def test_draws_by_picture_follow_the_density_too():
+    """A fresh generator for each draw, as in training, makes no pattern."""
+    section = TypeAdapter(Timesteps).validate_python({"kind": "cosine_map"})
+    table = timestep_table(section, steps=10)
+    drawn = [
+        weighted(1, below=table, generator=seeds.generator(1, "timestep", step, position))
+        for step in range(1000)
+        for position in range(4)
+    ]
+    counts = torch.bincount(torch.cat(drawn), minlength=10).double()
+    expected = torch.tensor(density(section, 10), dtype=torch.float64) * 4000
+    value = float(((counts - expected) ** 2 / expected).sum())
+    assert value < 9 + 4 * math.sqrt(18)
+
+
+def test_timesteps_without_probability_are_never_drawn():
+    below = cumulative([0.0, 0.3, 0.0, 0.7, 0.0])
+    assert below.tolist() == pytest.approx([0, 0.3, 0.3, 1, 1])
+    ends = torch.tensor([0.0, 0.3, 1 - 2**-53], dtype=torch.float64)
+    assert torch.searchsorted(below, ends, right=True).tolist() == [1, 3, 3]
+    drawn = weighted(10_000, below=below, generator=torch.Generator().manual_seed(0))
+    assert set(drawn.tolist()) == {1, 3}
+
+
+def test_even_timesteps_are_drawn_as_whole_numbers():
+    assert timestep_table(Uniform(), steps=1000) is None
+    drawn = uniform(3, steps=1000, generator=torch.Generator().manual_seed(1))
+    expected = torch.randint(0, 1000, (3,), generator=torch.Generator().manual_seed(1))
+    assert torch.equal(drawn, expected)

@@ -1,0 +1,105 @@
+"""Weights of timesteps against the papers' formulas over diffusers' own ratios."""
+
+import pytest
+import torch
+from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
+from diffusers.training_utils import compute_snr
+
+from modules.diffusion import weights
+from modules.diffusion.schedule import NoiseSchedule, ScheduleSettings, scaled_linear
+from modules.diffusion.targets import target
+
+EVERY = torch.arange(1000)
+WEIGHTINGS = {
+    "min_snr": lambda s, p: weights.min_snr(s, p, gamma=5.0),
+    "debiased": weights.debiased,
+    "p2": lambda s, p: weights.p2(s, p, gamma=1.0, k=1.0),
+    "velocity_like": lambda s, p: weights.velocity_like(s, p, strength=0.5),
+    "noise_like": weights.noise_like,
+}
+# Each as its paper has it, for noise and for velocity, of the ratio of signal to noise.
+FORMULAS = {
+    "min_snr": (lambda r: r.clamp(max=5) / r, lambda r: r.clamp(max=5) / (r + 1)),
+    "debiased": (lambda r: 1 / r.clamp(min=1e-3).sqrt(), lambda r: r.sqrt() / (r + 1)),
+    "p2": (lambda r: 1 / (1 + r), lambda r: r / (1 + r) ** 2),
+    "velocity_like": (
+        lambda r: 1 + 0.5 * (1 + 1 / r.clamp(min=1e-3)),
+        lambda r: r / (r + 1) + 0.5,
+    ),
+    "noise_like": (torch.ones_like, lambda r: r / (r + 1)),
+}
+# What they become for noise alone and for signal alone.
+LIMITS = {
+    "min_snr": ((1, 0), (0, 0)),
+    "debiased": ((1000**0.5, 0), (0, 0)),
+    "p2": ((1, 0), (0, 0)),
+    "velocity_like": ((1 + 0.5 * 1001, 1.5), (0.5, 1.5)),
+    "noise_like": ((1, 1), (0, 1)),
+}
+PREDICTIONS = ("epsilon", "v_prediction")
+
+
+def ratios(zero_snr):
+    scheduler = DDPMScheduler(
+        beta_start=0.00085,
+        beta_end=0.012,
+        beta_schedule="scaled_linear",
+        rescale_betas_zero_snr=zero_snr,
+    )
+    return compute_snr(scheduler, EVERY)
+
+
+def schedule(zero_snr):
+    return scaled_linear(ScheduleSettings(zero_terminal_snr=zero_snr))
+
+
+@pytest.mark.parametrize("zero_snr", [False, True])
+@pytest.mark.parametrize("prediction", PREDICTIONS)
+@pytest.mark.parametrize("name", WEIGHTINGS)
+def test_weights_are_the_papers_and_finite(name, prediction, zero_snr):
+    ours = WEIGHTINGS[name](schedule(zero_snr), prediction)
+    assert ours.dtype == torch.float32
+    assert ours.isfinite().all()
+    assert (ours >= 0).all()
+    ratio = ratios(zero_snr).double()
+    expected = FORMULAS[name][PREDICTIONS.index(prediction)](ratio).float()
+    known = ratio > 0  # the formulas divide by it
+    torch.testing.assert_close(ours[known], expected[known], rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", WEIGHTINGS)
+def test_weights_are_finite_for_noise_alone_and_for_signal_alone(name):
+    ends = NoiseSchedule(ScheduleSettings(), torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]))
+    for prediction, limits in zip(PREDICTIONS, LIMITS[name], strict=True):
+        assert WEIGHTINGS[name](ends, prediction).tolist() == pytest.approx(limits)
+
+
+@pytest.mark.parametrize("name", WEIGHTINGS)
+def test_a_mistake_counts_the_same_told_as_noise_and_as_velocity(name):
+    """The same wrong picture of what is in x_t, once as ε and once as v."""
+    table = schedule(zero_snr=False)
+    generator = torch.Generator().manual_seed(0)
+    latents, noise, guess = torch.randn(3, 5, 4, 8, 8, generator=generator, dtype=torch.float64)
+    timesteps = torch.tensor([0, 10, 400, 800, 999])
+    noisy = table.add_noise(latents, noise, timesteps)
+    signal, spread = (part[timesteps].view(-1, 1, 1, 1) for part in (table.signal, table.noise))
+    guessed_latents = (noisy - spread * guess) / signal
+    losses = []
+    for prediction in PREDICTIONS:
+        wanted, predicted = (
+            target(prediction, schedule=table, latents=one, noise=other, timesteps=timesteps)
+            for one, other in ((latents, noise), (guessed_latents, guess))
+        )
+        error = ((wanted - predicted) ** 2).mean(dim=(1, 2, 3))
+        losses.append(error * WEIGHTINGS[name](table, prediction)[timesteps])
+    torch.testing.assert_close(losses[0], losses[1], rtol=1e-5, atol=0)
+
+
+def test_min_snr_weighs_as_the_paper_says():
+    table = weights.min_snr(schedule(zero_snr=False), "epsilon", gamma=5.0)
+    ratio = ratios(zero_snr=False)
+    assert (table[ratio <= 5] == 1).all()
+    assert (table[ratio > 5] < 1).all()
+    # diffusers multiplies its ᾱ up in float32 and takes the square root of its rounding.
+    expected = torch.full_like(ratio, 5)[ratio > 5]
+    torch.testing.assert_close((table * ratio)[ratio > 5], expected, rtol=1e-3, atol=0)

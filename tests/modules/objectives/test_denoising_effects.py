@@ -1,0 +1,346 @@
+"""Weights, noise, masks and prior pictures within the objective, each against its formula."""
+
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+
+from modules import seeds
+from modules.diffusion.schedule import at
+from modules.interfaces import Batch, LatentMoments
+from modules.methods.adapters import Adapters
+from modules.objectives.denoising import Denoising
+from onetrainer.config.adapters import Lora as LoraSection
+from onetrainer.config.denoising import Denoising as Section
+from tests import tiny
+
+SEED, STEP, CPU = 3, 7, torch.device("cpu")
+FOUR = (0, 1, 2, 3)
+
+
+def section(**fields):
+    return Section.model_validate_json(json.dumps(fields))
+
+
+def batch_of(family, positions=FOUR, **fields):
+    generator = torch.Generator().manual_seed(0)
+    places = list(positions)
+    mean, std = torch.randn(2, 4, 4, 8, 8, generator=generator)
+    captions = tuple(f"a picture of {number}" for number in positions)
+    with torch.no_grad():
+        conditioning = family.encode_text(captions)
+    return Batch(
+        moments=LatentMoments(mean[places], std[places].abs()),
+        captions=captions,
+        step_captions=captions,
+        conditioning=conditioning,
+        frames=torch.tensor([[64.0, 64.0, 0.0, 0.0, 64.0, 64.0]] * len(places)),
+        positions=tuple(positions),
+        weight=0.25,
+        **fields,
+    )
+
+
+def loss(family, batch, **fields):
+    with torch.no_grad():
+        return Denoising(family, section=section(**fields), device=CPU).loss(
+            batch, seed=SEED, step=STEP
+        )
+
+
+def masks(positions=FOUR):
+    generator = torch.Generator().manual_seed(9)
+    return torch.rand(4, 1, 8, 8, generator=generator).round()[list(positions)]
+
+
+@pytest.fixture(scope="module")
+def family():
+    return tiny.family()
+
+
+@pytest.fixture(scope="module")
+def velocity():
+    return tiny.family("sd2", prediction="v_prediction", zero_terminal_snr=True)
+
+
+@pytest.fixture
+def trained():
+    """A family with adapters that have learnt something, and the family as it was."""
+    made = tiny.family()
+    method = Adapters.attach(made, LoraSection(rank=2, alpha=2, targets="attn"), seed=1)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in method.state_dict().values():
+            weight.copy_(torch.randn(weight.shape, generator=generator))
+    return made, method, tiny.family()
+
+
+WEIGHTINGS = ["min_snr", "debiased", "p2", "v_like", "noise_like"]
+NOISES = [
+    {"offset": 0.1, "offset_by_timestep": True},
+    {"offset": 0.1, "perturbation": 0.1},
+    {"pyramid_levels": 4, "pyramid_discount": 0.6},
+    {"input_perturbation": 0.1},
+]
+
+
+@pytest.mark.parametrize("kind", WEIGHTINGS)
+@pytest.mark.parametrize("which", ["family", "velocity"])
+def test_weightings_change_what_counts_and_not_what_is_told(kind, which, request):
+    family = request.getfixturevalue(which)
+    batch = batch_of(family)
+    plain, weighed = loss(family, batch), loss(family, batch, weighting={"kind": kind})
+    assert torch.equal(weighed.per_item, plain.per_item)
+    assert weighed.value.isfinite()
+    trivial = kind == "noise_like" and family.prediction == "epsilon"
+    assert torch.equal(weighed.value, plain.value) == trivial
+
+
+def test_min_snr_weighs_each_picture_by_its_timestep(velocity):
+    batch = batch_of(velocity)
+    plain = loss(velocity, batch)
+    drawn = [seeds.generator(SEED, "timestep", STEP, p) for p in FOUR]
+    timesteps = torch.cat([torch.randint(0, 1000, (1,), generator=g) for g in drawn])
+    alphas = velocity.schedule.alphas_cumprod[timesteps]
+    ratio = alphas / (1 - alphas)
+    expected = (plain.per_item * ratio.clamp(max=5) / (ratio + 1)).sum() * 0.25
+    ours = loss(velocity, batch, weighting={"kind": "min_snr"})
+    torch.testing.assert_close(ours.value, expected, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("kind", WEIGHTINGS)
+def test_nothing_is_infinite_at_the_last_timestep_of_zero_terminal_snr(kind, velocity):
+    last = {"kind": "uniform", "lowest": 0.999}
+    mix = {"mse": 1, "mae": 1, "huber": 1, "log_cosh": 1}
+    noise = {"offset": 0.1, "offset_by_timestep": True, "pyramid_levels": 3}
+    effects = {"loss": mix, "noise": noise, "weighting": {"kind": kind}, "timesteps": last}
+    for made in (velocity, tiny.family("sd15", zero_terminal_snr=True)):
+        ours = loss(made, batch_of(made), **effects)
+        assert ours.value.isfinite()
+        assert ours.per_item.isfinite().all()
+
+
+class _Recorder:
+    """A family that notes what it is given, and predicts nothing but zeros."""
+
+    def __init__(self, family):
+        self.schedule, self.prediction, self.asked = family.schedule, family.prediction, []
+
+    def predict(self, noisy, timesteps, conditioning, *, frames):
+        self.asked.append((noisy, timesteps))
+        return torch.zeros_like(noisy)
+
+
+@pytest.mark.parametrize("which", ["family", "velocity"])
+def test_input_perturbation_is_in_what_is_seen_and_not_in_the_target(which, request):
+    family = request.getfixturevalue(which)
+    plain, moved = _Recorder(family), _Recorder(family)
+    batch = batch_of(family)
+    first = loss(plain, batch)
+    second = loss(moved, batch, noise={"input_perturbation": 0.1})
+    assert torch.equal(first.per_item, second.per_item)  # a prediction of 0: the target alone
+    ((noisy, timesteps),), ((other, _),) = plain.asked, moved.asked
+    extra = torch.stack(
+        [
+            torch.randn(4, 8, 8, generator=seeds.generator(SEED, "input-noise", STEP, p))
+            for p in FOUR
+        ]
+    )
+    spread = at(family.schedule.noise, timesteps)
+    torch.testing.assert_close(other - noisy, 0.1 * spread * extra, rtol=0, atol=1e-6)
+
+
+def test_the_range_of_timesteps_is_what_the_model_sees(family):
+    recorder = _Recorder(family)
+    for step in range(50):
+        Denoising(
+            recorder,
+            section=section(timesteps={"kind": "uniform", "lowest": 0.4, "highest": 0.41}),
+            device=CPU,
+        ).loss(batch_of(family), seed=SEED, step=step)
+    seen = torch.cat([timesteps for _, timesteps in recorder.asked])
+    assert set(seen.tolist()) == set(range(400, 410))
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=lambda noise: "+".join(noise))
+def test_a_step_is_the_same_however_it_is_cut(noise, family):
+    effects = {
+        "noise": noise,
+        "loss": {"mse": 0.5, "huber": 1.0},
+        "weighting": {"kind": "p2"},
+        "timesteps": {"kind": "logit_normal", "shift": 2.0},
+        "mask": {"unmasked_probability": 0.5, "prior_weight": 0.3, "normalize_area": True},
+        "prior": {"kind": "own_prediction", "weight": 0.7},
+    }
+    is_prior = (False, True, True, False)
+    whole = loss(family, batch_of(family, mask=masks(), is_prior=is_prior), **effects)
+    parts = [
+        loss(family, batch_of(family, p, mask=masks(p), is_prior=is_prior[p[0] : p[-1] + 1]),
+             **effects)
+        for p in ((0,), (1, 2), (3,))
+    ]  # fmt: skip
+    per_item = torch.cat([part.per_item for part in parts])
+    torch.testing.assert_close(whole.per_item, per_item, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(whole.value, sum(part.value for part in parts))
+
+
+def test_masks_leave_out_what_they_leave_out(family):
+    batch = batch_of(family)
+    plain = loss(family, batch)
+    everything = replace(batch, mask=torch.ones(4, 1, 8, 8))
+    assert torch.equal(loss(family, everything).per_item, plain.per_item)
+    nothing = replace(batch, mask=torch.zeros(4, 1, 8, 8))
+    tenth = loss(family, nothing, mask={"unmasked_weight": 0.1})
+    torch.testing.assert_close(tenth.per_item, 0.1 * plain.per_item)
+    evened = loss(family, nothing, mask={"unmasked_weight": 0.1, "normalize_area": True})
+    torch.testing.assert_close(evened.per_item, plain.per_item)
+    halves = masks()
+    inside, outside = (
+        loss(family, replace(batch, mask=mask), mask={"unmasked_weight": 0.0}).per_item
+        for mask in (halves, 1 - halves)
+    )
+    torch.testing.assert_close(inside + outside, plain.per_item)
+
+
+def test_some_pictures_are_shown_without_their_mask(family):
+    batch = replace(batch_of(family), mask=torch.zeros(4, 1, 8, 8))
+    plain = loss(family, replace(batch, mask=None)).per_item
+    settings = {"unmasked_weight": 0.0, "unmasked_probability": 0.5}
+    chances = [
+        float(torch.rand((), generator=generator, dtype=torch.double))
+        for generator in (seeds.generator(SEED, "unmasked", STEP, p) for p in FOUR)
+    ]
+    shown = torch.tensor([chance < 0.5 for chance in chances])
+    assert shown.any()
+    assert not shown.all()
+    ours = loss(family, batch, mask=settings).per_item
+    torch.testing.assert_close(ours, plain * shown)
+
+
+def own_predictions(family, recorder, batch):
+    (noisy, timesteps), *_ = recorder.asked
+    with torch.no_grad():
+        return family.predict(noisy, timesteps, batch.conditioning, frames=batch.frames)
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_outside_the_mask_the_untouched_models_prediction_is_kept(trained, is_cached):
+    family, method, before = trained
+    batch = replace(batch_of(before), mask=masks())
+    recorder = _Recorder(before)
+    loss(recorder, batch)
+    own = own_predictions(before, recorder, batch)
+    now = own_predictions(family, recorder, batch)
+    noise = torch.stack(
+        [torch.randn(4, 8, 8, generator=seeds.generator(SEED, "noise", STEP, p)) for p in FOUR]
+    )
+    inside, outside = masks(), 1 - masks()
+    expected = ((now - noise) ** 2 * (inside + 0.2 * outside)).mean(dim=(1, 2, 3))
+    expected = expected + (3 * outside * (now - own) ** 2).mean(dim=(1, 2, 3))
+    objective = Denoising(
+        family,
+        section=section(mask={"unmasked_weight": 0.2, "prior_weight": 3.0}),
+        device=CPU,
+        untouched=method.untouched,
+    )
+    shown = batch if is_cached else replace(batch, conditioning=None)
+    with torch.no_grad():
+        ours = objective.loss(shown, seed=SEED, step=STEP)
+    torch.testing.assert_close(ours.per_item, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_prior_pictures_are_held_to_the_untouched_models_prediction(trained):
+    family, method, before = trained
+    is_prior = (True, False, False, True)
+    batch = replace(batch_of(before), is_prior=is_prior)
+    recorder = _Recorder(before)
+    loss(recorder, batch)
+    own = own_predictions(before, recorder, batch)
+    now = own_predictions(family, recorder, batch)
+    plain = loss(family, replace(batch, is_prior=())).per_item
+    held = ((now - own) ** 2).mean(dim=(1, 2, 3))
+    expected = torch.where(torch.tensor(is_prior), held, plain)
+    objective = Denoising(
+        family,
+        section=section(prior={"kind": "own_prediction", "weight": 0.5}),
+        device=CPU,
+        untouched=method.untouched,
+    )
+    with torch.no_grad():
+        ours = objective.loss(batch, seed=SEED, step=STEP)
+    torch.testing.assert_close(ours.per_item, expected, rtol=1e-4, atol=1e-5)
+    share = torch.tensor([0.5, 1.0, 1.0, 0.5])
+    torch.testing.assert_close(ours.value, (expected * share).sum() * 0.25, rtol=1e-4, atol=1e-5)
+
+
+def test_class_pictures_only_have_their_weight(family):
+    batch = replace(batch_of(family), is_prior=(False, True, False, False))
+    plain = loss(family, replace(batch, is_prior=()))
+    ours = loss(family, batch, prior={"kind": "class_pictures", "weight": 0.25})
+    assert torch.equal(ours.per_item, plain.per_item)
+    expected = (plain.per_item * torch.tensor([1, 0.25, 1, 1])).sum() * 0.25
+    torch.testing.assert_close(ours.value, expected)
+
+
+def test_the_model_is_computed_twice_only_where_it_is_asked_for(family):
+    asked = {"prior": {"kind": "own_prediction"}, "mask": {"prior_weight": 1.0}}
+    batch = batch_of(family)
+    cases = [
+        (batch, [4]),
+        (replace(batch, is_prior=(False,) * 4), [4]),
+        (replace(batch, is_prior=(False, True, False, True)), [2, 4]),
+        (replace(batch, mask=torch.ones(4, 1, 8, 8)), [4]),
+        (replace(batch, mask=masks()), [4, 4]),
+    ]
+    for given, expected in cases:
+        recorder = _Recorder(family)
+        loss(recorder, given, **asked)
+        assert [len(noisy) for noisy, _ in recorder.asked] == expected
+
+
+def test_training_goes_on_with_its_own_weights_after_the_untouched_prediction():
+    """Autocast must not hand the training forward casts of the weights of before."""
+    family = tiny.family()
+    family.unet.requires_grad_(True)
+    weight = family.unet.conv_in.weight
+
+    @contextmanager
+    def untouched():
+        now = weight.detach().clone()
+        with torch.no_grad():
+            weight.zero_()
+            yield
+            weight.copy_(now)
+
+    objective = Denoising(
+        family, section=section(prior={"kind": "own_prediction"}), device=CPU, untouched=untouched
+    )
+    batch = batch_of(family)
+    losses = []
+    for is_prior in ((), (False, False, False, True)):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            made = objective.loss(replace(batch, is_prior=is_prior), seed=SEED, step=STEP)
+        losses.append(made.per_item[:3])
+    assert torch.equal(*losses)
+    made.value.backward()
+    assert float(weight.grad.abs().max()) > 0
+
+
+@pytest.mark.parametrize("name", tiny.FAMILIES)
+def test_every_family_takes_every_effect(name):
+    family = tiny.family(name)
+    batch = batch_of(family, mask=masks(), is_prior=(True, False, True, False))
+    ours = loss(
+        family,
+        batch,
+        loss={"mse": 1, "mae": 1, "huber": 1, "log_cosh": 1},
+        weighting={"kind": "debiased"},
+        timesteps={"kind": "beta"},
+        noise={"offset": 0.05, "pyramid_levels": 2, "perturbation": 0.1, "input_perturbation": 0.1},
+        mask={"prior_weight": 0.5},
+        prior={"kind": "own_prediction"},
+    )
+    assert ours.value.isfinite()
+    assert ours.per_item.shape == (4,)
