@@ -17,13 +17,20 @@ UNREAD_SUFFIXES = frozenset(
 )
 """Pictures too, but of kinds that cannot be read: listed with a reason, so that none is missed."""
 
+MASK_SUFFIX = "-masklabel.png"
+"""What a mask's name has in place of its picture's ending: people's folders have it so."""
+
 
 @dataclass(frozen=True)
 class Found:
-    """A picture by its name, or something that should have been one and why it is not."""
+    """A picture by its name, or something that should have been one and why it is not.
+
+    caption, mask: the files of its name beside it, if there are any.
+    """
 
     path: Path
     caption: Path | None = None
+    mask: Path | None = None
     reason: str = ""
 
 
@@ -57,18 +64,20 @@ def _walk(folder: Path, *, deep: bool, above: frozenset[str]) -> Iterator[Found]
     # Sorted, so that of x.TXT and x.txt the latter stays.
     texts = sorted(entry.name for entry in files if entry.name.lower().endswith(".txt"))
     captions = {Path(name).stem: folder / name for name in texts}
+    labels = sorted(entry.name for entry in files if entry.name.lower().endswith(MASK_SUFFIX))
+    masks = {name[: -len(MASK_SUFFIX)]: folder / name for name in labels}
     for entry in files:
         path = folder / entry.name
         if _is_folder(entry):
             if deep:
                 yield from _walk(path, deep=True, above=above | {real})
         elif _is_picture(entry.name):
-            yield Found(path, captions.get(path.stem), _unfit(entry))
+            yield Found(path, captions.get(path.stem), masks.get(path.stem), _unfit(entry))
 
 
 def _is_picture(name: str) -> bool:
     name = name.lower()
-    if name.endswith((".thumb.jpg", "-masklabel.png")):
+    if name.endswith((".thumb.jpg", MASK_SUFFIX)):
         return False
     return Path(name).suffix in PICTURE_SUFFIXES | UNREAD_SUFFIXES
 

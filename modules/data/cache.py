@@ -1,7 +1,7 @@
-"""Every picture and caption of a dataset encoded once, kept between runs, read while training."""
+"""Every picture, mask and caption encoded once, kept between runs, read while training."""
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from modules.data.digests import PictureDigests, weights_digest
 from modules.data.entries import DamagedEntry, Entries, Kind, entry_key, writing
-from modules.data.images import decode_pixels
+from modules.data.images import decode_pixels, load_pixels
+from modules.data.masks import decode_mask
 from modules.interfaces import Conditioning, Family, LatentMoments
 from onetrainer.buckets import crop_geometry
 from onetrainer.dataset_index import EXAMPLES, Item, Skipped
@@ -42,6 +43,7 @@ class CachedDataset:
     """A dataset whose pictures, and captions if has_text, are encoded.
 
     items: those that could be read. skipped: those that could not. warnings: what else happened.
+    mask_keys: one for each item, "" where it has no mask.
     """
 
     items: tuple[Item, ...]
@@ -50,13 +52,35 @@ class CachedDataset:
     has_text: bool
     entries: Entries
     latent_keys: tuple[str, ...]
+    mask_keys: tuple[str, ...]
     text_keys: Mapping[str, str]
     text_lengths: Mapping[str, int]
+
+    @property
+    def learnt(self) -> tuple[Item, ...]:
+        """The items without class pictures, which stand for what is to be kept."""
+        return tuple(item for item in self.items if not item.is_prior)
 
     def moments(self, index: int) -> LatentMoments:
         """The VAE's posterior of items[index]: (1, 4, h, w) each, float32, on the CPU."""
         tensors = self._read("latents", self.latent_keys[index])
         return LatentMoments(tensors["mean"], tensors["std"])
+
+    def mask(self, index: int) -> Tensor | None:
+        """Where items[index] counts: (1, 1, h, w), float32 in [0, 1]; None if it has no mask."""
+        key = self.mask_keys[index]
+        return self._read("masks", key)["mask"] if key else None
+
+    def pixels(self, index: int) -> Tensor:
+        """The picture itself, as it was encoded: (1, 3, 8h, 8w), float32 in [-1, 1]."""
+        try:
+            return load_pixels(self.items[index])[None]
+        except PictureError as error:
+            raise UserError(
+                f"{error.path}: {error.reason}",
+                "The pictures must be left alone while a run uses them",
+                "Put it back as it was, or start again without it",
+            ) from error
 
     def conditioning(self, caption: str) -> Conditioning:
         """An item's caption, or the empty one, encoded: (1, T, D) and (1, P), on the CPU."""
@@ -110,14 +134,15 @@ def encode_dataset(
     with_text: also every distinct caption, and the empty one. progress: told (done, total) after
     each. should_stop: asked before each; if it says so, CachingStopped is raised. digests: None
     computes them from the weights.
-    Pictures that cannot be decoded are skipped; UserError if none is left, or on a full disk.
+    Pictures that cannot be decoded, or whose mask cannot, are skipped; UserError if none is left,
+    no class picture though there were some, or on a full disk.
     """
     digests = digests or encoder_digests(family, with_text=with_text)
     encoder = _Encoder(family, Entries(folder), digests, device)
     captions = list(dict.fromkeys(["", *(item.caption for item in items)])) if with_text else []
     jobs: list[str | Item] = [*captions, *items]
     text: dict[str, tuple[str, int]] = {}
-    latents: dict[Item, str] = {}
+    pictures: dict[Item, tuple[str, str]] = {}
     skipped: list[Skipped] = []
     try:
         for done, job in enumerate(jobs):
@@ -125,7 +150,7 @@ def encode_dataset(
                 raise CachingStopped
             try:
                 if isinstance(job, Item):
-                    latents[job] = encoder.picture(job)
+                    pictures[job] = (encoder.picture(job), encoder.mask(job))
                 else:
                     text[job] = encoder.caption(job)
             except PictureError as error:
@@ -133,15 +158,15 @@ def encode_dataset(
             progress(done + 1, len(jobs))
     finally:
         encoder.finish()
-    if not latents:
-        raise _none_left(skipped)
+    _require_some(items, pictures, skipped)
     return CachedDataset(
-        items=tuple(latents),
+        items=tuple(pictures),
         skipped=tuple(skipped),
         warnings=tuple(encoder.warnings),
         has_text=with_text,
         entries=encoder.entries,
-        latent_keys=tuple(latents.values()),
+        latent_keys=tuple(latents for latents, _ in pictures.values()),
+        mask_keys=tuple(mask for _, mask in pictures.values()),
         text_keys={caption: key for caption, (key, _) in text.items()},
         text_lengths={caption: length for caption, (_, length) in text.items()},
     )
@@ -164,16 +189,26 @@ class _Encoder:
 
     def picture(self, item: Item) -> str:
         """The key of a picture's moments, which are in the cache then. Raises PictureError."""
-        known = self._pictures.known(item)
+        known = self._pictures.known(item.path)
         if known and self._cached("latents", self._latents_key(item, known), item.path.name):
             return self._latents_key(item, known)
-        try:
-            data, digest = self._pictures.read(item)
-        except OSError as error:
-            raise PictureError(item.path, f"cannot be read ({error.strerror})") from error
+        data, digest = self._content(item, item.path)
         key = self._latents_key(item, digest)
         if not self._cached("latents", key, item.path.name):
             self.entries.put("latents", key, self._encode_picture(item, data))
+        return key
+
+    def mask(self, item: Item) -> str:
+        """The key of its mask, which is in the cache then; "" without one. Raises PictureError."""
+        if item.mask is None:
+            return ""
+        known = self._pictures.known(item.mask)
+        if known and self._cached("masks", _mask_key(item, known), item.mask.name):
+            return _mask_key(item, known)
+        data, digest = self._content(item, item.mask)
+        key = _mask_key(item, digest)
+        if not self._cached("masks", key, item.mask.name):
+            self.entries.put("masks", key, {"mask": decode_mask(item, io.BytesIO(data))})
         return key
 
     def caption(self, caption: str) -> tuple[str, int]:
@@ -202,12 +237,18 @@ class _Encoder:
             self.entries.discard(kind, key)
             return None
 
+    def _content(self, item: Item, path: Path) -> tuple[bytes, str]:
+        """The bytes of an item's picture or mask, and their digest."""
+        try:
+            return self._pictures.read(path)
+        except OSError as error:
+            reason = f"cannot be read ({error.strerror})"
+            if path != item.path:
+                reason = f'its mask "{path.name}" {reason}'
+            raise PictureError(item.path, reason) from error
+
     def _latents_key(self, item: Item, digest: str) -> str:
-        crop = crop_geometry(item.width, item.height, item.bucket)
-        return entry_key(
-            *("latents", FORMAT, digest, crop.width, crop.height, *crop.box),
-            *(self._digests.vae, self._vae_dtype),
-        )
+        return entry_key("latents", FORMAT, digest, *_cut(item), self._digests.vae, self._vae_dtype)
 
     def _encode_picture(self, item: Item, data: bytes) -> dict[str, Tensor]:
         pixels = decode_pixels(item, io.BytesIO(data))[None].to(self._device)  # (1, 3, H, W)
@@ -220,15 +261,36 @@ class _Encoder:
         return tensors
 
 
+def _mask_key(item: Item, digest: str) -> str:
+    """digest: of the mask's file."""
+    kind = "alpha" if item.mask == item.path else "file"
+    return entry_key("masks", FORMAT, kind, digest, *_cut(item))
+
+
+def _cut(item: Item) -> tuple[int, ...]:
+    """How a picture is scaled and cropped."""
+    crop = crop_geometry(item.width, item.height, item.bucket)
+    return crop.width, crop.height, *crop.box
+
+
 def _dtype(module: nn.Module) -> str:
     """The type a module computes in, as text; empty if it has no parameters."""
     return next((str(parameter.dtype) for parameter in module.parameters()), "")
 
 
-def _none_left(skipped: list[Skipped]) -> UserError:
-    some = "; ".join(map(str, skipped[:EXAMPLES]))
-    return UserError(
-        f"None of the {len(skipped)} pictures can be read ({some})",
-        "At least one usable picture is needed",
-        "Replace or repair them",
-    )
+def _require_some(
+    wanted: Sequence[Item], read: Collection[Item], skipped: Sequence[Skipped]
+) -> None:
+    """Raises UserError if no picture is left to learn, or none of the class pictures."""
+    for is_prior in {False} | {item.is_prior for item in wanted}:
+        if any(item.is_prior == is_prior for item in read):
+            continue
+        kind = "class pictures" if is_prior else "pictures"
+        paths = {item.path for item in wanted if item.is_prior == is_prior}
+        lost = [one for one in skipped if one.path in paths]
+        some = "; ".join(map(str, lost[:EXAMPLES]))
+        raise UserError(
+            f"None of the {len(lost)} {kind} can be read ({some})",
+            "At least one usable picture is needed",
+            "Replace or repair them",
+        )

@@ -9,8 +9,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from onetrainer.dataset_index import Item
-
 SETTLED_NS = 3_000_000_000
 """A file changed less than this ago is not remembered: file systems tell times to 2 s at worst
 (FAT), so it might change once more and look the same."""
@@ -43,22 +41,22 @@ class PictureDigests:
         self._known = _load(file)
         self._changed = False
 
-    def known(self, item: Item) -> str | None:
+    def known(self, path: Path) -> str | None:
         """The digest as of an earlier reading; None if the file has to be read."""
-        stamp = _stamp(item.path)
-        entry = self._known.get(str(item.path.absolute()))
+        stamp = _stamp(path)
+        entry = self._known.get(str(path.absolute()))
         return entry[1] if stamp and entry and entry[0] == stamp else None
 
-    def read(self, item: Item) -> tuple[bytes, str]:
+    def read(self, path: Path) -> tuple[bytes, str]:
         """A picture file's bytes and their digest, which is remembered. Raises OSError."""
-        stamp = _stamp(item.path)
-        data = item.path.read_bytes()
+        stamp = _stamp(path)
+        data = path.read_bytes()
         digest = hashlib.sha256(data).hexdigest()
         # Compared before and after, so that a file changed meanwhile is not taken for settled.
-        if stamp and stamp == _stamp(item.path):
-            path = str(item.path.absolute())
-            self._known.pop(path, None)
-            self._known[path] = (stamp, digest)
+        if stamp and stamp == _stamp(path):
+            place = str(path.absolute())
+            self._known.pop(place, None)
+            self._known[place] = (stamp, digest)
             self._changed = True
         return data, digest
 

@@ -1,4 +1,4 @@
-"""The cache folder: one checked file for each encoded picture and caption.
+"""The cache folder: one checked file for each encoded picture, mask and caption.
 
 Entries are named by a digest of all that decides their content, so they are never out of date:
 what has changed has another name, and nothing needs to be cleared.
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from onetrainer.errors import UserError
 
-Kind = Literal["latents", "text"]
+Kind = Literal["latents", "masks", "text"]
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _LENGTH_BYTES = 8

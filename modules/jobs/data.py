@@ -9,11 +9,15 @@ from time import monotonic
 import torch
 
 from modules.data.batches import BatchPlan, load_batch
-from modules.data.cache import CachedDataset, encode_dataset
+from modules.data.cache import CachedDataset, EncoderDigests, encode_dataset, encoder_digests
 from modules.families.prompts import CHUNK
 from modules.interfaces import Batch, Family
+from modules.jobs.attach import encodes_text_anew
+from onetrainer.caption_words import missing_words
+from onetrainer.config.denoising import Denoising
+from onetrainer.config.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset_index import index_folder
+from onetrainer.dataset import index_class_pictures, index_pictures, is_pictures_alone
 from onetrainer.event_log import EventWriter
 from onetrainer.events import Phase, Warned
 
@@ -29,13 +33,19 @@ class Batches:
     plan: BatchPlan
     seed: int
     caption_dropout: float
+    with_pixels: bool = False
 
     def at(self, step: int) -> Iterator[Batch]:
         """The microbatches of a step, read from the cache one by one."""
         plan = self.plan.at(step)
         for number in range(len(plan.microbatches)):
             yield load_batch(
-                self.dataset, plan, number, seed=self.seed, caption_dropout=self.caption_dropout
+                self.dataset,
+                plan,
+                number,
+                seed=self.seed,
+                caption_dropout=self.caption_dropout,
+                with_pixels=self.with_pixels,
             )
 
     def epoch_of(self, step: int) -> int:
@@ -56,10 +66,20 @@ class Pictures:
     digest: str
 
 
+def digests_for(config: TrainConfig, family: Family) -> EncoderDigests:
+    """What tells the encoders that a run's pictures are encoded with from others.
+
+    To be asked before anything is to train: a decoder that trains may get another number format,
+    and what its encoder makes of pictures would count as another model's.
+    """
+    return encoder_digests(family, with_text=_caches_captions(config))
+
+
 def prepare_pictures(
     config: TrainConfig,
     family: Family,
     *,
+    digests: EncoderDigests,
     cache: Path,
     device: torch.device,
     events: EventWriter,
@@ -68,36 +88,52 @@ def prepare_pictures(
 ) -> Pictures:
     """Lists and encodes the pictures. Raises CachingStopped if asked to stop meanwhile.
 
-    told: warnings that the run's events hold already.
+    digests: of the family, as `digests_for` gives them. told: warnings that the run's events hold
+    already.
     """
-    index = index_folder(
-        config.data.folder,
-        resolution=config.data.resolution,
-        include_subfolders=config.data.include_subfolders,
-        require_captions=config.data.require_captions,
-    )
+    found = (index_pictures(config), index_class_pictures(config))
+    listed = [index for index in found if index is not None]
     dataset = encode_dataset(
         family,
-        index.items,
+        [item for each in listed for item in each.items],
         folder=Path(config.data.cache_folder or cache),
         device=device,
-        with_text=not config.method.train_text_encoder,
+        with_text=_caches_captions(config),
         progress=_progress(events),
         should_stop=should_stop,
+        digests=digests,
     )
-    left_out = [str(picture) for picture in (*index.skipped, *dataset.skipped)]
-    long = _long_captions(family, dataset)
-    for text in _warnings(left_out, [*index.notes, *dataset.warnings, *long]):
+    skipped = [one for each in listed for one in each.skipped]
+    left_out = [str(one) for one in (*skipped, *dataset.skipped)]
+    notes = [*(note for each in listed for note in each.notes), *dataset.warnings]
+    if not is_pictures_alone(config):
+        notes += [*_long_captions(family, dataset), *_unlearnable_words(config, dataset)]
+    for text in _warnings(left_out, notes):
         if text not in told:
             events.write(Warned(text))
     plan = BatchPlan(
-        [item.bucket for item in dataset.items],
+        [item.bucket for item in dataset.items if not item.is_prior],
         batch_size=config.training.batch_size,
         accumulation=config.training.accumulation,
         seed=config.training.seed,
+        class_buckets=[item.bucket for item in dataset.items if item.is_prior],
     )
-    batches = Batches(dataset, plan, config.training.seed, config.objective.caption_dropout)
+    batches = Batches(
+        dataset,
+        plan,
+        config.training.seed,
+        _caption_dropout(config),
+        with_pixels=isinstance(config.objective, Reconstruction),
+    )
     return Pictures(batches, left_out, _digest(dataset))
+
+
+def _caches_captions(config: TrainConfig) -> bool:
+    return not is_pictures_alone(config) and not encodes_text_anew(config)
+
+
+def _caption_dropout(config: TrainConfig) -> float:
+    return config.objective.caption_dropout if isinstance(config.objective, Denoising) else 0.0
 
 
 def _long_captions(family: Family, dataset: CachedDataset) -> list[str]:
@@ -113,10 +149,21 @@ def _long_captions(family: Family, dataset: CachedDataset) -> list[str]:
     ]
 
 
+def _unlearnable_words(config: TrainConfig, dataset: CachedDataset) -> list[str]:
+    """What to tell of words that are to be learnt and that no caption holds."""
+    words = [each.word for each in config.embeddings.words]
+    absent = missing_words([item.caption for item in dataset.learnt], words)
+    return [f'no caption holds the word "{word}", so nothing is learnt of it' for word in absent]
+
+
 def _digest(dataset: CachedDataset) -> str:
     seen = hashlib.sha256()
-    for key, item in zip(dataset.latent_keys, dataset.items, strict=True):
+    for key, mask, item in zip(dataset.latent_keys, dataset.mask_keys, dataset.items, strict=True):
         seen.update(f"{key} {item.caption}\n".encode())
+        if mask:
+            seen.update(f"mask {mask}\n".encode())
+        if item.is_prior:
+            seen.update(b"class\n")
     return seen.hexdigest()
 
 

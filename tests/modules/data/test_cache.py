@@ -277,7 +277,7 @@ def test_remembered_picture_that_changes_is_read_again(bench, later):
 def test_just_written_picture_is_not_remembered(bench):
     bench.encode()
     digests_file = PictureDigests(bench.cache / "pictures.json")
-    assert [digests_file.known(item) for item in bench.index().items] == [None] * PICTURES
+    assert [digests_file.known(item.path) for item in bench.index().items] == [None] * PICTURES
 
 
 def test_damaged_memory_of_pictures_is_forgotten(bench, later):

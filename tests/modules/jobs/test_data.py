@@ -1,0 +1,136 @@
+"""What a run's config makes of its folders: the batches that it asks for, and what is told."""
+
+import pytest
+import torch
+from PIL import Image
+
+from modules.jobs.data import digests_for, prepare_pictures
+from onetrainer.event_log import EventReader, EventWriter
+from onetrainer.events import Warned
+from onetrainer.presets import resolve
+from tests import tiny
+
+
+class Project:
+    """Two captioned pictures, a model, and what a run told when it prepared them."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.family = tiny.family()
+        self.pictures = tiny.write_pictures(folder / "pictures")
+        self.told = []
+
+    def prepare(self, **sections):
+        data = {"folder": str(self.pictures), "resolution": 64, **sections.pop("data", {})}
+        document = {"data": data, "training": {"batch_size": 2}, **sections}
+        events = EventWriter(self.folder / "events.jsonl")
+        config = resolve(document, source="test")
+        made = prepare_pictures(
+            config,
+            self.family,
+            digests=digests_for(config, self.family),
+            cache=self.folder / "cache",
+            device=torch.device("cpu"),
+            events=events,
+            should_stop=lambda: False,
+            told=(),
+        )
+        events.close()
+        read = EventReader(self.folder / "events.jsonl").read().events
+        self.told = [event.text for event in read if isinstance(event, Warned)]
+        (self.folder / "events.jsonl").unlink()
+        return made
+
+
+@pytest.fixture
+def project(tmp_path):
+    return Project(tmp_path)
+
+
+def first(made):
+    return next(made.batches.at(0))
+
+
+def test_plain_pictures_make_plain_batches(project):
+    batch = first(project.prepare())
+    assert (batch.pixels, batch.mask, batch.is_prior) == (None, None, ())
+    assert batch.conditioning is not None
+    assert project.told == []
+
+
+def test_masks_are_given_to_batches_and_count_as_data(project):
+    before = project.prepare()
+    Image.new("L", (32, 32), 51).save(project.pictures / "picture-0-masklabel.png")
+    assert project.prepare().digest == before.digest
+    made = project.prepare(data={"masks": "files"})
+    means = sorted(first(made).mask.mean(dim=(1, 2, 3)).tolist())
+    assert means == pytest.approx([0.2, 1.0])
+    assert project.told == ["1 of 2 pictures have no mask; all of each counts"]
+    assert made.digest != before.digest
+
+
+def test_class_pictures_fill_half_of_an_epoch(project):
+    before = project.prepare()
+    folder = tiny.write_pictures(project.folder / "class", ("a dog", "a cat", "a cow"))
+    made = project.prepare(data={"class_folder": str(folder)})
+    assert made.digest != before.digest
+    steps = range(made.batches.plan.steps_per_epoch)
+    batches = [batch for step in steps for batch in made.batches.at(step)]
+    flags = [flag for batch in batches for flag in batch.is_prior or (False,) * len(batch.captions)]
+    captions = [caption for batch in batches for caption in batch.captions]
+    assert sorted(flags) == [False, False, True, True]
+    for caption, is_prior in zip(captions, flags, strict=True):
+        assert is_prior == (caption in ("a dog", "a cat", "a cow"))
+
+
+def test_picture_that_becomes_a_class_picture_counts_as_changed(project):
+    before, folder = project.prepare(), project.folder / "class"
+    folder.mkdir()
+    for path in project.pictures.glob("picture-1.*"):
+        path.rename(folder / path.name)
+    after = project.prepare(data={"class_folder": str(folder)})
+    assert after.batches.dataset.latent_keys == before.batches.dataset.latent_keys
+    assert after.digest != before.digest
+
+
+def test_class_picture_that_cannot_be_used_is_told(project):
+    folder = tiny.write_pictures(project.folder / "class", ("a dog", "a cat"))
+    (folder / "picture-1.png").write_bytes(b"")
+    made = project.prepare(data={"class_folder": str(folder)})
+    assert made.left_out == ["picture-1.png: the file is empty"]
+    assert project.told == ["left out: picture-1.png: the file is empty"]
+
+
+def test_reconstruction_has_pixels_and_encodes_no_caption(project, monkeypatch):
+    monkeypatch.setattr(type(project.family), "encode_text", None)
+    for path in project.pictures.glob("*.txt"):
+        path.unlink()
+    Image.new("L", (64, 64)).save(project.pictures / "picture-0-masklabel.png")
+    made = project.prepare(
+        data={"masks": "files", "class_folder": str(project.folder / "nothing")},
+        method={"kind": "vae"},
+        objective={"kind": "reconstruction"},
+    )
+    batch = first(made)
+    assert batch.pixels.shape == (2, 3, 64, 64)
+    assert (batch.conditioning, batch.mask, batch.is_prior) == (None, None, ())
+
+
+@pytest.mark.parametrize("word", ["<cat>", "red"])
+def test_word_that_no_caption_holds_is_told(project, word):
+    made = project.prepare(embeddings={"words": [{"word": word}]})
+    assert first(made).conditioning is None
+    assert bool(project.told) == (word == "<cat>")
+    assert all(f'"{word}"' in text for text in project.told)
+
+
+def test_resumed_order_of_class_pictures_needs_no_earlier_step(project):
+    folder = tiny.write_pictures(project.folder / "class", ("a dog", "a cat", "a cow"))
+    training = {"batch_size": 1, "seed": 4}
+    one, other = (
+        project.prepare(data={"class_folder": str(folder)}, training=training).batches
+        for _ in range(2)
+    )
+    run = [[batch.captions for batch in one.at(step)] for step in range(30)]
+    assert [batch.captions for batch in other.at(29)] == run[29]
+    assert [batch.captions for batch in other.at(13)] == run[13]
