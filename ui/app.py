@@ -17,6 +17,7 @@ from ui.draft import Draft
 from ui.file_dialogs import hide_hidden_files
 from ui.forms.fields import page_of, pages, setting_of
 from ui.forms.widgets import select_all_everywhere
+from ui.forms.words import along_words
 from ui.jobs import Jobs
 from ui.keys import bind_keys
 from ui.kit import Kit, focused
@@ -156,7 +157,7 @@ class App:
         """Says what the setting with the keyboard does, or shows the keys."""
         focus = focused(self.root)
         paths = (name for name, widget in self.kit.named.items() if widget is focus)
-        setting = setting_of(next(paths, ""))
+        setting = setting_of(next(paths, ""), self.draft.kinds)
         if setting is not None:
             self.say(f"{setting.ui.label}: {setting.help_in_words}")
         else:
@@ -253,6 +254,9 @@ class App:
     def _draft_changed(self) -> None:
         self.refresh()
         self.remember_soon()
+        along, self.draft.along = self.draft.along, None
+        if along is not None:
+            self.say(along_words(along, self.draft.kinds))
 
     def _open(self, opening: Opening) -> None:
         is_first = not self.remembered.draft

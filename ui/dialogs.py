@@ -7,7 +7,7 @@ from functools import partial
 from tkinter import ttk
 
 from onetrainer.errors import Problem, UserError, sentence
-from ui.forms.fields import page_of, setting_of
+from ui.forms.fields import page_title_of, setting_of
 from ui.forms.words import in_words
 from ui.kit import Button, Kind, Kit
 
@@ -284,4 +284,4 @@ def _place_of(problem: Problem) -> str:
     """Where a setting is: "Training › Learning rate"."""
     setting = setting_of(problem.path)
     label = setting.ui.label if setting else problem.path or "The config"
-    return f"{page_of(problem.path).capitalize()} › {label}"
+    return f"{page_title_of(problem.path)} › {label}"

@@ -1,42 +1,40 @@
 """The config being edited: its values, what is wrong with them, and the way back. No Tk."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from onetrainer import presets
-from onetrainer.config.fields import settings
+from onetrainer.config.fields import Setting
+from onetrainer.config.migrate import migrate
 from onetrainer.config.rules import broken_rules
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Problem, ProblemsError
+from onetrainer.errors import Cure, Problem, ProblemsError, UserError
 from onetrainer.json_file import Document
 from onetrainer.presets import Preset
+from ui.belongings import LOOKED_AT, OF_THE_MODEL, PERSONAL
+from ui.kept_kinds import KeptKinds
+from ui.kinds import (
+    Kinds,
+    alone,
+    brought_into,
+    defaults_in,
+    filled_up,
+    is_kind,
+    kinds_in,
+    objective_for,
+    section_before,
+    section_of,
+    settings_by_path,
+    settings_in,
+    value_in,
+)
 from ui.origins import require_no_run, run_of, without_demo
+from ui.source import Before, Source
 
 _DEEPEST_UNDO = 200
-_SETTINGS = tuple(settings(TrainConfig))
-# What belongs to the base model: it stays or goes with the model's path.
-_OF_THE_MODEL = ("model.path", "model.vae", "model.prediction", "model.zero_terminal_snr")
-# What belongs to the person rather than to a way of training; a preset that says nothing of
-# these leaves them as they are.
-_PERSONAL = tuple(
-    setting.path
-    for setting in _SETTINGS
-    if setting.ui.is_path
-    or setting.kind == "list"
-    or setting.path in (*_OF_THE_MODEL, "model.offline", "output.name")
-    or setting.path.startswith("metadata.")
-)
-
 # What every run needs and no preset can know: filling it in is no change to the preset.
 _TO_CHOOSE = ("model.path", "data.folder")
-
-# What a look at files and folders depends on.
-LOOKED_AT = tuple(
-    setting.path
-    for setting in _SETTINGS
-    if setting.ui.is_path or setting.path.startswith(("model.", "data."))
-)
 # Stands among the problems as long as nobody has looked at the files that are named now: it
 # forbids nothing, but "ready" cannot be said.
 PENDING = Problem("", "the files have not been looked at yet", severity="pending")
@@ -45,44 +43,22 @@ Listener = Callable[[], None]
 Question = tuple[object, ...]
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where the values were loaded from.
-
-    path: None for none. is_own: whether it can be saved over. leaves: the person's settings that it
-    says nothing of.
-    """
-
-    name: str = ""
-    path: Path | None = None
-    is_own: bool = False
-    description: str = ""
-    leaves: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Before:
-    """What a change can be taken back to.
-
-    path: the setting that was changed; "" where there were many. loaded: what had been loaded or
-    saved, and from where, if the change was to load something else; None for all other changes.
-    """
-
-    document: Document
-    path: str
-    loaded: tuple[Document, Source] | None = None
-
-
 class Draft:
     """Values being edited, as a document; a value may be wrong until it is put right.
 
-    `base` is what was loaded or saved last: what differs from it counts as changed.
+    `base` is what was loaded or saved last: what differs from it counts as changed. `openings` is
+    how often one was loaded; `along` what the last choice of a kind has changed elsewhere.
     """
 
     def __init__(self) -> None:
         self.source = Source()
-        self.base: Document = _defaults()
+        self.base: Document = defaults_in(kinds_in({}))
         self.document: Document = self.base
+        self.openings = 0
+        self.along: Cure | None = None
+        self._kept = KeptKinds(self.base)
+        self._kinds: tuple[Document, Kinds] = (self.base, kinds_in(self.base))
+        self._base_here: tuple[Document, Kinds, Document, dict[str, object]] | None = None
         self.problems: list[Problem] = []
         self.value_errors: list[Problem] = []
         self._by_path: dict[str, list[Problem]] = {}
@@ -99,37 +75,75 @@ class Draft:
 
     def value(self, path: str) -> object:
         """The value at a path; entries of lists are counted: "sampling.prompts.0.seed"."""
-        return _at(self.document, path)
+        return value_in(self.document, path)
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds of section that are chosen now."""
+        document, kinds = self._kinds
+        if document is not self.document:
+            kinds = kinds_in(self.document)
+            self._kinds = (self.document, kinds)
+        return kinds
+
+    def setting(self, path: str) -> Setting | None:
+        """The setting of a path as it is with the kinds that are chosen; None if it is not."""
+        return settings_by_path(self.kinds).get(path)
 
     def base_value(self, path: str) -> object:
-        """The value that was loaded or saved."""
-        return _at(self.base, path)
+        """The value that was loaded or saved.
+
+        Where another kind of section has been chosen since, what its settings were by that alone.
+        """
+        base, kinds = self._base_in_kinds()
+        return kinds.get(path) if is_kind(path) else value_in(base, path)
+
+    def default(self, path: str) -> object:
+        """The value that the config gives a setting by itself, with the kinds that are chosen."""
+        setting = self.setting(path)
+        if setting is not None and is_kind(path):
+            return setting.default
+        return value_in(defaults_in(self.kinds), path)
 
     def set(self, path: str, value: object) -> None:
-        """Changes one setting. Changes to one setting in a row are undone as one."""
+        """Changes one setting. Changes to one setting in a row are undone as one.
+
+        Another kind of section is as it was left, with what has been set in others since. A kind
+        of method brings the objective along where its own cannot be (`along` tells which).
+        """
         if self.value(path) == value and type(self.value(path)) is type(value):
             return
-        follows = bool(self._undo) and self._undo[-1].path == path and not self._redo
-        if not follows:
-            self._remember(path)
-        self._redo.clear()
-        self.document = presets.with_value(self.document, path, value)
-        self._tell()
+        start = self._begin(path)
+        if not is_kind(path) or not isinstance(value, str):
+            self._change(presets.with_value(self.document, path, value))
+        elif value_in(start, path) == value:
+            self._change(self._with_objective(start, path))
+        else:
+            chosen = self._kept.chosen(self.document, section_of(path), value)
+            self._change(self._with_objective(chosen, path))
 
     def reset(self, path: str) -> None:
-        """Takes one setting back to what was loaded or saved."""
-        self.set(path, self.base_value(path))
+        """Takes one setting back to what was loaded or saved; of a kind, its whole section."""
+        if is_kind(path):
+            section = section_of(path)
+            old = section_before(self.base, self.kinds, section)
+            self._begin(path)
+            self._kept.forget(section)
+            document = presets.with_value(self.document, section, old)
+            self._change(self._with_objective(document, path))
+        else:
+            self.set(path, self.base_value(path))
 
     def reset_all(self) -> None:
         """Takes every change back to what was loaded or saved; can be undone."""
-        document = self.document
-        for path in self.changed():
-            document = presets.with_value(document, path, self.base_value(path))
+        document = self.base
+        for path in _TO_CHOOSE:
+            if path in self.source.leaves:
+                document = presets.with_value(document, path, self.value(path))
         if document != self.document:
             self._remember("")
-            self._redo.clear()
-            self.document = document
-            self._tell()
+            self._kept.begin(document, document)
+            self._change(document)
 
     @property
     def last_change(self) -> Before | None:
@@ -146,7 +160,7 @@ class Draft:
 
     def changed(self) -> list[str]:
         """The paths of settings that differ from what was loaded or saved."""
-        paths = (setting.path for setting in _SETTINGS)
+        paths = (setting.path for setting in settings_in(self.kinds))
         return [path for path in paths if self.is_changed(path)]
 
     def is_changed(self, path: str) -> bool:
@@ -165,7 +179,7 @@ class Draft:
 
     def is_default(self, path: str) -> bool:
         """Whether a setting has the value that the config gives it by itself."""
-        return self.value(path) == _at(_defaults(), path)
+        return self.value(path) == self.default(path)
 
     def problem(self, path: str) -> Problem | None:
         """What is wrong with one setting, the worst of it; None if nothing is."""
@@ -201,12 +215,20 @@ class Draft:
 
     def files_config(self) -> TrainConfig:
         """The files and folders that are named; values that are wrong, and others, by default."""
-        document = _defaults()
-        wrong = {problem.path for problem in self._invalid()}
+        document = defaults_in(self.kinds)
+        wrong = [problem.path for problem in self._invalid()]
         for path in LOOKED_AT:
-            if path not in wrong:
+            is_wrong = any(f"{place}.".startswith(f"{path}.") for place in wrong)
+            if not is_wrong and self.setting(path) is not None:
                 document = presets.with_value(document, path, self.value(path))
         return presets.resolve(document, source="")
+
+    def alone(self, section: str) -> TrainConfig | None:
+        """A config with one section as it is now, all else by default; None if it is wrong."""
+        try:
+            return presets.resolve(alone(self.document, self.kinds, section), source="")
+        except ProblemsError:
+            return None
 
     def config(self) -> TrainConfig:
         """The finished config. Raises ProblemsError if a value is wrong."""
@@ -223,33 +245,34 @@ class Draft:
         loaded = presets.load_document(path)
         document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
         has_model = presets.value_at(loaded, "model.path") is not None
-        for personal in _PERSONAL:
+        known = settings_by_path(kinds_in(document))
+        for personal in (path for path in PERSONAL if path in known):
             kept = without_demo(self.value(personal))
             is_named = presets.value_at(loaded, personal) is not None
-            is_others = has_model and personal in _OF_THE_MODEL
+            is_others = has_model and personal in OF_THE_MODEL
             if not is_named and not is_others and kept is not None:
                 document = presets.with_value(document, personal, kept)
         run = run_of(path)
         own = run is None and not path.is_relative_to(presets.BUILT_IN)
         name = preset.name if preset else run.name if run else path.stem
-        leaves = tuple(p for p in _PERSONAL if presets.value_at(loaded, p) is None)
+        leaves = tuple(p for p in PERSONAL if presets.value_at(loaded, p) is None)
         source = Source(name, path, own, str(loaded.get("description", "")), leaves)
-        aside = [p for p in self._own_values() if self.value(p) != _at(document, p)]
+        aside = [p for p in self._own_values() if self.value(p) != value_in(document, p)]
         if (document, document, source) != (self.document, self.base, self.source):
             self._remember("", loaded=(self.base, self.source))
             self._redo.clear()
         self.source = source
         self.base = self.document = document
-        self._tell()
+        self._opened()
         return aside
 
     def restore(self, document: Document, base: Document, source: Source) -> None:
         """Takes over what an earlier window was editing."""
-        self.source, self.base = source, _merged(_defaults(), base)
-        self.document = _merged(_defaults(), document)
+        self.source, self.base = source, _restored(base)
+        self.document = _restored(document)
         self._undo.clear()
         self._redo.clear()
-        self._tell()
+        self._opened()
 
     def save(self, path: Path, *, description: str = "") -> None:
         """Writes the values as a preset.
@@ -263,17 +286,57 @@ class Draft:
         name = path.stem
         if path.is_relative_to(own):
             name = path.relative_to(own).with_suffix("").as_posix()
-        leaves = tuple(path for path in _PERSONAL if self.is_default(path))
+        leaves = tuple(path for path in PERSONAL if self.is_default(path))
         self.source = Source(name, path, True, description, leaves)
         self.document = config.model_dump(mode="json")
         self.base = self.document
+        self._kept.rebase(self.base)
         self._tell()
+
+    def _opened(self) -> None:
+        self.openings += 1
+        self._kept.begin(self.base, self.document)
+        self._tell()
+
+    def _with_objective(self, document: Document, path: str) -> Document:
+        """The document with the objective that goes with another kind of method."""
+        self.along = None
+        if path != "method.kind":
+            return document
+        cure = objective_for(document)
+        if cure is not None:
+            document = self._kept.chosen(document, section_of(cure.path), str(cure.value))
+        kind = str(value_in(document, "objective.kind"))
+        if kind != self.value("objective.kind"):
+            self.along = Cure("objective.kind", kind)
+        return document
 
     def _own_values(self) -> list[str]:
         """The settings whose values come from the person, now or under an earlier preset."""
         left = (p for p in self.source.leaves if not self.is_default(p))
-        changed = (s.path for s in _SETTINGS if self.value(s.path) != self.base_value(s.path))
+        paths = (setting.path for setting in settings_in(self.kinds))
+        changed = (path for path in paths if self.value(path) != self.base_value(path))
         return list(dict.fromkeys([*changed, *left]))
+
+    def _base_in_kinds(self) -> tuple[Document, dict[str, object]]:
+        """What was loaded or saved with the kinds that are chosen now, and its own kinds."""
+        known = self._base_here
+        if known is None or known[0] is not self.base or known[1] != self.kinds:
+            known = (self.base, self.kinds, *brought_into(self.base, self.kinds))
+            self._base_here = known
+        return known[2], known[3]
+
+    def _begin(self, path: str) -> Document:
+        """Remembers the document for undo; gives that of before the first change in a row."""
+        follows = bool(self._undo) and self._undo[-1].path == path and not self._redo
+        if not follows:
+            self._remember(path)
+        return self._undo[-1].document
+
+    def _change(self, document: Document) -> None:
+        self._redo.clear()
+        self.document = document
+        self._tell()
 
     def _remember(self, path: str, *, loaded: tuple[Document, Source] | None = None) -> None:
         self._undo.append(Before(self.document, path, loaded))
@@ -288,9 +351,12 @@ class Draft:
         self.document = before.document
         if before.loaded is not None:
             self.base, self.source = before.loaded
-        self._tell()
+            self._opened()
+        else:
+            self._tell()
 
     def _tell(self) -> None:
+        self._kept.watch(self.document)
         self._find_problems()
         for listener in self._listeners:
             listener()
@@ -327,29 +393,8 @@ class Draft:
         ]
 
 
-def _defaults() -> Document:
-    document: Document = TrainConfig().model_dump(mode="json")
-    return document
-
-
-def _merged(base: Mapping[str, object], over: Mapping[str, object]) -> Document:
-    merged: Document = dict(base)
-    for key, value in over.items():
-        inner = merged.get(key)
-        if isinstance(inner, Mapping) and isinstance(value, Mapping):
-            merged[key] = _merged(inner, value)
-        elif key in merged:
-            merged[key] = value
-    return merged
-
-
-def _at(document: Mapping[str, object], path: str) -> object:
-    value: object = document
-    for key in path.split("."):
-        if isinstance(value, Mapping):
-            value = value.get(key)
-        elif isinstance(value, list | tuple) and key.isdecimal() and int(key) < len(value):
-            value = value[int(key)]
-        else:
-            return None
-    return value
+def _restored(document: Document) -> Document:
+    """What an earlier window was editing, in today's layout."""
+    with suppress(UserError):  # a newer version's, of which that is taken that is known here
+        document = migrate(document, source="")
+    return filled_up(document)

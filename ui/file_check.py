@@ -3,8 +3,9 @@
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, UserError
 from onetrainer.presets import with_absolute_paths
+from ui.belongings import LOOKED_AT
 from ui.context import Context
-from ui.draft import LOOKED_AT, Question
+from ui.draft import Question
 
 LOOK_AFTER_MS = 400
 

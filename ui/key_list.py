@@ -9,7 +9,7 @@ KEYS = (
     ("Ctrl+S", "Save the preset"),
     ("Ctrl+Shift+S", "Save as a new preset"),
     ("Ctrl+Z / Ctrl+Shift+Z", "Undo / redo a change of settings"),
-    ("Alt+1 … Alt+9", "Go to a page"),
+    ("Alt+1 … Alt+9, Alt+0", "Go to one of the first ten pages"),
     ("Tab / Shift+Tab", "Next / previous control"),
     ("Space", "Press a button, turn a switch"),
     ("← / →", "Samples: previous / next step"),

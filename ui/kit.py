@@ -100,6 +100,10 @@ class Button:
             border_color=pair("raised" if reason else self._face),
         )
 
+    def take_focus(self) -> None:
+        """Gives the button the keyboard."""
+        _face_of(self.widget).focus_set()
+
     def rest(self) -> None:
         """Takes no press for a moment, which was meant for what was in its place before."""
         self._rests_until = time.monotonic() + _REST_S
@@ -144,6 +148,16 @@ class Kit:
         """Gives a control the name by which tests, and one day screen readers, find it."""
         self.named[name] = widget
 
+    def name_button(self, button: Button, name: str) -> None:
+        """Gives one of the buttons made here a name."""
+        self.name(button.widget, name)
+        self.buttons[name] = button
+
+    def names_within(self, box: tk.Misc) -> dict[str, tk.Misc]:
+        """The controls with a name that lie in a widget."""
+        inside = f"{box}."
+        return {name: w for name, w in self.named.items() if str(w).startswith(inside)}
+
     def set_troubled(self, widget: tk.Misc, is_troubled: bool) -> None:
         """Notes whether words about its value stand below a control."""
         if is_troubled:
@@ -165,8 +179,7 @@ class Kit:
         """A button; its name is that of the control."""
         made = Button(self, parent, text, command, kind=kind, ground=ground, width=width)
         if name:
-            self.name(made.widget, name)
-            self.buttons[name] = made
+            self.name_button(made, name)
         return made
 
     def label(
@@ -228,7 +241,7 @@ def focusable(widget: tk.Misc, press: Command, show: Callable[[bool], None]) -> 
 
     customtkinter draws on a canvas inside of the widget, which it keeps out of the Tab order.
     """
-    canvas = next(child for child in widget.winfo_children() if isinstance(child, tk.Canvas))
+    canvas = _face_of(widget)
     canvas.configure(takefocus=1)
 
     def pressed(_: "tk.Event[tk.Canvas]") -> str:
@@ -241,13 +254,19 @@ def focusable(widget: tk.Misc, press: Command, show: Callable[[bool], None]) -> 
     canvas.bind("<FocusOut>", lambda _: show(False))
 
 
-def wrap_in_card(kit: Kit, width: int, *labels: ttk.Label) -> None:
-    """Breaks the lines of labels for a card of a width in pixels.
+def _face_of(widget: tk.Misc) -> tk.Canvas:
+    return next(child for child in widget.winfo_children() if isinstance(child, tk.Canvas))
+
+
+def wrap_in_card(kit: Kit, width: int, *labels: ttk.Label) -> int:
+    """Breaks the lines of labels for a card of a width in pixels; gives the room for a line.
 
     The width is given, not measured: a card that is as wide as its words never becomes narrower.
     """
+    room = max(120, width - 2 * kit.px(_CARD_PAD))
     for label in labels:
-        label.configure(wraplength=max(120, width - 2 * kit.px(_CARD_PAD)))
+        label.configure(wraplength=room)
+    return room
 
 
 def focused(widget: tk.Misc) -> tk.Misc | None:

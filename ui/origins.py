@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
-from onetrainer.demo.write import MARKER, SAMPLES, demo_config
+from onetrainer.demo.configs import SAMPLES, WORD_SAMPLES, demo_configs
+from onetrainer.demo.write import MARKER
 from onetrainer.errors import UserError
 from onetrainer.run_folder import RunFolder
 
-_DEMO_PROMPTS = frozenset(prompt for prompt, _ in SAMPLES)
+_DEMO_PROMPTS = frozenset(prompt for prompt, _ in (*SAMPLES, *WORD_SAMPLES))
+_DEMO_NAMES = frozenset(config["output"]["name"] for config in demo_configs().values())
 
 
 def run_of(path: Path) -> Path | None:
@@ -35,7 +37,7 @@ def without_demo(value: object) -> object:
         kept = [item for item in value if not _is_demo_prompt(item)]
         # An empty list was emptied by the person.
         return kept if kept or not value else None
-    if isinstance(value, str) and (value == demo_config()["output"]["name"] or _is_in_demo(value)):
+    if isinstance(value, str) and (value in _DEMO_NAMES or _is_in_demo(value)):
         return None
     return value
 

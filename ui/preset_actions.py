@@ -1,21 +1,19 @@
 """What the preset menu does: open, save, save as, reset, and the demo."""
 
 import tkinter as tk
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from onetrainer.errors import ProblemsError, UserError
-from onetrainer.presets import BUILT_IN, Preset, find_presets, user_folder
+from onetrainer.presets import BUILT_IN, Preset, user_folder
 from ui.context import Context, Offer
 from ui.dialogs import Choice, ask, ask_name, list_changes, show_problems, tell
-from ui.draft import Source
+from ui.draft import Draft
 from ui.file_dialogs import choose_preset
-from ui.forms.fields import as_text, as_words, setting_of
-from ui.preset_menu import line_of, menu_groups
+from ui.forms.fields import as_text, as_words
+from ui.preset_list import MenuActions, PresetMenu
+from ui.source import Source
 
-_GAP = 4
-_CURRENT = "  ✓  "
 _FORBIDDEN = '\\:*?"<>|'
 
 
@@ -25,16 +23,15 @@ class PresetActions:
     def __init__(self, context: Context, demo: Path) -> None:
         self._context = context
         self._demo = demo
-        self._menu = tk.Menu(context.root, tearoff=False)
+        actions = MenuActions(
+            self.open_file, self.save, self.save_as, self.reset, self.load, self.load_demo
+        )
+        self.menu = PresetMenu(context, demo, actions)
         self._is_making_demo = False
 
     def show_menu(self, anchor: tk.Misc | None = None) -> None:
         """Opens the menu below the header's button."""
-        kit = self._context.kit
-        self._fill(self._menu)
-        widget = anchor or kit.named["presets"]
-        top = widget.winfo_rooty() + widget.winfo_height() + kit.px(2)
-        self._menu.tk_popup(widget.winfo_rootx(), top)
+        self.menu.show(anchor or self._context.kit.named["presets"])
 
     def open_file(self) -> None:
         """Lets a person choose a preset file."""
@@ -121,8 +118,9 @@ class PresetActions:
         context.act.commit()
         draft = context.draft
         lines = [
-            (path, _in_words(path, draft.base_value(path)), _in_words(path, draft.value(path)))
+            (path, _in_words(draft, path, draft.base_value(path)), now)
             for path in draft.changed()
+            for now in [_in_words(draft, path, draft.value(path))]
         ]
         answer = list_changes(context.kit, context.root, draft.source.name, lines)
         if answer == "reset":
@@ -155,63 +153,6 @@ class PresetActions:
             raise error
         what = error if isinstance(error, UserError) else UserError(f"The demo: {error}")
         tell(self._context.kit, self._context.root, what)
-
-    def _fill(self, menu: tk.Menu) -> None:
-        menu.delete(0, "end")
-        draft = self._context.draft
-        menu.configure(font="OneTrainerBody")
-        self._context.kit.theme.paint(
-            menu,
-            bg="card",
-            fg="text",
-            activebackground="fill",
-            activeforeground="on_fill",
-            # Only headings are disabled; what cannot be done now says why when it is chosen.
-            disabledforeground="accent",
-        )
-        menu.configure(borderwidth=1, relief="solid", activeborderwidth=0)
-        name = draft.source.name
-        self._add("  Open a file…", self.open_file, keys="Ctrl+O")
-        self._add("  Save", self.save, keys="Ctrl+S", is_possible=draft.is_dirty)
-        self._add("  Save as…", self.save_as, keys="Ctrl+Shift+S")
-        back = f"  Reset to “{name}”" if name else "  Reset to the defaults"
-        self._add(back, self.reset, is_possible=bool(draft.changed()))
-        for group in menu_groups(find_presets()):
-            self._add_heading(group.title)
-            for preset in group.presets:
-                words, end = line_of(preset)
-                load = partial(self.load, preset.path, preset)
-                self._add_preset(words, end, load, is_current=preset.path == draft.source.path)
-        self._add_heading("To try things out")
-        demo = self._demo / "demo.json"
-        self._add_preset("The demo", "", self.load_demo, is_current=demo == draft.source.path)
-
-    def _add(
-        self, words: str, do: Callable[[], object], *, keys: str = "", is_possible: bool = True
-    ) -> None:
-        self._menu.add_command(label=words, accelerator=f"{keys}  ", command=do)
-        if not is_possible:
-            palette = self._context.kit.theme.palette
-            self._menu.entryconfigure(
-                "end",
-                foreground=palette.dim,
-                activeforeground=palette.dim,
-                activebackground=palette.card,
-                command=partial(self._context.act.say, "Nothing has been changed."),
-            )
-
-    def _add_heading(self, title: str) -> None:
-        # Tk's own separator is a relief, which stands out more than any of the words.
-        self._menu.add_command(state="disabled", font=(self._context.kit.theme.family, _GAP))
-        self._menu.add_command(label=f"  {title}", state="disabled", font="OneTrainerSmall")
-
-    def _add_preset(
-        self, words: str, end: str, load: Callable[[], object], *, is_current: bool
-    ) -> None:
-        theme = self._context.kit.theme
-        # As wide as the sign, so that all lines begin at the same place.
-        spaces = " " * round(theme.measure(_CURRENT) / theme.measure(" "))
-        self._add(f"{_CURRENT if is_current else spaces}{words}", load, keys=end)
 
     def _may_replace(self, path: Path) -> bool:
         choices = [Choice("yes", "Replace", "danger"), Choice("", "Cancel")]
@@ -261,6 +202,6 @@ def _make_demo(folder: Path) -> Path:
     return write_demo(folder).config
 
 
-def _in_words(path: str, value: object) -> str:
-    setting = setting_of(path)
+def _in_words(draft: Draft, path: str, value: object) -> str:
+    setting = draft.setting(path)
     return as_words(value, setting) if setting else as_text(value)

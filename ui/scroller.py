@@ -35,14 +35,37 @@ class Scroller:
         self._item = self.canvas.create_window(0, 0, window=self.inner, anchor="nw")
         self.canvas.pack(side="left", fill="both", expand=True)
         self._bar_shown = False
-        self.canvas.bind("<Configure>", self._fit)
-        self.inner.bind("<Configure>", self._fit)
+        for widget in (self.canvas, self.inner):
+            widget.bind("<Configure>", self._fit)
+        # What lies out of sight is told of no new size, such as on a page that has become short.
+        self.canvas.bind("<Map>", self._fit)
+        self.inner.bind("<Unmap>", self._fit)
         kit.on_wheel[self.canvas] = self.scroll_by
 
     def scroll_by(self, steps: int) -> None:
         """Scrolls down (or up, for a negative number) by so many notches of the wheel."""
-        if self.inner.winfo_reqheight() > self.canvas.winfo_height():
-            self.canvas.yview_scroll(steps * self._kit.px(_STEP), "units")
+        self._fit()
+        self._move(steps * self._kit.px(_STEP))
+
+    def to_top(self) -> None:
+        """Goes to the beginning of the page."""
+        self.canvas.yview_moveto(0)
+
+    def settle(self, anchor: tk.Misc | None = None, height: int = 0) -> None:
+        """Takes in what has changed on the page, with no part of it out of reach.
+
+        anchor: what is to stay where it was on the screen, and where its upper edge was.
+        """
+        self.canvas.update_idletasks()
+        self._fit()
+        if anchor is not None and anchor.winfo_ismapped():
+            self.canvas.update_idletasks()
+            self._move(anchor.winfo_rooty() - height)
+
+    def can_see(self, widget: tk.Misc) -> bool:
+        """Whether the upper edge of a widget on the page lies within what is seen of it."""
+        above = widget.winfo_rooty() - self.canvas.winfo_rooty()
+        return bool(widget.winfo_viewable()) and 0 <= above < self.canvas.winfo_height()
 
     def show(self, widget: tk.Misc) -> None:
         """Scrolls so far that a widget inside can be seen."""
@@ -59,10 +82,19 @@ class Scroller:
         elif bottom + margin > first + self.canvas.winfo_height():
             self.canvas.yview_moveto((bottom + margin - self.canvas.winfo_height()) / height)
 
-    def _fit(self, _: "tk.Event[tk.Misc]") -> None:
+    def _move(self, pixels: int) -> None:
+        if pixels and self.inner.winfo_reqheight() > self.canvas.winfo_height():
+            self.canvas.yview_scroll(pixels, "units")
+
+    def _fit(self, _: "tk.Event[tk.Misc] | None" = None) -> None:
         width, height = self.canvas.winfo_width(), self.inner.winfo_reqheight()
+        room = self.canvas.winfo_height()
         self.canvas.itemconfigure(self._item, width=width)
-        self.canvas.configure(scrollregion=(0, 0, width, max(height, self.canvas.winfo_height())))
+        self.canvas.configure(scrollregion=(0, 0, width, max(height, room)))
+        # Tk leaves the view where it was, which may be below all there is now.
+        last = max(0, height - room)
+        if self.canvas.canvasy(0) > last:
+            self.canvas.yview_moveto(last / max(height, room))
 
     def _bar_set(self, first: float, last: float) -> None:
         # Tk gives them as text, whatever the types say.

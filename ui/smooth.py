@@ -2,7 +2,8 @@
 
 import math
 import tkinter as tk
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 # A shape at a point: how far the point is outside of it (negative inside), in pixels; its color.
 Layer = tuple[float, str]
@@ -59,6 +60,62 @@ def chevron(size: int, scale: float, *, color: str, ground: str) -> Rows:
         return [(away - _STROKE * scale, color)]
 
     return paint(size, size, ground, layers)
+
+
+def area(
+    width: int,
+    height: int,
+    line: Sequence[tuple[float, float]],
+    *,
+    thickness: float,
+    foot: float,
+    colors: tuple[str, str, str],
+) -> Rows:
+    """A curve and what lies between it and its foot, from left to right.
+
+    line: its corners, in pixels from the upper left corner of the picture. foot: the height of its
+    foot. colors: of the ground, of the area and of the curve.
+    """
+    ground, below, above = colors
+    rows = [[ground] * width for _ in range(height)]
+    for x in range(width):
+        top = _height_at(line, x + 0.5)
+        for y in range(height) if top is not None else ():
+            share = min(y + 0.5 - (top or 0.0) + 0.5, foot - y, 1.0)
+            if share > 0:
+                rows[y][x] = _mix(ground, below, share)
+    for (x, y), share in _covered(line, thickness / 2).items():
+        if 0 <= x < width and 0 <= y < height:
+            rows[y][x] = _mix(rows[y][x], above, share)
+    return rows
+
+
+def _height_at(line: Sequence[tuple[float, float]], x: float) -> float | None:
+    """The height of a line over a place; None beside it."""
+    for (left, start), (right, end) in pairwise(line):
+        if left <= x <= right and left < right:
+            return start + (end - start) * (x - left) / (right - left)
+    return None
+
+
+def _covered(line: Sequence[tuple[float, float]], reach: float) -> dict[tuple[int, int], float]:
+    """How much of each pixel a line covers that reaches so far to both sides."""
+    found: dict[tuple[int, int], float] = {}
+    for (left, start), (right, end) in pairwise(line):
+        across, down = right - left, end - start
+        length = across * across + down * down
+        xs = range(math.floor(left - reach), math.ceil(right + reach) + 1)
+        ys = range(math.floor(min(start, end) - reach), math.ceil(max(start, end) + reach) + 1)
+        for x in xs:
+            for y in ys:
+                to_x, to_y = x + 0.5 - left, y + 0.5 - start
+                along = (to_x * across + to_y * down) / length if length else 0.0
+                along = min(max(along, 0.0), 1.0)
+                away = math.hypot(to_x - along * across, to_y - along * down)
+                share = min(reach + 0.5 - away, 1.0)
+                if share > found.get((x, y), 0.0):
+                    found[x, y] = share
+    return found
 
 
 def _mix(below: str, above: str, share: float) -> str:

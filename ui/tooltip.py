@@ -3,6 +3,7 @@
 import tkinter as tk
 from collections.abc import Callable
 
+from ui.line_breaks import broken_at_dots
 from ui.theme import Theme
 
 _DELAY_MS = 500
@@ -18,7 +19,9 @@ class Tooltip:
     def __init__(self, widget: tk.Misc, theme: Theme, text: Callable[[], str]) -> None:
         self._widget = widget
         self._theme = theme
-        self._text = text
+        self._text: Callable[[], str] = lambda: broken_at_dots(
+            text(), theme.px(_WIDTH), theme.measure
+        )
         self._waiting = ""
         self._window: tk.Toplevel | None = None
         self._label: tk.Label | None = None

@@ -7,8 +7,9 @@ from pathlib import Path
 from onetrainer.json_file import Document
 from onetrainer.presets import user_folder
 from onetrainer.run_folder import write_atomic
-from ui.draft import Draft, Source
+from ui.draft import Draft
 from ui.palette import Mode
+from ui.source import Source
 
 
 @dataclass

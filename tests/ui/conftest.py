@@ -1,8 +1,9 @@
 """A screen for the tests of the window, and windows on it that are ended after each test."""
 
+import gc
 import os
 import tkinter as tk
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents and {"display", "root", "open_desk"} & set(item.fixturenames):
             item.add_marker(pytest.mark.gui)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    result = yield
+    is_last = nextitem is None or nextitem.path != item.path
+    if _has_root(item) and (is_last or not _has_root(nextitem)):
+        # A root window that a later test's thread happened to drop would abort the process.
+        gc.collect()
+    return result
+
+
+def _has_root(item: pytest.Item | None) -> bool:
+    return isinstance(item, pytest.Function) and "root" in item.fixturenames
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,12 @@ from typing import Any
 from tests.ui.fake_worker import paint
 
 PARTS = {
-    "model.diffusion_model.input_blocks.0.0.weight": (1, 4, 1, 1),
+    "model.diffusion_model.input_blocks.0.0.weight": (320, 4, 1, 1),
     "cond_stage_model.transformer.text_model.weight": (1,),
     "first_stage_model.decoder.weight": (1,),
 }
 SDXL_PARTS = {
-    "model.diffusion_model.input_blocks.0.0.weight": (1, 4, 1, 1),
+    "model.diffusion_model.input_blocks.0.0.weight": (320, 4, 1, 1),
     "model.diffusion_model.label_emb.0.0.weight": (1, 1),
     "conditioner.embedders.0.transformer.text_model.weight": (1,),
     "conditioner.embedders.1.model.ln_final.weight": (1,),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.ui.desk import ROOT, Desk, screen
 
-SETUP = ("model", "data", "training", "sampling", "output", "hardware")
+SETUP = ("model", "data", "method", "training", "loss", "sampling", "output", "hardware")
 LONG = 1800.0
 UNDER_WAY = 0.68
 

@@ -1,9 +1,24 @@
 import pytest
 
-from onetrainer.config.fields import settings
-from onetrainer.config.train import TrainConfig
-from ui.forms.fields import as_text, as_value, as_words, page_of, pages, setting_of
+from onetrainer.presets import defaults, with_kind
+from ui.forms.fields import as_text, as_value, as_words, groups_in, page_of, pages, setting_of
+from ui.kinds import all_settings, is_kind, kinds_in, section_of, settings_in
 from ui.search import find_settings
+
+
+def kinds_around(section):
+    """Kinds with which a section is there."""
+    needs = setting_of(f"{section}.kind").needs
+    wanted = {path: min(kinds) for path, kinds in needs}
+    return {path: wanted.get(path, kind) for path, kind in kinds_in({})}
+
+
+EVERY_KIND = [
+    (section_of(setting.path), kind)
+    for setting in all_settings()
+    if is_kind(setting.path)
+    for kind in setting.choices
+]
 
 
 def setting(path):
@@ -12,22 +27,27 @@ def setting(path):
     return found
 
 
-def test_every_setting_that_is_not_hidden_is_on_one_page():
-    shown = [s.path for plan in pages() for group in plan.groups for s in group.settings]
-    wanted = [s.path for s in settings(TrainConfig) if s.ui.level != "hidden"]
-    assert sorted(shown) == sorted(wanted)
+def shown_on(plan, kinds):
+    return [s for group in groups_in(plan, kinds) for s in group.deep_settings]
 
 
-def test_every_setting_has_a_label_and_help():
+@pytest.fixture(params=EVERY_KIND, ids=lambda pair: "-".join(pair))
+def kinds(request):
+    section, kind = request.param
+    outer = kinds_around(section)
+    return kinds_in(with_kind(defaults(dict(outer)), section, kind))
+
+
+def test_every_setting_of_every_kind_is_on_one_page_and_explained(kinds):
+    shown = [s for plan in pages() for s in shown_on(plan, kinds)]
+    wanted = [s.path for s in settings_in(kinds) if s.ui.level != "hidden"]
+    assert sorted(s.path for s in shown) == sorted(wanted)
+    assert all(s.ui.label and s.help for s in shown)
+
+
+def test_page_of_a_setting_is_the_page_that_shows_it(kinds):
     for plan in pages():
-        for group in plan.groups:
-            assert all(s.ui.label and s.help for s in group.settings)
-
-
-def test_page_of_a_setting_is_the_page_that_shows_it():
-    for plan in pages():
-        for group in plan.groups:
-            assert {page_of(s.path) for s in group.settings} == {plan.name}
+        assert {page_of(s.path) for s in shown_on(plan, kinds)} == {plan.name}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +62,7 @@ def test_page_of_a_setting_is_the_page_that_shows_it():
         ("training.steps", "abc", "abc"),
         ("training.steps", "", ""),
         ("training.steps", "-", "-"),
-        ("optimizer.text_encoder_lr", "", None),
+        ("method.text_encoder.lr", "", None),
         ("model.path", ' "/a b/c" ', "/a b/c"),
         ("sampling.prompts.0.seed", "7", 7),
     ],
@@ -65,7 +85,7 @@ def test_a_choice_is_told_by_its_word_and_anything_else_as_it_is():
     assert as_words("sdxl", setting("model.family")) == "SDXL"
     assert as_words("what", setting("model.family")) == "what"
     assert as_words(1e-4, setting("optimizer.lr")) == "1e-4"
-    assert as_words(None, setting("optimizer.text_encoder_lr")) == ""
+    assert as_words(None, setting("method.text_encoder.lr")) == ""
 
 
 @pytest.mark.parametrize("value", [1e-4, 3.3e-5, 0.999, 1e-8, 123456.5, 1e22])
@@ -90,10 +110,48 @@ def test_a_number_shown_and_read_again_is_the_same(value):
     ],
 )
 def test_search_finds_settings_by_what_people_call_them(query, path):
-    hits = find_settings(query, pages())
+    hits = find_settings(query, pages(), kinds_in({}))
     assert path in [hit.setting.path for hit in hits][:3]
 
 
 def test_search_for_nothing_finds_nothing():
-    assert find_settings("  ", pages()) == []
-    assert find_settings("xylophone", pages()) == []
+    assert find_settings("  ", pages(), kinds_in({})) == []
+    assert find_settings("xylophone", pages(), kinds_in({})) == []
+
+
+def hits(query, kinds):
+    return find_settings(query, pages(), kinds)
+
+
+@pytest.mark.parametrize(
+    ("query", "path", "choice"),
+    [
+        ("lion", "optimizer.kind", "Lion"),
+        ("prodigy", "optimizer.kind", "Prodigy"),
+        ("min snr", "objective.weighting.kind", "min-SNR"),
+        ("dora", "method.kind", "DoRA"),
+        ("logit", "objective.timesteps.kind", "logit-normal (a hill)"),
+        ("finetune", "method.kind", "Fine-tuning"),
+        ("full finetune", "method.kind", "Fine-tuning"),
+        ("full fine-tuning", "method.kind", "Fine-tuning"),
+        ("fine tune", "method.kind", "Fine-tuning"),
+        ("finetuning", "method.kind", "Fine-tuning"),
+    ],
+)
+def test_search_for_a_kind_finds_where_it_is_chosen(query, path, choice):
+    first = hits(query, kinds_in({}))[0]
+    assert (first.goes_to, first.choice, first.only_with) == (path, choice, "")
+
+
+def test_search_finds_what_other_kinds_have_and_says_which():
+    there = hits("momentum", kinds_in({"optimizer": {"kind": "sgd"}}))
+    assert there[0].goes_to == "optimizer.momentum"
+    elsewhere = {hit.setting.path: hit for hit in hits("nesterov", kinds_in({}))}
+    hit = elsewhere["optimizer.nesterov"]
+    assert hit.goes_to == "optimizer.kind"
+    assert "and others" in hit.only_with
+
+
+def test_what_is_there_is_found_before_what_other_kinds_have():
+    found = [bool(hit.only_with) for hit in hits("rank", kinds_in({"method": {"kind": "lora"}}))]
+    assert found == sorted(found)

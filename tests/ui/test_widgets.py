@@ -9,11 +9,12 @@ from onetrainer.errors import Cure, Problem
 from tests.ui.project import SDXL_PARTS, write_model
 from ui.curve import Curve
 from ui.draft import Draft
-from ui.forms.fields import pages
+from ui.forms.fields import groups_in, pages
 from ui.forms.form import Form
 from ui.forms.row import FormContext
 from ui.jobs import Jobs
 from ui.kit import Kit
+from ui.line_breaks import broken_at_dots
 from ui.palette import PALETTES, contrast
 from ui.switch import paint
 from ui.theme import Theme
@@ -40,7 +41,7 @@ def forms(root, kit, draft):
     for plan in pages():
         frame = kit.frame(root, ground="window")
         frame.pack()
-        made[plan.name] = Form(context, frame, plan.groups, line=0)
+        made[plan.name] = Form(context, frame, plan, line=0)
     root.update()
     return made
 
@@ -54,8 +55,8 @@ def type_into(root, row, text):
 
 def test_every_setting_has_a_row_that_shows_its_value(forms, draft):
     for plan in pages():
-        for group in plan.groups:
-            for setting in group.settings:
+        for group in groups_in(plan, draft.kinds):
+            for setting in group.deep_settings:
                 if setting.kind != "list":
                     row = forms[plan.name].row(setting.path)
                     assert row.editor.read() == draft.value(setting.path)
@@ -216,7 +217,7 @@ def test_choosing_a_model_changes_nothing_but_its_path(root, kit, monkeypatch, t
     monkeypatch.setattr("ui.forms.widgets.choose_model", lambda now: chosen)
     draft = Draft()
     plan = next(plan for plan in pages() if plan.name == "model")
-    form = Form(FormContext(kit, draft, lambda *_: None), root, plan.groups, line=0)
+    form = Form(FormContext(kit, draft, lambda *_: None), root, plan, line=0)
     kit.named["choose file model.path"].invoke()
     form.commit()
     assert draft.changed() == ["model.path"]
@@ -365,3 +366,13 @@ def test_results_of_threads_are_delivered_where_they_are_asked_for():
         jobs.deliver()
     assert ZeroDivisionError in results
     assert threading.get_ident() not in results
+
+
+def test_long_names_are_broken_after_dots_and_nothing_else_is():
+    name = "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k"
+    text = f'Such as "{name}" and 0.5 or short.names.'
+    lines = broken_at_dots(text, 24, len).splitlines()
+    assert "".join(lines) == text
+    assert lines[1:3] == ["attentions.0.", "transformer_blocks.0."]
+    assert all(line.endswith(".") for line in lines[:-1])
+    assert broken_at_dots(text, 200, len) == text

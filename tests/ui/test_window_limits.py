@@ -4,9 +4,11 @@ import os
 import time
 from pathlib import Path
 
+from tests.ui.screenshots import SETUP
+
 MOST_START_CPU = 1.0
 MOST_GAP_MS = 100
-PAGES = ("model", "data", "training", "sampling", "output", "hardware", "run", "samples", "runs")
+PAGES = (*SETUP, "run", "samples", "runs")
 
 
 def cpu_seconds(pid):

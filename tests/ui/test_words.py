@@ -10,7 +10,7 @@ from onetrainer.history import RunSummary
 from onetrainer.presets import BUILT_IN
 from onetrainer.run_folder import create_run
 from tests.ui.project import write_project
-from ui.draft import PENDING, Source
+from ui.draft import PENDING
 from ui.forms.words import cure_words, in_words
 from ui.glance import glance_at
 from ui.preset_actions import proposal, why_not_name
@@ -18,6 +18,7 @@ from ui.run_state import RunState
 from ui.sample_book import SampleBook
 from ui.session import Asked, Session
 from ui.shell.footer import problems_line
+from ui.source import Source
 from ui.views.aside import how_often
 from ui.views.run_banner import stopped_message
 from ui.views.run_figures import activity
@@ -136,9 +137,21 @@ def test_times_at_which_samples_were_drawn_are_not_called_steps(steps, words):
     assert extent(SampleBook.of(samples)) == words
 
 
-def test_a_button_that_puts_a_problem_right_says_how():
-    assert cure_words(Cure("model.family", "sd15-inpainting")) == "Use SD 1.5 inpainting"
-    assert cure_words(Cure("model.prediction", "auto")) == "Use automatic"
+@pytest.mark.parametrize(
+    ("cure", "words"),
+    [
+        (Cure("model.family", "sd15-inpainting"), "Use SD 1.5 inpainting"),
+        (Cure("model.prediction", "auto"), "Set “Prediction” to automatic"),
+        (Cure("training.gradient_clipping", 0.0), "Set “Gradient clipping” to 0"),
+        (Cure("model.offline", value=False), "Turn “Never use the network” off"),
+    ],
+)
+def test_a_button_that_puts_a_problem_right_says_how(cure, words):
+    assert cure_words(cure, "model.family") == words
+
+
+def test_a_button_beside_its_own_switch_says_no_name():
+    assert cure_words(Cure("ema.use", value=True), "ema.use") == "Turn it on"
 
 
 def test_the_pages_run_and_runs_say_the_same_of_a_dead_worker():

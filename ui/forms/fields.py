@@ -1,24 +1,42 @@
 """The config's fields as pages, groups and rows; values as text and text as values. No Tk."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 
-from onetrainer.config.fields import Setting, sections, settings
+from onetrainer.config.fields import Setting, sections
 from onetrainer.config.train import TrainConfig
+from onetrainer.config.variants import KIND
+from ui.kinds import (
+    Kinds,
+    all_settings,
+    entries_of,
+    section_at,
+    section_of,
+    settings_by_path,
+    settings_in,
+)
 
 _NUMBER = re.compile(r"^[+-]?(\d[\d_]*)?\.?(\d[\d_]*)?(e[+-]?\d+)?$", re.IGNORECASE)
 _FRACTION = re.compile(r"^\s*(\d+)\s*/\s*(\d+)\s*$")
 _EXACT_INTEGER = 2**53
+_PLANS_REMEMBERED = 256
 
 
 @dataclass(frozen=True)
 class Group:
-    """The settings of one section, under its title."""
+    """The settings of one section, under its title, and those of the sections in it."""
 
     key: str
     title: str
     help: str
     settings: tuple[Setting, ...]
+    parts: tuple["Group", ...] = ()
+
+    @property
+    def deep_settings(self) -> tuple[Setting, ...]:
+        """Its settings and those of its parts."""
+        return self.settings + tuple(s for part in self.parts for s in part.deep_settings)
 
 
 @dataclass(frozen=True)
@@ -29,17 +47,28 @@ class PagePlan:
     title: str
     lead: str
     sections: tuple[str, ...]
-    groups: tuple[Group, ...] = field(default=())
+
+    @property
+    def is_titled(self) -> bool:
+        """Whether its groups have titles; the page's own does for a single one."""
+        return len(self.sections) > 1 or any(section in _APART for section in self.sections)
 
 
 _PLANS = (
     PagePlan("model", "Model", "The model that training starts from.", ("model",)),
     PagePlan("data", "Data", "The pictures that are learned, and their captions.", ("data",)),
+    PagePlan("method", "Method", "What of the model is trained.", ("method", "embeddings")),
     PagePlan(
         "training",
         "Training",
-        "How the model learns, how fast and for how long.",
-        ("training", "method", "optimizer", "schedule", "objective"),
+        "How fast the model learns, and for how long.",
+        ("training", "optimizer", "schedule", "ema"),
+    ),
+    PagePlan(
+        "loss",
+        "Loss and noise",
+        "What counts as a mistake, and how much noise the model learns at.",
+        ("objective",),
     ),
     PagePlan(
         "sampling",
@@ -53,20 +82,41 @@ _PLANS = (
 # Where a section that no plan names is shown, so that a new one needs no change here.
 _REST = "training"
 
-_TITLES = {"method": "What is trained", "training": "Length and batches"}
+_TITLES = {
+    "method": "What is trained",
+    "training": "Length and batches",
+    "ema": "Average of the weights",
+}
+# Sections whose inner ones have cards of their own; those of others are parts of their card.
+_APART = ("objective",)
+_NAMES = {"text_encoder_2": "second text encoder"}
+# Words of keys that are written otherwise than a word at the start of a title.
+_WRITTEN = {"unet": "UNet", "vae": "VAE", "snr": "SNR", "ema": "EMA"}
 
 
 def pages() -> tuple[PagePlan, ...]:
-    """The pages of settings, made from the config's own classes."""
+    """The pages of settings; a section that none names is on one of them, too."""
     inner = sections(TrainConfig)
     named = {name for plan in _PLANS for name in plan.sections}
     rest = tuple(name for name in inner if name not in named)
     found = []
     for plan in _PLANS:
         names = plan.sections + (rest if plan.name == _REST else ())
-        groups = tuple(_group(name) for name in names if name in inner)
-        found.append(PagePlan(plan.name, plan.title, plan.lead, names, groups))
+        there = tuple(name for name in names if name in inner)
+        found.append(PagePlan(plan.name, plan.title, plan.lead, there))
     return tuple(found)
+
+
+@lru_cache(_PLANS_REMEMBERED)
+def groups_in(plan: PagePlan, kinds: Kinds) -> tuple[Group, ...]:
+    """The groups of a page, with the kinds of section that are chosen; none is empty."""
+    return tuple(group for name in plan.sections for group in _groups(name, kinds))
+
+
+def settings_on(plan: PagePlan) -> tuple[Setting, ...]:
+    """The settings of all kinds that a page can show."""
+    names = tuple(f"{name}." for name in plan.sections)
+    return tuple(s for s in all_settings() if s.path.startswith(names) and _is_visible(s))
 
 
 def page_of(path: str) -> str:
@@ -78,15 +128,39 @@ def page_of(path: str) -> str:
     return _REST
 
 
-def setting_of(path: str) -> Setting | None:
-    """The setting at a path, also inside an entry of a list; None if there is none."""
-    known = {setting.path: setting for setting in settings(TrainConfig)}
+def page_title_of(path: str) -> str:
+    """The title of the page on which a setting is shown."""
+    name = page_of(path)
+    return next(plan.title for plan in _PLANS if plan.name == name)
+
+
+def title_of(section: str) -> str:
+    """A section's title: "Text encoder" for "method.text_encoder"."""
+    words = name_of(section)
+    return _TITLES.get(section) or words[:1].upper() + words[1:]
+
+
+def name_of(section: str) -> str:
+    """A section's name amid a sentence: "text encoder" for "method.text_encoder"."""
+    key = section.rpartition(".")[2]
+    return _NAMES.get(key) or " ".join(_WRITTEN.get(word, word) for word in key.split("_"))
+
+
+def setting_of(path: str, kinds: Kinds | None = None) -> Setting | None:
+    """The setting at a path, also inside an entry of a list; None if there is none.
+
+    Of several kinds that have it the one that is chosen; without `kinds` the first.
+    """
+    if kinds is None:
+        known = {setting.path: setting for setting in all_settings()}
+    else:
+        known = dict(settings_by_path(kinds))
     if path in known:
         return known[path]
     for name, setting in known.items():
         if setting.item is not None and path.startswith(f"{name}."):
             rest = path.removeprefix(f"{name}.").partition(".")[2]
-            inner = (item for item in settings(setting.item) if item.path == rest)
+            inner = (item for item in entries_of(setting) if item.path == rest)
             return next(inner, setting)
     return None
 
@@ -123,14 +197,47 @@ def as_value(text: str, setting: Setting) -> object:
             return text
 
 
-def _group(name: str) -> Group:
-    section = sections(TrainConfig)[name]
-    shown = tuple(
-        setting for setting in settings(section, f"{name}.") if setting.ui.level != "hidden"
-    )
-    title = _TITLES.get(name, name.replace("_", " ").capitalize())
-    lead = " ".join((section.__doc__ or "").split())
-    return Group(name, title, lead, shown)
+def _groups(name: str, kinds: Kinds) -> list[Group]:
+    """The groups of a section of the config: one, or one for each section in it."""
+    by_section: dict[str, list[Setting]] = {}
+    for setting in settings_in(kinds):
+        if setting.path.startswith(f"{name}.") and _is_visible(setting):
+            by_section.setdefault(section_of(setting.path), []).append(setting)
+    heads = [name]
+    if name in _APART:
+        heads += [section for section in by_section if section.count(".") == 1]
+    found = []
+    for head in heads:
+        parts = tuple(
+            _group(section, kinds, inner)
+            for section, inner in by_section.items()
+            if section not in heads and _nearest(section, heads) == head
+        )
+        group = _group(head, kinds, by_section.get(head, []), parts)
+        if group.deep_settings:
+            found.append(group)
+    return found
+
+
+def _nearest(section: str, heads: list[str]) -> str:
+    """The innermost of some sections that another one is in."""
+    around = [head for head in heads if section.startswith(f"{head}.")]
+    return max(around, key=len, default="")
+
+
+def _group(
+    section: str, kinds: Kinds, inner: list[Setting], parts: tuple[Group, ...] = ()
+) -> Group:
+    made = section_at(section, kinds)
+    lead = " ".join((made.__doc__ or "").split()) if made is not None else ""
+    choice = next((s for s in inner if s.path == f"{section}.{KIND}"), None)
+    is_inner = "." in section
+    title = choice.ui.label if choice is not None and is_inner else title_of(section)
+    return Group(section, title, lead, tuple(inner), parts)
+
+
+def _is_visible(setting: Setting) -> bool:
+    return setting.ui.level != "hidden" and "." in setting.path
 
 
 def _as_number(text: str, *, is_integer: bool, setting: Setting) -> object:

@@ -2,122 +2,61 @@
 
 import tkinter as tk
 from collections.abc import Iterator
-from tkinter import ttk
 
-from ui.forms.fields import Group
+from onetrainer.config.variants import KIND
+from ui.forms.card import GroupCard, Seen
+from ui.forms.fields import PagePlan, groups_in
 from ui.forms.lists import ListCard
-from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row
+from ui.forms.row import FormContext, Row
+from ui.kinds import Kinds, section_of
+from ui.kit import focused
 
-
-class GroupCard:
-    """One section's settings on a card; lists of entries follow on cards of their own."""
-
-    def __init__(
-        self, context: FormContext, parent: tk.Misc, group: Group, *, has_title: bool
-    ) -> None:
-        kit = context.kit
-        self._context = context
-        self.outer, inner = kit.card(parent)
-        self._frame: ttk.Frame = inner
-        if has_title:
-            kit.label(inner, group.title, style="Heading").grid(
-                row=0, column=0, columnspan=4, sticky="w"
-            )
-            kit.label(inner, group.help, style="SmallDim", wrap=620).grid(
-                row=1, column=0, columnspan=4, sticky="w", pady=(kit.px(2), kit.px(8))
-            )
-        inner.grid_columnconfigure(0, minsize=kit.px(10))
-        inner.grid_columnconfigure(1, minsize=kit.px(LABEL_WIDTH))
-        inner.grid_columnconfigure(2, weight=1)
-        inner.grid_columnconfigure(3, minsize=kit.px(34))
-        plain = [setting for setting in group.settings if setting.kind != "list"]
-        self.rows = [Row(context, inner, setting) for setting in plain]
-        for place, row in enumerate(self.rows):
-            row.place(2 + place * LINES)
-        self.lists = [
-            ListCard(context, parent, setting)
-            for setting in group.settings
-            if setting.kind == "list" and setting.item is not None
-        ]
-
-    def refresh(self, *, with_advanced: bool, revealed: set[str]) -> int:
-        """Shows the rows that are to be seen; how many are not."""
-        draft = self._context.draft
-        hidden = 0
-        lead: Row | None = None
-        led: list[Row] = []
-        for row in self.rows:
-            lead = row if row.begins_group else lead
-            is_shown = (
-                with_advanced
-                or row.setting.ui.level == "basic"
-                or row.path in revealed
-                or not draft.is_default(row.path)
-                or draft.problem(row.path) is not None
-            )
-            hidden += not is_shown
-            if is_shown:
-                row.show()
-                led += [lead] if lead is not None else []
-            else:
-                row.hide()
-        for row in self.rows:
-            row.show_lead(is_shown=row in led)
-        for part in self.lists:
-            part.refresh(with_advanced=with_advanced)
-        return hidden
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether there is anything to see on the card."""
-        return any(row.editor.widget.winfo_manager() for row in self.rows)
-
-    def all_rows(self) -> Iterator[Row]:
-        """Every row, also those in lists."""
-        yield from self.rows
-        for part in self.lists:
-            yield from part.rows()
+_GAP = 14
 
 
 class Form:
-    """All cards of one page, in one column."""
+    """All cards of one page, in one column; with other kinds of sections there are other rows."""
 
-    def __init__(
-        self, context: FormContext, parent: tk.Misc, groups: tuple[Group, ...], *, line: int
-    ) -> None:
+    def __init__(self, context: FormContext, parent: tk.Misc, plan: PagePlan, *, line: int) -> None:
         self._context = context
+        self._parent = parent
+        self._plan = plan
+        self._line = line
         self.with_advanced = False
         self.hidden = 0
         self._revealed: set[str] = set()
-        # A page of one group has its title already.
-        has_titles = len(groups) > 1
-        self._cards = [GroupCard(context, parent, group, has_title=has_titles) for group in groups]
-        gap = context.kit.px(14)
-        for card in self._cards:
-            card.outer.grid(row=line, column=0, sticky="ew", pady=(0, gap))
-            line += 1
-            for part in card.lists:
-                part.outer.grid(row=line, column=0, sticky="ew", pady=(0, gap))
-                line += 1
+        self._kinds: Kinds | None = None
+        # Those of other kinds are kept, so that going back to them is quick.
+        self._made: dict[str, GroupCard] = {}
+        self._cards: list[GroupCard] = []
         self.refresh()
 
     def refresh(self) -> None:
         """Shows the draft as it is now."""
-        self.hidden = 0
+        kinds = self._context.draft.kinds
+        is_other = kinds != self._kinds
+        used = self._row_in_use() if is_other else None
+        if is_other:
+            self._arrange(kinds)
+        seen = Seen(self.with_advanced, self._revealed)
+        self.hidden = sum(card.refresh(seen) for card in self._cards)
         for card in self._cards:
-            self.hidden += card.refresh(with_advanced=self.with_advanced, revealed=self._revealed)
             if card.has_rows:
                 card.outer.grid()
             else:
                 card.outer.grid_remove()
+        if used is not None and not used.is_shown:
+            self._hand_on(used.path)
 
     def row(self, path: str) -> Row | None:
-        """The row of a setting; None if it is not on this page."""
-        for card in self._cards:
-            for row in card.all_rows():
-                if row.path == path:
-                    return row
-        return None
+        """The row of a setting, also one that is not to be seen; None if it is not on this page."""
+        found = (card.row(path) for card in self._cards)
+        return next((row for row in found if row is not None), None)
+
+    def list_card(self, path: str) -> ListCard | None:
+        """The list at a path; None if there is none on this page."""
+        lists = (part for card in self._cards for part in card.lists)
+        return next((part for part in lists if part.setting.path == path), None)
 
     def reveal(self, path: str) -> Row | None:
         """Shows a setting even where its level would hide it."""
@@ -127,6 +66,46 @@ class Form:
 
     def commit(self) -> None:
         """Hands everything that was typed to the draft now."""
+        for row in list(self._rows()):
+            row.commit()
+
+    def _rows(self) -> Iterator[Row]:
         for card in self._cards:
-            for row in card.all_rows():
-                row.commit()
+            yield from card.all_rows()
+
+    def _arrange(self, kinds: Kinds) -> None:
+        """Puts the cards in order that there are with these kinds."""
+        self._kinds = kinds
+        groups = groups_in(self._plan, kinds)
+        gap, line = self._context.kit.px(_GAP), self._line
+        before, self._cards = self._cards, []
+        for group in groups:
+            card = self._made.get(group.key)
+            if card is None:
+                titled = self._plan.is_titled
+                card = GroupCard(self._context, self._parent, has_title=titled)
+                self._made[group.key] = card
+            card.arrange(group)
+            self._cards.append(card)
+            for outer in card.outers:
+                outer.grid(row=line, column=0, sticky="ew", pady=(0, gap))
+                # The Tab key goes by this order.
+                outer.tk.call("raise", str(outer))
+                line += 1
+        for card in before:
+            if card not in self._cards:
+                card.retire()
+
+    def _row_in_use(self) -> Row | None:
+        focus = focused(self._parent)
+        return next((row for row in self._rows() if row.editor.focus is focus), None)
+
+    def _hand_on(self, path: str) -> None:
+        """Gives the keyboard to what is in a row's place, or to the choice of kind around it."""
+        row = self.row(path)
+        while row is None or not row.is_shown:
+            path = section_of(path)
+            if not path:
+                return
+            row = self.row(f"{path}.{KIND}")
+        row.editor.focus.focus_set()

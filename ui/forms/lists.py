@@ -4,9 +4,15 @@ import tkinter as tk
 from collections.abc import Iterator
 from tkinter import ttk
 
-from onetrainer.config.base import Section
-from onetrainer.config.fields import Setting, settings
+from onetrainer.config.fields import Setting
+from ui.forms.entries import told_apart, with_new
 from ui.forms.row import LINES, FormContext, Row
+from ui.forms.words import in_words
+from ui.kinds import entries_of
+
+# A line of figures is as wide as a line of text.
+_MOST_COLUMNS = 4
+_WRAP = 620
 
 
 class Entry:
@@ -27,20 +33,28 @@ class Entry:
             ("Duplicate", lambda: card.duplicate(place)),
             ("Remove", lambda: card.remove(place)),
         )
+        self._names: dict[str, tk.Misc] = {}
         # Made in reading order, which is the Tab order, but packed from the right.
         buttons = []
         for text, command in actions:
             button = ttk.Button(head, text=text, style="QuietCard.TButton", command=command)
-            kit.name(button, f"{text.lower()} {card.setting.path}.{place}")
             buttons.append(button)
+            self._names[f"{text.lower()} {card.setting.path}.{place}"] = button
         for button in reversed(buttons):
             button.pack(side="right")
         self.rows = self._make_rows(card, context, place)
+        self._kit = kit
+        self.take_names()
+
+    def take_names(self) -> None:
+        """Goes by its names again, after an entry of another list has gone by them."""
+        for name, button in self._names.items():
+            self._kit.name(button, name)
+        for row in self.rows:
+            row.take_names()
 
     def _make_rows(self, card: "ListCard", context: FormContext, place: int) -> list[Row]:
         kit = context.kit
-        item = card.setting.item
-        inner = list(settings(item)) if item is not None else []
         words = kit.frame(self.frame)
         words.pack(fill="x")
         words.grid_columnconfigure(0, minsize=kit.px(10))
@@ -50,37 +64,47 @@ class Entry:
         figures = kit.frame(self.frame)
         figures.pack(fill="x", pady=(kit.px(2), kit.px(10)))
         rows = []
-        column = 0
+        count = 0
+        inner = entries_of(card.setting)
+        # A single figure would look lost on a line of its own.
+        are_beside = sum(_is_figure(s) and s.ui.level == "basic" for s in inner) > 1
         for line, setting in enumerate(inner):
             path = f"{card.setting.path}.{place}.{setting.path}"
-            is_text = setting.kind == "text"
+            is_beside = are_beside and _is_figure(setting)
             parent = words
-            if not is_text:
+            if is_beside:
                 parent = kit.frame(figures)
-                parent.grid(row=0, column=column, sticky="nw", padx=(0, kit.px(10)))
-                column += 1
+                row_of_grid, column = divmod(count, _MOST_COLUMNS)
+                parent.grid(row=row_of_grid, column=column, sticky="nw", padx=(0, kit.px(10)))
+                count += 1
             row = Row(context, parent, setting, path)
-            row.place(line * LINES, is_stacked=not is_text)
+            row.place(line * LINES, is_stacked=is_beside)
             rows.append(row)
         return rows
 
 
 class ListCard:
-    """All entries of one list setting."""
+    """All entries of one list setting, on a card of their own or as a part of one."""
 
-    def __init__(self, context: FormContext, parent: tk.Misc, setting: Setting) -> None:
+    def __init__(
+        self, context: FormContext, parent: tk.Misc, setting: Setting, *, is_inner: bool = False
+    ) -> None:
         self.setting = setting
         self._context = context
         kit = context.kit
-        self.noun = setting.ui.label.rstrip("s").capitalize()
-        outer, self._inner = kit.card(parent)
-        self.outer = outer
+        self.noun = setting.ui.label.partition(" by ")[0].rstrip("s").capitalize()
+        self.outer: tk.Widget
+        if is_inner:
+            self.outer = self._inner = kit.frame(parent)
+        else:
+            self.outer, self._inner = kit.card(parent)
         head = kit.frame(self._inner)
-        head.pack(fill="x")
-        kit.label(head, setting.ui.label, style="Heading").pack(side="left")
-        add = kit.button(head, "＋ Add", self.add, name=f"add {setting.path}")
-        add.widget.pack(side="right")
-        kit.label(self._inner, setting.help, style="SmallDim", wrap=620).pack(
+        head.pack(fill="x", pady=(kit.px(12) if is_inner else 0, 0))
+        title = kit.label(head, setting.ui.label, style="Bold" if is_inner else "Heading")
+        title.pack(side="left")
+        self.add_button = kit.button(head, "＋ Add", self.add, name=f"add {setting.path}")
+        self.add_button.widget.pack(side="right")
+        kit.label(self._inner, setting.help_in_words, style="SmallDim", wrap=_WRAP).pack(
             anchor="w", pady=(kit.px(2), kit.px(8))
         )
         self._empty = kit.label(
@@ -88,12 +112,27 @@ class ListCard:
             f"There is none yet. “Add” makes the first {self.noun.lower()}.",
             style="Dim",
         )
-        self._message = kit.label(self._inner, style="SmallDanger", wrap=620)
+        self._message = kit.label(self._inner, style="SmallDanger", wrap=_WRAP)
         self._entries: list[Entry] = []
         self._shown = 0
 
-    def refresh(self, *, with_advanced: bool) -> None:
+    @property
+    def is_shown(self) -> bool:
+        """Whether it has a place on the page now."""
+        return bool(self.outer.winfo_manager())
+
+    def take_names(self) -> None:
+        """Goes by its path's names again, after a list of another kind has gone by them."""
+        self._context.kit.name_button(self.add_button, f"add {self.setting.path}")
+        for entry in self._entries:
+            entry.take_names()
+
+    def refresh(self, *, with_advanced: bool, is_shown: bool = True) -> None:
         """Shows as many entries as there are."""
+        if not is_shown:
+            self.outer.grid_remove()
+            return
+        self.outer.grid()
         count = len(self._values())
         while len(self._entries) < count:
             self._entries.append(Entry(self, self._context, self._inner, len(self._entries)))
@@ -103,8 +142,9 @@ class ListCard:
                 self._refresh_row(row, with_advanced=with_advanced)
         problems = self._context.draft.problems_at(self.setting.path)
         if problems:
-            words = "\n".join(f"⚠ {problem.what}. {problem.expected}" for problem in problems)
-            self._message.configure(text=words)
+            style = "SmallDanger" if problems[0].severity == "error" else "SmallWarning"
+            words = "\n".join(f"⚠ {in_words(problem)}" for problem in problems)
+            self._message.configure(text=words, style=f"{style}.Card.TLabel")
             self._message.pack(anchor="w")
         else:
             self._message.pack_forget()
@@ -119,22 +159,17 @@ class ListCard:
 
         What follows another setting does so again: a new sample has the size of training.
         """
-        item = self.setting.item
-        values = self._current()
-        if item is None:
+        if self.setting.item is None:
             return
-        fresh = dict(item().model_dump(mode="json"))
-        if values:
-            texts = {s.path for s in settings(item) if s.kind == "text"}
-            fresh |= {key: value for key, value in values[-1].items() if key not in texts}
-        fresh |= self._begun(item)
-        self._set([*values, fresh])
-        self._entries[len(values)].rows[0].begin()
+        values, place = with_new(self.setting, self._current(), self._begun())
+        self._set(values)
+        self._entries[place].rows[0].begin()
 
     def duplicate(self, place: int) -> None:
         """Adds a copy of an entry behind it."""
         values = self._current()
-        self._set([*values[: place + 1], dict(values[place]), *values[place + 1 :]])
+        copy = told_apart(self.setting, dict(values[place]), values)
+        self._set([*values[: place + 1], copy, *values[place + 1 :]])
         self._entries[place + 1].rows[0].take_focus()
 
     def remove(self, place: int) -> None:
@@ -150,13 +185,13 @@ class ListCard:
             values[place], values[target] = values[target], values[place]
             self._set(values)
 
-    def _begun(self, item: type[Section]) -> dict[str, object]:
+    def _begun(self) -> dict[str, object]:
         """What a new entry takes from other settings, as far as their values are right."""
         draft = self._context.draft
         wrong = {problem.path for problem in draft.value_errors}
         return {
             inner.path: draft.value(inner.ui.like)
-            for inner in settings(item)
+            for inner in entries_of(self.setting)
             if inner.ui.like and inner.ui.like not in wrong
         }
 
@@ -191,8 +226,14 @@ class ListCard:
 
     def _refresh_row(self, row: Row, *, with_advanced: bool) -> None:
         draft = self._context.draft
-        is_set = bool(draft.value(row.path))
+        value = draft.value(row.path)
+        is_set = value != row.setting.default or draft.problem(row.path) is not None
         if with_advanced or row.setting.ui.level == "basic" or is_set:
             row.show()
         else:
             row.hide()
+
+
+def _is_figure(setting: Setting) -> bool:
+    """Whether a setting's editor is so narrow that others fit beside it."""
+    return setting.kind != "text"

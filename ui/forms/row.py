@@ -1,10 +1,11 @@
 """One setting on a page: its label, its editor, and what is wrong with it in words."""
 
 import tkinter as tk
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from tkinter import ttk
+from typing import Protocol
 
 from onetrainer.config.fields import Setting
 from onetrainer.errors import Cure, Problem
@@ -16,19 +17,33 @@ from ui.kit import Button, Kit
 from ui.tooltip import Tooltip
 
 CHECK_AFTER_MS = 150
-LABEL_WIDTH = 190
+LABEL_WIDTH = 206
 LINES = 5
 _FLASH_MS = 1200
 _LEAD_WRAP = 620
 
 
+class Plot(Protocol):
+    """A drawing of what the settings of a card make."""
+
+    widget: tk.Widget
+
+    def draw(self) -> None:
+        """Draws what the draft says now."""
+
+
 @dataclass(frozen=True)
 class FormContext:
-    """What every row needs. on_focus: told of the setting whose editor has the keyboard."""
+    """What every row needs.
+
+    on_focus: told of the setting whose editor has the keyboard. plots: for the cards of some
+    sections, by their paths, what makes the drawing at their foot.
+    """
 
     kit: Kit
     draft: Draft
     on_focus: Callable[[Setting, str], None]
+    plots: Mapping[str, Callable[[tk.Misc], Plot]] = field(default_factory=dict)
 
 
 class Row:
@@ -42,6 +57,7 @@ class Row:
         self, context: FormContext, parent: tk.Misc, setting: Setting, path: str = ""
     ) -> None:
         self.setting = setting
+        self.line = -1
         self.path = path or setting.path
         self._context = context
         self._waiting = ""
@@ -54,7 +70,6 @@ class Row:
         if setting.ui.lead:
             self._lead = kit.label(parent, setting.ui.lead, style="SmallDim", wrap=_LEAD_WRAP)
         self._parent = parent
-        self._line = 0
         self._dot = kit.label(parent, style="Accent")
         self._label = kit.label(parent, setting.ui.label)
         self.editor = make_editor(kit, parent, setting, self._changed)
@@ -70,13 +85,45 @@ class Row:
         self.editor.focus.bind("<Return>", lambda _: self.commit(), add="+")
         kit.name(self.editor.focus, self.path)
         kit.name(self._reset, f"reset {self.path}")
+        self._names = {self.path: self.editor.focus, f"reset {self.path}": self._reset}
+        if setting.ui.is_path:  # whose editor has buttons with names of their own
+            self._names |= kit.names_within(self.editor.widget)
+
+    def take_names(self) -> None:
+        """Goes by its path's names again, after a row for another kind has gone by them."""
+        for name, widget in self._names.items():
+            self._context.kit.name(widget, name)
+        for place, button in enumerate(self._cure_buttons):
+            self._context.kit.name_button(button, self._cure_name(place))
+
+    def to_front(self) -> None:
+        """Makes the Tab key come to it after everything that was made before, or did this."""
+        parts = (self._lead, self._dot, self._label, self.editor.widget, self._reset)
+        for widget in (*parts, self._message, self._cure_line):
+            if widget is not None:
+                # A canvas has another method of this name, which is about what it shows.
+                widget.tk.call("raise", str(widget))
+
+    def retire(self) -> None:
+        """Hides the row and forgets what was being typed: its setting is not there any more."""
+        if self._waiting:
+            self._label.after_cancel(self._waiting)
+            self._waiting = ""
+        self.hide()
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether it has a place on the page now."""
+        return bool(self.editor.widget.winfo_manager())
 
     def place(self, line: int, *, is_stacked: bool = False) -> None:
         """Puts the widgets into the grid, from a line on; they take up to `LINES`."""
+        self.line = line
         px = self._context.kit.px
         if self._lead is not None:
             self._lead.grid(row=line, column=0, columnspan=4, sticky="w", pady=(px(14), px(4)))
-        self._line = line + 1
+        if self._cure_line is not None:
+            self._cure_line.grid(row=line + 4)
         gap = px(4)
         # Beside several lines of text the label stands next to the first.
         is_tall = self.setting.ui.editor == "text"
@@ -101,6 +148,7 @@ class Row:
         parts = (self._dot, self._label, self.editor.widget, self._reset, self._message)
         for widget in parts:
             widget.grid_remove()
+        self.show_lead(is_shown=False)
         self._offer([])
 
     def show(self) -> None:
@@ -201,7 +249,7 @@ class Row:
         for place, button in enumerate(self._cure_buttons):
             button.widget.pack_forget()
             if place < len(cures):
-                button.set_text(cure_words(cures[place]))
+                button.set_text(cure_words(cures[place], self.path))
                 button.widget.pack(side="left", padx=(0, self._context.kit.px(8)))
         line.grid()
 
@@ -209,14 +257,17 @@ class Row:
         """The line of buttons; made when it is needed first, since most rows never need it."""
         kit = self._context.kit
         line = kit.frame(self._parent)
-        line.grid(row=self._line + 3, column=2, sticky="w", pady=(kit.px(2), kit.px(8)))
+        line.grid(row=self.line + 4, column=2, sticky="w", pady=(kit.px(2), kit.px(8)))
         # The Tab key goes by this order, and would come here after the rest of the page.
         line.lift(self._message)
         return line
 
     def _make_cure_button(self, line: ttk.Frame, place: int) -> Button:
-        name = f"cure {self.path}" + (f" {place}" if place else "")
-        return self._context.kit.button(line, "", partial(self._put_right, place), name=name)
+        do = partial(self._put_right, place)
+        return self._context.kit.button(line, "", do, name=self._cure_name(place))
+
+    def _cure_name(self, place: int) -> str:
+        return f"cure {self.path}" + (f" {place}" if place else "")
 
     def _put_right(self, place: int) -> None:
         if place < len(self._cures):

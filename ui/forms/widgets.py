@@ -68,9 +68,9 @@ class EntryEditor:
         entry.pack(side="left", fill="x", expand=self.is_wide)
         if not self.is_wide:
             entry.configure(width=_NUMBER_CHARACTERS)
-        if setting.ui.unit:
-            unit = kit.label(frame, setting.ui.unit, style="Dim")
-            unit.pack(side="left", padx=(kit.px(8), 0))
+        self._unit = kit.label(frame, setting.ui.unit, style="Dim")
+        if setting.ui.unit or setting.ui.zero:
+            self._unit.pack(side="left", padx=(kit.px(8), 0))
         for text, choose in _choosers(setting):
             self._add_chooser(kit, frame, text, choose)
         entry.bind("<FocusOut>", self._tidy, add="+")
@@ -107,6 +107,9 @@ class EntryEditor:
         kit.name(button, f"choose {text.lower().rstrip('…')} {self._setting.path}")
 
     def _typed(self, *_: str) -> None:
+        if self._setting.ui.zero:
+            ui = self._setting.ui
+            self._unit.configure(text=ui.zero if self.read() == 0 else ui.unit)
         if not self._is_showing:
             self._changed()
 

@@ -1,12 +1,13 @@
 """Problems as the window says them: with the words it has for settings and their values. No Tk."""
 
 import re
+from collections.abc import Sequence
 from functools import cache
 
-from onetrainer.config.fields import Setting, settings
-from onetrainer.config.train import TrainConfig
+from onetrainer.config.fields import Setting
 from onetrainer.errors import Cure, Problem, sentence
-from ui.forms.fields import setting_of
+from ui.forms.fields import as_text, as_words, setting_of
+from ui.kinds import Kinds, all_settings, is_kind, section_of
 
 
 def in_words(problem: Problem) -> str:
@@ -26,10 +27,30 @@ def capitalized(text: str) -> str:
     return text if is_name else text[:1].upper() + text[1:]
 
 
-def cure_words(cure: Cure) -> str:
-    """What the button says that puts a problem right: "Use SDXL"."""
+def cure_words(cure: Cure, path: str) -> str:
+    """What the button says that puts a problem at a path right: "Use SDXL", "Turn it off"."""
     setting = setting_of(cure.path)
-    return f"Use {setting.word(cure.value) if setting else cure.value}"
+    label = setting.ui.label if setting else cure.path
+    if isinstance(cure.value, bool):
+        which = "it" if cure.path == path else f"“{label}”"
+        return f"Turn {which} {'on' if cure.value else 'off'}"
+    value = as_words(cure.value, setting) if setting else as_text(cure.value)
+    return f"Use {value}" if cure.path == path else f"Set “{label}” to {value}"
+
+
+def along_words(cure: Cure, kinds: Kinds) -> str:
+    """What is said of a setting that has changed with the choice of a method."""
+    setting, method = setting_of(cure.path), setting_of("method.kind")
+    label = setting.ui.label if setting else cure.path
+    value = as_words(cure.value, setting) if setting else as_text(cure.value)
+    chosen = as_words(dict(kinds)["method"], method) if method else ""
+    return f"“{label}” is “{value}” now: {chosen} goes with no other."
+
+
+def listed(words: Sequence[str]) -> str:
+    """("VAE", "UNet", "text encoder") as "VAE, UNet and text encoder"."""
+    *most, last = words or ("",)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _is_plain(problem: Problem) -> bool:
@@ -40,12 +61,16 @@ def _is_plain(problem: Problem) -> bool:
 def _as_window(text: str, path: str) -> str:
     """The text with “SDXL” for "sdxl" and “Model family” for model.family.
 
-    The values are those of the settings that it names, and of the section of the one at `path`.
+    The values are those of the settings that it names, of the section of the one at `path`, and
+    of the sections that it names whose kinds they are: the method "vae".
     """
     section = path.partition(".")[0]
     named = set(_any_path().findall(text))
+    words = set(re.findall(r"\w+", text))
     for setting in _labels().values():
-        if setting.path in named or setting.path.startswith(f"{section}."):
+        is_here = setting.path.startswith(f"{section}.")
+        is_kind_of_named = is_kind(setting.path) and section_of(setting.path) in words
+        if setting.path in named or is_here or is_kind_of_named:
             for value in setting.choices:
                 text = text.replace(f'"{value}"', f"“{setting.word(value)}”")
     for found in named:
@@ -62,7 +87,7 @@ def _labels() -> dict[str, Setting]:
     """
     return {
         setting.path: setting
-        for setting in settings(TrainConfig)
+        for setting in all_settings()
         if "." in setting.path and setting.ui.level != "hidden"
     }
 

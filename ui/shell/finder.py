@@ -10,7 +10,8 @@ from ui.forms.fields import PagePlan, as_words
 from ui.kit import Kit, focused
 from ui.search import Hit, find_settings
 
-_WIDTH = 460
+_WIDTH = 540
+_LONGEST_VALUE = 40
 _HINT = "Find a setting   Ctrl+F"
 
 
@@ -90,7 +91,7 @@ class Finder:
                 self._show_hint()
 
     def _search(self) -> None:
-        self._hits = find_settings(self._text.get(), self._plans)
+        self._hits = find_settings(self._text.get(), self._plans, self._draft.kinds)
         self._list.delete(0, "end")
         if not self._text.get().strip():
             self._list.place_forget()
@@ -109,8 +110,12 @@ class Finder:
 
     def _line(self, hit: Hit) -> str:
         setting = hit.setting
+        if hit.only_with:
+            return f"  {setting.ui.label}   —   {hit.place}: {hit.only_with}"
         value = as_words(self._draft.value(setting.path), setting) if setting.kind != "list" else ""
-        return f"  {setting.ui.label}   {value[:24]}   —   {hit.place}"
+        if hit.choice and hit.choice != value:
+            value = f"{value}, or {hit.choice}"
+        return f"  {setting.ui.label}   {value[:_LONGEST_VALUE]}   —   {hit.place}"
 
     def _chosen(self) -> int:
         places = [place for place in range(len(self._hits)) if self._list.selection_includes(place)]
@@ -129,6 +134,6 @@ class Finder:
     def _choose(self) -> None:
         place = self._chosen()
         if place < len(self._hits):
-            path = self._hits[place].setting.path
+            path = self._hits[place].goes_to
             self.close()
             self._jump(path)

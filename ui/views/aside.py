@@ -7,7 +7,11 @@ from tkinter import ttk
 from onetrainer.errors import UserError
 from onetrainer.presets import expanded
 from ui.context import Context
+from ui.draft import Draft
+from ui.forms.fields import name_of
+from ui.forms.words import listed
 from ui.glance import Glance, glance_at
+from ui.kinds import settings_in
 from ui.kit import wrap_in_card
 from ui.views.model_card import ModelLines
 from ui.views.rate_plot import RatePlot
@@ -37,7 +41,9 @@ class Facts:
         self._seen: tuple[str, bool] = ("", False)
         self._glance: Glance | None = None
         self._model = ModelLines(context, self._show)
-        self._rate = RatePlot(context, inner) if page == "training" else None
+        self._plot = RatePlot(context, inner) if page == "training" else None
+        if self._plot is not None:
+            self._plot.widget.pack(anchor="w")
         outer.grid(row=1, column=0, sticky="ew")
 
     def refresh(self) -> None:
@@ -64,8 +70,8 @@ class Facts:
             case _:
                 lines = _run_lines(self._context, self._glance)
         self._lines.configure(text="\n".join(lines))
-        if self._rate is not None:
-            self._rate.draw()
+        if self._plot is not None:
+            self._plot.draw()
 
     def _look(self, folder: str, deep: bool) -> None:
         self._glance = None
@@ -142,14 +148,41 @@ def how_often(seen: int, pictures: int) -> str:
     return f"each of {pictures:,} pictures {often}" if pictures > 1 else f"the one picture {often}"
 
 
+def trained_lines(draft: Draft) -> list[str]:
+    """What is trained: "LoRA: UNet and text encoder", "1 new word"."""
+    method = draft.setting("method.kind")
+    if method is None:
+        return []
+    networks = _trained_networks(draft)
+    trained = [network for network, is_on in networks.items() if is_on]
+    words = draft.value("embeddings.words")
+    count = len(words) if isinstance(words, list) else 0
+    new_words = f"{count} new word{'s' if count != 1 else ''}"
+    title = method.word(draft.value("method.kind"))
+    what = f"{title}: {listed(trained) or 'no network'}" if networks else title
+    return [what, new_words] if count else [what]
+
+
+def _trained_networks(draft: Draft) -> dict[str, bool]:
+    """The networks that the method can train, in words, and whether it does."""
+    has_two = str(draft.value("model.family")).startswith("sdxl")
+    found = {}
+    for setting in settings_in(draft.kinds):
+        section, _, key = setting.path.rpartition(".")
+        is_there = has_two or section != "method.text_encoder_2"
+        if section.startswith("method.") and key == "train" and is_there:
+            found[name_of(section)] = draft.value(setting.path) is True
+    return found
+
+
 def _run_lines(context: Context, glance: Glance | None) -> list[str]:
     value = context.draft.value
     steps, batch = value("training.steps"), value("training.batch_size")
     accumulation, every = value("training.accumulation"), value("sampling.every")
     if not (isinstance(steps, int) and isinstance(batch, int) and isinstance(accumulation, int)):
-        return ["Put the numbers right to see what the run will be."]
+        return [*trained_lines(context.draft), "Put the numbers right to see how long it will be."]
     seen = steps * batch * accumulation
-    lines = [f"{steps:,} steps", f"{seen:,} pictures seen"]
+    lines = [*trained_lines(context.draft), f"{steps:,} steps", f"{seen:,} pictures seen"]
     if glance is not None and glance.pictures:
         lines.append(how_often(seen, glance.pictures))
     prompts = value("sampling.prompts")

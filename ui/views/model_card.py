@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from onetrainer.errors import UserError, sentence
 from onetrainer.presets import expanded
 from ui.context import Context
+from ui.forms.words import listed
 from ui.run_state import amount
 
 if TYPE_CHECKING:
@@ -97,15 +98,9 @@ def facts(model: "ModelFile") -> list[str]:
     if model.has_ema:
         lines.append("Also holds averaged weights (EMA)")
     if model.missing:
-        lines.append(f"⚠ Without {_listed(model.missing)}")
+        lines.append(f"⚠ Without {listed(model.missing)}")
     if model.layout == "single-file":
         lines.append(f"One file of {amount(model.path.stat().st_size)}")
     else:
         lines.append("A diffusers folder")
     return lines
-
-
-def _listed(parts: tuple[str, ...]) -> str:
-    """("VAE", "text encoder") as "VAE and text encoder"."""
-    *most, last = parts
-    return f"{', '.join(most)} and {last}" if most else last

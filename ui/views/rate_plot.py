@@ -1,76 +1,76 @@
 """The learning rate over the run, as the settings make it."""
 
 import tkinter as tk
-from typing import get_args
 
-from onetrainer.config.schedule import ScheduleKind
-from onetrainer.curves import lr_multiplier
+from onetrainer.config.optimizers.section import OptimizerSection
+from onetrainer.config.schedule import Schedule
+from onetrainer.curves import lr_multiplier, warmup_steps
 from ui.context import Context
+from ui.draft import Draft
 from ui.forms.fields import as_text
+from ui.kinds import section_at
+from ui.views.small_plot import SmallPlot
 
-_WIDTH, _HEIGHT = 236, 64
-_POINTS = 80
+_WIDTH = 236
+_POINTS = 118  # one every two pixels
 
 
 class RatePlot:
-    """A small drawing below the facts; gone while the numbers are wrong."""
+    """Drawn anew with each change; words in its place while the numbers are wrong."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
-        kit = context.kit
-        self._label = kit.label(parent, style="SmallDim")
-        self._canvas = tk.Canvas(
-            parent,
-            width=kit.px(_WIDTH),
-            height=kit.px(_HEIGHT),
-            highlightthickness=0,
-            takefocus=0,
-        )
-        kit.theme.paint(self._canvas, bg="card")
-        self._canvas.bind("<<ThemeChanged>>", lambda _: self.draw())
+        self._plot = SmallPlot(context.kit, parent, name="plot of the rate", width=_WIDTH)
+        self.widget = self._plot.widget
         self._drawn: tuple[object, ...] = ()
 
     def draw(self) -> None:
         """Draws the rate of the draft as it is now, unless that is drawn already."""
-        draft, kit = self._context.draft, self._context.kit
-        kind = next((k for k in get_args(ScheduleKind) if k == draft.value("schedule.kind")), None)
-        steps, warmup = draft.value("training.steps"), draft.value("schedule.warmup_steps")
-        rate = draft.value("optimizer.lr")
-        wanted = (kind, steps, warmup, rate, kit.theme.mode)
+        draft, mode = self._context.draft, self._context.kit.theme.mode
+        config, steps = draft.alone("schedule"), draft.value("training.steps")
+        rate, kind = draft.value("optimizer.lr"), draft.value("optimizer.kind")
+        schedule = config.schedule if config is not None else None
+        wanted = (schedule, steps, rate, kind, mode)
         if wanted == self._drawn:
             return
         self._drawn = wanted
-        is_right = isinstance(steps, int) and isinstance(warmup, int) and 0 < steps >= warmup >= 0
-        if (
-            kind is None
-            or not is_right
-            or not isinstance(steps, int)
-            or not isinstance(warmup, int)
-        ):
-            self._label.pack_forget()
-            self._canvas.pack_forget()
+        if draft.setting("optimizer.lr") is None:
+            self._plot.explain(f"{_name(draft)} finds its rate by itself, without a schedule.")
             return
-        self._label.configure(text=f"Learning rate, up to {as_text(rate)}")
-        self._label.pack(anchor="w", pady=(kit.px(12), kit.px(4)))
-        self._canvas.pack(anchor="w")
-        shares = [
-            lr_multiplier(
-                kind, step=place * (steps - 1) // _POINTS, steps=steps, warmup_steps=warmup
-            )
-            for place in range(_POINTS + 1)
-        ]
-        self._draw_line(shares)
+        if schedule is None or not isinstance(steps, int) or steps < 1:
+            self._plot.explain("Put the numbers right to see the learning rate over the run.")
+            return
+        points = rate_points(schedule, steps=steps)
+        most = max(share for _, share in points)
+        highest = max(1.0, most)
+        curve = [(place, share / highest) for place, share in points]
+        full = rate * most if isinstance(rate, int | float) else None
+        self._plot.show(rate_words(draft, full), curve, ("first step", f"step {steps:,}"))
 
-    def _draw_line(self, shares: list[float]) -> None:
-        kit, canvas = self._context.kit, self._canvas
-        palette = kit.theme.palette
-        width, height, pad = kit.px(_WIDTH), kit.px(_HEIGHT), kit.px(3)
-        canvas.delete("all")
-        canvas.create_line(0, height - pad, width, height - pad, fill=palette.line)
-        line: list[float] = []
-        for place, share in enumerate(shares):
-            line += [width * place / _POINTS, pad + (1 - share) * (height - 2 * pad)]
-        canvas.create_polygon(
-            [0, height - pad, *line, width, height - pad], fill=palette.selected, outline=""
-        )
-        canvas.create_line(line, fill=palette.accent, width=kit.px(2))
+
+def rate_words(draft: Draft, full: float | None) -> str:
+    """What is drawn. full: the highest rate; None where there is no number for it yet."""
+    up_to = f", up to {as_text(full)}" if full is not None else ""
+    optimizer = section_at("optimizer", draft.kinds)
+    if optimizer is not None and issubclass(optimizer, OptimizerSection) and optimizer.is_adaptive:
+        return f"What multiplies the learning rate that {_name(draft)} finds, over the run{up_to}"
+    return f"Learning rate over the run{up_to}"
+
+
+def rate_points(schedule: Schedule, *, steps: int) -> list[tuple[float, float]]:
+    """The learning rate over the run: shares of the run, and of the full rate there."""
+    last = steps - 1
+    if last == 0:
+        share = lr_multiplier(schedule, step=0, steps=steps)
+        return [(0.0, share), (1.0, share)]
+    # The end of the warm-up is a corner, which must not be cut off.
+    shown = {round(place * last / _POINTS) for place in range(_POINTS + 1)}
+    shown |= {min(last, warmup_steps(schedule, steps=steps))}
+    return [
+        (step / last, lr_multiplier(schedule, step=step, steps=steps)) for step in sorted(shown)
+    ]
+
+
+def _name(draft: Draft) -> str:
+    setting = draft.setting("optimizer.kind")
+    return setting.word(draft.value("optimizer.kind")) if setting is not None else ""

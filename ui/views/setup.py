@@ -5,13 +5,19 @@ from tkinter import ttk
 
 from onetrainer.config.fields import Setting
 from ui.context import Context
-from ui.forms.fields import PagePlan, as_words
+from ui.forms.card import ANY
+from ui.forms.fields import PagePlan, as_words, setting_of, settings_on
 from ui.forms.form import Form
 from ui.forms.row import FormContext
-from ui.kit import wrap_in_card
+from ui.forms.words import listed
+from ui.kinds import entries_of
+from ui.kit import focused, wrap_in_card
+from ui.line_breaks import broken_at_dots
 from ui.scroller import Scroller
 from ui.switch import Switch
 from ui.views.aside import Facts
+from ui.views.noise_plot import SECTION as NOISE
+from ui.views.noise_plot import NoisePlot
 
 _COLUMN = 684
 _ASIDE = 272
@@ -33,20 +39,26 @@ class SetupPage:
         self._column.grid(row=0, column=0, sticky="nw", padx=(margin, 0), pady=margin * 3 // 4)
         self._column.grid_columnconfigure(0, minsize=kit.px(_COLUMN))
         self._switch = self._make_head(plan)
-        form_context = FormContext(kit, context.draft, self._show_help)
-        self.form = Form(form_context, self._column, plan.groups, line=1)
+        plots = {NOISE: lambda card: NoisePlot(context, card)}
+        form_context = FormContext(kit, context.draft, self._show_help, plots)
+        self.form = Form(form_context, self._column, plan, line=1)
         self.form.with_advanced = plan.name in context.remembered.advanced
         self._aside = kit.frame(self._body, ground="window")
         kit.name(self._aside, f"aside {plan.name}")
         self._help = HelpCard(context, self._aside)
         self._facts = Facts(context, self._aside, plan.name)
         self._is_wide: bool | None = None
+        self._settled: object = None
+        self._openings = context.draft.openings
         self._scroller.canvas.bind("<Configure>", self._arrange, add="+")
         if self.form.with_advanced:
             self._switch.show(True)
 
     def refresh(self) -> None:
         """Shows the draft."""
+        used = focused(self._column)
+        in_use = used if used is not None and self._scroller.can_see(used) else None
+        before = in_use.winfo_rooty() if in_use is not None else 0
         self.form.refresh()
         self._facts.refresh()
         hidden = self.form.hidden
@@ -56,17 +68,33 @@ class SetupPage:
             else (f"{hidden} advanced setting{'s' if hidden != 1 else ''}")
         )
         self._switch.say(words)
+        self._settle(in_use, before)
 
     def reveal(self, path: str) -> None:
         """Goes to a setting."""
-        row = self.form.reveal(path)
+        row, part = self.form.reveal(path), self.form.list_card(path)
         if row is not None:
             self._scroller.show(row.editor.focus)
             row.take_focus()
+        elif part is not None:
+            self._scroller.show(part.outer)
+            part.add_button.take_focus()
 
     def commit(self) -> None:
         """Hands what was typed to the draft."""
         self.form.commit()
+
+    def _settle(self, in_use: tk.Misc | None, before: int) -> None:
+        """Keeps what is in use where it was on the screen; another preset begins at the top."""
+        draft = self._context.draft
+        if self._openings != draft.openings:
+            self._openings = draft.openings
+            self._scroller.to_top()
+            in_use = None
+        # Problems are looked for after each change: the same list, and nothing has changed.
+        if self._settled is not draft.problems:
+            self._settled = draft.problems
+            self._scroller.settle(in_use, before)
 
     def _make_head(self, plan: PagePlan) -> Switch:
         kit = self._context.kit
@@ -76,10 +104,7 @@ class SetupPage:
         kit.label(head, plan.lead, style="Dim", ground="window").pack(anchor="w")
         switch = kit.switch(head, self._toggle_advanced, text="Advanced settings", ground="window")
         kit.name(switch.widget, f"advanced {plan.name}")
-        has_advanced = any(
-            setting.ui.level == "advanced" for group in plan.groups for setting in _deep(group)
-        )
-        if has_advanced:
+        if _has_advanced(plan):
             switch.widget.place(relx=1.0, rely=1.0, anchor="se", y=-2)
         return switch
 
@@ -92,6 +117,7 @@ class SetupPage:
         elif not is_on and self.name in known:
             known.remove(self.name)
         self._context.act.remember_soon()
+        self._settled = None
         self.refresh()
 
     def _show_help(self, setting: Setting, path: str) -> None:
@@ -125,45 +151,56 @@ class HelpCard:
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         kit = context.kit
         self._kit = kit
+        self._draft = context.draft
         outer, inner = kit.card(parent)
         outer.grid(row=0, column=0, sticky="ew", pady=(0, kit.px(14)))
         self._title: ttk.Label = kit.label(inner, "About a setting", style="Heading", wrap=236)
         self._title.pack(anchor="w")
-        self._text = kit.label(
-            inner,
-            "Click into a setting to read here what it does.",
-            wrap=236,
-        )
+        self._explained = "Click into a setting to read here what it does."
+        self._told = ""
+        self._room = kit.px(236)
+        self._text: ttk.Label = kit.label(inner, self._explained, wrap=236)
         self._text.pack(anchor="w", pady=(kit.px(6), kit.px(6)))
-        self._facts = kit.label(inner, style="SmallDim", wrap=236)
+        self._facts: ttk.Label = kit.label(inner, style="SmallDim", wrap=236)
         self._facts.pack(anchor="w")
 
     def wrap(self, width: int) -> None:
         """Fits the words into a card of a width in pixels."""
-        wrap_in_card(self._kit, width, self._title, self._text, self._facts)
+        self._room = wrap_in_card(self._kit, width, self._title, self._text, self._facts)
+        self._break_lines()
 
     def show(self, setting: Setting, path: str) -> None:
         """Explains one setting."""
         self._title.configure(text=setting.ui.label)
-        self._text.configure(text=setting.help_in_words)
+        self._explained = setting.help_in_words
         lines = []
         if setting.kind in ("integer", "number"):
             lines.append(f"Takes {setting.expected}.")
         if setting.path == path:
-            default = as_words(setting.default, setting)
+            default = as_words(self._draft.default(path), setting)
             lines.append(f"Default: {default}" if default else "Default: nothing")
+        lines += [_only_with(*pair) for pair in setting.ui.only_with.items()]
         lines.append(f"Key: {path}")
-        self._facts.configure(text="\n".join(lines))
+        self._told = "\n".join(lines)
+        self._break_lines()
+
+    def _break_lines(self) -> None:
+        measure = self._kit.theme.measure
+        for label, text in ((self._text, self._explained), (self._facts, self._told)):
+            label.configure(text=broken_at_dots(text, self._room, measure))
 
 
-def _deep(group: object) -> list[Setting]:
-    from onetrainer.config.fields import settings
-    from ui.forms.fields import Group
+def _has_advanced(plan: PagePlan) -> bool:
+    """Whether a page has anything to show on request, be it in the entries of its lists."""
+    found = (part for setting in settings_on(plan) for part in (setting, *entries_of(setting)))
+    return any(part.ui.level == "advanced" for part in found)
 
-    found: list[Setting] = []
-    if isinstance(group, Group):
-        for setting in group.settings:
-            found.append(setting)
-            if setting.item is not None:
-                found += settings(setting.item)
-    return found
+
+def _only_with(path: str, values: tuple[str, ...]) -> str:
+    """With what a setting has an effect: "Counts with Method LoRA, DoRA and OFT"."""
+    other = setting_of(path)
+    if other is None:
+        return ""
+    if values == ANY:
+        return f"Counts with {other.ui.label} that is set"
+    return f"Counts with {other.ui.label} {listed([other.word(value) for value in values])}"

@@ -1,0 +1,32 @@
+"""Which settings belong to the person, to the base model, and to files on disk. No Tk."""
+
+from onetrainer.config.fields import Setting
+from ui.kinds import all_settings, entries_of
+
+# What belongs to the base model: it stays or goes with the model's path.
+OF_THE_MODEL = ("model.path", "model.vae", "model.prediction", "model.zero_terminal_snr")
+# What belongs to the person rather than to a way of training; a preset that says nothing of
+# these leaves them as they are.
+_OF_THE_PERSON = ("model.", "data.", "sampling.", "output.")
+PERSONAL = tuple(
+    setting.path
+    for setting in all_settings()
+    if ((setting.ui.is_path or setting.kind == "list") and setting.path.startswith(_OF_THE_PERSON))
+    or setting.path in (*OF_THE_MODEL, "model.offline", "output.name")
+    or setting.path.startswith("metadata.")
+)
+
+
+def _names_files(setting: Setting) -> bool:
+    """Whether a setting names places on disk, itself or in its entries."""
+    return setting.ui.is_path or any(part.ui.is_path for part in entries_of(setting))
+
+
+# What a look at files and folders depends on.
+LOOKED_AT = tuple(
+    setting.path
+    for setting in all_settings()
+    if _names_files(setting)
+    or setting.path == "method.kind"
+    or setting.path.startswith(("model.", "data."))
+)

@@ -1,0 +1,279 @@
+"""A card with the settings of one section, and of the sections in it."""
+
+import tkinter as tk
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from tkinter import ttk
+
+from onetrainer.config.fields import Setting
+from onetrainer.config.variants import KIND
+from ui.forms.fields import Group
+from ui.forms.lists import ListCard
+from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Plot, Row
+from ui.kinds import entries_of
+
+_WRAP = 620
+# From so many rows on the settings of an inner section stand under its title.
+_TITLED_FROM = 2
+# In a setting's `only_with`: every value but 0, off and nothing.
+ANY = ("*",)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a person wants to see: advanced settings, and single ones."""
+
+    with_advanced: bool
+    revealed: set[str]
+
+
+@dataclass
+class Slot:
+    """A setting's place on the card. row: its widgets, made when they are first to be seen."""
+
+    setting: Setting
+    line: int
+    part: str
+    row: Row | None = None
+
+
+class GroupCard:
+    """One section's settings on a card, and lists of entries on it or on cards that follow.
+
+    Rows are made when they are needed first and kept, also while another kind of the section that
+    has other settings is chosen.
+    """
+
+    def __init__(self, context: FormContext, parent: tk.Misc, *, has_title: bool) -> None:
+        kit = context.kit
+        self._context = context
+        self._parent = parent
+        self._has_title = has_title
+        self.outer, self._frame = kit.card(parent)
+        self._title: ttk.Label = kit.label(self._frame, style="Heading")
+        self._help: ttk.Label = kit.label(self._frame, style="SmallDim", wrap=_WRAP)
+        if has_title:
+            self._title.grid(row=0, column=0, columnspan=4, sticky="w")
+            self._help.grid(row=1, column=0, columnspan=4, sticky="w", pady=(kit.px(2), kit.px(8)))
+        self._frame.grid_columnconfigure(0, minsize=kit.px(10))
+        self._frame.grid_columnconfigure(1, minsize=kit.px(LABEL_WIDTH))
+        self._frame.grid_columnconfigure(2, weight=1)
+        self._frame.grid_columnconfigure(3, minsize=kit.px(34))
+        self._slots: list[Slot] = []
+        self._rows: dict[str, list[Row]] = {}
+        self._titles: dict[str, ttk.Label] = {}
+        self._made_lists: dict[str, list[ListCard]] = {}
+        self.lists: list[ListCard] = []
+        self._plot: Plot | None = None
+        self._is_in_order = True
+
+    @property
+    def outers(self) -> list[tk.Widget]:
+        """What is to be placed in the page's column, from above."""
+        return [self.outer, *(part.outer for part in self.lists if not self._has_title)]
+
+    def arrange(self, group: Group) -> None:
+        """Takes the settings that there are now; widgets of others are put aside."""
+        # A sentence over the first setting is one over the card.
+        first = group.settings[0].ui.lead if group.settings and self._has_title else ""
+        self._title.configure(text=group.title)
+        self._help.configure(text=first or group.help)
+        before, before_lists = self._slots, self.lists
+        self._slots, self.lists = [], []
+        line = 2
+        for part in (group, *group.parts):
+            if part is not group:
+                self._place_title(part, line)
+                line += 1
+            for setting in part.settings:
+                if setting.kind == "list":
+                    self._add_list(setting)
+                else:
+                    self._slots.append(Slot(setting, line, part.key, self._known(setting)))
+                    line += LINES
+        self._retire_others(before, before_lists)
+        for slot in self._slots:
+            self._settle(slot)
+        if self._has_title:
+            for place, entries in enumerate(self.lists):
+                entries.outer.grid(row=line + place, column=0, columnspan=4, sticky="ew")
+        self._place_plot(group.key, line + len(self.lists))
+        self._is_in_order = False
+
+    def retire(self) -> None:
+        """Takes the card off the page: its section is not there any more."""
+        for slot in self._slots:
+            if slot.row is not None:
+                slot.row.retire()
+        for outer in self.outers:
+            outer.grid_remove()
+
+    def refresh(self, seen: Seen) -> int:
+        """Shows the rows that are to be seen; how many more advanced ones there are."""
+        hidden = 0
+        shown: dict[str, int] = {}
+        for slot in self._slots:
+            if self._is_seen(slot.setting, seen):
+                self._show(slot)
+                shown[slot.part] = shown.get(slot.part, 0) + 1
+            else:
+                hidden += self._has_effect(slot.setting)
+                if slot.row is not None:
+                    slot.row.hide()
+        self._show_titles(shown)
+        self._show_leads()
+        for part in self.lists:
+            is_seen = self._is_seen(part.setting, seen)
+            hidden += not is_seen and self._has_effect(part.setting)
+            part.refresh(with_advanced=seen.with_advanced, is_shown=is_seen)
+        self._put_in_order()
+        if self._plot is not None:
+            self._plot.draw()
+        return hidden
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there is anything to see on the card."""
+        has_lists = self._has_title and any(part.is_shown for part in self.lists)
+        return has_lists or any(slot.row is not None and slot.row.is_shown for slot in self._slots)
+
+    def row(self, path: str) -> Row | None:
+        """The row of a setting, made if it was not there; None if it is not on the card."""
+        for slot in self._slots:
+            if slot.setting.path == path:
+                return slot.row or self._make(slot)
+        inner = (row for part in self.lists for row in part.rows())
+        return next((row for row in inner if row.path == path), None)
+
+    def all_rows(self) -> Iterator[Row]:
+        """Every row that has been made for what is there now, also those in lists."""
+        for slot in self._slots:
+            if slot.row is not None:
+                yield slot.row
+        for part in self.lists:
+            yield from part.rows()
+
+    def _is_seen(self, setting: Setting, seen: Seen) -> bool:
+        draft, path = self._context.draft, setting.path
+        if path in seen.revealed or draft.problem(path) is not None:
+            return True
+        if not self._has_effect(setting):
+            return False
+        is_basic = setting.ui.level == "basic"
+        return seen.with_advanced or is_basic or not draft.is_default(path)
+
+    def _has_effect(self, setting: Setting) -> bool:
+        """Whether a setting does anything with what is chosen elsewhere."""
+        value = self._context.draft.value
+        return all(
+            bool(value(path)) if wanted == ANY else value(path) in wanted
+            for path, wanted in setting.ui.only_with.items()
+        )
+
+    def _show(self, slot: Slot) -> None:
+        row = slot.row or self._make(slot)
+        if row.is_shown:
+            row.refresh()
+        else:
+            row.show()
+
+    def _make(self, slot: Slot) -> Row:
+        """Makes the row of a setting, which is not to be seen yet."""
+        row = Row(self._context, self._frame, slot.setting)
+        self._rows.setdefault(row.path, []).append(row)
+        slot.row = row
+        self._settle(slot)
+        row.hide()
+        self._is_in_order = False
+        return row
+
+    def _settle(self, slot: Slot) -> None:
+        """Puts a row where its setting stands now."""
+        row = slot.row
+        if row is not None and row.line != slot.line:
+            was_shown = row.is_shown
+            row.place(slot.line)
+            if not was_shown:
+                row.hide()
+
+    def _known(self, setting: Setting) -> Row | None:
+        """A row that was made for the same setting before; it goes by the names of its path."""
+        for row in self._rows.get(setting.path, []):
+            if _same(row.setting, setting):
+                row.take_names()
+                return row
+        return None
+
+    def _add_list(self, setting: Setting) -> None:
+        if not entries_of(setting):
+            return
+        known = self._made_lists.setdefault(setting.path, [])
+        part = next((made for made in known if _same(made.setting, setting)), None)
+        if part is None:
+            parent = self._frame if self._has_title else self._parent
+            part = ListCard(self._context, parent, setting, is_inner=self._has_title)
+            known.append(part)
+        part.take_names()
+        self.lists.append(part)
+
+    def _retire_others(self, slots: list[Slot], lists: list[ListCard]) -> None:
+        there = {id(slot.row) for slot in self._slots}
+        for slot in slots:
+            if slot.row is not None and id(slot.row) not in there:
+                slot.row.retire()
+        for part in lists:
+            if part not in self.lists:
+                part.outer.grid_remove()
+
+    def _place_plot(self, section: str, line: int) -> None:
+        make = self._context.plots.get(section)
+        if make is not None and self._plot is None:
+            self._plot = make(self._frame)
+        if self._plot is not None:
+            self._plot.widget.grid(row=line, column=2, columnspan=2, sticky="w")
+
+    def _place_title(self, part: Group, line: int) -> None:
+        kit = self._context.kit
+        label = self._titles.get(part.key)
+        if label is None:
+            label = self._titles[part.key] = kit.label(self._frame, style="Bold")
+        label.configure(text=part.title)
+        label.grid(row=line, column=0, columnspan=4, sticky="w", pady=(kit.px(14), kit.px(2)))
+
+    def _show_titles(self, shown: Mapping[str, int]) -> None:
+        """Shows the titles over what has more rows than one, and needs to be told apart."""
+        # A choice of kind is a title of its own.
+        chosen = {slot.part for slot in self._slots if slot.setting.path == f"{slot.part}.{KIND}"}
+        for key, label in self._titles.items():
+            if shown.get(key, 0) >= _TITLED_FROM and key not in chosen:
+                label.grid()
+            else:
+                label.grid_remove()
+
+    def _show_leads(self) -> None:
+        lead: Row | None = None
+        led: list[Row] = []
+        rows = [slot.row for slot in self._slots if slot.row is not None]
+        for row in rows:
+            lead = row if row.begins_group else lead
+            if row.is_shown and lead is not None:
+                led.append(lead)
+        for row in rows:
+            is_cards = self._has_title and row is self._slots[0].row
+            row.show_lead(is_shown=row in led and not is_cards)
+
+    def _put_in_order(self) -> None:
+        """Lets the Tab key visit the rows in reading order, whenever they were made."""
+        if self._is_in_order:
+            return
+        self._is_in_order = True
+        for slot in self._slots:
+            if slot.row is not None:
+                slot.row.to_front()
+        for part in self.lists:
+            part.outer.tk.call("raise", str(part.outer))
+
+
+def _same(one: Setting, other: Setting) -> bool:
+    """Whether two kinds' settings are the same to a person."""
+    return replace(one, needs=()) == replace(other, needs=())

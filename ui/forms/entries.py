@@ -1,0 +1,81 @@
+"""What a new entry of a list begins with. No Tk."""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from onetrainer.config.fields import Setting
+from onetrainer.config.schedule import Point
+from onetrainer.json_file import Document
+from ui.kinds import entries_of
+
+_NUMBERED = re.compile(r"^(.*?)(?:-(\d+))?([>\])}]*)$", re.DOTALL)
+_DIGITS = 4
+
+
+def fresh_entry(setting: Setting, values: Sequence[Document], begun: Document) -> Document:
+    """A new entry of a list, like the last one but without its texts.
+
+    begun: what it takes from other settings.
+    """
+    fresh: Document = dict(setting.item().model_dump(mode="json")) if setting.item else {}
+    if values:
+        texts = {inner.path for inner in entries_of(setting) if inner.kind == "text"}
+        fresh |= {key: value for key, value in values[-1].items() if key not in texts}
+    return told_apart(setting, fresh | begun, values)
+
+
+def told_apart(setting: Setting, entry: Document, values: Sequence[Document]) -> Document:
+    """An entry with a name that no other one has: "<my-word-2>".
+
+    Names are the first texts of entries that begin with one; others may be alike.
+    """
+    first = next((inner for inner in entries_of(setting) if inner.kind == "text"), None)
+    if first is None or not first.default:
+        return entry
+    taken = {str(value.get(first.path)).casefold() for value in values}
+    return {**entry, first.path: numbered(str(entry[first.path]), taken)}
+
+
+def numbered(text: str, taken: set[str]) -> str:
+    """The text, with a number that none of those taken has if it is one of them."""
+    if text.casefold() not in taken:
+        return text
+    match = _NUMBERED.match(text)
+    stem, end = (match[1], match[3]) if match else (text, "")
+    number = 2
+    while f"{stem}-{number}{end}".casefold() in taken:
+        number += 1
+    return f"{stem}-{number}{end}"
+
+
+def with_new(
+    setting: Setting, values: list[Document], begun: Document
+) -> tuple[list[Document], int]:
+    """The entries with a new one, and its place among them."""
+    if setting.item is Point:
+        return _with_point(values)
+    return [*values, fresh_entry(setting, values, begun)], len(values)
+
+
+def _with_point(values: list[Document]) -> tuple[list[Document], int]:
+    """A point more: the curve's beginning, its end, then in the middle of the widest gap."""
+    places, factors = (
+        [number for value in values if isinstance(number := value.get(key), int | float)]
+        for key in ("at", "factor")
+    )
+    if len(places) < len(values) or len(factors) < len(values):  # numbers that are wrong yet
+        return [*values, _point(1.0, 0.0)], len(values)
+    if values and places[-1] < 1:
+        return [*values, _point(1.0, 0.0)], len(values)
+    if not values or places[0] > 0:
+        return [_point(0.0, 1.0), *values], 0
+    gaps = [end - start for start, end in pairwise(places)]
+    place = gaps.index(max(gaps))
+    at = round((places[place] + places[place + 1]) / 2, _DIGITS)
+    factor = round((factors[place] + factors[place + 1]) / 2, _DIGITS)
+    return [*values[: place + 1], _point(at, factor), *values[place + 1 :]], place + 1
+
+
+def _point(at: float, factor: float) -> Document:
+    return Point(at=at, factor=factor).model_dump(mode="json")

@@ -1,0 +1,21 @@
+"""Where long names may be broken into lines. No Tk."""
+
+import re
+from collections.abc import Callable
+
+
+def broken_at_dots(text: str, width: int, measure: Callable[[str], int]) -> str:
+    """The text with long names broken after dots, which Tk breaks anywhere: "unet.mid_block.…".
+
+    width: what a line has room for, as `measure` counts.
+    """
+
+    def broken(found: "re.Match[str]") -> str:
+        lines = [""]
+        for part in re.findall(r"[^.]*\.+|[^.]+", found[0]):
+            if lines[-1] and measure(lines[-1] + part) > width:
+                lines.append("")
+            lines[-1] += part
+        return "\n".join(lines)
+
+    return re.sub(r"\S+\.\S+", lambda m: broken(m) if measure(m[0]) > width else m[0], text)
