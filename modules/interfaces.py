@@ -4,6 +4,7 @@ B pictures in a batch; h, w the latent's sides (1/8 of the picture's); T text to
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from modules.diffusion.schedule import NoiseSchedule
+from modules.formats.embedding_file import Embedding
 from onetrainer.config.model import FamilyName, Prediction
-from onetrainer.config.output import LoraNaming
+from onetrainer.config.output import LoraNaming, ModelFormat
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,12 @@ class Batch:
     positions: each picture's place within its step, from 0; random draws depend on it, so that
     they do not change with the size of the microbatches.
     weight: each picture's share of the step's loss, 1 / (pictures of a full step).
+    pixels: (B, 3, 8h, 8w), float32 in [-1, 1], the pictures themselves; None where the objective
+    does not ask for them.
+    mask: (B, 1, h, w), float32 in [0, 1], where each picture counts: 1 fully; None if no picture
+    of the microbatch has a mask, which means 1 everywhere.
+    is_prior: (B,), whether each picture stands for what the model is to keep (prior preservation)
+    rather than for what it is to learn; empty means that none does.
     """
 
     moments: LatentMoments
@@ -65,6 +73,25 @@ class Batch:
     frames: Tensor
     positions: tuple[int, ...]
     weight: float
+    pixels: Tensor | None = None
+    mask: Tensor | None = None
+    is_prior: tuple[bool, ...] = ()
+
+
+class Vocabulary(Protocol):
+    """What the text encoders know of words; everything by the encoder's name."""
+
+    def token_vectors(self, text: str) -> Mapping[str, Tensor]:
+        """The vectors of a text's tokens, (n, D), float32; n is 0 for ""."""
+        ...
+
+    def outputs_of(self, vectors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """What an encoder says where it reads these vectors, (n, D), alone; (n, D), float32."""
+        ...
+
+    def token_norms(self) -> Mapping[str, float]:
+        """The median length of the vectors of tokens."""
+        ...
 
 
 class Family(Protocol):
@@ -105,6 +132,19 @@ class Family(Protocol):
         """latents: (B, 4, h, w), scaled, float32. Returns (B, 3, 8h, 8w), float32 in [-1, 1]."""
         ...
 
+    def decode_unclamped(self, latents: Tensor) -> Tensor:
+        """As `decode_latents`, but where numbers may leave [-1, 1], so that gradients flow."""
+        ...
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+    def with_embeddings(self, embeddings: Mapping[str, Embedding]) -> "Family":
+        """The same model, which also knows these words; their vectors are read at every encoding.
+
+        Raises UserError where a word is known already, or its vectors do not fit.
+        """
+        ...
+
     def count_tokens(self, caption: str) -> int:
         """How many tokens a caption has, without start and end."""
         ...
@@ -133,17 +173,43 @@ class Family(Protocol):
         """What besides weights decides encodings, as text: of pictures, of captions."""
         ...
 
-    def enable_gradient_checkpointing(self, *, text_encoders: bool) -> None:
-        """Computes blocks twice to save memory; the text encoders' only if asked."""
+    def enable_gradient_checkpointing(self, *, text_encoders: bool, vae: bool = False) -> None:
+        """Computes blocks twice to save memory; those of text encoders and VAE only if asked."""
         ...
 
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """Trainable parameters that share a learning rate; `part` is "unet" or an encoder's name."""
+    """Trainable parameters that share a learning rate and an end.
+
+    part: "unet", an encoder's name ("te", "te1", "te2"), "vae" or "embeddings".
+    parameters: by the names that they have in `Method.state_dict`.
+    lr: None means the optimizer's. lr_ratio: multiplies either (LoRA+). stop_after: the step from
+    which they stay as they are; 0 means never.
+    """
 
     part: str
-    parameters: list[nn.Parameter]
+    parameters: Mapping[str, nn.Parameter]
+    lr: float | None = None
+    lr_ratio: float = 1.0
+    stop_after: int = 0
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """How a finished file is to be written.
+
+    dtype: of its tensors. metadata: what it tells about itself, by key. naming: of a LoRA's layers.
+    fold_alpha: a LoRA's alpha as its rank, at the same effect. model_format: of a whole model.
+    bundle: embeddings that a LoRA's file is to hold, too.
+    """
+
+    dtype: torch.dtype
+    metadata: Mapping[str, str]
+    naming: LoraNaming = "kohya"
+    fold_alpha: bool = False
+    model_format: ModelFormat = "single-file"
+    bundle: tuple[Embedding, ...] = ()
 
 
 class Method(Protocol):
@@ -159,15 +225,20 @@ class Method(Protocol):
         """Training mode (dropout on) or evaluation mode of everything that trains."""
         ...
 
-    def export(
-        self,
-        path: Path,
-        *,
-        dtype: torch.dtype,
-        metadata: Mapping[str, str],
-        naming: LoraNaming = "kohya",
-    ) -> None:
-        """Writes the file that other programs load, complete or not at all."""
+    def untouched(self) -> AbstractContextManager[None]:
+        """Meanwhile the family computes as it did before training; without gradients only."""
+        ...
+
+    def after_step(self) -> None:
+        """What is to be done to the weights after each step, such as keeping their norm."""
+        ...
+
+    def export(self, path: Path, options: ExportOptions) -> list[Path]:
+        """Writes what other programs load, each file complete or not at all.
+
+        path: without an ending, which the method adds; where it writes several, their names begin
+        with it. Gives the files, or folders, that were written, the main one first.
+        """
         ...
 
 

@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     resume.add_argument("run_folder", type=Path, help="the run's folder")
 
     check = add_command(commands, "check", "tell everything that is wrong with a config")
-    _config_argument(check)
+    _config_argument(check, "a config file, the name of a preset or a run's folder")
     check.add_argument("--json", action="store_true", help="print the problems as JSON")
 
     demo = add_command(commands, "demo", "write a small model and pictures to try things with")
@@ -76,16 +76,18 @@ def _parser() -> argparse.ArgumentParser:
     add_command(commands, "presets", "list the presets")
 
     diff = add_command(commands, "diff", "show the settings in which two configs differ")
-    diff.add_argument("left", help="a config file or a preset")
-    diff.add_argument("right", help="a config file or a preset")
+    diff.add_argument("left", help="a config file, a preset or a run's folder")
+    diff.add_argument("right", help="a config file, a preset or a run's folder")
 
     add_command(commands, "schema", "print the JSON Schema of a config")
     add_command(commands, "doctor", "tell what this computer has for training")
     return parser
 
 
-def _config_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", help="a config file or the name of a preset")
+def _config_argument(
+    parser: argparse.ArgumentParser, words: str = "a config file or the name of a preset"
+) -> None:
+    parser.add_argument("config", help=words)
     parser.add_argument(
         "--set",
         action="append",

@@ -137,14 +137,14 @@ def list_presets(_options: argparse.Namespace) -> int:
 def diff(options: argparse.Namespace) -> int:
     """Shows the settings in which two configs differ."""
     from onetrainer import presets
-    from onetrainer.config.problems import shown
+    from onetrainer.differences import differences
 
     left, right = (
-        presets.resolve(presets.load_document(presets.locate(name)), source=name)
+        presets.resolve(presets.load_document(presets.locate(name, may_be_run=True)), source=name)
         for name in (options.left, options.right)
     )
-    for difference in presets.diff(left, right):
-        _say(f"{difference.path}: {shown(difference.left)} → {shown(difference.right)}")
+    for difference in differences(left, right):
+        _say(difference.words())
     return EXIT_DONE
 
 
@@ -185,7 +185,7 @@ def _problems(options: argparse.Namespace) -> list[Problem]:
     from onetrainer.preflight import document_problems
 
     try:
-        path = presets.locate(options.config)
+        path = presets.locate(options.config, may_be_run=True)
         document = presets.with_overrides(presets.load_document(path), options.set)
     except UserError as error:
         return [Problem("", error.what, error.expected, error.remedy)]

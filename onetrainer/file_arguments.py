@@ -36,7 +36,7 @@ def add_sample(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     group = sample.add_argument_group("what is on the model")
     add = group.add_argument
     _many(group, "--lora", "FILE[:STRENGTH]", "a LoRA, as strong as trained or so many times")
-    _many(group, "--embedding", "FILE", "an embedding, whose word is the file's name")
+    _many(group, "--embedding", "FILE", "an embedding; its word is the file's name, or that inside")
     add("--vae", metavar="FILE", help="a VAE in place of the model's own")
     add(
         "--clip-skip",

@@ -35,9 +35,7 @@ def _show(event: Event, screen: Screen, told: set[str]) -> None:
     """told: the files that were named already."""
     match event:
         case Phase():
-            count = f" {event.done}/{event.total}" if event.total else ""
-            detail = f" ({event.detail})" if event.detail else ""
-            screen.move(f"{event.name}{count}{detail}")
+            screen.move(_phase(event))
         case Sample():
             told.add(event.path)
             screen.stay(event.path)
@@ -54,6 +52,14 @@ def _show(event: Event, screen: Screen, told: set[str]) -> None:
             sys.stderr.write(in_options(" ".join(map(_sentence, parts))) + "\n")
     if isinstance(event, Finished):
         screen.clear()
+
+
+def _phase(event: Phase) -> str:
+    """For example "sampling 1/4 (step 3 of 20)"; what is done to load tells itself."""
+    if event.name == "loading" and event.detail:
+        return event.detail
+    count = f" {event.done}/{event.total}" if event.total else ""
+    return f"{event.name}{count}" + (f" ({event.detail})" if event.detail else "")
 
 
 def _sentence(text: str) -> str:

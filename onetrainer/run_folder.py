@@ -29,6 +29,7 @@ class RunFolder:
         self.samples = self.path / "samples"
         self.checkpoints = self.path / "checkpoints"
         self.output = self.path / "output"
+        self.start_files = self.path / "start"
         self.lock = self.path / "lock"
 
     @property

@@ -28,6 +28,7 @@ from onetrainer.model_files import (
     inspect_model,
     require_family,
     require_made_for,
+    require_published_size,
     require_vae,
     resolve_prediction,
     resolve_zero_snr,
@@ -138,6 +139,7 @@ def _family(request: SampleRequest, model: ModelFile) -> FamilyName:
     told = next((name for name in FAMILIES if name == model.kind), FAMILIES[0])
     family = request.family or told
     require_family(model, family, vae_given=bool(request.vae))
+    require_published_size(model)
     return family
 
 

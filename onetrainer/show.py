@@ -10,7 +10,7 @@ from onetrainer.model_files import DESCRIPTIONS, FAMILIES, NAMES, inspect_model,
 from onetrainer.model_files.adapters import Adapter, adapter_of
 from onetrainer.model_files.embeddings import Embedding, embeddings_of
 from onetrainer.show_metadata import all_lines, short_lines, told
-from onetrainer.show_places import Picture, Run, is_picture, picture_at, run_at
+from onetrainer.show_places import Picture, Run, checkpoint_file_at, is_picture, picture_at, run_at
 from onetrainer.tensor_files import read_table
 
 _FORMS: Mapping[str, str] = {
@@ -22,6 +22,10 @@ _PREDICTIONS = {"epsilon": "noise (epsilon)", "v_prediction": "velocity (v_predi
 _NOT_TOLD = (
     "not told; set model.prediction when you train it"
     " (768-px models: v_prediction, 512-px base: epsilon)"
+)
+_UNUSUAL = (
+    "unusual; a single file can be opened only in the published sizes, so it must be saved as a"
+    " diffusers folder (output.model_format) to be used"
 )
 # Parts of models, which predict nothing by themselves.
 _PREDICT_NOTHING = ("lora", "embedding", "vae", "text-encoder")
@@ -49,6 +53,7 @@ class Description:
     prediction_told_by: str
     zero_terminal_snr: bool | None
     has_ema: bool
+    has_unusual_size: bool
     missing: Sequence[str]
     adapter: Adapter | None
     embeddings: Sequence[Embedding]
@@ -67,6 +72,8 @@ def look_at(path: Path) -> Found:
                 remedy="Check the path, and quote spaces in it",
             )
         if path.is_dir() and (run := run_at(path)):
+            return run
+        if path.is_file() and (run := checkpoint_file_at(path)):
             return run
         if path.is_file() and is_picture(path):
             return picture_at(path)
@@ -87,7 +94,7 @@ def describe(path: Path) -> Description:
     return Description(
         name=path.name or str(path),
         kind=model.kind,
-        what=DESCRIPTIONS[model.kind],
+        what=f"{adapter.title()}, not a whole model" if adapter else DESCRIPTIONS[model.kind],
         form=table.format if table else "folder",
         made_for=model.made_for or "",
         size=size,
@@ -97,6 +104,7 @@ def describe(path: Path) -> Description:
         prediction_told_by=model.told_by,
         zero_terminal_snr=model.zero_terminal_snr,
         has_ema=model.has_ema,
+        has_unusual_size=model.has_unusual_size,
         missing=model.missing,
         adapter=adapter,
         embeddings=embeddings_of(table, model) if table else (),
@@ -121,7 +129,8 @@ def _description_lines(found: Description, *, everything: bool) -> list[str]:
         ("Size", amount(found.size) + count),
         ("Form", _FORMS[found.form]),
         ("Precision", found.precision),
-        ("Made for", NAMES.get(found.made_for, "")),
+        ("Made for", _made_for(found)),
+        ("Size of its parts", _UNUSUAL if found.has_unusual_size else ""),
         ("Predicts", _prediction(found)),
         ("Zero terminal SNR", _zero_snr(found)),
         ("Averaged weights (EMA)", _averages(found)),
@@ -135,6 +144,13 @@ def _description_lines(found: Description, *, everything: bool) -> list[str]:
         *(f"  {label}: {value}" for label, value in facts if value),
         *(["Metadata:", *metadata] if metadata else []),
     ]
+
+
+def _made_for(found: Description) -> str:
+    # SD 2 took over the VAE of SD 1.x.
+    if found.kind == "vae" and found.made_for in ("sd15", "sd2"):
+        return f"{NAMES['sd15']} and {NAMES['sd2']}"
+    return NAMES.get(found.made_for, "")
 
 
 def _prediction(found: Description) -> str:

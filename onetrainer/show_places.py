@@ -17,15 +17,30 @@ SETTINGS = "parameters"
 """Where a PNG has its settings, as AUTOMATIC1111's web UI writes them."""
 _SETTINGS_LIMIT = 20_000  # characters
 _STARTS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"RIFF")  # WebP is one kind of RIFF
-_METHODS: Mapping[str, str] = {"lora": "a LoRA"}
+_METHODS: Mapping[str, str] = {
+    "lora": "a LoRA",
+    "dora": "a DoRA",
+    "loha": "a LoHa",
+    "lokr": "a LoKr",
+    "oft": "an OFT",
+    "full": "the model's own weights",
+    "embedding": "words alone",
+    "vae": "the decoder of the VAE",
+}
+# What a run keeps of itself in a checkpoint, to go on from.
+_PARTS: Mapping[str, str] = {
+    "weights.safetensors": "the weights",
+    "optimizer.safetensors": "the optimizer's state",
+    "ema.safetensors": "the averaged weights (EMA)",
+}
 
 
 @dataclass(frozen=True)
 class Run:
     """A run's folder, or a checkpoint in it.
 
-    kind: "run" or "checkpoint". steps: of all. outputs: finished files, within the folder.
-    checkpoints: the steps that can be resumed from. trains: in words.
+    kind: "run", "checkpoint" or "checkpoint file". steps: of all. outputs: finished files, within
+    the folder. checkpoints: the steps that can be resumed from. trains: in words.
     """
 
     name: str
@@ -40,8 +55,9 @@ class Run:
 
     def lines(self) -> list[str]:
         """A line for each thing that there is to tell."""
-        if self.kind == "checkpoint":
-            whose = f"a checkpoint of the run {self.run}, after step {self.step}"
+        if self.kind != "run":
+            part = f"{_PARTS[self.name]} of " if self.kind == "checkpoint file" else ""
+            whose = f"{part}a checkpoint of the run {self.run}, after step {self.step}"
             return [
                 f"{self.name}: {whose}",
                 f"  Trains: {self.trains}",
@@ -81,9 +97,20 @@ def run_at(path: Path) -> Run | None:
     run = RunFolder(path)
     if run.config.is_file() and (run.events.is_file() or run.checkpoints.is_dir()):
         return _run(run, path, "run")
-    owner = RunFolder(path.absolute().parent.parent)
-    if (path / STATE_FILE).is_file() and owner.config.is_file():
-        return _run(owner, path, "checkpoint")
+    return _of_checkpoint(path, path, "checkpoint")
+
+
+def checkpoint_file_at(path: Path) -> Run | None:
+    """What a file of a checkpoint tells; None for any other."""
+    if path.name not in _PARTS:
+        return None
+    return _of_checkpoint(path.parent, path, "checkpoint file")
+
+
+def _of_checkpoint(checkpoint: Path, path: Path, kind: str) -> Run | None:
+    owner = RunFolder(checkpoint.absolute().parent.parent)
+    if (checkpoint / STATE_FILE).is_file() and owner.config.is_file():
+        return _run(owner, path, kind)
     return None
 
 
@@ -115,8 +142,9 @@ def _run(run: RunFolder, path: Path, kind: str) -> Run:
     steps = value_at(document, "training.steps")
     stands = summary(run)
     step = stands.step
-    if kind == "checkpoint":
-        step = next((n for n, place in run.complete_checkpoints() if place.name == path.name), 0)
+    if kind != "run":
+        name = path.absolute().parent.name if kind == "checkpoint file" else path.absolute().name
+        step = next((n for n, place in run.complete_checkpoints() if place.name == name), 0)
     files = sorted(run.output.iterdir()) if run.output.is_dir() else []
     return Run(
         name=path.name or str(path),
@@ -126,9 +154,14 @@ def _run(run: RunFolder, path: Path, kind: str) -> Run:
         step=step,
         steps=stands.total_steps or (steps if isinstance(steps, int) else 0),
         trains=_trains(document),
-        outputs=tuple(f"output/{file.name}" for file in files if file.suffix == ".safetensors"),
+        outputs=tuple(f"output/{file.name}" for file in files if _is_model(file)),
         checkpoints=tuple(number for number, _ in run.complete_checkpoints()),
     )
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a finished file or folder is one that a run writes for other programs."""
+    return path.suffix == ".safetensors" or (path / "model_index.json").is_file()
 
 
 def _trains(document: Mapping[str, Any]) -> str:

@@ -115,7 +115,7 @@ class _Follower:
 def _show(event: Event, run: Run, screen: Screen) -> None:
     match event:
         case Started():
-            screen.stay(f"{run.folder.name} {_beginning(event)}")
+            screen.stay(f'"{run.folder.name}" {_beginning(event)}')
         case Phase():
             count = f" {event.done}/{event.total}" if event.total else ""
             detail = f" ({event.detail})" if event.detail else ""
@@ -148,7 +148,7 @@ def _show_ending(event: Finished | Stopped | Failed, run: Run, screen: Screen) -
     if any(run.folder.samples.glob("*.png")):
         screen.stay(f"Samples: {run.folder.samples}")
     for path in event.outputs:
-        screen.stay(f"LoRA: {run.folder.path / path}")
+        screen.stay(f"File: {run.folder.path / path}")
 
 
 def _beginning(event: Started) -> str:

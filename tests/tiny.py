@@ -18,7 +18,12 @@ from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModel,
+    CLIPTextModelWithProjection,
+    CLIPTokenizer,
+)
 
 from modules.build import family_spec
 from modules.diffusion.schedule import ScheduleSettings, scaled_linear
@@ -126,11 +131,16 @@ def family(
         spec,
         made,
         name=name,
-        tokenizer=load_tokenizer(MODELS / "sd15"),
+        tokenizer=_tokenizer(),
         schedule=scaled_linear(settings).to(device),
         prediction=prediction,
         clip_skip=clip_skip,
     )
+
+
+def encoders(train: bool = True) -> dict[str, dict[str, bool]]:
+    """A method's settings that train all text encoders, or none."""
+    return {name: {"train": train} for name in ("text_encoder", "text_encoder_2")}
 
 
 def write_configs(
@@ -211,7 +221,7 @@ def write_sdxl(path: Path) -> Path:
     return write_header(
         path,
         {
-            "model.diffusion_model.input_blocks.0.0.weight": (8, 4, 3, 3),
+            "model.diffusion_model.input_blocks.0.0.weight": (320, 4, 3, 3),
             "model.diffusion_model.label_emb.0.0.weight": (8, 8),
             "conditioner.embedders.0.transformer.text_model.final_layer_norm.weight": (8,),
             "conditioner.embedders.1.model.ln_final.weight": (8,),
@@ -233,6 +243,12 @@ def write_pictures(
         )
         (folder / f"picture-{index}.txt").write_text(caption + "\n", encoding="utf-8")
     return folder
+
+
+@cache
+def _tokenizer() -> CLIPTokenizer:
+    """The real one; loading it takes most of the time that a tiny family does."""
+    return load_tokenizer(MODELS / "sd15")
 
 
 def _named(made: Parts) -> dict[str, nn.Module]:

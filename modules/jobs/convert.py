@@ -28,6 +28,7 @@ from onetrainer.model_files import (
     ModelFile,
     require_family,
     require_predictable,
+    require_published_size,
     resolve_prediction,
     resolve_zero_snr,
 )
@@ -47,7 +48,7 @@ def convert(request: ConvertRequest, tell: Tell, *, configs: Path = MODELS) -> F
     Raises UserError for whatever cannot be converted; nothing is left half written.
     """
     target = Path(request.target)
-    tell(Phase("loading", detail=Path(request.source).name))
+    tell(Phase("loading", detail=f"loading {Path(request.source).name}"))
     found = examine(request)
     tell(Phase("saving", detail=target.name))
     try:
@@ -137,6 +138,8 @@ def _describe(
     if request.ema and found.has_ema:  # the averaged weights are a UNet too
         missing = tuple(part for part in missing if part != "UNet")
     require_family(replace(found, missing=missing), family, vae_given=bool(request.vae))
+    if configs == MODELS:
+        require_published_size(found)
     prediction = resolve_prediction(found, request.prediction)
     zero_snr = resolve_zero_snr(found, request.zero_terminal_snr)
     require_predictable(prediction, zero_terminal_snr=zero_snr, model=found)

@@ -16,13 +16,17 @@ from pydantic.fields import FieldInfo
 from modules.data.batches import BatchPlan
 from modules.data.cache import CachedDataset
 from modules.formats.lora_metadata import layout_of
-from modules.formats.modelspec import FileKind, ModelSpec, comma_separated
+from modules.formats.modelspec import FileKind, Layout, ModelSpec, comma_separated
 from modules.interfaces import Family
+from modules.jobs.metadata_terms import objective_terms, schedule_term
 from onetrainer import __version__
 from onetrainer.buckets import Bucket
 from onetrainer.config.base import Section, Ui
+from onetrainer.config.embedding import EmbeddingOnly
+from onetrainer.config.full import Full, Vae
 from onetrainer.config.model import FamilyName, Prediction, base_of
 from onetrainer.config.train import TrainConfig
+from onetrainer.curves import warmup_steps
 from onetrainer.hub import is_hub_name
 
 MAX_TAGS = 10_000
@@ -35,20 +39,11 @@ CONCEPT = "pictures"
 # What kohya's trainer can do and this one does not, in the words in which it would say so.
 _NOT_DONE: Mapping[str, object] = MappingProxyType(
     {
-        "num_reg_images": 0,
         "num_validation_images": 0,
         "full_fp16": False,
         "max_token_length": None,
-        "noise_offset": None,
         "adaptive_noise_scale": None,
-        "multires_noise_iterations": None,
-        "multires_noise_discount": None,
-        "ip_noise_gamma": None,
-        "min_snr_gamma": None,
-        "debiased_estimation": False,
         "scale_weight_norms": None,
-        "loss_type": "l2",
-        "prior_loss_weight": 1.0,
         "caption_dropout_every_n_epochs": 0,
         "caption_tag_dropout_rate": 0.0,
         "shuffle_caption": False,
@@ -82,22 +77,25 @@ class DatasetFacts:
     """What of the pictures may be told: counts, and a digest.
 
     tags: how many captions each is in, the most frequent first. digest: of everything encoded.
+    class_pictures: how many there are beside them, of what the model is to keep.
     """
 
     buckets: Mapping[Bucket, int]
     tags: Mapping[str, int]
     steps_per_epoch: int
     digest: str
+    class_pictures: int = 0
 
     @staticmethod
     def of(dataset: CachedDataset, plan: BatchPlan, digest: str) -> "DatasetFacts":
         """Those of an encoded dataset in the order that it is learned in."""
-        buckets = Counter(item.bucket for item in dataset.items)
+        buckets = Counter(item.bucket for item in dataset.learnt)
         return DatasetFacts(
             buckets=dict(sorted(buckets.items())),
-            tags=count_tags([item.caption for item in dataset.items]),
+            tags=count_tags([item.caption for item in dataset.learnt]),
             steps_per_epoch=plan.steps_per_epoch,
             digest=digest,
+            class_pictures=len(dataset.items) - len(dataset.learnt),
         )
 
     @property
@@ -142,6 +140,7 @@ def output_metadata(
         own["onetrainer_dataset"] = dataset.digest
     if wanted.include_config:
         kohya |= {**_NOT_DONE, **_training_fields(config, model)}
+        kohya |= objective_terms(config.objective)
         kohya |= _progress_fields(config, dataset, step)
         own["onetrainer_config"] = _json(without_paths(config))
     spec = _spec(
@@ -163,14 +162,14 @@ def _spec(
     config: TrainConfig, model: ModelFacts, *, thumbnail: bytes | None, date: str
 ) -> ModelSpec:
     words, side = config.metadata, config.data.resolution
-    kind: FileKind = "lora"
+    kind = _kind_of(config)
     return ModelSpec(
         family=model.family,
         prediction=model.prediction,
         kind=kind,
         title=words.title.strip() or config.output.name,
         resolution=(side, side),
-        layout=layout_of(base_of(model.family), config.output.lora_naming),
+        layout=_layout(config, model),
         encoder_layer=config.model.clip_skip,
         author=words.author,
         description=words.description,
@@ -183,10 +182,36 @@ def _spec(
     )
 
 
+def _kind_of(config: TrainConfig) -> FileKind:
+    match config.method:
+        case Full():
+            return "model"
+        case Vae():
+            return "vae"
+        case EmbeddingOnly():
+            return "textual-inversion"
+        case _:
+            return "lora"
+
+
+def _layout(config: TrainConfig, model: ModelFacts) -> Layout:
+    """Whose names the tensors have of what is written.
+
+    A folder tells of itself in its configs; in its weights there is only what is for the way back
+    to a single file.
+    """
+    match config.method:
+        case Full() | Vae() | EmbeddingOnly():
+            return "original"
+        case _:
+            return layout_of(base_of(model.family), config.output.lora_naming)
+
+
 def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object]:
     """How it was trained, without how long. Source of the names: kohya-ss/sd-scripts."""
     side, precision, training = config.data.resolution, config.hardware.precision, config.training
-    encoder_lr = config.optimizer.text_encoder_lr or config.optimizer.lr
+    rates = _rates(config)
+    warmup = warmup_steps(config.schedule, steps=training.steps)
     found: dict[str, object] = {
         "output_name": config.output.name,
         "seed": training.seed,
@@ -196,23 +221,38 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
         "clip_skip": config.model.clip_skip or None,
         "zero_terminal_snr": model.zero_terminal_snr,
         "learning_rate": config.optimizer.lr,
-        "unet_lr": config.optimizer.lr,
-        "text_encoder_lr": encoder_lr if config.method.train_text_encoder else None,
+        "unet_lr": rates.get("unet"),
+        "text_encoder_lr": rates.get("text_encoder", rates.get("text_encoder_2")),
         "optimizer": config.optimizer.target.replace(":", "."),
-        "lr_scheduler": config.schedule.kind,
-        "lr_warmup_steps": config.schedule.warmup_steps,
+        "lr_scheduler": schedule_term(config.schedule, warmup_steps=warmup),
+        "lr_warmup_steps": warmup,
         "batch_size_per_device": training.batch_size,
         "gradient_accumulation_steps": training.accumulation,
         "total_batch_size": training.batch_size * training.accumulation,
         "max_grad_norm": training.gradient_clipping,
         "gradient_checkpointing": config.hardware.gradient_checkpointing,
         "mixed_precision": "no" if precision == "fp32" else precision,
-        "caption_dropout_rate": config.objective.caption_dropout,
     }
     if is_hub_name(config.model.path):
         found["sd_model_name"] = config.model.path
     trigger_words = comma_separated(config.metadata.trigger_words)
     return found | ({"trigger_words": trigger_words} if trigger_words else {})
+
+
+def _rates(config: TrainConfig) -> dict[str, float]:
+    """The learning rate of each network that is trained, by its name in the config."""
+    match config.method:
+        case EmbeddingOnly() | Vae():
+            return {}
+        case method:
+            rate = config.optimizer.lr
+            rates = {
+                "unet": method.unet.train and (method.unet.lr or rate),
+                "text_encoder": method.text_encoder.train and (method.text_encoder.lr or rate),
+                "text_encoder_2": method.text_encoder_2.train
+                and (method.text_encoder_2.lr or rate),
+            }
+            return {name: rate for name, rate in rates.items() if rate}
 
 
 def _progress_fields(config: TrainConfig, dataset: DatasetFacts, step: int) -> dict[str, object]:
@@ -225,6 +265,7 @@ def _progress_fields(config: TrainConfig, dataset: DatasetFacts, step: int) -> d
         "num_epochs": math.ceil(steps / dataset.steps_per_epoch),
         "num_batches_per_epoch": sum(-(-count // batch) for count in dataset.buckets.values()),
         "num_train_images": dataset.pictures,
+        "num_reg_images": dataset.class_pictures,
     }
 
 

@@ -1,7 +1,7 @@
 """The job of drawing pictures: from a base model, LoRAs and embeddings to files."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -90,15 +90,17 @@ def _load(request: SampleRequest, device: torch.device, precision: Precision, te
         )
     section = model_section(request, path)
     require_additions(request, section.family)
-    tell(Phase("loading", detail=base_name(request.base)))
+    tell(Phase("loading", detail=f"loading the model {base_name(request.base)}"))
     family = load_family(section, compute_dtype=compute_dtype(precision), device=device)
     loras = _read_loras(request, family)
     for note in _merge(request, family, loras):
         tell(Warned(note))
-    words = _embeddings(request, loras)
-    for word in words:
-        if not any(word.lower() in text.lower() for text in (*request.prompts, request.negative)):
-            tell(Warned(f'no prompt has the word "{word}" of this embedding'))
+    words: dict[str, Embedding] = {}
+    for source, found in _embeddings(request, loras):
+        words |= found
+        if not _is_used(found, (*request.prompts, request.negative)):
+            told = " or ".join(f'"{word}"' for word in found)
+            tell(Warned(f"{source}: no prompt has its word {told}"))
     return replace(family, prompts=family.prompts.with_embeddings(words)) if words else family
 
 
@@ -119,19 +121,31 @@ def _merge(request: SampleRequest, family: Family, loras: list[LoraFile]) -> lis
         raise UserError(f"{names}: {error.what}", error.expected, error.remedy) from error
 
 
-def _embeddings(request: SampleRequest, loras: list[LoraFile]) -> Mapping[str, Embedding]:
-    """By their words: of files, and of those that came with LoRAs."""
-    found: dict[str, Embedding] = {}
+def _embeddings(
+    request: SampleRequest, loras: list[LoraFile]
+) -> Iterator[tuple[str, Mapping[str, Embedding]]]:
+    """Each file's name with its embeddings by all their words; then those that came with LoRAs."""
     for path in map(Path, request.embeddings):
+        found = {}
         for name, embedding in read_by_word(path).items():
             # Programs call it by the file's name; who trained it, perhaps by the one inside.
-            for word in {name: None, embedding.name: None}:
+            for word in (name, embedding.name):
                 if re.search(r"\w", word):
                     found[word] = embedding
-    for lora in loras:
-        for word, tensors in lora.embeddings.items():
-            found[word] = parse_embedding(tensors, name=word, metadata={}, source=word)
-    return found
+        yield path.name, found
+    for used, lora in zip(request.loras, loras, strict=True):
+        if lora.embeddings:
+            yield (
+                Path(used.path).name,
+                {
+                    word: parse_embedding(tensors, name=word, metadata={}, source=word)
+                    for word, tensors in lora.embeddings.items()
+                },
+            )
+
+
+def _is_used(words: Iterable[str], texts: Iterable[str]) -> bool:
+    return any(word.lower() in text.lower() for text in texts for word in words)
 
 
 def _draw(

@@ -1,14 +1,16 @@
 """What a run does besides steps: draw samples, save."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
 from modules.engine import Engine
 from modules.inbox import Inbox
-from modules.interfaces import Family, Method
+from modules.interfaces import ExportOptions, Family, Method
 from modules.memory.precision import compute_dtype
+from modules.optim.shown import ShownWeights
 from modules.sampling.pictures import Settings, save_picture, thumbnail_of
 from modules.sampling.sampler import sample
 from modules.state import CheckpointRecord, Checkpoints
@@ -19,6 +21,8 @@ from onetrainer.events import Checkpoint, Phase, Sample
 from onetrainer.run_folder import RunFolder, cannot_write
 
 _SECONDS_PER_PHASE = 1.0
+LAST_WEIGHTS = " (without the average)"
+"""Told behind the prompt of a sample that shows the weights of the last step."""
 
 
 class _SamplingStopped(Exception):
@@ -29,6 +33,7 @@ class _SamplingStopped(Exception):
 class SampleTask:
     """Draws the sample pictures: every so many steps, at the end, and when asked.
 
+    shows_both: whether each is drawn again with the last step's weights, without their average.
     model: what the pictures call the base model; clip_skip: 0 for the family's own.
     """
 
@@ -37,6 +42,8 @@ class SampleTask:
     family: Family
     method: Method
     engine: Engine
+    shown: ShownWeights
+    shows_both: bool
     folder: RunFolder
     events: EventWriter
     inbox: Inbox
@@ -62,13 +69,24 @@ class SampleTask:
     def draw(self, step: int, *, without: set[int]) -> None:
         """Draws the prompts, without some, with the adapters' dropout off.
 
+        Those with the weights of the last step are counted on, behind those with the average.
         Ends early when the run is to end before its last step; a resumed run draws what is missing.
         """
+        series = [(self.shown.final, "")]
+        if self.shows_both:
+            series.append((self.shown.last, LAST_WEIGHTS))
         self.method.train(False)
         try:
-            for index, prompt in enumerate(self.section.prompts):
-                if index not in without:
-                    self._draw_one(step, index, prompt)
+            for number, (weights, words) in enumerate(series):
+                first = number * len(self.section.prompts)
+                wanted = [
+                    (first + place, prompt)
+                    for place, prompt in enumerate(self.section.prompts)
+                    if first + place not in without
+                ]
+                with weights() if wanted else nullcontext():
+                    for index, prompt in wanted:
+                        self._draw_one(step, index, prompt, words)
         except _SamplingStopped:
             return
         finally:
@@ -87,8 +105,8 @@ class SampleTask:
     def _path(self, step: int, index: int) -> Path:
         return self.folder.samples / f"step-{step:06d}-{index:02d}.png"
 
-    def _draw_one(self, step: int, index: int, prompt: Prompt) -> None:
-        """The picture is in the folder before its event is."""
+    def _draw_one(self, step: int, index: int, prompt: Prompt, words: str) -> None:
+        """The picture is in the folder before its event is. words: behind the prompt's own."""
         last_told = 0.0
 
         def on_step(number: int) -> None:
@@ -98,7 +116,7 @@ class SampleTask:
             if number == 0 or monotonic() - last_told > _SECONDS_PER_PHASE:
                 last_told = monotonic()
                 detail = f"step {number + 1} of {self.section.steps}"
-                self.events.write(Phase("sampling", index, len(self.section.prompts), detail))
+                self.events.write(Phase("sampling", index, self._pictures, detail))
 
         pixels = sample(
             self.family,
@@ -127,7 +145,12 @@ class SampleTask:
         except OSError as error:
             raise cannot_write(path, error) from error
         relative = path.relative_to(self.folder.path).as_posix()
-        self.events.write(Sample(step, index, relative, prompt.prompt, prompt.seed))
+        self.events.write(Sample(step, index, relative, prompt.prompt + words, prompt.seed))
+
+    @property
+    def _pictures(self) -> int:
+        """How many are drawn each time."""
+        return len(self.section.prompts) * (2 if self.shows_both else 1)
 
 
 @dataclass(frozen=True)
@@ -142,6 +165,7 @@ class SaveTask:
     folder: RunFolder
     method: Method
     engine: Engine
+    shown: ShownWeights
     checkpoints: Checkpoints
     events: EventWriter
     inbox: Inbox
@@ -176,18 +200,19 @@ class SaveTask:
         path = self.checkpoints.save(record)
         self.events.write(Checkpoint(step, path.relative_to(self.folder.path).as_posix()))
 
-    def export(self, step: int, *, is_final: bool) -> Path:
-        """Writes the finished file, or one that tells by its name how far it was trained."""
+    def export(self, step: int, *, is_final: bool) -> list[Path]:
+        """Writes the finished files, or ones that tell by their names how far they were trained."""
         name = self.section.name if is_final else f"{self.section.name}-{step:06d}"
-        path = self.folder.output / f"{name}.safetensors"
-        metadata = self.metadata(step, self.thumbnail(step) if is_final else None)
+        path = self.folder.output / name
+        options = ExportOptions(
+            dtype=compute_dtype(self.section.precision),
+            metadata=self.metadata(step, self.thumbnail(step) if is_final else None),
+            naming=self.section.lora_naming,
+            fold_alpha=self.section.fold_alpha,
+            model_format=self.section.model_format,
+        )
         try:
-            self.method.export(
-                path,
-                dtype=compute_dtype(self.section.precision),
-                metadata=metadata,
-                naming=self.section.lora_naming,
-            )
+            with self.shown.exported():
+                return self.method.export(path, options)
         except OSError as error:
             raise cannot_write(path, error) from error
-        return path

@@ -3,34 +3,29 @@
 import hashlib
 import os
 import platform
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from importlib import metadata as packages
 from typing import TypeGuard
 
 import torch
 
-from modules.build import build_optimizer, load_family
+from modules.build import load_family
 from modules.data.cache import CachingStopped
-from modules.engine import Engine
 from modules.families.hub import fetch
 from modules.inbox import Inbox
-from modules.interfaces import Family, Method
-from modules.jobs.data import Pictures, prepare_pictures
-from modules.jobs.metadata import DatasetFacts, ModelFacts, output_metadata
-from modules.jobs.tasks import SampleTask, SaveTask
+from modules.interfaces import Family
+from modules.jobs.assemble import assemble
+from modules.jobs.attach import Attached, attach, trained_dtypes
+from modules.jobs.data import Pictures, digests_for, prepare_pictures
+from modules.jobs.run import Run
+from modules.jobs.start_files import with_kept_files
+from modules.jobs.stepping import require_something_moves
+from modules.jobs.tasks import SaveTask
 from modules.memory.precision import choose_device, compute_dtype
-from modules.methods.lora import Lora
-from modules.metrics import Reporter
-from modules.objectives.denoising import Denoising
-from modules.sampling.pictures import base_name
-from modules.state import CheckpointRecord, Checkpoints, TrainState, newest_record
-from modules.trainer import Trainer
+from modules.state import CheckpointRecord, newest_record
 from onetrainer.config.migrate import migrate
 from onetrainer.config.model import Model
 from onetrainer.config.train import TrainConfig
-from onetrainer.curves import lr_multiplier
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, UserError
 from onetrainer.event_log import EventWriter, read_all, rewind
 from onetrainer.events import (
@@ -41,7 +36,6 @@ from onetrainer.events import (
     Sample,
     Started,
     Stopped,
-    Warned,
 )
 from onetrainer.hub import is_hub_name
 from onetrainer.json_file import read_json
@@ -51,38 +45,6 @@ from onetrainer.run_folder import RunFolder
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "lycoris_lora")
 BASE_MODEL = "base model"
 """Stands among the versions: which commit of a model of the hub the run trains on."""
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What every stage of the job needs.
-
-    versions: of what is installed, and of a model of the hub as soon as that is known.
-    last: the checkpoint it continues from, if any. kept: what the run has told up to it.
-    """
-
-    folder: RunFolder
-    config: TrainConfig
-    digest: str
-    versions: dict[str, str]
-    events: EventWriter
-    inbox: Inbox
-    device: torch.device
-    last: CheckpointRecord | None
-    kept: list[Event]
-
-    @property
-    def first_step(self) -> int:
-        return self.last.step if self.last else 0
-
-    @property
-    def told(self) -> set[str]:
-        return {event.text for event in self.kept if isinstance(event, Warned)}
-
-    def warn(self, text: str) -> None:
-        """Tells something once, however often the run is resumed."""
-        if text not in self.told:
-            self.events.write(Warned(text))
 
 
 def train(folder: RunFolder) -> int:
@@ -100,14 +62,14 @@ def train(folder: RunFolder) -> int:
     try:
         device = choose_device(config.hardware.device)
         versions = _libraries() | _known_model(config.model, last)
-        run = _Run(folder, config, digest, versions, events, inbox, device, last, kept)
+        run = Run(folder, config, digest, versions, events, inbox, device, last, kept)
         return _train(run)
     finally:
         inbox.close()
         events.close()
 
 
-def _train(run: _Run) -> int:
+def _train(run: Run) -> int:
     _announce(run)
     _warn_of_slow_precision(run)
     run, model = _located(run)
@@ -116,11 +78,15 @@ def _train(run: _Run) -> int:
         model,
         compute_dtype=compute_dtype(run.config.hardware.precision),
         device=run.device,
+        dtypes=trained_dtypes(run.config),
     )
+    digests = digests_for(run.config, family)
+    attached = _attached(run, family, model)
     try:
         pictures = prepare_pictures(
             run.config,
             family,
+            digests=digests,
             cache=run.folder.path.parent / "cache",
             device=run.device,
             events=run.events,
@@ -130,7 +96,7 @@ def _train(run: _Run) -> int:
     except CachingStopped:
         run.events.write(Stopped(run.first_step, run.inbox.leaving or "stop"))
         return EXIT_STOPPED
-    trainer, sampling, saving = _assemble(run, family, pictures)
+    trainer, sampling, saving = assemble(run, attached, pictures)
     if run.last is not None and run.last.data_digest != pictures.digest:
         run.warn("the pictures or captions were changed since the checkpoint; they count from now")
     if sampling.is_planned(run.first_step):
@@ -140,7 +106,19 @@ def _train(run: _Run) -> int:
     return _finish(run, trainer.run(), trainer.state.step, saving, pictures)
 
 
-def _located(run: _Run) -> tuple[_Run, Model]:
+def _attached(run: Run, family: Family, base: Model) -> Attached:
+    """What the run trains. Before pictures are encoded, so that what is wrong with it is told soon.
+
+    base: the section of the family's model, with a path on this disk.
+    """
+    attached = attach(with_kept_files(run.config, run.folder), family, base)
+    require_something_moves(run.config, attached.method.parameter_groups())
+    for note in attached.notes:
+        run.warn(note)
+    return attached
+
+
+def _located(run: Run) -> tuple[Run, Model]:
     """The run, and its base model's section with a path on this disk: hub names are downloaded.
 
     Of a model of the hub the run then knows the version. A resumed one asks for that it began with.
@@ -159,83 +137,7 @@ def _located(run: _Run) -> tuple[_Run, Model]:
     return replace(run, versions=versions), section.model_copy(update={"path": str(folder)})
 
 
-def _assemble(
-    run: _Run, family: Family, pictures: Pictures
-) -> tuple[Trainer, SampleTask, SaveTask]:
-    """Everything the loop needs; in this order always: build, restore, then the loop."""
-    config = run.config
-    method = Lora.attach(family, config.method, seed=config.training.seed)
-    if config.hardware.gradient_checkpointing:
-        family.enable_gradient_checkpointing(text_encoders=config.method.train_text_encoder)
-    optimizer = build_optimizer(config.optimizer, method.parameter_groups())
-    engine = Engine(
-        device=run.device,
-        precision=config.hardware.precision,
-        optimizer=optimizer,
-        gradient_clipping=config.training.gradient_clipping,
-    )
-    checkpoints = Checkpoints(run.folder, method, optimizer, engine, config.output.keep_checkpoints)
-    checkpoints.clean()
-    if run.last is not None:
-        checkpoints.restore(run.last)
-    method.train(True)
-    sampling = _sampling(run, family, method, engine)
-    saving = SaveTask(
-        section=config.output,
-        folder=run.folder,
-        method=method,
-        engine=engine,
-        checkpoints=checkpoints,
-        events=run.events,
-        inbox=run.inbox,
-        config_digest=run.digest,
-        data_digest=pictures.digest,
-        versions=run.versions,
-        metadata=_metadata(config, family, pictures),
-        thumbnail=sampling.thumbnail,
-    )
-    trainer = Trainer(
-        state=TrainState(run.first_step),
-        steps=config.training.steps,
-        seed=config.training.seed,
-        batches=pictures.batches,
-        objective=Denoising(family, device=run.device),
-        engine=engine,
-        optimizer=optimizer,
-        lr_multiplier=partial(_multiplier, config),
-        report=Reporter(run.events, device=run.device, total_steps=config.training.steps),
-        inbox=run.inbox,
-        tasks=(sampling, saving),
-    )
-    return trainer, sampling, saving
-
-
-def _sampling(run: _Run, family: Family, method: Method, engine: Engine) -> SampleTask:
-    return SampleTask(
-        section=run.config.sampling,
-        steps=run.config.training.steps,
-        family=family,
-        method=method,
-        engine=engine,
-        folder=run.folder,
-        events=run.events,
-        inbox=run.inbox,
-        config_digest=run.digest,
-        model=base_name(run.config.model.path),
-        clip_skip=run.config.model.clip_skip,
-    )
-
-
-def _metadata(
-    config: TrainConfig, family: Family, pictures: Pictures
-) -> Callable[[int, bytes | None], dict[str, str]]:
-    """What a file tells that is written after a step, with a thumbnail or without."""
-    batches = pictures.batches
-    facts = DatasetFacts.of(batches.dataset, batches.plan, pictures.digest)
-    return partial(output_metadata, config, ModelFacts.of(family), facts)
-
-
-def _finish(run: _Run, ending: str, step: int, saving: SaveTask, pictures: Pictures) -> int:
+def _finish(run: Run, ending: str, step: int, saving: SaveTask, pictures: Pictures) -> int:
     """Saves, writes the file, and says how it ended."""
     complete = [made for made, _ in run.folder.complete_checkpoints()]
     if step > 0 and step not in complete:
@@ -243,8 +145,8 @@ def _finish(run: _Run, ending: str, step: int, saving: SaveTask, pictures: Pictu
     if ending == "pause" or step == 0:
         run.events.write(Stopped(step, "pause" if ending == "pause" else "stop"))
         return EXIT_STOPPED
-    path = saving.export(step, is_final=ending == "done")
-    outputs = [path.relative_to(run.folder.path).as_posix()]
+    written = saving.export(step, is_final=ending == "done")
+    outputs = [path.relative_to(run.folder.path).as_posix() for path in written]
     if ending == "stop":
         run.events.write(Stopped(step, "stop", outputs))
         return EXIT_STOPPED
@@ -252,7 +154,7 @@ def _finish(run: _Run, ending: str, step: int, saving: SaveTask, pictures: Pictu
     return EXIT_DONE
 
 
-def _announce(run: _Run) -> None:
+def _announce(run: Run) -> None:
     if run.last is not None:
         # Its own event came after the size it remembers, and was rewound with the rest.
         path = run.folder.checkpoint(run.last.step).relative_to(run.folder.path)
@@ -265,7 +167,7 @@ def _announce(run: _Run) -> None:
         run.warn("the installed libraries changed since the checkpoint; results may differ")
 
 
-def _warn_of_slow_precision(run: _Run) -> None:
+def _warn_of_slow_precision(run: Run) -> None:
     precision = run.config.hardware.precision
     if run.device.type == "cpu" and precision != "fp32":
         run.warn(
@@ -288,7 +190,7 @@ def _refuse_shortened(config: TrainConfig, last: CheckpointRecord | None) -> Non
 
 
 def _summary(pictures: Pictures) -> list[str]:
-    count = len(pictures.batches.dataset.items)
+    count = len(pictures.batches.dataset.learnt)
     lines = [f"Trained on {count} picture{'s' if count != 1 else ''}."]
     if pictures.left_out:
         lines.append(f"{len(pictures.left_out)} left out:")
@@ -301,15 +203,6 @@ def _read_config(folder: RunFolder) -> tuple[TrainConfig, str]:
     document = migrate(read_json(folder.config), source=str(folder.config))
     config = resolve(document, source=str(folder.config))
     return config, hashlib.sha256(config.model_dump_json().encode()).hexdigest()
-
-
-def _multiplier(config: TrainConfig, step: int) -> float:
-    return lr_multiplier(
-        config.schedule.kind,
-        step=step,
-        steps=config.training.steps,
-        warmup_steps=config.schedule.warmup_steps,
-    )
 
 
 def _libraries() -> dict[str, str]:

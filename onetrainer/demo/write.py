@@ -1,21 +1,27 @@
-"""Writes the demo: a tiny base model, captioned pictures that teach it something new, a config.
+"""Writes the demo: a tiny base model, captioned pictures that teach it something new, configs.
 
 A folder that holds the demo already is completed, never reset: people try things in it.
 """
 
 import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from onetrainer.demo.configs import demo_configs
 from onetrainer.errors import UserError
 from onetrainer.run_folder import cannot_write, write_atomic
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 BASE = CONFIGS / "demo" / "base"
 TOKENIZER = CONFIGS / "models" / "sd15" / "tokenizer"
 
+MAIN = "demo.json"
 # Written first; its presence says that the folder is ours to write in.
 MARKER = "about-this-demo.txt"
 ABOUT = """\
@@ -24,19 +30,12 @@ OneTrainer's demo.
 base/      a tiny Stable Diffusion model that draws simple shapes, such as
            "a small red heart on a night background"
 pictures/  captioned pictures of smileys, which it cannot draw yet
-demo.json  the config of a short training that teaches it
+signs/     pictures of one thing that it can draw and has no word for
+demo.json  the config of a short training that teaches it, by a LoRA
+demo-….json  the same or the like by other ways of training
 
 Delete the folder whenever you like; `onetrainer demo FOLDER` writes a new one.
 """
-
-
-# In colors and backgrounds that do not come together in the pictures: learned, not remembered.
-SAMPLES = (
-    ("a yellow smiley on a green background", 1),
-    ("a pink smiley on a sunset background", 2),
-    ("a green smiley on a yellow background", 3),
-    ("an orange smiley on a night background", 4),
-)
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,7 @@ class DemoFiles:
     base: Path
     pictures: Path
     config: Path
+    signs: Path
 
 
 def write_demo(folder: Path) -> DemoFiles:
@@ -55,44 +55,18 @@ def write_demo(folder: Path) -> DemoFiles:
     Raises UserError if the folder holds anything else, or cannot be written.
     """
     folder = folder.absolute()
-    files = DemoFiles(folder, folder / "base", folder / "pictures", folder / "demo.json")
+    files = DemoFiles(folder, folder / "base", folder / "pictures", folder / MAIN, folder / "signs")
     try:
         _claim(folder)
         _write_base(files.base)
         _write_pictures(files.pictures)
-        if not files.config.exists():
-            write_atomic(files.config, (json.dumps(demo_config(), indent=2) + "\n").encode())
+        _write_signs(files.signs)
+        for name, config in demo_configs().items():
+            if not (folder / name).exists():
+                write_atomic(folder / name, (json.dumps(config, indent=2) + "\n").encode())
     except OSError as error:
         raise cannot_write(folder, error) from error
     return files
-
-
-def demo_config() -> dict[str, Any]:
-    """The demo's settings that differ from the defaults; paths are relative to the file."""
-    return {
-        "version": 1,
-        "description": "Teaches the demo's tiny model to draw smileys, in about a minute.",
-        "model": {"family": "sd15", "path": "base"},
-        "data": {"folder": "pictures", "resolution": 128},
-        "method": {"kind": "lora", "rank": 16, "alpha": 16.0, "targets": "full"},
-        "training": {"steps": 200, "batch_size": 6},
-        "optimizer": {"kind": "adamw", "lr": 4e-3},
-        "schedule": {"kind": "cosine", "warmup_steps": 10},
-        "sampling": {
-            "prompts": [
-                {"prompt": prompt, "seed": seed, "width": 128, "height": 128}
-                for prompt, seed in SAMPLES
-            ],
-            "every": 50,
-            "steps": 20,
-            "guidance": 3.0,
-        },
-        "output": {"name": "demo-smiley", "folder": "runs", "save_every": 100},
-        # The model is so small that other precisions and a second thread gain nothing; on a busy
-        # machine two threads wait for each other at each of thousands of tiny layers (measured: no
-        # step in four minutes, against 0.2 s a step with one).
-        "hardware": {"precision": "fp32", "threads": 1},
-    }
 
 
 def _claim(folder: Path) -> None:
@@ -132,11 +106,22 @@ def _write_pictures(folder: Path) -> None:
 
     folder.mkdir(exist_ok=True)
     for index, smiley in enumerate(smileys()):
-        picture = folder / f"smiley-{index + 1:02d}.png"
-        caption = picture.with_suffix(".txt")
-        if not caption.exists():
-            write_atomic(caption, (smiley.caption() + "\n").encode())
-        if not picture.exists():
-            content = io.BytesIO()
-            smiley.draw().save(content, "PNG")
-            write_atomic(picture, content.getvalue())
+        _write_picture(folder / f"smiley-{index + 1:02d}.png", smiley.caption(), smiley.draw)
+
+
+def _write_signs(folder: Path) -> None:
+    from onetrainer.demo.signs import signs  # loads Pillow, too
+
+    folder.mkdir(exist_ok=True)
+    for index, sign in enumerate(signs()):
+        _write_picture(folder / f"sign-{index + 1:02d}.png", sign.caption, sign.draw)
+
+
+def _write_picture(picture: Path, caption: str, draw: Callable[[], "Image"]) -> None:
+    text = picture.with_suffix(".txt")
+    if not text.exists():
+        write_atomic(text, (caption + "\n").encode())
+    if not picture.exists():
+        content = io.BytesIO()
+        draw().save(content, "PNG")
+        write_atomic(picture, content.getvalue())

@@ -71,7 +71,7 @@ def family_of_adapter(shapes: Shapes, metadata: Mapping[str, str]) -> Kind | Non
     shapes: of every tensor in the file, by its key. Inpainting models count as their base.
     """
     layers = _layers(shapes)
-    said = _by_metadata(metadata)
+    said = family_by_metadata(metadata)
     if any(_OTHERS.search(name) for name in layers):
         return said if said in _FROM_OTHERS else None
     found = {kind for name, kinds in layers.items() if (kind := _kind_of_layer(name, kinds))}
@@ -129,8 +129,8 @@ def _second(shape: Sequence[int]) -> int:
     return shape[1] if len(shape) > 1 else 0
 
 
-def _by_metadata(metadata: Mapping[str, str]) -> Kind | None:
-    """What the metadata says, if it does not contradict itself."""
+def family_by_metadata(metadata: Mapping[str, str]) -> Kind | None:
+    """The kind of model that the metadata says a file is for, if it does not contradict itself."""
     found = {kind for key in _SAYING if (kind := _kind_of_word(metadata.get(key, "")))}
     if not found and metadata.get("ss_v2") == "True":
         return "sd2"

@@ -22,6 +22,8 @@ _SUFFIX = re.compile(
 _DOWN = re.compile(
     r"lora_down\.|lora_A\b|lora(?:_linear_layer)?\.down\.|\.hada_w1_b$|\.lokr_w\d_b$"
 )
+_FIRST_OF_LOKR = re.compile(r"\.lokr_w1(?:_a)?$")
+_BLOCKS = re.compile(r"\.oft_blocks$")
 _CONVOLUTION = re.compile(r"lora_down\.|lora_A\b|lora\.down\.")
 _PARTS = (
     (re.compile(r"^lora_te2_|text_encoder_2\.|clip_g\."), "second text encoder"),
@@ -51,12 +53,24 @@ _ALGORITHMS = (
 _NUMBERS: Mapping[str, str] = {"F64": "<d", "F32": "<f", "F16": "<e", "I64": "<q", "I32": "<i"}
 
 
+# Words for a file of one kind of adapter; everything else that adds to weights is called a LoRA.
+_TITLES: Mapping[str, str] = {
+    "LoHa": "a LoHa",
+    "LoKr": "a LoKr",
+    "OFT": "an OFT",
+    "IA3": "an IA3",
+    "GLoRA": "a GLoRA",
+}
+_WITHOUT_ALPHA = ("OFT", "IA3")
+
+
 @dataclass(frozen=True)
 class Adapter:
     """A LoRA or one of its relatives.
 
     algorithms: "LoRA", "LoHa", …, with "DoRA" among them if it splits off magnitudes.
     layers: how many of each part. ranks, alphas: the different ones; no alphas means as the ranks.
+    factors: the sizes of LoKr's first matrices. blocks: the sizes of OFT's blocks.
     """
 
     naming: str
@@ -64,6 +78,16 @@ class Adapter:
     layers: Mapping[str, int]
     ranks: Sequence[int]
     alphas: Sequence[float]
+    factors: Sequence[int] = ()
+    blocks: Sequence[int] = ()
+
+    def title(self) -> str:
+        """What a person calls it: "a LoRA", "a DoRA", "a LoKr" …"""
+        known = [_TITLES[word] for word in self.algorithms if word in _TITLES]
+        has_lengths = "DoRA" in self.algorithms
+        if len(known) == 1:
+            return known[0] + (" with DoRA" if has_lengths else "")
+        return "a DoRA" if has_lengths and not known else "a LoRA"
 
     def facts(self) -> list[tuple[str, str]]:
         """Each thing there is to tell, with its label."""
@@ -71,12 +95,21 @@ class Adapter:
             f"{part} ({count} layer{'s' if count != 1 else ''})"
             for part, count in self.layers.items()
         )
+        # Whole matrices have no rank that an alpha could be measured by.
+        without = (*_WITHOUT_ALPHA, *(() if self.ranks else ("LoKr",)))
+        has_alpha = any(word not in without for word in self.algorithms)
+        alphas = ", ".join(f"{alpha:g}" for alpha in self.alphas) or "not told: as the rank"
+        ranks = ", ".join(str(rank) for rank in self.ranks)
+        if "LoKr" in self.algorithms and not ranks:
+            ranks = "none, the second matrices are whole"
         return [
             ("Method", ", ".join(self.algorithms)),
             ("Naming", self.naming),
             ("Parts", layers),
-            ("Rank", ", ".join(str(rank) for rank in self.ranks)),
-            ("Alpha", ", ".join(f"{alpha:g}" for alpha in self.alphas) or "not told: as the rank"),
+            ("Rank", ranks),
+            ("Alpha", alphas if has_alpha else ""),
+            ("Factor", ", ".join(str(factor) for factor in self.factors)),
+            ("Block size", ", ".join(str(size) for size in self.blocks)),
         ]
 
 
@@ -92,7 +125,15 @@ def adapter_of(table: TensorTable) -> Adapter:
         layers={word: parts[word] for _, word in reversed(_PARTS) if word in parts},
         ranks=sorted({entry.shape[0] for entry in downs.values()}),
         alphas=_alphas(table),
+        factors=_sides(entries, _FIRST_OF_LOKR, 0),
+        blocks=_sides(entries, _BLOCKS, -1),
     )
+
+
+def _sides(entries: Mapping[str, TensorEntry], name: re.Pattern[str], side: int) -> list[int]:
+    """The different lengths of one side of the tensors of a name."""
+    found = {e.shape[side] for key, e in entries.items() if e.shape and name.search(key)}
+    return sorted(found)
 
 
 def _algorithms(entries: Mapping[str, TensorEntry]) -> list[str]:

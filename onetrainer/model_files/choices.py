@@ -36,6 +36,18 @@ def require_family(model: ModelFile, family: FamilyName, *, vae_given: bool = Fa
     )
 
 
+def require_published_size(model: ModelFile) -> None:
+    """Raises UserError for a single file of other widths than the published models have."""
+    if model.has_unusual_size:
+        raise UserError(
+            f"{model.path.name}: this model has an unusual size, other widths than the published"
+            " models of its kind",
+            "A single file can be opened only in the published sizes, a diffusers folder in any",
+            "Save it as a diffusers folder where it is made: in training"
+            " output.model_format=diffusers",
+        )
+
+
 def require_made_for(addition: ModelFile, family: FamilyName) -> None:
     """Raises UserError if a LoRA or an embedding tells that it is for another base model."""
     owner = addition.made_for

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from onetrainer.errors import UserError
+from onetrainer.model_files.adapter_keys import is_of_lengths
 from onetrainer.model_files.folders import folder_at
-from onetrainer.model_files.kinds import ModelFile
+from onetrainer.model_files.kinds import FAMILIES, ModelFile
 from onetrainer.model_files.signs import signs_of_file
+from onetrainer.model_files.sizes import is_unusual_size
 from onetrainer.model_files.tensors import recognize
 from onetrainer.tensor_files import TensorEntry, TensorTable, read_table
 
@@ -44,6 +46,7 @@ def inspect_table(table: TensorTable) -> ModelFile:
     """What a single file is, from its header."""
     found = recognize(table.entries, table.metadata)
     signs = signs_of_file(table)
+    family = next((name for name in FAMILIES if name == found.kind), None)
     return ModelFile(
         table.path,
         "single-file",
@@ -51,13 +54,17 @@ def inspect_table(table: TensorTable) -> ModelFile:
         missing=found.missing,
         prediction=signs.prediction,
         zero_terminal_snr=signs.zero_terminal_snr,
-        precision=precision_of(table.entries.values()),
+        # DoRA's lengths are float32 beside matrices of any precision.
+        precision=precision_of(
+            entry for name, entry in table.entries.items() if not is_of_lengths(name)
+        ),
         has_ema=any(name.startswith(_AVERAGES) for name in table.entries),
         unet_channels=found.unet_channels,
         made_for=found.made_for,
         told_by=signs.told_by,
         prediction_is_sure=signs.prediction_is_sure,
         zero_snr_is_sure=signs.zero_snr_is_sure,
+        has_unusual_size=family is not None and is_unusual_size(table.entries, family),
     )
 
 

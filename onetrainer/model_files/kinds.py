@@ -60,7 +60,8 @@ class ModelFile:
     than one, "mixed"; "" if unknown. has_ema: whether it holds averaged weights, besides the others
     or, if the UNet is missing, in place of them. unet_channels: what the UNet reads, 0 if that is
     unknown. made_for: of a part (LoRA, embedding, UNet …), the kind of model it belongs to; None
-    for a whole model and where nothing tells.
+    for a whole model and where nothing tells. has_unusual_size: whether it is a single file with
+    other widths than its family's published models, in which alone single files are opened.
     """
 
     path: Path
@@ -76,3 +77,4 @@ class ModelFile:
     told_by: str = ""
     prediction_is_sure: bool = True
     zero_snr_is_sure: bool = True
+    has_unusual_size: bool = False

@@ -6,9 +6,9 @@ small models have the names of the large ones.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from onetrainer.model_files.adapter_family import family_of_adapter
+from onetrainer.model_files.adapter_family import family_by_metadata, family_of_adapter
 from onetrainer.model_files.embedding_keys import BUNDLE, OUTPUT, bundled, is_vectors
 from onetrainer.model_files.kinds import CONTEXT_WIDTHS, FAMILIES, Kind
 from onetrainer.tensor_files import TensorEntry
@@ -54,14 +54,14 @@ class Found:
 
 
 def recognize(entries: Entries, metadata: Mapping[str, str]) -> Found:
-    """What a file with these tensors is; the metadata is asked about LoRAs only."""
+    """What a file with these tensors is; the metadata is asked whom a part is made for only."""
     if _starts(entries, _UNET, _EMA, "cond_stage_model.", "conditioner."):
         return _recognize_whole(entries)
     if any(_ADAPTER.search(name) for name in entries if not name.startswith(BUNDLE)):
         shapes = {name: entry.shape for name, entry in entries.items()}
         return Found("lora", made_for=family_of_adapter(shapes, metadata))
     if embedding := _recognize_embedding(entries):
-        return embedding
+        return _with_owner(embedding, metadata)
     if any(name.startswith("controlnet_") or ".motion_modules." in name for name in entries):
         return Found("unknown")  # they have a UNet's blocks, but add to another one
     # ComfyUI writes a UNet alone with this prefix; LoRAs with it have been told already.
@@ -76,7 +76,7 @@ def recognize(entries: Entries, metadata: Mapping[str, str]) -> Found:
     if _starts(entries, "text_model.", "transformer.resblocks.", "text_projection"):
         return Found("text-encoder")
     if _starts(entries, _VAE, "decoder.conv_in.", "encoder.conv_in."):
-        return _recognize_vae(entries)
+        return _with_owner(_recognize_vae(entries), metadata)
     return Found("unknown")
 
 
@@ -166,6 +166,12 @@ def _channels(entries: Entries, prefix: str) -> int:
         if entry is not None and len(entry.shape) == 4:
             return entry.shape[1]
     return 0
+
+
+def _with_owner(found: Found, metadata: Mapping[str, str]) -> Found:
+    """What was found, made for what the metadata says where the shapes do not tell."""
+    is_told = found.kind == "unknown" or found.made_for is not None
+    return found if is_told else replace(found, made_for=family_by_metadata(metadata))
 
 
 def _recognize_vae(entries: Entries) -> Found:

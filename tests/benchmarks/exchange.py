@@ -29,6 +29,7 @@ from modules.sampling.sampler import sample
 from onetrainer.config.sampling import Prompt
 from onetrainer.convert_request import ConvertRequest
 from tests import tiny
+from tests.exports import export
 from tests.modules.methods.test_lora_exchange import trained
 
 PIPELINES = {
@@ -113,7 +114,7 @@ def _loras(home: Path, name: str) -> None:
     plain = sample(tiny.family(name), [prompt], steps=STEPS, guidance=GUIDANCE)
     for naming in ("kohya", "diffusers", "comfyui"):
         path = home / f"{naming}.safetensors"
-        method.export(path, dtype=torch.float32, metadata={}, naming=naming)
+        export(method, path, dtype=torch.float32, metadata={}, naming=naming)
         family = tiny.family(name)
         merge_loras(family, [(read_lora(path, layer_names(family)), 1.0)])
         merged = sample(family, [prompt], steps=STEPS, guidance=GUIDANCE)

@@ -20,13 +20,16 @@ from modules.data.cache import encode_dataset
 from modules.engine import Engine
 from modules.inbox import Inbox
 from modules.jobs.data import Batches
-from modules.methods.lora import Lora
+from modules.methods.adapters import Adapters
 from modules.metrics import Reporter
 from modules.objectives.denoising import Denoising
+from modules.optim.movement import Movement
+from modules.optim.stops import Stops
 from modules.state import TrainState
 from modules.trainer import Trainer
-from onetrainer.config.method import Lora as LoraSection
-from onetrainer.config.optimizer import AdamW
+from onetrainer.config.adapters import Lora as LoraSection
+from onetrainer.config.denoising import Denoising as DenoisingSection
+from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.dataset_index import index_folder
 from onetrainer.event_log import EventWriter
 from tests import tiny
@@ -58,8 +61,8 @@ def main() -> None:
 class _Bare:
     def __init__(self, batch_size: int) -> None:
         self.family = tiny.family()
-        self.method = Lora.attach(self.family, LoraSection(rank=4, alpha=4.0), seed=0)
-        self.weights = [w for g in self.method.parameter_groups() for w in g.parameters]
+        self.method = Adapters.attach(self.family, LoraSection(rank=4, alpha=4.0), seed=0)
+        self.weights = [w for g in self.method.parameter_groups() for w in g.parameters.values()]
         self.optimizer = torch.optim.AdamW(self.weights, fused=True)
         self.latents = torch.randn(batch_size, 4, 8, 8)
         with torch.no_grad():
@@ -93,7 +96,7 @@ class _Ours:
             progress=lambda _done, _total: None,
             should_stop=lambda: False,
         )
-        method = Lora.attach(family, LoraSection(rank=4, alpha=4.0), seed=0)
+        method = Adapters.attach(family, LoraSection(rank=4, alpha=4.0), seed=0)
         method.train(True)
         optimizer = build_optimizer(AdamW(), method.parameter_groups())
         plan = BatchPlan(
@@ -106,11 +109,17 @@ class _Ours:
             "state": self.state,
             "seed": 0,
             "batches": Batches(dataset, plan, 0, 0.0),
-            "objective": Denoising(family, device=CPU),
+            "objective": Denoising(family, section=DenoisingSection(), device=CPU),
+            "method": method,
             "engine": Engine(
-                device=CPU, precision="fp32", optimizer=optimizer, gradient_clipping=1.0
+                device=CPU,
+                precision="fp32",
+                movement=Movement(optimizer, rounding_seed=None, moves_alone=True),
+                stops=Stops([]),
+                gradient_clipping=1.0,
             ),
             "optimizer": optimizer,
+            "ema": None,
             "lr_multiplier": lambda _step: 1.0,
             "inbox": self.inbox,
             "tasks": (),

@@ -5,7 +5,7 @@ from safetensors.torch import load_file
 
 from modules.jobs.train import train
 from onetrainer.events import Progress, Sample
-from tests import runs
+from tests import runs, tiny
 
 pytestmark = pytest.mark.cuda
 
@@ -32,7 +32,7 @@ def test_the_losses_on_the_card_are_those_of_the_cpu(config):
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_a_run_on_the_card_trains_samples_and_goes_on(config, precision):
     hardware = {"precision": precision, "device": "cuda", "gradient_checkpointing": True}
-    method = {"train_text_encoder": True}
+    method = {**tiny.encoders(True)}
     folder = runs.new_run(config, hardware=hardware, method=method, training={"steps": 3})
     assert train(folder) == 0
     folder.config.write_text(folder.config.read_text().replace('"steps": 3', '"steps": 6'))

@@ -15,8 +15,8 @@ from modules import seeds
 from modules.build import load_family
 from modules.data.batches import BatchPlan
 from modules.jobs.train import train
-from modules.methods.lora import Lora
-from onetrainer.config.method import Lora as LoraSection
+from modules.methods.adapters import Adapters
+from onetrainer.config.adapters import Lora as LoraSection
 from onetrainer.config.model import Model
 from onetrainer.dataset_index import index_folder
 from onetrainer.events import Progress
@@ -62,7 +62,7 @@ def with_peft(base):
     unet.requires_grad_(False)
     targets = ["to_q", "to_k", "to_v", "to_out.0"]
     inject_adapter_in_model(LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets), unet)
-    ours = Lora.attach(
+    ours = Adapters.attach(
         load_family(Model(path=str(base)), compute_dtype=torch.float32, device=torch.device("cpu")),
         LoraSection(rank=RANK, alpha=ALPHA, targets="attn"),
         seed=SEED,
@@ -141,7 +141,7 @@ def test_accumulation_gives_the_update_of_one_big_batch(config, tmp_path, train_
             **CHANGES
             | {
                 "training": {**CHANGES["training"], **training},
-                "method": {**CHANGES["method"], "train_text_encoder": train_text_encoder},
+                "method": {**CHANGES["method"], **tiny.encoders(train_text_encoder)},
                 "data": {"folder": str(pictures)},
                 # A large epsilon: Adam would turn the rounding of a zero gradient into a step.
                 "optimizer": {"lr": LR, "eps": 1e-3},

@@ -18,7 +18,7 @@ from modules.inbox import Inbox
 from modules.interfaces import Loss
 from modules.jobs.tasks import SampleTask
 from modules.jobs.train import train
-from modules.methods.lora import Lora
+from modules.methods.adapters import Adapters
 from modules.metrics import Reporter
 from modules.objectives.denoising import Denoising
 from onetrainer import client
@@ -34,7 +34,7 @@ from onetrainer.events import (
     Stopped,
     Warned,
 )
-from tests import runs
+from tests import runs, tiny
 
 pytestmark = pytest.mark.slow
 
@@ -188,7 +188,7 @@ def test_stop_leaves_the_file_as_trained_so_far_and_save_now_too(config):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"method": {"train_text_encoder": True, "dropout": 0.3}},
+        {"method": {**tiny.encoders(True), "dropout": 0.3}},
         {"hardware": {"precision": "bf16"}, "training": {"accumulation": 2, "batch_size": 1}},
         {"hardware": {"precision": "fp16", "gradient_checkpointing": True}},
     ],
@@ -264,7 +264,7 @@ def test_save_now_never_writes_weights_that_are_no_numbers(config, monkeypatch):
         original(self, **arguments)
         if arguments["step"] == 4:
             with torch.no_grad():
-                method[0].parameter_groups()[0].parameters[0].fill_(float("nan"))
+                next(iter(method[0].parameter_groups()[0].parameters.values())).fill_(float("nan"))
             client.attach(folder).send(Command("save"))
             runs.wait_until(lambda: inbox[0].has("save"))
 
@@ -277,7 +277,7 @@ def test_save_now_never_writes_weights_that_are_no_numbers(config, monkeypatch):
         monkeypatch.setattr(attribute, "__init__", made)
 
     method, inbox, original = [], [], Reporter.progress
-    remember(method, Lora)
+    remember(method, Adapters)
     remember(inbox, Inbox)
     monkeypatch.setattr(Reporter, "progress", spoil_and_ask)
     folder = runs.new_run(config)
@@ -340,8 +340,8 @@ def test_a_stop_while_samples_are_drawn_is_quick_and_resume_draws_the_rest(
     prompts = [{"prompt": f"picture {n}", "width": 64, "height": 64} for n in range(4)]
     folder = runs.new_run(config, sampling={"prompts": prompts})
 
-    def stop_after_the_second(self, step, index, prompt):
-        original(self, step, index, prompt)
+    def stop_after_the_second(self, step, index, prompt, *rest):
+        original(self, step, index, prompt, *rest)
         if (step, index) == (4, 1):
             client.attach(folder).send(Command("stop"))
             runs.wait_until(self.inbox.is_leaving)

@@ -54,7 +54,7 @@ def output(folder):
 @pytest.mark.parametrize("with_text", [False, True])
 @pytest.mark.parametrize("name", tiny.FAMILIES)
 def test_every_family_trains_samples_and_resumes_exactly(tmp_path, name, with_text):
-    method = {"rank": 4, "alpha": 2.0, "train_text_encoder": with_text}
+    method = {"rank": 4, "alpha": 2.0, **tiny.encoders(with_text)}
     config = project(tmp_path / "p", name, method=method)
     done = runs.new_run(config)
     assert train(done) == 0
@@ -75,7 +75,7 @@ def test_every_family_trains_samples_and_resumes_exactly(tmp_path, name, with_te
     ("name", "pipeline"), [("sd2", StableDiffusionPipeline), ("sdxl", StableDiffusionXLPipeline)]
 )
 def test_the_trained_file_moves_the_diffusers_pipeline(tmp_path, name, pipeline):
-    method = {"rank": 4, "alpha": 4.0, "train_text_encoder": True}
+    method = {"rank": 4, "alpha": 4.0, **tiny.encoders(True)}
     config = project(tmp_path / "p", name, method=method)
     done = runs.new_run(config)
     assert train(done) == 0

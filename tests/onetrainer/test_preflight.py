@@ -43,6 +43,16 @@ def test_a_sound_config_has_no_problems(project):
     assert require_startable(all_problems(config(project))) == []
 
 
+def test_a_single_file_of_unusual_size_is_refused_and_its_folder_is_not(project, tmp_path):
+    path = tiny.write_single_file(tmp_path / "small.safetensors")
+    found = problem(config(project, model={"path": str(path)}))
+    assert found.path == "model.path"
+    assert "unusual size" in found.what
+    assert "model_format=diffusers" in found.remedy
+    folder = tiny.write_folder(tmp_path / "small")
+    assert all_problems(config(project, model={"path": str(folder)})) == []
+
+
 def test_an_sdxl_file_is_named_as_such(project, tmp_path):
     path = tiny.write_sdxl(tmp_path / "xl.safetensors")
     found = problem(config(project, model={"path": str(path)}))
@@ -222,3 +232,69 @@ def test_a_disk_that_cannot_take_a_run_is_an_error(project, tmp_path, options, w
         subprocess.run(["umount", str(tmp_path)], check=True)
     assert (found.path, found.severity) == ("output.folder", "error")
     assert words in found.what
+
+
+def test_wrong_class_folder_is_told_beside_its_setting(project, tmp_path):
+    found = problem(config(project, data={"class_folder": str(tmp_path / "nothing")}))
+    assert found.path == "data.class_folder"
+    assert 'under "Class pictures"' in found.remedy
+    found = problem(config(project, data={"class_folder": str(project / "pictures")}))
+    assert (found.path, found.severity) == ("data.class_folder", "error")
+
+
+def test_class_pictures_without_captions_are_told_beside_their_setting(project, tmp_path):
+    tiny.write_pictures(tmp_path, ("a dog", ""))
+    found = problem(config(project, data={"class_folder": str(tmp_path)}))
+    assert (found.path, found.severity) == ("data.class_folder", "warning")
+    assert "1 of 2 pictures have no caption" in found.what
+
+
+def test_class_pictures_inside_the_pictures_to_learn_are_told_where_both_are_read(tmp_path):
+    outer = tiny.write_pictures(tmp_path / "pictures")
+    inner = tiny.write_pictures(outer / "class")
+    tiny.write_folder(tmp_path / "base")
+    for learnt, kept in ((outer, inner), (inner, outer)):
+        folders = {"folder": str(learnt), "class_folder": str(kept)}
+        assert all_problems(config(tmp_path, data=folders)) == []
+        found = problem(config(tmp_path, data={**folders, "include_subfolders": True}))
+        assert (found.path, found.severity) == ("data.class_folder", "error")
+        assert "picture-0.png" in found.what
+
+
+@pytest.mark.parametrize("masks", ["files", "alpha"])
+def test_masks_that_no_picture_has_are_told_with_a_cure(project, masks):
+    found = problem(config(project, data={"masks": masks}))
+    assert (found.path, found.severity) == ("data.masks", "warning")
+    assert found.cure == Cure("data.masks", "off")
+
+
+def test_a_vae_needs_no_captions_and_is_told_what_it_does_not_use(project, tmp_path):
+    Image.new("RGB", (64, 64)).save(tmp_path / "a.png")
+    changes = {"folder": str(tmp_path), "masks": "files", "class_folder": str(tmp_path / "x")}
+    made = config(project, data=changes, objective={"kind": "reconstruction"})
+    found = [one for one in all_problems(made) if one.path.startswith("data.")]
+    assert [one.path for one in found] == ["data.masks", "data.class_folder"]
+    assert {one.severity for one in found} == {"warning"}
+
+
+@pytest.mark.parametrize("kind", ["lora", "oft"])
+def test_files_to_go_on_from_that_are_not_there_are_told(project, kind):
+    word = {"word": "<x>", "start_from": str(project / "none.pt")}
+    found = all_problems(
+        config(
+            project,
+            method={"kind": kind, "start_from": str(project / "none.safetensors")},
+            embeddings={"words": [word]},
+        )
+    )
+    assert {"method.start_from", "embeddings.words.0.start_from"} <= {p.path for p in found}
+
+
+@pytest.mark.parametrize(("kind", "severity"), [("embedding", "error"), ("lora", "warning")])
+def test_a_word_that_no_caption_holds_is_told_beside_it(project, kind, severity):
+    words = [{"word": "<none>"}]
+    (found,) = all_problems(config(project, method={"kind": kind}, embeddings={"words": words}))
+    assert (found.path, found.severity) == ("embeddings.words.0.word", severity)
+    held = [{"word": "<none>"}, {"word": "Red"}]
+    found = all_problems(config(project, method={"kind": kind}, embeddings={"words": held}))
+    assert [p.severity for p in found if p.path.startswith("embeddings")] == ["warning"]

@@ -183,7 +183,7 @@ def test_samplers_are_known_by_the_names_that_people_use(name, value):
 @pytest.fixture
 def files(tmp_path):
     """Headers of an SD 1.5 model, and of things made for SD 1.5 and SDXL."""
-    from tests import headers, tiny
+    from tests import headers
 
     layer = "lora_unet_down_blocks_1_attentions_0_transformer_blocks_{}_attn2_to_k"
     for base, depth, width in (("sd15", 0, 768), ("sdxl", 1, 2048)):
@@ -191,7 +191,7 @@ def files(tmp_path):
         lora = {f"{name}.lora_down.weight": (4, width), f"{name}.lora_up.weight": (64, 4)}
         headers.write(tmp_path / f"{base}.safetensors", lora)
     headers.write(tmp_path / "word.safetensors", {"clip_l": (1, 768), "clip_g": (1, 1280)})
-    tiny.write_single_file(tmp_path / "base.safetensors")
+    headers.write(tmp_path / "base.safetensors", headers.full_size("sd15"))
     return tmp_path
 
 
@@ -208,6 +208,15 @@ def test_an_embedding_of_another_base_is_refused_at_once(files):
     word = ("--embedding", f"{files}/word.safetensors")
     message = refusal("--prompt", "x", *word, base=str(files / "base.safetensors"))
     assert "this embedding was made for SDXL; the model is SD 1.5" in message
+
+
+def test_a_file_of_unusual_size_is_refused_at_once(tmp_path):
+    from tests import tiny
+
+    base = tiny.write_single_file(tmp_path / "small.safetensors")
+    message = refusal("--prompt", "x", base=str(base))
+    assert message.startswith("small.safetensors: this model has an unusual size")
+    assert "diffusers" in message
 
 
 def test_what_has_no_vae_is_no_other_vae(files):

@@ -82,6 +82,59 @@ def test_parts_predict_nothing(tmp_path, shapes):
     assert "Zero terminal SNR" not in told
 
 
+def test_model_of_unusual_size_is_told_as_one(tmp_path):
+    told = text(tiny.write_single_file(tmp_path / "small.safetensors"))
+    assert "Size of its parts: unusual" in told
+    assert "diffusers folder" in told
+    usual = text(headers.write(tmp_path / "m.safetensors", headers.full_size("sd15")))
+    assert "unusual" not in usual
+
+
+def test_vae_of_both_is_told_for_both(tmp_path):
+    shapes = {"decoder.conv_in.weight": (512, 4, 3, 3)}
+    metadata = {"modelspec.architecture": "stable-diffusion-v1/vae"}
+    told = text(headers.write(tmp_path / "m.safetensors", shapes, metadata=metadata))
+    assert "Made for: SD 1.5 and SD 2\n" in told
+
+
+@pytest.mark.parametrize(
+    ("tensors", "title", "facts", "absent"),
+    [
+        ({"oft_blocks": (4, 8, 8), "alpha": ()}, "an OFT", ["Block size: 8"], ["Alpha", "Rank"]),
+        (
+            {"lokr_w1": (4, 4), "lokr_w2": (8, 8), "alpha": ()},
+            "a LoKr",
+            ["Rank: none, the second matrices are whole", "Factor: 4"],
+            ["Alpha"],
+        ),
+        (
+            {"lokr_w1": (4, 4), "lokr_w2_a": (8, 2), "lokr_w2_b": (2, 8)},
+            "a LoKr",
+            ["Rank: 2", "Factor: 4", "Alpha: not told: as the rank"],
+            [],
+        ),
+        (
+            {"hada_w1_a": (8, 2), "hada_w1_b": (2, 8), "hada_w2_a": (8, 2), "hada_w2_b": (2, 8)},
+            "a LoHa",
+            ["Rank: 2"],
+            ["Factor", "Block"],
+        ),
+        (
+            {"lora_down.weight": (2, 8), "lora_up.weight": (8, 2), "dora_scale": (8, 1)},
+            "a DoRA",
+            ["Rank: 2"],
+            [],
+        ),
+    ],
+)
+def test_relatives_of_loras_are_called_by_their_names(tmp_path, tensors, title, facts, absent):
+    shapes = {f"lora_unet_mid_block_attentions_0_proj_in.{n}": s for n, s in tensors.items()}
+    told = text(headers.write(tmp_path / "a.safetensors", shapes, dtype="F32"))
+    assert told.startswith(f"a.safetensors: {title}, not a whole model\n")
+    assert all(f"  {fact}" in told for fact in facts)
+    assert not any(f"  {label}" in told for label in absent)
+
+
 def test_one_tensor_is_one(tmp_path):
     path = headers.write(tmp_path / "m.safetensors", {"emb_params": (4, 768)})
     assert ", 1 tensor\n" in text(path)

@@ -56,6 +56,33 @@ def test_checkpoint_is_told_with_its_run(run):
     assert "onetrainer resume" in told
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("weights", "the weights"),
+        ("optimizer", "the optimizer's state"),
+        ("ema", "the averaged weights (EMA)"),
+    ],
+)
+def test_file_of_a_checkpoint_is_told_with_its_run(run, name, words):
+    path = run.checkpoint(3) / f"{name}.safetensors"
+    tiny.write_header(path, {"unet.conv_in.weight": (8, 4, 3, 3)})
+    told = text(path)
+    whose = "a checkpoint of the run smiley-001, after step 3"
+    assert told.startswith(f"{name}.safetensors: {words} of {whose}\n")
+    assert "onetrainer resume" in told
+
+
+def test_file_that_is_only_called_like_a_checkpoints_is_told_by_its_tensors(tmp_path):
+    path = tiny.write_sdxl(tmp_path / "weights.safetensors")
+    assert text(path).startswith("weights.safetensors: an SDXL model")
+
+
+def test_folder_of_a_model_is_told_among_what_a_run_made(run):
+    tiny.write_folder(run.output / "whole")
+    assert "Files: output/smiley.safetensors, output/whole" in text(run.path)
+
+
 def test_run_that_has_not_begun_is_one(tmp_path):
     folder = create_run(tmp_path, name="new", config=CONFIG)
     assert "State: not begun, step 0 of 6" in text(folder.path)

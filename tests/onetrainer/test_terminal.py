@@ -57,7 +57,7 @@ def test_train_ctrl_c_resume_and_resume_again(config, tmp_path):
         assert expected in output
         assert "Stopped" not in output
         assert output.count("Done:") == 1
-        assert output.splitlines()[-1].startswith("LoRA: ")
+        assert output.splitlines()[-1].startswith("File: ")
 
 
 @pytest.mark.slow
@@ -94,6 +94,7 @@ def test_a_long_run_is_read_to_its_end_before_it_counts_as_dead(tmp_path, monkey
     run.wait(runs.DEADLINE)
     out = io.StringIO()
     assert follow(run, out=out) == 0
+    assert out.getvalue().startswith('"run-001" starts: 1 steps in all\n')
     assert "Done: 1 steps." in out.getvalue()
 
 

@@ -12,7 +12,7 @@ from onetrainer.__main__ import _parser
 from onetrainer.convert_request import ConvertRequest
 from onetrainer.errors import UserError
 from onetrainer.options import given
-from onetrainer.sample_request import SampleRequest
+from onetrainer.sample_request import Lora, SampleRequest
 from onetrainer.show import describe
 
 VECTORS = torch.randn(3, 768, generator=torch.Generator().manual_seed(0))
@@ -46,8 +46,9 @@ def test_the_option_may_be_given_again():
 
 def test_what_is_bundled_is_shown_and_drawn_with_under_its_word(bundle):
     assert [found.name for found in describe(bundle).embeddings] == ["dog", "v1.5 cat"]
-    request = SampleRequest(base="x", prompts=("a",), seeds=(0,), out="x")
-    found = _embeddings(request, [read_lora(bundle, standard_names("sd15"))])
+    used = (Lora(path=str(bundle)),)
+    request = SampleRequest(base="x", prompts=("a",), seeds=(0,), out="x", loras=used)
+    found = dict(_embeddings(request, [read_lora(bundle, standard_names("sd15"))]))[bundle.name]
     assert torch.equal(found["v1.5 cat"].vectors["te"], VECTORS)
     assert torch.equal(found["dog"].vectors["te"], 2 * VECTORS)
 

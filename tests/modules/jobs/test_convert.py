@@ -300,6 +300,13 @@ def test_target_that_does_not_fit_its_format_is_refused(
     assert not list(tmp_path.iterdir())
 
 
+def test_single_file_of_unusual_size_is_refused_in_words(tmp_path, singles):
+    source = str(singles["sd15", "epsilon"])
+    with pytest.raises(UserError, match="unusual size"):
+        convert(ConvertRequest(source=source, target=str(tmp_path / "folder")), lambda _: None)
+    assert not list(tmp_path.iterdir())
+
+
 def test_progress_is_told(tmp_path, folders, configs, monkeypatch):
     told = []
     monkeypatch.setattr("modules.jobs.convert._SECONDS_PER_PHASE", -1.0)

@@ -69,9 +69,7 @@ def test_the_length_is_told_as_kohyas_trainer_counts_it():
 
 
 def test_the_settings_are_told_in_kohyas_words():
-    changed = config(
-        method__train_text_encoder=True, optimizer__text_encoder_lr=5e-5, model__clip_skip=2
-    )
+    changed = config(method__text_encoder={"train": True, "lr": 5e-5}, model__clip_skip=2)
     fields = told(changed)
     expected = {
         "output_name": "étude", "seed": "7", "resolution": "(512, 512)", "clip_skip": "2",

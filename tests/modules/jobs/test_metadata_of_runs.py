@@ -4,6 +4,7 @@ import base64
 import hashlib
 import io
 import json
+from contextlib import nullcontext
 from dataclasses import fields
 from types import SimpleNamespace
 
@@ -148,7 +149,8 @@ def test_only_the_finished_file_has_a_thumbnail(tmp_path):
         SaveTask,
         section=Output(),
         folder=RunFolder(tmp_path),
-        method=SimpleNamespace(export=lambda path, **arguments: None),
+        method=SimpleNamespace(export=lambda path, options: [path]),
+        shown=SimpleNamespace(exported=nullcontext),
         metadata=lambda step, thumbnail: told.append((step, thumbnail)) or {},
         thumbnail=lambda step: b"jpeg",
     )

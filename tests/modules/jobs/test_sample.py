@@ -1,6 +1,7 @@
 """Drawing by request, in this process: from files to files."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy
@@ -112,6 +113,7 @@ def test_what_happens_is_told(draw):
     samples = [event for event in told if isinstance(event, Sample)]
     assert [(event.prompt, event.seed) for event in samples] == [("a cat", 1), ("a cat", 2)]
     phases = [event for event in told if isinstance(event, Phase)]
+    assert phases[0].detail.startswith("loading the model ")
     assert [(event.name, event.done, event.total) for event in phases[-2:]] == [
         ("sampling", 0, 2),
         ("sampling", 1, 2),
@@ -151,8 +153,36 @@ def test_an_embedding_is_read_where_its_word_stands(draw, tmp_path):
     (other,), told = draw(prompts=("a cat",), embeddings=files)
     assert change(other, draw()[0][0]) == 0
     assert [event.text for event in told if isinstance(event, Warned)] == [
-        'no prompt has the word "mycat" of this embedding'
+        'mycat.safetensors: no prompt has its word "mycat"'
     ]
+
+
+def test_either_word_of_an_embedding_will_do_and_its_lack_is_told_once(draw, tmp_path):
+    named = replace(embedding("inner"), metadata={"name": "inner"})
+    write_embedding(tmp_path / "mycat.safetensors", named)
+    files = (str(tmp_path / "mycat.safetensors"),)
+    for text in ("a mycat", "an INNER"):
+        _, told = draw(prompts=(text,), embeddings=files)
+        assert not [event for event in told if isinstance(event, Warned)]
+    _, told = draw(prompts=("a cat",), embeddings=files)
+    assert [event.text for event in told if isinstance(event, Warned)] == [
+        'mycat.safetensors: no prompt has its word "mycat" or "inner"'
+    ]
+
+
+def test_an_embedding_that_replaces_the_output_is_drawn_alone_and_out_of_a_bundle(draw, tmp_path):
+    one = Embedding("word", {}, embedding("word").vectors)
+    write_embedding(tmp_path / "word.safetensors", one)
+    lora = write_lora(tmp_path / "l.safetensors", scale=0.0, embeddings={"word": one})
+    (plain,), _ = draw(prompts=("a word",))
+    (alone,), _ = draw(prompts=("a word",), embeddings=(str(tmp_path / "word.safetensors"),))
+    (bundled,), _ = draw(prompts=("a word",), loras=(Lora(path=lora),))
+    assert change(plain, alone) > 1
+    assert change(alone, bundled) == 0
+    direct = tiny.family().with_embeddings({"word": one})
+    prompt = Prompt(prompt="a word", seed=42, width=64, height=64)
+    (expected,) = sample(direct, [prompt], steps=2, guidance=7.0)
+    assert change(alone, numpy.asarray(to_picture(expected)).astype(int)) <= 1
 
 
 def test_an_embedding_bundled_with_a_lora_is_read(draw, tmp_path):

@@ -6,7 +6,9 @@ import sys
 import pytest
 from PIL import Image
 
-from onetrainer.demo.write import demo_config, write_demo
+from onetrainer.config.rules import broken_rules
+from onetrainer.demo.configs import demo_config, demo_configs
+from onetrainer.demo.write import write_demo
 from onetrainer.errors import UserError
 from onetrainer.presets import load_document, resolve
 
@@ -39,6 +41,13 @@ def test_config_is_valid_and_points_into_the_folder(demo):
 
     assert config.model.path == str(demo.base)
     assert config.data.folder == str(demo.pictures)
+
+
+def test_fine_tuned_demo_is_written_in_the_form_that_can_be_opened(demo):
+    path = demo.folder / "demo-full.json"
+    config = resolve(load_document(path), source=path.name)
+
+    assert (config.method.kind, config.output.model_format) == ("full", "diffusers")
 
 
 def test_samples_ask_for_what_no_picture_shows(demo):
@@ -110,3 +119,9 @@ def test_naming_the_demo_loads_neither_pillow_nor_torch():
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", demo_configs())
+def test_no_demo_config_is_warned_of(demo, name):
+    config = resolve(load_document(demo.folder / name), source=name)
+    assert broken_rules(config) == []

@@ -19,6 +19,40 @@ def inspect(tmp_path, shapes, **options):
     return inspect_model(headers.write(tmp_path / "m.safetensors", shapes, **options))
 
 
+@pytest.mark.parametrize("base", BASES)
+def test_single_file_of_other_widths_than_the_published_is_noticed(tmp_path, base):
+    published = headers.full_size(base)
+    assert not inspect(tmp_path, published).has_unusual_size
+    assert not inspect(tmp_path, with_channels(published, 9)).has_unusual_size  # to inpaint
+    assert inspect(tmp_path, {**published, CONV_IN: (32, 4, 3, 3)}).has_unusual_size
+    context = next(name for name in published if name.endswith(".attn2.to_k.weight"))
+    narrow = {**published, context: (published[context][0], 56)}
+    assert inspect(tmp_path, narrow).has_unusual_size
+
+
+@pytest.mark.parametrize(
+    ("key", "word", "family"),
+    [
+        ("modelspec.architecture", "stable-diffusion-v1/textual-inversion", "sd15"),
+        ("modelspec.architecture", "stable-diffusion-xl-v1-base/vae", "sdxl"),
+        ("ss_base_model_version", "sd_v2", "sd2"),
+        ("ss_base_model_version", "", None),
+    ],
+)
+@pytest.mark.parametrize(
+    "shapes", [{"emb_params": (4, 56)}, {"decoder.conv_in.weight": (8, 4, 3, 3)}]
+)
+def test_metadata_tells_whom_a_part_is_for_where_its_shapes_do_not(
+    tmp_path, shapes, key, word, family
+):
+    assert inspect(tmp_path, shapes, metadata={key: word}).made_for == family
+
+
+def test_width_of_an_embedding_counts_more_than_its_metadata(tmp_path):
+    said = {"ss_base_model_version": "sdxl_base_v1-0"}
+    assert inspect(tmp_path, {"emb_params": (4, 768)}, metadata=said).made_for == "sd15"
+
+
 def without(shapes, *prefixes):
     return {name: shape for name, shape in shapes.items() if not name.startswith(prefixes)}
 

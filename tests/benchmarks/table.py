@@ -1,0 +1,38 @@
+"""The whole table family × method × objective × precision: what passed and what is refused.
+
+    python -m tests.benchmarks.table [--family sd15] [--method lora]
+
+Takes an hour on two cores; the tests run a part in which every pair occurs.
+"""
+
+import argparse
+import tempfile
+from collections import Counter
+from pathlib import Path
+from time import monotonic
+
+from tests import table, tiny
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--family", choices=tiny.FAMILIES)
+    parser.add_argument("--method", choices=tuple(table.METHODS))
+    options = parser.parse_args()
+    cases = [
+        case
+        for case in table.every_case()
+        if options.family in (None, case.family) and options.method in (None, case.method)
+    ]
+    counts: Counter[str] = Counter()
+    for case in cases:
+        began = monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            reason = table.run(case, table.write_project(Path(folder) / "p", case.family))
+        counts["refused" if reason else "passed"] += 1
+        print(f"{case}: {reason or 'passed'} ({monotonic() - began:.1f} s)", flush=True)
+    print(", ".join(f"{count} {word}" for word, count in counts.items()))
+
+
+if __name__ == "__main__":
+    main()

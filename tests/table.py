@@ -1,0 +1,212 @@
+"""The table family × method × objective × precision: tiny runs of ten steps, resumed and sampled.
+
+What cannot be is refused by the config, with the reason; what is not refused has to work.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from modules.jobs.train import train
+from onetrainer.config.rules import broken_rules
+from onetrainer.events import Finished, Progress, Sample
+from onetrainer.presets import resolve
+from onetrainer.run_folder import RunFolder
+from tests import runs, tiny
+
+STEPS = 10
+HALF = 5
+WORD = "<thing>"
+PRECISIONS = ("fp32", "bf16", "fp16")
+# "rich": most of what an objective can do at once, masks and prior preservation with it.
+RICH: dict[str, Any] = {
+    "objective": {
+        "kind": "denoising",
+        "caption_dropout": 0.1,
+        "loss": {"mse": 0.5, "huber": 0.5},
+        "weighting": {"kind": "min_snr"},
+        "timesteps": {"kind": "logit_normal"},
+        "noise": {"offset": 0.05, "input_perturbation": 0.1},
+        "mask": {"prior_weight": 0.5},
+        "prior": {"kind": "own_prediction"},
+    },
+    "data": {"folder": "pictures", "resolution": 64, "masks": "files", "class_folder": "class"},
+    "ema": {"use": True},
+}
+OBJECTIVES: dict[str, dict[str, Any]] = {"plain": {}, "rich": RICH}
+NO_CHANGES: Mapping[str, dict[str, Any]] = MappingProxyType({})
+_ADAPTER = {"targets": "full", **tiny.encoders()}
+METHODS: dict[str, dict[str, Any]] = {
+    "lora": {"method": {"kind": "lora", "rank": 2, **_ADAPTER}},
+    "dora": {"method": {"kind": "dora", "rank": 2, **_ADAPTER}},
+    "loha": {"method": {"kind": "loha", "rank": 2, **_ADAPTER}},
+    "lokr": {"method": {"kind": "lokr", "rank": 2, **_ADAPTER}},
+    "oft": {"method": {"kind": "oft", **_ADAPTER}},
+    "full-fp32": {"method": {"kind": "full", "weights": "fp32", **tiny.encoders()}},
+    "full-bf16": {"method": {"kind": "full", "weights": "bf16", **tiny.encoders()}},
+    "embedding": {
+        "method": {"kind": "embedding"},
+        "embeddings": {"words": [{"word": WORD, "initial_text": "a red square"}]},
+    },
+    "output-embedding": {
+        "method": {"kind": "embedding"},
+        "embeddings": {"words": [{"word": WORD, "initial_text": "red", "place": "output"}]},
+    },
+    "lora-and-embedding": {
+        "method": {"kind": "lora", "rank": 2},
+        "embeddings": {"words": [{"word": WORD, "initial_text": "red", "vectors": 2}]},
+    },
+    "vae": {
+        "method": {"kind": "vae", "weights": "fp32"},
+        "objective": {"kind": "reconstruction"},
+    },
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cell of the table."""
+
+    family: str
+    method: str
+    objective: str
+    precision: str
+
+    def __str__(self) -> str:
+        return f"{self.family}-{self.method}-{self.objective}-{self.precision}"
+
+
+def every_case() -> list[Case]:
+    """The whole table."""
+    return [
+        Case(family, method, objective, precision)
+        for family in tiny.FAMILIES
+        for method in METHODS
+        for objective in _objectives(method)
+        for precision in PRECISIONS
+    ]
+
+
+def some_cases() -> list[Case]:
+    """A part in which any two of family, method, objective and precision meet."""
+    cases = []
+    for row, family in enumerate(tiny.FAMILIES):
+        for column, method in enumerate(METHODS):
+            objectives = _objectives(method)
+            # Halves and thirds go round at different paces, so that they meet, too.
+            objective = objectives[(row + column) // 3 % len(objectives)]
+            precision = PRECISIONS[(row + column) % len(PRECISIONS)]
+            cases.append(Case(family, method, objective, precision))
+    return cases
+
+
+def _objectives(method: str) -> tuple[str, ...]:
+    """What a method can be trained for: the VAE has an objective of its own."""
+    return ("plain",) if method == "vae" else tuple(OBJECTIVES)
+
+
+def write_project(folder: Path, family: str) -> Path:
+    """A tiny model of the family, captioned pictures, a mask, pictures of a class; the folder.
+
+    SD 2 predicts velocity under zero terminal SNR, as some of its models do.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    v = {"prediction": "v_prediction", "zero_terminal_snr": True} if family == "sd2" else {}
+    tiny.write_folder(folder / "base", name=family, **v)
+    tiny.write_pictures(folder / "class", ("a square", "a circle"))
+    captions = (f"a {WORD} square", f"a blue {WORD}", f"{WORD}", f"night {WORD}")
+    tiny.write_pictures(folder / "pictures", captions)
+    Image.linear_gradient("L").resize((64, 64)).save(folder / "pictures/picture-0-masklabel.png")
+    return folder
+
+
+def document_of(case: Case, device: str = "cpu") -> dict[str, Any]:
+    """The case's config; paths are relative to the project's folder."""
+    return {
+        "model": {"path": "base", "family": case.family},
+        "data": {"folder": "pictures", "resolution": 64},
+        "training": {"steps": STEPS, "batch_size": 2, "seed": 5},
+        "optimizer": {"lr": 1e-3},
+        "schedule": {"warmup_steps": 2},
+        "sampling": {
+            "prompts": [{"prompt": f"a {WORD}", "width": 64, "height": 64}],
+            "every": 0,
+            "at_start": False,
+            "steps": 2,
+        },
+        "output": {"name": "made", "save_every": HALF, "keep_checkpoints": 9, "precision": "fp32"},
+        "hardware": {"precision": case.precision, "device": device, "threads": 1},
+        **OBJECTIVES[case.objective],
+        **METHODS[case.method],
+    }
+
+
+def refusal_of(case: Case) -> str:
+    """Why the config refuses a case; "" if it does not."""
+    config = resolve(document_of(case), source="")
+    errors = [problem for problem in broken_rules(config) if problem.severity == "error"]
+    return "; ".join(f"{problem.path}: {problem}" for problem in errors)
+
+
+def is_refused(case: Case) -> bool:
+    """Whether the config is to refuse a case."""
+    is_xl_vae = case.method == "vae" and case.family.startswith("sdxl")
+    return is_xl_vae or (case.method, case.precision) == ("full-bf16", "fp16")
+
+
+def run(
+    case: Case,
+    project: Path,
+    device: str = "cpu",
+    changes: Mapping[str, dict[str, Any]] = NO_CHANGES,
+) -> str:
+    """Trains ten steps, draws, and trains the last five again; raises where anything is wrong.
+
+    changes: settings over those of the case, by section. Gives the reason where the config refuses
+    the case.
+    """
+    config = project / f"{case}.json"
+    document = document_of(case, device)
+    document |= {name: {**document.get(name, {}), **more} for name, more in changes.items()}
+    document["output"]["folder"] = f"runs-{case}"
+    config.write_text(json.dumps(document))
+    if reason := refusal_of(case):
+        return reason
+    done = runs.new_run(config)
+    assert train(done) == 0
+    _require_whole(done)
+    again = runs.new_run(config)
+    shutil.copytree(done.checkpoint(HALF), again.checkpoint(HALF))
+    shutil.copy(done.events, again.events)
+    assert train(again) == 0
+    _require_same(done, again)
+    return ""
+
+
+def _require_whole(done: RunFolder) -> None:
+    events = runs.events_of(done)
+    assert [e.step for e in events if isinstance(e, Progress)] == list(range(1, STEPS + 1))
+    assert isinstance(events[-1], Finished)
+    (picture,) = [done.path / e.path for e in events if isinstance(e, Sample)]
+    with Image.open(picture) as image:
+        assert image.size == (64, 64)
+    weights = [load_file(done.checkpoint(step) / "weights.safetensors") for step in (HALF, STEPS)]
+    assert weights[0].keys() == weights[1].keys()
+    assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in weights[1].values())
+
+
+def _require_same(one: RunFolder, other: RunFolder) -> None:
+    """Both runs wrote the same files, bit for bit."""
+    files = sorted(path.relative_to(one.output) for path in one.output.rglob("*.safetensors"))
+    assert files
+    for file in files:
+        assert (one.output / file).read_bytes() == (other.output / file).read_bytes(), file
