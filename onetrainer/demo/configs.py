@@ -41,10 +41,10 @@ def demo_configs() -> dict[str, Config]:
             lr=4e-3,
         ),
         "demo-lokr.json": _smileys(
-            "Teaches the tiny model smileys by LoKr: the smallest files of all adapters.",
+            "Teaches the tiny model smileys by LoKr: Kronecker products, in the smallest files.",
             name="demo-lokr",
-            method={"kind": "lokr", "rank": 16, "alpha": 16.0, "targets": "full"},
-            lr=4e-3,
+            method={"kind": "lokr", "factor": 4, "full_matrix": True, "targets": "full"},
+            lr=1e-2,
         ),
         "demo-oft.json": _smileys(
             "Teaches the tiny model smileys by OFT: the weights are turned, never stretched.",
