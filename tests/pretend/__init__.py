@@ -1,0 +1,115 @@
+"""A graphics card that is not there: tensors stay in host memory and are told to be on "cuda".
+
+    with pretend.accelerator() as card:
+        loss = net.to("cuda")(torch.ones(2, 3, device="cuda")).sum()
+        loss.backward()
+    assert card.syncs == []
+
+Mixed devices are refused as CUDA refuses them; bytes alive and their peak, copies each way and
+every time that the host waits are counted. Numbers are those of the processor, bit for bit.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tests.pretend.cuda_stand_ins import replace_cuda
+from tests.pretend.dispatch_mode import FollowStorages
+from tests.pretend.function_mode import RewriteDevices
+from tests.pretend.ledger import CPU, Ledger, Sync, Transfers
+from tests.pretend.moves import Mover
+from tests.pretend.numberless import Numberless, make_parameters_numberless
+from tests.pretend.numberless_autocast import NumberlessAutocast, forget_casts
+from tests.pretend.patches import Patches
+from tests.pretend.streams import Streams
+from tests.pretend.torch_stand_ins import AcceleratorState, replace_in_torch
+
+__all__ = ["Card", "Sync", "Transfers", "accelerator", "device_of"]
+
+_LEDGER: ContextVar[Ledger | None] = ContextVar("ledger of the pretended card", default=None)
+
+
+class Card:
+    """The pretended card's account; it can still be read after the context."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of all storages on the card now."""
+        return self._ledger.allocated
+
+    @property
+    def peak(self) -> int:
+        """The most bytes since the beginning or the last `reset_peak`."""
+        return self._ledger.peak
+
+    def reset_peak(self) -> None:
+        """The peak is what is allocated now."""
+        self._ledger.peak = self._ledger.allocated
+
+    @property
+    def to_device(self) -> Transfers:
+        """Copies from host memory to the card."""
+        return self._ledger.to_device
+
+    @property
+    def to_host(self) -> Transfers:
+        """Copies from the card to host memory."""
+        return self._ledger.to_host
+
+    @property
+    def syncs(self) -> list[Sync]:
+        """Every time that the host waited for the card, in order; may be cleared."""
+        return self._ledger.syncs
+
+    @property
+    def module_moves(self) -> list[str]:
+        """ "file:line" of every call of a module's `to`, `cuda` or `cpu` with a device."""
+        return self._ledger.module_moves
+
+
+@contextmanager
+def accelerator(
+    storage: Literal["host", "meta"] = "host", capacity: int | None = None
+) -> Iterator[Card]:
+    """Within, there is a graphics card. Nothing of it is left after, also after an exception.
+
+    storage: whether tensors have numbers, or only shapes. capacity: bytes of the card; None means
+    that it never is full, otherwise torch.OutOfMemoryError is raised as CUDA raises it.
+    """
+    if _LEDGER.get() is not None:
+        raise RuntimeError("there is one pretended card at a time")
+    is_numberless = storage == "meta"
+    ledger = Ledger(capacity, is_numberless=is_numberless)
+    streams = Streams(ledger)
+    dispatch = FollowStorages(ledger, streams, Numberless() if is_numberless else None)
+    autocast = NumberlessAutocast() if is_numberless else None
+    mode = RewriteDevices(ledger, dispatch, Mover(ledger, dispatch), autocast)
+    patches = Patches()
+    token = _LEDGER.set(ledger)
+    state = AcceleratorState()
+    try:
+        replace_cuda(patches, ledger, streams)
+        replace_in_torch(patches, ledger, mode)
+        if autocast is not None:
+            make_parameters_numberless(patches)
+            forget_casts(patches, autocast)
+        with dispatch, mode:
+            yield Card(ledger)
+    finally:
+        patches.restore()
+        state.restore()
+        ledger.close()
+        _LEDGER.reset(token)
+
+
+def device_of(tensor: Tensor) -> torch.device:
+    """Where a program believes a tensor to be: cuda:0 or cpu."""
+    ledger = _LEDGER.get()
+    return CPU if ledger is None else ledger.device_of(tensor)

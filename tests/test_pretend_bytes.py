@@ -1,0 +1,188 @@
+"""The pretended card counts bytes, copies and waiting exactly; small programs counted by hand."""
+
+import gc
+
+import pytest
+import torch
+from torch import nn
+
+from tests import pretend
+
+KIB = 1024
+
+
+@pytest.fixture
+def card():
+    with pretend.accelerator() as made:
+        yield made
+
+
+def kib(device="cuda"):
+    """One KiB."""
+    return torch.zeros(256, device=device)
+
+
+def pinned(count):
+    """Numbers in main memory that the card reads and writes by itself."""
+    return torch.zeros(count, pin_memory=True)
+
+
+def places(card):
+    """Whose syncs these are, without the lines' numbers."""
+    return {sync.where.split(":")[0] for sync in card.syncs}
+
+
+def test_storages_count_once_and_as_long_as_they_live(card):
+    first = kib()
+    view = first[10:20]
+    assert card.allocated == KIB
+    del first
+    assert card.allocated == KIB
+    del view
+    assert card.allocated == 0
+    kib("cpu")
+    assert card.peak == KIB
+
+
+def test_the_peak_is_the_most_at_one_time(card):
+    one = kib()
+    two = one + 1
+    three = two * 2
+    del two
+    four = three - 1
+    assert (card.allocated, card.peak) == (3 * KIB, 3 * KIB)
+    one.add_(four)
+    assert card.peak == 3 * KIB
+    del three, four
+    card.reset_peak()
+    assert card.peak == KIB
+
+
+def test_a_step_of_a_linear_layer_takes_what_it_takes_by_hand(card):
+    weight = torch.zeros(32, 32, device="cuda", requires_grad=True)  # 4 KiB
+    pixels = torch.zeros(8, 32, device="cuda")  # 1 KiB
+    loss = (pixels @ weight).square().sum()
+    # Product and square, 1 KiB each, of which the product is kept; sum: 4 bytes.
+    assert (card.allocated, card.peak) == (6 * KIB + 4, 7 * KIB + 4)
+    loss.backward()
+    del loss
+    gc.collect()
+    assert card.allocated == 9 * KIB
+    assert weight.grad.device.type == "cuda"
+
+
+def test_memory_of_another_size_counts_anew(card):
+    tensor = torch.empty(0, device="cuda")
+    torch.add(torch.zeros(256, device="cuda"), 1, out=tensor)
+    assert card.allocated == KIB
+    tensor.resize_(512)
+    assert card.allocated == 2 * KIB
+
+
+def test_torch_tells_the_same(card):
+    kept = kib()
+    assert torch.cuda.memory_allocated() == torch.cuda.max_memory_allocated() == KIB
+    free, total = torch.cuda.mem_get_info()
+    assert (total - free, kept.numel()) == (KIB, 256)
+
+
+def test_a_full_card_is_out_of_memory_and_can_go_on():
+    with pretend.accelerator(capacity=3 * KIB) as card:
+        kept = [kib(), kib()]
+        with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
+            kept[0].repeat(2)
+        assert card.allocated == 2 * KIB
+        kept.pop()
+        assert kept[0].repeat(2).numel() == 512
+        assert torch.cuda.mem_get_info() == (2 * KIB, 3 * KIB)
+
+
+def test_copies_are_counted_each_way(card):
+    there = torch.zeros(256).to("cuda")
+    there.cpu()
+    there.copy_(torch.zeros(256))
+    torch.zeros(256).copy_(there)
+    there.copy_(torch.ones(256, device="cuda"))
+    assert (card.to_device.count, card.to_device.bytes) == (2, 2 * KIB)
+    assert (card.to_host.count, card.to_host.bytes) == (2, 2 * KIB)
+
+
+WAITING = {
+    "item": lambda t: t[0].item(),
+    "float": lambda t: float(t[0]),
+    "bool": lambda t: bool(t[0] > 0),
+    "tolist": lambda t: t.tolist(),
+    "print": lambda t: repr(t),
+    "format": lambda t: f"{t[0]:.2f}",
+    "nonzero": lambda t: t.nonzero(),
+    "mask": lambda t: t[t > 1],
+    "equal": lambda t: torch.equal(t, t),
+    "masked_select": lambda t: t.masked_select(t > 1),
+    "masked_fill": lambda t: t.masked_fill(t > 1, t[0]),
+    "unique": lambda t: t.unique(),
+    "cpu": lambda t: t.cpu(),
+    "to cpu": lambda t: t.to("cpu"),
+    "copy_": lambda t: torch.zeros(3).copy_(t),
+    "onto the card": lambda t: torch.zeros(3).to("cuda"),
+    "onto the card from pinned memory": lambda t: pinned(3).to("cuda"),
+    "onto the card from ordinary memory": lambda t: torch.zeros(3).to("cuda", non_blocking=True),
+    "copy_ from ordinary memory": lambda t: t.copy_(torch.zeros(3), non_blocking=True),
+    "copy_ to ordinary memory": lambda t: torch.zeros(3).copy_(t, non_blocking=True),
+    "copy_ to pinned memory": lambda t: pinned(3).copy_(t),
+    "tensor": lambda t: torch.tensor([1.0], device="cuda"),
+    "indices of the host": lambda t: t[torch.tensor([0])],
+    "synchronize": lambda t: torch.cuda.synchronize(),
+}
+NOT_WAITING = {
+    "mean": lambda t: t.mean(),
+    "a mask filled": lambda t: t.masked_fill(t > 1, 0.0),
+    "a number under a mask": lambda t: t.__setitem__(t > 1, 0.0),
+    "indices of the card": lambda t: t[t.long().clamp(0, 2)],
+    "where": lambda t: torch.where(t > 1, t, 0.0),
+    "isfinite": lambda t: t.isfinite().all(),
+    "made there": lambda t: torch.full((3,), 2.0, device="cuda"),
+    "drawn there": lambda t: torch.randn_like(t),
+    "onto the card without waiting": lambda t: pinned(3).to("cuda", non_blocking=True),
+    "copy_ without waiting": lambda t: t.copy_(pinned(3), non_blocking=True),
+    "copy_ to the host without waiting": lambda t: pinned(3).copy_(t, non_blocking=True),
+    "to the host without waiting": lambda t: t.to("cpu", non_blocking=True),
+    "shape": lambda t: (t.shape, len(t), t.dtype, t.device, t.numel()),
+    "of the host": lambda t: (torch.ones(2).tolist(), torch.ones(1).item()),
+}
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_waiting_for_the_card_is_noted_with_the_callers_line(card, name):
+    tensor = torch.arange(3, device="cuda", dtype=torch.float32)
+    assert card.syncs == []
+    WAITING[name](tensor)
+    assert len(card.syncs) == 1
+    assert places(card) == {"tests/test_pretend_bytes.py"}
+
+
+@pytest.mark.parametrize("name", NOT_WAITING)
+def test_what_need_not_wait_is_not_noted(card, name):
+    tensor = torch.arange(3, device="cuda", dtype=torch.float32)
+    NOT_WAITING[name](tensor)
+    assert card.syncs == []
+
+
+def test_a_step_of_training_need_not_wait(card):
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(64, 2))
+    net.to("cuda")
+    optimizer = torch.optim.AdamW(net.parameters())
+    card.syncs.clear()
+    for _ in range(2):
+        net(torch.randn(2, 3, 6, 6, device="cuda")).square().mean().backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    assert card.syncs == []
+
+
+def test_whole_programs_leave_nothing_on_the_card(card):
+    net = nn.Linear(8, 8).to("cuda")
+    net(torch.ones(2, 8, device="cuda")).sum().backward()
+    net.cpu()
+    gc.collect()
+    assert card.allocated == 0
