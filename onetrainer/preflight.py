@@ -5,19 +5,13 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from onetrainer import presets
-from onetrainer.caption_words import missing_words
 from onetrainer.config.adapters import Adapter
-from onetrainer.config.embedding import EmbeddingOnly
 from onetrainer.config.model import FAMILY_WORDS
-from onetrainer.config.optimizer import missing_package
-from onetrainer.config.reconstruction import Reconstruction, missing_packages
 from onetrainer.config.rules import broken_rules
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Cure, Problem, ProblemsError, UserError
-from onetrainer.folder_listing import MASK_SUFFIX, list_pictures
 from onetrainer.hub import cached_folder, is_hub_name
 from onetrainer.json_file import Document, shortened
 from onetrainer.model_files import (
@@ -30,13 +24,11 @@ from onetrainer.model_files import (
     resolve_prediction,
     resolve_zero_snr,
 )
-
-if TYPE_CHECKING:
-    from onetrainer.dataset_index import DatasetIndex
+from onetrainer.preflight_packages import package_problems
+from onetrainer.preflight_pictures import check_class_pictures, check_pictures
 
 ENOUGH_DISK = 1 << 30
 LEAST_DISK = 64 << 20
-_SHOWN_PICTURES = 5
 _PREDICTION, _ZERO_SNR = "model.prediction", "model.zero_terminal_snr"
 
 
@@ -73,8 +65,8 @@ def check_environment(config: TrainConfig) -> list[Problem]:
     checks: dict[str, Callable[[TrainConfig], list[Problem]]] = {
         "model.path": _check_model,
         "model.vae": _check_vae,
-        "data.folder": _check_pictures,
-        "data.class_folder": _check_class_pictures,
+        "data.folder": check_pictures,
+        "data.class_folder": check_class_pictures,
         "output.folder": lambda config: _check_writable("output.folder", config.output.folder),
         "data.cache_folder": lambda config: _check_writable(
             "data.cache_folder", config.data.cache_folder
@@ -89,10 +81,7 @@ def check_environment(config: TrainConfig) -> list[Problem]:
         except OSError as error:  # a name too long, a folder that may not be looked into
             found.append(_cannot_look(path, error))
     found += _check_start_files(config)
-    missing = [missing_package(config.optimizer)]
-    if isinstance(config.objective, Reconstruction):
-        missing.append(missing_packages(config.objective))
-    return found + [problem for problem in missing if problem]
+    return found + package_problems(config)
 
 
 def require_startable(problems: list[Problem], *, source: str = "") -> list[Problem]:
@@ -202,136 +191,6 @@ def _local_place(text: str, *, is_offline: bool) -> Path | None:
 
 def _problem(place: str, error: UserError, cure: Cure | None = None) -> Problem:
     return Problem(place, error.what, error.expected, error.remedy, cure=cure)
-
-
-def _check_pictures(config: TrainConfig) -> list[Problem]:
-    from onetrainer.dataset import index_pictures, is_pictures_alone
-
-    if not config.data.folder:
-        return []
-    index = index_pictures(config)
-    is_plain = is_pictures_alone(config)
-    found = _index_problems("data.folder", index, has_captions=not is_plain)
-    if config.data.masks != "off" and is_plain:
-        found.append(_unused("data.masks", "masks", "off"))
-    elif config.data.masks != "off" and not index.masked:
-        found.append(_unmasked(config.data.masks, index.items[0].path))
-    return found + _absent_words(config, [item.caption for item in index.items])
-
-
-def _absent_words(config: TrainConfig, captions: list[str]) -> list[Problem]:
-    """Words that no caption holds; an error where nothing else is trained."""
-    words = {f"embeddings.words.{place}.word": w for place, w in enumerate(config.embeddings.words)}
-    trained = {path: word.word for path, word in words.items() if word.train}
-    absent = missing_words(captions, list(trained.values()))
-    is_alone = isinstance(config.method, EmbeddingOnly) and len(absent) == len(trained)
-    return [
-        Problem(
-            path,
-            f'no caption holds the word "{word}", so nothing can be learnt of it',
-            "Expected it in the captions of the pictures",
-            f'Write it into the text files beside the pictures, such as "a photo of {word}".',
-            "error" if is_alone else "warning",
-        )
-        for path, word in trained.items()
-        if word in absent
-    ]
-
-
-def _check_class_pictures(config: TrainConfig) -> list[Problem]:
-    from onetrainer.dataset import index_class_pictures
-
-    place, folder = "data.class_folder", config.data.class_folder
-    if not folder:
-        return []
-    index = index_class_pictures(config)
-    if index is None:
-        return [_unused(place, "class pictures", "")]
-    if config.data.folder and Path(folder).resolve() == Path(config.data.folder).resolve():
-        same = "this is the folder of the pictures that are to be learnt"
-        return [Problem(place, same, "Expected other pictures", "Choose another folder.")]
-    return _learnt_and_kept(config, index) + _index_problems(place, index)
-
-
-def _learnt_and_kept(config: TrainConfig, kept: "DatasetIndex") -> list[Problem]:
-    """Class pictures that are to be learnt as well, as one folder lies inside the other."""
-    if not config.data.folder:
-        return []
-    root = Path(config.data.folder).expanduser()
-    listed = list_pictures(root, deep=config.data.include_subfolders)
-    learnt = {os.path.realpath(found.path) for found in listed}
-    both = [item.path.name for item in kept.items if os.path.realpath(item.path) in learnt]
-    if not both:
-        return []
-    return [
-        Problem(
-            "data.class_folder",
-            f"{len(both)} of its {len(kept.items)} pictures are among those to be learnt, too:"
-            f" {', '.join(both[:_SHOWN_PICTURES])}{' …' if len(both) > _SHOWN_PICTURES else ''}",
-            "Expected other pictures, so neither folder inside the other one",
-            "Move one of the folders out of the other, or turn off data.include_subfolders.",
-        )
-    ]
-
-
-def _unused(place: str, noun: str, empty: str) -> Problem:
-    return Problem(
-        place,
-        f"a VAE is trained without {noun}",
-        "They change nothing",
-        "Take them out.",
-        "warning",
-        Cure(place, empty),
-    )
-
-
-def _index_problems(
-    place: str, index: "DatasetIndex", *, has_captions: bool = True
-) -> list[Problem]:
-    found = []
-    if index.skipped:
-        names = [f"{each.path.name} ({each.reason})" for each in index.skipped]
-        found.append(_skipped_pictures(place, names))
-    if index.uncaptioned and has_captions:
-        found.append(
-            Problem(
-                place,
-                f"{index.uncaptioned} of {len(index.items)} pictures have no caption",
-                "They are trained with an empty prompt",
-                "Write a .txt file of the same name beside each.",
-                "warning",
-            )
-        )
-    return found
-
-
-def _unmasked(masks: str, example: Path) -> Problem:
-    wanted = (
-        f'A mask is a file like "{example.stem}{MASK_SUFFIX}" beside "{example.name}"'
-        if masks == "files"
-        else "A picture with transparent parts was expected"
-    )
-    return Problem(
-        "data.masks",
-        "no picture has a mask, so all of each counts",
-        wanted,
-        "Add masks, or do without.",
-        "warning",
-        Cure("data.masks", "off"),
-    )
-
-
-def _skipped_pictures(place: str, names: list[str]) -> Problem:
-    rest = len(names) - _SHOWN_PICTURES
-    listed = ", ".join(names[:_SHOWN_PICTURES]) + (f" and {rest} more" if rest > 0 else "")
-    count = f"{len(names)} picture{'s' if len(names) > 1 else ''}"
-    return Problem(
-        place,
-        f"{count} cannot be used: {listed}",
-        "The others are trained",
-        "Replace or remove them.",
-        "warning",
-    )
 
 
 def _check_start_files(config: TrainConfig) -> list[Problem]:

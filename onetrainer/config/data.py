@@ -52,6 +52,29 @@ class Data(Section):
     beside yours. Each epoch shows as many of them as there are pictures to learn; empty means
     none."""
 
+    cache_latents: Annotated[
+        bool,
+        Ui(
+            "Cache pictures",
+            level="advanced",
+            search="latents latent caching vae vram memory",
+            lead="What is computed once, before training, and kept.",
+        ),
+    ] = True
+    """Encodes every picture once, before training. Off encodes them anew in every step: slower, and
+    the VAE takes its share of the device's memory."""
+
+    cache_text: Annotated[
+        bool,
+        Ui(
+            "Cache captions",
+            level="advanced",
+            search="text encoder outputs caching vram memory",
+        ),
+    ] = True
+    """Encodes every caption once, before training. Off encodes them anew in every step, as is
+    always done while a text encoder or a word trains."""
+
     cache_folder: Annotated[str, Ui("Cache folder", editor="new-folder", level="advanced")] = ""
     """Where encoded pictures and captions are kept between runs; empty means a "cache" folder
     beside the run folders."""

@@ -26,6 +26,17 @@ def _networks_by_name(document: Document) -> Document:
     return changed
 
 
+def _checkpointing_in_words(document: Document) -> Document:
+    """Version 3: gradient checkpointing says what is computed twice."""
+    hardware = _section(document, "hardware")
+    if isinstance(hardware.get("gradient_checkpointing"), bool):
+        hardware["gradient_checkpointing"] = (
+            "block" if hardware["gradient_checkpointing"] else "off"
+        )
+        return {**document, "hardware": hardware}
+    return document
+
+
 def _section(document: Document, key: str) -> dict[str, Any]:
     """A copy of a section; an empty one where there is none."""
     value = document.get(key)
@@ -33,7 +44,10 @@ def _section(document: Document, key: str) -> dict[str, Any]:
 
 
 # One step a version: MIGRATIONS[n] turns a document of version n into one of version n + 1.
-MIGRATIONS: dict[int, Callable[[Document], Document]] = {1: _networks_by_name}
+MIGRATIONS: dict[int, Callable[[Document], Document]] = {
+    1: _networks_by_name,
+    2: _checkpointing_in_words,
+}
 
 
 def migrate(document: Document, *, source: str) -> Document:

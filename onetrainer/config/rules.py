@@ -3,10 +3,12 @@
 from onetrainer.config import (
     rules_embedding,
     rules_full,
+    rules_memory,
     rules_method,
     rules_objective,
     rules_optimizer,
     rules_schedule,
+    rules_validation,
 )
 from onetrainer.config.model import Model, base_of
 from onetrainer.config.train import TrainConfig
@@ -19,6 +21,8 @@ _PARTS = (
     rules_objective,
     rules_optimizer,
     rules_schedule,
+    rules_memory,
+    rules_validation,
 )
 # Samplers that can do so many steps at most; the others take as many as there are.
 MOST_STEPS = {"lcm": 50, "unipc": 999}

@@ -154,18 +154,6 @@ def _backward_problems(config: TrainConfig) -> Iterator[Problem]:
                 Cure("optimizer.step_in_backward", False),
             ),
         )
-    if config.hardware.precision == "fp16":
-        yield Problem(
-            "hardware.precision",
-            "a step in backward cannot be taken back when gradients overflow fp16",
-            "Expected bf16 or fp32 with optimizer.step_in_backward",
-            "Choose bf16 or fp32, or turn optimizer.step_in_backward off.",
-            choices=(
-                Cure("hardware.precision", "bf16"),
-                Cure("hardware.precision", "fp32"),
-                Cure("optimizer.step_in_backward", False),
-            ),
-        )
 
 
 def _steps_in_backward(section: Section) -> bool:

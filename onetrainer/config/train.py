@@ -20,8 +20,9 @@ from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.output import Output
 from onetrainer.config.sampling import Sampling
 from onetrainer.config.schedule import Constant, Schedule
+from onetrainer.config.validation import Validation
 
-VERSION = 2
+VERSION = 3
 
 
 class Training(Section):
@@ -79,6 +80,7 @@ class TrainConfig(Section):
     """How the learning rate changes over the run, after its warm-up."""
 
     ema: Ema = Ema()
+    validation: Validation = Validation()
     sampling: Sampling = Sampling()
     output: Output = Output()
     metadata: Metadata = Metadata()

@@ -14,7 +14,7 @@ KINDS = dict(kind_paths(TrainConfig))
 # Values that are words already, or names that everybody writes in this way.
 SAID_AS_THEY_ARE = {
     "epsilon", "on", "off", "constant", "linear", "cosine",
-    "fp32", "fp16", "bf16", "kohya", "diffusers",
+    "fp32", "fp16", "bf16", "int8", "fp8", "nf4", "kohya", "diffusers", "steps", "epochs",
 }  # fmt: skip
 
 

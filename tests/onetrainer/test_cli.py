@@ -159,7 +159,7 @@ def test_diff_shows_what_a_preset_changes(capsys):
     assert main(["diff", "sd15/lora", "sd15/lora-low-memory"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "training.accumulation: 1 → 2" in lines
-    assert "hardware.gradient_checkpointing: false → true" in lines
+    assert 'hardware.gradient_checkpointing: "off" → "block"' in lines
 
 
 def test_schema_accepts_what_the_program_writes(capsys):

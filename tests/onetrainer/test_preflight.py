@@ -242,6 +242,18 @@ def test_wrong_class_folder_is_told_beside_its_setting(project, tmp_path):
     assert (found.path, found.severity) == ("data.class_folder", "error")
 
 
+def test_class_pictures_that_are_held_out_are_told_beside_the_held_out_folder(project, tmp_path):
+    inner = tiny.write_pictures(tmp_path / "held")
+    held = {"use": True, "folder": str(tmp_path), "every": 1}
+    folders = {"class_folder": str(inner), "include_subfolders": True}
+    found = all_problems(config(project, data=folders, validation=held))
+    (error,) = (one for one in found if one.severity == "error")
+    assert error.path == "validation.folder"
+    assert "picture-0.png" in error.what
+    found = all_problems(config(project, data=folders, validation={**held, "use": False}))
+    assert [one for one in found if one.severity == "error"] == []
+
+
 def test_class_pictures_without_captions_are_told_beside_their_setting(project, tmp_path):
     tiny.write_pictures(tmp_path, ("a dog", ""))
     found = problem(config(project, data={"class_folder": str(tmp_path)}))

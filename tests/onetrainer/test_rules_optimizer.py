@@ -141,12 +141,16 @@ def test_a_step_in_backward_is_refused_beside_what_needs_all_gradients(section):
     told = found(
         {"kind": section().kind, "step_in_backward": True},
         training={"accumulation": 2, "gradient_clipping": 1.0},
-        hardware={"precision": "fp16"},
     )
-    for place in ("training.accumulation", "hardware.precision"):
+    for place in ("training.accumulation", "training.gradient_clipping"):
         assert told[place].severity == "error"
         assert told[place].choices
-    assert found({"kind": "adamw", "step_in_backward": True}, ema={"use": True}) == {}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_step_in_backward_goes_with_averages_and_every_precision(precision):
+    section = {"kind": "adamw", "step_in_backward": True}
+    assert found(section, ema={"use": True}, hardware={"precision": precision}) == {}
 
 
 def test_a_step_in_backward_refuses_gradient_clipping_that_is_only_unwise_elsewhere():

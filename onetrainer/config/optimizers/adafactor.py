@@ -78,7 +78,7 @@ class Adafactor(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class AdafactorRelative(OptimizerSection):
@@ -126,7 +126,7 @@ class AdafactorRelative(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class Came(OptimizerSection):
@@ -166,4 +166,4 @@ class Came(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""

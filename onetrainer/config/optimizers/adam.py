@@ -47,7 +47,7 @@ class AdamW(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class Adam(OptimizerSection):
@@ -77,7 +77,7 @@ class Adam(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class Sgd(OptimizerSection):
@@ -105,4 +105,4 @@ class Sgd(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""

@@ -53,7 +53,7 @@ class AdamW8bit(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class PagedAdamW8bit(OptimizerSection):
@@ -83,7 +83,7 @@ class PagedAdamW8bit(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class Adam8bit(OptimizerSection):
@@ -113,7 +113,7 @@ class Adam8bit(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class Lion8bit(OptimizerSection):
@@ -142,7 +142,7 @@ class Lion8bit(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class AdEMAMix8bit(OptimizerSection):
@@ -183,7 +183,7 @@ class AdEMAMix8bit(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class Sgd8bit(OptimizerSection):
@@ -210,7 +210,7 @@ class Sgd8bit(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class AdamW4bit(OptimizerSection):
@@ -240,7 +240,7 @@ class AdamW4bit(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class Adam4bit(OptimizerSection):
@@ -270,4 +270,4 @@ class Adam4bit(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""

@@ -69,7 +69,7 @@ class Lion(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class Muon(OptimizerSection):
@@ -128,7 +128,7 @@ class Muon(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class Adopt(OptimizerSection):
@@ -160,7 +160,7 @@ class Adopt(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class AdEMAMix(OptimizerSection):
@@ -203,4 +203,4 @@ class AdEMAMix(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""

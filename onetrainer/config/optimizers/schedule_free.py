@@ -75,7 +75,7 @@ class ScheduleFreeAdamW(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class ScheduleFreeSgd(OptimizerSection):
@@ -107,7 +107,7 @@ class ScheduleFreeSgd(OptimizerSection):
 
     step_in_backward: StepInBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation, gradient clipping or fp16."""
+    memory of all gradients. Not with accumulation or gradient clipping."""
 
 
 class ProdigyScheduleFree(OptimizerSection):

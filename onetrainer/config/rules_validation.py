@@ -1,0 +1,84 @@
+"""What is wrong between validation and the other settings; pictures are counted elsewhere."""
+
+import os
+from pathlib import Path
+
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Cure, Problem
+
+USUAL_EVERY = 100  # steps or epochs; where a cure has to say how often
+
+
+def problems(config: TrainConfig) -> list[Problem]:
+    """Problems of validation; none where it is off."""
+    if not config.validation.use:
+        return []
+    return [*_folder_problems(config), *_time_problems(config), *_patience_problems(config)]
+
+
+def _folder_problems(config: TrainConfig) -> list[Problem]:
+    held = config.validation.folder
+    others = {"data.folder": config.data.folder, "data.class_folder": config.data.class_folder}
+    same = [place for place, folder in others.items() if folder and held and _is_same(folder, held)]
+    if not same:
+        return []
+    nouns = {"data.folder": "pictures to learn", "data.class_folder": "class pictures"}
+    return [
+        Problem(
+            "validation.folder",
+            f"this is the folder of the {nouns[same[0]]} ({same[0]})",
+            "Expected pictures that the model does not see while it learns",
+            "Choose another folder, or leave it empty to hold out a share of the pictures.",
+            cure=Cure("validation.folder", ""),
+        )
+    ]
+
+
+def _time_problems(config: TrainConfig) -> list[Problem]:
+    section = config.validation
+    if section.every or section.at_start or section.at_end:
+        return []
+    return [
+        Problem(
+            "validation.every",
+            "pictures are held out and never measured",
+            "Expected a validation after every so many steps, at the start or at the end",
+            "Set validation.every, or turn off validation.use to learn all the pictures.",
+            cure=Cure("validation.every", USUAL_EVERY),
+        )
+    ]
+
+
+def _patience_problems(config: TrainConfig) -> list[Problem]:
+    section, steps = config.validation, config.training.steps
+    if not section.patience:
+        return []
+    if not section.every:
+        return [
+            Problem(
+                "validation.patience",
+                "training cannot end early, as nothing is measured before its end",
+                'Expected "Validate every" (validation.every) to be set with it',
+                "Set validation.every, or set the patience to 0.",
+                cure=Cure("validation.every", USUAL_EVERY),
+            )
+        ]
+    earliest = section.every * (section.patience + (not section.at_start))
+    if section.unit == "epochs" or earliest < steps:
+        return []  # how long an epoch is, only the pictures tell
+    return [
+        Problem(
+            "validation.patience",
+            f"training cannot end early: {section.patience} validations in vain take at least"
+            f" {earliest} steps, and the run has {steps}",
+            "Expected patience for less than the whole run",
+            "Lower validation.patience or validation.every.",
+            "warning",
+        )
+    ]
+
+
+def _is_same(one: str, other: str) -> bool:
+    """By their names: what links lead to is looked at with the pictures."""
+    places = [os.path.normpath(Path(folder).expanduser()) for folder in (one, other)]
+    return places[0] == places[1]

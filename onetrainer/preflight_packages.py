@@ -1,0 +1,37 @@
+"""Packages that a config needs and that are not installed."""
+
+import importlib.util
+
+from onetrainer.config.full import Vae
+from onetrainer.config.hardware import Quantization
+from onetrainer.config.optimizer import install_command, missing_package
+from onetrainer.config.reconstruction import Reconstruction, missing_packages
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Cure, Problem
+
+QUANTIZERS = {"int8": "torchao", "fp8": "torchao", "nf4": "bitsandbytes"}
+QUANTIZER_EXTRA = "bits"
+
+
+def package_problems(config: TrainConfig) -> list[Problem]:
+    """A problem for every setting whose package is missing, with the command to install it."""
+    missing = [missing_package(config.optimizer)]
+    if isinstance(config.objective, Reconstruction):
+        missing.append(missing_packages(config.objective))
+    if not isinstance(config.method, Vae):  # nothing is quantized there
+        missing.append(missing_quantizer(config.hardware.quantization))
+    return [problem for problem in missing if problem]
+
+
+def missing_quantizer(kind: Quantization) -> Problem | None:
+    """The package that a number format of frozen weights needs; None if all is there."""
+    package = QUANTIZERS.get(kind)
+    if package is None or importlib.util.find_spec(package) is not None:
+        return None
+    return Problem(
+        "hardware.quantization",
+        f'{kind} needs the package "{package}", which is not installed',
+        "It comes with an extra of this program",
+        f"Install it with: {install_command(QUANTIZER_EXTRA)}; or set it to none.",
+        cure=Cure("hardware.quantization", "none"),
+    )
