@@ -28,14 +28,23 @@ def load_family(
     *,
     compute_dtype: torch.dtype,
     device: torch.device,
+    parts_device: torch.device | None = None,
     dtypes: Mapping[str, torch.dtype] = NO_DTYPES,
 ) -> StableDiffusion:
-    """The base model, frozen, on the device. section.path: a folder or a file, not a hub name.
+    """The base model, frozen. section.path: a folder or a file, not a hub name.
 
-    dtypes: by part ("unet", "te" …), of those whose own weights are to train.
+    device: where it computes. parts_device: where its parts are until they are moved; None for
+    the same. dtypes: by part ("unet", "te", "vae" …), of those that are to be in another one.
     """
     spec = family_spec(base_of(section.family))
-    return load(spec, section, compute_dtype=compute_dtype, device=device, dtypes=dtypes)
+    return load(
+        spec,
+        section,
+        compute_dtype=compute_dtype,
+        device=device,
+        parts_device=parts_device,
+        dtypes=dtypes,
+    )
 
 
 def family_spec(base: Base) -> FamilySpec:

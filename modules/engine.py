@@ -1,6 +1,8 @@
 """A thin room over accelerate and torch.amp: device, processes, precision, backward, step.
 
-Gradient scaling and autocast are torch's own, because accelerate refuses fp16 on the CPU.
+Autocast is torch's own, because accelerate refuses fp16 on the CPU; the loss scale is ours, because
+torch's asks the device for it in every step. In fp32 and bf16 nothing here reads from the device,
+and in fp16 a step reads once whether its gradients have overflown.
 """
 
 from collections.abc import Mapping
@@ -12,9 +14,11 @@ from accelerate import Accelerator
 from accelerate.utils import GradientAccumulationPlugin
 from torch import Tensor, nn
 
-from modules.memory.precision import autocast, scaler
+from modules.memory.precision import autocast
+from modules.memory.scaling import LossScale
+from modules.optim.clipping import clip
 from modules.optim.evaluation import enter_training_form
-from modules.optim.in_backward import step_in_backward
+from modules.optim.in_backward import StepInBackward
 from modules.optim.movement import Movement
 from modules.optim.stops import Stops
 from onetrainer.config.hardware import Precision
@@ -50,9 +54,9 @@ class Engine:
         self._movement = movement
         self._stops = stops
         self._clipping = gradient_clipping
-        self._scaler = scaler(device, precision)
+        self._scale = LossScale() if precision == "fp16" else None
         self._overflows = 0
-        self._steps_in_backward = False
+        self._in_backward: StepInBackward | None = None
         self._microbatches = 0
         enter_training_form(movement.optimizer)
 
@@ -62,9 +66,7 @@ class Engine:
         The config has refused what needs all gradients at once.
         """
         assert self._clipping == 0
-        assert not self._scaler.is_enabled()
-        step_in_backward(self._movement)
-        self._steps_in_backward = True
+        self._in_backward = StepInBackward(self._movement, self._scale)
 
     def autocast(self) -> AbstractContextManager[object]:
         """The context of every forward pass."""
@@ -82,45 +84,46 @@ class Engine:
     def backward(self, loss: Tensor) -> None:
         """Adds a microbatch's gradients to those of the step."""
         self._microbatches += 1
-        assert self._microbatches == 1 or not self._steps_in_backward
-        self._accelerator.backward(self._scaler.scale(loss))
+        assert self._microbatches == 1 or self._in_backward is None
+        self._accelerator.backward(self._scale.scaled(loss) if self._scale else loss)
 
     def step(self) -> None:
         """Moves the weights by the gradients of the step's microbatches, and forgets these.
 
         With fp16 a step whose gradients overflow moves nothing and lowers the loss scale; UserError
-        if that has happened so many times in a row that nothing can be learnt.
+        if that has happened so many times in a row that nothing can be learnt. With a step in
+        backward the weights have moved by now, but for those whose own gradient has overflown.
         """
-        if self._steps_in_backward:
-            self._movement.finish()
+        if self._in_backward is not None:
+            self._note(self._in_backward.finish())
             return
-        optimizer = self._movement.optimizer
-        self._scaler.unscale_(optimizer)
+        weights = [weight for weight in self._movement.parameters if weight.grad is not None]
+        overflows = self._scale.unscale(_gradients(weights)) if self._scale else None
         if self._clipping > 0:
-            nn.utils.clip_grad_norm_(self._movement.parameters, self._clipping)
-        if self._scaler.is_enabled():
-            self._step_scaled()
-        else:
+            clip(_gradients(weights), self._clipping)
+        # The one read of a step, and only with fp16.
+        has_overflown = overflows is not None and bool(overflows.item())
+        if not has_overflown:
             self._movement.move_all()
-        optimizer.zero_grad(set_to_none=True)
+        self._movement.optimizer.zero_grad(set_to_none=True)
+        self._note(has_overflown)
 
     def state_dict(self) -> dict[str, Any]:
         """What of the engine a checkpoint holds: the loss scale and its history."""
-        return dict(self._scaler.state_dict())
+        return self._scale.state_dict() if self._scale else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes the loss scale up again."""
-        if state:
-            self._scaler.load_state_dict(dict(state))
+        """Takes the loss scale up again; a checkpoint of another precision has none, or needs none.
 
-    def _step_scaled(self) -> None:
-        with self._movement.rounding():
-            self._scaler.step(self._movement.optimizer)
-        scale = self._scaler.get_scale()
-        self._scaler.update()
-        self._count_overflow(self._scaler.get_scale() < scale)
+        Raises KeyError for a state that is none of the engine's.
+        """
+        if state and self._scale:
+            self._scale.load_state_dict(state)
 
-    def _count_overflow(self, has_overflown: bool) -> None:
+    def _note(self, has_overflown: bool) -> None:
+        """Sets the loss scale after a step, and counts steps from which nothing was learnt."""
+        if self._scale is not None:
+            self._scale.update(has_overflown)
         self._overflows = self._overflows + 1 if has_overflown else 0
         if self._overflows >= MOST_OVERFLOWS:
             raise UserError(
@@ -128,3 +131,7 @@ class Engine:
                 "Nothing is learnt in such steps",
                 "Train in bf16 or fp32 (hardware.precision), or lower the learning rate.",
             )
+
+
+def _gradients(weights: list[nn.Parameter]) -> list[Tensor]:
+    return [weight.grad for weight in weights if weight.grad is not None]

@@ -14,6 +14,7 @@ from modules.optim.movement import Movement
 from modules.optim.progress import OptimizerProgress
 from modules.optim.stops import Stop, Stops
 from modules.state import CheckpointRecord, Checkpoints
+from onetrainer.config.hardware import Precision
 from onetrainer.config.optimizer import Optimizer
 from onetrainer.run_folder import RunFolder
 
@@ -50,11 +51,13 @@ class Training:
         clipping: float = 0.0,
         stop_after: Sequence[int] = (0, 0),
         seed: int = 0,
+        precision: Precision = "fp32",
+        device: torch.device = CPU,
     ) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.net = Net().to(dtype)
-        self.dtype = dtype
+            self.net = Net().to(device, dtype)
+        self.dtype, self.device = dtype, device
         self.in_backward = in_backward
         groups = self.parameter_groups()
         self.weights = {name: w for group in groups for name, w in group.parameters.items()}
@@ -64,8 +67,8 @@ class Training:
         )
         ends = zip(groups, stop_after, strict=True)
         self.engine = Engine(
-            device=CPU,
-            precision="fp32",
+            device=device,
+            precision=precision,
             movement=self.movement,
             stops=Stops([Stop(list(group.parameters.values()), end) for group, end in ends]),
             gradient_clipping=clipping,
@@ -97,7 +100,8 @@ class Training:
         """Of four pictures that follow from the step."""
         pixels = torch.randn(4, 3, 6, 6, generator=seeds.generator(1, "pixels", step))
         target = torch.stack([pixels.mean((1, 2, 3)), pixels.amax((1, 2, 3))] * 2, 1)
-        return ((self.net(pixels.to(self.dtype)).float() - target) ** 2).mean()
+        predicted = self.net(pixels.to(self.device, self.dtype)).float()
+        return ((predicted - target.to(self.device)) ** 2).mean()
 
     def run(self, first: int, last: int) -> "Training":
         """Makes steps as the trainer does, with a warm-up from 0; hooks first, if there are any."""

@@ -43,7 +43,9 @@ class CachedDataset:
     """A dataset whose pictures, and captions if has_text, are encoded.
 
     items: those that could be read. skipped: those that could not. warnings: what else happened.
-    mask_keys: one for each item, "" where it has no mask.
+    latent_keys: what tells each picture's encoding from others, whether it is kept or not.
+    mask_keys: one for each item, "" where it has no mask. encode: makes a picture's moments anew
+    each time, where they are not kept; None where they are.
     """
 
     items: tuple[Item, ...]
@@ -55,6 +57,7 @@ class CachedDataset:
     mask_keys: tuple[str, ...]
     text_keys: Mapping[str, str]
     text_lengths: Mapping[str, int]
+    encode: Callable[[Tensor], LatentMoments] | None = None
 
     @property
     def learnt(self) -> tuple[Item, ...]:
@@ -62,7 +65,12 @@ class CachedDataset:
         return tuple(item for item in self.items if not item.is_prior)
 
     def moments(self, index: int) -> LatentMoments:
-        """The VAE's posterior of items[index]: (1, 4, h, w) each, float32, on the CPU."""
+        """The VAE's posterior of items[index]: (1, 4, h, w) each, float32.
+
+        On the CPU where it was kept, otherwise where the VAE is.
+        """
+        if self.encode is not None:
+            return self.encode(self.pixels(index))
         tensors = self._read("latents", self.latent_keys[index])
         return LatentMoments(tensors["mean"], tensors["std"])
 
@@ -120,25 +128,26 @@ def encode_dataset(
     items: Sequence[Item],
     *,
     folder: Path,
-    device: torch.device,
     with_text: bool,
     progress: Callable[[int, int], None],
     should_stop: Callable[[], bool],
     digests: EncoderDigests | None = None,
+    with_latents: bool = True,
 ) -> CachedDataset:
     """Encodes what the cache folder does not hold yet; afterwards the VAE is not needed.
 
     One picture or caption at a time: a batch is computed by other kernels that round otherwise,
     and then an encoding would depend on what was encoded with it (measured on SD's VAE on a CPU:
-    1e-6 between a batch of four and four of one). device: where the family's parts are.
+    1e-6 between a batch of four and four of one).
     with_text: also every distinct caption, and the empty one. progress: told (done, total) after
     each. should_stop: asked before each; if it says so, CachingStopped is raised. digests: None
-    computes them from the weights.
+    computes them from the weights. with_latents: without, pictures are only looked at now, and
+    encoded whenever they are asked for.
     Pictures that cannot be decoded, or whose mask cannot, are skipped; UserError if none is left,
     no class picture though there were some, or on a full disk.
     """
     digests = digests or encoder_digests(family, with_text=with_text)
-    encoder = _Encoder(family, Entries(folder), digests, device)
+    encoder = _Encoder(family, Entries(folder), digests, keeps_latents=with_latents)
     captions = list(dict.fromkeys(["", *(item.caption for item in items)])) if with_text else []
     jobs: list[str | Item] = [*captions, *items]
     text: dict[str, tuple[str, int]] = {}
@@ -169,6 +178,7 @@ def encode_dataset(
         mask_keys=tuple(mask for _, mask in pictures.values()),
         text_keys={caption: key for caption, (key, _) in text.items()},
         text_lengths={caption: length for caption, (_, length) in text.items()},
+        encode=None if with_latents else encoder.moments,
     )
 
 
@@ -176,20 +186,31 @@ class _Encoder:
     """Encodes one thing at a time, unless the cache has it."""
 
     def __init__(
-        self, family: Family, entries: Entries, digests: EncoderDigests, device: torch.device
+        self,
+        family: Family,
+        entries: Entries,
+        digests: EncoderDigests,
+        *,
+        keeps_latents: bool,
     ) -> None:
         self.entries = entries
+        self._keeps_latents = keeps_latents
         self.warnings: list[str] = []
         self._family = family
         self._digests = digests
-        self._device = device
         self._pictures = PictureDigests(entries.folder / "pictures.json")
         self._vae_dtype = _dtype(family.vae)
         self._text_dtype = ",".join(_dtype(part) for part in family.text_encoders.values())
 
     def picture(self, item: Item) -> str:
-        """The key of a picture's moments, which are in the cache then. Raises PictureError."""
+        """The key of a picture's moments, which are in the cache then, if they are kept.
+
+        Raises PictureError.
+        """
         known = self._pictures.known(item.path)
+        if not self._keeps_latents:
+            # Also those whose digest is known: it says nothing of whether they can be decoded.
+            return self._latents_key(item, self._looked_at(item))
         if known and self._cached("latents", self._latents_key(item, known), item.path.name):
             return self._latents_key(item, known)
         data, digest = self._content(item, item.path)
@@ -197,6 +218,11 @@ class _Encoder:
         if not self._cached("latents", key, item.path.name):
             self.entries.put("latents", key, self._encode_picture(item, data))
         return key
+
+    def moments(self, pixels: Tensor) -> LatentMoments:
+        """What the VAE makes of pictures, (1, 3, H, W), where it is."""
+        with torch.no_grad():
+            return self._family.encode_images(pixels)
 
     def mask(self, item: Item) -> str:
         """The key of its mask, which is in the cache then; "" without one. Raises PictureError."""
@@ -247,13 +273,17 @@ class _Encoder:
                 reason = f'its mask "{path.name}" {reason}'
             raise PictureError(item.path, reason) from error
 
+    def _looked_at(self, item: Item) -> str:
+        """The digest of a picture that can be decoded."""
+        data, digest = self._content(item, item.path)
+        decode_pixels(item, io.BytesIO(data))
+        return digest
+
     def _latents_key(self, item: Item, digest: str) -> str:
         return entry_key("latents", FORMAT, digest, *_cut(item), self._digests.vae, self._vae_dtype)
 
     def _encode_picture(self, item: Item, data: bytes) -> dict[str, Tensor]:
-        pixels = decode_pixels(item, io.BytesIO(data))[None].to(self._device)  # (1, 3, H, W)
-        with torch.no_grad():
-            moments = self._family.encode_images(pixels)
+        moments = self.moments(decode_pixels(item, io.BytesIO(data))[None])
         tensors = {"mean": moments.mean.to("cpu"), "std": moments.std.to("cpu")}
         if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
             reason = "the VAE's result is not a number; another precision than fp16 may help"

@@ -37,7 +37,7 @@ from onetrainer.model_files import ModelFile, weight_files
 from onetrainer.model_files.folders import DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS
 
 TOKENIZER = MODELS / "sd15" / "tokenizer"  # one vocabulary for all families
-VAE_DTYPE = torch.float32  # the VAEs of Stable Diffusion overflow in float16
+VAE_DTYPE = torch.float32  # the VAEs of Stable Diffusion were trained in it
 
 Encoder = CLIPTextModel | CLIPTextModelWithProjection
 
@@ -64,7 +64,7 @@ def load_parts(
     """The networks, the VAE in float32 and the others in compute_dtype, tensor by tensor.
 
     home: the folder with the components' configs. vae: another VAE's file or folder, or "".
-    dtypes: of encoders or a UNet that are to be in another one, cast from the file but once.
+    dtypes: of those that are to be in another one, cast from the file but once.
     Tensors that no part has (position ids, an EMA's copies) are left alone.
     """
     parts = empty_parts(spec, home, unet_channels=model.unet_channels)
@@ -72,10 +72,12 @@ def load_parts(
     if not vae:
         networks["vae"] = parts.vae
     for component, network in networks.items():
-        dtype = VAE_DTYPE if component == "vae" else dtypes.get(component, compute_dtype)
+        usual = VAE_DTYPE if component == "vae" else compute_dtype
+        dtype = dtypes.get(component, usual)
         _fill(network, _place(model, component), spec.base, component, dtype, device)
     if vae:
-        return Parts(parts.unet, load_vae(Path(vae), spec.base, home), parts.encoders)
+        own = load_vae(Path(vae), spec.base, home, dtype=dtypes.get("vae", VAE_DTYPE))
+        return Parts(parts.unet, own, parts.encoders)
     return parts
 
 
@@ -114,8 +116,10 @@ def load_tokenizer(home: Path) -> CLIPTokenizer:
     return common if own.get_vocab() == common.get_vocab() else own
 
 
-def load_vae(path: Path, base: Base, home: Path) -> AutoencoderKL:
-    """A VAE of its own, float32 on the CPU: a folder, a file in either spelling, a whole model.
+def load_vae(
+    path: Path, base: Base, home: Path, *, dtype: torch.dtype = VAE_DTYPE
+) -> AutoencoderKL:
+    """A VAE of its own, on the CPU: a folder, a file in either spelling, a whole model.
 
     home: the folder whose vae/config.json tells how the model scales latents, which files do not.
     """
@@ -125,7 +129,7 @@ def load_vae(path: Path, base: Base, home: Path) -> AutoencoderKL:
     config = place / "config.json" if path.is_dir() else home / "vae" / "config.json"
     with init_empty_weights():
         vae = AutoencoderKL.from_config(read_config(config))
-    _fill(vae, place, base, "vae", VAE_DTYPE, torch.device("cpu"))
+    _fill(vae, place, base, "vae", dtype, torch.device("cpu"))
     return vae
 
 

@@ -17,6 +17,7 @@ from modules.families.spec import EncoderSpec, FamilySpec
 from modules.families.stable_diffusion import StableDiffusion
 from modules.formats.component_configs import read_config
 from modules.formats.original.layout import Component
+from modules.memory.residency import put
 from onetrainer.config.model import FamilyName, Model, Prediction
 from onetrainer.errors import UserError
 from onetrainer.model_files import (
@@ -39,13 +40,15 @@ def load(
     *,
     compute_dtype: torch.dtype,
     device: torch.device,
+    parts_device: torch.device | None = None,
     configs: Path | None = None,
     dtypes: Mapping[str, torch.dtype] = NO_DTYPES,
 ) -> StableDiffusion:
-    """A frozen model in evaluation mode, all of it on the device; the network is never asked.
+    """A frozen model in evaluation mode; the network is never asked.
 
     UNet and text encoders in compute_dtype, the VAE in float32. section.path: a folder or a file.
-    dtypes: by part ("unet", "te" …), of those that are to be in another dtype because they train.
+    device: where it computes. parts_device: where its parts are until they are moved; None for
+    the same. dtypes: by part ("unet", "te", "vae" …), of those that are to be in another one.
     configs: a folder with component configs and scheduler config for single files; None means
     those of the published models. Raises UserError if there is no complete model of the family.
     """
@@ -64,7 +67,7 @@ def load(
     for encoder in spec.encoders:
         depth = read_config(home / encoder.component / "config.json")["num_hidden_layers"]
         _layer(encoder, section.clip_skip, depth=int(depth))
-    own: dict[str, Component] = {"unet": "unet"}
+    own: dict[str, Component] = {"unet": "unet", "vae": "vae"}
     own |= {encoder.name: encoder.component for encoder in spec.encoders}
     parts = components.load_parts(
         spec,
@@ -72,11 +75,11 @@ def load(
         home,
         vae=section.vae,
         compute_dtype=compute_dtype,
-        device=device,
+        device=parts_device or device,
         dtypes={own[part]: dtype for part, dtype in dtypes.items()},
     )
     for part in (parts.unet, parts.vae, *parts.encoders.values()):
-        _freeze(part, device)
+        _freeze(part, parts_device or device)
     return assemble(
         spec,
         parts,
@@ -161,4 +164,4 @@ def _schedule_settings(
 def _freeze(part: nn.Module, device: torch.device) -> None:
     part.requires_grad_(False)
     part.eval()
-    part.to(device)
+    put(part, device)

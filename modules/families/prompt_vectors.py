@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from modules.formats.embedding_file import Embedding, family_words
+from modules.memory.sending import sent
 from onetrainer.errors import UserError
 
 
@@ -115,7 +116,7 @@ def _given(
     is_given = torch.full((embedding.length,), rows is not None, device=device)
     if rows is None:
         return torch.zeros(embedding.length, width, device=device), is_given
-    return rows.to(device), is_given
+    return sent(rows, device), is_given
 
 
 def _listed(widths: Mapping[str, int]) -> str:

@@ -30,6 +30,7 @@ from modules.families.prompt_vectors import (
 )
 from modules.formats.embedding_file import Embedding
 from modules.interfaces import Conditioning
+from modules.memory.sending import sent
 from onetrainer.caption_words import word_key
 from onetrainer.errors import UserError
 
@@ -160,7 +161,7 @@ class ClipPrompts:
         tokens: (B, chunks, 77); all chunks are read in one batch. Both (B * chunks, 77, D).
         """
         places = tokens.flatten(0, 1) - len(self.tokenizer)  # negative where a token is
-        places = places.to(encoder.model.device)
+        places = sent(places, encoder.model.device)
         output = self._read(encoder, tokens.flatten(0, 1), places)
         last: Tensor = output.last_hidden_state
         chosen = _chosen_layer(encoder, output)
@@ -177,7 +178,7 @@ class ClipPrompts:
         ids = ids.masked_fill(rows >= len(self.tokenizer), STAND_IN)
         with self._placing(encoder, places):
             return encoder.model(
-                input_ids=ids.to(device),
+                input_ids=sent(ids, device),
                 output_hidden_states=encoder.layer > 1 or not encoder.is_normed,
             )
 
@@ -198,7 +199,7 @@ class ClipPrompts:
         ends = (tokens[:, 0] == self.tokenizer.eos_token_id).int().argmax(dim=-1)  # (B,)
         firsts = torch.arange(len(tokens)) * tokens.shape[1]
         pooled: Tensor = encoder.model.text_projection(
-            last[firsts.to(last.device), ends.to(last.device)]
+            last[sent(firsts, last.device), sent(ends, last.device)]
         )
         return pooled
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from modules.families.spec import END_TOKEN, EncoderSpec, FamilySpec
 from modules.interfaces import Conditioning
+from modules.memory.sending import sent
 
 
 def pooled_and_sizes(conditioning: Conditioning, frames: Tensor) -> Mapping[str, Tensor]:
@@ -18,7 +19,7 @@ def pooled_and_sizes(conditioning: Conditioning, frames: Tensor) -> Mapping[str,
         raise ValueError("SDXL needs the pooled text")
     return {
         "text_embeds": conditioning.pooled,
-        "time_ids": frames.to(conditioning.pooled.device).float(),
+        "time_ids": sent(frames, conditioning.pooled.device).float(),
     }
 
 

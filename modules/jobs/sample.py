@@ -27,7 +27,7 @@ from modules.sampling.picture_folder import (
     write_picture,
 )
 from modules.sampling.pictures import Settings, UsedLora, base_name, to_picture
-from modules.sampling.sampler import sample
+from modules.sampling.sampler import Around, sample
 from onetrainer.config.hardware import Precision
 from onetrainer.config.sampling import Prompt
 from onetrainer.errors import UserError
@@ -167,7 +167,7 @@ def _draw(
             guidance=request.guidance,
             sampler=request.sampler,
             guidance_rescale=request.guidance_rescale,
-            autocast=context,
+            around=Around(autocast=context),
             on_step=reporter.on_step,
         )
         yield from zip(map(to_picture, pixels), batch, strict=True)

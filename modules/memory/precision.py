@@ -1,12 +1,50 @@
-"""On which device and in which number format the engine computes: the one place that decides."""
+"""On which device and in which number format the engine computes: the one place that decides.
 
+What stays float32 whatever is chosen: losses, optimizers' statistics and averages of adapters and
+words, noise schedules and latents. Adapters and words themselves are float32, too.
+"""
+
+import warnings
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
-from onetrainer.config.hardware import Precision
+from onetrainer.config.hardware import Precision, VaePrecision
 from onetrainer.errors import UserError
+
+
+@dataclass(frozen=True)
+class PartPrecision:
+    """How a part is kept in memory, and what its products and convolutions are computed in."""
+
+    storage: torch.dtype
+    compute: torch.dtype
+
+
+def precision_of(
+    part: str,
+    *,
+    precision: Precision,
+    vae_precision: VaePrecision = "auto",
+    trained_as: torch.dtype | None = None,
+) -> PartPrecision:
+    """The number formats of a part: "unet", an encoder's name, "vae" or "method".
+
+    trained_as: the dtype of the part's own weights where they train; None where they are frozen.
+    Frozen weights are kept in what they are computed in, so that nothing is cast in a step. Trained
+    ones are cast by autocast, but for a VAE's, which always computes in the dtype of its weights.
+    """
+    compute = compute_dtype(precision)
+    match part:
+        case "vae":
+            storage = trained_as or _vae_dtype(vae_precision)
+            return PartPrecision(storage, storage)
+        case "method":
+            return PartPrecision(torch.float32, compute)
+        case _:
+            return PartPrecision(trained_as or compute, compute)
 
 
 def choose_device(name: Literal["auto", "cuda", "cpu"]) -> torch.device:
@@ -46,6 +84,20 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     return torch.autocast(device.type, dtype=compute_dtype(precision))
 
 
-def scaler(device: torch.device, precision: Precision) -> torch.amp.GradScaler:
-    """Keeps float16 gradients from vanishing; does nothing in the other precisions."""
-    return torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+def apply_tf32(is_on: bool) -> None:
+    """Lets graphics cards compute float32 products and convolutions in TF32, or forbids it.
+
+    For the whole process, and no other device.
+    """
+    with warnings.catch_warnings():
+        # torch has two interfaces to this. The older one, of which some of its versions warn, sets
+        # what both of them tell; after the newer one alone a look at the older one raises, and
+        # torch's own compiler looks there.
+        warnings.simplefilter("ignore")
+        torch.backends.cuda.matmul.allow_tf32 = is_on
+        torch.backends.cudnn.allow_tf32 = is_on
+
+
+def _vae_dtype(precision: VaePrecision) -> torch.dtype:
+    """float32 unless something else is asked for: VAEs were trained in it, and SDXL's overflows."""
+    return torch.float32 if precision == "auto" else compute_dtype(precision)

@@ -3,6 +3,7 @@
 import torch
 
 from modules import seeds
+from modules.memory.residency import put
 from modules.methods.adapter_dropout import Dropouts
 from modules.methods.adapter_loha import LohaAdapter
 from modules.methods.adapter_lokr import LokrAdapter
@@ -23,7 +24,7 @@ def make_adapter(name: str, plan: Plan, section: Adapter, *, seed: int) -> Adapt
     with torch.random.fork_rng(devices=[]):
         adapter = _made(name, plan, section)
     adapter.draw(seeds.generator(seed, f"lora-init {name}"))
-    adapter.to(next(plan.module.parameters()).device, torch.float32)
+    put(adapter, next(plan.module.parameters()).device, torch.float32)
     return adapter
 
 

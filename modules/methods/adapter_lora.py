@@ -5,6 +5,7 @@ arXiv:2402.09353 (DoRA).
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from lycoris.functional.locon import bypass_forward_diff
@@ -12,6 +13,7 @@ from lycoris.modules.locon import LoConModule
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
+from modules.memory.quantize import StoredWeight, product_without_bias, stored_weight
 from modules.methods.adapter_dropout import Dropouts, adapted, without_some_ranks
 from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, UP
 
@@ -97,46 +99,56 @@ class DoraAdapter(LoConModule):  # type: ignore[misc] # LyCORIS has no types
         return {**_matrices(self), DORA: self.dora_scale.detach()}
 
     def _change(self, x: Tensor, output: Tensor) -> Tensor:
-        weight, up = self.org_module[0].weight, without_some_ranks(self, self.lora_up.weight)
+        layer, up = self.org_module[0], without_some_ranks(self, self.lora_up.weight)
         with torch.autocast(x.device.type, enabled=False):
-            lengths = _lengths(weight, up * self.scale, self.lora_down.weight)
+            lengths = _lengths(stored_weight(layer), up * self.scale, self.lora_down.weight)
             # The same small number as where the file is merged: no length divides by zero.
             ratio = self.dora_scale.flatten() / (lengths + torch.finfo(lengths.dtype).eps)
             more = (ratio - 1).to(x.dtype)  # (in,)
         added = x * (more.view(-1, 1, 1) if self.isconv else more)
-        lengthened: Tensor = self.op(added, weight, None, **self.kw_dict)
+        lengthened = product_without_bias(layer, added)
         return lengthened + _passed_through(self, x + added, up)
 
 
-def _lengths(weight: Tensor, up: Tensor, down: Tensor) -> Tensor:
-    found: Tensor = _Lengths.apply(weight, up, down)  # type: ignore[no-untyped-call] # torch's
+def _lengths(weight: StoredWeight, up: Tensor, down: Tensor) -> Tensor:
+    found: Tensor = _Lengths.apply(weight.read, up, down, *weight.tensors)  # type: ignore[no-untyped-call] # torch's
     return found
 
 
 class _Lengths(torch.autograd.Function):
     """Lengths of W + BA for each input, (in,), float32, that keep no copy of the weight.
 
-    weight: (out, in, …), any dtype, without gradient. up: (out, rank, …), down: (rank, in, …),
-    float32.
+    read, weight: as a `StoredWeight` has them, (out, in, …), without gradient. up: (out, rank, …),
+    down: (rank, in, …), float32.
     """
 
     @staticmethod
-    def forward(ctx: BackwardCFunction, weight: Tensor, up: Tensor, down: Tensor) -> Tensor:
-        lengths: Tensor = torch.linalg.vector_norm(_changed(weight, up, down), dim=(0, 2))
-        ctx.save_for_backward(weight, up, down, lengths)
+    def forward(
+        ctx: BackwardCFunction,
+        read: Callable[..., Tensor],
+        up: Tensor,
+        down: Tensor,
+        *weight: Tensor,
+    ) -> Tensor:
+        lengths: Tensor = torch.linalg.vector_norm(_changed(read(*weight), up, down), dim=(0, 2))
+        ctx.save_for_backward(up, down, lengths, *weight)
+        ctx.read = read  # type: ignore[attr-defined] # as torch wants it
         return lengths
 
     @staticmethod
-    def backward(ctx: BackwardCFunction, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
+    def backward(
+        ctx: BackwardCFunction, gradient: Tensor
+    ) -> tuple[None, Tensor, Tensor, *tuple[None, ...]]:
         saved: tuple[Tensor, ...] = ctx.saved_tensors  # torch says that it is one alone
-        weight, up, down, lengths = saved
-        with torch.autocast(weight.device.type, enabled=False):
+        up, down, lengths, *weight = saved
+        with torch.autocast(lengths.device.type, enabled=False):
             shares = gradient / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)
             # A length's derivative is the unit vector in the weight's direction.
-            change = (_changed(weight, up, down) * shares[None, :, None]).flatten(1)
+            changed = _changed(ctx.read(*weight), up, down)  # type: ignore[attr-defined] # set above
+            change = (changed * shares[None, :, None]).flatten(1)
             up_gradient = (change @ down.flatten(1).T).view_as(up)
             down_gradient = (up.flatten(1).T @ change).view_as(down)
-        return None, up_gradient, down_gradient
+        return None, up_gradient, down_gradient, *(None for _ in weight)
 
 
 def _changed(weight: Tensor, up: Tensor, down: Tensor) -> Tensor:

@@ -26,6 +26,14 @@ def size_of_blocks(outputs: int, most: int) -> int:
     return max(size for size in range(1, largest + 1) if outputs % size == 0)
 
 
+def outputs_of(layer: nn.Module) -> int:
+    """How many outputs a linear layer or a convolution has."""
+    if isinstance(layer, nn.Conv2d):
+        return layer.out_channels
+    assert isinstance(layer, nn.Linear)
+    return layer.out_features
+
+
 class OftAdapter(DiagOFTModule):  # type: ignore[misc] # LyCORIS has no types
     """One layer's OFT, which turns what the layer's weight gives, without its bias.
 
@@ -41,7 +49,7 @@ class OftAdapter(DiagOFTModule):  # type: ignore[misc] # LyCORIS has no types
         super().__init__(
             name,
             layer,
-            lora_dim=size_of_blocks(_outputs(layer), block_size),
+            lora_dim=size_of_blocks(outputs_of(layer), block_size),
             constraint=constraint,
             module_dropout=dropout,
             bypass_mode=True,
@@ -94,8 +102,3 @@ class OftAdapter(DiagOFTModule):  # type: ignore[misc] # LyCORIS has no types
         skew = blocks - blocks.transpose(1, 2)
         share: Tensor = self.constraint / (torch.linalg.vector_norm(skew) + NOT_ZERO)
         return share.clamp(max=1)
-
-
-def _outputs(layer: nn.Module) -> int:
-    weight = dict(layer.named_parameters())["weight"]
-    return len(weight)

@@ -7,7 +7,7 @@ from torch import nn
 
 from modules.formats.lora_names import COMPONENTS, Layer, Part, canonical
 from modules.interfaces import Family
-from modules.methods.adapter_oft import size_of_blocks
+from modules.methods.adapter_oft import outputs_of, size_of_blocks
 from modules.methods.layer_rules import layer_name, listed, require_all_used, rule_for
 from modules.methods.lora_targets import is_chosen
 from onetrainer.config.adapters import Adapter, Oft
@@ -91,8 +91,7 @@ def _cannot_turn(plan: Plan, section: Adapter) -> bool:
     """Whether OFT can do nothing on a layer: its outputs divide into blocks of one alone."""
     if not isinstance(section, Oft):
         return False
-    outputs = len(dict(plan.module.named_parameters())["weight"])
-    return size_of_blocks(outputs, section.block_size) == 1
+    return size_of_blocks(outputs_of(plan.module), section.block_size) == 1
 
 
 def _left_out(plans: Sequence[Plan]) -> tuple[str, ...]:

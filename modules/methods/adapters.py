@@ -83,6 +83,9 @@ class Adapters:
             for (part, rate, own_ratio), own in groups.items()
         ]
 
+    def own_modules(self) -> nn.Module:
+        return nn.ModuleList(self.adapters.values())
+
     def state_dict(self) -> dict[str, Tensor]:
         return {
             name: parameter.detach()

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from modules.formats.embedding_file import Embedding, write_embedding
 from modules.formats.modelspec import as_embedding
 from modules.interfaces import ExportOptions, Family, ParameterGroup
+from modules.memory.sending import sent
 from modules.methods.embedding_start import beginning
 from onetrainer.config.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.embedding import Word
@@ -45,9 +46,10 @@ class LearnedWord:
 
         Those that have their length, or are what they began as, stay bit for bit.
         """
-        lengths, initial = self.lengths[encoder].to(rows.device), self.initial[encoder]
+        lengths = sent(self.lengths[encoder], rows.device)
+        initial = sent(self.initial[encoder], rows.device)
         own = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-        has_begun = (rows != initial.to(rows.device)).any(dim=1, keepdim=True)
+        has_begun = (rows != initial).any(dim=1, keepdim=True)
         is_other = (own / lengths - 1).abs() > DRIFT
         scale = lengths / own.clamp(min=torch.finfo(own.dtype).tiny)
         return torch.where(has_begun & is_other, rows * scale, rows)
@@ -96,6 +98,9 @@ class Embeddings:
             for word in self.words
             if word.trained
         ]
+
+    def own_modules(self) -> nn.Module:
+        return nn.ParameterList(self._parameters().values())
 
     def state_dict(self) -> dict[str, Tensor]:
         return {name: rows.detach() for name, rows in self._parameters().items()}

@@ -94,6 +94,9 @@ class Full:
     def parameter_groups(self) -> list[ParameterGroup]:
         return list(self.groups)
 
+    def own_modules(self) -> nn.Module:
+        return nn.Module()  # everything that trains is the model's own
+
     def state_dict(self) -> dict[str, Tensor]:
         return {
             name: parameter.detach()

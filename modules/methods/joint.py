@@ -28,6 +28,9 @@ class Joint:
         ]
         return [*self.main.parameter_groups(), *words]
 
+    def own_modules(self) -> nn.Module:
+        return nn.ModuleList([self.main.own_modules(), self.embeddings.own_modules()])
+
     def state_dict(self) -> dict[str, Tensor]:
         words = {PREFIX + name: rows for name, rows in self.embeddings.state_dict().items()}
         return self.main.state_dict() | words

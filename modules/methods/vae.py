@@ -63,6 +63,9 @@ class VaeDecoder:
         named = {f"{PART}.{name}": weight for name, weight in self.weights.items()}
         return [ParameterGroup(PART, named)]
 
+    def own_modules(self) -> nn.Module:
+        return nn.Module()  # everything that trains is the model's own
+
     def state_dict(self) -> dict[str, Tensor]:
         return {f"{PART}.{name}": weight.detach() for name, weight in self.weights.items()}
 

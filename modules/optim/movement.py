@@ -1,6 +1,6 @@
 """One step of an optimizer: all weights together, some at a time, or each alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -71,6 +71,17 @@ class Movement:
             if index not in self._after:
                 self._move(group["params"], index)
 
+    def count_only_for(
+        self, right: Collection[nn.Parameter], wrong: Collection[nn.Parameter]
+    ) -> None:
+        """Takes back what groups have counted in this step, if all moves of theirs were wrong.
+
+        right, wrong: every weight that has moved, by whether its move was left in place.
+        """
+        for index in {self._groups[weight] for weight in wrong}:
+            if index not in {self._groups[weight] for weight in right}:
+                _set_values(self.optimizer.param_groups[index], self._before[index])
+
     def rounding(self) -> AbstractContextManager[None]:
         """Around `optimizer.step` for all weights."""
         return self._rounding(self.parameters)
@@ -96,9 +107,7 @@ class Movement:
         groups = self.optimizer.param_groups
         group, whole = groups[index], groups[index]["params"]
         before = self._before.setdefault(index, _values(group))
-        for key in _values(group).keys() - before.keys():
-            del group[key]
-        group.update(before)
+        _set_values(group, before)
         group["params"] = list(weights)
         self.optimizer.param_groups = [group]
         try:
@@ -123,6 +132,13 @@ def portions(weights: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
         size += weight.numel()
     if portion:
         yield portion
+
+
+def _set_values(group: dict[str, Any], values: dict[str, Any]) -> None:
+    """Makes what the optimizer counts in a group what it was."""
+    for key in _values(group).keys() - values.keys():
+        del group[key]
+    group.update(values)
 
 
 def _values(group: dict[str, Any]) -> dict[str, Any]:

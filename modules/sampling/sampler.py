@@ -7,16 +7,34 @@ section 3.4.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from modules.interfaces import Conditioning, Family
+from modules.memory.residency import Enter
 from modules.sampling.schedulers import make_scheduler, set_steps, step
 from onetrainer.config.sampling import Prompt, SamplerName
 
 LATENT_CHANNELS = 4
 LATENT_SCALE = 8  # pixels a latent's side
+
+
+@dataclass(frozen=True)
+class Around:
+    """The contexts that a family's parts need while they compute.
+
+    autocast: of every call of the text encoders and the UNet. phase: puts the parts where
+    "encoding", "drawing" and "decoding" need them.
+    """
+
+    autocast: Callable[[], AbstractContextManager[object]] = nullcontext
+    phase: Enter = lambda _: nullcontext()
+
+
+ALONE = Around()
+"""Everything is where it is needed, and computes as it is stored."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +59,16 @@ def sample(
     guidance: float,
     sampler: SamplerName = "ddim",
     guidance_rescale: float = 0.0,
-    autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
     on_step: Callable[[int], None] = lambda _: None,
+    around: Around = ALONE,
 ) -> Tensor:
     """Pictures of one size, (B, 3, height, width), float32 in [-1, 1], on the VAE's device.
 
     A picture is the same, up to rounding, whatever else is in its batch.
     guidance: how far to go from the negative prompt toward the prompt; 1 asks the prompt alone.
     guidance_rescale: how much of the contrast that guidance adds is taken back, 0 to 1.
-    autocast: makes the context of every call of the text encoders and the UNet. on_step: told
-    before each step, from 0; whatever it raises ends the sampling.
+    on_step: told before each step, from 0; whatever it raises ends the sampling. around: the
+    contexts that the family's parts need.
     The family is in evaluation mode meanwhile; adapters on it are their method's to switch.
     """
     _require_one_size(prompts)
@@ -60,21 +78,22 @@ def sample(
     generators = [torch.Generator().manual_seed(prompt.seed) for prompt in prompts]
     noise = torch.cat([_noise(prompt, g) for prompt, g in zip(prompts, generators, strict=True)])
     with _evaluation(family.unet, family.vae, *family.text_encoders.values()):
-        with autocast():
+        with around.phase("encoding"), around.autocast():
             texts = _encode(family, prompts, has_negative=guidance != 1)
         latents = (noise * scheduler.init_noise_sigma).to(device)
-        frame = _frame(prompts[0]).to(device)
-        for number, timestep in enumerate(scheduler.timesteps):
-            on_step(number)
-            noisy = scheduler.scale_model_input(latents, timestep)
-            predicted = torch.empty_like(latents)
-            for group in texts:
-                with autocast():
-                    both = _predict(family, noisy[group.places], timestep, group, frame)
-                predicted[group.places] = _guide(*both, guidance, guidance_rescale)
-            latents = step(scheduler, predicted, timestep, latents, generators)
+        predict = partial(_predict, family, around, _frame(prompts[0]).to(device))
+        with around.phase("drawing"):
+            for number, timestep in enumerate(scheduler.timesteps):
+                on_step(number)
+                noisy = scheduler.scale_model_input(latents, timestep)
+                predicted = torch.empty_like(latents)
+                for group in texts:
+                    both = predict(noisy[group.places], timestep, group)
+                    predicted[group.places] = _guide(*both, guidance, guidance_rescale)
+                latents = step(scheduler, predicted, timestep, latents, generators)
         # One by one: the VAE needs more memory for a picture than the UNet.
-        return torch.cat([family.decode_latents(latent[None]) for latent in latents])
+        with around.phase("decoding"):
+            return torch.cat([family.decode_latents(latent[None]) for latent in latents])
 
 
 def rescale(guided: Tensor, prompted: Tensor, amount: float) -> Tensor:
@@ -141,7 +160,7 @@ def _join(parts: Sequence[Conditioning]) -> Conditioning:
 
 
 def _predict(
-    family: Family, noisy: Tensor, timestep: Tensor, texts: _Texts, frame: Tensor
+    family: Family, around: Around, frame: Tensor, noisy: Tensor, timestep: Tensor, texts: _Texts
 ) -> tuple[Tensor, Tensor | None]:
     """The predictions with the prompts and with the negative ones, both out of one call."""
     conditioning = texts.prompts
@@ -149,12 +168,13 @@ def _predict(
         conditioning = _join([texts.without, conditioning])
         noisy = torch.cat([noisy, noisy])
     count = len(noisy)
-    predicted = family.predict(
-        noisy,
-        timestep.to(noisy.device).expand(count),
-        conditioning,
-        frames=frame.expand(count, -1),
-    )
+    with around.autocast():
+        predicted = family.predict(
+            noisy,
+            timestep.to(noisy.device).expand(count),
+            conditioning,
+            frames=frame.expand(count, -1),
+        )
     if texts.without is None:
         return predicted, None
     without, prompted = predicted.chunk(2)

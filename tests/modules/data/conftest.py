@@ -86,7 +86,6 @@ class Workbench:
         settings = {
             "items": self.index().items,
             "folder": self.cache,
-            "device": torch.device("cpu"),
             "with_text": True,
             "progress": lambda done, total: None,
             "should_stop": lambda: False,

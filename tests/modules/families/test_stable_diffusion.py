@@ -1,6 +1,7 @@
 """What a loaded family does: sizes, masks, clip skip, scaling, number formats."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -108,3 +109,20 @@ def test_decoder_lets_gradients_through():
     latents = torch.zeros(1, 4, 8, 8, requires_grad=True)
     tiny.family().decode_latents(latents).mean().backward()
     assert latents.grad.abs().sum() > 0
+
+
+def test_large_pictures_are_decoded_in_tiles_of_half_a_thousand_pixels(monkeypatch):
+    family = replace(tiny.family(), decodes_in_tiles=True)
+    shapes = []
+    forward = family.vae.decoder.forward
+    monkeypatch.setattr(
+        family.vae.decoder, "forward", lambda z, *rest: shapes.append(z.shape) or forward(z, *rest)
+    )
+    latents = torch.linspace(-1, 1, 4 * 64 * 80).view(1, 4, 64, 80)
+    assert family.decode_latents(latents).shape == (1, 3, 512, 640)
+    assert len(shapes) > 1
+    assert all(max(shape[2:]) <= 64 for shape in shapes)
+    shapes.clear()
+    family.decode_latents(latents[..., :64])
+    assert len(shapes) == 1
+    assert not family.vae.use_tiling

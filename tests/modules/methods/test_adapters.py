@@ -17,6 +17,7 @@ from onetrainer.config.adapters import Lora
 from tests import tiny
 from tests.adapters import KINDS, predict, section, shake
 from tests.exports import export
+from tests.managed import checkpoint
 
 LAYERS = {
     "linear": (lambda: nn.Linear(24, 16), (2, 5, 24)),
@@ -125,7 +126,7 @@ def test_checkpointing_drops_the_same_and_gives_equal_gradients(kind, dtype):
         method = Adapters.attach(family, section(kind, text=True, **drops), seed=0)
         shake(method)
         if checkpointing:
-            family.enable_gradient_checkpointing(text_encoders=True)
+            checkpoint(family)
         method.train(True)
         torch.manual_seed(0)
         noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))

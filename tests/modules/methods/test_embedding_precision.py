@@ -13,11 +13,12 @@ from torch import nn
 
 from modules.memory.precision import autocast
 from modules.methods.embedding import Embeddings
-from modules.sampling.sampler import sample
+from modules.sampling.sampler import Around, sample
 from onetrainer.config.embedding import Embeddings as Section
 from onetrainer.config.embedding import Word
 from onetrainer.config.sampling import Prompt
 from tests import tiny
+from tests.managed import checkpoint
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 PLACES = ("input", "output")
@@ -87,7 +88,7 @@ def test_words_train_and_draw(name, dtype, precision):
     frozen = (made.unet, *made.text_encoders.values())
     assert all(p.grad is None for part in frozen for p in part.parameters())
     assert picture(made, precision).isfinite().all()
-    made.enable_gradient_checkpointing(text_encoders=True)
+    checkpoint(made)
     again = gradients(made, method, precision)
     assert all(torch.equal(again[key], gradient) for key, gradient in found.items())
 
@@ -99,4 +100,4 @@ def similarity(one, other):
 def picture(made, precision):
     prompt = Prompt(prompt="a <input> and <output>", width=64, height=64, seed=1)
     context = partial(autocast, torch.device("cpu"), precision)
-    return sample(made, [prompt], steps=1, guidance=3.0, autocast=context)
+    return sample(made, [prompt], steps=1, guidance=3.0, around=Around(context))

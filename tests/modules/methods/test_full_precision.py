@@ -7,6 +7,7 @@ from modules.methods.full import part_dtypes
 from onetrainer.config.full import Full as FullSection
 from onetrainer.config.rules_full import BF16_BITS
 from tests import tiny
+from tests.managed import checkpoint
 from tests.modules.methods.sources import attach, loss_of, states, write_origin
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -80,7 +81,7 @@ def test_every_number_format_has_the_gradients_of_float64(
     section = FullSection(weights=weights, **tiny.encoders(True))
     family, method = attach(origin, section, dtype=precision or torch.float32)
     if checkpointing:
-        family.enable_gradient_checkpointing(text_encoders=True)
+        checkpoint(family)
     method.train(True)
     with torch.autocast("cpu", precision or torch.bfloat16, enabled=bool(precision)):
         loss = loss_of(family) * SCALE

@@ -8,6 +8,7 @@ from onetrainer.config.adapters import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.exports import export
+from tests.managed import checkpoint
 
 SECTION = LoraSection(rank=4, alpha=2.0)
 WITH_TEXT = LoraSection(rank=4, alpha=2.0, **tiny.encoders(True))
@@ -249,7 +250,7 @@ def test_checkpointing_gives_equal_gradients_with_dropout_and_text_encoder():
         method = Adapters.attach(family, section, seed=0)
         shake(method)
         if checkpointing:
-            family.enable_gradient_checkpointing(text_encoders=True)
+            checkpoint(family)
         method.train(True)
         torch.manual_seed(0)
         predict(family).square().mean().backward()

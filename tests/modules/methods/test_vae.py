@@ -15,6 +15,7 @@ from onetrainer.config.model import base_of
 from onetrainer.errors import UserError
 from onetrainer.model_files import inspect_model
 from tests import tiny
+from tests.managed import Calls, checkpoint
 from tests.modules.methods.sources import shake, states, write_origin
 
 CPU = torch.device("cpu")
@@ -140,11 +141,13 @@ def test_gradient_checkpointing_of_the_decoder_changes_no_gradient():
     def gradients(*, checkpointed):
         family = tiny.family()
         method = VaeDecoder.attach(family, VaeSection(), source=None)
-        family.enable_gradient_checkpointing(text_encoders=False, vae=checkpointed)
+        if checkpointed:
+            checkpoint(family)
         method.train(True)
-        assert family.vae.decoder.gradient_checkpointing is checkpointed
+        calls = Calls(family.vae.decoder.mid_block.resnets[0].conv1)
         latents = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(0))
         family.decode_unclamped(latents).square().mean().backward()
+        assert calls.count == (2 if checkpointed else 1)
         return [weight.grad for weight in method.weights.values()]
 
     for one, other in zip(gradients(checkpointed=True), gradients(checkpointed=False), strict=True):

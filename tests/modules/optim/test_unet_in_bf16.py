@@ -7,23 +7,26 @@ from modules import seeds
 from modules.build import build_optimizer, set_lr
 from modules.engine import Engine
 from modules.interfaces import ParameterGroup
+from modules.memory.layers import LayerSettings
 from modules.optim.movement import Movement
 from modules.optim.progress import OptimizerProgress
 from modules.optim.stops import Stops
 from onetrainer.config.optimizers.adafactor import Adafactor
 from onetrainer.config.optimizers.adam import AdamW
 from tests import tiny
+from tests.managed import manage
 from tests.stepping import equal
 
 CPU = torch.device("cpu")
+SAVING = LayerSettings(checkpointing="selective", offload=0.5, activations=0.5)
 
 
 class UnetTraining:
-    def __init__(self, section, *, in_backward, seed=0, checkpointing=False):
+    def __init__(self, section, *, in_backward, seed=0, is_saving=False):
         self.family = tiny.family(seed=seed, compute_dtype=torch.bfloat16)
         self.unet = self.family.unet.requires_grad_(True).train()
-        if checkpointing:
-            self.family.enable_gradient_checkpointing(text_encoders=False)
+        if is_saving:
+            manage(self.family, SAVING)
         self.weights = dict(self.unet.named_parameters())
         self.optimizer = build_optimizer(section, [ParameterGroup("unet", self.weights)])
         self.progress = OptimizerProgress(self.optimizer, self.weights)
@@ -56,15 +59,15 @@ class UnetTraining:
 
 
 @pytest.mark.parametrize(
-    ("section", "checkpointing"),
+    ("section", "is_saving"),
     [(AdamW(lr=1e-3), True), (Adafactor(lr=1e-3), False)],
-    ids=["adamw, checkpointing", "adafactor"],
+    ids=["adamw, checkpointing and offload", "adafactor"],
 )
-def test_in_backward_and_resumed_it_trains_the_weights_of_the_normal_run(section, checkpointing):
+def test_in_backward_and_resumed_it_trains_the_weights_of_the_normal_run(section, is_saving):
     start = UnetTraining(section, in_backward=False).snapshot()
-    normal = UnetTraining(section, in_backward=False, checkpointing=checkpointing).run(0, 4)
-    half = UnetTraining(section, in_backward=True, checkpointing=checkpointing).run(0, 2)
-    other = UnetTraining(section, in_backward=True, seed=1, checkpointing=checkpointing)
+    normal = UnetTraining(section, in_backward=False).run(0, 4)
+    half = UnetTraining(section, in_backward=True, is_saving=is_saving).run(0, 2)
+    other = UnetTraining(section, in_backward=True, seed=1, is_saving=is_saving)
     with torch.no_grad():
         for name, weight in other.weights.items():
             weight.copy_(half.weights[name])

@@ -1,0 +1,121 @@
+"""Where the parts of a run are: the residency of its model, and the memory of its layers."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from modules.families.layers import VAE, layers_of
+from modules.interfaces import Family
+from modules.jobs.attach import Attached, encodes_text_anew, trained_dtypes, trained_networks
+from modules.memory.layers import LayerSettings, ManagedLayers, manage_layers
+from modules.memory.precision import precision_of
+from modules.memory.residency import METHOD, Needs, Place, Residency, places
+from modules.methods.quantized import parts_left, quantize_family
+from onetrainer.config.denoising import Denoising
+from onetrainer.config.full import Vae
+from onetrainer.config.hardware import TempDevice
+from onetrainer.config.model import base_of
+from onetrainer.config.train import TrainConfig
+from onetrainer.dataset import is_pictures_alone
+
+HOST = torch.device("cpu")
+
+
+def temp_device_of(choice: TempDevice, device: torch.device) -> torch.device:
+    """Where parts wait, on a train device."""
+    return device if choice == "same" else HOST
+
+
+def needs_of(config: TrainConfig) -> Needs:
+    """What of the config decides where parts are."""
+    has_second = config.model.family.startswith("sdxl")
+    average: Place = "train" if config.ema.place == "device" else "temp"
+    return Needs(
+        encoders=("te1", "te2") if has_second else ("te",),
+        trained=trained_networks(config),
+        predicts=isinstance(config.objective, Denoising),
+        encodes_pictures=not config.data.cache_latents,
+        encodes_text=not is_pictures_alone(config) and encodes_text_anew(config),
+        draws=bool(config.sampling.prompts),
+        encodes_blanks=config.model.family.endswith("inpainting"),
+        average=average if config.ema.use else None,
+    )
+
+
+def storage_dtypes(config: TrainConfig) -> dict[str, torch.dtype]:
+    """The number format that each part is loaded in."""
+    hardware, trained = config.hardware, trained_dtypes(config)
+    if isinstance(config.method, Vae):
+        # Cast to the decoder's format by the method, out of the files' own.
+        trained["vae"] = torch.float32
+    return {
+        part: precision_of(
+            part,
+            precision=hardware.precision,
+            vae_precision=hardware.vae_precision,
+            trained_as=trained.get(part),
+        ).storage
+        for part in ("unet", "vae", *needs_of(config).encoders)
+    }
+
+
+def quantize(config: TrainConfig, family: Family, *, device: torch.device) -> tuple[str, ...]:
+    """Keeps frozen layers in few bits, if that is wanted; gives notes for people.
+
+    Before anything is attached: adapters begin by the weights that they compute beside.
+    """
+    hardware = config.hardware
+    if hardware.quantization == "none" or isinstance(config.method, Vae):
+        return ()
+    return quantize_family(
+        family,
+        kind=hardware.quantization,
+        patterns=[layers.pattern for layers in hardware.quantized_layers],
+        trains=parts_left(config.method, base_of(config.model.family)),
+        device=device,
+    )
+
+
+def manage(config: TrainConfig, family: Family, *, device: torch.device) -> ManagedLayers:
+    """The layers of what gradients go through, or what is large, made to take less memory."""
+    hardware = config.hardware
+    assert hardware.gradient_checkpointing != "auto", "chosen before"
+    found = layers_of(family)
+    if not isinstance(config.method, Vae):
+        del found[VAE]
+    return manage_layers(
+        found,
+        LayerSettings(
+            checkpointing=hardware.gradient_checkpointing,
+            offload=hardware.offload_layers,
+            activations=hardware.offload_activations,
+            prefetch=hardware.prefetch,
+        ),
+        train_device=device,
+        temp_device=temp_device_of(hardware.temp_device, device),
+    )
+
+
+def residency_of(
+    config: TrainConfig, attached: Attached, layers: ManagedLayers, *, device: torch.device
+) -> Residency:
+    """What moves the parts of the model, which are all on the temporary device now."""
+    return Residency(
+        places(needs_of(config)),
+        parts_of(attached),
+        train_device=device,
+        temp_device=temp_device_of(config.hardware.temp_device, device),
+        waiting=layers.waiting,
+    )
+
+
+def parts_of(attached: Attached) -> Mapping[str, nn.Module]:
+    """Everything that has a place, by its name in the table of places."""
+    family = attached.family
+    return {
+        "unet": family.unet,
+        "vae": family.vae,
+        **family.text_encoders,
+        METHOD: attached.method.own_modules(),
+    }

@@ -1,0 +1,207 @@
+"""Parts are where each phase wants them, and afterwards where they were."""
+
+from itertools import product
+
+import pytest
+import torch
+from torch import nn
+
+from modules.memory.residency import AVERAGE, METHOD, OPTIMIZER, PHASES, Needs, Residency, places
+from tests import pretend
+
+CPU, META = torch.device("cpu"), torch.device("meta")
+PLAIN = Needs(
+    encoders=("te1", "te2"),
+    trained=frozenset(),
+    predicts=True,
+    encodes_pictures=False,
+    encodes_text=False,
+    draws=True,
+)
+
+
+TRAINED = (frozenset(), {"unet"}, {"vae"}, {"unet", "te1"})
+
+
+def needs(**changes):
+    return Needs(**{**vars(PLAIN), **changes})
+
+
+def where(part, **changes):
+    return places(needs(**changes))[part]
+
+
+def test_encoders_and_vae_visit_the_device_when_they_are_needed():
+    assert [p for p, place in where("te2").items() if place == "train"] == ["caching", "encoding"]
+    assert [p for p, place in where("vae").items() if place == "train"] == ["caching", "decoding"]
+    assert [p for p, place in where("unet").items() if place == "train"] == list(PHASES[2:])
+
+
+def test_what_is_encoded_in_every_step_is_there_in_every_step():
+    steps = ["training", "validation"]
+    text = where("te1", encodes_text=True)
+    pictures = where("vae", encodes_pictures=True)
+    assert [p for p, place in text.items() if place == "train"] == [*steps, "encoding"]
+    assert [p for p, place in pictures.items() if place == "train"] == [*steps, "decoding"]
+
+
+@pytest.mark.parametrize("part", ["unet", "vae", "te1"])
+def test_what_trains_stays_from_the_first_step_on(part):
+    row = where(part, trained={part})
+    assert {row[phase] for phase in PHASES[2:]} == {"train"}
+
+
+def test_what_nothing_asks_for_any_more_is_given_back():
+    for part in ("te1", "te2", "vae"):
+        row = where(part, draws=False)
+        assert (row["caching"], row["training"]) == ("train", "nowhere")
+    blanks = where("vae", draws=False, encodes_blanks=True, encodes_pictures=True)
+    assert (blanks["caching"], blanks["training"]) == ("train", "train")
+    assert where("unet", predicts=False, draws=False)["training"] == "nowhere"
+
+
+def test_the_optimizers_statistics_and_the_average_have_their_places():
+    assert where(OPTIMIZER)["caching"] == "nowhere"
+    assert where(OPTIMIZER)["validation"] == "train"
+    assert where(AVERAGE)["training"] == "nowhere"
+    assert where(AVERAGE, average="temp")["training"] == "temp"
+
+
+def test_every_phase_has_what_it_computes_with_in_every_combination():
+    flags = product([False, True], [False, True], [False, True], [False, True], TRAINED)
+    for predicts, pictures, text, draws, trained in flags:
+        table = places(
+            needs(
+                predicts=predicts,
+                encodes_pictures=pictures,
+                encodes_text=text,
+                draws=draws,
+                trained=trained,
+            )
+        )
+        used = {("unet", "training")} if predicts else set()
+        used |= {("vae", "training" if pictures else "caching")}
+        used |= {(te, "training" if text else "caching") for te in ("te1", "te2")}
+        used |= {(part, phase) for part in trained for phase in PHASES[2:]}
+        if draws:
+            used |= {("unet", "drawing"), ("vae", "decoding"), ("te1", "encoding")}
+        assert {table[part][phase] for part, phase in used} == {"train"}
+
+
+class Model:
+    """Parts with a residency; both devices are the CPU."""
+
+    def __init__(self, **changes):
+        self.unet, self.vae, self.te = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
+        for part in (self.vae, self.te):
+            part.requires_grad_(False)
+        self.residency = Residency(
+            places(needs(encoders=("te",), **changes)),
+            {"unet": self.unet, "vae": self.vae, "te": self.te, METHOD: nn.Module()},
+            train_device=CPU,
+            temp_device=CPU,
+        )
+
+    def at(self):
+        return {part: self.residency.place_of(part) for part in ("unet", "vae", "te")}
+
+
+def test_leaving_a_phase_puts_back_what_was_before():
+    model = Model()
+    with model.residency.phase("training"):
+        before = model.at()
+        with model.residency.phase("encoding"):
+            assert model.at() == {"unet": "train", "vae": "temp", "te": "train"}
+            assert model.residency.current == "encoding"
+        assert model.at() == before
+        assert model.residency.current == "training"
+    assert model.at() == {"unet": "temp", "vae": "temp", "te": "temp"}
+
+
+def test_an_exception_puts_back_too_and_the_innermost_phase_is_told():
+    model = Model()
+    with pytest.raises(RuntimeError), model.residency.phase("training"):
+        try:
+            with model.residency.phase("decoding"):
+                raise RuntimeError
+        finally:
+            assert model.at() == {"unet": "train", "vae": "temp", "te": "temp"}
+    assert model.residency.failed == "decoding"
+    assert model.residency.current == "loading"
+
+
+def test_a_part_that_is_not_needed_any_more_has_no_memory():
+    model = Model(draws=False)
+    with model.residency.phase("training"):
+        assert model.vae.weight.device == META
+        assert not model.vae.weight.requires_grad
+    assert model.residency.place_of("vae") == "nowhere"
+
+
+def networks():
+    """A part that trains and two that do not, in main memory."""
+    parts = {
+        name: nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)) for name in ("unet", "vae", "te")
+    }
+    for name in ("vae", "te"):
+        parts[name].requires_grad_(False)
+    return parts
+
+
+def devices(part):
+    return {weight.device.type for weight in part.parameters()}
+
+
+def residency_on_a_card(parts):
+    return Residency(
+        places(needs(encoders=("te",))),
+        parts,
+        train_device=torch.device("cuda"),
+        temp_device=CPU,
+    )
+
+
+def test_weights_go_to_the_card_and_come_back_as_they_were():
+    parts = networks()
+    before = {name: part[0].weight.detach().clone() for name, part in parts.items()}
+    with pretend.accelerator() as card:
+        residency = residency_on_a_card(parts)
+        with residency.phase("caching"):
+            assert devices(parts["vae"]) == devices(parts["te"]) == {"cuda"}
+            assert devices(parts["unet"]) == {"cpu"}
+        with residency.phase("training"):
+            assert devices(parts["unet"]) == {"cuda"}
+            assert devices(parts["vae"]) == {"cpu"}
+        assert card.allocated == 0
+    for name, part in parts.items():
+        assert torch.equal(part[0].weight, before[name])
+
+
+def test_what_does_not_change_is_not_copied_back():
+    parts = networks()
+    with pretend.accelerator() as card:
+        with residency_on_a_card(parts).phase("caching"):
+            pass
+        assert card.to_host.count == 0
+
+
+def test_a_move_that_runs_out_of_memory_is_undone():
+    parts = networks()
+    bytes_of_one = sum(weight.nbytes for weight in parts["vae"].parameters())
+    with pretend.accelerator(capacity=bytes_of_one + bytes_of_one // 2) as card:
+        residency = residency_on_a_card(parts)
+        with pytest.raises(torch.OutOfMemoryError), residency.phase("caching"):
+            pass
+        assert all(devices(part) == {"cpu"} for part in parts.values())
+        assert {residency.place_of(part) for part in parts} == {"temp"}
+        assert card.allocated == 0
+
+
+def test_nothing_is_put_back_when_the_run_is_over():
+    parts = networks()
+    with pretend.accelerator() as card:
+        residency = residency_on_a_card(parts)
+        with residency.phase("training"):
+            residency.finish()
+        assert devices(parts["unet"]) == {"cuda"}
+        assert card.to_host.count == 0

@@ -1,0 +1,239 @@
+"""Quantized families: adapters and words on them, beside the same family in plain weights."""
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+import torch
+from torch import nn
+
+from modules.data.cache import encoder_digests
+from modules.families.layers import layers_of
+from modules.memory.layers import LayerSettings, manage_layers
+from modules.memory.precision import autocast, compute_dtype
+from modules.memory.quantize import Kind, QuantizedLinear
+from modules.methods.adapters import Adapters
+from modules.methods.embedding import Embeddings
+from modules.methods.lora_targets import layer_names
+from modules.methods.quantized import parts_left, quantize_family
+from onetrainer import preflight_packages
+from onetrainer.config.embedding import EmbeddingOnly, Word
+from onetrainer.config.embedding import Embeddings as EmbeddingsSection
+from onetrainer.config.full import Full, Vae
+from onetrainer.errors import UserError
+from tests import pretend, tiny
+from tests.adapters import FRAME, KINDS, predict, section, shake
+
+QUANTIZATIONS = get_args(Kind)
+ENCODERS = {"sd15": ["te"], "sd2": ["te"], "sdxl": ["te1", "te2"]}
+PAIRS = [*((kind, "int8") for kind in KINDS), ("dora", "fp8"), ("lora", "nf4"), ("dora", "nf4")]
+# Of a prediction's length; measured: at most 0.013, 0.03 and 0.144.
+LOST = {"int8": 0.03, "fp8": 0.06, "nf4": 0.25}
+
+
+def quantized(kind="int8", name="sd15", *, patterns=(), trains=(), dtype=torch.float32):
+    family = tiny.family(name, compute_dtype=dtype)
+    notes = quantize_family(
+        family, kind=kind, patterns=patterns, trains=trains, device=torch.device("cpu")
+    )
+    assert notes == ()
+    return family
+
+
+def networks(family):
+    return {"unet": family.unet, **family.text_encoders}
+
+
+def layers(family):
+    """The quantized layers of a family, by part and path."""
+    return {
+        (part, path): layer
+        for part, module in networks(family).items()
+        for path, layer in module.named_modules()
+        if isinstance(layer, QuantizedLinear)
+    }
+
+
+def plain(family, **options):
+    """The same family with plain weights, that are those which it computes with."""
+    made = tiny.family(family.name, **options)
+    for (part, path), layer in layers(family).items():
+        networks(made)[part].get_submodule(path).weight.copy_(layer.weight)
+    return made
+
+
+def learn(family, method):
+    """Gradients of everything that trains, after a microbatch."""
+    noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))
+    conditioning = family.encode_text(["a cat"])
+    predicted = family.predict(noisy, torch.tensor([500]), conditioning, frames=FRAME)
+    (predicted - noisy.to(predicted.device)).square().mean().backward()
+    return {
+        name: weight.grad
+        for group in method.parameter_groups()
+        for name, weight in group.parameters.items()
+    }
+
+
+@pytest.mark.parametrize("kind", QUANTIZATIONS)
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [(name, "bf16") for name in ENCODERS] + [("sd2", "fp32"), ("sd2", "fp16")],
+)
+def test_a_quantized_family_predicts_nearly_what_the_whole_one_does(kind, name, precision):
+    whole = predict(tiny.family(name))
+    family = quantized(kind, name, dtype=compute_dtype(precision))
+    with autocast(tiny.CPU, precision):
+        found = predict(family)
+    assert 0 < (found - whole).norm() < LOST[kind] * whole.norm()
+
+
+@pytest.mark.parametrize(("kind", "quantization"), PAIRS)
+def test_adapters_learn_as_on_plain_weights_of_the_same_numbers(kind, quantization):
+    family = quantized(quantization, trains=["te"])
+    other, before = plain(family), predict(family)
+    assert torch.equal(predict(other), before)
+    methods = [Adapters.attach(one, section(kind, text=True), seed=0) for one in (family, other)]
+    # Also DoRA, whose lengths are those of the weights that are computed with.
+    assert torch.allclose(predict(family), before, atol=1e-6)
+    for method in methods:
+        shake(method)
+    found, wanted = learn(family, methods[0]), learn(other, methods[1])
+    assert found.keys() == wanted.keys()
+    for name, gradient in wanted.items():
+        assert torch.allclose(found[name], gradient, rtol=1e-4, atol=1e-6), name
+    assert sum(bool(gradient.any()) for gradient in found.values()) > 0.9 * len(found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision"), [*((kind, "bf16") for kind in KINDS), ("dora", "fp16")]
+)
+def test_adapters_begin_with_no_effect_and_learn_in_half_precision(kind, precision):
+    family = quantized("int8", dtype=compute_dtype(precision))
+    with autocast(tiny.CPU, precision):
+        before = predict(family)
+        method = Adapters.attach(family, section(kind), seed=0)
+        assert torch.equal(predict(family), before)
+        gradients = learn(family, method)
+    assert all(gradient.dtype == torch.float32 for gradient in gradients.values())
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
+    assert any(gradient.any() for gradient in gradients.values())
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_layers_have_the_names_in_files_that_they_have_without(name):
+    assert layer_names(quantized(name=name)) == layer_names(tiny.family(name))
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_gradients_reach_words_through_quantized_encoders(name):
+    words = EmbeddingsSection(words=(Word(word="<cat>", initial_text="a dog"),))
+    family, method = Embeddings.attach(quantized(name=name), words, seed=0)
+    noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))
+    conditioning = family.encode_text(["a photo of <cat>"])
+    family.predict(noisy, torch.tensor([500]), conditioning, frames=FRAME).square().sum().backward()
+    for group in method.parameter_groups():
+        assert all(rows.grad.any() for rows in group.parameters.values())
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_all_linear_layers_are_quantized_but_those_of_what_trains(name):
+    last = ENCODERS[name][-1]
+    family = quantized(name=name, trains=[last])
+    counts = {
+        part: sum(type(layer) is nn.Linear for layer in module.modules())
+        for part, module in networks(family).items()
+    }
+    assert {part for part, count in counts.items() if count} == {last}
+    assert {part for part, _ in layers(family)} == networks(family).keys() - {last}
+
+
+def test_patterns_choose_layers_by_the_names_that_methods_know():
+    family = quantized(patterns=[r"unet\..*attn2.*to_k", "text_encoder.*fc1"])
+    paths = [path for _, path in layers(family)]
+    assert paths
+    assert all(path.endswith(("attn2.to_k", "mlp.fc1")) for path in paths)
+    assert {part for part, _ in layers(family)} == {"unet", "te"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("attn2.to_kk", r"matches none of the \d+ linear layers .*attn2\.to_k"),
+        ("conv_in", "matches none"),
+        ("text_encoder.*fc1", "matches none"),
+        ("attn[", "no regular expression"),
+    ],
+)
+def test_a_pattern_without_layers_is_told_with_names_like_it(pattern, words):
+    with pytest.raises(UserError, match=words) as error:
+        quantized(patterns=["attn1", pattern], trains=["te"])
+    assert "hardware.quantized_layers.1.pattern" in str(error.value)
+
+
+def test_a_family_in_which_everything_trains_is_told():
+    options = {"kind": "int8", "patterns": (), "device": torch.device("cpu")}
+    (note,) = quantize_family(tiny.family(), trains=["unet", "te"], **options)
+    assert "int8" in note
+
+
+def test_a_missing_package_is_told_with_its_command(monkeypatch):
+    monkeypatch.setitem(preflight_packages.QUANTIZERS, "int8", "no_such_package")
+    with pytest.raises(UserError, match=r"no_such_package.*--extra bits"):
+        quantized("int8")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_unet_below_adapters_is_quantized_and_encoders_that_train_are_not(kind):
+    assert parts_left(section(kind, text=True), "sdxl") == {"te1", "te2"}
+    assert parts_left(section(kind, text=True), "sd15") == {"te"}
+    assert parts_left(section(kind), "sdxl") == frozenset()
+
+
+def test_networks_whose_own_weights_train_are_left():
+    only_text = Full(unet={"train": False}, text_encoder={"train": True})
+    assert parts_left(only_text, "sd15") == {"te"}
+    assert parts_left(Full(), "sd15") == {"unet"}
+    assert parts_left(EmbeddingOnly(), "sdxl") == parts_left(Vae(), "sd15") == frozenset()
+
+
+def test_caches_tell_quantized_encoders_from_others():
+    digests = [encoder_digests(family) for family in (tiny.family(), quantized(), quantized())]
+    assert digests[1] == digests[2]
+    assert digests[0].text not in (digests[1].text, encoder_digests(quantized("fp8")).text)
+    assert digests[0].vae == digests[1].vae
+
+
+@pytest.mark.parametrize(("quantization", "offload"), [("int8", 0.0), ("nf4", 0.5)])
+def test_on_a_card_it_gives_the_processors_numbers_wherever_layers_wait(quantization, offload):
+    family = quantized(quantization)
+    method = Adapters.attach(family, section("dora"), seed=0)
+    shake(method)
+    wanted, gradients = predict(family), learn(family, method)
+    for held in method.adapters.values():
+        held.zero_grad(set_to_none=True)
+    with pretend.accelerator() as card:
+        device = torch.device("cuda")
+        managed = manage_layers(
+            layers_of(family),
+            LayerSettings("block", offload),
+            train_device=device,
+            temp_device=tiny.CPU,
+        )
+        put_networks(family, method, device, waiting=managed.waiting)
+        family = replace(family, schedule=family.schedule.to(device))
+        found = predict(family).cpu()
+        learnt = {name: gradient.cpu() for name, gradient in learn(family, method).items()}
+    packed = {own for layer in layers(family).values() for own in (layer.packed, layer.scales)}
+    assert bool(managed.waiting & packed) is bool(offload)
+    assert card.to_device.count > 0
+    assert torch.equal(found, wanted)
+    assert all(torch.equal(learnt[name], gradient) for name, gradient in gradients.items())
+
+
+def put_networks(family, method, device, *, waiting):
+    """Everything to a device but what waits."""
+    for module in (*networks(family).values(), *method.adapters.values()):
+        for tensor in (*module.parameters(), *module.buffers()):
+            if tensor not in waiting:
+                tensor.data = tensor.data.to(device)

@@ -1,0 +1,59 @@
+"""Gradients are shortened together, whichever device each of them is on."""
+
+import pytest
+import torch
+from torch import nn
+
+from modules.optim.clipping import clip
+from tests import pretend
+
+SHAPES = [(3, 4), (5,), (2, 2, 2)]
+
+
+def gradients(device="cpu", scale=1.0):
+    generator = torch.Generator().manual_seed(3)
+    return [scale * torch.randn(shape, generator=generator).to(device) for shape in SHAPES]
+
+
+@pytest.mark.parametrize("largest", [1e-3, 1.0, 1e3])
+def test_gradients_are_shortened_as_torch_does_it(largest):
+    weights = [nn.Parameter(torch.zeros(shape)) for shape in SHAPES]
+    for weight, gradient in zip(weights, gradients(), strict=True):
+        weight.grad = gradient
+    nn.utils.clip_grad_norm_(weights, largest)
+    found = gradients()
+    clip(found, largest)
+    for gradient, weight in zip(found, weights, strict=True):
+        torch.testing.assert_close(gradient, weight.grad, rtol=1e-6, atol=0)
+
+
+def test_the_norm_is_that_of_all_together():
+    found = gradients(scale=100.0)
+    clip(found, 2.0)
+    norm = sum(float(each.double().square().sum()) for each in found) ** 0.5
+    assert norm == pytest.approx(2.0, rel=1e-6)
+
+
+def test_where_gradients_are_does_not_matter_to_the_last_bit():
+    plain = gradients()
+    clip(plain, 0.5)
+    with pretend.accelerator():
+        mixed = gradients()
+        mixed[1] = mixed[1].to("cuda")
+        clip(mixed, 0.5)
+        found = [each.cpu() for each in mixed]
+    assert all(torch.equal(one, other) for one, other in zip(found, plain, strict=True))
+
+
+def test_norms_in_main_memory_go_to_the_card_together_and_the_factor_comes_back_once():
+    with pretend.accelerator() as card:
+        mixed = [*gradients(), *gradients("cuda")]
+        before = card.to_device.count
+        card.syncs.clear()
+        clip(mixed, 0.5)
+        assert card.to_device.count - before == 1
+        assert [sync.what for sync in card.syncs] == ["copy to the host"]
+
+
+def test_no_gradients_are_no_error():
+    clip([], 1.0)
