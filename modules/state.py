@@ -9,7 +9,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from modules.engine import Engine
 from modules.interfaces import Method
+from modules.memory.sending import read_flags
 from modules.optim.ema import Ema
 from modules.optim.progress import OptimizerProgress
 from onetrainer.errors import UserError
@@ -50,7 +51,8 @@ class CheckpointRecord:
 
     events_size: how many bytes of events.jsonl belong to the run up to here.
     engine: the loss scale and its history, where there is one. data_digest: of the encoded
-    pictures and captions in their order.
+    pictures and captions in their order. held_out: of the held-out pictures, with the step since
+    which they are held out; "" if none were.
     """
 
     step: int
@@ -59,6 +61,7 @@ class CheckpointRecord:
     versions: dict[str, str] = field(default_factory=dict)
     engine: dict[str, Any] = field(default_factory=dict)
     data_digest: str = ""
+    held_out: str = ""
 
     def __post_init__(self) -> None:
         if type(self.step) is not int or type(self.events_size) is not int:
@@ -71,9 +74,12 @@ def newest_record(folder: RunFolder) -> CheckpointRecord | None:
     Raises UserError if it was written by another version of this program.
     """
     complete = folder.complete_checkpoints()
-    if not complete:
-        return None
-    path = complete[-1][1] / STATE_FILE
+    return read_record(folder, complete[-1][0]) if complete else None
+
+
+def read_record(folder: RunFolder, step: int) -> CheckpointRecord:
+    """That of a step's checkpoint, which is complete. Raises UserError as `newest_record`."""
+    path = folder.checkpoint(step) / STATE_FILE
     try:
         return CheckpointRecord(**json.loads(path.read_text()))
     except (ValueError, TypeError) as error:
@@ -84,11 +90,16 @@ def newest_record(folder: RunFolder) -> CheckpointRecord | None:
         ) from error
 
 
+def _no_step() -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Checkpoints:
     """Saves and restores everything that a run's checkpoint holds.
 
-    ema: None if the run averages no weights. keep: so many of the newest are kept.
+    ema: None if the run averages no weights. keep: so many of the newest are kept. best_step: the
+    step whose checkpoint is kept besides them; gives None if there is none.
     """
 
     folder: RunFolder
@@ -97,6 +108,7 @@ class Checkpoints:
     ema: Ema | None
     engine: Engine
     keep: int
+    best_step: Callable[[], int | None] = _no_step
 
     def save(self, record: CheckpointRecord) -> Path:
         """Writes the checkpoint of a step, complete or not at all, then deletes the oldest.
@@ -125,7 +137,8 @@ class Checkpoints:
     def restore(self, record: CheckpointRecord) -> list[str]:
         """Takes a checkpoint up; returns what there is to tell about it.
 
-        To be called before gradient hooks are registered and before the first step.
+        To be called before gradient hooks are registered and before the first step; only where
+        nothing is trained after it, to export what it holds, may it be called later.
         Raises UserError if its files are damaged or do not fit the config.
         """
         path = self.folder.checkpoint(record.step)
@@ -173,8 +186,10 @@ class Checkpoints:
             _save_tensors(self.ema.state_dict(), folder / EMA_FILE)
 
     def _prune(self) -> None:
-        for _, path in self.folder.complete_checkpoints()[: -self.keep]:
-            _remove(path)
+        best = self.best_step()
+        for step, path in self.folder.complete_checkpoints()[: -self.keep]:
+            if step != best:
+                _remove(path)
 
 
 def _save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
@@ -189,8 +204,10 @@ def _save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
 
 
 def _refuse_broken(weights: Mapping[str, Tensor]) -> None:
-    for name, value in weights.items():
-        if not bool(torch.isfinite(value).all()):
+    sound = [torch.isfinite(value).all() for value in weights.values()]
+    # Read together: each read of its own would wait for the device.
+    for name, is_sound in zip(weights, read_flags(sound), strict=True):
+        if not is_sound:
             raise UserError(
                 f"the trained weights are no longer numbers ({name})",
                 "Nothing was saved over your last good checkpoint",

@@ -34,12 +34,16 @@ class StepBatches(Protocol):
     def epoch_of(self, step: int) -> int: ...
 
 
+def _never() -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Trainer:
     """Everything the loop needs.
 
     lr_multiplier: a step's learning rate as a share of the full one. ema: None if no average of
-    the weights is wanted.
+    the weights is wanted. has_enough: whether there is no use in going on.
     tasks: in their order; the one that saves comes last, so that a checkpoint of a step follows
     everything else that belongs to the step.
     """
@@ -57,12 +61,13 @@ class Trainer:
     report: Reporter
     inbox: Inbox
     tasks: Sequence[Task]
+    has_enough: Callable[[], bool] = _never
 
     def run(self) -> Literal["done", "stop", "pause"]:
-        """Trains until the last step is made or somebody asks to end."""
+        """Trains until the last step is made, there is no use in more, or somebody asks to end."""
         state = self.state
         self.report.start_clock(state.step)
-        while state.step < self.steps and not self.inbox.is_leaving():
+        while not (self._is_done() or self.inbox.is_leaving()):
             set_lr(self.optimizer, self.lr_multiplier(state.step))
             rate = effective_lr(self.optimizer)
             self.engine.begin(state.step)
@@ -80,7 +85,10 @@ class Trainer:
             )
             self._do_tasks(state.step)
         self.report.flush()
-        return "done" if state.step >= self.steps else self.inbox.leaving or "stop"
+        return "done" if self._is_done() else self.inbox.leaving or "stop"
+
+    def _is_done(self) -> bool:
+        return self.state.step >= self.steps or self.has_enough()
 
     def _accumulate(self, step: int) -> list[torch.Tensor]:
         """Adds up the gradients of a step's microbatches; returns their per-item losses."""

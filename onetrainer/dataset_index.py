@@ -1,7 +1,7 @@
 """A folder of pictures and captions, listed: what is learnt, and what is left out and why."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from onetrainer.buckets import Bucket, bucket_for
@@ -27,7 +27,8 @@ class Item:
 
     width, height: in pixels, upright (after EXIF rotation). mask: the picture that tells where this
     one counts, which is its own path where its transparency does; None means that all of it counts.
-    is_prior: whether it stands for what the model is to keep, a class picture.
+    is_prior: whether it stands for what the model is to keep, a class picture. concept: the folder
+    it lies in, below that which was listed, "" for that itself.
     """
 
     path: Path
@@ -37,6 +38,7 @@ class Item:
     bucket: Bucket
     mask: Path | None = None
     is_prior: bool = False
+    concept: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def index_folder(
             continue
         try:
             caption, encoding = read_caption(found.caption) if found.caption else ("", "utf-8")
-            item = _item(found, caption, resolution, masks)
+            item = replace(_item(found, caption, resolution, masks), concept=_concept(root, found))
             notes += _mask_notes(item)
         except (PictureError, CaptionError) as error:
             skipped.append(Skipped(found.path, error.reason))
@@ -136,6 +138,11 @@ def _item(found: Found, caption: str, resolution: int, masks: Masks) -> Item:
         raise PictureError(path, f"{size}, too long: more than {MAX_ASPECT} to 1")
     mask = {"off": None, "files": found.mask, "alpha": path if header.has_alpha else None}[masks]
     return Item(path, caption, width, height, bucket_for(width, height, resolution), mask)
+
+
+def _concept(root: Path, found: Found) -> str:
+    below = found.path.parent.relative_to(root).as_posix()
+    return "" if below == "." else below
 
 
 def _mask_notes(item: Item) -> list[str]:

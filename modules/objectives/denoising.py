@@ -14,7 +14,8 @@ from modules.diffusion.noise import draw_noise
 from modules.diffusion.schedule import at
 from modules.diffusion.targets import target
 from modules.diffusion.timesteps import uniform, weighted
-from modules.interfaces import Batch, Conditioning, Family, LatentMoments, Loss
+from modules.interfaces import Batch, Conditioning, Family, LatentMoments, Loss, Probe
+from modules.memory.sending import sent
 from modules.objectives.denoising_settings import (
     growth_table,
     loss_mix,
@@ -97,9 +98,40 @@ class Denoising:
         counted = self._counted(per_item, batch, task.timesteps)
         return Loss(counted.sum() * batch.weight, per_item.detach())
 
+    def held_out(self, batch: Batch, probe: Probe) -> Tensor:
+        """The mean squared error where the picture counts, (K,), whatever training measures.
+
+        Under plain noise, without weights of timesteps or anything drawn, at the mean of the
+        latent's posterior: so that the numbers of runs with other settings can be compared.
+        """
+        count = len(probe.levels)
+        steps = self._schedule.steps
+        timesteps = self._moved(torch.tensor([int(level * steps) for level in probe.levels]))
+        latents = self._moved(batch.moments.mean).expand(count, -1, -1, -1)
+        noise = self._moved(probe.noise)
+        conditioning = batch.conditioning or self._family.encode_text(batch.captions)
+        predicted = self._family.predict(
+            self._schedule.add_noise(latents, noise, timesteps),
+            timesteps,
+            conditioning.repeated(count),
+            frames=batch.frames.expand(count, -1),
+        ).float()
+        wanted = target(
+            self._family.prediction,
+            schedule=self._schedule,
+            latents=latents,
+            noise=noise,
+            timesteps=timesteps,
+        )
+        squares = (predicted - wanted).square()
+        if batch.mask is None:
+            return squares.mean(dim=(1, 2, 3))
+        counts = shares(self._moved(batch.mask), outside=self._masking.unmasked_weight, prior=0)
+        return averaged(squares, None, counts, normalize_area=True)
+
     def _task(self, moments: LatentMoments, draws: Draws) -> _Task:
         shape = moments.mean.shape[1:]
-        latents = moments.mean + moments.std * draws.normal("latent", shape)
+        latents = moments.drawn(draws.normal("latent", shape))
         timesteps = self._timesteps(draws)
         growth = None if self._growth is None else self._growth[timesteps]
         noise = draw_noise(self._noise, draws, shape=shape, offset_growth=growth)
@@ -216,4 +248,4 @@ class Denoising:
 
     def _moved(self, tensor: Tensor) -> Tensor:
         """The tensor on the device, without waiting for what that is doing."""
-        return tensor.to(self._device, non_blocking=self._device.type == "cuda")
+        return sent(tensor, self._device)

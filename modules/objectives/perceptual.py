@@ -6,6 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from modules.memory.residency import put
 from onetrainer.config.optimizer import install_command
 from onetrainer.config.reconstruction import LPIPS_EXTRA
 from onetrainer.errors import UserError
@@ -29,7 +30,8 @@ def load_lpips(device: torch.device) -> PerItem:
             "The packages lpips and torchvision were expected",
             f"Install them with: {install_command(LPIPS_EXTRA)}; or set objective.lpips to 0",
         ) from error
-    network = library.LPIPS(net="vgg", verbose=False).to(device, torch.float32)
+    network = library.LPIPS(net="vgg", verbose=False)
+    put(network, device, torch.float32)
     network.requires_grad_(False).eval()
 
     def distance(decoded: Tensor, wanted: Tensor) -> Tensor:

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from modules.diffusion.draws import Draws
-from modules.interfaces import Batch, Family, Loss
+from modules.interfaces import Batch, Family, Loss, Probe
+from modules.memory.sending import sent
 from modules.objectives.perceptual import PerItem, load_lpips
 from onetrainer.config.reconstruction import Reconstruction as ReconstructionSection
 
@@ -35,12 +36,24 @@ class Reconstruction:
             raise ValueError("reconstruction needs the pictures' pixels")
         with torch.autocast(self._device.type, enabled=False):
             draws = Draws(seed, step, batch.positions)
-            noise = draws.normal("latent", batch.moments.mean.shape[1:])
-            latents = batch.moments.mean + batch.moments.std * noise.to(batch.moments.mean.device)
-            decoded = self._family.decode_unclamped(latents.to(self._device))
-            wanted = batch.pixels.to(self._device, torch.float32)
+            latents = batch.moments.drawn(draws.normal("latent", batch.moments.mean.shape[1:]))
+            decoded = self._family.decode_unclamped(sent(latents, self._device))
+            wanted = sent(batch.pixels, self._device, torch.float32)
             per_item = reconstruction_loss(decoded, wanted, self._section, lpips=self._lpips)
         return Loss(per_item.sum() * batch.weight, per_item.detach())
+
+    def held_out(self, batch: Batch, probe: Probe) -> Tensor:
+        """The loss of the mean of the picture's posterior, (K,): no noise is put on it.
+
+        Raises ValueError if the batch has no pixels.
+        """
+        if batch.pixels is None:
+            raise ValueError("reconstruction needs the pictures' pixels")
+        with torch.autocast(self._device.type, enabled=False):
+            decoded = self._family.decode_unclamped(sent(batch.moments.mean, self._device))
+            wanted = sent(batch.pixels, self._device, torch.float32)
+            loss = reconstruction_loss(decoded, wanted, self._section, lpips=self._lpips)
+        return loss.expand(len(probe.levels))
 
 
 def reconstruction_loss(
