@@ -6,6 +6,7 @@ B pictures in a batch; h, w the latent's sides (1/8 of the picture's); T text to
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from modules.diffusion.schedule import NoiseSchedule
 from modules.formats.embedding_file import Embedding
+from modules.memory.sending import sent
 from onetrainer.config.model import FamilyName, Prediction
 from onetrainer.config.output import LoraNaming, ModelFormat
 
@@ -31,8 +33,13 @@ class Conditioning:
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "Conditioning":
         """The same conditioning on another device, in another dtype."""
-        pooled = None if self.pooled is None else self.pooled.to(device, dtype)
-        return Conditioning(self.hidden.to(device, dtype), pooled)
+        pooled = None if self.pooled is None else sent(self.pooled, device, dtype)
+        return Conditioning(sent(self.hidden, device, dtype), pooled)
+
+    def repeated(self, count: int) -> "Conditioning":
+        """That of a single picture, so many times."""
+        pooled = None if self.pooled is None else self.pooled.repeat(count, 1)
+        return Conditioning(self.hidden.repeat(count, 1, 1), pooled)
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,14 @@ class LatentMoments:
 
     mean: Tensor
     std: Tensor
+
+    def drawn(self, noise: Tensor) -> Tensor:
+        """Latents of the posterior, where it is: on the CPU, or where the VAE has just made it.
+
+        noise: (B, 4, h, w), float32, standard normal; on any device.
+        """
+        mean, std, spread = (sent(each, self.mean.device) for each in (self.mean, self.std, noise))
+        return mean + std * spread
 
 
 @dataclass(frozen=True)
@@ -173,10 +188,6 @@ class Family(Protocol):
         """What besides weights decides encodings, as text: of pictures, of captions."""
         ...
 
-    def enable_gradient_checkpointing(self, *, text_encoders: bool, vae: bool = False) -> None:
-        """Computes blocks twice to save memory; those of text encoders and VAE only if asked."""
-        ...
-
 
 @dataclass(frozen=True)
 class ParameterGroup:
@@ -216,6 +227,10 @@ class Method(Protocol):
     """What is trained: its parameters, what of it a checkpoint holds, and the file it becomes."""
 
     def parameter_groups(self) -> list[ParameterGroup]: ...
+    def own_modules(self) -> nn.Module:
+        """What of it is no network of the model, so that it can be moved: adapters, vectors."""
+        ...
+
     def state_dict(self) -> dict[str, Tensor]:
         """Every trainable tensor, by a name that is the same in every run of the config."""
         ...
@@ -254,7 +269,26 @@ class Loss:
     per_item: Tensor
 
 
+@dataclass(frozen=True)
+class Probe:
+    """Under which noise a held-out picture is measured; K measurements at once.
+
+    levels: (K,), how far on the way from no noise to nothing but noise, in [0, 1); as fractions,
+    so that each becomes the same timestep everywhere. noise: (K, 4, h, w), float32, on the CPU.
+    """
+
+    levels: tuple[Fraction, ...]
+    noise: Tensor
+
+
 class Objective(Protocol):
     """What training minimises."""
 
     def loss(self, batch: Batch, *, seed: int, step: int) -> Loss: ...
+    def held_out(self, batch: Batch, probe: Probe) -> Tensor:
+        """How far off the model is with a picture under each of a probe's noises, (K,), float32.
+
+        Draws nothing at random: the same weights give the same numbers. batch: a single picture,
+        with its own caption; a mask counts. To be called under the engine's autocast.
+        """
+        ...

@@ -9,9 +9,10 @@ import psutil
 import torch
 from torch import Tensor
 
-from onetrainer.errors import UserError
+from onetrainer.config.hardware import Precision
 from onetrainer.event_log import EventWriter
 from onetrainer.events import Phase, Progress
+from onetrainer.loss_errors import diverged
 
 # Reading a loss waits for the device; on the CPU there is nothing to wait for.
 _STEPS_PER_READ = {"cpu": 1, "cuda": 8}
@@ -29,10 +30,19 @@ class _Pending:
 class Reporter:
     """Turns steps into Progress events."""
 
-    def __init__(self, events: EventWriter, *, device: torch.device, total_steps: int) -> None:
+    def __init__(
+        self,
+        events: EventWriter,
+        *,
+        device: torch.device,
+        total_steps: int,
+        precision: Precision | None = None,
+    ) -> None:
+        """precision: what is computed in, for what is told of a loss that is not a number."""
         self._events = events
         self._device = device
         self._total = total_steps
+        self._precision = precision
         self._every = _STEPS_PER_READ.get(device.type, 1)
         self._pending: list[_Pending] = []
         self._times: deque[float] = deque(maxlen=_SPEED_STEPS + 1)
@@ -78,11 +88,8 @@ class Reporter:
         losses = torch.stack([item.loss for item in pending]).tolist()
         for item, loss in zip(pending, losses, strict=True):
             if not math.isfinite(loss):
-                raise UserError(
-                    f"the loss is {loss} in step {item.progress.step}: training has diverged",
-                    "Nothing was saved over your last good checkpoint",
-                    "Lower the learning rate (optimizer.lr), or train in bf16 or fp32.",
-                )
+                what = f"the loss is {loss} in step {item.progress.step}"
+                raise diverged(what, self._precision)
             read = {"loss": loss, "lr": float(item.lr), "memory_bytes": memory}
             self._events.write(Progress(**(vars(item.progress) | read)))
 

@@ -24,6 +24,7 @@ from onetrainer.run_folder import RunFolder, open_run
 from onetrainer.wire import encode_event
 
 Tell = Callable[[Event], None]
+_LACKS = ("out of memory", "can't allocate memory", "cublas_status_alloc_failed")
 
 
 def main(arguments: list[str]) -> int:
@@ -62,8 +63,22 @@ def _train(folder: RunFolder) -> int:
         traceback.print_exc()
         remedy = "Turn on gradient checkpointing, or lower the batch size or the resolution."
         safe = f"Everything up to the last checkpoint is safe. The whole story is in {folder.log}"
-        _write(folder, _program_failure(error, memory=remedy, otherwise=safe))
-        return EXIT_PROGRAM
+        failure = _program_failure(error, memory=remedy, otherwise=safe)
+        is_lack = _is_lack_of_memory(error)
+    # Not before here: until then the error holds on to everything that was on the device.
+    _write(folder, _explained(folder, failure) if is_lack else failure)
+    return EXIT_PROGRAM
+
+
+def _explained(folder: RunFolder, failure: Failed) -> Failed:
+    """A lack of memory with what took it; the plain words where that cannot be found out."""
+    try:
+        from modules.jobs.plan_failure import explain_failure
+
+        return explain_failure(folder)
+    except Exception:  # noqa: BLE001 - whatever it is, the lack of memory is the news
+        traceback.print_exc()
+        return failure
 
 
 def _job(name: str) -> int:
@@ -99,6 +114,11 @@ def _do(name: str, text: str, tell: Tell) -> Finished:
             from onetrainer.sample_request import SampleRequest
 
             return sample_job(SampleRequest.model_validate_json(text), tell)
+        case "plan":
+            from modules.jobs.plan_job import plan
+            from onetrainer.plan_request import PlanRequest
+
+            return plan(PlanRequest.model_validate_json(text), tell)
         case _:
             raise ValueError(f"there is no job {name!r}")
 
@@ -164,11 +184,17 @@ def _user_failure(error: UserError) -> Failed:
 def _program_failure(error: Exception, *, memory: str, otherwise: str) -> Failed:
     """An unforeseen error in words; the traceback is in the log."""
     text = f"{type(error).__name__}: {error}"
-    if isinstance(error, MemoryError) or "out of memory" in text.lower():
+    if _is_lack_of_memory(error):
         return Failed(
             "program", "there is not enough memory for this", "The device ran out of memory", memory
         )
     return Failed("program", f"the program failed: {text.splitlines()[0][:300]}", "", otherwise)
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    """Of a card, or of the computer: torch has no type of its own for the latter."""
+    words = str(error).lower()
+    return isinstance(error, MemoryError) or any(sign in words for sign in _LACKS)
 
 
 def _write(folder: RunFolder, event: Failed) -> None:

@@ -66,6 +66,15 @@ def _parser() -> argparse.ArgumentParser:
     _config_argument(check, "a config file, the name of a preset or a run's folder")
     check.add_argument("--json", action="store_true", help="print the problems as JSON")
 
+    plan = add_command(commands, "plan", "tell how much memory a run would take, and if it fits")
+    _config_argument(plan, "a config file, the name of a preset or a run's folder")
+    plan.add_argument(
+        "--memory",
+        metavar="GB",
+        help="plan for a graphics card with so much memory; default this computer, as it is now",
+    )
+    plan.add_argument("--json", action="store_true", help="print the forecast as JSON")
+
     demo = add_command(commands, "demo", "write a small model and pictures to try things with")
     demo.add_argument("folder", type=Path, help="a new or empty folder")
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError
 
+NOT_NEEDED = frozenset({"model.path", "data.folder"})
+"""Settings without which memory can be counted all the same."""
+
 
 def train(options: argparse.Namespace) -> int:
     """Resolves and checks a config, then runs it to its end in a worker."""
@@ -63,6 +66,36 @@ def check(options: argparse.Namespace) -> int:
         if not errors:
             _say(f"{options.config}: ready to train")
     return EXIT_USER if errors else EXIT_DONE
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Tells how much memory a run would take, counted in a process of its own.
+
+    Neither the model nor the pictures need to be there; that it does not fit is an answer, too.
+    """
+    from onetrainer import presets
+    from onetrainer.config.rules import broken_rules
+    from onetrainer.job_terminal import run_job
+    from onetrainer.memory_words import Report
+    from onetrainer.options import validated
+    from onetrainer.plan_request import PlanRequest, gigabytes
+    from onetrainer.preflight import require_startable
+
+    memory = 0.0 if options.memory is None else gigabytes(options.memory)
+    path = presets.locate(options.config, may_be_run=True)
+    document = presets.with_overrides(presets.load_document(path), options.set)
+    config = presets.with_absolute_paths(presets.resolve(document, source=options.config))
+    # What is yet to be chosen does not matter to the memory.
+    wrong = [one for one in broken_rules(config) if one.path not in NOT_NEEDED]
+    require_startable(wrong, source=options.config)
+    request = validated(PlanRequest, {"config": config, "memory": memory})
+    report = Report(is_json=options.json)
+    # Whoever reads JSON gets nothing else.
+    code = run_job("plan", request, out=sys.stderr if options.json else None, lines_of=report.lines)
+    if code == EXIT_DONE:
+        for line in report.last_lines():
+            _say(line)
+    return code
 
 
 def demo(options: argparse.Namespace) -> int:
@@ -169,6 +202,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "train": train,
     "resume": resume,
     "check": check,
+    "plan": plan,
     "demo": demo,
     "sample": sample,
     "convert": convert,

@@ -1,11 +1,11 @@
 """What a worker tells: each event is one line of the run's events.jsonl."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER
 
-PhaseName = Literal["loading", "caching", "training", "sampling", "saving"]
+PhaseName = Literal["loading", "caching", "training", "validating", "sampling", "saving"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,64 @@ class Checkpoint:
     path: str
 
 
+Verdict = Literal["first", "improving", "flat", "overfitting"]
+
+
+@dataclass(frozen=True)
+class Validated:
+    """The loss on held-out pictures has been measured.
+
+    loss: the mean over pictures. error: half the width of its 95 % band; 0 for a single picture,
+    which has none.
+    since_start, since_best: the mean paired difference to the first validation of the run, and to
+    the best one before this; negative is better; each with half the width of its 95 % band. None
+    where there is nothing to compare with. best_step: with the lowest loss so far, also this one.
+    by_concept: means by concept, which is a folder below that of the pictures, "" for that itself.
+    concepts: by concept "loss", "error", "since_start", "since_start_error", "since_best" and
+    "since_best_error", which are the same of its pictures alone (so since its own best); None where
+    there is nothing to compare with, or no band.
+    by_level: means by noise level, from little noise to much.
+    weights: "shown" are those that samples show, "last" those of the last step beside them.
+    verdict: what that amounts to; words: the same as a sentence.
+    """
+
+    step: int
+    loss: float
+    error: float
+    pictures: int
+    best_step: int
+    is_best: bool
+    verdict: Verdict
+    words: str
+    since_start: float | None = None
+    since_start_error: float | None = None
+    since_best: float | None = None
+    since_best_error: float | None = None
+    by_concept: dict[str, float] = field(default_factory=dict)
+    concepts: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    by_level: list[float] = field(default_factory=list)
+    weights: Literal["shown", "last"] = "shown"
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How much of the device's memory a run is going to take, in bytes.
+
+    phases: by phase, how much each part takes at that phase's peak; a phase's sum is its peak.
+    peak_phase, peak_bytes: the highest of them. available_bytes: what the device has free; 0 where
+    that is not known. cures: what lowers the peak, the cheapest in time first, or the nearest where
+    none is enough; each has "changes" (values by the paths of settings), "words", "peak_bytes" and
+    "cost" (of time, in words). notes: what was counted and what was not, a sentence each.
+    """
+
+    phases: dict[str, dict[str, int]]
+    peak_phase: str
+    peak_bytes: int
+    available_bytes: int = 0
+    cures: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
 @dataclass(frozen=True)
 class Warned:
     """Something a person should know; the run goes on."""
@@ -104,7 +162,19 @@ class Failed:
     remedy: str = ""
 
 
-Event = Started | Phase | Progress | Sample | Checkpoint | Warned | Finished | Stopped | Failed
+Event = (
+    Started
+    | Phase
+    | Progress
+    | Sample
+    | Checkpoint
+    | Validated
+    | Forecast
+    | Warned
+    | Finished
+    | Stopped
+    | Failed
+)
 ENDINGS = (Finished, Stopped, Failed)
 
 

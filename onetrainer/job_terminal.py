@@ -2,29 +2,49 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TextIO
 
 from onetrainer.config.base import Section
 from onetrainer.errors import EXIT_PROGRAM, sentence
-from onetrainer.events import Event, Failed, Finished, Phase, Sample, Stopped, Warned, exit_code_of
+from onetrainer.events import (
+    Event,
+    Failed,
+    Finished,
+    Forecast,
+    Phase,
+    Sample,
+    Stopped,
+    Warned,
+    exit_code_of,
+)
 from onetrainer.job import Job, JobName
 from onetrainer.options import in_options
 from onetrainer.screen import Screen
 
 
-def run_job(name: JobName, request: Section, *, out: TextIO | None = None) -> int:
+def run_job(
+    name: JobName,
+    request: Section,
+    *,
+    out: TextIO | None = None,
+    lines_of: Callable[[Forecast], list[str]] = lambda _: [],
+) -> int:
     """Does a job and shows it; returns the exit code.
 
     Ctrl+C asks it to end, a second one ends it at once. What is wrong goes to standard error.
+    lines_of: what is to be shown of a forecast.
     """
     screen = Screen(out or sys.stdout, (out or sys.stdout).isatty())
     code = EXIT_PROGRAM
     with _interruptible(name, request) as job:
         told: set[str] = set()
         for event in job.events():
+            if isinstance(event, Forecast):
+                for line in lines_of(event):
+                    screen.stay(line)
             _show(event, screen, told)
             ending = exit_code_of(event)
             code = code if ending is None else ending

@@ -27,6 +27,7 @@ class RunFolder:
         self.commands = self.path / "commands.jsonl"
         self.log = self.path / "worker.log"
         self.samples = self.path / "samples"
+        self.validation = self.path / "validation"
         self.checkpoints = self.path / "checkpoints"
         self.output = self.path / "output"
         self.start_files = self.path / "start"

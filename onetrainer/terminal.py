@@ -10,7 +10,7 @@ from typing import TextIO
 
 from onetrainer.client import Run, log_tail
 from onetrainer.commands import Command
-from onetrainer.errors import EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError
+from onetrainer.errors import EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError, sentence
 from onetrainer.events import (
     Checkpoint,
     Event,
@@ -21,6 +21,7 @@ from onetrainer.events import (
     Sample,
     Started,
     Stopped,
+    Validated,
     Warned,
     exit_code_of,
 )
@@ -125,6 +126,8 @@ def _show(event: Event, run: Run, screen: Screen) -> None:
             screen.move(_progress_line(event), always=event.step == event.total_steps)
         case Sample():
             screen.stay(f"sample after step {event.step}: {run.folder.path / event.path}")
+        case Validated():
+            screen.stay(_validation_line(event))
         case Checkpoint():
             screen.move(f"checkpoint: {event.path}")
         case Warned():
@@ -156,6 +159,13 @@ def _beginning(event: Started) -> str:
         return f"has made all of its {event.total_steps} steps already"
     begins = f"continues after step {event.step}" if event.step else "starts"
     return f"{begins}: {event.total_steps} steps in all"
+
+
+def _validation_line(event: Validated) -> str:
+    """The step, and what its held-out loss amounts to; the words name the loss."""
+    if event.weights == "last":
+        return f"after step {event.step}, without the average: held-out loss {event.loss:.3g}"
+    return f"after step {event.step}: {sentence(event.words)}"
 
 
 def _progress_line(event: Progress) -> str:

@@ -49,7 +49,7 @@ def new_run(config: Path, **changes: dict[str, Any]) -> RunFolder:
     """A run folder of the config, with sections changed: training={"steps": 3}."""
     document = load_document(config)
     for section, values in changes.items():
-        document[section] = {**document[section], **values}
+        document[section] = {**document.get(section, {}), **values}
     resolved = with_absolute_paths(resolve(document, source=str(config)))
     return create_run(
         Path(resolved.output.folder), name="run", config=resolved.model_dump(mode="json")

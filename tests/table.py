@@ -1,4 +1,4 @@
-"""The table family × method × objective × precision: tiny runs of ten steps, resumed and sampled.
+"""The table family × method × objective × precision × memory: tiny runs of ten steps, resumed.
 
 What cannot be is refused by the config, with the reason; what is not refused has to work.
 """
@@ -6,6 +6,7 @@ What cannot be is refused by the config, with the reason; what is not refused ha
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -17,10 +18,10 @@ from safetensors.torch import load_file
 
 from modules.jobs.train import train
 from onetrainer.config.rules import broken_rules
-from onetrainer.events import Finished, Progress, Sample
+from onetrainer.events import Finished, Progress, Sample, Validated
 from onetrainer.presets import resolve
 from onetrainer.run_folder import RunFolder
-from tests import runs, tiny
+from tests import pretend, runs, tiny
 
 STEPS = 10
 HALF = 5
@@ -42,6 +43,19 @@ RICH: dict[str, Any] = {
     "ema": {"use": True},
 }
 OBJECTIVES: dict[str, dict[str, Any]] = {"plain": {}, "rich": RICH}
+# What is kept, and where things are; a plain run on the processor computes the same in each case.
+_UNCACHED = {"cache_latents": False, "cache_text": False}
+MEMORY: dict[str, dict[str, dict[str, Any]]] = {
+    "cached": {},
+    "uncached": {"data": _UNCACHED},
+    "same-device": {"hardware": {"temp_device": "same", "gradient_checkpointing": "selective"}},
+    "offload": {"hardware": {"offload_layers": 0.5, "offload_activations": 0.5}},
+    "uncached-offload": {
+        "data": _UNCACHED,
+        "hardware": {"offload_layers": 0.9, "offload_activations": 1.0, "prefetch": True},
+    },
+    "quantized": {"hardware": {"quantization": "int8", "gradient_checkpointing": "block"}},
+}
 NO_CHANGES: Mapping[str, dict[str, Any]] = MappingProxyType({})
 _ADAPTER = {"targets": "full", **tiny.encoders()}
 METHODS: dict[str, dict[str, Any]] = {
@@ -79,33 +93,48 @@ class Case:
     method: str
     objective: str
     precision: str
+    memory: str = "cached"
 
     def __str__(self) -> str:
-        return f"{self.family}-{self.method}-{self.objective}-{self.precision}"
+        return f"{self.family}-{self.method}-{self.objective}-{self.precision}-{self.memory}"
 
 
 def every_case() -> list[Case]:
     """The whole table."""
     return [
-        Case(family, method, objective, precision)
+        Case(family, method, objective, precision, memory)
         for family in tiny.FAMILIES
         for method in METHODS
         for objective in _objectives(method)
         for precision in PRECISIONS
+        for memory in MEMORY
     ]
 
 
 def some_cases() -> list[Case]:
-    """A part in which any two of family, method, objective and precision meet."""
-    cases = []
+    """A part in which any two of family, method, objective, precision and memory meet."""
+    cases, memories = [], tuple(MEMORY)
     for row, family in enumerate(tiny.FAMILIES):
         for column, method in enumerate(METHODS):
             objectives = _objectives(method)
             # Halves and thirds go round at different paces, so that they meet, too.
             objective = objectives[(row + column) // 3 % len(objectives)]
             precision = PRECISIONS[(row + column) % len(PRECISIONS)]
-            cases.append(Case(family, method, objective, precision))
+            memory = memories[(row - column) % len(memories)]
+            cases.append(Case(family, method, objective, precision, memory))
     return cases
+
+
+def cases_on_a_card() -> list[Case]:
+    """Of those, two for each method: one whose layers are offloaded, and one without."""
+    chosen = []
+    for column, method in enumerate(METHODS):
+        own = [case for case in some_cases() if case.method == method and not is_refused(case)]
+        for waits in (False, True):
+            ways = [case for case in own if ("offload" in case.memory) == waits]
+            # Begun elsewhere for the one than for the other, so that every family has its turn.
+            chosen.append(ways[(column + (0 if waits else 2)) % len(ways)])
+    return chosen
 
 
 def _objectives(method: str) -> tuple[str, ...]:
@@ -122,6 +151,7 @@ def write_project(folder: Path, family: str) -> Path:
     v = {"prediction": "v_prediction", "zero_terminal_snr": True} if family == "sd2" else {}
     tiny.write_folder(folder / "base", name=family, **v)
     tiny.write_pictures(folder / "class", ("a square", "a circle"))
+    tiny.write_pictures(folder / "held-out", (f"a green {WORD}", "a circle"))
     captions = (f"a {WORD} square", f"a blue {WORD}", f"{WORD}", f"night {WORD}")
     tiny.write_pictures(folder / "pictures", captions)
     Image.linear_gradient("L").resize((64, 64)).save(folder / "pictures/picture-0-masklabel.png")
@@ -130,12 +160,13 @@ def write_project(folder: Path, family: str) -> Path:
 
 def document_of(case: Case, device: str = "cpu") -> dict[str, Any]:
     """The case's config; paths are relative to the project's folder."""
-    return {
+    document = {
         "model": {"path": "base", "family": case.family},
         "data": {"folder": "pictures", "resolution": 64},
         "training": {"steps": STEPS, "batch_size": 2, "seed": 5},
         "optimizer": {"lr": 1e-3},
         "schedule": {"warmup_steps": 2},
+        "validation": {"use": True, "folder": "held-out", "every": HALF, "timesteps": 2},
         "sampling": {
             "prompts": [{"prompt": f"a {WORD}", "width": 64, "height": 64}],
             "every": 0,
@@ -147,6 +178,9 @@ def document_of(case: Case, device: str = "cpu") -> dict[str, Any]:
         **OBJECTIVES[case.objective],
         **METHODS[case.method],
     }
+    for section, values in MEMORY[case.memory].items():
+        document[section] = {**document[section], **values}
+    return document
 
 
 def refusal_of(case: Case) -> str:
@@ -159,7 +193,8 @@ def refusal_of(case: Case) -> str:
 def is_refused(case: Case) -> bool:
     """Whether the config is to refuse a case."""
     is_xl_vae = case.method == "vae" and case.family.startswith("sdxl")
-    return is_xl_vae or (case.method, case.precision) == ("full-bf16", "fp16")
+    is_packed = case.method.startswith("full") and case.memory == "quantized"
+    return is_xl_vae or is_packed or (case.method, case.precision) == ("full-bf16", "fp16")
 
 
 def run(
@@ -167,28 +202,40 @@ def run(
     project: Path,
     device: str = "cpu",
     changes: Mapping[str, dict[str, Any]] = NO_CHANGES,
+    *,
+    pretends: bool = False,
 ) -> str:
     """Trains ten steps, draws, and trains the last five again; raises where anything is wrong.
 
-    changes: settings over those of the case, by section. Gives the reason where the config refuses
-    the case.
+    changes: settings over those of the case, by section. pretends: whether the last five are made
+    on a pretended graphics card, whose numbers are those of the processor.
+    Gives the reason where the config refuses the case.
     """
-    config = project / f"{case}.json"
     document = document_of(case, device)
     document |= {name: {**document.get(name, {}), **more} for name, more in changes.items()}
-    document["output"]["folder"] = f"runs-{case}"
-    config.write_text(json.dumps(document))
     if reason := refusal_of(case):
         return reason
-    done = runs.new_run(config)
+    done = _new_run(case, project, document)
     assert train(done) == 0
     _require_whole(done)
-    again = runs.new_run(config)
+    if pretends:
+        document["hardware"] |= {"device": "cuda"}
+        # A cache of its own, or there would be nothing to encode on the card.
+        document["data"] |= {"cache_folder": f"cache-{case.memory}"}
+    again = _new_run(case, project, document)
     shutil.copytree(done.checkpoint(HALF), again.checkpoint(HALF))
     shutil.copy(done.events, again.events)
-    assert train(again) == 0
+    with pretend.accelerator() if pretends else nullcontext():
+        assert train(again) == 0
     _require_same(done, again)
     return ""
+
+
+def _new_run(case: Case, project: Path, document: dict[str, Any]) -> RunFolder:
+    config = project / f"{case}.json"
+    folder = {"folder": f"runs-{case}"}
+    config.write_text(json.dumps({**document, "output": {**document["output"], **folder}}))
+    return runs.new_run(config)
 
 
 def _require_whole(done: RunFolder) -> None:
@@ -205,8 +252,17 @@ def _require_whole(done: RunFolder) -> None:
 
 
 def _require_same(one: RunFolder, other: RunFolder) -> None:
-    """Both runs wrote the same files, bit for bit."""
+    """Both runs wrote the same files, and measured the same, bit for bit."""
     files = sorted(path.relative_to(one.output) for path in one.output.rglob("*.safetensors"))
     assert files
     for file in files:
-        assert (one.output / file).read_bytes() == (other.output / file).read_bytes(), file
+        first, second = (load_file(folder.output / file) for folder in (one, other))
+        assert first.keys() == second.keys()
+        for name, tensor in first.items():
+            assert torch.equal(tensor, second[name]), f"{file}: {name}"
+    measured = [
+        [event.loss for event in runs.events_of(folder) if isinstance(event, Validated)]
+        for folder in (one, other)
+    ]
+    assert len(measured[0]) == STEPS // HALF + 1
+    assert measured[0] == measured[1]

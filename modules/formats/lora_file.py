@@ -18,6 +18,7 @@ from modules.formats.lora_metadata import metadata_as_written
 from modules.formats.lora_names import Layer, LayerNames, Naming
 from modules.formats.lora_peft import add_alphas, diffusers_kinds, from_magnitude
 from modules.formats.tensor_source import open_tensors
+from modules.memory.sending import read_flags
 from onetrainer.errors import UserError
 from onetrainer.model_files.adapter_keys import (
     ALPHA,
@@ -150,7 +151,8 @@ def _cast(key: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 def _require_finite(path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> None:
     # float: torch cannot ask numbers of one byte.
-    too_large = [k for k, tensor in tensors.items() if not bool(tensor.float().isfinite().all())]
+    sound = read_flags([tensor.float().isfinite().all() for tensor in tensors.values()])
+    too_large = [key for key, is_sound in zip(tensors, sound, strict=True) if not is_sound]
     if too_large and dtype is None:
         raise UserError(
             f"{path.name}: {len(too_large)} tensors hold something that is no number, first"

@@ -8,9 +8,10 @@ import torch
 
 from modules.build import build_optimizer
 from modules.engine import Engine
-from modules.interfaces import Family, Method
-from modules.jobs.attach import Attached, needs_text_gradients, objective_of
+from modules.interfaces import Family, Method, Objective
+from modules.jobs.attach import Attached, objective_of
 from modules.jobs.data import Pictures
+from modules.jobs.held_out import grid_of, held_out_files, history_of
 from modules.jobs.metadata import DatasetFacts, ModelFacts, output_metadata
 from modules.jobs.run import Run
 from modules.jobs.stepping import (
@@ -21,16 +22,18 @@ from modules.jobs.stepping import (
     stops_of,
 )
 from modules.jobs.tasks import SampleTask, SaveTask
+from modules.jobs.validate import KeepBestTask, ValidateTask, kept_step
+from modules.memory.residency import Residency
 from modules.metrics import Reporter
 from modules.optim.ema import Ema
 from modules.optim.progress import OptimizerProgress
 from modules.optim.shown import ShownWeights
 from modules.sampling.pictures import base_name
 from modules.state import Checkpoints, TrainState
-from modules.trainer import Trainer
-from onetrainer.config.full import Vae
+from modules.trainer import Task, Trainer
 from onetrainer.config.train import TrainConfig
 from onetrainer.curves import lr_multiplier
+from onetrainer.held_out_files import HeldOutFiles
 
 
 @dataclass(frozen=True)
@@ -44,19 +47,27 @@ class _Moving:
     shown: ShownWeights
 
 
-def assemble(
-    run: Run, attached: Attached, pictures: Pictures
-) -> tuple[Trainer, SampleTask, SaveTask]:
+@dataclass(frozen=True)
+class Assembled:
+    """The loop, and what it does besides steps. validating: None if nothing is held out."""
+
+    trainer: Trainer
+    sampling: SampleTask
+    saving: SaveTask
+    validating: ValidateTask | None
+
+
+def assemble(run: Run, attached: Attached, pictures: Pictures, residency: Residency) -> Assembled:
     """Everything the loop needs; in this order always: build, restore, hooks, then the loop."""
     config = run.config
-    if config.hardware.gradient_checkpointing:
-        attached.family.enable_gradient_checkpointing(
-            text_encoders=needs_text_gradients(config), vae=isinstance(config.method, Vae)
-        )
     objective = objective_of(config, attached, device=run.device)
-    moving = _moving(run, attached.method)
-    sampling = _sampling(run, attached, moving)
-    saving = _saving(run, attached, moving, pictures, sampling)
+    files = held_out_files(run, pictures.held_out)
+    moving = _moving(run, attached.method, partial(kept_step, config.validation, files))
+    sampling = _sampling(run, attached, moving, residency)
+    saving = _saving(run, attached, moving, pictures, sampling, residency)
+    validating = None
+    if files is not None:
+        validating = _validating(run, attached, pictures, moving, objective, files, residency)
     trainer = Trainer(
         state=TrainState(run.first_step),
         steps=config.training.steps,
@@ -68,14 +79,20 @@ def assemble(
         optimizer=moving.optimizer,
         lr_multiplier=partial(_multiplier, config),
         ema=moving.ema,
-        report=Reporter(run.events, device=run.device, total_steps=config.training.steps),
+        report=Reporter(
+            run.events,
+            device=run.device,
+            total_steps=config.training.steps,
+            precision=config.hardware.precision,
+        ),
         inbox=run.inbox,
-        tasks=(sampling, saving),
+        tasks=_tasks(run, sampling, saving, validating),
+        has_enough=_never if validating is None else validating.has_enough,
     )
-    return trainer, sampling, saving
+    return Assembled(trainer, sampling, saving, validating)
 
 
-def _moving(run: Run, method: Method) -> _Moving:
+def _moving(run: Run, method: Method, best_step: Callable[[], int | None]) -> _Moving:
     """Built, restored from the run's newest checkpoint, and only then hooked into backward."""
     config, groups = run.config, method.parameter_groups()
     optimizer = build_optimizer(config.optimizer, groups)
@@ -95,6 +112,7 @@ def _moving(run: Run, method: Method) -> _Moving:
         ema=ema,
         engine=engine,
         keep=config.output.keep_checkpoints,
+        best_step=best_step,
     )
     checkpoints.clean()
     if run.last is not None:
@@ -107,7 +125,7 @@ def _moving(run: Run, method: Method) -> _Moving:
     return _Moving(optimizer, engine, ema, checkpoints, shown)
 
 
-def _sampling(run: Run, attached: Attached, moving: _Moving) -> SampleTask:
+def _sampling(run: Run, attached: Attached, moving: _Moving, residency: Residency) -> SampleTask:
     return SampleTask(
         section=run.config.sampling,
         steps=run.config.training.steps,
@@ -122,11 +140,17 @@ def _sampling(run: Run, attached: Attached, moving: _Moving) -> SampleTask:
         config_digest=run.digest,
         model=base_name(run.config.model.path),
         clip_skip=run.config.model.clip_skip,
+        phase=residency.phase,
     )
 
 
 def _saving(
-    run: Run, attached: Attached, moving: _Moving, pictures: Pictures, sampling: SampleTask
+    run: Run,
+    attached: Attached,
+    moving: _Moving,
+    pictures: Pictures,
+    sampling: SampleTask,
+    residency: Residency,
 ) -> SaveTask:
     return SaveTask(
         section=run.config.output,
@@ -139,10 +163,56 @@ def _saving(
         inbox=run.inbox,
         config_digest=run.digest,
         data_digest=pictures.digest,
+        held_out=history_of(pictures.held_out, run.last),
         versions=run.versions,
         metadata=_metadata(run.config, attached.family, pictures),
         thumbnail=sampling.thumbnail,
+        phase=residency.phase,
     )
+
+
+def _validating(
+    run: Run,
+    attached: Attached,
+    pictures: Pictures,
+    moving: _Moving,
+    objective: Objective,
+    files: HeldOutFiles,
+    residency: Residency,
+) -> ValidateTask:
+    assert pictures.held_out is not None
+    section = run.config.validation
+    return ValidateTask(
+        section=section,
+        steps=run.config.training.steps,
+        pictures=pictures.held_out,
+        grid=grid_of(run.config),
+        precision=run.config.hardware.precision,
+        at_once=run.config.training.batch_size,
+        objective=objective,
+        method=attached.method,
+        engine=moving.engine,
+        shown=moving.shown,
+        measures_both=run.config.ema.use and section.without_average,
+        files=files,
+        epoch_of=pictures.batches.epoch_of,
+        events=run.events,
+        inbox=run.inbox,
+        phase=residency.phase,
+    )
+
+
+def _tasks(
+    run: Run, sampling: SampleTask, saving: SaveTask, validating: ValidateTask | None
+) -> tuple[Task, ...]:
+    """In the order that they are done in after a step."""
+    if validating is None:
+        return (sampling, saving)
+    return (validating, sampling, saving, KeepBestTask(validating, saving, run.folder))
+
+
+def _never() -> bool:
+    return False
 
 
 def _metadata(
@@ -150,7 +220,8 @@ def _metadata(
 ) -> Callable[[int, bytes | None], dict[str, str]]:
     """What a file tells that is written after a step, with a thumbnail or without."""
     batches = pictures.batches
-    facts = DatasetFacts.of(batches.dataset, batches.plan, pictures.digest)
+    held_out = 0 if pictures.held_out is None else len(pictures.held_out.names)
+    facts = DatasetFacts.of(batches.dataset, batches.plan, pictures.digest, held_out=held_out)
     return partial(output_metadata, config, ModelFacts.of(family), facts)
 
 

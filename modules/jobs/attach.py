@@ -76,6 +76,17 @@ def trained_dtypes(config: TrainConfig) -> dict[str, torch.dtype]:
     return {}
 
 
+def trained_networks(config: TrainConfig) -> frozenset[str]:
+    """The networks whose own weights train: adapters and words lie beside them."""
+    match config.method:
+        case FullSection() as method:
+            return frozenset(part_dtypes(method, base_of(config.model.family)))
+        case Vae():
+            return frozenset({"vae"})
+        case _:
+            return frozenset()
+
+
 def trains_text_encoder(config: TrainConfig) -> bool:
     """Whether a text encoder's own weights, or adapters on them, are trained."""
     match config.method:
@@ -86,22 +97,15 @@ def trains_text_encoder(config: TrainConfig) -> bool:
             return method.text_encoder.train or (has_second and method.text_encoder_2.train)
 
 
-def needs_text_gradients(config: TrainConfig) -> bool:
-    """Whether gradients flow through a text encoder: for its weights, or for words it reads."""
-    words = config.embeddings.words
-    return trains_text_encoder(config) or any(
-        word.train and word.place == "input" for word in words
-    )
-
-
 def encodes_text_anew(config: TrainConfig) -> bool:
-    """Whether captions are to be encoded in every step, because their encodings change."""
-    return trains_text_encoder(config) or bool(config.embeddings.words)
+    """Whether captions are to be encoded in every step: they change, or nobody keeps them."""
+    changes = trains_text_encoder(config) or bool(config.embeddings.words)
+    return changes or not config.data.cache_text
 
 
 def _attach_main(config: TrainConfig, family: Family, base: Model) -> Attached:
     """What is trained besides words."""
-    original = _HOST if _compares_with_before(config) else None
+    original = _HOST if compares_with_before(config) else None
     match config.method:
         case FullSection() as section:
             source = ModelSource.of(base)
@@ -120,7 +124,7 @@ def _attach_main(config: TrainConfig, family: Family, base: Model) -> Attached:
             raise ValueError("there are no words to learn, and nothing else")
 
 
-def _compares_with_before(config: TrainConfig) -> bool:
+def compares_with_before(config: TrainConfig) -> bool:
     """Whether the objective asks what the model predicted before training."""
     match config.objective:
         case DenoisingSection(prior=prior, mask=mask):

@@ -1,26 +1,37 @@
 """The run's pictures: listed, encoded, and handed out step by step."""
 
 import hashlib
+import os
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
-
-import torch
 
 from modules.data.batches import BatchPlan, load_batch
 from modules.data.cache import CachedDataset, EncoderDigests, encode_dataset, encoder_digests
 from modules.families.prompts import CHUNK
 from modules.interfaces import Batch, Family
 from modules.jobs.attach import encodes_text_anew
+from modules.jobs.held_out import held_out_pictures
+from modules.validation import HeldOutPictures
 from onetrainer.caption_words import missing_words
 from onetrainer.config.denoising import Denoising
 from onetrainer.config.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset import index_class_pictures, index_pictures, is_pictures_alone
+from onetrainer.dataset import (
+    Split,
+    hold_out,
+    index_class_pictures,
+    index_pictures,
+    is_pictures_alone,
+)
+from onetrainer.dataset_index import DatasetIndex
 from onetrainer.event_log import EventWriter
 from onetrainer.events import Phase, Warned
 
+HELD_OUT = "held-out pictures"
+"""What of the caching is told apart."""
 _SECONDS_PER_REPORT = 0.1
 _WARNED_PICTURES = 20
 
@@ -57,13 +68,15 @@ class Batches:
 class Pictures:
     """What the run trains on.
 
-    left_out: the pictures that could not be used, in words. digest: of everything encoded, in its
-    order: it tells whether two runs see the same.
+    left_out: the pictures that could not be used, in words. digest: of everything encoded that is
+    learnt, in its order: it tells whether two runs see the same. held_out: what is measured
+    instead; None if nothing is.
     """
 
     batches: Batches
     left_out: list[str]
     digest: str
+    held_out: HeldOutPictures | None = None
 
 
 def digests_for(config: TrainConfig, family: Family) -> EncoderDigests:
@@ -81,7 +94,6 @@ def prepare_pictures(
     *,
     digests: EncoderDigests,
     cache: Path,
-    device: torch.device,
     events: EventWriter,
     should_stop: Callable[[], bool],
     told: Collection[str],
@@ -91,21 +103,28 @@ def prepare_pictures(
     digests: of the family, as `digests_for` gives them. told: warnings that the run's events hold
     already.
     """
-    found = (index_pictures(config), index_class_pictures(config))
+    split = hold_out(config, index_pictures(config))
+    found = (split.learnt, _class_pictures(config, split))
     listed = [index for index in found if index is not None]
-    dataset = encode_dataset(
+    encode: Callable[..., CachedDataset] = partial(
+        encode_dataset,
         family,
-        [item for each in listed for item in each.items],
         folder=Path(config.data.cache_folder or cache),
-        device=device,
         with_text=_caches_captions(config),
-        progress=_progress(events),
+        with_latents=config.data.cache_latents,
         should_stop=should_stop,
         digests=digests,
     )
+    dataset = encode([item for each in listed for item in each.items], progress=_progress(events))
+    encoded, held_out = [dataset], None
+    if split.held_out is not None:
+        listed.append(split.held_out)
+        encoded.append(encode(split.held_out.items, progress=_progress(events, HELD_OUT)))
+        held_out = held_out_pictures(config, split, encoded[-1])
     skipped = [one for each in listed for one in each.skipped]
-    left_out = [str(one) for one in (*skipped, *dataset.skipped)]
-    notes = [*(note for each in listed for note in each.notes), *dataset.warnings]
+    left_out = [str(one) for one in (*skipped, *(one for each in encoded for one in each.skipped))]
+    notes = [note for each in listed for note in each.notes]
+    notes += [note for each in encoded for note in each.warnings]
     if not is_pictures_alone(config):
         notes += [*_long_captions(family, dataset), *_unlearnable_words(config, dataset)]
     for text in _warnings(left_out, notes):
@@ -125,7 +144,26 @@ def prepare_pictures(
         _caption_dropout(config),
         with_pixels=isinstance(config.objective, Reconstruction),
     )
-    return Pictures(batches, left_out, _digest(dataset))
+    return Pictures(batches, left_out, _digest(dataset), held_out)
+
+
+def _class_pictures(config: TrainConfig, split: Split) -> DatasetIndex | None:
+    """Those that are not held out: the model is not to be trained on what is measured."""
+    found = index_class_pictures(config)
+    if found is None or split.held_out is None:
+        return found
+    held = {os.path.realpath(item.path) for item in split.held_out.items}
+    kept = tuple(item for item in found.items if os.path.realpath(item.path) not in held)
+    uncaptioned = sum(not item.caption for item in kept)
+    return replace(found, items=kept, uncaptioned=uncaptioned)
+
+
+def sizes_of(config: TrainConfig, pictures: Pictures) -> set[tuple[int, int]]:
+    """Every width and height, in pixels, that the model is to compute with."""
+    items = pictures.batches.dataset.items
+    held_out = pictures.held_out.sizes if pictures.held_out else ()
+    drawn = [(prompt.width, prompt.height) for prompt in config.sampling.prompts]
+    return {(item.bucket.width, item.bucket.height) for item in items} | {*held_out, *drawn}
 
 
 def _caches_captions(config: TrainConfig) -> bool:
@@ -167,7 +205,7 @@ def _digest(dataset: CachedDataset) -> str:
     return seen.hexdigest()
 
 
-def _progress(events: EventWriter) -> Callable[[int, int], None]:
+def _progress(events: EventWriter, detail: str = "") -> Callable[[int, int], None]:
     """Tells how far caching is, a few times a second."""
     last = -_SECONDS_PER_REPORT
 
@@ -175,7 +213,7 @@ def _progress(events: EventWriter) -> Callable[[int, int], None]:
         nonlocal last
         if done == total or monotonic() - last >= _SECONDS_PER_REPORT:
             last = monotonic()
-            events.write(Phase("caching", done, total))
+            events.write(Phase("caching", done, total, detail))
 
     return tell
 

@@ -39,7 +39,6 @@ CONCEPT = "pictures"
 # What kohya's trainer can do and this one does not, in the words in which it would say so.
 _NOT_DONE: Mapping[str, object] = MappingProxyType(
     {
-        "num_validation_images": 0,
         "full_fp16": False,
         "max_token_length": None,
         "adaptive_noise_scale": None,
@@ -77,7 +76,8 @@ class DatasetFacts:
     """What of the pictures may be told: counts, and a digest.
 
     tags: how many captions each is in, the most frequent first. digest: of everything encoded.
-    class_pictures: how many there are beside them, of what the model is to keep.
+    class_pictures: how many there are beside them, of what the model is to keep. held_out: how many
+    more the model is measured on.
     """
 
     buckets: Mapping[Bucket, int]
@@ -85,9 +85,12 @@ class DatasetFacts:
     steps_per_epoch: int
     digest: str
     class_pictures: int = 0
+    held_out: int = 0
 
     @staticmethod
-    def of(dataset: CachedDataset, plan: BatchPlan, digest: str) -> "DatasetFacts":
+    def of(
+        dataset: CachedDataset, plan: BatchPlan, digest: str, *, held_out: int = 0
+    ) -> "DatasetFacts":
         """Those of an encoded dataset in the order that it is learned in."""
         buckets = Counter(item.bucket for item in dataset.learnt)
         return DatasetFacts(
@@ -96,6 +99,7 @@ class DatasetFacts:
             steps_per_epoch=plan.steps_per_epoch,
             digest=digest,
             class_pictures=len(dataset.items) - len(dataset.learnt),
+            held_out=held_out,
         )
 
     @property
@@ -230,7 +234,7 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
         "gradient_accumulation_steps": training.accumulation,
         "total_batch_size": training.batch_size * training.accumulation,
         "max_grad_norm": training.gradient_clipping,
-        "gradient_checkpointing": config.hardware.gradient_checkpointing,
+        "gradient_checkpointing": config.hardware.gradient_checkpointing != "off",
         "mixed_precision": "no" if precision == "fp32" else precision,
     }
     if is_hub_name(config.model.path):
@@ -266,6 +270,7 @@ def _progress_fields(config: TrainConfig, dataset: DatasetFacts, step: int) -> d
         "num_batches_per_epoch": sum(-(-count // batch) for count in dataset.buckets.values()),
         "num_train_images": dataset.pictures,
         "num_reg_images": dataset.class_pictures,
+        "num_validation_images": dataset.held_out,
     }
 
 

@@ -10,10 +10,11 @@ from modules.engine import Engine
 from modules.inbox import Inbox
 from modules.interfaces import ExportOptions, Family, Method
 from modules.memory.precision import compute_dtype
+from modules.memory.residency import Enter
 from modules.optim.shown import ShownWeights
 from modules.sampling.pictures import Settings, save_picture, thumbnail_of
-from modules.sampling.sampler import sample
-from modules.state import CheckpointRecord, Checkpoints
+from modules.sampling.sampler import Around, sample
+from modules.state import CheckpointRecord, Checkpoints, read_record
 from onetrainer.config.output import Output
 from onetrainer.config.sampling import Prompt, Sampling
 from onetrainer.event_log import EventWriter
@@ -34,7 +35,8 @@ class SampleTask:
     """Draws the sample pictures: every so many steps, at the end, and when asked.
 
     shows_both: whether each is drawn again with the last step's weights, without their average.
-    model: what the pictures call the base model; clip_skip: 0 for the family's own.
+    model: what the pictures call the base model; clip_skip: 0 for the family's own. phase: puts the
+    family's parts where they are needed.
     """
 
     section: Sampling
@@ -50,6 +52,7 @@ class SampleTask:
     config_digest: str
     model: str
     clip_skip: int
+    phase: Enter
 
     def is_due(self, step: int) -> bool:
         return self.inbox.has("sample") or self.is_planned(step)
@@ -60,6 +63,10 @@ class SampleTask:
             return self.section.at_start
         periodic = self.section.every > 0 and step % self.section.every == 0
         return periodic or (self.section.at_end and step == self.steps)
+
+    def misses_end(self, step: int) -> bool:
+        """Whether samples are wanted at the end, and a run that ends early here has none."""
+        return self.section.at_end and step < self.steps and not self.is_planned(step)
 
     def run(self, step: int) -> None:
         """Draws every prompt."""
@@ -125,8 +132,8 @@ class SampleTask:
             guidance=self.section.guidance,
             sampler=self.section.sampler,
             guidance_rescale=self.section.guidance_rescale,
-            autocast=self.engine.autocast,
             on_step=on_step,
+            around=Around(self.engine.autocast, self.phase),
         )
         path = self._path(step, index)
         settings = Settings(
@@ -157,8 +164,10 @@ class SampleTask:
 class SaveTask:
     """Writes checkpoints, and the file for other programs.
 
-    metadata: what a file tells that is written after a step, with a thumbnail or without.
-    thumbnail: a small JPEG of what the model draws after a step; None if there is none.
+    held_out: what checkpoints tell of the held-out pictures. metadata: what a file tells that is
+    written after a step, with a thumbnail or without. thumbnail: a small JPEG of what the model
+    draws after a step; None if there is none. phase: puts the parts that are not needed meanwhile
+    away.
     """
 
     section: Output
@@ -171,9 +180,11 @@ class SaveTask:
     inbox: Inbox
     config_digest: str
     data_digest: str
+    held_out: str
     versions: dict[str, str]
     metadata: Callable[[int, bytes | None], dict[str, str]]
     thumbnail: Callable[[int], bytes | None]
+    phase: Enter
 
     def is_due(self, step: int) -> bool:
         periodic = self.section.save_every > 0 and step % self.section.save_every == 0
@@ -196,13 +207,22 @@ class SaveTask:
             versions=self.versions,
             engine=self.engine.state_dict(),
             data_digest=self.data_digest,
+            held_out=self.held_out,
         )
-        path = self.checkpoints.save(record)
+        with self.phase("saving"):
+            path = self.checkpoints.save(record)
         self.events.write(Checkpoint(step, path.relative_to(self.folder.path).as_posix()))
 
-    def export(self, step: int, *, is_final: bool) -> list[Path]:
-        """Writes the finished files, or ones that tell by their names how far they were trained."""
-        name = self.section.name if is_final else f"{self.section.name}-{step:06d}"
+    def take_back(self, step: int) -> None:
+        """Takes the checkpoint of an earlier step up, to export it; nothing is trained after."""
+        self.checkpoints.restore(read_record(self.folder, step))
+
+    def export(self, step: int, *, is_final: bool, suffix: str = "") -> list[Path]:
+        """Writes the finished files, or ones that tell by their names how far they were trained.
+
+        suffix: behind the name of finished ones.
+        """
+        name = f"{self.section.name}{suffix if is_final else f'-{step:06d}'}"
         path = self.folder.output / name
         options = ExportOptions(
             dtype=compute_dtype(self.section.precision),
@@ -212,7 +232,7 @@ class SaveTask:
             model_format=self.section.model_format,
         )
         try:
-            with self.shown.exported():
+            with self.phase("saving"), self.shown.exported():
                 return self.method.export(path, options)
         except OSError as error:
             raise cannot_write(path, error) from error

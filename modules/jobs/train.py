@@ -12,16 +12,20 @@ import torch
 from modules.build import load_family
 from modules.data.cache import CachingStopped
 from modules.families.hub import fetch
+from modules.families.stable_diffusion import StableDiffusion
 from modules.inbox import Inbox
 from modules.interfaces import Family
-from modules.jobs.assemble import assemble
-from modules.jobs.attach import Attached, attach, trained_dtypes
-from modules.jobs.data import Pictures, digests_for, prepare_pictures
+from modules.jobs.assemble import Assembled, assemble
+from modules.jobs.attach import Attached, attach
+from modules.jobs.data import Pictures, digests_for, prepare_pictures, sizes_of
+from modules.jobs.placement import manage, quantize, residency_of, storage_dtypes, temp_device_of
+from modules.jobs.plan import choose_checkpointing, target_of
 from modules.jobs.run import Run
 from modules.jobs.start_files import with_kept_files
 from modules.jobs.stepping import require_something_moves
-from modules.jobs.tasks import SaveTask
-from modules.memory.precision import choose_device, compute_dtype
+from modules.jobs.validate import export_best
+from modules.memory.precision import apply_tf32, choose_device, compute_dtype
+from modules.memory.residency import Residency
 from modules.state import CheckpointRecord, newest_record
 from onetrainer.config.migrate import migrate
 from onetrainer.config.model import Model
@@ -39,17 +43,23 @@ from onetrainer.events import (
 )
 from onetrainer.hub import is_hub_name
 from onetrainer.json_file import read_json
+from onetrainer.memory_words import checkpointing_words
 from onetrainer.presets import resolve
 from onetrainer.run_folder import RunFolder
 
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "lycoris_lora")
 BASE_MODEL = "base model"
 """Stands among the versions: which commit of a model of the hub the run trains on."""
+_MAY_HAVE_LEARNED = (
+    "some of the pictures that are held out now may have been learned in the steps before; their"
+    " loss is then lower than that of pictures the model has never seen"
+)
 
 
 def train(folder: RunFolder) -> int:
     """Trains a run folder's config from its newest checkpoint; returns the exit code."""
     config, digest = _read_config(folder)
+    apply_tf32(config.hardware.tf32)
     if config.hardware.threads:
         torch.set_num_threads(config.hardware.threads)
     last = newest_record(folder)
@@ -72,38 +82,78 @@ def train(folder: RunFolder) -> int:
 def _train(run: Run) -> int:
     _announce(run)
     _warn_of_slow_precision(run)
-    run, model = _located(run)
+    run, model = _located(_decided(run))
     run.events.write(Phase("loading", detail="base model"))
-    family = load_family(
-        model,
-        compute_dtype=compute_dtype(run.config.hardware.precision),
-        device=run.device,
-        dtypes=trained_dtypes(run.config),
-    )
+    family = _loaded(run.config, model, run.device)
+    for note in quantize(run.config, family, device=run.device):
+        run.warn(note)
     digests = digests_for(run.config, family)
     attached = _attached(run, family, model)
+    layers = manage(run.config, attached.family, device=run.device)
+    residency = residency_of(run.config, attached, layers, device=run.device)
     try:
-        pictures = prepare_pictures(
-            run.config,
-            family,
-            digests=digests,
-            cache=run.folder.path.parent / "cache",
-            device=run.device,
-            events=run.events,
-            should_stop=run.inbox.is_leaving,
-            told=run.told,
-        )
+        with residency.phase("caching"):
+            pictures = prepare_pictures(
+                run.config,
+                family,
+                digests=digests,
+                cache=run.folder.path.parent / "cache",
+                events=run.events,
+                should_stop=run.inbox.is_leaving,
+                told=run.told,
+            )
+            family.prepare_blanks(sizes_of(run.config, pictures))
     except CachingStopped:
         run.events.write(Stopped(run.first_step, run.inbox.leaving or "stop"))
         return EXIT_STOPPED
-    trainer, sampling, saving = assemble(run, attached, pictures)
+    with residency.phase("training"):
+        return _trained(run, attached, pictures, residency)
+
+
+def _trained(run: Run, attached: Attached, pictures: Pictures, residency: Residency) -> int:
+    """Trains to the end, draws, saves; the exit code."""
+    made = assemble(run, attached, pictures, residency)
     if run.last is not None and run.last.data_digest != pictures.digest:
         run.warn("the pictures or captions were changed since the checkpoint; they count from now")
-    if sampling.is_planned(run.first_step):
-        # Of a run that was asked to end meanwhile, some are still to be drawn.
-        drawn = {event.prompt_index for event in run.kept if _is_sample(event, run.first_step)}
-        sampling.draw(run.first_step, without=drawn)
-    return _finish(run, trainer.run(), trainer.state.step, saving, pictures)
+        if pictures.held_out is not None:
+            run.warn(_MAY_HAVE_LEARNED)
+    # Of a run that was asked to end meanwhile, some is still to be measured and drawn.
+    if made.validating is not None:
+        made.validating.begin(run.first_step, run.kept)
+    if made.sampling.is_planned(run.first_step):
+        made.sampling.draw(run.first_step, without=_drawn(run, run.first_step))
+    ending, step = made.trainer.run(), made.trainer.state.step
+    if ending == "done" and made.sampling.misses_end(step):
+        made.sampling.draw(step, without=_drawn(run, step))
+    code = _finish(run, ending, made, pictures)
+    residency.finish()
+    return code
+
+
+def _decided(run: Run) -> Run:
+    """The run with automatic checkpointing decided by the memory that is free now."""
+    hardware = run.config.hardware
+    if hardware.gradient_checkpointing != "auto":
+        return run
+    run.events.write(Phase("loading", detail="counting memory"))
+    target = target_of(run.config)
+    policy = choose_checkpointing(run.config, target.available - target.program, target=target)
+    chosen = f"gradient checkpointing: {checkpointing_words(policy)}"
+    run.events.write(Phase("loading", detail=chosen))
+    hardware = hardware.model_copy(update={"gradient_checkpointing": policy})
+    return replace(run, config=run.config.model_copy(update={"hardware": hardware}))
+
+
+def _loaded(config: TrainConfig, model: Model, device: torch.device) -> StableDiffusion:
+    """The base model, with every part where it waits. model: its section, with a path here."""
+    family = load_family(
+        model,
+        compute_dtype=compute_dtype(config.hardware.precision),
+        device=device,
+        parts_device=temp_device_of(config.hardware.temp_device, device),
+        dtypes=storage_dtypes(config),
+    )
+    return replace(family, decodes_in_tiles=config.hardware.vae_tiling)
 
 
 def _attached(run: Run, family: Family, base: Model) -> Attached:
@@ -137,20 +187,25 @@ def _located(run: Run) -> tuple[Run, Model]:
     return replace(run, versions=versions), section.model_copy(update={"path": str(folder)})
 
 
-def _finish(run: Run, ending: str, step: int, saving: SaveTask, pictures: Pictures) -> int:
-    """Saves, writes the file, and says how it ended."""
-    complete = [made for made, _ in run.folder.complete_checkpoints()]
+def _finish(run: Run, ending: str, made: Assembled, pictures: Pictures) -> int:
+    """Saves, writes the files, and says how it ended."""
+    step, saving, validating = made.trainer.state.step, made.saving, made.validating
+    complete = [number for number, _ in run.folder.complete_checkpoints()]
     if step > 0 and step not in complete:
         saving.checkpoint(step)
     if ending == "pause" or step == 0:
         run.events.write(Stopped(step, "pause" if ending == "pause" else "stop"))
         return EXIT_STOPPED
-    written = saving.export(step, is_final=ending == "done")
+    written, summary = saving.export(step, is_final=ending == "done"), _summary(pictures)
+    if validating is not None:
+        best = export_best(validating, saving, step, is_final=ending == "done")
+        written += best
+        summary += validating.summary(run.first_step, step, best)
     outputs = [path.relative_to(run.folder.path).as_posix() for path in written]
     if ending == "stop":
         run.events.write(Stopped(step, "stop", outputs))
         return EXIT_STOPPED
-    run.events.write(Finished(step, outputs, _summary(pictures)))
+    run.events.write(Finished(step, outputs, summary))
     return EXIT_DONE
 
 
@@ -174,6 +229,11 @@ def _warn_of_slow_precision(run: Run) -> None:
             f"training in {precision} on the processor, which has no hardware for it; fp32"
             " (hardware.precision) is usually several times faster there"
         )
+
+
+def _drawn(run: Run, step: int) -> set[int]:
+    """Which samples of a step were drawn before the run was resumed."""
+    return {event.prompt_index for event in run.kept if _is_sample(event, step)}
 
 
 def _is_sample(event: Event, step: int) -> TypeGuard[Sample]:

@@ -91,7 +91,6 @@ class _Ours:
             family,
             index_folder(folder / "p", resolution=64).items,
             folder=folder / "cache",
-            device=CPU,
             with_text=True,
             progress=lambda _done, _total: None,
             should_stop=lambda: False,

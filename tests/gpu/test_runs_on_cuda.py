@@ -31,7 +31,7 @@ def test_the_losses_on_the_card_are_those_of_the_cpu(config):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_a_run_on_the_card_trains_samples_and_goes_on(config, precision):
-    hardware = {"precision": precision, "device": "cuda", "gradient_checkpointing": True}
+    hardware = {"precision": precision, "device": "cuda", "gradient_checkpointing": "block"}
     method = {**tiny.encoders(True)}
     folder = runs.new_run(config, hardware=hardware, method=method, training={"steps": 3})
     assert train(folder) == 0

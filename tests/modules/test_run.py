@@ -190,7 +190,7 @@ def test_stop_leaves_the_file_as_trained_so_far_and_save_now_too(config):
     [
         {"method": {**tiny.encoders(True), "dropout": 0.3}},
         {"hardware": {"precision": "bf16"}, "training": {"accumulation": 2, "batch_size": 1}},
-        {"hardware": {"precision": "fp16", "gradient_checkpointing": True}},
+        {"hardware": {"precision": "fp16", "gradient_checkpointing": "block"}},
     ],
     ids=["text encoder and dropout", "bf16 and accumulation", "fp16 and checkpointing"],
 )

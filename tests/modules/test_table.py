@@ -1,4 +1,9 @@
-"""Families, methods, objectives and precisions meet in runs, or are refused with a reason."""
+"""Families, methods, objectives, precisions and ways of saving memory meet in runs.
+
+Each run trains on the processor, and its second half again: of a third of them on a pretended
+graphics card, where no devices may be mixed. The weights are the same, bit for bit. What cannot be
+is refused in words. `tests.benchmarks.table` runs all of them on that card.
+"""
 
 from itertools import combinations
 
@@ -8,6 +13,10 @@ from tests import table, tiny
 
 pytestmark = pytest.mark.slow
 
+AXES = ("family", "method", "objective", "precision", "memory")
+CASES = table.some_cases()
+ON_A_CARD = table.cases_on_a_card()
+
 
 @pytest.fixture(scope="session")
 def projects(tmp_path_factory):
@@ -16,16 +25,24 @@ def projects(tmp_path_factory):
     return {family: table.write_project(folder / family, family) for family in tiny.FAMILIES}
 
 
-@pytest.mark.parametrize("case", table.some_cases(), ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_run_trains_samples_saves_and_resumes_exactly_or_is_refused(case, projects):
-    reason = table.run(case, projects[case.family])
+    reason = table.run(case, projects[case.family], pretends=case in ON_A_CARD)
     assert bool(reason) == table.is_refused(case), reason
 
 
+def found(cases, *axes):
+    return {tuple(getattr(case, axis) for axis in axes) for case in cases}
+
+
 def test_the_part_of_the_table_has_every_pair():
-    for pair in combinations(("family", "method", "objective", "precision"), 2):
-        some, every = (
-            {tuple(getattr(case, axis) for axis in pair) for case in cases}
-            for cases in (table.some_cases(), table.every_case())
-        )
-        assert some == every, pair
+    for pair in combinations(AXES, 2):
+        assert found(CASES, *pair) == found(table.every_case(), *pair), pair
+
+
+def test_every_method_runs_on_a_card_with_layers_that_wait_and_without():
+    for axis in AXES:
+        assert found(ON_A_CARD, axis) == found(CASES, axis)
+    ways = found([case for case in ON_A_CARD if not table.is_refused(case)], "method", "memory")
+    for method in table.METHODS:
+        assert {"offload" in way for name, way in ways if name == method} == {True, False}

@@ -98,6 +98,29 @@ def test_a_long_run_is_read_to_its_end_before_it_counts_as_dead(tmp_path, monkey
     assert "Done: 1 steps." in out.getvalue()
 
 
+def test_each_validation_is_told_in_a_line(tmp_path, monkeypatch):
+    folder = create_run(tmp_path, name="run", config={})
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom onetrainer.events import *\n"
+        "from tests.onetrainer.test_terminal import scripted\n"
+        "from onetrainer.run_folder import RunFolder\n"
+        "known = dict(pictures=8, best_step=2, is_best=True, verdict='improving')\n"
+        "scripted(RunFolder(Path(sys.argv[1])), Started(os.getpid(), 0, 2), "
+        "Validated(2, 0.1391, 0.002, words='Held-out loss 0.139: still improving.', **known), "
+        "Validated(2, 0.1423, 0.002, words='Not told', weights='last', **known), "
+        "Finished(2, []))\n"
+    )
+    (tmp_path / "validating.py").write_text(code)
+    monkeypatch.setattr(client, "WORKER", "validating")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    out = io.StringIO()
+    assert follow(client.start(folder), out=out) == 0
+    assert out.getvalue().splitlines()[1:3] == [
+        "after step 2: Held-out loss 0.139: still improving.",
+        "after step 2, without the average: held-out loss 0.142",
+    ]
+
+
 def test_the_words_of_an_earlier_worker_are_not_those_of_this_one(tmp_path, monkeypatch):
     folder = create_run(tmp_path, name="run", config={})
     scripted(folder, Started(1, 0, 5), Warned("old"), Finished(5, []))

@@ -1,7 +1,6 @@
 """What a run's config makes of its folders: the batches that it asks for, and what is told."""
 
 import pytest
-import torch
 from PIL import Image
 
 from modules.jobs.data import digests_for, prepare_pictures
@@ -30,7 +29,6 @@ class Project:
             self.family,
             digests=digests_for(config, self.family),
             cache=self.folder / "cache",
-            device=torch.device("cpu"),
             events=events,
             should_stop=lambda: False,
             told=(),
@@ -81,6 +79,19 @@ def test_class_pictures_fill_half_of_an_epoch(project):
     assert sorted(flags) == [False, False, True, True]
     for caption, is_prior in zip(captions, flags, strict=True):
         assert is_prior == (caption in ("a dog", "a cat", "a cow"))
+
+
+def test_class_pictures_that_are_held_out_are_not_trained_on(project):
+    folder = tiny.write_pictures(project.folder / "class", ("a dog", "a cat"))
+    held = project.folder / "held"
+    held.mkdir()
+    for name in ("picture-0.png", "picture-0.txt"):
+        (held / name).symlink_to(folder / name)
+    validation = {"use": True, "folder": str(held)}
+    made = project.prepare(data={"class_folder": str(folder)}, validation=validation)
+    kept = [item.caption for item in made.batches.dataset.items if item.is_prior]
+    assert kept == ["a cat"]
+    assert len(made.batches.dataset.learnt) == 2
 
 
 def test_picture_that_becomes_a_class_picture_counts_as_changed(project):

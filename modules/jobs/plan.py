@@ -1,0 +1,182 @@
+"""Whether a run fits: how much memory each phase takes of the device, before anything is loaded."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import psutil
+import torch
+
+from modules.jobs.plan_phases import ALL, NONE_KNOWN, measured, training_alone
+from modules.jobs.plan_stage import Model, Stage, is_same_model, modelled, stage_of
+from modules.memory.footprint_autocast import DeviceKind
+from modules.memory.precision import choose_device
+from onetrainer.buckets import Bucket, bucket_for
+from onetrainer.config.data import Data
+from onetrainer.config.train import TrainConfig
+from onetrainer.dataset import index_class_pictures, index_pictures
+from onetrainer.dataset_index import DatasetIndex, Item
+from onetrainer.errors import UserError
+from onetrainer.events import Forecast
+from onetrainer.memory_words import fits
+
+Policy = Literal["off", "selective", "block"]
+POLICIES: tuple[Policy, ...] = ("off", "selective", "block")
+"""From the fastest to that which takes least."""
+PROGRAM = "program"
+Measured = TypeVar("Measured")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a run is planned for.
+
+    kind: a graphics card ("cuda") or the processor. available: bytes that are free there; 0 where
+    that is not known. program: bytes that the program itself takes of them.
+    """
+
+    kind: DeviceKind
+    available: int = 0
+    program: int = 0
+
+
+def target_of(config: TrainConfig) -> Target:
+    """This computer, as the config would use it, and what is free there now.
+
+    Raises UserError where the config asks for a card that is not there.
+    """
+    if choose_device(config.hardware.device).type == "cuda":
+        return Target("cuda", available=torch.cuda.mem_get_info()[0])
+    # A run loads the same libraries as this process has.
+    program = psutil.Process().memory_info().rss
+    return Target("cpu", available=psutil.virtual_memory().available, program=program)
+
+
+def forecast(config: TrainConfig, target: Target | None = None) -> Forecast:
+    """What every phase of a run takes at its peak, without cures.
+
+    Neither the model nor the pictures need to be there. Raises UserError for settings that no run
+    could begin with.
+    """
+    with planner(target or target_of(config)) as plans:
+        return plans.forecast(plans.decided(config))
+
+
+def choose_checkpointing(
+    config: TrainConfig, free_bytes: int, *, target: Target | None = None
+) -> Policy:
+    """The fastest checkpointing with which a step is sure to fit; "block" if none is.
+
+    free_bytes: what the device has for the run, its model included; 0 or less means not known,
+    and "block" is safe then.
+    """
+    with planner(target or target_of(config)) as plans:
+        return plans.choose_checkpointing(config, free_bytes)
+
+
+@contextmanager
+def planner(target: Target) -> Iterator["Planner"]:
+    """What forecasts for a target. Within, torch computes nothing on a real device."""
+    plans = Planner(target)
+    try:
+        yield plans
+    finally:
+        plans.close()
+
+
+class Planner:
+    """Forecasts for one target; the model of the newest one is kept for others of the same."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._open = ExitStack()
+        self._model: tuple[TrainConfig, Model] | None = None
+        self._sizes: tuple[tuple[Data, str], list[tuple[int, int]]] | None = None
+
+    def close(self) -> None:
+        """Lets the model go."""
+        self._model = None
+        self._open.close()
+
+    def forecast(
+        self,
+        config: TrainConfig,
+        *,
+        known: Mapping[str, Mapping[str, int]] = NONE_KNOWN,
+        touched: frozenset[str] = ALL,
+    ) -> Forecast:
+        """What every phase takes; config: `decided`. known, touched: see `measured`."""
+        phases = self._staged(config, lambda stage: measured(stage, known=known, touched=touched))
+        program = {PROGRAM: self.target.program} if self.target.program else {}
+        whole = {phase: {**parts, **program} for phase, parts in phases.items()}
+        sums = {phase: sum(parts.values()) for phase, parts in whole.items()}
+        peak = max(sums, key=lambda phase: sums[phase])
+        return Forecast(whole, peak, sums[peak], self.target.available)
+
+    def decided(self, config: TrainConfig) -> TrainConfig:
+        """The config with automatic checkpointing decided."""
+        if config.hardware.gradient_checkpointing != "auto":
+            return config
+        free = self.target.available - self.target.program
+        return _with_policy(config, self.choose_checkpointing(config, free))
+
+    def choose_checkpointing(self, config: TrainConfig, free_bytes: int) -> Policy:
+        """As the function of this name."""
+        for policy in POLICIES[:-1] if free_bytes > 0 else ():
+            parts = self._staged(_with_policy(config, policy), training_alone)
+            if fits(sum(parts.values()), free_bytes):
+                return policy
+        return POLICIES[-1]
+
+    def bucket_of(self, config: TrainConfig) -> Bucket:
+        """The size of the largest pictures; a square where there are none to see."""
+        resolution = config.data.resolution
+        found = {bucket_for(*size, resolution) for size in self._sizes_of(config)}
+        square = bucket_for(resolution, resolution, resolution)
+        return max(found, key=lambda bucket: bucket.width * bucket.height, default=square)
+
+    def _staged(self, config: TrainConfig, measure: Callable[[Stage], Measured]) -> Measured:
+        bucket = self.bucket_of(config)
+        with stage_of(self._model_of(config), config, bucket=bucket) as stage:
+            return measure(stage)
+
+    def _model_of(self, config: TrainConfig) -> Model:
+        if self._model is None or not is_same_model(config, self._model[0]):
+            self.close()
+            made = modelled(config, self.target.kind)
+            self._model = config, self._open.enter_context(made)
+        return self._model[1]
+
+    def _sizes_of(self, config: TrainConfig) -> list[tuple[int, int]]:
+        """Width and height of every picture that the config names."""
+        data = config.data.model_copy(update={"resolution": Data().resolution})
+        same = data, config.validation.folder if config.validation.use else ""
+        if self._sizes is None or self._sizes[0] != same:
+            self._sizes = same, _sizes(config)
+        return self._sizes[1]
+
+
+def _sizes(config: TrainConfig) -> list[tuple[int, int]]:
+    found: list[Item] = []
+    folders = [config.data.folder, config.validation.folder if config.validation.use else ""]
+    for folder in filter(None, folders):
+        data = config.data.model_copy(update={"folder": folder})
+        found += _items(index_pictures, config.model_copy(update={"data": data}))
+    found += _items(index_class_pictures, config)
+    return [(item.width, item.height) for item in found]
+
+
+def _items(
+    index: Callable[[TrainConfig], DatasetIndex | None], config: TrainConfig
+) -> Sequence[Item]:
+    try:
+        indexed = index(config)
+    except UserError:
+        return ()  # the pictures may come later
+    return indexed.items if indexed is not None else ()
+
+
+def _with_policy(config: TrainConfig, policy: Policy) -> TrainConfig:
+    hardware = config.hardware.model_copy(update={"gradient_checkpointing": policy})
+    return config.model_copy(update={"hardware": hardware})

@@ -1,0 +1,52 @@
+"""The job of planning: tells how much memory a run would take, and then what would lower it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from modules.jobs.plan import Target, planner, target_of
+from modules.jobs.plan_search import with_cures
+from onetrainer.config.model import FAMILY_WORDS
+from onetrainer.config.train import TrainConfig
+from onetrainer.events import Event, Finished, Phase
+from onetrainer.hub import cached_folder, is_hub_name
+from onetrainer.memory_words import GB, fits, notes
+from onetrainer.plan_request import PlanRequest
+
+
+def plan(request: PlanRequest, tell: Callable[[Event], None]) -> Finished:
+    """Tells the forecast as soon as it is known, and again with cures where it does not fit."""
+    if request.memory:
+        target = Target("cuda", available=round(request.memory * GB))
+    else:
+        target = target_of(request.config)
+    with planner(target) as plans:
+        tell(Phase("loading", detail="counting memory"))
+        config = plans.decided(request.config)
+        found = replace(plans.forecast(config), notes=_notes(request.config, config, target))
+        tell(found)
+        if request.cures and not fits(found.peak_bytes, target.available):
+            tell(Phase("loading", detail="looking for what would lower it"))
+            tell(with_cures(plans, config, found))
+    return Finished(0, [])
+
+
+def _notes(asked: TrainConfig, decided: TrainConfig, target: Target) -> list[str]:
+    """What is counted for a config; decided: with automatic checkpointing chosen."""
+    is_automatic = asked.hardware.gradient_checkpointing == "auto"
+    return notes(
+        draws=bool(asked.sampling.prompts),
+        lacks_card=target.kind == "cpu" and asked.hardware.device == "auto",
+        missing_model=_missing(asked.model.path),
+        family=FAMILY_WORDS[asked.model.family],
+        chosen=decided.hardware.gradient_checkpointing if is_automatic else "",
+    )
+
+
+def _missing(path: str) -> str | None:
+    """What to call a model that is not on this disk; None if it is."""
+    if is_hub_name(path):
+        return path if cached_folder(path) is None else None
+    if not path:
+        return path
+    return None if Path(path).exists() else Path(path).name

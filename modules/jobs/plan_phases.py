@@ -1,0 +1,195 @@
+"""What each phase of a run takes at its peak: the run's own code, on an imagined device."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from modules.families.stable_diffusion import LATENT_SIDE, StableDiffusion
+from modules.interfaces import Batch, Conditioning, LatentMoments, Objective
+from modules.jobs.attach import encodes_text_anew, objective_of
+from modules.jobs.held_out import grid_of
+from modules.jobs.plan_stage import Stage
+from modules.jobs.plan_steps import Steps
+from modules.memory.footprint_device import HOST
+from modules.memory.precision import autocast
+from modules.memory.residency import PHASES, Phase
+from modules.sampling.sampler import Around, sample
+from modules.validation import HeldOutPictures, measure
+from onetrainer.dataset import is_pictures_alone
+
+Parts = Mapping[str, int]
+"""Bytes by what they belong to."""
+
+WEIGHTS = frozenset({"unet", "text_encoders", "vae", "adapters"})
+ALL: frozenset[str] = frozenset(PHASES)
+NONE_KNOWN: Mapping[str, Parts] = MappingProxyType({})
+_SAMPLING: tuple[Phase, ...] = ("encoding", "drawing", "decoding")
+_CAPTION = "a"
+_PICTURE = "a picture"
+
+
+def measured(
+    stage: Stage, *, known: Mapping[str, Parts] = NONE_KNOWN, touched: frozenset[str] = ALL
+) -> dict[str, dict[str, int]]:
+    """The peak of every phase that the run has, in their order, by part.
+
+    known: those of a run that differs in nothing but where its parts are, and in phases that are
+    touched; the others need not be computed.
+    """
+    config, method = stage.config, stage.attached.method
+    phases: dict[str, dict[str, int]] = {}
+
+    def is_known(phase: Phase) -> bool:
+        if phase not in known or phase in touched:
+            return False
+        left = {part: known[phase].get(part, 0) for part in ("activations", "gradients")}
+        phases[phase] = _in_phase(stage, phase, {**stage.imagined.meter.alive(), **left})
+        return True
+
+    if not is_known("caching"):
+        _cache(stage, phases)
+    objective = objective_of(config, stage.attached, device=stage.imagined.device)
+    batch = partial(_batch, stage)
+    steps = Steps(stage, objective, batch)
+    phases["training"] = _in_phase(stage, "training", steps.peak())
+    method.train(False)
+    if config.validation.use and not is_known("validation"):
+        _validate(stage, objective, batch, phases)
+    known_samples = [is_known(phase) for phase in _SAMPLING] if config.sampling.prompts else []
+    if not all(known_samples):
+        _sample(stage, phases)
+    with _peak(stage, "saving", phases):
+        pass
+    steps.close()
+    return phases
+
+
+def training_alone(stage: Stage) -> dict[str, int]:
+    """The peak of the training phase."""
+    objective = objective_of(stage.config, stage.attached, device=stage.imagined.device)
+    steps = Steps(stage, objective, partial(_batch, stage))
+    peak = _in_phase(stage, "training", steps.peak())
+    steps.close()
+    return peak
+
+
+def _cache(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
+    """A picture and a caption, one after the other."""
+    config, family = stage.config, stage.attached.family
+    with _peak(stage, "caching", phases), torch.no_grad():
+        if config.data.cache_latents:
+            family.encode_images(_pixels(stage, 1))
+        if isinstance(family, StableDiffusion):
+            family.prepare_blanks([(stage.bucket.width, stage.bucket.height)])
+        if not is_pictures_alone(config) and not encodes_text_anew(config):
+            family.encode_text([_CAPTION])
+
+
+def _validate(
+    stage: Stage,
+    objective: Objective,
+    batch: Callable[..., Batch],
+    phases: dict[str, dict[str, int]],
+) -> None:
+    pictures = HeldOutPictures(
+        names=(_PICTURE,),
+        concepts={_PICTURE: ""},
+        digest="",
+        sizes=frozenset(),
+        load=lambda _: batch(count=1),
+    )
+    grid, at_once = grid_of(stage.config), stage.config.training.batch_size
+    # All passes are alike, and the second one meets what the first has left.
+    levels = min(grid.levels * grid.noises, 2 * at_once)
+    with _peak(stage, "validation", phases), torch.no_grad():
+        measure(
+            pictures,
+            replace(grid, levels=levels, noises=1),
+            objective=objective,
+            autocast=partial(_autocast, stage),
+            at_once=at_once,
+            before_each=lambda _: None,
+        )
+
+
+def _sample(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
+    """Draws the largest of the samples."""
+    section = stage.config.sampling
+    prompt = max(section.prompts, key=lambda one: one.width * one.height)
+    sample(
+        stage.attached.family,
+        [prompt],
+        steps=2,  # of which some samplers keep the first; all others are alike
+        guidance=section.guidance,
+        sampler=section.sampler,
+        guidance_rescale=section.guidance_rescale,
+        around=Around(partial(_autocast, stage), lambda phase: _peak(stage, phase, phases)),
+    )
+
+
+def _batch(stage: Stage, count: int | None = None) -> Batch:
+    """A microbatch of the largest pictures; none of its numbers means anything."""
+    config, family = stage.config, stage.attached.family
+    count = count or config.training.batch_size
+    pixels = _pixels(stage, count)
+    shape = (count, 4, pixels.shape[2] // LATENT_SIDE, pixels.shape[3] // LATENT_SIDE)
+    if config.data.cache_latents:
+        moments = LatentMoments(torch.zeros(shape), torch.ones(shape))
+    else:
+        with torch.no_grad():
+            each = [family.encode_images(pixel[None]) for pixel in pixels]
+        moments = LatentMoments(
+            torch.cat([one.mean for one in each]), torch.cat([one.std for one in each])
+        )
+    is_plain = is_pictures_alone(config)
+    captions = (_CAPTION,) * count
+    is_compared = bool(config.data.class_folder) and not is_plain
+    return Batch(
+        moments=moments,
+        captions=captions,
+        step_captions=captions,
+        conditioning=None if is_plain or encodes_text_anew(config) else _conditioning(stage, count),
+        frames=torch.zeros(count, 6),
+        positions=tuple(range(count)),
+        weight=1.0 / count,
+        pixels=pixels if is_plain else None,
+        mask=torch.ones(count, 1, *shape[2:]) if config.data.masks != "off" else None,
+        is_prior=(True,) * count if is_compared else (),
+    )
+
+
+def _pixels(stage: Stage, count: int) -> Tensor:
+    return torch.zeros(count, 3, stage.bucket.height, stage.bucket.width)
+
+
+def _conditioning(stage: Stage, count: int) -> Conditioning:
+    """As cached encodings are: in main memory."""
+    family = stage.attached.family
+    with torch.no_grad(), _autocast(stage):
+        encoded = family.encode_text([_CAPTION] * count)
+    return encoded.to(HOST, encoded.hidden.dtype)
+
+
+def _autocast(stage: Stage) -> AbstractContextManager[object]:
+    return autocast(stage.imagined.device, stage.config.hardware.precision)
+
+
+@contextmanager
+def _peak(stage: Stage, phase: Phase, phases: dict[str, dict[str, int]]) -> Iterator[None]:
+    """Notes a phase's peak."""
+    meter = stage.imagined.meter
+    meter.restart()
+    yield
+    phases[phase] = _in_phase(stage, phase, meter.peak.parts)
+
+
+def _in_phase(stage: Stage, phase: Phase, peak: Parts) -> dict[str, int]:
+    """A peak with the weights that are there in a phase, and with no others."""
+    parts = stage.residents(phase)
+    parts |= {part: size for part, size in peak.items() if part not in WEIGHTS}
+    return {part: size for part, size in parts.items() if size > 0}

@@ -1,0 +1,232 @@
+"""Peak bytes of training: forecast beside measured on the pretended card, at full size.
+
+    python -m tests.benchmarks.memory [--family sd15] [--method lora] [--all]
+
+Measured is what the real run does: the model waits in main memory, parts come when their phase
+begins, and two steps are made by the real engine; tensors have shapes and no numbers. Where there
+is a graphics card, `--cuda` measures on it instead.
+"""
+
+import argparse
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+import torch
+
+from modules.build import build_optimizer, family_spec
+from modules.engine import Engine
+from modules.families.empty import empty_family
+from modules.families.stable_diffusion import StableDiffusion
+from modules.interfaces import Batch, Conditioning, LatentMoments
+from modules.jobs.attach import attach, objective_of
+from modules.jobs.held_out import grid_of
+from modules.jobs.placement import manage, residency_of, storage_dtypes
+from modules.jobs.plan import Target, forecast
+from modules.jobs.stepping import ema_of, movement_of, steps_in_backward, stops_of
+from modules.memory.precision import compute_dtype
+from modules.methods.full import Full
+from modules.methods.model_source import ModelSource
+from modules.validation import HeldOutPictures, measure
+from onetrainer.config.model import base_of
+from onetrainer.config.train import TrainConfig
+from onetrainer.model_files.kinds import ModelFile
+from tests import pretend
+
+GIB = 1 << 30
+SIDES = {"sd15": 512, "sdxl": 1024}
+METHODS = {
+    "lora": {"method": {"kind": "lora"}, "optimizer": {"kind": "adamw"}},
+    "full": {
+        "method": {"kind": "full", "weights": "bf16"},
+        "optimizer": {"kind": "adafactor", "step_in_backward": True},
+        "training": {"gradient_clipping": 0.0},
+    },
+    "full-adamw": {
+        "method": {"kind": "full", "weights": "fp32"},
+        "optimizer": {"kind": "adamw"},
+    },
+}
+POLICIES = ("off", "selective", "block")
+SHARES = (0.0, 0.5, 0.9)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A line of the table."""
+
+    family: str
+    method: str
+    checkpointing: str
+    offload: float
+
+    def config(self) -> TrainConfig:
+        """A run of the case, with cached pictures and captions."""
+        document = {
+            "model": {"family": self.family},
+            "data": {"resolution": SIDES[self.family]},
+            "hardware": {
+                "precision": "bf16",
+                "gradient_checkpointing": self.checkpointing,
+                "offload_layers": self.offload,
+            },
+        }
+        return TrainConfig.model_validate(document | METHODS[self.method])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--family", choices=tuple(SIDES))
+    parser.add_argument("--method", choices=tuple(METHODS))
+    parser.add_argument("--cuda", action="store_true")
+    options = parser.parse_args()
+    print(f"{'case':34} {'forecast':>9} {'measured':>9} {'off by':>7}   seconds", flush=True)
+    measure = measured_on_cuda if options.cuda else measured_peak
+    for case in cases(options.family, options.method):
+        began = monotonic()
+        told = forecast_peak(case.config())
+        between = monotonic()
+        real = measure(case.config())
+        off = told / real - 1
+        name = f"{case.family} {case.method} {case.checkpointing} {case.offload:g}"
+        times = f"{between - began:.1f} + {monotonic() - between:.1f}"
+        print(f"{name:34} {told / GIB:9.2f} {real / GIB:9.2f} {off:+7.1%}   {times}", flush=True)
+
+
+def cases(family: str | None = None, method: str | None = None) -> Iterator[Case]:
+    """Every line; layers that wait are checkpointed whatever the policy is."""
+    for own_family in SIDES if family is None else (family,):
+        for own_method in METHODS if method is None else (method,):
+            for policy in POLICIES:
+                for share in SHARES:
+                    yield Case(own_family, own_method, policy, share)
+
+
+def forecast_peak(config: TrainConfig) -> int:
+    """The training phase's."""
+    found = forecast(config, Target("cuda"))
+    return sum(found.phases["training"].values())
+
+
+def measured_peak(config: TrainConfig) -> int:
+    """On the pretended card."""
+    gc.collect()
+    with pretend.accelerator(storage="meta") as card:
+        train(config, after_first_step=card.reset_peak)
+        return card.peak
+
+
+def measured_on_cuda(config: TrainConfig) -> int:
+    """On the card that is there."""
+    torch.cuda.empty_cache()
+    train(config, after_first_step=torch.cuda.reset_peak_memory_stats, is_real=True)
+    return torch.cuda.max_memory_allocated()
+
+
+def measured_phases(config: TrainConfig) -> dict[str, int]:
+    """Peaks on the pretended card: of training, and of validation and saving after it."""
+    gc.collect()
+    peaks = {}
+    with pretend.accelerator(storage="meta") as card:
+
+        def validate_and_save(family, objective, engine, residency):
+            peaks["training"] = card.peak
+            one = HeldOutPictures(("a",), {"a": ""}, "", lambda _: batch(config, family, count=1))
+            for phase in ("validation", "saving"):
+                with residency.phase(phase), torch.no_grad():
+                    card.reset_peak()
+                    if phase == "validation":
+                        measure(
+                            one,
+                            grid_of(config),
+                            objective=objective,
+                            autocast=engine.autocast,
+                            at_once=config.training.batch_size,
+                            before_each=lambda _: None,
+                        )
+                    peaks[phase] = card.peak
+
+        train(config, after_first_step=card.reset_peak, at_end=validate_and_save)
+    return peaks
+
+
+def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_end=None) -> None:
+    """Two steps of a run, whose model begins in main memory."""
+    device, name = torch.device("cuda", 0), config.model.family
+    family = empty_family(
+        family_spec(base_of(name)),
+        name,
+        configs=Path(config.model.path) if config.model.path else None,
+        dtypes=storage_dtypes(config),
+    )
+    if is_real:
+        for part in (family.unet, family.vae, *family.text_encoders.values()):
+            part.to_empty(device="cpu")
+    if config.method.kind == "full":
+        source = ModelSource(ModelFile(Path(), "folder", name))
+        method = Full.attach(family, config.method, source=source)
+    else:
+        method = attach(config, family, config.model).method
+    attached = _Attached(family, method)
+    layers = manage(config, family, device=device)
+    residency = residency_of(config, attached, layers, device=device)
+    with residency.phase("training"):
+        objective = objective_of(config, attached, device=device)
+        groups = method.parameter_groups()
+        optimizer = build_optimizer(config.optimizer, groups)
+        engine = Engine(
+            device=device,
+            precision=config.hardware.precision,
+            movement=movement_of(config, optimizer),
+            stops=stops_of(groups),
+            gradient_clipping=config.training.gradient_clipping,
+        )
+        ema = ema_of(config, groups)
+        if steps_in_backward(config):
+            engine.step_in_backward()
+        method.train(True)
+        for step in range(2):
+            engine.begin(step)
+            with engine.autocast():
+                loss = objective.loss(batch(config, family), seed=0, step=step)
+            engine.backward(loss.value)
+            del loss
+            engine.step()
+            method.after_step()
+            if ema is not None:
+                ema.update(step + 1)
+            if step == 0:
+                after_first_step()
+        if at_end is not None:
+            method.train(False)
+            at_end(family, objective, engine, residency)
+    layers.undo()
+
+
+@dataclass(frozen=True)
+class _Attached:
+    family: object
+    method: object
+
+
+def batch(config: TrainConfig, family: StableDiffusion, count: int = 0) -> Batch:
+    """Cached pictures and captions."""
+    side, count = config.data.resolution // 8, count or config.training.batch_size
+    width = family.unet.config.cross_attention_dim
+    dtype = compute_dtype(config.hardware.precision)
+    pooled = torch.zeros(count, 1280, dtype=dtype) if config.model.family == "sdxl" else None
+    return Batch(
+        LatentMoments(torch.zeros(count, 4, side, side), torch.ones(count, 4, side, side)),
+        ("a",) * count,
+        ("a",) * count,
+        Conditioning(torch.zeros(count, 77, width, dtype=dtype), pooled),
+        torch.zeros(count, 6),
+        tuple(range(count)),
+        1 / count,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""`onetrainer plan` with a real process."""
+
+import json
+
+import pytest
+
+from onetrainer.__main__ import main
+from tests import tiny
+
+PEAK, FREE = "peak_bytes", "available_bytes"
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Neither weights nor pictures are there."""
+    tiny.write_configs(tmp_path / "base")
+    path = tmp_path / "config.json"
+    model = {"family": "sd15", "path": "base"}
+    document = {"model": model, "data": {"resolution": 64}, "hardware": {"device": "cpu"}}
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def test_a_table_and_a_verdict_are_told(config, capfd):
+    assert main(["plan", config]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    assert "UNet" in out and "together" in out
+    assert out.rstrip().splitlines()[-1].startswith("It fits: ")
+
+
+def test_what_does_not_fit_is_an_answer_with_cures_as_json(config, capfd):
+    code = main(["plan", config, "--json", "--memory", "0.001", "--set", "data.resolution=128"])
+    told = json.loads(capfd.readouterr().out)
+    assert code == 0
+    assert told[PEAK] > told[FREE] == round(0.001 * 2**30)
+    assert told["cures"][0]["changes"]
+
+
+def test_settings_that_do_not_go_together_are_refused_before_anything_is_counted(config, capfd):
+    assert main(["plan", config, "--set", "model.zero_terminal_snr=on",
+                 "--set", "model.prediction=epsilon"]) == 2  # fmt: skip
+    assert "model.zero_terminal_snr" in capfd.readouterr().err
+    assert main(["plan", config, "--memory", "-1"]) == 2
+    assert "--memory" in capfd.readouterr().err

@@ -1,0 +1,40 @@
+"""Runs that keep no latents and no captions learn the same, in every step anew."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from modules.jobs.train import train
+from tests import runs
+
+SETTINGS = {
+    # One picture at a time: several captions at once are rounded otherwise.
+    "training": {"steps": 4, "batch_size": 1},
+    "sampling": {"every": 2},
+    "hardware": {"precision": "fp32", "threads": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return runs.write_project(tmp_path_factory.mktemp("uncached"))
+
+
+def weights(config, **data):
+    folder = runs.new_run(config, **SETTINGS, data=data)
+    assert train(folder) == 0
+    return load_file(folder.output / "my-lora.safetensors")
+
+
+@pytest.fixture(scope="module")
+def kept(config):
+    return weights(config)
+
+
+@pytest.mark.parametrize(
+    "data", [{"cache_latents": False}, {"cache_latents": False, "cache_text": False}], ids=str
+)
+def test_a_run_without_a_cache_learns_what_one_with_it_does(config, kept, data):
+    anew = weights(config, **data)
+    assert any(bool(tensor.any()) for name, tensor in kept.items() if ".lora_up." in name)
+    assert all(torch.equal(anew[name], tensor) for name, tensor in kept.items())

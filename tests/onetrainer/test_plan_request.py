@@ -1,0 +1,31 @@
+"""What a forecast is asked for: a card's memory as people type it."""
+
+import pytest
+
+from onetrainer.errors import UserError
+from onetrainer.plan_request import gigabytes
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("8", 8.0),
+        ("7.3", 7.3),
+        ("8GB", 8.0),
+        ("8 GB", 8.0),
+        (" 8 gb ", 8.0),
+        ("8G", 8),
+        ("8GiB", 8),
+    ],
+)
+def test_a_cards_memory_may_be_typed_with_its_unit(text, size):
+    assert gigabytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "-inf", "8 MB", "much", "", "GB", "1e9"])
+def test_what_no_card_has_is_refused_in_words(text):
+    with pytest.raises(UserError, match="no amount of memory") as caught:
+        gigabytes(text)
+    assert f'"{text}"' in caught.value.what
+    assert caught.value.expected
+    assert caught.value.remedy
