@@ -15,6 +15,7 @@ from ui.context import Context, Offer, View
 from ui.dialogs import tell
 from ui.draft import Draft
 from ui.file_dialogs import hide_hidden_files
+from ui.forecaster import Forecaster, begin_job
 from ui.forms.fields import page_of, pages, setting_of
 from ui.forms.widgets import select_all_everywhere
 from ui.forms.words import along_words
@@ -240,7 +241,14 @@ class App:
     def _make_context(self) -> Context:
         pictures = Pictures(self.jobs)
         return Context(
-            self.root, self.kit, self.draft, self.session, pictures, self.remembered, self
+            self.root,
+            self.kit,
+            self.draft,
+            self.session,
+            Forecaster(self.draft, self.jobs, begin_job),
+            pictures,
+            self.remembered,
+            self,
         )
 
     def _bind(self) -> None:
@@ -312,6 +320,7 @@ class App:
 
     def _end(self) -> None:
         self.remember()
+        self.context.forecasts.close()
         self.pump.stop()
         self.root.destroy()
 

@@ -1,11 +1,19 @@
-"""The loss chart: every value as a band, their smoothed course as a line, both on one canvas."""
+"""The loss chart: every value as a band, and their smoothed course as a line.
+
+The loss on held-out pictures has a panel of its own below, with the same steps and a scale of its
+own: it moves by hundredths of what single training steps differ by, and can be compared with
+itself only.
+"""
 
 import math
 import tkinter as tk
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal
 
 from ui.curve import Curve, Point, smooth, thin, ticks
+from ui.frame import Frame
+from ui.held_out import HeldOut
+from ui.held_out_panel import HeldOutPanel, reach
 from ui.kit import Kit
 
 _LEFT, _TOP, _RIGHT, _BOTTOM = 56, 14, 16, 30
@@ -13,35 +21,11 @@ _LOW_SHARE, _HIGH_SHARE = 0.01, 0.99
 _LINE_WIDTH = 2
 _NEAR_START = 0.05
 _TICK_GAP_X, _TICK_GAP_Y = 90, 44
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Where the chart's values lie on the canvas."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-    first_step: float
-    last_step: float
-    lowest: float
-    highest: float
-    is_log: bool
-
-    def x(self, step: float) -> float:
-        """The column of a step."""
-        span = max(1.0, self.last_step - self.first_step)
-        return self.left + (step - self.first_step) / span * (self.right - self.left)
-
-    def y(self, value: float) -> float:
-        """The row of a value, held within the chart."""
-        low, high = self._scaled(self.lowest), self._scaled(self.highest)
-        share = (self._scaled(value) - low) / ((high - low) or 1.0)
-        return self.bottom - min(1.0, max(0.0, share)) * (self.bottom - self.top)
-
-    def _scaled(self, value: float) -> float:
-        return math.log10(max(value, 1e-12)) if self.is_log else value
+# How much of the height held-out pictures have, and how high the chart must be for them.
+_PANEL_SHARE, _PANEL_FROM = 0.46, 150
+_BETWEEN = 28
+# With less than this nothing can be read off, and the page has to scroll.
+_LEAST, _LEAST_OF_TWO = 160, 172
 
 
 class LossChart:
@@ -51,10 +35,14 @@ class LossChart:
         self._kit = kit
         self.canvas = tk.Canvas(parent, highlightthickness=0, borderwidth=0, takefocus=0)
         kit.theme.paint(self.canvas, bg="card")
-        self.canvas.configure(width=200, height=160)
+        kit.name(self.canvas, "loss chart")
+        self.canvas.configure(width=200, height=kit.px(_LEAST))
         self._curve = Curve()
         self._marks: list[int] = []
+        self._held_out = HeldOut()
+        self._panel = HeldOutPanel(kit, self.canvas)
         self._frame: Frame | None = None
+        self._lower: Frame | None = None
         self._points: list[Point] = []
         self._smoothed: list[float] = []
         self._pointer: int | None = None
@@ -65,9 +53,11 @@ class LossChart:
         self.canvas.bind("<Leave>", self._left)
         self.canvas.bind("<<ThemeChanged>>", lambda _: self.draw())
 
-    def show(self, curve: Curve, marks: list[int]) -> None:
+    def show(self, curve: Curve, marks: list[int], held_out: HeldOut) -> None:
         """Draws a curve. marks: steps at which samples were drawn."""
-        self._curve, self._marks = curve, marks
+        self._curve, self._marks, self._held_out = curve, marks, held_out
+        least = self._kit.px(_LEAST_OF_TWO if held_out.shown else _LEAST)
+        self.canvas.configure(height=least)
         self.draw()
 
     def draw(self) -> None:
@@ -77,7 +67,7 @@ class LossChart:
         width, height = canvas.winfo_width(), canvas.winfo_height()
         px = self._kit.px
         columns = width - px(_LEFT + _RIGHT)
-        self._frame = None
+        self._frame = self._lower = None
         if columns < px(60) or height < px(80):
             return
         self._points = thin(self._curve.points(), max(40, columns // 2))
@@ -86,10 +76,25 @@ class LossChart:
             return
         self._smoothed = smooth(self._points, self.strength)
         self._frame = frame = self._fit(width, height)
+        if self._held_out.shown and height >= px(_PANEL_FROM):
+            self._frame = frame = self._divide(frame)
         self._draw_grid(frame)
         self._draw_marks(frame)
         self._draw_lines(frame)
+        if self._lower is not None:
+            self._panel.draw(self._held_out, self._lower)
         self._draw_pointer(frame)
+
+    def _divide(self, frame: Frame) -> Frame:
+        """The upper part of a frame; the lower one is for held-out pictures."""
+        between = self._kit.px(_BETWEEN)
+        edge = frame.bottom - (frame.bottom - frame.top) * _PANEL_SHARE
+        low, high = reach(self._held_out)
+        first = min(frame.first_step, self._held_out.shown[0].step)
+        last = max(frame.last_step, self._held_out.shown[-1].step)
+        whole = replace(frame, first_step=first, last_step=last)
+        self._lower = replace(whole, top=edge + between / 2, lowest=low, highest=high, is_log=False)
+        return replace(whole, bottom=edge - between / 2)
 
     def _fit(self, width: int, height: int) -> Frame:
         px = self._kit.px
@@ -118,15 +123,17 @@ class LossChart:
 
     def _draw_grid(self, frame: Frame) -> None:
         palette, px = self._kit.theme.palette, self._kit.px
-        rows = max(2, int((frame.bottom - frame.top) / px(_TICK_GAP_Y)))
+        # A low chart would be left with a single line.
+        rows = max(3, int((frame.bottom - frame.top) / px(_TICK_GAP_Y)))
         for value in self._ticks_y(frame, rows):
             y = frame.y(value)
             self.canvas.create_line(frame.left, y, frame.right, y, fill=palette.line)
             self._word(frame.left - px(8), y, f"{value:.3g}", "e")
         columns = max(2, int((frame.right - frame.left) / px(_TICK_GAP_X)))
+        foot = (self._lower or frame).bottom
         for step in ticks(frame.first_step, frame.last_step, columns):
             if step == int(step):
-                self._word(frame.x(step), frame.bottom + px(6), f"{int(step):,}", "n")
+                self._word(frame.x(step), foot + px(6), f"{int(step):,}", "n")
 
     def _ticks_y(self, frame: Frame, most: int) -> list[float]:
         if not frame.is_log:
@@ -173,12 +180,16 @@ class LossChart:
         place = min(enumerate(columns), key=lambda pair: pair[1])[0]
         point, value = self._points[place], self._smoothed[place]
         x, y = frame.x(point.step), frame.y(value)
-        self.canvas.create_line(x, frame.top, x, frame.bottom, fill=palette.border, tags="pointer")
+        foot = (self._lower or frame).bottom
+        self.canvas.create_line(x, frame.top, x, foot, fill=palette.border, tags="pointer")
         size = px(4)
         self.canvas.create_oval(
             x - size, y - size, x + size, y + size, fill=palette.accent, outline="", tags="pointer"
         )
         words = f"step {point.step:,}   loss {point.mean:.4g}   smoothed {value:.4g}"
+        if self._lower is not None:
+            told = self._panel.draw_pointer(self._held_out, self._lower, self._pointer)
+            words += f"\n{told}" if told else ""
         is_left = x < (frame.left + frame.right) / 2
         text = self.canvas.create_text(
             x + px(10) if is_left else x - px(10),

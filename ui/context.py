@@ -8,6 +8,7 @@ from typing import Protocol
 
 from onetrainer.commands import CommandName
 from ui.draft import Draft
+from ui.forecaster import Forecaster
 from ui.kit import Kit
 from ui.pictures import Pictures
 from ui.session import Session
@@ -97,6 +98,7 @@ class Context:
     kit: Kit
     draft: Draft
     session: Session
+    forecasts: Forecaster
     pictures: Pictures
     remembered: WindowState
     act: Actions

@@ -1,28 +1,26 @@
 """The config being edited: its values, what is wrong with them, and the way back. No Tk."""
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from onetrainer import presets
 from onetrainer.config.fields import Setting
-from onetrainer.config.migrate import migrate
 from onetrainer.config.rules import broken_rules
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, Problem, ProblemsError, UserError
+from onetrainer.errors import Cure, Problem, ProblemsError
 from onetrainer.json_file import Document
 from onetrainer.presets import Preset
-from ui.belongings import LOOKED_AT, OF_THE_MODEL, PERSONAL
+from ui.belongings import LOOKED_AT, OF_THE_MODEL, PERSONAL, still_true
 from ui.kept_kinds import KeptKinds
 from ui.kinds import (
     Kinds,
     alone,
     brought_into,
     defaults_in,
-    filled_up,
     is_kind,
     kinds_in,
     objective_for,
+    restored,
     section_before,
     section_of,
     settings_by_path,
@@ -121,6 +119,22 @@ class Draft:
         else:
             chosen = self._kept.chosen(self.document, section_of(path), value)
             self._change(self._with_objective(chosen, path))
+
+    def set_all(self, values: Mapping[str, object]) -> None:
+        """Changes several settings at once, which are undone as one."""
+        before = self.document
+        self._remember("")
+        for path, value in values.items():
+            is_other = is_kind(path) and isinstance(value, str) and value != self.value(path)
+            if is_other:
+                chosen = self._kept.chosen(self.document, section_of(path), str(value))
+                self.document = self._with_objective(chosen, path)
+            else:
+                self.document = presets.with_value(self.document, path, value)
+        if self.document == before:
+            self._undo.pop()
+        else:
+            self._change(self.document)
 
     def reset(self, path: str) -> None:
         """Takes one setting back to what was loaded or saved; of a kind, its whole section."""
@@ -268,8 +282,8 @@ class Draft:
 
     def restore(self, document: Document, base: Document, source: Source) -> None:
         """Takes over what an earlier window was editing."""
-        self.source, self.base = source, _restored(base)
-        self.document = _restored(document)
+        self.source, self.base = source, restored(base)
+        self.document = restored(document)
         self._undo.clear()
         self._redo.clear()
         self._opened()
@@ -383,18 +397,4 @@ class Draft:
         """What the last look at files has found, less what was said of other values."""
         if self._answered is None:
             return []
-        pairs = zip(LOOKED_AT, self._answered, self.question, strict=True)
-        changed = {path for path, old, new in pairs if old != new}
-        return [
-            problem
-            for problem in self._from_check
-            if problem.path not in changed
-            and (problem.cure is None or problem.cure.path not in changed)
-        ]
-
-
-def _restored(document: Document) -> Document:
-    """What an earlier window was editing, in today's layout."""
-    with suppress(UserError):  # a newer version's, of which that is taken that is known here
-        document = migrate(document, source="")
-    return filled_up(document)
+        return still_true(self._from_check, self._answered, self.question)

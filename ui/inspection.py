@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ui.app import App
+from ui.forms.widgets import EntryEditor
 from ui.kit import Button, focused
 from ui.views.run import RunPage
 from ui.views.samples import SamplesPage
@@ -41,6 +42,7 @@ def _answer(app: App, question: dict[str, str]) -> Answer:
         "names": lambda: {"names": sorted(app.kit.named)},
         "counts": lambda: _counts(app),
         "value": lambda: _value(app, question["path"]),
+        "unit": lambda: {"unit": _unit(app, question["path"])},
         "modules": lambda: {"modules": sorted(name.partition(".")[0] for name in sys.modules)},
         "load": lambda: _load(app, question["path"]),
         "forget gaps": lambda: _forget_gaps(app),
@@ -52,6 +54,7 @@ def _state(app: App) -> Answer:
     session, state = app.session, app.session.state
     samples = app._views.get("samples")
     run = app._views.get("run")
+    page = app._views.get(app.page)
     focus = focused(app.root)
     return {
         "page": app.page,
@@ -62,8 +65,10 @@ def _state(app: App) -> Answer:
         "step": state.step,
         "points": len(state.curve),
         "samples": len(state.samples),
+        "held_out": run.held_out_words if isinstance(run, RunPage) else "",
         "sample_place": list(samples.place) if isinstance(samples, SamplesPage) else [],
         "sample_shown": samples.viewer.shown_step if isinstance(samples, SamplesPage) else -1,
+        "memory": page.memory_words if isinstance(page, SetupPage) else [],
         "banner": run.banner.words if isinstance(run, RunPage) else "",
         "message": app.shell.message,
         "problems": [str(problem) for problem in app.draft.problems],
@@ -118,6 +123,13 @@ def _value(app: App, path: str) -> Answer:
         "problem": str(problem) if problem else "",
         "error": error,
     }
+
+
+def _unit(app: App, path: str) -> str:
+    """The words behind the number at a path."""
+    views = (view for view in app._views.values() if isinstance(view, SetupPage))
+    editors = (row.editor for view in views if (row := view.form.row(path)) is not None)
+    return next((editor.unit for editor in editors if isinstance(editor, EntryEditor)), "")
 
 
 def _counts(app: App) -> Answer:

@@ -1,16 +1,18 @@
 """Which settings there are, for the kinds of section that a document has chosen. No Tk."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache, lru_cache
 
 from pydantic import BaseModel
 
 from onetrainer import presets
 from onetrainer.config.fields import Setting, settings
+from onetrainer.config.migrate import migrate
 from onetrainer.config.rules import broken_rules
 from onetrainer.config.train import TrainConfig
 from onetrainer.config.variants import KIND, as_section, kinds_of, variants
-from onetrainer.errors import Cure
+from onetrainer.errors import Cure, UserError
 from onetrainer.json_file import Document
 
 # The kind of every section that comes in kinds, by its path, in the order of the config.
@@ -134,6 +136,13 @@ def alone(document: Document, kinds: Kinds, section: str) -> Document:
 def filled_up(document: Mapping[str, object]) -> Document:
     """The document with the defaults where it says nothing, without what is no setting."""
     return _merged(defaults_in(kinds_in(document)), document)
+
+
+def restored(document: Document) -> Document:
+    """What an earlier window was editing, in today's layout."""
+    with suppress(UserError):  # a newer version's, of which that is taken that is known here
+        document = migrate(document, source="")
+    return filled_up(document)
 
 
 def value_in(document: Mapping[str, object], path: str) -> object:

@@ -51,6 +51,8 @@ class Button:
         height: int = 30,
     ) -> None:
         face, hover, words = _BUTTON_COLORS[kind]
+        self._ground = ground
+        self._kind: Kind = kind
         self._face: Role = ground if kind == "quiet" else face
         self._command = command
         self._kit = kit
@@ -88,6 +90,20 @@ class Button:
         """Changes the words on it."""
         if self.widget.cget("text") != text:
             self.widget.configure(text=text, width=max(self._least_width, self._width(text)))
+
+    def set_kind(self, kind: Kind) -> None:
+        """Makes the button one of another kind."""
+        if kind == self._kind:
+            return
+        face, hover, self._words = _BUTTON_COLORS[kind]
+        self._kind, self._face = kind, self._ground if kind == "quiet" else face
+        shown: Role = "raised" if self.reason else self._face
+        self.widget.configure(
+            fg_color=pair(shown),
+            border_color=pair(shown),
+            hover_color=pair(hover),
+            text_color=pair(self._words),
+        )
 
     def enable(self, reason: str = "") -> None:
         """Enables the button, or disables it for the reason given."""

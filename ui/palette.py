@@ -25,6 +25,8 @@ Role = Literal[
     "good",
     "selected",
     "plot",
+    "held_out",
+    "held_out_band",
 ]
 
 
@@ -32,8 +34,9 @@ Role = Literal[
 class Palette:
     """One appearance: what each role looks like.
 
-    Texts (text, dim, accent, danger, warning, good) have a contrast of at least 4.5:1 on window,
-    side, card and field; the borders of fields have 3:1. `line` only divides and may be fainter.
+    Texts (text, dim, accent, danger, warning, good, held_out) have a contrast of at least 4.5:1 on
+    window, side, card and field; the borders of fields have 3:1. `line` only divides and may be
+    fainter.
     """
 
     window: str
@@ -56,6 +59,8 @@ class Palette:
     good: str
     selected: str
     plot: str
+    held_out: str
+    held_out_band: str
 
     def __getitem__(self, role: Role) -> str:
         return self._by_role()[role]
@@ -85,6 +90,8 @@ DARK = Palette(
     good="#74d08f",
     selected="#25365e",
     plot="#3d5387",
+    held_out="#ff9f66",
+    held_out_band="#54392a",
 )
 
 LIGHT = Palette(
@@ -108,7 +115,36 @@ LIGHT = Palette(
     good="#136b31",
     selected="#d3e0fb",
     plot="#a9c0ee",
+    held_out="#9a3f04",
+    held_out_band="#f7dcc8",
 )
+
+# Parts of a whole, told apart by eyes of every kind, in the order in which they follow each other.
+# Blue, orange and so on stay themselves in both; each has 3:1 on a card. The last, a gray, is for
+# what is not told apart.
+# Source of the order: Okabe & Ito 2008, "Color Universal Design", with lightness set for a card.
+SHARES: dict[Mode, tuple[str, ...]] = {
+    "dark": (
+        "#5b8def",
+        "#e8a33d",
+        "#3fb8a5",
+        "#d873b4",
+        "#9fb84d",
+        "#a58af0",
+        "#e0705c",
+        "#8b95a5",
+    ),
+    "light": (
+        "#2f66d0",
+        "#c27803",
+        "#0c8577",
+        "#b83a8b",
+        "#5d8a0c",
+        "#7350d1",
+        "#c04a35",
+        "#6d7583",
+    ),
+}
 
 PALETTES: dict[Mode, Palette] = {"dark": DARK, "light": LIGHT}
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -14,9 +14,11 @@ from onetrainer.events import (
     Sample,
     Started,
     Stopped,
+    Validated,
     Warned,
 )
 from ui.curve import Curve
+from ui.held_out import HeldOut
 
 Status = Literal["starting", "running", "finished", "stopped", "paused", "failed", "died"]
 
@@ -25,6 +27,7 @@ _PHASE_WORDS = {
     "loading": "Loading the model",
     "caching": "Encoding pictures and captions",
     "training": "Training",
+    "validating": "Measuring held-out pictures",
     "sampling": "Drawing samples",
     "saving": "Saving",
 }
@@ -32,12 +35,13 @@ _PHASE_WORDS = {
 
 @dataclass
 class RunState:
-    """The newest news of each kind, the loss curve, and every sample."""
+    """The newest news of each kind, the loss curve, every validation and every sample."""
 
     started: Started | None = None
     phase: Phase | None = None
     progress: Progress | None = None
     curve: Curve = field(default_factory=Curve)
+    held_out: HeldOut = field(default_factory=HeldOut)
     samples: list[Sample] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -54,6 +58,8 @@ class RunState:
             case Progress():
                 self.progress = event
                 self.curve.append(event.step, event.loss)
+            case Validated():
+                self.held_out.take(event)
             case Sample():
                 self.samples.append(event)
             case Checkpoint():
@@ -93,6 +99,11 @@ class RunState:
         """How many steps the run has; 0 while unknown."""
         known = self.progress or self.started
         return known.total_steps if known else 0
+
+    @property
+    def is_early_end(self) -> bool:
+        """Whether it finished before its last step, since validation saw no use in more."""
+        return isinstance(self.ending, Finished) and self.step < self.total_steps
 
     @property
     def share(self) -> float:

@@ -13,10 +13,17 @@ _STEP = 60
 
 
 class Scroller:
-    """`inner` is filled by the page. Only as wide as the room there is, as tall as needed."""
+    """`inner` is filled by the page. Only as wide as the room there is, as tall as needed.
 
-    def __init__(self, kit: Kit, parent: tk.Misc, *, ground: Role = "window") -> None:
+    fills: whether it is as tall as the room at least, for a part that takes what others leave;
+    everything is then in one box, gridded in its first row and column.
+    """
+
+    def __init__(
+        self, kit: Kit, parent: tk.Misc, *, ground: Role = "window", fills: bool = False
+    ) -> None:
         self._kit = kit
+        self._fills = fills
         self.outer = kit.frame(parent, ground=ground)
         self.canvas = tk.Canvas(self.outer, highlightthickness=0, borderwidth=0, takefocus=0)
         kit.theme.paint(self.canvas, bg=ground)
@@ -89,6 +96,10 @@ class Scroller:
     def _fit(self, _: "tk.Event[tk.Misc] | None" = None) -> None:
         width, height = self.canvas.winfo_width(), self.inner.winfo_reqheight()
         room = self.canvas.winfo_height()
+        if self._fills:
+            # Not the item's height: with one of its own it would no longer follow its content.
+            self.inner.grid_rowconfigure(0, weight=1, minsize=room)
+            self.inner.grid_columnconfigure(0, weight=1)
         self.canvas.itemconfigure(self._item, width=width)
         self.canvas.configure(scrollregion=(0, 0, width, max(height, room)))
         # Tk leaves the view where it was, which may be below all there is now.

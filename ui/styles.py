@@ -58,6 +58,12 @@ def _labels(style: ttk.Style, palette: Palette, ground: Role) -> None:
             foreground=palette[role],
             font="OneTrainerSmall",
         )
+        style.configure(
+            f"Heading{tone}.{name}.TLabel",
+            background=color,
+            foreground=palette[role],
+            font="OneTrainerHeading",
+        )
     for font in ("Small", "Bold", "Heading", "Title", "Mono"):
         style.configure(f"{font}.{name}.TLabel", background=color, font=f"OneTrainer{font}")
 

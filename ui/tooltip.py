@@ -84,7 +84,10 @@ class Tooltip:
         gap = self._theme.px(_GAP)
         left = self._widget.winfo_pointerx() + gap
         top = self._widget.winfo_pointery() + gap
-        left = min(left, window.winfo_screenwidth() - window.winfo_reqwidth() - gap)
+        # On the screen, and within the window that it explains if that is wide enough.
+        above, width = self._widget.winfo_toplevel(), window.winfo_reqwidth()
+        edge = min(above.winfo_rootx() + above.winfo_width(), window.winfo_screenwidth())
+        left = max(0, min(left, edge - width - gap))
         if top + window.winfo_reqheight() > window.winfo_screenheight():
             top = self._widget.winfo_pointery() - gap - window.winfo_reqheight()
         window.wm_geometry(f"+{left}+{top}")

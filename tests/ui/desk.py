@@ -171,6 +171,10 @@ class Desk:
     def click_at(self, x: int, y: int) -> None:
         self._xdotool("mousemove", x - 3, y, "mousemove", x, y, "click", 1)
 
+    def park(self) -> None:
+        """The pointer in the last corner of the screen, where no menu opens under it."""
+        self._xdotool("mousemove", 10_000, 10_000)
+
     def wheel(self, x: int, y: int, button: str) -> None:
         self._xdotool("mousemove", x, y, "click", button)
 

@@ -11,6 +11,7 @@ import random
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFilter
@@ -18,13 +19,16 @@ from PIL import Image, ImageDraw, ImageFilter
 from onetrainer.event_log import EventWriter, rewind
 from onetrainer.events import (
     Checkpoint,
+    Event,
     Failed,
     Finished,
+    Forecast,
     Phase,
     Progress,
     Sample,
     Started,
     Stopped,
+    Validated,
     Warned,
 )
 from onetrainer.run_folder import RunFolder
@@ -55,6 +59,10 @@ class FakeWorker:
         self.prompts = self.config["sampling"]["prompts"]
         self.random = random.Random(7)
         self.commands_read = 0
+        self.best = (0, math.inf)
+        self.first = math.inf
+        self.in_vain = 0
+        self.concepts = [math.inf] * 3
 
     def run(self) -> int:
         with self.folder.locked():
@@ -79,6 +87,8 @@ class FakeWorker:
             time.sleep(self.pause)
         if first == 0 and self.config["sampling"]["at_start"]:
             self.sample(0)
+        if first == 0:
+            self.validate(0)
         self.say(Phase("training"))
         if self.mode == "flood":
             self.flood()
@@ -127,6 +137,14 @@ class FakeWorker:
         if every and step % every == 0 and step < self.total:
             self.sample(step)
             self.say(Phase("training"))
+        if step % self.config["validation"]["every"] == 0:
+            self.validate(step)
+            self.say(Phase("training"))
+            if 0 < self.config["validation"]["patience"] <= self.in_vain:
+                self.save(step)
+                early = f"Stopped early after step {step}: no better than at step {self.best[0]}."
+                self.say(Finished(step, [self.output()], [early]))
+                return 0
         return self.obey(step) if self.mode != "hang" else None
 
     def flood(self) -> None:
@@ -176,6 +194,53 @@ class FakeWorker:
         (self.folder.path / name).write_bytes(b"weights")
         return name
 
+    def validate(self, step: int) -> None:
+        """A loss that falls until three fifths of the run, and rises from there on."""
+        if not self.config["validation"]["use"]:
+            return
+        self.say(Phase("validating", 1, 12))
+        share = step / self.total
+        loss = 0.1437 - 0.011 * share + 0.0092 * share**2
+        is_best = step == 0 or loss < self.best[1]
+        self.best = (step, loss) if is_best else self.best
+        self.in_vain = 0 if is_best else self.in_vain + 1
+        self.first = loss if step == 0 else self.first
+        verdict = "first" if step == 0 else "improving" if is_best else "overfitting"
+        words = {
+            "first": "The first look: everything after it is compared with this.",
+            "improving": "It still learns: the loss on held-out pictures goes on falling.",
+            "overfitting": f"It begins to memorize: the loss was lowest at step {self.best[0]}.",
+        }
+        factors = {"": 1.04, "cats": 1.1 - 0.1 * share, "tents": 0.9}
+        if step == 0:
+            self.concepts = [loss * factor for factor in factors.values()]
+        told = Validated(
+            step,
+            loss,
+            0.0009 + 0.0004 * share,
+            12,
+            best_step=self.best[0],
+            is_best=is_best,
+            verdict=verdict,
+            words=words[verdict],
+            since_start=loss - self.first if step else None,
+            since_start_error=0.0006 if step else None,
+            by_concept={name: loss * factor for name, factor in factors.items()},
+            concepts={
+                name: {
+                    "loss": loss * factor,
+                    "error": 0.0016,
+                    "since_start": loss * factor - was if step else None,
+                    "since_start_error": 0.0026 if step else None,
+                }
+                for (name, factor), was in zip(factors.items(), self.concepts, strict=True)
+            },
+            by_level=[loss * factor for factor in (2.1 - 0.1 * share, 1.1, 0.6, 0.2)],
+        )
+        self.say(told)
+        if self.config["validation"]["without_average"]:
+            self.say(replace(told, loss=loss * 1.012, weights="last"))
+
     def sample(self, step: int) -> None:
         for index, prompt in enumerate(self.prompts):
             self.say(Phase("sampling", index + 1, len(self.prompts)))
@@ -220,6 +285,69 @@ def paint(index: int, share: float, *, size: int) -> Image.Image:
     return Image.blend(blurred, noise, 0.45 * (1 - share) ** 3)
 
 
+def plan(mode: str) -> int:
+    """What the job "plan" tells, for a person with 12 GB."""
+    asked = json.loads(sys.stdin.read())
+
+    def say(event: Event) -> None:
+        print(encode_event(event, time=time.time()), end="", flush=True)
+
+    if mode == "failed":
+        what = "the model family has no published size"
+        say(Failed("user", what, "Expected SD 1.5, SD 2 or SDXL", "Choose one of these."))
+        return 2
+    is_block = asked["config"]["hardware"]["gradient_checkpointing"] == "block"
+    saved = 7 * GIB if is_block else 0
+    training = {
+        "unet": int(4.8 * GIB),
+        "adapters": int(0.18 * GIB),
+        "gradients": int(0.17 * GIB),
+        "optimizer": int(0.35 * GIB),
+        "average": int(0.02 * GIB),
+        "activations": int(9.1 * GIB) - saved,
+    }
+    phases = {
+        "caching": {"text_encoders": int(1.5 * GIB), "vae": GIB // 3, "activations": GIB},
+        "training": training,
+        "drawing": {"unet": int(4.8 * GIB), "adapters": GIB // 5, "activations": int(0.9 * GIB)},
+        "decoding": {"unet": int(4.8 * GIB), "vae": GIB // 3, "activations": int(2.1 * GIB)},
+    }
+    peak = max(sum(parts.values()) for parts in phases.values())
+    told = Forecast(phases, "decoding" if is_block else "training", peak, 12 * GIB)
+    say(Phase("loading", detail="counting memory"))
+    say(told)
+    say(Phase("loading", detail="looking for what would lower it"))
+    if mode == "slow":
+        time.sleep(60)
+    say(replace(told, cures=[] if is_block else [*CURES]))
+    say(Finished(0, []))
+    return 0
+
+
+CURES = (
+    {
+        "changes": {"hardware.gradient_checkpointing": "selective"},
+        "words": "repeat cheap operations in the backward pass",
+        "peak_bytes": int(11.2 * GIB),
+        "cost": "about 5 % more time",
+    },
+    {
+        "changes": {"hardware.gradient_checkpointing": "block"},
+        "words": "repeat whole blocks in the backward pass",
+        "peak_bytes": int(7.6 * GIB),
+        "cost": "about a third more time",
+    },
+    {
+        "changes": {"training.batch_size": 1, "training.accumulation": 4},
+        "words": "one picture at a time, four times before each step",
+        "peak_bytes": int(8.4 * GIB),
+        "cost": "about half as fast",
+    },
+)
+
+
 if __name__ == "__main__":
+    if "--job" in sys.argv:
+        raise SystemExit(plan(os.environ.get("FAKE_WORKER", "ok")))
     worker = FakeWorker(RunFolder(Path(sys.argv[1])), os.environ.get("FAKE_WORKER", "ok"))
     raise SystemExit(worker.run())

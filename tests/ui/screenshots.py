@@ -11,9 +11,22 @@ from pathlib import Path
 
 from tests.ui.desk import ROOT, Desk, screen
 
-SETUP = ("model", "data", "method", "training", "loss", "sampling", "output", "hardware")
+SETUP = (
+    "model",
+    "data",
+    "method",
+    "training",
+    "loss",
+    "sampling",
+    "validation",
+    "output",
+    "hardware",
+)
 LONG = 1800.0
 UNDER_WAY = 0.68
+TOO_LARGE = {"extends": "sdxl/lora-24gb"}
+"""What the card of `tests.ui.card_worker` has too little memory for."""
+HELD_OUT = {"use": True, "share": 0.25, "every": 20}
 
 
 def main() -> None:
@@ -40,7 +53,8 @@ class Studio:
         config = folder / "config" / "onetrainer"
         config.mkdir(parents=True)
         (config / "window.json").write_text(json.dumps({"geometry": f"{size}+40+60"}))
-        worker = "tests.ui.fake_worker" if is_fake else ""
+        worker = "tests.ui.fake_worker" if is_fake else "tests.ui.card_worker"
+        self.is_real = not is_fake
         self.folder = folder
         self.desk = Desk(
             display, folder, "--demo", str(folder / "demo"), mode="picture", worker=worker
@@ -49,6 +63,7 @@ class Studio:
     def take_all(self) -> None:
         desk = self.desk
         desk.wait_state(preset="demo")
+        self.take_memory()
         self.make_light_work()
         self.take_welcome()
         desk.wait_state(message="")
@@ -73,7 +88,7 @@ class Studio:
         desk.type("learn")
         self.shoot("search")
         desk.key("Escape")
-        if self.desk.is_real:
+        if self.is_real:
             self.take_finished()
         self.finish()
 
@@ -85,11 +100,27 @@ class Studio:
         desk.page("samples")
         self.shoot("samples-finished")
 
+    def take_memory(self) -> None:
+        """A run that is too large, and what would lower it; as a person sees it after a click."""
+        desk = self.desk
+        config = self.folder / "too-large.json"
+        config.write_text(json.dumps(TOO_LARGE))
+        desk.ask("load", path=str(config))
+        desk.page("hardware")
+        button = "will it fit hardware"
+        desk.click(button)
+        desk.wait(lambda: desk.widget(button)["text"] == "Count again", "the forecast", LONG)
+        self.shoot("memory")
+
     def make_light_work(self) -> None:
-        """One thread is fastest for the demo's tiny model where others use the machine too."""
+        """The demo, which also measures held-out pictures.
+
+        One thread is fastest for its tiny model where others use the machine too.
+        """
         config = self.folder / "demo" / "demo.json"
         document = json.loads(config.read_text())
         document["hardware"]["threads"] = 1
+        document["validation"] = HELD_OUT
         config.write_text(json.dumps(document))
         self.desk.ask("load", path=str(config))
 

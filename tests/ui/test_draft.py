@@ -68,6 +68,22 @@ def test_typing_in_one_field_is_undone_as_one(draft):
     assert draft.value("training.steps") == 60
 
 
+def test_several_settings_changed_at_once_are_undone_as_one(draft):
+    before = draft.document
+    draft.set_all({"training.batch_size": 1, "optimizer.kind": "lion", "optimizer.lr": 3e-5})
+    assert draft.value("optimizer.kind") == "lion"
+    assert (draft.value("training.batch_size"), draft.value("optimizer.lr")) == (1, 3e-5)
+    assert draft.config().optimizer.kind == "lion"
+    draft.undo()
+    assert draft.document == before
+
+
+def test_setting_what_is_set_already_is_nothing_to_undo(draft):
+    last = draft.last_change
+    draft.set_all({"training.batch_size": draft.value("training.batch_size")})
+    assert draft.last_change is last
+
+
 def test_changes_are_counted_against_what_was_loaded(draft):
     assert not draft.is_dirty
     draft.set("training.steps", 61)

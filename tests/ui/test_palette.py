@@ -1,9 +1,9 @@
 import pytest
 
-from ui.palette import PALETTES, contrast
+from ui.palette import PALETTES, SHARES, contrast
 
 GROUNDS = ("window", "side", "card", "field")
-TEXTS = ("text", "dim", "accent", "danger", "warning", "good")
+TEXTS = ("text", "dim", "accent", "danger", "warning", "good", "held_out")
 LEAST_TEXT = 4.5
 LEAST_BORDER = 3.0
 
@@ -29,6 +29,13 @@ def test_borders_of_fields_can_be_seen(mode, ground):
     assert contrast(PALETTES[mode].border, PALETTES[mode][ground]) >= LEAST_BORDER or (
         ground == "side"  # no field stands there
     )
+
+
+@pytest.mark.parametrize("mode", PALETTES)
+def test_parts_of_a_bar_can_be_seen_on_a_card(mode):
+    assert len(set(SHARES[mode])) == len(SHARES["dark"])
+    for color in SHARES[mode]:
+        assert contrast(color, PALETTES[mode].card) >= LEAST_BORDER
 
 
 def test_contrast_of_black_and_white_is_21():

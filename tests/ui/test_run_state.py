@@ -1,4 +1,4 @@
-from onetrainer.events import Failed, Finished, Phase, Progress, Sample, Started, Stopped
+from onetrainer.events import Failed, Finished, Phase, Progress, Sample, Started, Stopped, Validated
 from ui.run_state import RunState, amount, duration, speed
 from ui.sample_book import SampleBook
 
@@ -35,6 +35,17 @@ def test_a_run_taken_up_again_forgets_its_end():
 def test_phases_are_said_in_words():
     state = told(Started(1, 0, 9), Phase("caching", 12, 40))
     assert state.in_words() == "Encoding pictures and captions · 12 of 40"
+
+
+def test_validations_are_kept_apart_from_the_loss_of_training():
+    state = told(
+        Started(1, 0, 9),
+        Phase("validating", 3, 8),
+        Validated(0, 0.2, 0.01, 8, 0, True, "first", "words"),
+    )
+    assert state.in_words() == "Measuring held-out pictures · 3 of 8"
+    assert (len(state.held_out), len(state.curve)) == (1, 0)
+    assert state.held_out.newest.loss == 0.2
 
 
 def test_figures_are_said_as_people_say_them():

@@ -80,3 +80,15 @@ def test_a_field_shows_its_error_and_not_its_help(root, kit):
     kit.set_troubled(entry, True)
     pass_time(root, 0.4)
     assert shown(entry) == []
+
+
+def test_a_tooltip_stays_within_its_window(root, kit, monkeypatch):
+    root.geometry("500x200+50+50")
+    entry = field(root)
+    edge = root.winfo_rootx() + root.winfo_width()
+    monkeypatch.setattr(entry, "winfo_pointerx", lambda: edge - 5)
+    Tooltip(entry, kit.theme, lambda: "words that are wider than what is left")
+    entry.event_generate("<Enter>")
+    pass_time(root)
+    (window,) = (child for child in entry.winfo_children() if isinstance(child, tk.Toplevel))
+    assert window.winfo_rootx() + window.winfo_width() <= edge

@@ -9,15 +9,18 @@ from onetrainer.errors import Cure, Problem
 from tests.ui.project import SDXL_PARTS, write_model
 from ui.curve import Curve
 from ui.draft import Draft
+from ui.forms.card import ANY
 from ui.forms.fields import groups_in, pages
 from ui.forms.form import Form
 from ui.forms.row import FormContext
+from ui.held_out import HeldOut
 from ui.jobs import Jobs
 from ui.kit import Kit
 from ui.line_breaks import broken_at_dots
 from ui.palette import PALETTES, contrast
 from ui.switch import paint
 from ui.theme import Theme
+from ui.views.setup import only_with_words
 
 
 @pytest.fixture
@@ -330,7 +333,7 @@ def test_the_chart_draws_a_hundred_thousand_steps_quickly(kit, root):
     for step in range(1, 100_001):
         curve.append(step, 1 / step**0.1)
     began = time.thread_time()
-    chart.show(curve, [0, 50_000])
+    chart.show(curve, [0, 50_000], HeldOut())
     took = (time.thread_time() - began) * 1000
     print(f"chart_ms: {took:.1f}")
     assert took < 60
@@ -376,3 +379,8 @@ def test_long_names_are_broken_after_dots_and_nothing_else_is():
     assert lines[1:3] == ["attentions.0.", "transformer_blocks.0."]
     assert all(line.endswith(".") for line in lines[:-1])
     assert broken_at_dots(text, 200, len) == text
+
+
+def test_what_a_setting_depends_on_is_said_as_it_is_chosen():
+    assert only_with_words("validation.use", ANY) == "Counts only while “Validate” is on"
+    assert only_with_words("data.class_folder", ANY).endswith("is set")

@@ -116,7 +116,7 @@ def test_space_compares_after_coming_from_a_field_by_a_key(open_desk, project):
     see_samples(desk)
     desk.page("training")
     desk.click("training.steps")
-    desk.key("alt+0")
+    desk.key("F3")
     desk.wait_state(page="samples")
     compare(desk)
     assert desk.value("training.steps") == 60

@@ -343,6 +343,7 @@ def test_a_second_word_has_a_name_of_its_own(open_desk, project):
 
 def test_a_preset_is_opened_from_a_list_beside_the_menu_by_keys_alone(open_desk, project):
     desk = open_desk(project)
+    desk.park()
     desk.key("ctrl+o")
     desk.wait(lambda: "menu" in desk.state["focus"], "the menu")
     desk.key("Down", "Up", "Right", "Return")

@@ -76,6 +76,12 @@ _PLANS = (
         "Pictures drawn while training, to see how far it has come.",
         ("sampling",),
     ),
+    PagePlan(
+        "validation",
+        "Validation",
+        "How well the model does on pictures that it does not learn from.",
+        ("validation",),
+    ),
     PagePlan("output", "Output", "The files a run leaves behind.", ("output", "metadata")),
     PagePlan("hardware", "Hardware", "The device, and what trades memory for time.", ("hardware",)),
 )
@@ -163,6 +169,16 @@ def setting_of(path: str, kinds: Kinds | None = None) -> Setting | None:
             inner = (item for item in entries_of(setting) if item.path == rest)
             return next(inner, setting)
     return None
+
+
+def counted_in(path: str) -> str:
+    """The path of the choice that says what a number counts; "" if its unit is always the same.
+
+    A section that has "every" and "unit" counts the first in the second.
+    """
+    section, _, key = path.rpartition(".")
+    unit = f"{section}.unit"
+    return unit if key == "every" and any(s.path == unit for s in all_settings()) else ""
 
 
 def as_text(value: object) -> str:

@@ -10,8 +10,8 @@ from typing import Protocol
 from onetrainer.config.fields import Setting
 from onetrainer.errors import Cure, Problem
 from ui.draft import Draft
-from ui.forms.fields import as_words
-from ui.forms.widgets import explain, make_editor
+from ui.forms.fields import as_words, counted_in
+from ui.forms.widgets import EntryEditor, explain, make_editor
 from ui.forms.words import cure_words, in_words
 from ui.kit import Button, Kit
 from ui.tooltip import Tooltip
@@ -73,6 +73,7 @@ class Row:
         self._dot = kit.label(parent, style="Accent")
         self._label = kit.label(parent, setting.ui.label)
         self.editor = make_editor(kit, parent, setting, self._changed)
+        self._unit_path = counted_in(self.path)
         self._reset = ttk.Button(
             parent, text="↺", width=2, style="QuietCard.TButton", command=self._go_back
         )
@@ -176,6 +177,8 @@ class Row:
         draft = self._context.draft
         if not self._waiting:
             self.editor.show(draft.value(self.path))
+        if self._unit_path and isinstance(self.editor, EntryEditor):
+            self.editor.count_in(str(draft.value(self._unit_path)))
         problems = [] if self._is_new else draft.problems_at(self.path)
         self.editor.mark(problems[0].severity if problems else "")
         self._say(problems)

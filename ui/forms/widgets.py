@@ -68,6 +68,7 @@ class EntryEditor:
         entry.pack(side="left", fill="x", expand=self.is_wide)
         if not self.is_wide:
             entry.configure(width=_NUMBER_CHARACTERS)
+        self._counted = setting.ui.unit
         self._unit = kit.label(frame, setting.ui.unit, style="Dim")
         if setting.ui.unit or setting.ui.zero:
             self._unit.pack(side="left", padx=(kit.px(8), 0))
@@ -81,6 +82,17 @@ class EntryEditor:
     def show(self, value: object) -> None:
         if as_value(self._text.get(), self._setting) != value or not self._has_focus():
             self._set(as_text(value))
+
+    @property
+    def unit(self) -> str:
+        """The words behind the number."""
+        return str(self._unit.cget("text"))
+
+    def count_in(self, unit: str) -> None:
+        """Takes another unit, which another setting says."""
+        if unit != self._counted:
+            self._counted = unit
+            self._show_unit()
 
     def read(self) -> object:
         return as_value(self._text.get(), self._setting)
@@ -108,10 +120,13 @@ class EntryEditor:
 
     def _typed(self, *_: str) -> None:
         if self._setting.ui.zero:
-            ui = self._setting.ui
-            self._unit.configure(text=ui.zero if self.read() == 0 else ui.unit)
+            self._show_unit()
         if not self._is_showing:
             self._changed()
+
+    def _show_unit(self) -> None:
+        zero = self._setting.ui.zero
+        self._unit.configure(text=zero if zero and self.read() == 0 else self._counted)
 
     def _set(self, text: str) -> None:
         if self._text.get() != text:

@@ -27,7 +27,7 @@ _TITLES = {"data": "The pictures", "model": "The model"}
 class Facts:
     """A card beside the settings: the model, the pictures, or the run that they would make."""
 
-    def __init__(self, context: Context, parent: tk.Misc, page: str) -> None:
+    def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
         self._context = context
         self._page = page
         kit = context.kit
@@ -44,7 +44,7 @@ class Facts:
         self._plot = RatePlot(context, inner) if page == "training" else None
         if self._plot is not None:
             self._plot.widget.pack(anchor="w")
-        outer.grid(row=1, column=0, sticky="ew")
+        outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
 
     def refresh(self) -> None:
         """Shows what is true for the draft now."""
@@ -175,6 +175,17 @@ def _trained_networks(draft: Draft) -> dict[str, bool]:
     return found
 
 
+def held_out_of(draft: Draft, pictures: int) -> int:
+    """How many of so many pictures are held out of learning; 0 where a folder has its own."""
+    config = draft.alone("validation")
+    if config is None or not config.validation.use or config.validation.folder:
+        return 0
+    # Loaded late: it reads pictures, which a window that only opens does not need.
+    from onetrainer.dataset import share_count
+
+    return share_count(config.validation, pictures)
+
+
 def _run_lines(context: Context, glance: Glance | None) -> list[str]:
     value = context.draft.value
     steps, batch = value("training.steps"), value("training.batch_size")
@@ -184,7 +195,11 @@ def _run_lines(context: Context, glance: Glance | None) -> list[str]:
     seen = steps * batch * accumulation
     lines = [*trained_lines(context.draft), f"{steps:,} steps", f"{seen:,} pictures seen"]
     if glance is not None and glance.pictures:
-        lines.append(how_often(seen, glance.pictures))
+        held_out = held_out_of(context.draft, glance.pictures)
+        lines.append(how_often(seen, max(1, glance.pictures - held_out)))
+        if held_out:
+            count = f"{held_out:,} picture{'s' if held_out > 1 else ''}"
+            lines.append(f"{count} held out, to validate with")
     prompts = value("sampling.prompts")
     if isinstance(prompts, list) and prompts:
         times = (value("sampling.at_start") is True) + (value("sampling.at_end") is True)

@@ -9,10 +9,12 @@ import customtkinter
 from ui.chart import LossChart
 from ui.context import Context
 from ui.kit import focusable
+from ui.scroller import Scroller
 from ui.theme import pair
 from ui.views.run_banner import RunBanner
 from ui.views.run_buttons import RunButtons
 from ui.views.run_figures import RunFigures
+from ui.views.run_held_out import HeldOutCard
 from ui.views.run_samples import NewestSamples
 
 _LEAST_SMOOTH, _MOST_SMOOTH = 0.0, 0.99
@@ -39,12 +41,17 @@ class RunPage:
         self._lead: ttk.Label = kit.label(head, style="Dim", ground="window")
         self._lead.pack(anchor="w")
         self._empty = self._make_empty()
-        self._body = kit.frame(self.outer, ground="window")
+        # What does not fit below a banner can be scrolled to, and the chart stays readable.
+        self._scroller = Scroller(kit, self.outer, fills=True)
+        self._body = kit.frame(self._scroller.inner, ground="window")
+        self._body.grid(row=0, column=0, sticky="nsew", padx=margin, pady=(0, kit.px(20)))
         self.banner = RunBanner(context, self._body)
         self._figures = RunFigures(kit, self._body)
         self._figures.outer.pack(fill="x", pady=(0, kit.px(14)))
+        self._held_out = HeldOutCard(context, self._body)
         lower = kit.frame(self._body, ground="window")
         lower.pack(fill="both", expand=True)
+        self._held_out.stand_below(lower, self._scroller)
         self._samples = NewestSamples(context, lower)
         self._samples.outer.pack(side="right", fill="y", padx=(kit.px(14), 0))
         card, inner = kit.card(lower)
@@ -55,6 +62,11 @@ class RunPage:
         self._shown: tuple[object, ...] = ()
         self._drawing = ""
 
+    @property
+    def held_out_words(self) -> str:
+        """What is said of held-out pictures; "" where none were measured."""
+        return self._held_out.words
+
     def refresh(self) -> None:
         """Shows what is known now. The chart follows at most ten times a second."""
         session = self._context.session
@@ -63,19 +75,17 @@ class RunPage:
         if folder is None:
             self._title.configure(text="Run")
             self._lead.configure(text="Progress, loss and samples of a training.")
-            self._body.pack_forget()
+            self._scroller.outer.pack_forget()
             self._empty.pack(anchor="nw", padx=self._context.kit.px(28))
             return
-        if not self._body.winfo_manager():
+        if not self._scroller.outer.winfo_manager():
             self._empty.pack_forget()
-            margin = self._context.kit.px(28)
-            self._body.pack(
-                fill="both", expand=True, padx=margin, pady=(0, self._context.kit.px(20))
-            )
+            self._scroller.outer.pack(fill="both", expand=True)
         self._title.configure(text=folder.name)
         self._lead.configure(text=str(folder.path))
         self.banner.refresh()
         self._figures.refresh(session)
+        self._held_out.refresh()
         self._samples.refresh()
         if not self._drawing:
             self._drawing = self.outer.after(_DRAW_EVERY_MS, self._draw_chart)
@@ -83,11 +93,13 @@ class RunPage:
     def _draw_chart(self) -> None:
         self._drawing = ""
         state = self._context.session.state
-        seen = (self._context.session.generation, len(state.curve), state.step, len(state.samples))
+        generation = self._context.session.generation
+        counts = (len(state.curve), state.step, len(state.samples), len(state.held_out))
+        seen = (generation, *counts)
         if seen != self._shown and self.outer.winfo_ismapped():
             self._shown = seen
             marks = sorted({sample.step for sample in state.samples})
-            self.chart.show(state.curve, marks)
+            self.chart.show(state.curve, marks, state.held_out)
 
     def _make_chart_head(self, parent: tk.Misc) -> None:
         kit = self._context.kit

@@ -130,8 +130,11 @@ def _message(context: Context) -> Message | None:
             title, *rest = [sentence(capitalized(part)) for part in parts if part]
             return Message("danger", title, " ".join(rest), can_open_log=True)
         case Finished() as done:
-            lines = [*done.summary, *_places(folder.path, done.outputs)]
-            return Message("good", "Training is finished", "\n".join(lines), can_open_output=True)
+            is_early = state.is_early_end
+            title = "Training ended early" if is_early else "Training is finished"
+            lines = [*done.summary, *([_patience(folder)] if is_early else [])]
+            lines += _places(folder.path, done.outputs)
+            return Message("good", title, "\n".join(lines), can_open_output=True)
         case Stopped() as stopped:
             return stopped_message(stopped, folder)
     if state.warnings:
@@ -149,6 +152,13 @@ def stopped_message(stopped: Stopped, folder: RunFolder) -> Message:
     lines = [text, *_places(folder.path, stopped.outputs)]
     has_output = folder.output.is_dir() and any(folder.output.iterdir())
     return Message("warning", title, "\n".join(lines), can_open_output=has_output)
+
+
+def _patience(folder: RunFolder) -> str:
+    return (
+        f"“Stop early after” (validation.patience) in {folder.config} decided that; Resume makes "
+        "the steps that are left once it is higher there."
+    )
 
 
 def _places(folder: Path, outputs: list[str]) -> list[str]:

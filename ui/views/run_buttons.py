@@ -7,6 +7,10 @@ from ui.context import Context
 from ui.kit import Button, Kind
 
 _NOT_RUNNING = "No run is at work."
+_PATIENCE = (
+    "Makes the steps that are left. The run ended early: first raise “Stop early after” "
+    "(validation.patience) in its config.json, or it ends again"
+)
 
 
 class RunButtons:
@@ -55,6 +59,7 @@ class RunButtons:
         self._stop.set_text("Stopping…" if asked == "stop" else "Stop")
         self._pause.set_text("Pausing…" if asked == "pause" else "Pause")
         self._resume.enable(self._why_not_resume())
+        self._resume.describe(_PATIENCE if session.state.is_early_end else "")
         self._open.enable("" if session.folder else "There is no run yet.")
         _show(self._kill, session.can_kill, before=self._open)
         _show(self._resume, not is_running and session.folder is not None, before=self._stop)
@@ -82,7 +87,7 @@ class RunButtons:
             return "The worker is just leaving."
         if session.folder is None:
             return "There is no run yet."
-        if session.state.status == "finished":
+        if session.state.status == "finished" and not session.state.is_early_end:
             return "All steps of this run are made."
         return ""
 

@@ -16,6 +16,7 @@ from ui.line_breaks import broken_at_dots
 from ui.scroller import Scroller
 from ui.switch import Switch
 from ui.views.aside import Facts
+from ui.views.memory_card import FULL, SHORT, MemoryCard
 from ui.views.noise_plot import SECTION as NOISE
 from ui.views.noise_plot import NoisePlot
 
@@ -46,13 +47,22 @@ class SetupPage:
         self._aside = kit.frame(self._body, ground="window")
         kit.name(self._aside, f"aside {plan.name}")
         self._help = HelpCard(context, self._aside)
-        self._facts = Facts(context, self._aside, plan.name)
+        lines = (2, 1) if plan.name == FULL else (1, 2)
+        self._facts = Facts(context, self._aside, plan.name, line=lines[0])
+        self._memory: MemoryCard | None = None
+        if plan.name in (FULL, *SHORT):
+            self._memory = MemoryCard(context, self._aside, plan.name, line=lines[1])
         self._is_wide: bool | None = None
         self._settled: object = None
         self._openings = context.draft.openings
         self._scroller.canvas.bind("<Configure>", self._arrange, add="+")
         if self.form.with_advanced:
             self._switch.show(True)
+
+    @property
+    def memory_words(self) -> list[str]:
+        """What the card about memory says; nothing on pages without one."""
+        return self._memory.words if self._memory is not None else []
 
     def refresh(self) -> None:
         """Shows the draft."""
@@ -61,6 +71,8 @@ class SetupPage:
         before = in_use.winfo_rooty() if in_use is not None else 0
         self.form.refresh()
         self._facts.refresh()
+        if self._memory is not None:
+            self._memory.refresh()
         hidden = self.form.hidden
         words = (
             "Advanced settings"
@@ -137,6 +149,8 @@ class SetupPage:
         self._aside.grid_columnconfigure(0, minsize=width)
         self._help.wrap(width)
         self._facts.wrap(width)
+        if self._memory is not None:
+            self._memory.wrap(width)
         if is_wide != self._is_wide:
             self._is_wide = is_wide
             if is_wide:
@@ -179,7 +193,7 @@ class HelpCard:
         if setting.path == path:
             default = as_words(self._draft.default(path), setting)
             lines.append(f"Default: {default}" if default else "Default: nothing")
-        lines += [_only_with(*pair) for pair in setting.ui.only_with.items()]
+        lines += [only_with_words(*pair) for pair in setting.ui.only_with.items()]
         lines.append(f"Key: {path}")
         self._told = "\n".join(lines)
         self._break_lines()
@@ -196,11 +210,13 @@ def _has_advanced(plan: PagePlan) -> bool:
     return any(part.ui.level == "advanced" for part in found)
 
 
-def _only_with(path: str, values: tuple[str, ...]) -> str:
+def only_with_words(path: str, values: tuple[str, ...]) -> str:
     """With what a setting has an effect: "Counts with Method LoRA, DoRA and OFT"."""
     other = setting_of(path)
     if other is None:
         return ""
     if values == ANY:
-        return f"Counts with {other.ui.label} that is set"
+        return (
+            f"Counts only while “{other.ui.label}” is {'on' if other.kind == 'yes-no' else 'set'}"
+        )
     return f"Counts with {other.ui.label} {listed([other.word(value) for value in values])}"

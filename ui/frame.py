@@ -1,0 +1,33 @@
+"""Where a chart's values lie on its canvas. No Tk."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A rectangle of the canvas, in pixels, and the steps and values at its edges."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    first_step: float
+    last_step: float
+    lowest: float
+    highest: float
+    is_log: bool = False
+
+    def x(self, step: float) -> float:
+        """The column of a step."""
+        span = max(1.0, self.last_step - self.first_step)
+        return self.left + (step - self.first_step) / span * (self.right - self.left)
+
+    def y(self, value: float) -> float:
+        """The row of a value, held within the chart."""
+        low, high = self._scaled(self.lowest), self._scaled(self.highest)
+        share = (self._scaled(value) - low) / ((high - low) or 1.0)
+        return self.bottom - min(1.0, max(0.0, share)) * (self.bottom - self.top)
+
+    def _scaled(self, value: float) -> float:
+        return math.log10(max(value, 1e-12)) if self.is_log else value
