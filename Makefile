@@ -32,7 +32,7 @@ test: setup packages ## format, lint, types and every test; sets up what it need
 	for gate in format lint type; do \
 		$(MAKE) --no-print-directory $$gate || failed="$$failed $$gate"; \
 	done; \
-	$(RUN) pytest -n $(WORKERS) --dist loadfile; code=$$?; \
+	$(RUN) pytest -n $(WORKERS) --dist worksteal; code=$$?; \
 	if [ -n "$$failed" ]; then echo "make test: not passed, see above:$$failed"; fi; \
 	if [ -n "$$failed" ] && [ $$code -eq 0 ]; then code=1; fi; \
 	exit $$code

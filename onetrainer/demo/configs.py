@@ -79,7 +79,7 @@ def demo_config() -> Config:
 
 def _smileys(description: str, *, name: str, method: Config, lr: float) -> Config:
     return {
-        "version": 2,
+        "version": 3,
         "description": description,
         "model": {"family": "sd15", "path": "base"},
         "data": {"folder": "pictures", "resolution": 128},
@@ -109,7 +109,7 @@ def _full() -> Config:
 
 def _word(description: str, *, name: str, word: Config) -> Config:
     return {
-        "version": 2,
+        "version": 3,
         "description": description,
         "model": {"family": "sd15", "path": "base"},
         "data": {"folder": "signs", "resolution": 128},
@@ -126,7 +126,7 @@ def _word(description: str, *, name: str, word: Config) -> Config:
 
 def _vae() -> Config:
     return {
-        "version": 2,
+        "version": 3,
         "description": "Teaches the tiny model's decoder to bring smileys back sharper.",
         "model": {"family": "sd15", "path": "base"},
         "data": {"folder": "pictures", "resolution": 128},
