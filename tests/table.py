@@ -225,6 +225,7 @@ def run(
     again = _new_run(case, project, document)
     shutil.copytree(done.checkpoint(HALF), again.checkpoint(HALF))
     shutil.copy(done.events, again.events)
+    shutil.copytree(done.validation, again.validation)  # what comes after the checkpoint is ignored
     with pretend.accelerator() if pretends else nullcontext():
         assert train(again) == 0
     _require_same(done, again)

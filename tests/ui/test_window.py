@@ -138,6 +138,7 @@ def test_prompts_are_added_and_removed(open_desk, project):
     desk = open_desk(project)
     desk.page("sampling")
     desk.click("add sampling.prompts")
+    desk.wait_state(focus="sampling.prompts.3.prompt")
     desk.type("a fourth thing")
     desk.wait(lambda: desk.value("sampling.prompts.3.prompt") == "a fourth thing", "the new prompt")
     desk.click("up sampling.prompts.3")
