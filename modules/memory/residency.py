@@ -137,8 +137,6 @@ class Residency:
         # As tensors tell it: "cuda" is "cuda:0", or whichever card is the current one.
         self.train_device, self.temp_device = resolved(train_device), resolved(temp_device)
         self.current: Phase = "loading"
-        self.failed: Phase | None = None
-        """The phase that an exception came from; the innermost one."""
         self._table = table
         self._guests = {
             name: _Guest(part, frozenset(map(id, waiting)), _returns(table[name]))
@@ -158,9 +156,6 @@ class Residency:
         try:
             self._arrange({part: self._table[part][name] for part in self._guests})
             yield
-        except BaseException:
-            self.failed = self.failed or name
-            raise
         finally:
             self.current = before[0]
             self._arrange(before[1])
