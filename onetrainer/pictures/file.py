@@ -40,7 +40,7 @@ READ_ERRORS: tuple[type[Exception], ...] = (
 QUARTER_TURNS = frozenset([5, 6, 7, 8])
 """The EXIF orientations that exchange width and height."""
 
-_EXIF_TAIL = 1 << 17
+EXIF_TAIL = 1 << 17
 """How much of a PNG's end is searched for its EXIF block, which is at most 64 kB."""
 
 _ORIENTATION_TAG = 0x0112
@@ -66,8 +66,9 @@ def opened(file: BinaryIO, path: Path) -> Iterator["Image"]:
     from PIL import Image
 
     bombs = (Image.DecompressionBombError, Image.DecompressionBombWarning)
-    # Pillow has this limit in a module variable only; it is put back at once.
-    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, MAX_PIXELS
+    # Pillow has this limit in a module variable only. It stays: were it put back, pictures that
+    # other threads open meanwhile would meet the lower one.
+    Image.MAX_IMAGE_PIXELS = MAX_PIXELS
     try:
         with Image.open(file, formats=FORMATS) as image:
             _check(image, path)
@@ -78,8 +79,6 @@ def opened(file: BinaryIO, path: Path) -> Iterator["Image"]:
         raise PictureError(path, TOO_LARGE) from error
     except READ_ERRORS as error:
         raise PictureError(path, _reason(error, file)) from error
-    finally:
-        Image.MAX_IMAGE_PIXELS = limit
 
 
 def orientation(image: "Image", file: BinaryIO) -> int:
@@ -140,7 +139,7 @@ def _png_exif_tail(file: BinaryIO) -> bytes | None:
     """
     place = file.tell()
     size = file.seek(0, 2)
-    start = file.seek(max(0, size - _EXIF_TAIL))
+    start = file.seek(max(0, size - EXIF_TAIL))
     tail = file.read(size - start)
     file.seek(place)
     at = tail.rfind(b"eXIf")

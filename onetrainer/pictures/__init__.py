@@ -1,0 +1,1 @@
+"""Picture files: what they hold, what is known of them, how they are shown, what is wrong."""
