@@ -1,0 +1,152 @@
+"""Choices within a text: {red|green|blue}, and braces that mean themselves."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TypeAlias
+
+MAX_DEPTH = 10
+"""How many choices may lie within each other."""
+
+_WORDS = re.compile(r"[^{}|]+")
+_NO_FIELDS: Mapping[str, str] = MappingProxyType({})
+_REMEMBERED = 4096
+_SHOWN = 40  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Several texts of which one is taken. place: the how-manieth of the whole text it is."""
+
+    place: int
+    options: tuple["Text", ...]
+
+    @property
+    def field(self) -> str:
+        """What stands in the braces if it is one plain text, such as "name" in {name}; else ""."""
+        match self.options:
+            case ((str(words),),):
+                return words.strip()
+        return ""
+
+
+Text: TypeAlias = tuple["str | Choice", ...]
+"""Plain text and choices in turn."""
+
+Order: TypeAlias = Callable[[Choice, int], Sequence[int]]
+"""The order in which a choice's options are taken in one round of them: (choice, round) → order."""
+
+
+class BraceError(Exception):
+    """Braces that do not fit together; the message says which."""
+
+
+@lru_cache(_REMEMBERED)
+def parsed(text: str) -> Text:
+    """A text with its choices, which may lie within each other.
+
+    Outside of any choice, {{ and }} are the braces themselves and | is itself; within one, every
+    brace opens or closes a choice, so that {a|{b|c}} means what it looks like.
+    Raises BraceError if one is opened and not closed, or closed and not opened.
+    """
+    # What is open: the options found so far, each a list of parts. The first is the whole text.
+    open_: list[list[list[str | Choice]]] = [[[]]]
+    opened: list[tuple[int, int]] = []  # its place among all choices, and where its brace stands
+    at = count = 0
+    while at < len(text):
+        here, pair = open_[-1], text[at : at + 2]
+        if not opened and pair in ("{{", "}}"):
+            here[-1].append(pair[0])
+            at += 2
+            continue
+        sign = text[at]
+        if sign == "{":
+            open_.append([[]])
+            opened.append((count, at))
+            count += 1
+            if len(opened) > MAX_DEPTH:
+                raise BraceError(f"more than {MAX_DEPTH} choices within each other")
+        elif sign == "}":
+            if not opened:
+                raise BraceError(
+                    f'a "}}" without "{{" {_place("after", text[max(at - _SHOWN, 0) : at])}'
+                )
+            place, _ = opened.pop()
+            options = tuple(_joined(option) for option in open_.pop())
+            open_[-1][-1].append(Choice(place, options))
+        elif sign == "|" and opened:
+            here.append([])
+        else:
+            words = _WORDS.match(text, at)
+            here[-1].append(words[0] if words else sign)
+            at += len(words[0]) if words else 1
+            continue
+        at += 1
+    if opened:
+        start = opened[-1][1] + 1
+        raise BraceError(f'a "{{" without "}}" {_place("before", text[start : start + _SHOWN])}')
+    return _joined(open_[0][0])
+
+
+def brace_fault(text: str) -> str:
+    """What is wrong with a text's braces, in words; "" if nothing is."""
+    try:
+        parsed(text)
+    except BraceError as error:
+        return str(error)
+    return ""
+
+
+def choices(text: Text) -> list[Choice]:
+    """Every choice of a text, also those within others, in the order of their braces."""
+    found = []
+    for part in text:
+        if isinstance(part, Choice):
+            found.append(part)
+            found += [inner for option in part.options for inner in choices(option)]
+    return found
+
+
+def taken(text: Text, showing: int, order: Order, fields: Mapping[str, str] = _NO_FIELDS) -> str:
+    """The text with one option of each choice.
+
+    showing: how often the text was shown before. In so many showings as a choice has options, each
+    is taken once; so is each of a choice within one of them, in the rounds of the outer one.
+    fields: what stands for {name} and the like; it is put in as it is, braces and all.
+    """
+    words = []
+    for part in text:
+        if isinstance(part, str):
+            words.append(part)
+        elif part.field in fields:
+            words.append(fields[part.field])
+        else:
+            round_, at = divmod(showing, len(part.options))
+            option = part.options[order(part, round_)[at]]
+            words.append(taken(option, round_, order, fields))
+    return "".join(words)
+
+
+def as_written(choice: Choice, _round: int) -> range:
+    """The order in which the options stand: the first one comes first."""
+    return range(len(choice.options))
+
+
+def _joined(parts: Sequence[str | Choice]) -> Text:
+    """With neighboring words as one."""
+    joined: list[str | Choice] = []
+    for part in parts:
+        if isinstance(part, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return tuple(joined)
+
+
+def _place(side: str, words: str) -> str:
+    """Where a brace stands, for a message."""
+    if not words.strip():
+        return "at the end" if side == "before" else "at the beginning"
+    return f'{side} "{words}"'

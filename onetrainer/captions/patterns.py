@@ -1,0 +1,170 @@
+"""Tags that a list holds, by their words or by patterns; which patterns are too costly to try."""
+
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from onetrainer.captions.words import word_key
+
+MAX_TAG = 100
+"""No pattern is tried on a longer tag, in characters: that is a sentence, and time is bounded."""
+
+MAX_PATTERN = 300
+MAX_WAYS = 2_000_000
+"""In so many ways may a pattern be laid over a tag. Python tries them one by one, a few million a
+second, and cannot be interrupted; patterns that people write have some thousands."""
+
+_TOKEN = re.compile(
+    r"(?P<escape>\\.)"
+    r"|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])"
+    r"|(?P<open>\((?:\?(?:P?<\w+>|P=\w+|<?[=!]|[:>]|\(\w+\)|(?P<hidden>\#|[A-Za-z-]*x)"
+    r"|[A-Za-z-]*:?))?)"
+    r"|(?P<close>\))"
+    r"|(?P<either>\|)"
+    r"|(?P<repeat>(?:[*+?]|\{(?P<least>\d*)(?P<comma>,?)(?P<most>\d*)(?<!\{)\})[?+]?)"
+    r"|(?P<other>.)",
+    re.DOTALL,
+)
+
+
+@lru_cache(100_000)  # tags are few, showings are many
+def is_listed(tag: str, listed: str, *, patterns: bool) -> bool:
+    """Whether a tag is one of a list, a line each; letter case and width of blanks do not count.
+
+    patterns: lines are regular expressions, of which one has to match the whole tag. Those that
+    cannot be used match nothing; `pattern_faults` tells of them.
+    """
+    if not patterns:
+        return word_key(tag) in _words(listed)
+    tag = " ".join(tag.split())
+    return len(tag) <= MAX_TAG and any(one.fullmatch(tag) for one in _patterns(listed))
+
+
+def pattern_faults(listed: str) -> Iterator[tuple[int, str, str]]:
+    """(line from 1, pattern, what is wrong in words) for each that cannot be used."""
+    for number, line in _lines(listed):
+        if fault := _fault(line):
+            yield number, line, fault
+
+
+def _lines(listed: str) -> list[tuple[int, str]]:
+    lines = ((number, line.strip()) for number, line in enumerate(listed.splitlines(), 1))
+    return [(number, line) for number, line in lines if line]
+
+
+@lru_cache(64)
+def _words(listed: str) -> frozenset[str]:
+    return frozenset(word_key(line) for _, line in _lines(listed))
+
+
+@lru_cache(64)
+def _patterns(listed: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(_compiled(line) for _, line in _lines(listed) if not _fault(line))
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    with warnings.catch_warnings():
+        # Of signs that Python may read otherwise some day, such as "[[".
+        warnings.simplefilter("ignore")
+        return re.compile(pattern, re.IGNORECASE)
+
+
+@lru_cache(4096)
+def _fault(pattern: str) -> str:
+    if len(pattern) > MAX_PATTERN:
+        return f"it is longer than {MAX_PATTERN} characters"
+    try:
+        _compiled(pattern)
+    except re.error as error:
+        return f"it is no regular expression ({error})"
+    except (OverflowError, RecursionError):
+        return "it is too large"
+    return _cost_fault(pattern)
+
+
+@dataclass
+class _Group:
+    """What is known of a group while it is read.
+
+    ways: of the branches before this one, in sum. branch: of this one, in product. before: that
+    without the last thing in it. is_simple: nothing in the group repeats, and it has one branch.
+    """
+
+    ways: int = 0
+    branch: int = 1
+    before: int = 1
+    last: int = 1
+    was_simple: bool = True
+    is_simple: bool = True
+
+    def add(self, ways: int, *, is_simple: bool) -> None:
+        self.before, self.last, self.was_simple = self.branch, ways, is_simple
+        self.branch *= ways
+
+    def repeat(self, least: int, most: int) -> None:
+        """What was added last, so often. What repeats more than once is simple: of one way."""
+        ways = self.last
+        if most > 1:
+            ways = most - least + 1
+        elif least == 0:
+            ways = most * ways + 1
+        self.branch, self.is_simple = self.before * ways, False
+
+
+def _cost_fault(pattern: str) -> str:
+    """Why a pattern might take for ever on some tag; "" if it cannot.
+
+    Matching tries one way after the other of laying the pattern over the text, so it is refused
+    when their number has no small bound. Without repeated groups that repeat or choose themselves,
+    it is at most the product over all repeats of how often they may, and over all choices of how
+    many they are.
+    """
+    groups = [_Group()]
+    for token in _TOKEN.finditer(pattern):
+        here = groups[-1]
+        if token["open"]:
+            if token["hidden"]:
+                return "it holds a comment or the flag x, which hide what is repeated"
+            groups.append(_Group())
+        elif token["close"]:
+            if len(groups) == 1:
+                return "its brackets cannot be told apart"
+            inner = groups.pop()
+            groups[-1].add(inner.ways + inner.branch, is_simple=inner.is_simple)
+            groups[-1].is_simple &= inner.is_simple
+        elif token["either"]:
+            here.ways, here.branch, here.is_simple = here.ways + here.branch, 1, False
+        elif token["repeat"]:
+            least, most = _bounds(token)
+            if max(least, most) > MAX_TAG:
+                return f"it asks for more than {MAX_TAG} repeats"
+            if most > 1 and not here.was_simple:
+                return (
+                    "it repeats a group that repeats or chooses something itself, as (a+)+ does,"
+                    " which may take for ever"
+                )
+            here.repeat(least, most)
+        else:
+            here.add(1, is_simple=True)
+    if len(groups) > 1:
+        return "its brackets cannot be told apart"
+    if groups[0].ways + groups[0].branch > MAX_WAYS:
+        return "it leaves too much open, which may take for ever; use fewer of * + and |"
+    return ""
+
+
+def _bounds(token: re.Match[str]) -> tuple[int, int]:
+    """How often at least and at most; without end counts as the length of the longest tag."""
+    match token["repeat"][0]:
+        case "*":
+            return 0, MAX_TAG
+        case "+":
+            return 1, MAX_TAG
+        case "?":
+            return 0, 1
+    least = int(token["least"] or 0)
+    if not token["comma"]:
+        return least, least
+    return least, int(token["most"] or max(MAX_TAG, least))

@@ -1,0 +1,175 @@
+"""Captions that are lists of tags: splitting, dropping, shuffling, capitals, joining."""
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from onetrainer.captions.patterns import is_listed
+from onetrainer.config.captions import Captions
+from onetrainer.seeds import derive, draws, shuffled
+
+Tag: TypeAlias = tuple[str, ...]
+"""One tag, or several that stay together."""
+
+_LETTERS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_ANY = ("upper", "title", "first", "random")
+
+
+@dataclass(frozen=True)
+class Tags:
+    """A caption's tags. moving: those that may be shuffled and dropped, between those that stay."""
+
+    first: tuple[Tag, ...]
+    moving: tuple[Tag, ...]
+    last: tuple[Tag, ...] = ()
+
+
+def works_on_tags(captions: Captions, text: str) -> bool:
+    """Whether a caption has to be taken apart; otherwise it stays as it was written."""
+    marks = (captions.keep_separator.strip(), captions.secondary_separator.strip())
+    is_changed = captions.shuffle or captions.drop_tags != "off" or captions.capitals != "off"
+    return is_changed or any(mark and mark in text for mark in marks)
+
+
+def split_tags(text: str, captions: Captions) -> Tags:
+    """The tags of a caption, without the marks between them and without empty ones.
+
+    Up to a caption's own mark, and after a second one, tags stay where they are; where it has no
+    mark, so many in front.
+    """
+    mark = captions.keep_separator.strip()
+    if mark and mark in text:
+        first, rest = text.split(mark, 1)
+        moving, _, last = rest.partition(mark)
+        # Of a third mark nothing is left but what it stood between.
+        last = last.replace(mark, between(captions))
+        return Tags(*(_tags(part, captions) for part in (first, moving, last)))
+    tags = _tags(text, captions)
+    return Tags(tags[: captions.keep], tags[captions.keep :])
+
+
+def kept_tags(tags: Tags, captions: Captions, seed: int, turn: int, name: str) -> Tags:
+    """Without those that this turn drops.
+
+    "all" have one draw in common; "each" has its own, with the same chance; of "later" ones, the
+    k-th of n that may be dropped has k/n of the chance.
+    """
+    if captions.drop_tags == "off":
+        return tags
+    numbers = draws(seed, "caption tags", turn, name)
+    together = numbers.random()
+    own = [numbers.random() for _ in tags.moving]
+    may_drop = [_may_drop(tag, captions) for tag in tags.moving]
+    count, place, kept = sum(may_drop), 0, []
+    for tag, is_dropped, number in zip(tags.moving, may_drop, own, strict=True):
+        place += is_dropped
+        chance = captions.drop_chance
+        if captions.drop_tags == "all":
+            number = together
+        elif captions.drop_tags == "later" and is_dropped:
+            chance *= place / count
+        if not (is_dropped and number < chance):
+            kept.append(tag)
+    return Tags(tags.first, tuple(kept), tags.last)
+
+
+def shuffled_tags(tags: Tags, captions: Captions, seed: int, turn: int, name: str) -> Tags:
+    """In this turn's order."""
+    if not captions.shuffle:
+        return tags
+    order = shuffled(tags.moving, derive(seed, "caption order", turn, name))
+    return Tags(tags.first, tuple(order), tags.last)
+
+
+def capital_tags(tags: Tags, captions: Captions, seed: int, turn: int, name: str) -> Tags:
+    """With this turn's capitals; a tag of several is one tag each."""
+    if captions.capitals == "off":
+        return tags
+    numbers = draws(seed, "caption capitals", turn, name)
+
+    def written(tag: Tag) -> Tag:
+        return tuple(_capitals(part, captions, numbers) for part in tag)
+
+    return mapped(tags, written)
+
+
+def small_tags(tags: Tags) -> Tags:
+    """In small letters."""
+    return mapped(tags, lambda tag: tuple(part.lower() for part in tag))
+
+
+def mapped(tags: Tags, change: Callable[[Tag], Tag]) -> Tags:
+    """Each tag changed, in its place."""
+    first, moving, last = (
+        tuple(change(tag) for tag in part) for part in (tags.first, tags.moving, tags.last)
+    )
+    return Tags(first, moving, last)
+
+
+def joined_tags(tags: Tags, captions: Captions) -> str:
+    """One text, with the separator between any two, also those that stay together."""
+    return between(captions).join(
+        part for tag in (*tags.first, *tags.moving, *tags.last) for part in tag
+    )
+
+
+def splits_at(captions: Captions) -> str:
+    """Where tags are split; " " means at blanks.
+
+    Blanks around a sign such as "," do not count; around a word such as " and " they do, lest
+    "sandals" be split.
+    """
+    separator = " ".join(captions.separator.split())
+    if any(letter.isalnum() for letter in separator):
+        before, after = captions.separator[0].isspace(), captions.separator[-1].isspace()
+        return " " * before + separator + " " * after
+    return separator or " "
+
+
+def between(captions: Captions) -> str:
+    """What is written between two tags."""
+    separator = splits_at(captions)
+    return separator if separator != separator.strip() else f"{separator} "
+
+
+def _tags(text: str, captions: Captions) -> tuple[Tag, ...]:
+    together = captions.secondary_separator.strip()
+    tags = []
+    for piece in text.split(splits_at(captions)):
+        parts = piece.split(together) if together else [piece]
+        if tag := tuple(clean for part in parts if (clean := " ".join(part.split()))):
+            tags.append(tag)
+    return tuple(tags)
+
+
+def _may_drop(tag: Tag, captions: Captions) -> bool:
+    """Whether the list lets a tag be dropped; of several, each has to be let."""
+    if captions.drop_listed == "none":
+        return True
+    listed = (is_listed(part, captions.listed_tags, patterns=captions.listed_regex) for part in tag)
+    return all(listed) if captions.drop_listed == "drop" else not any(listed)
+
+
+def _capitals(tag: str, captions: Captions, numbers: random.Random) -> str:
+    mode = captions.capitals
+    is_written, which = numbers.random() < captions.capitals_chance, numbers.random()
+    if not is_written:
+        return tag
+    match _ANY[int(which * len(_ANY))] if mode == "any" else mode:
+        case "upper":
+            return tag.upper()
+        case "title":
+            return _LETTERS.sub(lambda word: _first_upper(word[0]), tag)
+        case "first":
+            return _LETTERS.sub(lambda word: _first_upper(word[0]), tag, count=1)
+    return "".join(_upper_half(tag, numbers))
+
+
+def _first_upper(word: str) -> str:
+    return word[0].upper() + word[1:]
+
+
+def _upper_half(tag: Sequence[str], numbers: random.Random) -> list[str]:
+    return [letter.upper() if numbers.random() < 0.5 else letter for letter in tag]

@@ -1,0 +1,69 @@
+"""Choices within texts are read as they look, and braces that do not fit are told."""
+
+import pytest
+
+from onetrainer.captions.choices import (
+    MAX_DEPTH,
+    BraceError,
+    as_written,
+    brace_fault,
+    choices,
+    parsed,
+    taken,
+)
+
+
+def all_of(text, showings):
+    return [taken(parsed(text), showing, as_written) for showing in range(showings)]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("{a|b}", ["a", "b"]),
+        ("x {a|b|} y", ["x a y", "x b y", "x  y"]),
+        ("{a}", ["a"]),
+        ("{}", [""]),
+        ("a | b", ["a | b"]),
+        ("{{a|b}}", ["{a|b}"]),
+        ("{{{a|b}}}", ["{a}", "{b}"]),
+        ("{a|{b|c}}", ["a", "b", "a", "c"]),
+        ("{{a", ["{a"]),
+        ("{猫|犬}🐈", ["猫🐈", "犬🐈"]),
+    ],
+)
+def test_choices_are_taken_in_turn(text, shown):
+    assert all_of(text, len(shown)) == shown
+
+
+def test_choices_are_numbered_in_the_order_of_their_braces():
+    found = choices(parsed("{a|{b|c}} {d}"))
+    assert [(one.place, len(one.options)) for one in found] == [(0, 2), (1, 2), (2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a {red|blue", 'before "red|blue"'),
+        ("a red|blue} b", 'after "a red|blue"'),
+        ("{{a|b}|c}", 'after "{{a|b"'),
+        ("{a|{b}", 'before "a|{b}"'),
+        ("{ " * (MAX_DEPTH + 1), "more than 10"),
+        ("a {", "at the end"),
+        ("} a", "at the beginning"),
+        ("{ " * 100_000, "more than 10"),
+    ],
+)
+def test_braces_that_do_not_fit_are_told(text, told):
+    with pytest.raises(BraceError):
+        parsed(text)
+    assert told in brace_fault(text)
+
+
+def test_fitting_braces_have_no_fault():
+    assert brace_fault("{a|b} {{c}} | {d|{e|f}}") == ""
+
+
+def test_what_is_put_in_is_not_read_again():
+    text = taken(parsed("{caption} by {name}"), 0, as_written, {"caption": "{name}", "name": "N"})
+    assert text == "{name} by N"

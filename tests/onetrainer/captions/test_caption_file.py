@@ -1,0 +1,66 @@
+"""Caption files are read a caption a line, or all as one, in any encoding."""
+
+import pytest
+
+from onetrainer.captions.file import MAX_BYTES, CaptionError, read_captions
+
+
+def written(tmp_path, data):
+    path = tmp_path / "a.txt"
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "each", "joined"),
+    [
+        ("a cat", ("a cat",), "a cat"),
+        (" a\tcat \n\n  \r\n a dog\rbirds\n", ("a cat", "a dog", "birds"), "a cat a dog birds"),
+        ("a\na", ("a", "a"), "a a"),
+        ("a\u2028b\x0bc", ("a b c",), "a b c"),
+        ("# 1, b", ("# 1, b",), "# 1, b"),
+        ("", ("",), ""),
+        (" \n\n", ("",), ""),
+    ],
+)
+def test_lines_are_captions_each_or_joined(tmp_path, text, each, joined):
+    path = written(tmp_path, text)
+    assert read_captions(path, lines="each") == (each, "utf-8")
+    assert read_captions(path, lines="joined") == ((joined,), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        ("café\n猫".encode(), "utf-8"),
+        (b"\xef\xbb\xbf" + "café\n猫".encode(), "utf-8"),
+        ("café\n猫".encode("utf-16"), "utf-16"),
+        (b"\xfe\xff" + "café\n猫".encode("utf-16-be"), "utf-16"),
+    ],
+)
+def test_lines_are_told_apart_in_every_encoding(tmp_path, data, encoding):
+    assert read_captions(written(tmp_path, data), lines="each") == (("café", "猫"), encoding)
+
+
+def test_dots_of_windows_text_end_no_line(tmp_path):
+    path = written(tmp_path, "wait… café".encode("cp1252"))
+    assert read_captions(path, lines="each") == (("wait… café",), "cp1252")
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"a\0b", "no text"),
+        (b"x" * (MAX_BYTES + 1), "larger than 1 MB"),
+        (b"\x81\x8d", "no known encoding"),
+        (b"\xff\xfea", "no known encoding"),
+    ],
+)
+def test_what_is_no_text_is_told(tmp_path, data, told):
+    with pytest.raises(CaptionError, match=told):
+        read_captions(written(tmp_path, data), lines="each")
+
+
+def test_missing_file_is_told(tmp_path):
+    with pytest.raises(CaptionError, match="cannot be read"):
+        read_captions(tmp_path / "a.txt", lines="each")

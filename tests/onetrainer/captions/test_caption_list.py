@@ -1,0 +1,210 @@
+"""Lists of captions are read in every format, matched with pictures, and faults are told."""
+
+import json
+
+import pytest
+
+from onetrainer.captions.list import read_caption_list
+from onetrainer.errors import UserError
+
+
+def written(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def entries(path):
+    return [
+        (one.line, one.file, one.captions, one.focus) for one in read_caption_list(path).entries
+    ]
+
+
+def lines(*rows):
+    return "\n".join(json.dumps(row) for row in rows)
+
+
+def matched(tmp_path, content, *names, list_name="list.csv"):
+    """The captions of each picture, and the files of entries that name none."""
+    found = read_caption_list(written(tmp_path, list_name, content))
+    found = found.match(tmp_path / "pets", names)
+    return [one and one.captions for one in found.entries], [one.file for one in found.unused]
+
+
+# --- formats
+
+
+CSV = 'file,caption,focus_x,focus_y\na.png,"a cat, a dog",0.25,1\n\nb.png,b,,\n'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        CSV,
+        CSV.replace("\n", "\r\n"),
+        b"\xef\xbb\xbf" + CSV.encode(),
+        CSV.encode("utf-16"),
+        CSV.replace("file,", " File , ").replace("caption,", "TEXT,", 1),
+    ],
+)
+def test_csv_is_read(tmp_path, content):
+    assert entries(written(tmp_path, "list.csv", content)) == [
+        (2, "a.png", ("a cat, a dog",), (0.25, 1.0)),
+        (4, "b.png", ("b",), None),
+    ]
+
+
+def test_csv_of_other_separators_is_read(tmp_path):
+    german = written(tmp_path, "a.csv", "file;caption;focus_x;focus_y\na.png;x, y;0,25;0,5\n")
+    assert entries(german) == [(2, "a.png", ("x, y",), (0.25, 0.5))]
+    tabs = written(tmp_path, "b.csv", "file\tcaption\na.png\tx, y\n")
+    assert entries(tabs) == [(2, "a.png", ("x, y",), None)]
+
+
+def test_numbered_columns_are_several_captions(tmp_path):
+    path = written(tmp_path, "a.csv", "caption_10,file,caption_2,note\nten,a.png,two,n\n,b.png,,\n")
+    assert entries(path) == [(2, "a.png", ("two", "ten"), None), (3, "b.png", ("",), None)]
+
+
+def test_lines_within_quotes_keep_the_count(tmp_path):
+    path = written(tmp_path, "a.csv", '\n\nfile,caption\na.png,"x\ny"\nb.png,z\n')
+    assert entries(path) == [(4, "a.png", ("x y",), None), (6, "b.png", ("z",), None)]
+
+
+def test_jsonl_is_read(tmp_path):
+    content = lines(
+        {"file": "a.png", "caption": ["x ", "  y\nz"], "focus": [0, 0.5]},
+        {"file_name": "b.png", "text": "猫", "focus_x": 1, "focus_y": "0.5"},
+        {"file": "c.png", "caption": None, "other": {}},
+    )
+    assert entries(written(tmp_path, "list.jsonl", f"\n{content}\n")) == [
+        (2, "a.png", ("x", "y z"), (0.0, 0.5)),
+        (3, "b.png", ("猫",), (1.0, 0.5)),
+        (4, "c.png", ("",), None),
+    ]
+
+
+# --- faults
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.csv", "file,caption\na.png,x\nb.png,y, z\n", 'line 3: 3 columns, .* goes in "quotes"'),
+        ("a.csv", 'file,caption\na.png,x\nb.png,"y\n', "line 3: .*CSV"),
+        ("a.csv", "name,caption\na,b\n", 'line 1: no column is called "file"'),
+        ("a.csv", "file,words\na,b\n", 'line 1: no column is called "caption"'),
+        ("a.csv", "file,caption,caption\na,b,c\n", "line 1: two columns"),
+        ("a.csv", "file,caption\n,b\n", 'line 2: "file" names no picture'),
+        ("a.csv", "file,caption\n", "names no picture"),
+        ("a.csv", "", "names no picture"),
+        ("a.csv", "file,caption,focus_x,focus_y\na,b,0.5,\n", '"focus_y" is missing'),
+        ("a.csv", "file,caption,focus_x,focus_y\na,b,0.5,320\n", '"focus_y" is "320", not'),
+        ("a.csv", "file,caption,focus_x,focus_y\na,b,nan,0\n", '"focus_x" is "nan", not'),
+        ("a.jsonl", '{"file": "a", "caption": "b"}\n{"file":', "line 2: this is no JSON"),
+        ("a.jsonl", "[" * 100_000, "line 1: this is no JSON"),
+        ("a.jsonl", "[1]", "line 1: this is no object"),
+        ("a.jsonl", '{"file": 3, "caption": "b"}', 'line 1: "file" names'),
+        ("a.jsonl", '{"file": "a"}', 'line 1: there is no "caption"'),
+        ("a.jsonl", '{"file": "a", "caption": [3]}', "line 1: .* no text"),
+        ("a.jsonl", '{"file": "a", "caption": "\\ud83d"}', "character that is none"),
+        ("a.jsonl", '{"file": "a", "caption": "x", "focus": [1]}', '"focus" is no list'),
+        ("a.jsonl", '{"file": "a", "caption": "x", "focus": [true, 0]}', '"focus_x" is true'),
+        ("a.json", "{}", r"\.csv, \.jsonl or \.txt"),
+        ("a.csv", b"a\0b", "is no text"),
+    ],
+)
+def test_faults_are_told_with_their_line(tmp_path, name, content, told):
+    with pytest.raises(UserError, match=told):
+        read_caption_list(written(tmp_path, name, content))
+
+
+def test_missing_list_is_told(tmp_path):
+    with pytest.raises(UserError, match="there is no such file"):
+        read_caption_list(tmp_path / "a.csv")
+
+
+# --- matching
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["a.png", "sub/a.png", "pets/sub/a.png", r"pets\sub\a.png", "./sub/A.PNG", "sub/a", "a.jpg"],
+)
+def test_pictures_are_named_by_the_end_of_their_path(tmp_path, file):
+    found = matched(tmp_path, f"file,caption\n{file},x\n", "sub/a.png", "b.png")
+    assert found == ([("x",), None], [])
+
+
+@pytest.mark.parametrize("file", ["other/a.png", "c.png", "png", "aa.png", "a.v2", "cats/sub/a"])
+def test_entries_of_other_pictures_are_told(tmp_path, file):
+    found = matched(tmp_path, f"file,caption\n{file},x\n", "sub/a.png", "b.png")
+    assert found == ([None, None], [file])
+
+
+def test_unused_entries_are_told_by_name_and_line(tmp_path):
+    rows = "\n".join(f"{name}.png,x" for name in "vwxyz")
+    found = read_caption_list(written(tmp_path, "a.csv", f"file,caption\n{rows}\n"))
+    (note,) = found.match(tmp_path, ["a.png"]).notes
+    assert '5 entries without a picture: "v.png" (line 2)' in note
+    assert "and 2 more" in note
+    assert found.match(tmp_path, [f"{name}.png" for name in "vwxyz"]).notes == ()
+
+
+def test_picture_in_the_folder_itself_comes_before_one_below(tmp_path):
+    found = matched(tmp_path, "file,caption\na.png,x\nsub/a.png,y\n", "a.png", "sub/a.png")
+    assert found == ([("x",), ("y",)], [])
+
+
+def test_full_name_comes_before_another_ending(tmp_path):
+    rows = "file,caption\na.jpg,x\na.png,y\n"
+    assert matched(tmp_path, rows, "a.png") == ([("y",)], ["a.jpg"])
+    assert matched(tmp_path, rows, "a.png", "a.webp") == ([("y",), ("x",)], [])
+
+
+def test_letter_case_decides_between_two(tmp_path):
+    found = matched(tmp_path, "file,caption\na.png,x\nA.png,y\n", "A.png", "a.png")
+    assert found == ([("y",), ("x",)], [])
+
+
+def test_composed_and_decomposed_names_are_the_same(tmp_path):
+    assert matched(tmp_path, "file,caption\nu\u0308.png,x\n", "\u00fc.png") == ([("x",)], [])
+
+
+@pytest.mark.parametrize("file", ["a.png", "a"])
+def test_name_of_two_pictures_is_refused(tmp_path, file):
+    with pytest.raises(UserError, match=r'line 2: "a.*" may be "v/a\.png" or "w/a\.png"'):
+        matched(tmp_path, f"file,caption\n{file},x\n", "v/a.png", "w/a.png")
+
+
+def test_several_entries_of_a_picture_are_its_captions(tmp_path):
+    rows = "file,caption,focus_x,focus_y\na.png,x,,\na.png,,0.5,0.5\na.png,y,,\n"
+    found = read_caption_list(written(tmp_path, "a.csv", rows)).match(tmp_path, ["a.png"])
+    assert found.entries[0].captions == ("x", "y")
+    assert found.entries[0].focus == (0.5, 0.5)
+
+
+def test_two_points_of_a_picture_are_refused(tmp_path):
+    rows = "file,caption,focus_x,focus_y\na.png,x,0,0\na.png,y,1,1\n"
+    with pytest.raises(UserError, match="lines 2 and 3"):
+        matched(tmp_path, rows, "a.png")
+
+
+# --- a caption a line
+
+
+@pytest.mark.parametrize("text", ["x\n\ny", "x\r\n\r\ny\r\n", "x\n\n y \n\n\n"])
+def test_txt_is_in_the_order_of_the_pictures(tmp_path, text):
+    found = matched(tmp_path, text, "a.png", "b.png", "c.png", list_name="list.txt")
+    assert found == ([("x",), ("",), ("y",)], [])
+
+
+def test_last_pictures_of_a_txt_may_be_without_caption(tmp_path):
+    found = matched(tmp_path, "x\n\n", "a.png", "b.png", list_name="list.txt")
+    assert found == ([("x",), ("",)], [])
+
+
+@pytest.mark.parametrize(("text", "count"), [("x", 1), ("x\ny\nz\n", 3)])
+def test_txt_of_another_length_is_refused(tmp_path, text, count):
+    with pytest.raises(UserError, match=f"has {count} lines for 2 pictures"):
+        matched(tmp_path, text, "a.png", "b.png", list_name="list.txt")

@@ -1,0 +1,240 @@
+"""Tags of captions are dropped, shuffled and written in capitals as they are told to be."""
+
+import math
+from collections import Counter
+from itertools import pairwise, permutations
+from pathlib import Path
+
+import pytest
+
+from onetrainer.captions.draw import drawn_caption
+from onetrainer.config.captions import Captions
+from onetrainer.data.concepts import ConceptSettings
+from onetrainer.data.index import Item
+
+TURNS = 4000
+
+
+def drawn(caption, turns=1, **settings):
+    own = ConceptSettings("data.folder", "x", Path("/data"), captions=Captions(**settings), seed=1)
+    item = Item(Path("/data/a.png"), (caption,), 64, 64, name="a.png")
+    return [drawn_caption(item, own, turn) for turn in range(turns)]
+
+
+def tags(caption):
+    return caption.split(", ") if caption else []
+
+
+def counted(shown):
+    return Counter(tag for one in shown for tag in tags(one))
+
+
+def is_likely(count, total, chance):
+    """Within five standard deviations of a binomial: one in three million is not."""
+    return abs(count - total * chance) <= 5 * math.sqrt(total * chance * (1 - chance))
+
+
+# --- shuffling
+
+
+def test_every_order_is_equally_likely():
+    orders = Counter(drawn("a, b, c, d", TURNS, shuffle=True))
+    assert set(orders) == {", ".join(order) for order in permutations("abcd")}
+    expected = TURNS / 24
+    squares = sum((count - expected) ** 2 / expected for count in orders.values())
+    # Chi-squared of 23 degrees of freedom is above 70 once in a million times.
+    assert squares < 70
+
+
+def test_shuffling_loses_and_adds_nothing():
+    shown = drawn("b, a, a, c c,, ,d ", 200, shuffle=True)
+    assert all(sorted(tags(one)) == ["a", "a", "b", "c c", "d"] for one in shown)
+
+
+def test_orders_follow_neither_turn_nor_name():
+    shown = drawn("a, b, c, d, e, f, g, h", 500, shuffle=True)
+    assert sum(one == other for one, other in pairwise(shown)) <= 2
+
+
+# --- what stays
+
+
+@pytest.mark.parametrize("mode", ["all", "each", "later"])
+def test_kept_tags_never_move_nor_vanish(mode):
+    shown = drawn("k1, k2, a, b, c, d", 500, keep=2, shuffle=True, drop_tags=mode, drop_chance=0.9)
+    assert all(tags(one)[:2] == ["k1", "k2"] for one in shown)
+    assert len(set(shown)) > 5 or mode == "all"
+
+
+def test_more_kept_tags_than_there_are_keep_them_all():
+    assert (
+        drawn("a, b", 20, keep=9, shuffle=True, drop_tags="all", drop_chance=1.0) == ["a, b"] * 20
+    )
+
+
+def test_tags_before_the_mark_and_after_a_second_one_stay():
+    shown = drawn(
+        "x, y ||| a, b, c ||| z",
+        500,
+        keep_separator="|||",
+        shuffle=True,
+        drop_tags="each",
+        drop_chance=0.5,
+    )
+    assert all(tags(one)[:2] == ["x", "y"] and tags(one)[-1] == "z" for one in shown)
+    assert {frozenset(tags(one)[2:-1]) for one in shown} >= {frozenset("abc"), frozenset()}
+
+
+def test_mark_is_taken_out_where_nothing_is_shuffled():
+    assert drawn("x|||a ||| b ||| c", keep_separator=" ||| ") == ["x, a, b, c"]
+
+
+def test_mark_outweighs_the_number_of_kept_tags():
+    shown = drawn("x ||| a, b", 100, keep_separator="|||", keep=2, shuffle=True)
+    assert set(shown) == {"x, a, b", "x, b, a"}
+    assert set(drawn("x, a, b", 50, keep_separator="|||", keep=2, shuffle=True)) == {"x, a, b"}
+
+
+# --- dropping
+
+
+@pytest.mark.parametrize("mode", ["all", "each"])
+def test_tags_are_dropped_with_their_chance(mode):
+    left = counted(drawn("a, b, c, d", TURNS, drop_tags=mode, drop_chance=0.3))
+    assert all(is_likely(left[tag], TURNS, 0.7) for tag in "abcd")
+
+
+def test_all_are_dropped_together_or_not_at_all():
+    assert set(drawn("a, b, c", 200, drop_tags="all", drop_chance=0.5)) == {"a, b, c", ""}
+
+
+def test_each_is_dropped_on_its_own():
+    shown = Counter(drawn("a, b", TURNS, drop_tags="each", drop_chance=0.5))
+    assert all(is_likely(shown[one], TURNS, 0.25) for one in ["a, b", "a", "b", ""])
+
+
+def test_later_tags_are_dropped_more_often():
+    """The k-th of four with k/4 of the chance; kept ones are not counted."""
+    shown = drawn("k, a, b, c, d", TURNS, keep=1, drop_tags="later", drop_chance=0.8)
+    left = counted(shown)
+    for tag, chance in zip("abcd", [0.2, 0.4, 0.6, 0.8], strict=True):
+        assert is_likely(left[tag], TURNS, 1 - chance)
+    assert left["k"] == TURNS
+
+
+def test_protected_tags_do_not_count_among_later_ones():
+    left = counted(
+        drawn(
+            "x, a, b",
+            TURNS,
+            drop_tags="later",
+            drop_chance=0.8,
+            drop_listed="keep",
+            listed_tags="x",
+        )
+    )
+    assert is_likely(left["a"], TURNS, 0.6)
+    assert is_likely(left["b"], TURNS, 0.2)
+
+
+def test_listed_tags_are_never_dropped():
+    settings = {"drop_tags": "each", "drop_chance": 1.0, "drop_listed": "keep"}
+    shown = drawn("Red  Hat, b, c", listed_tags="c\n\n  red hat \n", **settings)
+    assert shown == ["Red Hat, c"]
+
+
+def test_only_listed_tags_are_dropped():
+    settings = {"drop_tags": "all", "drop_chance": 1.0, "drop_listed": "drop"}
+    assert drawn("a, b, c", listed_tags="b\nA", **settings) == ["c"]
+
+
+def test_patterns_match_whole_tags():
+    settings = {"drop_tags": "all", "drop_chance": 1.0, "drop_listed": "drop"}
+    shown = drawn(
+        "red hat, hat, hats, old hat", listed_tags=r"\w+ hat", listed_regex=True, **settings
+    )
+    assert shown == ["hat, hats"]
+
+
+# --- tags that stay together
+
+
+def test_tags_of_the_secondary_separator_move_and_vanish_together():
+    shown = drawn(
+        "a;;;b, c, d",
+        300,
+        secondary_separator=";;;",
+        shuffle=True,
+        drop_tags="each",
+        drop_chance=0.4,
+    )
+    assert all(("a" in one) == ("b" in one) for one in shown)
+    assert all("a, b" in one for one in shown if "a" in one)
+    assert {tags(one)[0] for one in shown if one} == {"a", "c", "d"}
+
+
+def test_listed_tags_protect_those_that_stay_with_them():
+    settings = {"drop_tags": "all", "drop_chance": 1.0, "secondary_separator": ";;;"}
+    listed = {"listed_tags": "a"}
+    assert drawn("a;;;b, c", drop_listed="keep", **listed, **settings) == ["a, b"]
+    assert drawn("a;;;b, a, c", drop_listed="drop", **listed, **settings) == ["a, b, c"]
+
+
+# --- separators
+
+
+@pytest.mark.parametrize(
+    ("separator", "caption", "shown"),
+    [
+        (",", "a,b ,  c", {"a, b, c"}),
+        (", ", "a,b ,  c", {"a, b, c"}),
+        ("|", "a, x|b|c", {"a, x| b| c"}),
+        (" ", "a b  c", {"a b c"}),
+        (" and ", "sandals and hands and c", {"sandals and hands and c"}),
+        ("。", "猫。犬。c", {"猫。 犬。 c"}),
+    ],
+)
+def test_tags_are_split_and_joined_at_the_separator(separator, caption, shown):
+    assert set(drawn(caption, separator=separator, shuffle=True, keep=3)) == shown
+    moved = drawn(caption, 100, separator=separator, shuffle=True)
+    assert len(set(moved)) == 6
+
+
+# --- letters
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("upper", "DON'T LOOK, (RED) HAT, ÉTÉ"),
+        ("title", "Don't Look, (Red) Hat, Été"),
+        ("first", "Don't look, (Red) hat, Été"),
+    ],
+)
+def test_capitals_are_written_as_told(mode, expected):
+    shown = drawn("don't look, (red) hat, été", capitals=mode, capitals_chance=1.0)
+    assert shown == [expected]
+
+
+def test_capitals_come_with_their_chance_for_each_tag():
+    left = counted(drawn("a, b, c", TURNS, capitals="upper", capitals_chance=0.2))
+    assert all(is_likely(left[tag], TURNS, 0.2) for tag in "ABC")
+
+
+def test_random_capitals_are_half_of_the_letters():
+    shown = drawn("abcdefgh", TURNS, capitals="random", capitals_chance=1.0)
+    large = sum(letter.isupper() for one in shown for letter in one)
+    assert is_likely(large, 8 * TURNS, 0.5)
+
+
+def test_any_capitals_are_of_every_kind():
+    shown = Counter(drawn("ab cd", TURNS, capitals="any", capitals_chance=1.0))
+    # A quarter each, beside the random kind, which is each of 16 spellings equally often.
+    for spelling in ["AB CD", "Ab Cd", "Ab cd"]:
+        assert is_likely(shown[spelling], TURNS, 0.25 + 0.25 / 16)
+
+
+def test_small_letters_come_before_capitals():
+    shown = drawn("A Red HAT, ÀB", 1, lowercase=True, capitals="first", capitals_chance=1.0)
+    assert shown == ["A red hat, Àb"]
+    assert drawn("A Red HAT,ÀB", lowercase=True) == ["a red hat,àb"]
