@@ -3,7 +3,8 @@
 import pytest
 from PIL import Image
 
-from onetrainer.dataset_index import index_folder
+from onetrainer.data.concepts import ConceptSettings
+from onetrainer.data.index import index_concept
 from onetrainer.errors import UserError
 
 
@@ -22,7 +23,7 @@ def folder(tmp_path):
 
 
 def index(folder, masks="files"):
-    return index_folder(folder, resolution=64, masks=masks)
+    return index_concept(ConceptSettings("data.folder", folder.name, folder, masks=masks))
 
 
 @pytest.mark.parametrize("masks", ["off", "files", "alpha"])
@@ -99,4 +100,4 @@ def test_alpha_is_the_mask_of_pictures_that_have_any(folder):
 
 def test_the_folder_is_called_what_the_window_calls_it(tmp_path):
     with pytest.raises(UserError, match='Choose another folder under "Class pictures"'):
-        index_folder(tmp_path / "nothing", resolution=64, label="Class pictures")
+        index_concept(ConceptSettings("data.class_folder", "", tmp_path / "nothing"))

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageFile
 
-from onetrainer.buckets import Bucket
-from onetrainer.dataset_index import index_folder
+from onetrainer.data.concepts import ConceptSettings
+from onetrainer.data.folder_listing import NAMELESS
+from onetrainer.data.index import index_concept
 from onetrainer.errors import UserError
-from onetrainer.picture_file import PictureError, opened
+from onetrainer.pictures.file import MAX_PIXELS, PictureError, opened
 
 ORIENTATION = 0x0112
 
@@ -34,7 +35,7 @@ def exif(orientation):
 
 
 def index(folder, **settings):
-    return index_folder(folder, **{"resolution": 512, **settings})
+    return index_concept(ConceptSettings("data.folder", folder.name, folder, **settings))
 
 
 def names(found):
@@ -56,12 +57,11 @@ def png_of_size(width, height):
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
-def test_items_have_caption_size_and_bucket(tmp_path):
-    save(tmp_path / "a.png", (1920, 1080), caption="  a red\n square ")
+def test_items_have_caption_size_and_name(tmp_path):
+    save(tmp_path / "a.png", (1920, 1080), caption="  a red   square ")
     (item,) = index(tmp_path).items
     assert (item.caption, item.width, item.height) == ("a red square", 1920, 1080)
-    assert item.bucket == Bucket(704, 384)
-    assert item.path == tmp_path / "a.png"
+    assert (item.path, item.name) == (tmp_path / "a.png", "a.png")
 
 
 def test_order_is_natural_and_blind_to_case(tmp_path):
@@ -103,13 +103,13 @@ def test_subfolders_are_taken_when_asked(tmp_path):
     save(tmp_path / "sub" / "deep" / "b.png")
     save(tmp_path / ".hidden" / "c.png")
     assert names(index(tmp_path).items) == ["a.png"]
-    assert names(index(tmp_path, include_subfolders=True).items) == ["a.png", "b.png"]
+    assert names(index(tmp_path, deep=True).items) == ["a.png", "b.png"]
 
 
 def test_links_in_a_circle_end(tmp_path):
     save(tmp_path / "sub" / "a.png")
     (tmp_path / "sub" / "up").symlink_to(tmp_path, target_is_directory=True)
-    assert names(index(tmp_path, include_subfolders=True).items) == ["a.png"]
+    assert names(index(tmp_path, deep=True).items) == ["a.png"]
 
 
 @pytest.mark.parametrize("turn", range(1, 9))
@@ -138,7 +138,7 @@ def test_exif_behind_a_pngs_pixels_counts(tmp_path):
         ("a café".encode("utf-16"), "a café"),
         (b"\xfe\xff" + "a café".encode("utf-16-be"), "a café"),
         ("a café".encode("cp1252"), "a café"),
-        (b"one\r\n\r\n two\t", "one two"),
+        (b"one  two\t\r\n", "one two"),
         (b"", ""),
     ],
 )
@@ -214,12 +214,43 @@ def test_unusable_pictures_are_named_with_a_reason_and_the_rest_is_kept(tmp_path
         assert word in reasons(found)[name]
 
 
-def test_large_picture_within_the_limit_is_indexed_and_pillows_limit_is_put_back(tmp_path):
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_names_that_are_no_text_are_told_and_left_out(tmp_path):
+    save(tmp_path / "good.png")
+    whole = (tmp_path / "good.png").read_bytes()
+    inner = os.fsencode(tmp_path) + b"/in\xff"
+    Path(os.fsdecode(inner)).mkdir()
+    for path in (os.fsencode(tmp_path) + b"/\xfebad\n.png", inner + b"/a.png"):
+        Path(os.fsdecode(path)).write_bytes(whole)
+    found = index(tmp_path, deep=True)
+    assert names(found.items) == ["good.png"]
+    assert [str(one).encode() for one in found.skipped] == [
+        f"{name}: {NAMELESS}".encode() for name in ("a.png", "?bad?.png")
+    ]
+
+
+def test_what_is_said_of_the_folder_comes_before_what_is_said_of_pictures(tmp_path):
+    save(tmp_path / "a.png", caption=None)
+    (tmp_path / "a.txt").write_bytes(b"caf\xe9")
+    assert [note.split()[0] for note in index(tmp_path, masks="files").notes] == ["1", "a.txt"]
+
+
+def test_large_picture_within_the_limit_is_indexed(tmp_path):
     save(tmp_path / "small.png")
     (tmp_path / "a.png").write_bytes(png_of_size(20_000, 20_000))
-    before = Image.MAX_IMAGE_PIXELS
     assert index(tmp_path).items[0].width == 20_000
-    assert before == Image.MAX_IMAGE_PIXELS
+
+
+def test_a_large_picture_is_opened_while_other_threads_open_small_ones(tmp_path):
+    save(tmp_path / "small.png")
+    large = tmp_path / "a.png"
+    large.write_bytes(png_of_size(20_000, 20_000))
+    with large.open("rb") as file, (tmp_path / "small.png").open("rb") as small:
+        with opened(small, tmp_path / "small.png"):
+            pass  # as another thread may do in between
+        assert Image.MAX_IMAGE_PIXELS == MAX_PIXELS
+        with opened(file, large) as image:
+            assert image.size == (20_000, 20_000)
 
 
 def test_limits_of_shape_and_size_themselves_are_allowed(tmp_path):
@@ -231,7 +262,6 @@ def test_limits_of_shape_and_size_themselves_are_allowed(tmp_path):
 @pytest.mark.parametrize(
     ("prepare", "what", "remedy"),
     [
-        (lambda folder: "", "No folder", "Choose one"),
         (lambda folder: folder / "missing", "no such folder", "Choose another"),
         (lambda folder: save(folder / "a.png"), "is a file", "Choose another"),
         (lambda folder: folder, "is empty", "Put pictures there"),
@@ -254,7 +284,7 @@ def test_pictures_only_in_subfolders_suggest_including_them(tmp_path):
 def test_folder_without_pictures_is_told(tmp_path):
     (tmp_path / "readme.md").write_text("x")
     with pytest.raises(UserError, match="has no pictures") as error:
-        index(tmp_path, include_subfolders=True)
+        index(tmp_path, deep=True)
     assert "PNG" in error.value.expected
 
 
@@ -300,9 +330,26 @@ def test_damage_of_any_kind_is_a_picture_error(tmp_path, suffix):
 
 
 def test_naming_the_index_imports_neither_pillow_nor_torch():
-    code = "import sys, onetrainer.dataset_index; print({'PIL', 'torch', 'numpy'} & {*sys.modules})"
-    root = Path(__file__).parents[2]
+    code = "import sys, onetrainer.data.index; print({'PIL', 'torch', 'numpy'} & {*sys.modules})"
+    root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True
     )
     assert done.stdout.strip() == "set()"
+
+
+def test_trigger_words_are_caption_enough_where_one_text_is_for_all(tmp_path):
+    save(tmp_path / "a.png", caption=None)
+    silent = {"caption_source": "text", "caption_text": " "}
+    assert index(tmp_path, **silent, trigger="sks dog").uncaptioned == 0
+    for trigger in ("", " "):
+        with pytest.raises(UserError, match="none of its 1 pictures has a caption"):
+            index(tmp_path, **silent, trigger=trigger)
+
+
+@pytest.mark.parametrize("place", ["validation.folder", "data.class_folder", "data.folder"])
+def test_folders_of_one_source_of_captions_are_told_who_has_others(tmp_path, place):
+    save(tmp_path / "a.png", caption=None)
+    with pytest.raises(UserError) as error:
+        index_concept(ConceptSettings(place, "a", tmp_path))
+    assert ("data.concepts" in error.value.remedy) == (place != "data.folder")

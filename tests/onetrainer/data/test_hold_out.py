@@ -5,7 +5,7 @@ import shutil
 import pytest
 from PIL import Image
 
-from onetrainer.dataset import hold_out, index_pictures, share_count
+from onetrainer.data.dataset import read_dataset, share_count
 from onetrainer.errors import UserError
 from onetrainer.presets import resolve
 
@@ -24,17 +24,13 @@ def pictures(folder, names):
     return folder
 
 
-def split(made):
-    return hold_out(made, index_pictures(made))
-
-
 def held(made):
-    found = split(made)
-    return {found.name_of(item) for item in found.held_out.items}
+    found = read_dataset(made)
+    return {found.name_of(item) for item in found.held_out}
 
 
 def learnt(made):
-    return {item.path.name for item in split(made).learnt.items}
+    return {item.path.name for item in read_dataset(made).items}
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +39,9 @@ def forty(tmp_path_factory):
 
 
 def test_without_validation_every_picture_is_learnt(forty):
-    found = split(config(forty, use=False))
+    found = read_dataset(config(forty, use=False))
     assert found.held_out is None
-    assert len(found.learnt.items) == 40
+    assert len(found.items) == 40
 
 
 @pytest.mark.parametrize(("share", "count"), [(0, 1), (0.01, 1), (0.1, 4), (0.26, 10), (0.5, 20)])
@@ -86,11 +82,11 @@ def test_another_picture_moves_at_most_one_to_the_other_side(tmp_path):
     assert moved.count(0) > len(moved) / 2
 
 
-def test_a_folder_of_its_own_is_held_out_with_its_concepts(forty, tmp_path):
+def test_a_folder_of_its_own_is_held_out_with_its_groups(forty, tmp_path):
     apart = pictures(tmp_path, ["a", "cats/b", "cats/black/c"])
     made = config(forty, deep=True, folder=str(apart))
-    concepts = {item.path.stem: item.concept for item in split(made).held_out.items}
-    assert concepts == {"a": "", "b": "cats", "c": "cats/black"}
+    groups = {item.path.stem: item.group for item in read_dataset(made).held_out}
+    assert groups == {"a": "", "b": "cats", "c": "cats/black"}
     assert held(made) == {"a.png", "cats/b.png", "cats/black/c.png"}
     assert len(learnt(made)) == 40
 
@@ -115,7 +111,7 @@ def test_nothing_left_to_learn_is_told(tmp_path, names):
     pictures(tmp_path, names)
     folder = str(tmp_path) if len(names) > 1 else ""
     with pytest.raises(UserError, match="none is left to learn"):
-        split(config(tmp_path, folder=folder))
+        read_dataset(config(tmp_path, folder=folder))
 
 
 def test_one_of_two_pictures_may_be_held_out(tmp_path):
@@ -123,9 +119,8 @@ def test_one_of_two_pictures_may_be_held_out(tmp_path):
     assert (len(held(made)), len(learnt(made))) == (1, 1)
 
 
-def test_problems_of_the_held_out_folder_are_its_own(forty, tmp_path):
+def test_problems_of_the_held_out_folder_are_told(forty, tmp_path):
     pictures(tmp_path, ["a"])
     (tmp_path / "broken.png").write_bytes(b"nothing")
-    found = split(config(forty, folder=str(tmp_path)))
-    assert [one.path.name for one in found.held_out.skipped] == ["broken.png"]
-    assert found.learnt.skipped == ()
+    found = read_dataset(config(forty, folder=str(tmp_path)))
+    assert [one.path for one in found.skipped] == [tmp_path / "broken.png"]

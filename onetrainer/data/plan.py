@@ -1,0 +1,258 @@
+"""What a run will do with its pictures, told before it begins; pictures' headers are read alone."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from heapq import nlargest
+from pathlib import Path
+
+from onetrainer.cache.plan import CachePlan, plan_cache
+from onetrainer.captions.draw import drawn_caption, varies_for
+from onetrainer.config.concept import Role
+from onetrainer.config.rules_rewards import uses_pictures
+from onetrainer.config.train import TrainConfig
+from onetrainer.data.batch_plan import BatchPlan, all_sizes, portions_of
+from onetrainer.data.buckets import Bucket, crop_geometry
+from onetrainer.data.concepts import concepts_of
+from onetrainer.data.dataset import Dataset, is_pictures_alone, read_dataset
+from onetrainer.data.index import Headers, Item, Skipped
+from onetrainer.data.views import View, cut_share, enlarged
+
+ENLARGED = 1.05
+"""Pictures that are enlarged by less are not told of: nobody sees it."""
+MUCH_CUT = 0.1
+"""Of pictures, the share of the area from which on cutting is told of. Sizes are as near to a
+picture's shape as costs less than that, unless it is longer than all of them."""
+NAMED = 10
+"""How many pictures are named of those that something happens to."""
+EXAMPLES = 4
+TURNS = 3
+"""How many captions are shown of an example, where they change."""
+EXACT_EPOCHS = 200
+"""Where epochs differ from each other, so many are counted and more are taken to be like them."""
+EXACT_SHOWINGS = 400_000
+"""But not many more showings than that, of which each takes some 13 µs where sizes take turns."""
+
+
+@dataclass(frozen=True)
+class ConceptPlan:
+    """One folder. pictures: what is learned or kept of it; held_out: what is measured instead.
+
+    per_epoch: how many showings an epoch has, on average.
+    """
+
+    name: str
+    role: Role
+    folder: Path
+    pictures: int
+    held_out: int
+    per_epoch: float
+    loss_weight: float
+
+
+@dataclass(frozen=True)
+class BucketPlan:
+    """One size. pictures: how many are shown at it; shown, steps: in the first epoch."""
+
+    bucket: Bucket
+    pictures: int
+    shown: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class Noticed:
+    """A picture that something happens to. amount: the factor, or the share of its area."""
+
+    path: Path
+    amount: float
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Pictures that something happens to: how many, and those it happens to most."""
+
+    count: int
+    most: tuple[Noticed, ...]
+
+
+@dataclass(frozen=True)
+class CaptionExample:
+    """What is said of a picture, in one showing after the other; once where it never changes."""
+
+    path: Path
+    drawn: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """What will happen to every picture.
+
+    pictures: to learn and to keep; held_out: None where nothing is measured. epochs, shown: of the
+    whole run, about so where epochs differ. small_steps: of the first epoch, those with fewer
+    pictures than full_step; each picture counts the same in them.
+    dataset: the pictures themselves.
+    """
+
+    dataset: Dataset = field(repr=False)
+    concepts: tuple[ConceptPlan, ...]
+    buckets: tuple[BucketPlan, ...]
+    pictures: int
+    held_out: int | None
+    steps: int
+    full_step: int
+    steps_per_epoch: int
+    small_steps: int
+    shown_per_epoch: int
+    epochs: float
+    shown: int
+    enlarged: Changed
+    cut: Changed
+    captions: tuple[CaptionExample, ...]
+    uncaptioned: int
+    skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...]
+    cache: CachePlan
+
+    def pictures_of(self, bucket: Bucket) -> list[tuple[Item, int]]:
+        """The pictures that are shown at a size, each with the number of its first view there."""
+        items = self.dataset.items
+        sizes = all_sizes(items, self.dataset.concepts)
+        return [
+            (item, own.index(bucket))
+            for item, own in zip(items, sizes, strict=True)
+            if bucket in own
+        ]
+
+
+def plan_data(config: TrainConfig, *, headers: Headers | None = None) -> DataPlan | None:
+    """What a config's run will do; None where it has no pictures, or none are chosen yet.
+
+    headers: what is remembered of pictures' headers. Pictures that look alike are not looked for,
+    so that other ones may be held out in the end. Raises UserError as `read_dataset` does.
+    """
+    is_chosen = any(concept.role == "train" for concept in concepts_of(config))
+    if not is_chosen or not uses_pictures(config):
+        return None
+    return planned(config, read_dataset(config, headers=headers))
+
+
+def planned(config: TrainConfig, dataset: Dataset) -> DataPlan:
+    """The same of pictures that were read already; there must be some to learn."""
+    training = config.training
+    portions = portions_of(dataset, is_cached=config.data.cache_latents)
+    batches = BatchPlan(
+        portions,
+        batch_size=training.batch_size,
+        accumulation=training.accumulation,
+        seed=training.seed,
+    )
+    first = batches.epoch_of(0)
+    full = training.batch_size * training.accumulation
+    counts = batches.counts_in(first)
+    epochs, shown = _whole_run(batches, training.steps)
+    per_epoch = {dataset.items[one.first].concept: one.per_epoch for one in portions}
+    at, larger, cut = _looked_over(dataset)
+    return DataPlan(
+        dataset=dataset,
+        concepts=_concepts(dataset, per_epoch),
+        buckets=tuple(
+            BucketPlan(bucket, at[bucket], counts[bucket], -(-counts[bucket] // full))
+            for bucket in sorted(at, key=lambda one: (one.width / one.height, one.width))
+        ),
+        pictures=len(dataset.items),
+        held_out=None if dataset.held_out is None else len(dataset.held_out),
+        steps=training.steps,
+        full_step=full,
+        steps_per_epoch=batches.steps_per_epoch,
+        small_steps=sum(bool(count % full) for count in counts.values()),
+        shown_per_epoch=counts.total(),
+        epochs=epochs,
+        shown=shown,
+        enlarged=larger,
+        cut=cut,
+        captions=() if is_pictures_alone(config) else caption_examples(dataset),
+        uncaptioned=dataset.uncaptioned,
+        skipped=dataset.skipped,
+        notes=(*_uncertain(config, dataset), *dataset.notes),
+        cache=plan_cache(config, dataset, batches),
+    )
+
+
+def _uncertain(config: TrainConfig, dataset: Dataset) -> tuple[str, ...]:
+    """What the run may decide otherwise, once it has looked at the pictures themselves."""
+    roles = {dataset.concept_of(item).role for item in dataset.held_out or ()}
+    if not config.validation.keep_similar or "train" not in roles:
+        return ()
+    return (
+        "a run holds out pictures that look nearly the same together; a plan does not look for"
+        " them, so others may be held out in the end",
+    )
+
+
+def caption_examples(
+    dataset: Dataset, *, count: int = EXAMPLES, turns: int = TURNS
+) -> tuple[CaptionExample, ...]:
+    """What is said of a few pictures from all over the data set, as it will be drawn."""
+    items = [item for item in dataset.items if not item.is_prior] or list(dataset.items)
+    places = dict.fromkeys(round(n * (len(items) - 1) / max(1, count - 1)) for n in range(count))
+    found = []
+    for item in (items[place] for place in places):
+        concept = dataset.concepts[item.concept]
+        shown = turns if varies_for(item, concept) else 1
+        drawn = tuple(drawn_caption(item, concept, turn) for turn in range(shown))
+        found.append(CaptionExample(item.path, drawn))
+    return tuple(found)
+
+
+def _concepts(dataset: Dataset, per_epoch: dict[int, Fraction]) -> tuple[ConceptPlan, ...]:
+    learned = Counter(item.concept for item in dataset.items)
+    held = Counter(item.concept for item in dataset.held_out or ())
+    return tuple(
+        ConceptPlan(
+            name=concept.name,
+            role=concept.role,
+            folder=concept.folder,
+            pictures=learned[number],
+            held_out=held[number],
+            per_epoch=float(per_epoch.get(number, 0)),
+            loss_weight=concept.loss_weight,
+        )
+        for number, concept in enumerate(dataset.concepts)
+    )
+
+
+def _whole_run(batches: BatchPlan, steps: int) -> tuple[float, int]:
+    """How many epochs so many steps are, and how many pictures they show."""
+    if not batches.period:
+        each = batches.shown_in(batches.epoch_of(0))
+        epochs = min(EXACT_EPOCHS, max(2, EXACT_SHOWINGS // each))
+        far = batches.first_step(epochs)
+        if 0 < far <= steps:
+            return epochs * steps / far, batches.shown_until(epochs) * steps // far
+    epoch = batches.epoch_of(steps)
+    begun = batches.first_step(epoch)
+    return epoch + (steps - begun) / batches.steps_in(epoch), batches.shown_before(steps)
+
+
+def _looked_over(dataset: Dataset) -> tuple[Counter[Bucket], Changed, Changed]:
+    """How many pictures have each size; those enlarged, and those cut, at the worst of theirs.
+
+    Without what is drawn: that is asked for.
+    """
+    at: Counter[Bucket] = Counter()
+    factors, shares = [], []
+    sizes = all_sizes(dataset.items, dataset.concepts)
+    for item, own in zip(dataset.items, sizes, strict=True):
+        at.update(buckets := set(own))
+        views = [View(crop_geometry(item.width, item.height, bucket)) for bucket in buckets]
+        factors.append((max(enlarged(item, view) for view in views), item.path))
+        shares.append((max(cut_share(item, view) for view in views), item.path))
+    return at, _changed(factors, ENLARGED), _changed(shares, MUCH_CUT)
+
+
+def _changed(amounts: Sequence[tuple[float, Path]], least: float) -> Changed:
+    some = [one for one in amounts if one[0] >= least]
+    most = nlargest(NAMED, some, key=lambda one: one[0])
+    return Changed(len(some), tuple(Noticed(path, amount) for amount, path in most))

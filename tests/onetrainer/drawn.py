@@ -1,0 +1,55 @@
+"""Pictures for tests: random ones, alike to photographs in numbers, and what is done to them."""
+
+import io
+from functools import cache
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFilter
+
+
+def leaves(seed, size=384):
+    """Overlapping discs and squares of all sizes, sharp and with a little grain.
+
+    Such "dead leaves" have the power spectrum of photographs (Lee, Mumford and Huang 2001).
+    """
+    return _leaves(seed, size).copy()
+
+
+@cache
+def _leaves(seed, size):
+    rng = np.random.default_rng(seed)
+    picture = Image.new("RGB", (size, size))
+    draw = ImageDraw.Draw(picture)
+    for _ in range(500):
+        share = rng.random()
+        radius = ((1 - share) / (size * 0.01) ** 2 + share / (size * 0.35) ** 2) ** -0.5
+        x, y = rng.random(2) * size
+        box = (x - radius, y - radius, x + radius, y + radius)
+        form = draw.ellipse if rng.random() < 0.5 else draw.rectangle
+        form(box, fill=tuple(rng.integers(10, 245, 3).tolist()))
+    soft = np.asarray(picture.filter(ImageFilter.GaussianBlur(0.5))).astype(np.float64)
+    grainy = soft + rng.normal(0, 2, soft.shape)
+    return Image.fromarray(np.clip(grainy, 0, 255).astype(np.uint8))
+
+
+def as_jpeg(picture, quality):
+    """What is left of a picture after it was saved so."""
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=quality)
+    return Image.open(io.BytesIO(file.getvalue())).convert("RGB")
+
+
+def scaled(picture, factor, way=Image.Resampling.LANCZOS):
+    """A picture made larger or smaller."""
+    return picture.resize([round(side * factor) for side in picture.size], way)
+
+
+def enlarged(picture, factor, way=Image.Resampling.BICUBIC):
+    """A picture of the same size that was made from one so many times smaller."""
+    return scaled(picture, 1 / factor).resize(picture.size, way)
+
+
+def cut(picture, share):
+    """A picture without so much of its width at the right, and of its height below."""
+    width, height = picture.size
+    return picture.crop((0, 0, round(width * (1 - share)), round(height * (1 - share))))

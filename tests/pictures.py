@@ -1,0 +1,23 @@
+"""Folders of small pictures with captions, as people have them."""
+
+import random
+from pathlib import Path
+
+from PIL import Image
+
+SHAPES = [(64, 64), (96, 48), (48, 96), (128, 40), (33, 70), (200, 50)]
+
+
+def folder(path: Path, sizes, *, caption="a cat, red, sitting") -> Path:
+    """A folder with a picture of each size, named 0.png and so on; each of another color."""
+    path.mkdir(parents=True, exist_ok=True)
+    for number, size in enumerate(sizes):
+        color = random.Random(f"{path.name}{number}").choices(range(256), k=3)
+        Image.new("RGB", size, tuple(color)).save(path / f"{number}.png")
+        (path / f"{number}.txt").write_text(f"{caption}, {number}")
+    return path
+
+
+def shapes(dice: random.Random, most: int):
+    """Up to so many random sizes, at least one."""
+    return dice.choices(SHAPES, k=dice.randint(1, most))
