@@ -1,0 +1,193 @@
+"""The SQLite file behind the cache's index: its tables, and what is done when it is no good.
+
+Several processes may use it at once. Nothing in it is needed: all but the times of last use can be
+had from the shards again.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from onetrainer.cache.errors import cannot_write
+from onetrainer.cache.leases import LEASES
+from onetrainer.errors import UserError
+
+INDEX_NAME = "index.sqlite"
+VERSION = 1
+"""Raised when the tables change; an index of another version is made anew."""
+
+APPLICATION = 0x4F54_4331
+"""SQLite's mark of whose file it is: "OTC1"."""
+
+_PATIENCE_S = 60.0
+_MEMORY = ":memory:"
+_TABLES = f"""
+CREATE TABLE shards (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, name TEXT NOT NULL,
+    signature TEXT NOT NULL, count INTEGER NOT NULL, row_bytes INTEGER NOT NULL,
+    size INTEGER NOT NULL, mtime INTEGER NOT NULL, ctime INTEGER NOT NULL, UNIQUE (kind, name));
+CREATE TABLE entries (
+    kind TEXT NOT NULL, key BLOB NOT NULL, shard INTEGER NOT NULL, row INTEGER NOT NULL,
+    used INTEGER NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID;
+CREATE INDEX entries_of_shards ON entries (shard);
+{LEASES}
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {VERSION};
+"""
+_NOT_ITS_FAULT = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+"""Errors that say nothing against the index itself."""
+
+_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+_Result = TypeVar("_Result")
+
+
+class _ForeignIndex(Exception):
+    """A file in the index's place that another program has made."""
+
+
+class Database:
+    """The index's file, of which one thread at a time is served.
+
+    refill: called when it has been replaced by an empty one, or another process may have done so.
+    """
+
+    def __init__(self, folder: Path, refill: Callable[[], None]) -> None:
+        """Raises UserError if another program does not let go of it, or the disk is full."""
+        self._folder = folder
+        self._refill = refill
+        self._lock = threading.RLock()
+        self._is_recovering = False
+        self._connection, self.is_shared = self._opened()
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        with self._lock:
+            self._connection.close()
+
+    def ask(self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool = True) -> _Result:
+        """What work gives, all of which is done at once or not at all.
+
+        An index that turns out damaged is made anew, and work is done again. Raises UserError.
+        """
+        with self._lock:
+            try:
+                return self._transaction(work, writes=writes)
+            except sqlite3.DatabaseError as error:
+                self._recover(error)
+            try:
+                return self._transaction(work, writes=writes)
+            except sqlite3.DatabaseError as error:
+                raise cannot_write(self._folder, error) from error
+
+    def rows(self, asked: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """The answer to a question."""
+        return self.ask(lambda c: c.execute(asked, tuple(values)).fetchall(), writes=False)
+
+    def rebuild(self) -> None:
+        """Throws the index away, which was found to tell what is not so."""
+        with self._lock:
+            self._recover(sqlite3.DatabaseError("the index tells what is not so"))
+
+    def _opened(self) -> tuple[sqlite3.Connection, bool]:
+        """The index in the folder; an empty one where that is no good, in memory if need be.
+
+        Then whether other processes see it, too.
+        """
+        place = self._folder / INDEX_NAME
+        try:
+            return _connected(place), True
+        except _ForeignIndex:
+            return _connected(_MEMORY), False
+        except sqlite3.DatabaseError as error:
+            if _code(error) in _NOT_ITS_FAULT:
+                raise self._unusable(error) from error
+        self._remove()
+        try:
+            return _connected(place), True
+        except sqlite3.DatabaseError:
+            # Some network folders know no locks. Then each process reads the headers for itself.
+            return _connected(_MEMORY), False
+
+    def _recover(self, error: sqlite3.DatabaseError) -> None:
+        """Goes on after an error: with the same file, with an empty one, or UserError."""
+        if _code(error) in _NOT_ITS_FAULT:
+            raise self._unusable(error) from error
+        self._connection.close()
+        if self._is_recovering:
+            self._connection, self.is_shared = _connected(_MEMORY), False
+            return
+        if _code(error) in (0, *_BROKEN):
+            self._remove()
+        # Otherwise another process may have replaced the file already: then its file is taken.
+        self._connection, self.is_shared = self._opened()
+        self._is_recovering = True
+        try:
+            self._refill()
+        finally:
+            self._is_recovering = False
+
+    def _remove(self) -> None:
+        for ending in ("", "-journal"):
+            with suppress(OSError):
+                (self._folder / (INDEX_NAME + ending)).unlink(missing_ok=True)
+
+    def _unusable(self, error: sqlite3.DatabaseError) -> UserError:
+        if _code(error) == sqlite3.SQLITE_FULL:
+            return cannot_write(self._folder, error)
+        return UserError(
+            f"{self._folder}: another program keeps the cache's index for itself",
+            "It should let go of it within a minute",
+            "Try again when that program is done, or choose another cache folder",
+        )
+
+    def _transaction(
+        self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool
+    ) -> _Result:
+        # Who means to write says so at once: two that only notice later would wait for each other.
+        self._connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        try:
+            result = work(self._connection)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            raise
+        return result
+
+
+def _connected(place: Path | str) -> sqlite3.Connection:
+    """An index with its tables. Raises sqlite3.DatabaseError, _ForeignIndex."""
+    connection = sqlite3.connect(
+        place, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False
+    )
+    try:
+        if _version(connection) != VERSION:
+            connection.execute("BEGIN IMMEDIATE")
+            if _version(connection) != VERSION:  # another process may have made them meanwhile
+                for statement in filter(str.strip, _TABLES.split(";")):
+                    connection.execute(statement)
+            connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    """The version of an index, 0 if it is empty. Raises as `_connected` does."""
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    tables = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+    if tables and application != APPLICATION:
+        raise _ForeignIndex
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version not in (0, VERSION):
+        raise sqlite3.DatabaseError("an index of another version")
+    return version
+
+
+def _code(error: sqlite3.DatabaseError) -> int:
+    """SQLite's own number of an error, without its finer distinctions; 0 if it has none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -1,0 +1,284 @@
+"""Shards of the cache: many encoded things of one shape stacked in one safetensors file.
+
+A shard is a plain safetensors file, so any program can open it: each of its tensors has one row for
+each entry, and its metadata name the entries by their keys and tell each one's checksum. An entry
+that is not merged with others yet is a shard of one row. The checksum covers the key, the shapes
+and the bytes, so that nothing of a file can be altered unnoticed.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+import struct
+import uuid
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from onetrainer.tensor_files.entries import BYTES
+from onetrainer.tensor_files.safetensors_header import HEADER_LIMIT
+
+Kind = Literal["latents", "masks", "text"]
+KINDS: tuple[Kind, ...] = ("latents", "masks", "text")
+
+FORMAT = "onetrainer-cache-1"
+"""Raised when shards are laid out otherwise; files of another format are left alone."""
+
+KEY_BYTES = 32
+SHARD_BYTES = 256 * 1024**2
+"""A shard's size at most: large enough to be few, small enough to be rewritten in a second."""
+
+SHARD_ENTRIES = 8192
+"""A shard's rows at most: small things such as masks would make a header of many MB."""
+
+_LENGTH = 8
+_ALIGNMENT = 8
+_COPIED = 1024**2
+_NAME = re.compile(r"[0-9a-f]{32}\.safetensors")
+_PART = re.compile(r"[0-9a-f]{32}\.safetensors\.part")
+
+
+class DamagedEntry(Exception):
+    """An entry that is there and cannot be used: cut off, or not what was once written."""
+
+
+class NoShard(Exception):
+    """A file that is no shard of this format; its text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of a shard's tensors. shape: of one row. begin: where its first row begins, in bytes
+    from the start of the file. row_bytes: what one row takes.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    row_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """What a shard's header says. parts: in the order in which they lie. keys: one behind the
+    other. checksums: one for each row. size: of the whole file.
+    """
+
+    parts: tuple[Part, ...]
+    keys: bytes
+    checksums: Sequence[int]
+    size: int
+
+    @property
+    def count(self) -> int:
+        """How many entries it holds."""
+        return len(self.checksums)
+
+    @property
+    def row_bytes(self) -> int:
+        """What one entry takes."""
+        return sum(part.row_bytes for part in self.parts)
+
+    @property
+    def signature(self) -> str:
+        """What entries must have in common to lie in one shard."""
+        return signature_of((part.name, part.dtype, part.shape) for part in self.parts)
+
+    def key(self, row: int) -> bytes:
+        """An entry's key."""
+        return self.keys[row * KEY_BYTES : (row + 1) * KEY_BYTES]
+
+
+def entry_key(*parts: str | int | float) -> bytes:
+    """A key that differs wherever any of what decides an entry's content does."""
+    return hashlib.sha256(json.dumps(parts).encode()).digest()
+
+
+def signature_of(tensors: Iterable[tuple[str, str, Sequence[int]]]) -> str:
+    """The names, types and shapes of an entry's tensors, as text."""
+    return json.dumps([[name, dtype, list(shape)] for name, dtype, shape in tensors])
+
+
+def checksum(key: bytes, signature: str, rows: Iterable[bytes | memoryview]) -> int:
+    """CRC-32 of an entry: of its key, its signature and its tensors' bytes in their order."""
+    value = zlib.crc32(signature.encode(), zlib.crc32(key))
+    for row in rows:
+        value = zlib.crc32(row, value)
+    return value
+
+
+def is_shard_name(name: str) -> bool:
+    """Whether a file is called as shards are."""
+    return _NAME.fullmatch(name) is not None
+
+
+def is_part_name(name: str) -> bool:
+    """Whether a file is called as a shard that is being written."""
+    return _PART.fullmatch(name) is not None
+
+
+def new_name() -> str:
+    """A name for a shard that no other has, whichever process writes it."""
+    return f"{uuid.uuid4().hex}.safetensors"
+
+
+def read_shard(path: Path) -> Shard:
+    """A shard's header, whose tensors are all there. Raises NoShard, OSError."""
+    with path.open("rb") as file:
+        return read_header(file, path.stat().st_size)
+
+
+def read_header(file: BinaryIO, size: int) -> Shard:
+    """The header of an open file of so many bytes. Raises NoShard, OSError."""
+    start = file.read(_LENGTH)
+    length = struct.unpack("<Q", start)[0] if len(start) == _LENGTH else HEADER_LIMIT + 1
+    if length > min(HEADER_LIMIT, size - _LENGTH):
+        raise NoShard("it is cut off")
+    try:
+        header: dict[str, Any] = json.loads(file.read(length))
+        said = header.pop("__metadata__")
+        if said["format"] != FORMAT:
+            raise NoShard("it is of another format")
+        keys = bytes.fromhex(said["keys"])
+        checksums = array("I", struct.unpack(f"<{len(keys) // KEY_BYTES}I", _sums(said)))
+        parts = _parts_of(header, len(checksums), _LENGTH + length)
+    except (ValueError, TypeError, LookupError, AttributeError, struct.error) as error:
+        raise NoShard("its header cannot be read") from error
+    except RecursionError as error:
+        raise NoShard("its header cannot be read") from error
+    shard = Shard(parts, keys, checksums, size)
+    if size != _LENGTH + length + shard.row_bytes * shard.count:
+        raise NoShard("it is cut off")
+    return shard
+
+
+def is_intact(file: BinaryIO, shard: Shard, row: int) -> bool:
+    """Whether an entry of an open shard is what was once written. Raises OSError."""
+    rows = (_row(file, part, row) for part in shard.parts)
+    return checksum(shard.key(row), shard.signature, rows) == shard.checksums[row]
+
+
+def entry_bytes(
+    key: bytes, tensors: Mapping[str, tuple[str, tuple[int, ...], memoryview]]
+) -> bytes:
+    """The file of a single entry. tensors: type, shape and bytes of each; at least one."""
+    if len(key) != KEY_BYTES or not tensors:
+        raise ValueError(f"a key of {len(key)} bytes for {len(tensors)} tensors")
+    laid = sorted(tensors.items(), key=lambda item: (-BYTES[item[1][0]], item[0]))
+    signature = signature_of((name, dtype, shape) for name, (dtype, shape, _) in laid)
+    rows = [data for _, (_, _, data) in laid]
+    shapes = [(name, dtype, shape) for name, (dtype, shape, _) in laid]
+    return b"".join([_header(shapes, key, [checksum(key, signature, rows)]), *rows])
+
+
+def write_file(path: Path, pieces: Iterable[bytes | memoryview], *, safely: bool = False) -> None:
+    """Writes a file that is complete or not there. Raises OSError.
+
+    safely: also when the power fails, which takes some milliseconds.
+    """
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            for piece in pieces:
+                file.write(piece)
+            if safely:
+                file.flush()
+                os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
+
+
+def merged(sources: Sequence[tuple[Path, Shard, Sequence[int]]]) -> Iterator[bytes]:
+    """The file of a shard of rows of others, which have one signature: bytes and checksums are
+    copied. sources: at least one; of each the rows to be taken. Raises OSError.
+    """
+    first = sources[0][1]
+    keys = b"".join(shard.key(row) for _, shard, rows in sources for row in rows)
+    sums = [shard.checksums[row] for _, shard, rows in sources for row in rows]
+    yield _header([(part.name, part.dtype, part.shape) for part in first.parts], keys, sums)
+    for place in range(len(first.parts)):
+        for path, shard, rows in sources:
+            with path.open("rb") as file:
+                for begin, count in _stretches(rows):
+                    part = shard.parts[place]
+                    file.seek(part.begin + begin * part.row_bytes)
+                    yield from _read(file, count * part.row_bytes)
+
+
+def _header(
+    shapes: Sequence[tuple[str, str, tuple[int, ...]]], keys: bytes, checksums: Sequence[int]
+) -> bytes:
+    """A safetensors header of tensors that lie one behind the other."""
+    content: dict[str, object] = {
+        "__metadata__": {
+            "format": FORMAT,
+            "keys": keys.hex(),
+            "checksums": struct.pack(f"<{len(checksums)}I", *checksums).hex(),
+        }
+    }
+    begin = 0
+    for name, dtype, shape in shapes:
+        end = begin + len(checksums) * BYTES[dtype] * math.prod(shape)
+        whole = [len(checksums), *shape]
+        content[name] = {"dtype": dtype, "shape": whole, "data_offsets": [begin, end]}
+        begin = end
+    text = json.dumps(content, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)  # so that the tensors begin where numbers may lie
+    return struct.pack("<Q", len(text)) + text
+
+
+def _sums(said: Mapping[str, str]) -> bytes:
+    if len(said["keys"]) % (2 * KEY_BYTES):
+        raise ValueError("a key is cut off")
+    return bytes.fromhex(said["checksums"])
+
+
+def _parts_of(header: Mapping[str, Any], count: int, first: int) -> tuple[Part, ...]:
+    """The tensors in the order in which they lie; ValueError unless each fills its place."""
+    parts = []
+    for name, value in header.items():
+        rows, *shape = (int(side) for side in value["shape"])
+        begin, end = (int(place) for place in value["data_offsets"])
+        row_bytes = BYTES[value["dtype"]] * math.prod(shape)
+        if rows != count or min(shape, default=0) < 0 or end - begin != rows * row_bytes:
+            raise ValueError(f"bytes {begin} to {end} for {rows} rows of {shape}")
+        parts.append(Part(name, value["dtype"], tuple(shape), first + begin, row_bytes))
+    parts.sort(key=lambda part: (part.begin, -BYTES[part.dtype], part.name))
+    ends = [first, *(part.begin + part.row_bytes * count for part in parts)]
+    if not count or any(part.begin != end for part, end in zip(parts, ends, strict=False)):
+        raise ValueError("its tensors do not lie one behind the other")
+    return tuple(parts)
+
+
+def _row(file: BinaryIO, part: Part, row: int) -> bytes:
+    file.seek(part.begin + row * part.row_bytes)
+    return file.read(part.row_bytes)
+
+
+def _stretches(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Rows that follow each other, as first and count."""
+    cuts = [0, *(i for i, (a, b) in enumerate(pairwise(rows), 1) if b != a + 1), len(rows)]
+    for begin, end in pairwise(cuts):
+        if end > begin:
+            yield rows[begin], end - begin
+
+
+def _read(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """So many bytes of a file in pieces. Raises OSError if it ends before."""
+    while size:
+        piece = file.read(min(size, _COPIED))
+        if not piece:
+            raise OSError("a shard has become shorter while it was read")
+        size -= len(piece)
+        yield piece

@@ -1,0 +1,148 @@
+"""Small shards made into large ones, and shards without use removed.
+
+Whatever is interrupted between two steps leaves entries twice at worst: a new shard is complete
+before anything is looked up in it, and an old one goes only once nothing is looked up there.
+"""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from onetrainer.cache.errors import cannot_write
+from onetrainer.cache.format import (
+    SHARD_BYTES,
+    SHARD_ENTRIES,
+    Kind,
+    NoShard,
+    Shard,
+    is_intact,
+    merged,
+    new_name,
+    read_header,
+    read_shard,
+    write_file,
+)
+from onetrainer.cache.index import CacheIndex, Indexed, drop_shard, replace_shards, stamp_of
+
+_FULL = SHARD_BYTES // 2
+"""A shard of this size is left as it is."""
+
+_CHEAP = SHARD_BYTES // 16
+"""A smaller one is always worth copying; larger ones only to about as much again, so that a byte is
+copied a few times in its life and not at every run."""
+
+_Source = tuple[Indexed, Path, Shard, list[int]]
+
+
+def seal(index: CacheIndex, kind: Kind) -> None:
+    """Merges what was put singly, by shape, into shards. Raises UserError on a full disk.
+
+    Where no process knows of the others, nothing is merged: nothing could be removed afterwards.
+    """
+    if not index.database.is_shared:
+        return
+    groups: defaultdict[str, list[Indexed]] = defaultdict(list)
+    for shard in index.shards(kind):
+        if shard.live and shard.size < _FULL:
+            groups[shard.signature].append(shard)
+    for group in groups.values():
+        for some in heaps(_worth_merging(group)):
+            if len(some) > 1:
+                rewrite(index, kind, some)
+    sweep(index, kind)
+
+
+def rewrite(index: CacheIndex, kind: Kind, shards: Sequence[Indexed]) -> None:
+    """Copies what is looked up in shards of one signature into a new one, with its checksums.
+
+    The old ones remain until `sweep`. Damaged entries are dropped. Raises UserError.
+    """
+    sources = [source for shard in shards if (source := _source(index, shard))]
+    if not sources:
+        return
+    name = new_name()
+    path = index.path(kind, name)
+    try:
+        write_file(path, merged([source[1:] for source in sources]), safely=True)
+        written = read_shard(path)
+    except (FileNotFoundError, NoShard):
+        return  # another process merges the same: the next time does what is left
+    except OSError as error:
+        raise cannot_write(index.folder, error) from error
+    moved = [(shard.id, row) for shard, _, _, rows in sources for row in rows]
+
+    def look_here(connection: sqlite3.Connection) -> None:
+        # Asked within the transaction, as `sweep` removes: nobody could know what it is for.
+        stamp = stamp_of(path)
+        if stamp is not None:
+            replace_shards(connection, kind, name, written, stamp, moved)
+
+    index.database.ask(look_here)
+
+
+def sweep(index: CacheIndex, kind: Kind) -> int:
+    """Removes the shards in which nothing is looked up; gives the bytes that this has freed.
+
+    One that cannot be removed, as on Windows while a program reads it, is left to the next time.
+    """
+    if not index.may_remove:
+        return 0
+
+    def remove(connection: sqlite3.Connection) -> int:
+        asked = (
+            "SELECT name, size FROM shards WHERE kind = ?"
+            " AND NOT EXISTS (SELECT 1 FROM entries WHERE shard = shards.id)"
+        )
+        freed = 0
+        for name, size in connection.execute(asked, (kind,)).fetchall():
+            try:
+                index.path(kind, name).unlink(missing_ok=True)
+            except OSError:
+                continue
+            drop_shard(connection, kind, name)
+            freed += int(size)
+        return freed
+
+    return index.database.ask(remove)
+
+
+def _worth_merging(group: list[Indexed]) -> list[Indexed]:
+    """Those of a signature that are to be merged: from the smallest on, up to about equal ones."""
+    taken: list[Indexed] = []
+    total = 0
+    for shard in sorted(group, key=lambda one: (one.size, one.id)):
+        if shard.size > max(total, _CHEAP):
+            break
+        taken.append(shard)
+        total += shard.live * shard.row_bytes
+    return sorted(taken, key=lambda one: one.id)
+
+
+def heaps(shards: Iterable[Indexed]) -> Iterator[list[Indexed]]:
+    """The shards in heaps of what fits into one."""
+    heap: list[Indexed] = []
+    size = count = 0
+    for shard in shards:
+        size, count = size + shard.live * shard.row_bytes, count + shard.live
+        if heap and (size > SHARD_BYTES or count > SHARD_ENTRIES):
+            yield heap
+            heap, size, count = [], shard.live * shard.row_bytes, shard.live
+        heap.append(shard)
+    if heap:
+        yield heap
+
+
+def _source(index: CacheIndex, shard: Indexed) -> _Source | None:
+    """What of a shard can be copied; None if it is gone, or nothing of it is whole."""
+    path = index.path(shard.kind, shard.name)
+    wanted = index.live_rows(shard)
+    try:
+        with path.open("rb") as file:
+            header = read_header(file, path.stat().st_size)
+            rows = [row for row in wanted if is_intact(file, header, row)]
+    except (OSError, NoShard):
+        return None
+    for row in set(wanted) - set(rows):
+        index.drop(shard.kind, shard.name, row, header.key(row))
+    return (shard, path, header, rows) if rows else None

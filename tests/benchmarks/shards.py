@@ -1,0 +1,196 @@
+"""Reading encoded pictures: shards against a file for each: `python -m tests.benchmarks.shards`.
+
+Every way reads the same random batches of the same moments (mean and std, float32), as (B, 4, h, w)
+tensors, from files in the system's cache; they take turns, and the median of the rounds is told.
+"npz, latents alone" is what sd-scripts writes: np.savez of one latent, so half the bytes, and two
+small arrays. "first" is our first reading of each entry, with its checksum; "warm" every later one.
+Then what an index costs in memory: a process of its own opens a store of 100 and of 100,000 entries
+and looks all of them up.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import psutil
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from modules.data.shards import Store
+from onetrainer.cache.format import (
+    SHARD_ENTRIES,
+    Part,
+    Shard,
+    checksum,
+    entry_key,
+    merged,
+    new_name,
+    signature_of,
+    write_file,
+)
+
+INDEX_SIZES = (100, 100_000)
+ROUNDS = 5
+Read = Callable[[Sequence[int]], list[Tensor]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--size", type=int, default=64, help="of a latent; 64: pictures of 512 px")
+    parser.add_argument("--index", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--threads", type=int, default=1, help="that torch computes with")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.index:
+        print(json.dumps(_memory(options.index, options.samples)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        _compare(Path(folder), options.samples, options.batch, options.size)
+    with tempfile.TemporaryDirectory() as folder:
+        _indices(Path(folder))
+
+
+def _compare(folder: Path, samples: int, batch: int, size: int) -> None:
+    _write(folder, samples, size)
+    order = torch.randperm(samples, generator=torch.Generator().manual_seed(0)).tolist()
+    batches = [order[i : i + batch] for i in range(0, samples, batch)]
+    ways: dict[str, Callable[[], Read]] = {
+        "npz": lambda: lambda rows: _stack([_npz(folder, row) for row in rows]),
+        "npz, latents alone": lambda: lambda rows: _stack([_latents(folder, row) for row in rows]),
+        "pt": lambda: lambda rows: _stack([_pt(folder, row) for row in rows]),
+        "safetensors": lambda: lambda rows: _stack([_safetensors(folder, row) for row in rows]),
+    }
+    speeds: dict[str, list[float]] = {}
+    for _ in range(ROUNDS):
+        for name, way in ways.items():
+            speeds.setdefault(name, []).append(samples / _seconds(way(), batches))
+        store = Store(folder / "cache")
+        ours = _ours(store, samples)
+        for name in ("shards, first", "shards, warm"):
+            speeds.setdefault(name, []).append(samples / _seconds(ours, batches))
+        store.close()
+    _tell({name: statistics.median(each) for name, each in speeds.items()}, size)
+
+
+def _seconds(read: Read, batches: list[list[int]]) -> float:
+    began = perf_counter()
+    for rows in batches:
+        read(rows)
+    return perf_counter() - began
+
+
+def _tell(speeds: dict[str, float], size: int) -> None:
+    megabytes = 2 * 4 * size * size * 4 / 1e6
+    print(f"moments of {8 * size} px, {megabytes:.2f} MB; samples per second")
+    for name, speed in speeds.items():
+        times = ", ".join(
+            f"{speed / speeds[other]:5.1f} × {other}"
+            for other in ("npz", "npz, latents alone", "pt", "safetensors")
+        )
+        print(f"{name:20}{speed:9.0f}" + (f"  {times}" if name.startswith("shards") else ""))
+
+
+def _write(folder: Path, samples: int, size: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    store = Store(folder / "cache")
+    for row in range(samples):
+        mean, std = (torch.randn(1, 4, size, size, generator=generator) for _ in range(2))
+        store.put("latents", entry_key(row), {"mean": mean, "std": std})
+        np.savez(folder / f"{row}.npz", mean=mean.numpy(), std=std.numpy())
+        sizes = {"original_size": np.array([512, 512]), "crop_ltrb": np.array([0, 0, 512, 512])}
+        np.savez(folder / f"{row}-latents.npz", latents=mean[0].numpy(), **sizes)
+        torch.save({"mean": mean, "std": std}, folder / f"{row}.pt")
+        save_file({"mean": mean, "std": std}, folder / f"{row}.safetensors")
+    store.seal("latents")
+    store.close()
+
+
+def _ours(store: Store, samples: int) -> Read:
+    places = store.places("latents", [entry_key(row) for row in range(samples)])
+    return lambda rows: [store.gather(places, rows, name)[:, 0] for name in ("mean", "std")]
+
+
+def _stack(samples: list[tuple[Tensor, ...]]) -> list[Tensor]:
+    return [torch.cat(tensors) for tensors in zip(*samples, strict=True)]
+
+
+def _npz(folder: Path, row: int) -> tuple[Tensor, ...]:
+    with np.load(folder / f"{row}.npz") as file:
+        return torch.from_numpy(file["mean"]), torch.from_numpy(file["std"])
+
+
+def _latents(folder: Path, row: int) -> tuple[Tensor, ...]:
+    with np.load(folder / f"{row}-latents.npz") as file:
+        latents, _, _ = file["latents"], file["original_size"], file["crop_ltrb"]
+        return (torch.from_numpy(latents)[None],)
+
+
+def _pt(folder: Path, row: int) -> tuple[Tensor, ...]:
+    tensors = torch.load(folder / f"{row}.pt")
+    return tensors["mean"], tensors["std"]
+
+
+def _safetensors(folder: Path, row: int) -> tuple[Tensor, ...]:
+    tensors = load_file(folder / f"{row}.safetensors")
+    return tensors["mean"], tensors["std"]
+
+
+def _indices(folder: Path) -> None:
+    """Memory of a process that has looked up so many entries, told by itself."""
+    found = []
+    for count in INDEX_SIZES:
+        _write_small(folder / str(count), count)
+        command = [sys.executable, "-m", "tests.benchmarks.shards", "--index"]
+        done = subprocess.run(
+            [*command, str(folder / str(count)), "--samples", str(count)],
+            stdout=subprocess.PIPE,
+            check=True,
+            text=True,
+        )
+        found.append(json.loads(done.stdout))
+        print(f"{count} entries: {found[-1]}")
+    grown = found[-1]["grown_MB"] - found[0]["grown_MB"]
+    print(f"from {INDEX_SIZES[0]} to {INDEX_SIZES[1]} entries a store grows by {grown:.1f} MB")
+
+
+def _write_small(folder: Path, count: int) -> None:
+    """Shards of one number each, written at once: singly, 100,000 would take a minute."""
+    zeros = folder / "zeros"
+    (folder / "latents").mkdir(parents=True)
+    zeros.write_bytes(bytes(4 * SHARD_ENTRIES))
+    for begin in range(0, count, SHARD_ENTRIES):
+        keys = [entry_key(row) for row in range(begin, min(count, begin + SHARD_ENTRIES))]
+        signature = signature_of([("mean", "F32", (1,))])
+        sums = [checksum(key, signature, [bytes(4)]) for key in keys]
+        shard = Shard((Part("mean", "F32", (1,), 0, 4),), b"".join(keys), sums, 0)
+        pieces = merged([(zeros, shard, range(len(keys)))])
+        write_file(folder / "latents" / new_name(), pieces)
+    Store(folder).close()  # makes the index
+
+
+def _memory(folder: Path, count: int) -> dict[str, float]:
+    keys = [entry_key(row) for row in range(count)]
+    Store(folder).places("latents", keys[:1])  # loads what is loaded once
+    process = psutil.Process()
+    before, began = process.memory_info().rss, perf_counter()
+    store = Store(folder)
+    opened = perf_counter()
+    places = store.places("latents", keys)
+    seconds = perf_counter() - opened
+    assert not places.missing
+    grown = process.memory_info().rss - before
+    return {"grown_MB": grown / 1e6, "open_s": opened - began, "places_s": seconds}
+
+
+if __name__ == "__main__":
+    main()

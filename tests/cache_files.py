@@ -1,0 +1,80 @@
+"""A cache folder written and read without torch: entries of eight bytes and four."""
+
+import struct
+import time
+
+from onetrainer.cache.format import (
+    entry_bytes,
+    entry_key,
+    is_intact,
+    new_name,
+    read_header,
+    read_shard,
+    write_file,
+)
+from onetrainer.cache.index import CacheIndex
+
+ROW = 12
+
+
+def contents(number):
+    """What entry `number` holds: two floats and an int."""
+    return {"mean": struct.pack("<2f", number, -number), "n": struct.pack("<i", number)}
+
+
+def entry(number, *, width=2):
+    data = contents(number)
+    wide = data["mean"] * (width // 2)
+    tensors = {
+        "mean": ("F32", (width,), memoryview(wide)),
+        "n": ("I32", (), memoryview(data["n"])),
+    }
+    return entry_bytes(entry_key(number), tensors)
+
+
+def put(folder, numbers, kind="latents", width=2):
+    """Writes entries as single shards; gives their paths."""
+    (folder / kind).mkdir(parents=True, exist_ok=True)
+    paths = [folder / kind / new_name() for _ in numbers]
+    for path, number in zip(paths, numbers, strict=True):
+        write_file(path, [entry(number, width=width)])
+    return paths
+
+
+def readable(folder, numbers, kind="latents", index=None):
+    """Those of the numbers whose entries are found; each found one is what was once written."""
+    own = index or CacheIndex(folder)
+    keys = [entry_key(number) for number in numbers]
+    found = []
+    for number, key, place in zip(numbers, keys, own.find(kind, keys), strict=True):
+        if place is None:
+            continue
+        path = own.path(kind, place.shard)
+        with path.open("rb") as file:
+            shard = read_header(file, path.stat().st_size)
+            assert shard.key(place.row) == key and is_intact(file, shard, place.row)
+            assert _row(file, shard, place.row) == contents(number)
+        found.append(number)
+    if index is None:
+        own.close()
+    return found
+
+
+def _row(file, shard, row):
+    found = {}
+    for part in shard.parts:
+        file.seek(part.begin + row * part.row_bytes)
+        found[part.name] = file.read(part.row_bytes)[: 8 if part.name == "mean" else 4]
+    return found
+
+
+def counts(folder, kind="latents"):
+    """How many entries each shard has, whether they are looked up there or not."""
+    return sorted(read_shard(path).count for path in (folder / kind).glob("*.safetensors"))
+
+
+def used(index, numbers, *, ago, kind="latents"):
+    """Makes the index believe that entries were last used so many seconds ago."""
+    keys = [(int(time.time()) - ago, kind, entry_key(number)) for number in numbers]
+    change = "UPDATE entries SET used = ? WHERE kind = ? AND key = ?"
+    index.database.ask(lambda connection: connection.executemany(change, keys))

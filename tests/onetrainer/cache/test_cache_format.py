@@ -1,0 +1,120 @@
+"""A shard tells what it holds, and nothing of it can be altered unnoticed."""
+
+import io
+import json
+import struct
+
+import pytest
+from safetensors.numpy import load
+
+from onetrainer.cache.format import (
+    NoShard,
+    entry_bytes,
+    entry_key,
+    is_intact,
+    merged,
+    read_header,
+    read_shard,
+    write_file,
+)
+from tests.cache_files import contents, entry, put
+
+
+def test_key_differs_wherever_a_part_does():
+    keys = {entry_key(*parts) for parts in [("a", 1), ("a", "1"), ("a1",), ("a", 1.0), (1, "a")]}
+    assert len(keys) == 5 and {len(key) for key in keys} == {32}
+
+
+def test_other_programs_read_a_merged_shard(tmp_path):
+    paths = put(tmp_path, range(3))
+    data = b"".join(merged([(path, read_shard(path), [0]) for path in paths]))
+    tensors = load(data)
+    assert tensors["mean"].tolist() == [[0, 0], [1, -1], [2, -2]]
+    assert tensors["n"].tolist() == [0, 1, 2]
+
+
+def test_merging_copies_chosen_rows_and_their_checksums(tmp_path):
+    paths = put(tmp_path, range(5))
+    whole = tmp_path / "whole"
+    write_file(whole, merged([(path, read_shard(path), [0]) for path in paths]))
+    part = tmp_path / "part"
+    write_file(
+        part, merged([(whole, read_shard(whole), [0, 1, 3]), (paths[4], read_shard(paths[4]), [0])])
+    )
+    before, after = read_shard(whole), read_shard(part)
+    assert [after.key(row) for row in range(4)] == [entry_key(n) for n in (0, 1, 3, 4)]
+    assert list(after.checksums) == [before.checksums[n] for n in (0, 1, 3, 4)]
+    assert load(part.read_bytes())["n"].tolist() == [0, 1, 3, 4]
+
+
+def test_no_altered_byte_passes_for_what_was_written(tmp_path):
+    paths = put(tmp_path, range(3))
+    whole = b"".join(merged([(path, read_shard(path), [0]) for path in paths]))
+    rows = {entry_key(n): b"".join(contents(n).values()) for n in range(3)}
+    noticed = 0
+    for place in range(len(whole)):
+        altered = bytearray(whole)
+        altered[place] ^= 0x20
+        intact = _intact(bytes(altered))
+        assert all(rows.get(key, data) == data for key, data in intact.items())
+        noticed += len(intact) < 3 or intact.keys() != rows.keys()
+    begin = whole.index(b'"data_offsets"')
+    assert noticed > 0.8 * (len(whole) - begin)
+
+
+def _intact(data):
+    file = io.BytesIO(data)
+    try:
+        shard = read_header(file, len(data))
+    except NoShard:
+        return {}
+    rows = [row for row in range(shard.count) if is_intact(file, shard, row)]
+    return {shard.key(row): _bytes(data, shard, row) for row in rows}
+
+
+def _bytes(data, shard, row):
+    begins = [(part.begin + row * part.row_bytes, part.row_bytes) for part in shard.parts]
+    return b"".join(data[begin : begin + size] for begin, size in begins)
+
+
+@pytest.mark.parametrize("left", [0, 7, 8, 100, -1])
+def test_cut_off_shard_is_none(left):
+    data = entry(1)[:left]
+    with pytest.raises(NoShard, match="cut off"):
+        read_header(io.BytesIO(data), len(data))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"__metadata__": {"format": "other"}}', "[" * 5000, '{"__metadata__": 1}'],
+)
+def test_foreign_safetensors_file_is_no_shard(text):
+    data = struct.pack("<Q", len(text)) + text.encode()
+    with pytest.raises(NoShard):
+        read_header(io.BytesIO(data), len(data))
+
+
+def test_tensors_that_overlap_are_refused():
+    data = entry(1)
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + length])
+    header["n"]["data_offsets"] = [0, 4]
+    text = json.dumps(header).encode()
+    whole = struct.pack("<Q", len(text)) + text + data[8 + length :]
+    with pytest.raises(NoShard, match="header"):
+        read_header(io.BytesIO(whole), len(whole))
+
+
+def test_file_that_could_not_be_written_leaves_nothing(tmp_path):
+    def pieces():
+        yield b"begun"
+        raise OSError("no")
+
+    with pytest.raises(OSError, match="no"):
+        write_file(tmp_path / "a", pieces())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_entry_without_a_whole_key_is_refused():
+    with pytest.raises(ValueError, match="key of 3 bytes"):
+        entry_bytes(b"abc", {"n": ("I32", (), memoryview(b"1234"))})

@@ -1,0 +1,227 @@
+"""A cache folder is told of and kept small, and nothing but the cache's own is removed."""
+
+import json
+import os
+import time
+
+import pytest
+
+from onetrainer.__main__ import main
+from onetrainer.cache.format import entry_key, new_name, read_shard
+from onetrainer.cache.index import CacheIndex
+from onetrainer.cache.leases import Lease
+from onetrainer.cache.merge import seal
+from onetrainer.cache.store import prune, report
+from onetrainer.cache.words import pruned_lines
+from onetrainer.errors import UserError
+from tests.cache_files import ROW, counts, put, readable, used
+
+NUMBERS = range(12)
+OLD = "ab" * 32
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Twelve entries in a shard; 0 to 7 were last used a day ago, 0 to 3 two days ago."""
+    folder = tmp_path / "cache"
+    put(folder, NUMBERS)
+    index = CacheIndex(folder)
+    seal(index, "latents")
+    used(index, range(8), ago=86400)
+    used(index, range(4), ago=2 * 86400)
+    index.close()
+    return folder
+
+
+def _old_entry(folder):
+    path = folder / "text" / "ab" / f"{OLD}.safetensors"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"?" * 1000)
+    return path
+
+
+def _lease(folder, **changes):
+    now = int(time.time())
+    lease = Lease(**{"id": "x", "host": "elsewhere", "pid": 1, "born": 0.0} | changes, seen=now)
+    index = CacheIndex(folder)
+    index.database.ask(lease.write)
+    index.close()
+
+
+def test_report_counts_entries_and_bytes(folder):
+    put(folder, [1, 2], kind="masks")
+    _old_entry(folder)
+    (folder / "text" / "note.txt").write_text("mine")
+    found = report(folder)
+    assert [(kind.kind, kind.entries, kind.shards) for kind in found.kinds] == [
+        ("latents", 12, 1), ("masks", 2, 2), ("text", 0, 0)
+    ]  # fmt: skip
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "note.txt"]
+    assert found.bytes == sum(path.stat().st_size for path in files)
+    assert (found.older_entries, found.older_bytes) == (1, 1000)
+    assert found.foreign == ("text/note.txt",) and not found.is_in_use
+    assert found.kinds[0].last_used - found.kinds[0].oldest_used == 2 * 86400
+
+
+def test_pruning_without_limits_keeps_every_entry(folder):
+    done = prune(folder)
+    assert (done.entries, done.freed_bytes) == (0, 0)
+    assert readable(folder, NUMBERS) == list(NUMBERS)
+
+
+def test_what_was_not_used_for_longest_goes_first(folder):
+    limit = report(folder).bytes - 3 * ROW
+    done = prune(folder, limit_bytes=limit)
+    left = readable(folder, NUMBERS)
+    assert done.entries == 3 and len(left) == 9 and set(left) >= set(range(4, 12))
+    assert counts(folder) == [9] and done.bytes <= limit
+
+
+def test_rewritten_shard_keeps_checksums(folder):
+    path = next((folder / "latents").iterdir())
+    shard = read_shard(path)
+    before = {shard.key(row): shard.checksums[row] for row in range(shard.count)}
+    prune(folder, unused_s=1.5 * 86400)
+    shard = read_shard(next((folder / "latents").iterdir()))
+    assert shard.count == 8
+    assert all(before[shard.key(row)] == shard.checksums[row] for row in range(8))
+
+
+def test_entries_unused_for_so_long_go(folder):
+    assert prune(folder, unused_s=3600).entries == 8
+    assert readable(folder, NUMBERS) == [8, 9, 10, 11] and counts(folder) == [4]
+
+
+@pytest.mark.parametrize("is_in_use", [True, False])
+def test_what_is_left_above_a_limit_is_told_by_its_reason(folder, is_in_use):
+    index = CacheIndex(folder)
+    if is_in_use:
+        index.hold()
+        index.use("latents", [entry_key(0)])
+    told = pruned_lines(prune(folder, limit_bytes=0), "cache", 0)[-1]
+    index.close()
+    assert told.startswith("That is more than 0 bytes: ")
+    assert ("programs at work" in told) == is_in_use
+    assert ("the index" in told) != is_in_use
+
+
+def test_what_this_run_uses_stays_above_any_limit(folder):
+    prune(folder, limit_bytes=0, since=time.time() - 3600)
+    assert readable(folder, NUMBERS) == [8, 9, 10, 11]
+    prune(folder, limit_bytes=0)
+    assert readable(folder, NUMBERS) == [] and counts(folder) == []
+
+
+def test_what_another_program_at_work_uses_stays(folder):
+    index = CacheIndex(folder)
+    used(index, NUMBERS, ago=60)
+    index.hold()
+    used(index, [2, 9], ago=0)
+    prune(folder, limit_bytes=0, unused_s=0)
+    assert readable(folder, NUMBERS) == [2, 9]
+    index.close()
+    prune(folder, limit_bytes=0)
+    assert readable(folder, NUMBERS) == []
+
+
+def test_program_that_was_killed_keeps_nothing(folder):
+    import socket
+
+    _lease(folder, host=socket.gethostname(), pid=os.getpid(), started=0)
+    prune(folder, limit_bytes=0)
+    assert readable(folder, NUMBERS) == []
+
+
+def test_no_file_goes_that_another_computer_may_be_reading(folder):
+    _lease(folder, started=int(time.time()) - 1.5 * 86400)
+    done = prune(folder, limit_bytes=0)
+    assert done.computers == ("elsewhere",) and counts(folder) == [12]
+    assert readable(folder, NUMBERS) == list(range(4, 12))
+
+
+def test_entries_of_an_older_version_go_when_asked_or_needed(folder):
+    path = _old_entry(folder)
+    prune(folder)
+    assert path.exists()
+    prune(folder, removes_older=True)
+    assert not path.exists() and not path.parent.exists()
+    path = _old_entry(folder)
+    prune(folder, limit_bytes=report(folder).bytes - 1)
+    assert not path.exists() and readable(folder, NUMBERS) == list(NUMBERS)
+
+
+def test_nothing_but_the_cache_s_own_is_removed(folder):
+    theirs = [
+        folder / "a.txt",
+        folder / "latents" / "cat.safetensors",
+        folder / "latents" / new_name(),
+        folder / "latents" / (new_name() + ".part"),
+        folder / "text" / "ab" / "note.txt",
+        folder / "text" / "ab" / ("cd" * 32 + ".safetensors"),
+        folder / "more" / "ab" / f"{OLD}.safetensors",
+    ]
+    _old_entry(folder)
+    for path in theirs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("theirs")
+    prune(folder, limit_bytes=0, removes_older=True)
+    assert [path.read_text() for path in theirs] == ["theirs"] * len(theirs)
+    assert {path for path in folder.rglob("*") if path.is_file()} == {
+        *theirs,
+        folder / "index.sqlite",
+    }
+
+
+def test_part_that_nobody_writes_any_more_is_removed(folder):
+    old, new = (folder / "masks" / (new_name() + ".part") for _ in range(2))
+    old.parent.mkdir()
+    for path, age in ((old, 2 * 86400), (new, 60)):
+        path.write_bytes(b"begun")
+        os.utime(path, (time.time() - age,) * 2)
+    prune(folder)
+    assert not old.exists() and new.exists()
+
+
+@pytest.mark.parametrize("work", [report, prune])
+def test_folder_that_is_no_cache_is_refused_and_left_alone(tmp_path, work):
+    with pytest.raises(UserError, match="nothing of a cache"):
+        work(tmp_path)
+    with pytest.raises(UserError, match="no such folder"):
+        work(tmp_path / "none")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_command_tells_of_a_folder(folder, capsys):
+    assert main(["cache", str(folder)]) == 0
+    assert "12 in 1 file" in capsys.readouterr().out
+    assert main(["cache", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kinds"][0]["entries"] == 12
+
+
+def test_command_finds_a_config_s_cache_and_its_limit(folder, capsys, tmp_path):
+    (tmp_path / "config.json").write_text(
+        json.dumps({"output": {"folder": str(tmp_path)}, "data": {"cache_limit": 0.000001}})
+    )
+    assert main(["cache", str(tmp_path / "config.json"), "--prune"]) == 0
+    assert "removed 12 entries" in capsys.readouterr().out
+    assert readable(folder, NUMBERS) == []
+
+
+def test_command_prunes_by_age(folder, capsys):
+    assert main(["cache", str(folder), "--prune", "--older-than", "1.5"]) == 0
+    assert "removed 4 entries" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--limit", "5"], "--prune"),
+        (["--prune", "--limit", "-1"], "no number of GB"),
+        (["--prune", "--older-than", "nan"], "no number of days"),
+        (["--encode"], "needs a config"),
+    ],
+)
+def test_command_says_what_is_wrong(folder, capsys, arguments, words):
+    assert main(["cache", str(folder), *arguments]) == 2
+    assert words in capsys.readouterr().err
+    assert readable(folder, NUMBERS) == list(NUMBERS)
