@@ -79,6 +79,11 @@ class Batch:
     of the microbatch has a mask, which means 1 everywhere.
     is_prior: (B,), whether each picture stands for what the model is to keep (prior preservation)
     rather than for what it is to learn; empty means that none does.
+    own_prediction: (B,), whether each picture holds the model to what it predicted before training;
+    empty means that none does.
+    loss_weights: (B,), how much each picture counts beside others; empty means that all count 1.
+    masked: (B, 5, h, w), float32, what inpainting families are shown; see `Family.predict`. None
+    means that all of each picture is to be painted.
     """
 
     moments: LatentMoments
@@ -91,6 +96,9 @@ class Batch:
     pixels: Tensor | None = None
     mask: Tensor | None = None
     is_prior: tuple[bool, ...] = ()
+    own_prediction: tuple[bool, ...] = ()
+    loss_weights: tuple[float, ...] = ()
+    masked: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,11 @@ A generator is made anew for every draw, so a resumed run, a run with other micr
 run with validation between its steps all draw the same numbers.
 """
 
-import hashlib
-
 import torch
 
+from onetrainer.seeds import derive
 
-def derive(seed: int, purpose: str, *position: int) -> int:
-    """A 63-bit seed that differs for every purpose and position (SHA-256 of the tuple)."""
-    text = ":".join([str(seed), purpose, *map(str, position)])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+__all__ = ["derive", "generator"]
 
 
 def generator(seed: int, purpose: str, *position: int) -> torch.Generator:

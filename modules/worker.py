@@ -120,6 +120,11 @@ def _do(name: str, text: str, tell: Tell) -> Finished:
             from onetrainer.plan_request import PlanRequest
 
             return plan(PlanRequest.model_validate_json(text), tell)
+        case "cache":
+            from modules.jobs.cache_job import cache
+            from onetrainer.cache.request import CacheRequest
+
+            return cache(CacheRequest.model_validate_json(text), tell)
         case _:
             raise ValueError(f"there is no job {name!r}")
 

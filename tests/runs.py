@@ -19,12 +19,11 @@ DEADLINE = 120.0
 
 SETTINGS: dict[str, Any] = {
     "model": {"path": "base"},
-    "data": {"folder": "pictures", "resolution": 64},
+    "data": {"folder": "pictures", "resolution": 64, "captions": {"dropout": 0.2}},
     "method": {"rank": 4, "alpha": 2.0},
     "training": {"steps": 6, "batch_size": 2, "seed": 5},
     "optimizer": {"lr": 0.01},
     "schedule": {"kind": "cosine", "warmup_steps": 2},
-    "objective": {"caption_dropout": 0.2},
     "sampling": {
         "prompts": [{"prompt": "a red square", "width": 64, "height": 64}],
         "every": 2,

@@ -31,7 +31,6 @@ PRECISIONS = ("fp32", "bf16", "fp16")
 RICH: dict[str, Any] = {
     "objective": {
         "kind": "denoising",
-        "caption_dropout": 0.1,
         "loss": {"mse": 0.5, "huber": 0.5},
         "weighting": {"kind": "min_snr"},
         "timesteps": {"kind": "logit_normal"},
@@ -39,7 +38,16 @@ RICH: dict[str, Any] = {
         "mask": {"prior_weight": 0.5},
         "prior": {"kind": "own_prediction"},
     },
-    "data": {"folder": "pictures", "resolution": 64, "masks": "files", "class_folder": "class"},
+    "data": {
+        "folder": "pictures",
+        "resolution": 64,
+        "masks": "files",
+        "conditioning": "masks",
+        "class_folder": "class",
+        "captions": {"dropout": 0.1, "shuffle": True},
+        # Drawn changes are others where pictures are not cached.
+        "augmentation": {"flip": "always", "contrast": 0.1, "fixed": True},
+    },
     "ema": {"use": True},
 }
 # Everything of reward training at once: guidance, an anchor, ordinary steps, looks.

@@ -1,186 +1,141 @@
-"""Which pictures each step learns from, and those pictures as a batch.
+"""The pictures and captions of a step's microbatch, as a batch."""
 
-The order is a function of (seed, epoch), so a resumed run goes on in it, and it does not depend
-on how a step is cut into microbatches.
-"""
-
-import random
-from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from modules.data.cache import CachedDataset
+from modules.data.encoded import EncodedPictures, EncodedTexts
 from modules.data.texts import joined, padded
-from modules.data.turns import shuffled
-from modules.interfaces import Batch, LatentMoments
-from modules.seeds import derive
-from onetrainer.buckets import Bucket, crop_geometry
-from onetrainer.dataset_index import Item
+from modules.interfaces import Batch, Conditioning, LatentMoments
+from modules.memory.sending import sent
+from onetrainer.data.batch_plan import Shown, StepPlan
+from onetrainer.data.concepts import ConceptSettings
+from onetrainer.data.index import Item
+from onetrainer.data.views import frame
 
 
 @dataclass(frozen=True)
-class StepPlan:
-    """The pictures of one step, by their place in the dataset; all are of one bucket.
+class Shelf:
+    """What batches are taken from.
 
-    microbatches: what is computed at once. weight: a picture's share of the step's loss. It is
-    that of a full step even where fewer pictures are left over, so that no picture counts more.
+    texts: None where captions are encoded in every step. caption_of: what is said of a picture in
+    its n-th showing. latents: whether a latent is drawn from a picture's posterior, or its mean.
     """
 
-    step: int
-    epoch: int
-    microbatches: tuple[tuple[int, ...], ...]
-    weight: float
-
-    @property
-    def pictures(self) -> tuple[int, ...]:
-        """All of them, by position within the step."""
-        return tuple(picture for microbatch in self.microbatches for picture in microbatch)
-
-
-class BatchPlan:
-    """The order of a run: every picture once an epoch, in steps of one bucket each.
-
-    buckets: each picture's. A step takes batch_size × accumulation pictures of a bucket, or what
-    is left of it. class_buckets: those of class pictures, whose places in the dataset come after
-    the others: each epoch takes as many of them as there are pictures, mixed with these, and goes
-    on where the one before ended, so that all have their turn.
-    """
-
-    def __init__(
-        self,
-        buckets: Sequence[Bucket],
-        *,
-        batch_size: int,
-        accumulation: int,
-        seed: int,
-        class_buckets: Sequence[Bucket] = (),
-    ) -> None:
-        self._batch_size = batch_size
-        self._full = batch_size * accumulation
-        self._seed = seed
-        self._buckets = (*buckets, *class_buckets)
-        self._pictures = len(buckets)
-        self._rounds = _Rounds(len(class_buckets), seed)
-        # Where each epoch begins. Not a multiple: other class pictures may be of other buckets,
-        # and then take other numbers of steps.
-        self._first_steps = [0]
-        self._epoch = -1
-        self._steps: list[tuple[int, ...]] = []
-        self.steps_per_epoch = self._first_step(1)
-        """How many steps the first epoch has; without class pictures every epoch has as many."""
-
-    def epoch_of(self, step: int) -> int:
-        """Which pass over the pictures a step belongs to, from 0."""
-        if not self._rounds.count:
-            return step // self.steps_per_epoch
-        while self._first_steps[-1] <= step:
-            self._first_step(len(self._first_steps))
-        return bisect_right(self._first_steps, step) - 1
-
-    def at(self, step: int) -> StepPlan:
-        """The step's pictures; steps count from 0 over all epochs."""
-        epoch = self.epoch_of(step)
-        if epoch != self._epoch:
-            self._epoch, self._steps = epoch, self._planned(epoch)
-        pictures = self._steps[step - self._first_step(epoch)]
-        return StepPlan(
-            step=step,
-            epoch=epoch,
-            microbatches=_cut(pictures, self._batch_size),
-            weight=1 / self._full,
-        )
-
-    def _first_step(self, epoch: int) -> int:
-        """The step an epoch begins with."""
-        if not self._rounds.count and len(self._first_steps) > 1:
-            return epoch * self._first_steps[1]
-        while len(self._first_steps) <= epoch:
-            members = self._members(len(self._first_steps) - 1).values()
-            count = sum(-(-len(some) // self._full) for some in members)
-            self._first_steps.append(self._first_steps[-1] + count)
-        return self._first_steps[epoch]
-
-    def _planned(self, epoch: int) -> list[tuple[int, ...]]:
-        steps: list[tuple[int, ...]] = []
-        for bucket, members in sorted(self._members(epoch).items()):
-            # By the bucket's size and not its number: a new bucket leaves the others' order.
-            seed = derive(self._seed, "order", epoch, bucket.width, bucket.height)
-            steps += _cut(shuffled(members, seed), self._full)
-        return shuffled(steps, derive(self._seed, "steps", epoch))
-
-    def _members(self, epoch: int) -> dict[Bucket, list[int]]:
-        """The pictures of an epoch, by bucket."""
-        shown = list(range(self._pictures))
-        shown += [self._pictures + one for one in self._rounds.taken(epoch, self._pictures)]
-        members: dict[Bucket, list[int]] = {}
-        for picture in shown:
-            members.setdefault(self._buckets[picture], []).append(picture)
-        return members
-
-
-class _Rounds:
-    """Class pictures in an endless order: all of them, then all again in another order."""
-
-    def __init__(self, count: int, seed: int) -> None:
-        self.count = count
-        self._seed = seed
-        self._round = -1
-        self._order: list[int] = []
-
-    def taken(self, epoch: int, number: int) -> list[int]:
-        """An epoch's share of the order, if each epoch takes a number of them; [] of none."""
-        if not self.count:
-            return []
-        places = range(epoch * number, (epoch + 1) * number)
-        return [self._at(*divmod(place, self.count)) for place in places]
-
-    def _at(self, number: int, place: int) -> int:
-        if number != self._round:
-            seed = derive(self._seed, "class-order", number)
-            self._round, self._order = number, shuffled(range(self.count), seed)
-        return self._order[place]
+    pictures: EncodedPictures
+    texts: EncodedTexts | None
+    concepts: tuple[ConceptSettings, ...]
+    caption_of: Callable[[Item, int], str]
+    latents: Literal["sample", "mean"] = "sample"
 
 
 def load_batch(
-    dataset: CachedDataset,
-    plan: StepPlan,
-    microbatch: int,
-    *,
-    seed: int,
-    caption_dropout: float = 0.0,
-    with_pixels: bool = False,
+    shelf: Shelf, plan: StepPlan, microbatch: int, *, with_pixels: bool = False
 ) -> Batch:
     """The pictures and captions of a step's microbatch, on the CPU.
 
-    caption_dropout: the chance of each picture to be shown without its caption; drawn by its
-    position in the step. Conditioning is None if the dataset's captions are not encoded.
-    with_pixels: also the pictures themselves, decoded anew: UserError if one has changed.
+    Conditioning is None if the shelf's captions are not encoded. with_pixels: also the pictures
+    themselves, decoded anew. UserError if a picture has changed, or the cache.
     """
-    offset = sum(len(pictures) for pictures in plan.microbatches[:microbatch])
-    pictures = plan.microbatches[microbatch]
-    captions = _captions(dataset, plan, seed=seed, dropout=caption_dropout)
-    shown = captions[offset : offset + len(pictures)]
-    conditioning = None
-    if dataset.has_text:
-        # As long as the longest of the whole step: padding must not depend on microbatches.
-        tokens = max(dataset.tokens(caption) for caption in captions)
-        empty = dataset.conditioning("")
-        conditioning = joined([padded(dataset.conditioning(one), empty, tokens) for one in shown])
-    return Batch(
-        moments=_stacked([dataset.moments(picture) for picture in pictures]),
-        captions=shown,
-        step_captions=captions,
-        conditioning=conditioning,
-        frames=torch.tensor([frame_of(dataset.items[picture]) for picture in pictures]),
-        positions=tuple(range(offset, offset + len(pictures))),
-        weight=plan.weight,
-        pixels=torch.cat([dataset.pixels(one) for one in pictures]) if with_pixels else None,
-        mask=_masks([dataset.mask(picture) for picture in pictures]),
-        is_prior=_prior([dataset.items[picture].is_prior for picture in pictures]),
+    return read_batch(shelf, plan, microbatch, with_pixels=with_pixels)()
+
+
+def read_batch(
+    shelf: Shelf, plan: StepPlan, microbatch: int, *, with_pixels: bool = False
+) -> Callable[[], Batch]:
+    """As `load_batch`, in two parts: reading, in any thread; what is given makes the batch of it.
+
+    The second part takes no time unless latents are not kept: then it encodes, where the VAE is.
+    """
+    pictures = shelf.pictures
+    offset = sum(len(shown) for shown in plan.microbatches[:microbatch])
+    shown = plan.microbatches[microbatch]
+    items = [pictures.items[one.item] for one in shown]
+    captions = tuple(shelf.caption_of(pictures.items[one.item], one.turn) for one in plan.pictures)
+    own = captions[offset : offset + len(shown)]
+    conditioning = _conditioning(shelf.texts, own, captions)
+    pixels = None
+    if with_pixels or not pictures.is_kept:
+        pixels = torch.cat([pictures.pixels(one.item, one.number) for one in shown])
+    kept = (
+        pictures.gathered([(one.item, one.number) for one in shown]) if pictures.is_kept else None
     )
+    seen = [pictures.seen(one.item, one.number) for one in shown] if pictures.blanks else []
+    mask = _masks([pictures.mask(one.item, one.number) for one in shown])
+    frames = torch.tensor([_frame(pictures, one) for one in shown])
+    weights = tuple(shelf.concepts[item.concept].loss_weight for item in items)
+
+    def finish() -> Batch:
+        moments = _moments(pictures, kept, pixels, latents=shelf.latents)
+        return Batch(
+            moments=moments,
+            captions=own,
+            step_captions=captions,
+            conditioning=conditioning,
+            frames=frames,
+            positions=tuple(range(offset, offset + len(shown))),
+            weight=plan.weight,
+            pixels=pixels if with_pixels else None,
+            mask=mask,
+            is_prior=_some([item.is_prior for item in items]),
+            own_prediction=_some([item.role == "own_prediction" for item in items]),
+            loss_weights=weights if any(weight != 1 for weight in weights) else (),
+            masked=_masked(pictures, shown, seen, device=moments.mean.device),
+        )
+
+    return finish
+
+
+def _conditioning(
+    texts: EncodedTexts | None, own: Sequence[str], captions: Sequence[str]
+) -> Conditioning | None:
+    """Some captions encoded; all: those of the whole step, as padding must not depend on how it
+    is cut.
+    """
+    if texts is None:
+        return None
+    tokens = max(texts.tokens(caption) for caption in captions)
+    empty = texts.conditioning("")
+    return joined([padded(texts.conditioning(caption), empty, tokens) for caption in own])
+
+
+def _moments(
+    pictures: EncodedPictures,
+    kept: LatentMoments | None,
+    pixels: Tensor | None,
+    *,
+    latents: Literal["sample", "mean"],
+) -> LatentMoments:
+    """The moments that were kept, or those of pixels. One at a time, as where they are kept."""
+    if kept is None:
+        assert pixels is not None
+        every = [pictures.encode(one[None]) for one in pixels]
+        kept = LatentMoments(
+            mean=torch.cat([one.mean for one in every]), std=torch.cat([one.std for one in every])
+        )
+    return kept if latents == "sample" else LatentMoments(kept.mean, torch.zeros_like(kept.std))
+
+
+def _masked(
+    pictures: EncodedPictures,
+    shown: Sequence[Shown],
+    seen: Sequence[Tensor | None],
+    *,
+    device: torch.device,
+) -> Tensor | None:
+    """What an inpainting model sees of each, (B, 5, h, w); None where all is to be painted."""
+    found = []
+    for one, part in zip(shown, seen, strict=False):
+        mean = part if part is None or pictures.is_kept else pictures.encode(part).mean
+        found.append(sent(pictures.joined(one.item, one.number, mean), device))
+    return torch.cat(found) if found else None
+
+
+def _frame(pictures: EncodedPictures, shown: Shown) -> tuple[float, ...]:
+    return frame(pictures.items[shown.item], pictures.views.view(shown.item, shown.number))
 
 
 def _masks(masks: Sequence[Tensor | None]) -> Tensor | None:
@@ -191,41 +146,6 @@ def _masks(masks: Sequence[Tensor | None]) -> Tensor | None:
     return torch.cat([torch.ones_like(one) if mask is None else mask for mask in masks])
 
 
-def _prior(flags: Sequence[bool]) -> tuple[bool, ...]:
-    """Which pictures are class pictures; empty if none is."""
+def _some(flags: Sequence[bool]) -> tuple[bool, ...]:
+    """Which pictures are meant; empty if none is."""
     return tuple(flags) if any(flags) else ()
-
-
-def _captions(
-    dataset: CachedDataset, plan: StepPlan, *, seed: int, dropout: float
-) -> tuple[str, ...]:
-    """The caption, or none, of every picture of a step."""
-    return tuple(
-        "" if _chance(seed, plan.step, position) < dropout else dataset.items[picture].caption
-        for position, picture in enumerate(plan.pictures)
-    )
-
-
-def _chance(seed: int, step: int, position: int) -> float:
-    """Uniform in [0, 1)."""
-    return random.Random(derive(seed, "caption-dropout", step, position)).random()
-
-
-def frame_of(item: Item) -> tuple[float, ...]:
-    """What was done to a picture, in pixels, as `Family.predict` takes it: heights first."""
-    crop = crop_geometry(item.width, item.height, item.bucket)
-    shown = (item.bucket.height, item.bucket.width)
-    return tuple(map(float, (item.height, item.width, crop.top, crop.left, *shown)))
-
-
-def _stacked(moments: Sequence[LatentMoments]) -> LatentMoments:
-    return LatentMoments(
-        mean=torch.cat([one.mean for one in moments]),
-        std=torch.cat([one.std for one in moments]),
-    )
-
-
-def _cut(pictures: Sequence[int], length: int) -> tuple[tuple[int, ...], ...]:
-    """Pieces of a length, the last one of what is left."""
-    starts = range(0, len(pictures), length)
-    return tuple(tuple(pictures[start : start + length]) for start in starts)

@@ -1,25 +1,29 @@
 """Every picture, mask and caption encoded once, kept between runs, read while training."""
 
-import io
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from modules.data.digests import PictureDigests, weights_digest
-from modules.data.entries import DamagedEntry, Entries, Kind, entry_key, writing
-from modules.data.images import decode_pixels, load_pixels
-from modules.data.masks import decode_mask
-from modules.interfaces import Conditioning, Family, LatentMoments
-from onetrainer.buckets import crop_geometry
-from onetrainer.dataset_index import EXAMPLES, Item, Skipped
+from modules.data.ahead import Line
+from modules.data.digests import weights_digest
+from modules.data.encoded import EncodedPictures, EncodedTexts, Views
+from modules.data.filling import Filling, PictureDigests, Work
+from modules.data.parts import FORMAT, parts_of
+from modules.data.shards import DamagedEntry, Places, Store, entry_key
+from modules.data.vae_batches import VaeBatches
+from modules.interfaces import Family, LatentMoments
+from onetrainer.config.data import Conditioning
+from onetrainer.data.buckets import Bucket
+from onetrainer.data.index import EXAMPLES, Skipped
 from onetrainer.errors import UserError
-from onetrainer.picture_file import PictureError
 
-FORMAT = 1
-"""Part of every key: raised when the same picture or caption is to be encoded otherwise."""
+_TRIES = 3
+"""How often captions are encoded whose entries are gone as soon as they were written."""
 
 
 class CachingStopped(Exception):
@@ -39,78 +43,18 @@ class EncoderDigests:
 
 
 @dataclass(frozen=True)
-class CachedDataset:
-    """A dataset whose pictures, and captions if has_text, are encoded.
+class EncodeOptions:
+    """How pictures are encoded.
 
-    items: those that could be read. skipped: those that could not. warnings: what else happened.
-    latent_keys: what tells each picture's encoding from others, whether it is kept or not.
-    mask_keys: one for each item, "" where it has no mask. encode: makes a picture's moments anew
-    each time, where they are not kept; None where they are.
+    keeps_latents: without, they are only looked at, and encoded whenever they are asked for.
+    batch: how many the VAE takes at once. threads: that decode meanwhile; 0 decodes in between.
+    conditioning: what inpainting models see.
     """
 
-    items: tuple[Item, ...]
-    skipped: tuple[Skipped, ...]
-    warnings: tuple[str, ...]
-    has_text: bool
-    entries: Entries
-    latent_keys: tuple[str, ...]
-    mask_keys: tuple[str, ...]
-    text_keys: Mapping[str, str]
-    text_lengths: Mapping[str, int]
-    encode: Callable[[Tensor], LatentMoments] | None = None
-
-    @property
-    def learnt(self) -> tuple[Item, ...]:
-        """The items without class pictures, which stand for what is to be kept."""
-        return tuple(item for item in self.items if not item.is_prior)
-
-    def moments(self, index: int) -> LatentMoments:
-        """The VAE's posterior of items[index]: (1, 4, h, w) each, float32.
-
-        On the CPU where it was kept, otherwise where the VAE is.
-        """
-        if self.encode is not None:
-            return self.encode(self.pixels(index))
-        tensors = self._read("latents", self.latent_keys[index])
-        return LatentMoments(tensors["mean"], tensors["std"])
-
-    def mask(self, index: int) -> Tensor | None:
-        """Where items[index] counts: (1, 1, h, w), float32 in [0, 1]; None if it has no mask."""
-        key = self.mask_keys[index]
-        return self._read("masks", key)["mask"] if key else None
-
-    def pixels(self, index: int) -> Tensor:
-        """The picture itself, as it was encoded: (1, 3, 8h, 8w), float32 in [-1, 1]."""
-        try:
-            return load_pixels(self.items[index])[None]
-        except PictureError as error:
-            raise UserError(
-                f"{error.path}: {error.reason}",
-                "The pictures must be left alone while a run uses them",
-                "Put it back as it was, or start again without it",
-            ) from error
-
-    def conditioning(self, caption: str) -> Conditioning:
-        """An item's caption, or the empty one, encoded: (1, T, D) and (1, P), on the CPU."""
-        tensors = self._read("text", self.text_keys[caption])
-        return Conditioning(tensors["hidden"], tensors.get("pooled"))
-
-    def tokens(self, caption: str) -> int:
-        """How many tokens a caption takes, padding included: T of its conditioning."""
-        return self.text_lengths[caption]
-
-    def _read(self, kind: Kind, key: str) -> dict[str, Tensor]:
-        try:
-            tensors = self.entries.get(kind, key)
-        except DamagedEntry:
-            tensors = None
-        if tensors is None:
-            raise UserError(
-                f"{self.entries.folder}: an encoded picture or caption was removed or damaged",
-                "The cache must be left alone while a run uses it",
-                "Start again: what is missing is encoded anew",
-            )
-        return tensors
+    keeps_latents: bool = True
+    batch: int = 1
+    threads: int = 2
+    conditioning: Conditioning = "blank"
 
 
 def encoder_digests(family: Family, *, with_text: bool = True) -> EncoderDigests:
@@ -123,204 +67,248 @@ def encoder_digests(family: Family, *, with_text: bool = True) -> EncoderDigests
     )
 
 
-def encode_dataset(
+def encode_pictures(
     family: Family,
-    items: Sequence[Item],
+    views: Views,
     *,
-    folder: Path,
-    with_text: bool,
+    store: Store,
+    memory: PictureDigests,
+    digests: EncoderDigests,
+    options: EncodeOptions,
     progress: Callable[[int, int], None],
     should_stop: Callable[[], bool],
-    digests: EncoderDigests | None = None,
-    with_latents: bool = True,
-) -> CachedDataset:
+) -> EncodedPictures:
     """Encodes what the cache folder does not hold yet; afterwards the VAE is not needed.
 
-    One picture or caption at a time: a batch is computed by other kernels that round otherwise,
-    and then an encoding would depend on what was encoded with it (measured on SD's VAE on a CPU:
-    1e-6 between a batch of four and four of one).
-    with_text: also every distinct caption, and the empty one. progress: told (done, total) after
-    each. should_stop: asked before each; if it says so, CachingStopped is raised. digests: None
-    computes them from the weights. with_latents: without, pictures are only looked at now, and
-    encoded whenever they are asked for.
-    Pictures that cannot be decoded, or whose mask cannot, are skipped; UserError if none is left,
-    no class picture though there were some, or on a full disk.
+    views: of the pictures; those of held-out ones are plain.
+    While threads decode the next pictures, the VAE encodes, and another thread writes the last
+    ones: each is on disk, whole, as soon as it is encoded. How many there are matters to nothing
+    but time. progress: told (done, total) after each. should_stop: asked before each; if it says
+    so, CachingStopped is raised.
+    Pictures that cannot be decoded, or whose masks or conditioning pictures cannot, are skipped;
+    UserError if none of a kind is left, or on a full disk.
     """
-    digests = digests or encoder_digests(family, with_text=with_text)
-    encoder = _Encoder(family, Entries(folder), digests, keeps_latents=with_latents)
-    captions = list(dict.fromkeys(["", *(item.caption for item in items)])) if with_text else []
-    jobs: list[str | Item] = [*captions, *items]
-    text: dict[str, tuple[str, int]] = {}
-    pictures: dict[Item, tuple[str, str]] = {}
-    skipped: list[Skipped] = []
-    try:
-        for done, job in enumerate(jobs):
-            if should_stop():
-                raise CachingStopped
-            try:
-                if isinstance(job, Item):
-                    pictures[job] = (encoder.picture(job), encoder.mask(job))
-                else:
-                    text[job] = encoder.caption(job)
-            except PictureError as error:
-                skipped.append(Skipped(error.path, error.reason))
-            progress(done + 1, len(jobs))
-    finally:
-        encoder.finish()
-    _require_some(items, pictures, skipped)
-    return CachedDataset(
-        items=tuple(pictures),
-        skipped=tuple(skipped),
-        warnings=tuple(encoder.warnings),
-        has_text=with_text,
-        entries=encoder.entries,
-        latent_keys=tuple(latents for latents, _ in pictures.values()),
-        mask_keys=tuple(mask for _, mask in pictures.values()),
-        text_keys={caption: key for caption, (key, _) in text.items()},
-        text_lengths={caption: length for caption, (_, length) in text.items()},
-        encode=None if with_latents else encoder.moments,
+    told = _Told(progress, should_stop)
+    encode = partial(_encoded, family)
+    work = Work(
+        views=views,
+        store=store,
+        memory=memory,
+        vae=VaeBatches(encode, options.batch),
+        encoder=f"{digests.vae};{_precision(family.vae)}",
+        threads=options.threads,
+        keeps=options.keeps_latents,
+        ask=told.ask,
+        tick=told.tick,
+    )
+    is_shown = any(concept.conditioning != "blank" for concept in views.concepts)
+    conditioning = options.conditioning if is_shown else "blank"
+    fillings = [Filling(work, part) for part in parts_of(conditioning)]
+    told.total = sum(filling.total for filling in fillings)
+    for filling in fillings:
+        filling.fill()
+    told.finish()
+    blanks = _blanks(work, encode) if conditioning != "blank" else {}
+    places = _places(work, fillings) if options.keeps_latents else {}
+    _require_some(views, work.failed)
+    warnings = _warnings(work.vae, options.batch)
+    return _kept(work, fillings, places, warnings=warnings, blanks=blanks, encode=encode)
+
+
+def encode_captions(
+    family: Family,
+    captions: Iterable[str],
+    *,
+    store: Store,
+    digests: EncoderDigests,
+    progress: Callable[[int, int], None],
+    should_stop: Callable[[], bool],
+) -> EncodedTexts:
+    """Encodes those captions that the cache folder does not hold yet; the empty one must be there.
+
+    One at a time, so that an encoding depends on no other. Otherwise as `encode_pictures`.
+    """
+    told = _Told(progress, should_stop)
+    precisions = ",".join(_precision(part) for part in family.text_encoders.values())
+    rows = {caption: row for row, caption in enumerate(dict.fromkeys(captions))}
+    keys = [entry_key("text", FORMAT, caption, digests.text, precisions) for caption in rows]
+    told.total = len(keys)
+    for _ in range(_TRIES):
+        _keep_captions(family, list(rows), store=store, keys=keys, told=told)
+        store.seal("text")
+        places = store.places("text", keys)
+        if not places.missing:
+            return EncodedTexts(rows, store, places)
+        # Merging has found damaged ones, or another program has removed some.
+    raise UserError(
+        f"{store.folder}: encoded captions are removed as soon as they are written",
+        "The cache must be left alone while captions are encoded",
+        "Start again when no other program works in that folder, or choose another cache folder",
     )
 
 
-class _Encoder:
-    """Encodes one thing at a time, unless the cache has it."""
+def damage_notes(store: Store) -> list[str]:
+    """What to tell of entries that were found damaged; empty if none was."""
+    count = len(store.damaged)
+    if not count:
+        return []
+    what = f"{count} entries of the cache were" if count > 1 else "an entry of the cache was"
+    return [f"{what} damaged ({store.damaged[0]}); what is needed of it is made anew"]
+
+
+def _keep_captions(
+    family: Family,
+    captions: Sequence[str],
+    *,
+    store: Store,
+    keys: Sequence[bytes],
+    told: "_Told",
+) -> None:
+    """Encodes those that have no entry; a thread writes the last one meanwhile."""
+    missing = set(store.places("text", keys).missing)
+    with closing(Line[None](threads=1, most=1)) as writer:
+        for row, caption in enumerate(captions):
+            told.ask()
+            if row in missing:
+                tensors = _caption(family, caption)
+                writer.give(partial(store.put, "text", keys[row], tensors))
+                list(writer.due())
+            told.tick()
+        list(writer.rest())
+
+
+class _Told:
+    """What is told of progress, and asked for in return."""
 
     def __init__(
-        self,
-        family: Family,
-        entries: Entries,
-        digests: EncoderDigests,
-        *,
-        keeps_latents: bool,
+        self, progress: Callable[[int, int], None], should_stop: Callable[[], bool]
     ) -> None:
-        self.entries = entries
-        self._keeps_latents = keeps_latents
-        self.warnings: list[str] = []
-        self._family = family
-        self._digests = digests
-        self._pictures = PictureDigests(entries.folder / "pictures.json")
-        self._vae_dtype = _dtype(family.vae)
-        self._text_dtype = ",".join(_dtype(part) for part in family.text_encoders.values())
+        self.total = 0
+        self._done = 0
+        self._progress = progress
+        self._should_stop = should_stop
 
-    def picture(self, item: Item) -> str:
-        """The key of a picture's moments, which are in the cache then, if they are kept.
+    def ask(self) -> None:
+        """Raises CachingStopped where asked to stop."""
+        if self._should_stop():
+            raise CachingStopped
 
-        Raises PictureError.
-        """
-        known = self._pictures.known(item.path)
-        if not self._keeps_latents:
-            # Also those whose digest is known: it says nothing of whether they can be decoded.
-            return self._latents_key(item, self._looked_at(item))
-        if known and self._cached("latents", self._latents_key(item, known), item.path.name):
-            return self._latents_key(item, known)
-        data, digest = self._content(item, item.path)
-        key = self._latents_key(item, digest)
-        if not self._cached("latents", key, item.path.name):
-            self.entries.put("latents", key, self._encode_picture(item, data))
-        return key
-
-    def moments(self, pixels: Tensor) -> LatentMoments:
-        """What the VAE makes of pictures, (1, 3, H, W), where it is."""
-        with torch.no_grad():
-            return self._family.encode_images(pixels)
-
-    def mask(self, item: Item) -> str:
-        """The key of its mask, which is in the cache then; "" without one. Raises PictureError."""
-        if item.mask is None:
-            return ""
-        known = self._pictures.known(item.mask)
-        if known and self._cached("masks", _mask_key(item, known), item.mask.name):
-            return _mask_key(item, known)
-        data, digest = self._content(item, item.mask)
-        key = _mask_key(item, digest)
-        if not self._cached("masks", key, item.mask.name):
-            self.entries.put("masks", key, {"mask": decode_mask(item, io.BytesIO(data))})
-        return key
-
-    def caption(self, caption: str) -> tuple[str, int]:
-        """The key of a caption's conditioning, which is in the cache then, and its length."""
-        key = entry_key("text", FORMAT, caption, self._digests.text, self._text_dtype)
-        tensors = self._cached("text", key, f'caption "{caption}"')
-        if tensors is None:
-            with torch.no_grad():
-                encoded = self._family.encode_text([caption])
-            tensors = {"hidden": encoded.hidden.to("cpu")}
-            if encoded.pooled is not None:
-                tensors["pooled"] = encoded.pooled.to("cpu")
-            self.entries.put("text", key, tensors)
-        return key, tensors["hidden"].shape[1]
+    def tick(self) -> None:
+        """One more is done; what has to be made again does not count twice."""
+        self._done = min(self._done + 1, self.total)
+        self._progress(self._done, self.total)
 
     def finish(self) -> None:
-        """Keeps which pictures need not be read next time."""
-        with writing(self.entries.folder):
-            self._pictures.save()
+        """All is done: what was skipped in one part is not looked at in others."""
+        if self._done < self.total:
+            self._progress(self.total, self.total)
 
-    def _cached(self, kind: Kind, key: str, name: str) -> dict[str, Tensor] | None:
+
+def _encoded(family: Family, pixels: Tensor) -> LatentMoments:
+    """What the VAE makes of pictures, (B, 3, H, W), where it is."""
+    with torch.no_grad():
+        return family.encode_images(pixels)
+
+
+def _caption(family: Family, caption: str) -> dict[str, Tensor]:
+    """What is kept of a caption: (T, D) and (P,)."""
+    with torch.no_grad():
+        encoded = family.encode_text([caption])
+    tensors = {"hidden": encoded.hidden[0].to("cpu")}
+    if encoded.pooled is not None:
+        tensors["pooled"] = encoded.pooled[0].to("cpu")
+    return tensors
+
+
+def _blanks(work: Work, encode: Callable[[Tensor], LatentMoments]) -> dict[Bucket, Tensor]:
+    """The latents of an empty picture, (1, 4, h, w), of every size; kept as others are."""
+    views = work.views
+    sizes = {
+        views.bucket(place, number)
+        for place, item in enumerate(views.items)
+        for number in range(len(views.concepts[item.concept].resolutions))
+    }
+    found = {}
+    for size in sorted(sizes):
+        key = entry_key("blank", FORMAT, size.width, size.height, work.encoder)
         try:
-            return self.entries.get(kind, key)
+            kept = work.store.get("latents", key)
         except DamagedEntry:
-            self.warnings.append(f"{name}: its encoding in the cache was damaged; it is made anew")
-            self.entries.discard(kind, key)
-            return None
-
-    def _content(self, item: Item, path: Path) -> tuple[bytes, str]:
-        """The bytes of an item's picture or mask, and their digest."""
-        try:
-            return self._pictures.read(path)
-        except OSError as error:
-            reason = f"cannot be read ({error.strerror})"
-            if path != item.path:
-                reason = f'its mask "{path.name}" {reason}'
-            raise PictureError(item.path, reason) from error
-
-    def _looked_at(self, item: Item) -> str:
-        """The digest of a picture that can be decoded."""
-        data, digest = self._content(item, item.path)
-        decode_pixels(item, io.BytesIO(data))
-        return digest
-
-    def _latents_key(self, item: Item, digest: str) -> str:
-        return entry_key("latents", FORMAT, digest, *_cut(item), self._digests.vae, self._vae_dtype)
-
-    def _encode_picture(self, item: Item, data: bytes) -> dict[str, Tensor]:
-        moments = self.moments(decode_pixels(item, io.BytesIO(data))[None])
-        tensors = {"mean": moments.mean.to("cpu"), "std": moments.std.to("cpu")}
-        if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-            reason = "the VAE's result is not a number; another precision than fp16 may help"
-            raise PictureError(item.path, reason)
-        return tensors
+            kept = None
+        if kept is None:
+            gray = torch.zeros(1, 3, size.height, size.width)
+            kept = {"mean": encode(gray).mean[0].to("cpu")}
+            work.store.put("latents", key, kept)
+        found[size] = kept["mean"][None]
+    return found
 
 
-def _mask_key(item: Item, digest: str) -> str:
-    """digest: of the mask's file."""
-    kind = "alpha" if item.mask == item.path else "file"
-    return entry_key("masks", FORMAT, kind, digest, *_cut(item))
+def _places(work: Work, fillings: Sequence[Filling]) -> dict[str, Places]:
+    """Where everything is kept, by part; what was written singly is merged before."""
+    for kind in dict.fromkeys(filling.part.kind for filling in fillings):
+        work.store.seal(kind)
+    return {filling.part.name: filling.places() for filling in fillings}
 
 
-def _cut(item: Item) -> tuple[int, ...]:
-    """How a picture is scaled and cropped."""
-    crop = crop_geometry(item.width, item.height, item.bucket)
-    return crop.width, crop.height, *crop.box
+def _kept(
+    work: Work,
+    fillings: Sequence[Filling],
+    places: Mapping[str, Places],
+    *,
+    warnings: tuple[str, ...],
+    blanks: Mapping[Bucket, Tensor],
+    encode: Callable[[Tensor], LatentMoments],
+) -> EncodedPictures:
+    """The pictures without those that failed."""
+    every = work.views
+    kept = [place for place in range(len(every.items)) if place not in work.failed]
+    rows = np.array([row for place in kept for row in every.rows_of(place)])
+    items = [every.items[place] for place in kept]
+    return EncodedPictures(
+        views=Views(items, every.concepts, is_plain=every.is_plain),
+        kept=tuple(kept),
+        skipped=tuple(work.failed[place] for place in sorted(work.failed)),
+        warnings=warnings,
+        parts={filling.part.name: filling.part for filling in fillings},
+        keys={filling.part.name: filling.keys[rows] for filling in fillings},
+        store=work.store,
+        places={
+            name: replace(one, shard=one.shard[rows], row=one.row[rows])
+            for name, one in places.items()
+        },
+        blanks=blanks,
+        encode=encode,
+    )
 
 
-def _dtype(module: nn.Module) -> str:
-    """The type a module computes in, as text; empty if it has no parameters."""
-    return next((str(parameter.dtype) for parameter in module.parameters()), "")
+def _warnings(vae: VaeBatches, batch: int) -> tuple[str, ...]:
+    """What to tell of a lack of memory."""
+    if vae.size == batch:
+        return ()
+    few = f"{vae.size} at a time" if vae.size > 1 else "one at a time"
+    return (f"memory is too small to encode {batch} pictures at once; {few} went well",)
 
 
-def _require_some(
-    wanted: Sequence[Item], read: Collection[Item], skipped: Sequence[Skipped]
-) -> None:
-    """Raises UserError if no picture is left to learn, or none of the class pictures."""
-    for is_prior in {False} | {item.is_prior for item in wanted}:
-        if any(item.is_prior == is_prior for item in read):
+def _precision(module: nn.Module) -> str:
+    """What a module computes in, as text; empty if it has no parameters."""
+    one = next(module.parameters(), None)
+    if one is None:
+        return ""
+    # Of the same weights: a graphics card rounds float32 products to ten bits, if it may.
+    is_tf32 = one.is_cuda and one.dtype == torch.float32 and torch.backends.cudnn.allow_tf32
+    return f"{one.dtype},tf32" if is_tf32 else str(one.dtype)
+
+
+def _require_some(views: Views, failed: dict[int, Skipped]) -> None:
+    """Raises UserError if of pictures to learn, or of those to keep, none is left."""
+    for is_prior in {item.is_prior for item in views.items}:
+        places = [place for place, item in enumerate(views.items) if item.is_prior == is_prior]
+        if any(place not in failed for place in places):
             continue
-        kind = "class pictures" if is_prior else "pictures"
-        paths = {item.path for item in wanted if item.is_prior == is_prior}
-        lost = [one for one in skipped if one.path in paths]
-        some = "; ".join(map(str, lost[:EXAMPLES]))
+        kind = "held-out " if views.is_plain else "class " if is_prior else ""
+        some = "; ".join(str(failed[place]) for place in places[:EXAMPLES])
         raise UserError(
-            f"None of the {len(lost)} {kind} can be read ({some})",
+            f"None of the {len(places)} {kind}pictures can be read ({some})",
             "At least one usable picture is needed",
             "Replace or repair them",
         )

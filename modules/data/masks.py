@@ -1,4 +1,4 @@
-"""Where a picture counts, as the loss sees it."""
+"""Where a picture counts, as the loss sees it, and what of it is to be painted."""
 
 from typing import BinaryIO
 
@@ -8,24 +8,39 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from modules.data.images import DEEP_WHITE, TURNS
-from onetrainer.buckets import crop_geometry
-from onetrainer.dataset_index import Item
-from onetrainer.picture_file import DEEP_MODES, PictureError, opened, orientation
+from onetrainer.data.index import Item
+from onetrainer.data.views import View
+from onetrainer.pictures.file import DEEP_MODES, PictureError, opened, orientation
+from onetrainer.pictures.view import DEEP_WHITE, cut, upright
 
 CELL = 8
 """Pixels a side that one number of the latent stands for."""
 
+HALF = 0.5
 
-def decode_mask(item: Item, file: BinaryIO) -> Tensor:
+
+def decode_mask(item: Item, view: View, file: BinaryIO) -> Tensor:
     """The mask of an item that has one, cut like its picture, then averaged over each cell.
 
     file: what item.mask holds. A mask of another size is stretched to that of its picture first.
     Returns (1, 1, h, w) of the bucket's latent, float32 in [0, 1]: 1 where the mask is white, or
     the picture opaque. Raises PictureError, of the picture, if the mask cannot be read.
     """
+    return functional.avg_pool2d(_cut_mask(item, view, file), CELL).clamp(0, 1)
+
+
+def decode_hole(item: Item, view: View, file: BinaryIO) -> Tensor:
+    """What an inpainting model is to paint: 1 where the mask counts by half or more, else 0.
+
+    Returns (1, 1, 8h, 8w), float32. There is no between: models are trained and used with holes
+    that have sharp edges. Otherwise as `decode_mask`.
+    """
+    return (_cut_mask(item, view, file) >= HALF).to(torch.float32)
+
+
+def _cut_mask(item: Item, view: View, file: BinaryIO) -> Tensor:
+    """(1, 1, 8h, 8w), float32 in [0, 1]."""
     assert item.mask is not None
-    geometry = crop_geometry(item.width, item.height, item.bucket)
     try:
         with opened(file, item.mask) as image:
             turn = orientation(image, file)
@@ -34,12 +49,8 @@ def decode_mask(item: Item, file: BinaryIO) -> Tensor:
         if item.mask == item.path:
             raise
         raise PictureError(item.path, f'its mask "{item.mask.name}": {error.reason}') from error
-    if turn in TURNS:
-        gray = gray.transpose(TURNS[turn])
-    # Not Lanczos, as for the picture: it undershoots beside edges, and white would not stay white.
-    scaled = gray.resize((geometry.width, geometry.height), Image.Resampling.BILINEAR)
-    shares = torch.from_numpy(np.array(scaled.crop(geometry.box), dtype=np.float32))
-    return functional.avg_pool2d(shares[None, None], CELL).clamp(0, 1)
+    seen = cut(upright(gray, turn), view, "masks")
+    return torch.from_numpy(np.array(seen, dtype=np.float32))[None, None]
 
 
 def _alpha(image: Image.Image) -> Image.Image:

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from modules.data.texts import joined, padded
-from modules.data.turns import shuffled
 from modules.interfaces import Conditioning, Family, PromptBatch
 from modules.seeds import derive
+from onetrainer.seeds import shuffled
 
 EMPTY = ""
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import CLIPTokenizer
 
-from onetrainer.caption_words import split_at_words
+from onetrainer.captions.words import split_at_words
 
 CHUNK = 75
 PADDING = -1  # what follows a chunk's end: each encoder has an id of its own for it

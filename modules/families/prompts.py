@@ -31,7 +31,7 @@ from modules.families.prompt_vectors import (
 from modules.formats.embedding_file import Embedding
 from modules.interfaces import Conditioning
 from modules.memory.sending import sent
-from onetrainer.caption_words import word_key
+from onetrainer.captions.words import word_key
 from onetrainer.errors import UserError
 
 __all__ = ["CHUNK", "ClipEncoder", "ClipPrompts"]

@@ -23,6 +23,7 @@ from onetrainer.config.model import Model, base_of
 from onetrainer.config.objectives.prior import OwnPrediction
 from onetrainer.config.reconstruction import Reconstruction as ReconstructionSection
 from onetrainer.config.train import TrainConfig
+from onetrainer.data.concepts import concepts_of, has_masks
 
 # A whole model's copy is kept where there is most room; it goes to the device when it is asked.
 _HOST = torch.device("cpu")
@@ -92,22 +93,6 @@ def trained_networks(config: TrainConfig) -> frozenset[str]:
             return frozenset()
 
 
-def trains_text_encoder(config: TrainConfig) -> bool:
-    """Whether a text encoder's own weights, or adapters on them, are trained."""
-    match config.method:
-        case EmbeddingOnly() | Vae():
-            return False
-        case method:
-            has_second = base_of(config.model.family) == "sdxl"
-            return method.text_encoder.train or (has_second and method.text_encoder_2.train)
-
-
-def encodes_text_anew(config: TrainConfig) -> bool:
-    """Whether captions are to be encoded in every step: they change, or nobody keeps them."""
-    changes = trains_text_encoder(config) or bool(config.embeddings.words)
-    return changes or not config.data.cache_text
-
-
 def _attach_main(config: TrainConfig, family: Family, base: Model) -> Attached:
     """What is trained besides words."""
     original = _HOST if compares_with_before(config) else None
@@ -135,7 +120,9 @@ def compares_with_before(config: TrainConfig) -> bool:
         case AlignProp(keep=keep, evaluation=watched):
             return keep.anchor > 0 or watched.distance
         case DenoisingSection(prior=prior, mask=mask):
-            is_prior_held = isinstance(prior, OwnPrediction) and bool(config.data.class_folder)
-            return is_prior_held or (mask.prior_weight > 0 and config.data.masks != "off")
+            found = concepts_of(config)
+            held = {"own_prediction", *(["prior"] if isinstance(prior, OwnPrediction) else [])}
+            is_held = any(concept.role in held for concept in found)
+            return is_held or (mask.prior_weight > 0 and has_masks(config))
         case _:
             return False

@@ -1,37 +1,50 @@
 """The run's pictures: listed, encoded, and handed out step by step."""
 
 import hashlib
-import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 
-from modules.data.batches import BatchPlan, load_batch
-from modules.data.cache import CachedDataset, EncoderDigests, encode_dataset, encoder_digests
+from modules.data.batches import Shelf
+from modules.data.cache import (
+    EncodeOptions,
+    EncoderDigests,
+    damage_notes,
+    encode_captions,
+    encode_pictures,
+    encoder_digests,
+)
+from modules.data.encoded import EncodedPictures, EncodedTexts, Views
+from modules.data.loading import Loader
+from modules.data.shards import Store
 from modules.families.prompts import CHUNK
 from modules.interfaces import Batch, Family
-from modules.jobs.attach import encodes_text_anew
 from modules.jobs.held_out import held_out_pictures
 from modules.validation import HeldOutPictures
-from onetrainer.caption_words import missing_words
-from onetrainer.config.denoising import Denoising
+from onetrainer.cache.store import prune
+from onetrainer.captions.caching import keeps_captions
+from onetrainer.captions.draw import drawn_caption, plain_caption, varies
+from onetrainer.captions.words import missing_words
 from onetrainer.config.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset import (
-    Split,
-    hold_out,
-    index_class_pictures,
-    index_pictures,
-    is_pictures_alone,
-)
-from onetrainer.dataset_index import DatasetIndex
+from onetrainer.data.batch_plan import BatchPlan, portions_of
+from onetrainer.data.concepts import ConceptSettings
+from onetrainer.data.dataset import Dataset, is_pictures_alone, read_dataset
+from onetrainer.data.index import Item
+from onetrainer.data.views import bucket_at
 from onetrainer.event_log import EventWriter
 from onetrainer.events import Phase, Warned
+from onetrainer.pictures.memory import PictureMemory
+from onetrainer.pictures.similar import similar_groups
 
 HELD_OUT = "held-out pictures"
 """What of the caching is told apart."""
+CAPTIONS = "captions"
+COMPARING = "looking for similar pictures"
+GB = 10**9
 _SECONDS_PER_REPORT = 0.1
 _WARNED_PICTURES = 20
 
@@ -40,28 +53,37 @@ _WARNED_PICTURES = 20
 class Batches:
     """The microbatches of each step, a function of the step alone."""
 
-    dataset: CachedDataset
+    shelf: Shelf
     plan: BatchPlan
-    seed: int
-    caption_dropout: float
-    with_pixels: bool = False
+    loader: Loader
 
     def at(self, step: int) -> Iterator[Batch]:
-        """The microbatches of a step, read from the cache one by one."""
-        plan = self.plan.at(step)
-        for number in range(len(plan.microbatches)):
-            yield load_batch(
-                self.dataset,
-                plan,
-                number,
-                seed=self.seed,
-                caption_dropout=self.caption_dropout,
-                with_pixels=self.with_pixels,
-            )
+        """The microbatches of a step, read ahead of it."""
+        return self.loader.at(step)
 
     def epoch_of(self, step: int) -> int:
         """Which pass over the pictures a step belongs to, from 0."""
         return self.plan.epoch_of(step)
+
+    @property
+    def learned(self) -> tuple[Item, ...]:
+        """The pictures without those that stand for what is to be kept."""
+        return tuple(item for item in self.shelf.pictures.items if not item.is_prior)
+
+    def close(self) -> None:
+        """Ends reading ahead, and this run's use of the cache."""
+        self.loader.close()
+        self.shelf.pictures.store.close()
+
+    def sizes(self) -> set[tuple[int, int]]:
+        """Every width and height, in pixels, that they are shown in."""
+        concepts = self.shelf.concepts
+        return {
+            (bucket.width, bucket.height)
+            for item in self.shelf.pictures.items
+            for number in range(len(concepts[item.concept].resolutions))
+            for bucket in [bucket_at(item, concepts[item.concept], number)]
+        }
 
 
 @dataclass(frozen=True)
@@ -85,7 +107,7 @@ def digests_for(config: TrainConfig, family: Family) -> EncoderDigests:
     To be asked before anything is to train: a decoder that trains may get another number format,
     and what its encoder makes of pictures would count as another model's.
     """
-    return encoder_digests(family, with_text=_caches_captions(config))
+    return encoder_digests(family, with_text=keeps_captions(config))
 
 
 def prepare_pictures(
@@ -97,111 +119,212 @@ def prepare_pictures(
     events: EventWriter,
     should_stop: Callable[[], bool],
     told: Collection[str],
+    first_step: int = 0,
 ) -> Pictures:
     """Lists and encodes the pictures. Raises CachingStopped if asked to stop meanwhile.
 
     digests: of the family, as `digests_for` gives them. told: warnings that the run's events hold
-    already.
+    already. first_step: from which the run goes on.
     """
-    split = hold_out(config, index_pictures(config))
-    found = (split.learnt, _class_pictures(config, split))
-    listed = [index for index in found if index is not None]
-    encode: Callable[..., CachedDataset] = partial(
-        encode_dataset,
-        family,
-        folder=Path(config.data.cache_folder or cache),
-        with_text=_caches_captions(config),
-        with_latents=config.data.cache_latents,
-        should_stop=should_stop,
-        digests=digests,
-    )
-    dataset = encode([item for each in listed for item in each.items], progress=_progress(events))
-    encoded, held_out = [dataset], None
-    if split.held_out is not None:
-        listed.append(split.held_out)
-        encoded.append(encode(split.held_out.items, progress=_progress(events, HELD_OUT)))
-        held_out = held_out_pictures(config, split, encoded[-1])
-    skipped = [one for each in listed for one in each.skipped]
-    left_out = [str(one) for one in (*skipped, *(one for each in encoded for one in each.skipped))]
-    notes = [note for each in listed for note in each.notes]
-    notes += [note for each in encoded for note in each.warnings]
-    if not is_pictures_alone(config):
-        notes += [*_long_captions(family, dataset), *_unlearnable_words(config, dataset)]
-    for text in _warnings(left_out, notes):
-        if text not in told:
-            events.write(Warned(text))
+    began, folder = time(), Path(config.data.cache_folder or cache)
+    encoding = _Encoding(config, family, digests, Store(folder), events, should_stop)
+    with closing(PictureMemory(folder)) as memory:
+        dataset = _read(config, memory, events)
+        learned, measured = encoding.pictures(dataset, memory)
     plan = BatchPlan(
-        [item.bucket for item in dataset.items if not item.is_prior],
+        portions_of(dataset, is_cached=config.data.cache_latents, kept=learned.kept),
         batch_size=config.training.batch_size,
         accumulation=config.training.accumulation,
         seed=config.training.seed,
-        class_buckets=[item.bucket for item in dataset.items if item.is_prior],
     )
-    batches = Batches(
-        dataset,
+    texts = None
+    if keeps_captions(config):
+        steps = range(first_step, config.training.steps)
+        texts = encoding.captions(_captions(dataset, learned, measured, plan, steps))
+    _bound(config, folder, since=began, events=events)
+    shelf = Shelf(learned, texts, dataset.concepts, _caption_of(dataset), config.data.latents)
+    held_out = None
+    if measured is not None:
+        apart = replace(shelf, pictures=measured, caption_of=_plain_caption_of(dataset))
+        held_out = held_out_pictures(config, dataset, apart)
+    encoded = [learned] if measured is None else [learned, measured]
+    left_out = [str(one) for one in dataset.skipped]
+    left_out += [str(one) for each in encoded for one in each.skipped]
+    notes = [*dataset.notes, *(note for each in encoded for note in each.warnings)]
+    notes += damage_notes(encoding.store)
+    if not is_pictures_alone(config):
+        notes += [*_long_captions(family, shelf), *_unlearnable_words(config, shelf)]
+    for text in _warnings(left_out, notes):
+        if text not in told:
+            events.write(Warned(text))
+    loader = Loader(
+        shelf,
         plan,
-        config.training.seed,
-        _caption_dropout(config),
+        threads=config.data.loader_threads,
+        steps=config.training.steps,
         with_pixels=isinstance(config.objective, Reconstruction),
     )
-    return Pictures(batches, left_out, _digest(dataset), held_out)
+    return Pictures(Batches(shelf, plan, loader), left_out, _digest(shelf), held_out)
 
 
-def _class_pictures(config: TrainConfig, split: Split) -> DatasetIndex | None:
-    """Those that are not held out: the model is not to be trained on what is measured."""
-    found = index_class_pictures(config)
-    if found is None or split.held_out is None:
-        return found
-    held = {os.path.realpath(item.path) for item in split.held_out.items}
-    kept = tuple(item for item in found.items if os.path.realpath(item.path) not in held)
-    uncaptioned = sum(not item.caption for item in kept)
-    return replace(found, items=kept, uncaptioned=uncaptioned)
+@dataclass(frozen=True)
+class _Encoding:
+    """What encodes a run's pictures and captions, and tells of it."""
+
+    config: TrainConfig
+    family: Family
+    digests: EncoderDigests
+    store: Store
+    events: EventWriter
+    should_stop: Callable[[], bool]
+
+    def pictures(
+        self, dataset: Dataset, memory: PictureMemory
+    ) -> tuple[EncodedPictures, EncodedPictures | None]:
+        """Those that are learned, and those that are measured, if any are."""
+        encode = partial(
+            encode_pictures,
+            self.family,
+            store=self.store,
+            memory=memory,
+            digests=self.digests,
+            options=options_of(self.config),
+            should_stop=self.should_stop,
+        )
+        shown = Views(dataset.items, dataset.concepts, is_plain=False)
+        learned = encode(shown, progress=_progress(self.events))
+        if dataset.held_out is None:
+            return learned, None
+        shown = Views(dataset.held_out, dataset.concepts, is_plain=True)
+        return learned, encode(shown, progress=_progress(self.events, HELD_OUT))
+
+    def captions(self, captions: Sequence[str]) -> EncodedTexts:
+        """All of them."""
+        return encode_captions(
+            self.family,
+            captions,
+            store=self.store,
+            digests=self.digests,
+            progress=_progress(self.events, CAPTIONS),
+            should_stop=self.should_stop,
+        )
 
 
 def sizes_of(config: TrainConfig, pictures: Pictures) -> set[tuple[int, int]]:
     """Every width and height, in pixels, that the model is to compute with."""
-    items = pictures.batches.dataset.items
     held_out = pictures.held_out.sizes if pictures.held_out else ()
     drawn = [(prompt.width, prompt.height) for prompt in config.sampling.prompts]
-    return {(item.bucket.width, item.bucket.height) for item in items} | {*held_out, *drawn}
+    return pictures.batches.sizes() | {*held_out, *drawn}
 
 
-def _caches_captions(config: TrainConfig) -> bool:
-    return not is_pictures_alone(config) and not encodes_text_anew(config)
+def _read(config: TrainConfig, memory: PictureMemory, events: EventWriter) -> Dataset:
+    """Every picture; those that look alike are found only where it matters what is held out."""
+    validation = config.validation
+    is_compared = validation.use and validation.keep_similar
+
+    def similar(items: Sequence[Item]) -> Sequence[int]:
+        return similar_groups(items, memory=memory, progress=_progress(events, COMPARING))
+
+    return read_dataset(config, headers=memory, similar=similar if is_compared else None)
 
 
-def _caption_dropout(config: TrainConfig) -> float:
-    return config.objective.caption_dropout if isinstance(config.objective, Denoising) else 0.0
+def options_of(config: TrainConfig) -> EncodeOptions:
+    """How a run's pictures are encoded."""
+    data = config.data
+    return EncodeOptions(
+        keeps_latents=data.cache_latents,
+        batch=data.cache_batch,
+        threads=data.loader_threads,
+        conditioning=data.conditioning if config.model.family.endswith("inpainting") else "blank",
+    )
 
 
-def _long_captions(family: Family, dataset: CachedDataset) -> list[str]:
+def _caption_of(dataset: Dataset) -> Callable[[Item, int], str]:
+    def caption(item: Item, turn: int) -> str:
+        return drawn_caption(item, dataset.concepts[item.concept], turn)
+
+    return caption
+
+
+def _plain_caption_of(dataset: Dataset) -> Callable[[Item, int], str]:
+    def caption(item: Item, _turn: int) -> str:
+        return plain_caption(item, dataset.concepts[item.concept])
+
+    return caption
+
+
+def _captions(
+    dataset: Dataset,
+    learned: EncodedPictures,
+    measured: EncodedPictures | None,
+    plan: BatchPlan,
+    steps: range,
+) -> list[str]:
+    """Every caption that is shown in some steps or measured, once, the empty one first."""
+    found = {"": None}
+    for item in measured.items if measured else ():
+        found[plain_caption(item, dataset.concepts[item.concept])] = None
+    if any(varies(concept.captions) for concept in dataset.concepts):
+        shown = (one for step in steps for one in plan.at(step).pictures)
+        caption = _caption_of(dataset)
+        return list(found | {caption(learned.items[one.item], one.turn): None for one in shown})
+    for item in learned.items:
+        concept = _without_dropout(dataset.concepts[item.concept])
+        # One after the other they are all there are.
+        for turn in range(len(item.captions)):
+            found[drawn_caption(item, concept, turn)] = None
+    return list(found)
+
+
+def _without_dropout(concept: ConceptSettings) -> ConceptSettings:
+    return replace(concept, captions=concept.captions.model_copy(update={"dropout": 0.0}))
+
+
+def _bound(config: TrainConfig, folder: Path, *, since: float, events: EventWriter) -> None:
+    """Removes what was not used for longest from a cache that has become too large."""
+    if not config.data.cache_limit:
+        return
+    report = prune(folder, limit_bytes=round(config.data.cache_limit * GB), since=since)
+    if report.freed_bytes:
+        freed = f"{report.freed_bytes / GB:.1f} GB of older encodings removed"
+        events.write(Phase("caching", detail=freed))
+
+
+def _long_captions(family: Family, shelf: Shelf) -> list[str]:
     """What to tell of captions that other programs would cut."""
-    counts = [family.count_tokens(item.caption) for item in dataset.items]
+    captions = {caption for item in shelf.pictures.items for caption in item.captions}
+    counts = [family.count_tokens(caption) for caption in captions]
     long = [count for count in counts if count > CHUNK]
     if not long:
         return []
-    captions = f"{len(long)} caption{'s' if len(long) > 1 else ''}"
+    noun = f"{len(long)} caption{'s' if len(long) > 1 else ''}"
     return [
-        f"{captions} longer than {CHUNK} tokens (the longest has {max(long)}): read in pieces of"
+        f"{noun} longer than {CHUNK} tokens (the longest has {max(long)}): read in pieces of"
         f" {CHUNK}, nothing is cut"
     ]
 
 
-def _unlearnable_words(config: TrainConfig, dataset: CachedDataset) -> list[str]:
+def _unlearnable_words(config: TrainConfig, shelf: Shelf) -> list[str]:
     """What to tell of words that are to be learnt and that no caption holds."""
     words = [each.word for each in config.embeddings.words]
-    absent = missing_words([item.caption for item in dataset.learnt], words)
+    captions = [
+        caption
+        for item in shelf.pictures.items
+        if not item.is_prior
+        for caption in (*item.captions, plain_caption(item, shelf.concepts[item.concept]))
+    ]
+    absent = missing_words(captions, words)
     return [f'no caption holds the word "{word}", so nothing is learnt of it' for word in absent]
 
 
-def _digest(dataset: CachedDataset) -> str:
+def _digest(shelf: Shelf) -> str:
     seen = hashlib.sha256()
-    for key, mask, item in zip(dataset.latent_keys, dataset.mask_keys, dataset.items, strict=True):
-        seen.update(f"{key} {item.caption}\n".encode())
-        if mask:
-            seen.update(f"mask {mask}\n".encode())
-        if item.is_prior:
-            seen.update(b"class\n")
+    for line, item in zip(shelf.pictures.digest_lines(), shelf.pictures.items, strict=True):
+        captions = "\n".join(item.captions)
+        seen.update(f"{line} {item.role} {item.concept}\n{captions}\n".encode())
+    for concept in shelf.concepts:
+        told = (concept.role, concept.repeats, concept.pictures, concept.loss_weight, concept.seed)
+        seen.update(f"{told} {concept.captions} {concept.trigger}\n".encode())
     return seen.hexdigest()
 
 

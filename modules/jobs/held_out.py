@@ -4,8 +4,7 @@ import hashlib
 import json
 from functools import partial
 
-from modules.data.batches import StepPlan, load_batch
-from modules.data.cache import CachedDataset
+from modules.data.batches import Shelf, load_batch
 from modules.interfaces import Batch
 from modules.jobs.run import Run
 from modules.state import CheckpointRecord
@@ -14,26 +13,44 @@ from onetrainer.config.denoising import Denoising
 from onetrainer.config.objectives.mask import Mask
 from onetrainer.config.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset import Split, is_pictures_alone
+from onetrainer.data.batch_plan import Shown, StepPlan
+from onetrainer.data.concepts import has_masks
+from onetrainer.data.dataset import Dataset, is_pictures_alone
+from onetrainer.data.index import Item
+from onetrainer.data.views import plain_view
 from onetrainer.held_out_files import HeldOutFiles
 
 _SINCE = " since step "
 
 
-def held_out_pictures(config: TrainConfig, split: Split, dataset: CachedDataset) -> HeldOutPictures:
-    """What is measured. dataset: the split's held-out pictures, encoded."""
-    names = tuple(split.name_of(item) for item in dataset.items)
+def held_out_pictures(config: TrainConfig, dataset: Dataset, shelf: Shelf) -> HeldOutPictures:
+    """What is measured. shelf: the dataset's held-out pictures, encoded."""
+    pictures = shelf.pictures
+    names = tuple(dataset.name_of(item) for item in pictures.items)
     seen = hashlib.sha256()
-    keys = (names, dataset.latent_keys, dataset.mask_keys, dataset.items)
-    for name, latents, mask, item in sorted(zip(*keys, strict=True), key=lambda one: one[0]):
-        seen.update(f"{name}\n{latents} {mask} {item.caption}\n".encode())
+    keys = (names, pictures.digest_lines(), pictures.items)
+    for name, line, item in sorted(zip(*keys, strict=True), key=lambda one: one[0]):
+        seen.update(f"{name}\n{line} {shelf.caption_of(item, 0)}\n".encode())
+    buckets = [plain_view(item, dataset.concept_of(item)).bucket for item in pictures.items]
     return HeldOutPictures(
         names=names,
-        concepts={name: item.concept for name, item in zip(names, dataset.items, strict=True)},
+        concepts={
+            name: _concept_of(dataset, item)
+            for name, item in zip(names, pictures.items, strict=True)
+        },
         digest=seen.hexdigest(),
-        sizes=frozenset((item.bucket.width, item.bucket.height) for item in dataset.items),
-        load=partial(_load, dataset, with_pixels=is_pictures_alone(config)),
+        sizes=frozenset((bucket.width, bucket.height) for bucket in buckets),
+        load=partial(_load, shelf, with_pixels=is_pictures_alone(config)),
     )
+
+
+def _concept_of(dataset: Dataset, item: Item) -> str:
+    """What the picture's losses are told with: its folder, where there are several."""
+    measured = {one.concept for one in dataset.held_out or ()}
+    if len(measured) < 2:
+        return item.group
+    name = dataset.concept_of(item).name
+    return f"{name}/{item.group}" if item.group else name
 
 
 def grid_of(config: TrainConfig) -> Grid:
@@ -56,7 +73,7 @@ def _measure(config: TrainConfig) -> str:
             "clip skip": model.clip_skip,
             "zero snr": model.zero_terminal_snr,
         }
-        if config.data.masks != "off":
+        if has_masks(config):
             mask = objective.mask if isinstance(objective, Denoising) else Mask()
             parts["unmasked"] = mask.unmasked_weight
     return json.dumps(parts, sort_keys=True)
@@ -93,7 +110,9 @@ def held_out_files(run: Run, pictures: HeldOutPictures | None) -> HeldOutFiles |
     return files
 
 
-def _load(dataset: CachedDataset, index: int, *, with_pixels: bool) -> Batch:
+def _load(shelf: Shelf, index: int, *, with_pixels: bool) -> Batch:
     """A picture as a step of its own, so that its caption's length depends on no other's."""
-    plan = StepPlan(step=0, epoch=0, microbatches=((index,),), weight=1.0)
-    return load_batch(dataset, plan, 0, seed=0, with_pixels=with_pixels)
+    item = shelf.pictures.items[index]
+    bucket = plain_view(item, shelf.concepts[item.concept]).bucket
+    alone = StepPlan(0, 0, bucket, microbatches=((Shown(index, 0, 0),),), weight=1.0)
+    return load_batch(shelf, alone, 0, with_pixels=with_pixels)

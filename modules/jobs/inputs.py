@@ -10,9 +10,9 @@ from modules.jobs.metadata import DatasetFacts, count_tags
 from modules.jobs.prompts import RewardPrompts, prepare_prompts
 from modules.jobs.run import Run
 from modules.validation import HeldOutPictures
-from onetrainer.buckets import Bucket
 from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.rules_rewards import uses_pictures
+from onetrainer.data.buckets import Bucket
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,16 @@ class Inputs:
         """The pictures that are measured; None if none are."""
         return self.pictures.held_out if self.pictures is not None else None
 
+    def close(self) -> None:
+        """Ends reading ahead, and the use of the cache."""
+        if self.pictures is not None:
+            self.pictures.batches.close()
+
     def facts(self) -> DatasetFacts:
         """What of it may be told."""
         if self.pictures is not None:
-            batches = self.pictures.batches
             held_out = 0 if self.held_out is None else len(self.held_out.names)
-            return DatasetFacts.of(batches.dataset, batches.plan, self.digest, held_out=held_out)
+            return DatasetFacts.of(self.pictures.batches, self.digest, held_out=held_out)
         assert self.prompts is not None
         drawn = self.prompts.batches
         return DatasetFacts(
@@ -57,7 +61,7 @@ class Inputs:
         if self.prompts is not None:
             lines.append(f"Trained on {_counted(len(self.prompts.batches.prompts), 'prompt')}.")
         if self.pictures is not None:
-            count = len(self.pictures.batches.dataset.learnt)
+            count = len(self.pictures.batches.learned)
             lines.append(f"Trained on {_counted(count, 'picture')}.")
             if self.pictures.left_out:
                 lines.append(f"{len(self.pictures.left_out)} left out:")
@@ -85,6 +89,7 @@ def prepare_inputs(run: Run, family: StableDiffusion, digests: EncoderDigests | 
             events=run.events,
             should_stop=run.inbox.is_leaving,
             told=run.told,
+            first_step=run.first_step,
         )
         family.prepare_blanks(sizes_of(run.config, pictures))
     if isinstance(run.config.objective, AlignProp):

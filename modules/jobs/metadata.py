@@ -13,20 +13,20 @@ from types import MappingProxyType
 
 from pydantic.fields import FieldInfo
 
-from modules.data.batches import BatchPlan
-from modules.data.cache import CachedDataset
 from modules.formats.lora_metadata import layout_of
 from modules.formats.modelspec import FileKind, Layout, ModelSpec, comma_separated
 from modules.interfaces import Family
-from modules.jobs.metadata_terms import objective_terms, schedule_term
+from modules.jobs.data import Batches
+from modules.jobs.metadata_terms import data_terms, objective_terms, schedule_term
 from onetrainer import __version__
-from onetrainer.buckets import Bucket
 from onetrainer.config.base import Section, Ui
 from onetrainer.config.embedding import EmbeddingOnly
 from onetrainer.config.full import Full, Vae
 from onetrainer.config.model import FamilyName, Prediction, base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.curves import warmup_steps
+from onetrainer.data.buckets import Bucket
+from onetrainer.data.views import bucket_at
 from onetrainer.hub import is_hub_name
 
 MAX_TAGS = 10_000
@@ -44,14 +44,7 @@ _NOT_DONE: Mapping[str, object] = MappingProxyType(
         "adaptive_noise_scale": None,
         "scale_weight_norms": None,
         "caption_dropout_every_n_epochs": 0,
-        "caption_tag_dropout_rate": 0.0,
-        "shuffle_caption": False,
-        "keep_tokens": 0,
-        "color_aug": False,
-        "flip_aug": False,
-        "random_crop": False,
         "face_crop_aug_range": None,
-        "bucket_no_upscale": False,
     }
 )
 
@@ -88,17 +81,16 @@ class DatasetFacts:
     held_out: int = 0
 
     @staticmethod
-    def of(
-        dataset: CachedDataset, plan: BatchPlan, digest: str, *, held_out: int = 0
-    ) -> "DatasetFacts":
+    def of(batches: Batches, digest: str, *, held_out: int = 0) -> "DatasetFacts":
         """Those of an encoded dataset in the order that it is learned in."""
-        buckets = Counter(item.bucket for item in dataset.learnt)
+        shelf, learned = batches.shelf, batches.learned
+        buckets = Counter(bucket_at(item, shelf.concepts[item.concept], 0) for item in learned)
         return DatasetFacts(
             buckets=dict(sorted(buckets.items())),
-            tags=count_tags([item.caption for item in dataset.learnt]),
-            steps_per_epoch=plan.steps_per_epoch,
+            tags=count_tags([item.caption for item in learned]),
+            steps_per_epoch=batches.plan.steps_per_epoch,
             digest=digest,
-            class_pictures=len(dataset.items) - len(dataset.learnt),
+            class_pictures=len(shelf.pictures.items) - len(learned),
             held_out=held_out,
         )
 
@@ -144,7 +136,7 @@ def output_metadata(
         own["onetrainer_dataset"] = dataset.digest
     if wanted.include_config:
         kohya |= {**_NOT_DONE, **_training_fields(config, model)}
-        kohya |= objective_terms(config.objective)
+        kohya |= {**data_terms(config.data), **objective_terms(config.objective)}
         kohya |= _progress_fields(config, dataset, step)
         own["onetrainer_config"] = _json(without_paths(config))
     spec = _spec(
@@ -221,7 +213,7 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
         "seed": training.seed,
         "resolution": f"({side}, {side})",
         "enable_bucket": True,
-        "cache_latents": True,
+        "cache_latents": config.data.cache_latents,
         "clip_skip": config.model.clip_skip or None,
         "zero_terminal_snr": model.zero_terminal_snr,
         "learning_rate": config.optimizer.lr,

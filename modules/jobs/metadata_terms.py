@@ -1,5 +1,6 @@
 """Our settings in the terms of kohya's programs, which others read them by."""
 
+from onetrainer.config.data import Data
 from onetrainer.config.denoising import Denoising
 from onetrainer.config.objective import Objective
 from onetrainer.config.objectives.loss import Losses
@@ -13,7 +14,6 @@ def objective_terms(objective: Objective) -> dict[str, object]:
         return {"loss_type": objective.kind}
     noise, weighting = objective.noise, objective.weighting
     return {
-        "caption_dropout_rate": objective.caption_dropout,
         "loss_type": _loss_type(objective.loss),
         "huber_schedule": objective.loss.huber_schedule if objective.loss.huber else None,
         "huber_c": objective.loss.huber_threshold if objective.loss.huber else None,
@@ -26,6 +26,22 @@ def objective_terms(objective: Objective) -> dict[str, object]:
         "scale_v_pred_loss_like_noise_pred": isinstance(weighting, NoiseLike),
         "v_pred_like_loss": weighting.strength if isinstance(weighting, VelocityLike) else None,
         "prior_loss_weight": objective.prior.weight,
+    }
+
+
+def data_terms(data: Data) -> dict[str, object]:
+    """The fields that tell how pictures and captions changed, of all folders without their own."""
+    captions, changes = data.captions, data.augmentation
+    colors = (changes.brightness, changes.contrast, changes.saturation, changes.hue)
+    return {
+        "caption_dropout_rate": captions.dropout,
+        "caption_tag_dropout_rate": captions.drop_chance if captions.drop_tags != "off" else 0.0,
+        "shuffle_caption": captions.shuffle,
+        "keep_tokens": captions.keep,
+        "color_aug": any(colors),
+        "flip_aug": changes.flip == "random",
+        "random_crop": data.buckets.crop == "random" or changes.crop_jitter > 0,
+        "bucket_no_upscale": data.buckets.upscale_limit == 1,
     }
 
 

@@ -7,11 +7,12 @@ from torch import nn
 
 from modules.families.layers import VAE, layers_of
 from modules.interfaces import Family
-from modules.jobs.attach import Attached, encodes_text_anew, trained_dtypes, trained_networks
+from modules.jobs.attach import Attached, trained_dtypes, trained_networks
 from modules.memory.layers import LayerSettings, ManagedLayers, manage_layers
 from modules.memory.precision import precision_of
 from modules.memory.residency import METHOD, REWARDS, Needs, Place, Residency, places
 from modules.methods.quantized import parts_left, quantize_family
+from onetrainer.captions.caching import encodes_text_anew
 from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.full import Vae
 from onetrainer.config.hardware import TempDevice
@@ -19,7 +20,7 @@ from onetrainer.config.model import base_of
 from onetrainer.config.reconstruction import Reconstruction
 from onetrainer.config.rules_rewards import uses_pictures
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset import is_pictures_alone
+from onetrainer.data.dataset import is_pictures_alone
 
 HOST = torch.device("cpu")
 

@@ -2,24 +2,26 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import psutil
 import torch
 
+from modules.jobs.plan_data import data_of
 from modules.jobs.plan_phases import ALL, NONE_KNOWN, measured, training_alone
 from modules.jobs.plan_stage import Model, Stage, is_same_model, modelled, stage_of
 from modules.jobs.plan_time import time_of
 from modules.jobs.plan_work import Machine
 from modules.memory.footprint_autocast import DeviceKind
 from modules.memory.precision import choose_device
-from onetrainer.buckets import Bucket, bucket_for
 from onetrainer.config.data import Data
 from onetrainer.config.rules_rewards import uses_pictures
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset import index_class_pictures, index_pictures
-from onetrainer.dataset_index import DatasetIndex, Item
+from onetrainer.data.buckets import Bucket, bucket_for
+from onetrainer.data.concepts import bucket_step, concepts_of
+from onetrainer.data.index import Item, index_concept
+from onetrainer.data.views import bucket_at
 from onetrainer.errors import UserError
 from onetrainer.events import Forecast
 from onetrainer.memory_words import fits
@@ -95,7 +97,7 @@ class Planner:
         self.target = target
         self._open = ExitStack()
         self._model: tuple[TrainConfig, Model] | None = None
-        self._sizes: tuple[tuple[Data, str], list[tuple[int, int]]] | None = None
+        self._items: tuple[tuple[Data, str], Sequence[Item]] | None = None
 
     def close(self) -> None:
         """Lets the model go."""
@@ -121,6 +123,10 @@ class Planner:
         """How long it takes; config: `decided`. See `time_of`."""
         return self._staged(config, lambda stage: time_of(stage, machine, where))
 
+    def data(self, config: TrainConfig, machine: Machine | None) -> dict[str, Any]:
+        """What is told of its pictures; config: `decided`. See `data_of`."""
+        return self._staged(config, lambda stage: data_of(stage, machine))
+
     def decided(self, config: TrainConfig) -> TrainConfig:
         """The config with automatic checkpointing decided."""
         if config.hardware.gradient_checkpointing != "auto":
@@ -138,10 +144,13 @@ class Planner:
 
     def bucket_of(self, config: TrainConfig) -> Bucket:
         """The size of the largest pictures; a square where there are none to see."""
-        resolution = config.data.resolution
-        found = {bucket_for(*size, resolution) for size in self._sizes_of(config)}
-        square = bucket_for(resolution, resolution, resolution)
-        return max(found, key=lambda bucket: bucket.width * bucket.height, default=square)
+        concepts = concepts_of(config)
+        found = {
+            bucket_at(item, concepts[item.concept], number)
+            for item in self._items_of(config)
+            for number in range(len(concepts[item.concept].resolutions))
+        }
+        return max(found or _sizes(config), key=lambda bucket: bucket.width * bucket.height)
 
     def _staged(self, config: TrainConfig, measure: Callable[[Stage], Measured]) -> Measured:
         bucket = self.bucket_of(config)
@@ -155,34 +164,37 @@ class Planner:
             self._model = config, self._open.enter_context(made)
         return self._model[1]
 
-    def _sizes_of(self, config: TrainConfig) -> list[tuple[int, int]]:
-        """Width and height of every picture that the config names."""
-        data = config.data.model_copy(update={"resolution": Data().resolution})
-        same = data, config.validation.folder if config.validation.use else ""
-        if self._sizes is None or self._sizes[0] != same:
-            self._sizes = same, _sizes(config)
-        return self._sizes[1]
+    def _items_of(self, config: TrainConfig) -> Sequence[Item]:
+        """A picture of every shape in every folder that the config names."""
+        # Whatever else changes, the pictures are the same, and many settings are tried.
+        same = config.data.model_copy(
+            update={"resolution": Data().resolution, "buckets": Data().buckets}
+        )
+        known = same, config.validation.folder if config.validation.use else ""
+        if self._items is None or self._items[0] != known:
+            self._items = known, _items(config)
+        return self._items[1]
 
 
-def _sizes(config: TrainConfig) -> list[tuple[int, int]]:
-    found: list[Item] = []
-    pictures = config.data.folder if uses_pictures(config) else ""
-    folders = [pictures, config.validation.folder if config.validation.use else ""]
-    for folder in filter(None, folders):
-        data = config.data.model_copy(update={"folder": folder})
-        found += _items(index_pictures, config.model_copy(update={"data": data}))
-    found += _items(index_class_pictures, config)
-    return [(item.width, item.height) for item in found]
+def _items(config: TrainConfig) -> Sequence[Item]:
+    found: dict[tuple[int, int, int], Item] = {}
+    for number, concept in enumerate(concepts_of(config) if uses_pictures(config) else ()):
+        try:
+            index = index_concept(replace(concept, require_captions=False), number=number)
+        except UserError:
+            continue  # the pictures may come later
+        found |= {(number, item.width, item.height): item for item in index.items}
+    return tuple(found.values())
 
 
-def _items(
-    index: Callable[[TrainConfig], DatasetIndex | None], config: TrainConfig
-) -> Sequence[Item]:
-    try:
-        indexed = index(config)
-    except UserError:
-        return ()  # the pictures may come later
-    return indexed.items if indexed is not None else ()
+def _sizes(config: TrainConfig) -> list[Bucket]:
+    """The sizes that are known without pictures: fixed ones, or squares."""
+    data = config.data
+    if data.buckets.sizes:
+        return [Bucket(size.width, size.height) for size in data.buckets.sizes]
+    sides = [data.resolution, *(each.resolution for each in data.buckets.resolutions)]
+    steps = [bucket_step(config.model.family, data.buckets.step, side) for side in sides]
+    return [bucket_for(side, side, side, step) for side, step in zip(sides, steps, strict=True)]
 
 
 def _with_policy(config: TrainConfig, policy: Policy) -> TrainConfig:

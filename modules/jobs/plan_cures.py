@@ -14,7 +14,6 @@ from typing import Any
 
 from modules.families.stable_diffusion import LATENT_SIDE
 from onetrainer import presets
-from onetrainer.buckets import bucket_step
 from onetrainer.config.adapters import Adapter
 from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.embedding import EmbeddingOnly
@@ -23,6 +22,7 @@ from onetrainer.config.full import Full, Vae
 from onetrainer.config.optimizer import missing_package
 from onetrainer.config.rules import broken_rules
 from onetrainer.config.train import TrainConfig
+from onetrainer.data.concepts import bucket_step
 from onetrainer.errors import ProblemsError
 from onetrainer.preflight_packages import missing_quantizer
 
@@ -252,7 +252,7 @@ def _of_quality(config: TrainConfig) -> Iterator[Change]:
     if isinstance(config.objective, AlignProp):
         yield from _smaller_drawings(config.objective)
     resolution = config.data.resolution
-    step = max(LATENT_SIDE, bucket_step(resolution))
+    step = max(LATENT_SIDE, bucket_step(config.model.family, config.data.buckets.step, resolution))
     smaller = int(resolution * SMALLER) // step * step
     if step < smaller < resolution:
         yield Change(

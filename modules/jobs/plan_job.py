@@ -35,6 +35,7 @@ def plan(request: PlanRequest, tell: Callable[[Event], None]) -> Finished:
             plans.forecast(config),
             notes=_notes(request.config, config, target),
             time=plans.time(config, machine, where),
+            data=plans.data(config, machine),
         )
         tell(found)
         if request.cures and not fits(found.peak_bytes, target.available):

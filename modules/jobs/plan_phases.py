@@ -11,7 +11,7 @@ from torch import Tensor
 
 from modules.families.stable_diffusion import LATENT_SIDE, StableDiffusion
 from modules.interfaces import Batch, Conditioning, LatentMoments, Objective, PromptBatch
-from modules.jobs.attach import encodes_text_anew, objective_of
+from modules.jobs.attach import objective_of
 from modules.jobs.held_out import grid_of
 from modules.jobs.plan_rewards import (
     ENOUGH_TRAINED,
@@ -28,8 +28,10 @@ from modules.memory.residency import PHASES, Phase
 from modules.rewards.mixer import Mixer
 from modules.sampling.sampler import Around, sample
 from modules.validation import HeldOutPictures, measure
+from onetrainer.captions.caching import encodes_text_anew
 from onetrainer.config.rules_rewards import uses_pictures
-from onetrainer.dataset import is_pictures_alone
+from onetrainer.data.concepts import concepts_of, has_masks
+from onetrainer.data.dataset import is_pictures_alone
 
 Parts = Mapping[str, int]
 """Bytes by what they belong to."""
@@ -117,10 +119,11 @@ def _activations_of(stage: Stage, mixer: Mixer, trained: int) -> int:
 
 
 def _cache(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
-    """A picture and a caption, one after the other."""
+    """Pictures and a caption, one after the other."""
     config, family = stage.config, stage.attached.family
     with _peak(stage, "caching", phases), torch.no_grad():
         if config.data.cache_latents and uses_pictures(config):
+            # Where more at once do not fit, caching goes on with fewer.
             family.encode_images(_pixels(stage, 1))
         if isinstance(family, StableDiffusion):
             family.prepare_blanks([(stage.bucket.width, stage.bucket.height)])
@@ -202,7 +205,8 @@ def _batch(stage: Stage, count: int | None = None) -> Batch:
         )
     is_plain = is_pictures_alone(config)
     captions = (_CAPTION,) * count
-    is_compared = bool(config.data.class_folder) and not is_plain
+    roles = {concept.role for concept in concepts_of(config)}
+    is_shown = config.model.family.endswith("inpainting") and config.data.conditioning != "blank"
     return Batch(
         moments=moments,
         captions=captions,
@@ -212,8 +216,10 @@ def _batch(stage: Stage, count: int | None = None) -> Batch:
         positions=tuple(range(count)),
         weight=1.0 / count,
         pixels=pixels if is_plain else None,
-        mask=torch.ones(count, 1, *shape[2:]) if config.data.masks != "off" else None,
-        is_prior=(True,) * count if is_compared else (),
+        mask=torch.ones(count, 1, *shape[2:]) if has_masks(config) and not is_plain else None,
+        is_prior=(True,) * count if "prior" in roles else (),
+        own_prediction=(True,) * count if "own_prediction" in roles else (),
+        masked=torch.ones(count, 5, *shape[2:]) if is_shown and not is_plain else None,
     )
 
 

@@ -2,12 +2,13 @@
 
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
 from modules.interfaces import Batch, Objective, PromptBatch
-from modules.jobs.attach import Attached, encodes_text_anew
+from modules.jobs.attach import Attached
 from modules.jobs.reward_parts import mixer_of, reward_objective
 from modules.memory.footprint_device import DEVICE, META
 from modules.memory.precision import autocast, precision_of
 from modules.rewards.load import empty_rewards
 from modules.rewards.mixer import Mixer
+from onetrainer.captions.caching import encodes_text_anew
 from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.rewards.algorithms import (
     Algorithm,

@@ -27,7 +27,6 @@ from modules.methods.joint import Joint
 from modules.methods.model_source import ModelSource
 from modules.methods.vae import VaeDecoder
 from modules.rewards.mixer import Mixer
-from onetrainer.buckets import Bucket
 from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.embedding import EmbeddingOnly
 from onetrainer.config.embedding import Embeddings as EmbeddingsSection
@@ -35,6 +34,7 @@ from onetrainer.config.full import Full as FullSection
 from onetrainer.config.full import Vae
 from onetrainer.config.model import base_of
 from onetrainer.config.train import TrainConfig
+from onetrainer.data.buckets import Bucket
 from onetrainer.hub import cached_folder, is_hub_name
 from onetrainer.model_files.kinds import ModelFile
 

@@ -9,10 +9,10 @@ from modules.data.cache import CachingStopped
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
 from modules.evaluation import HeldOutPrompts
 from modules.interfaces import Batch, Family, PromptBatch
-from modules.jobs.attach import encodes_text_anew
 from modules.jobs.data import Batches
 from modules.jobs.run import Run
 from modules.trainer import StepAbandoned
+from onetrainer.captions.caching import encodes_text_anew
 from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.events import Phase

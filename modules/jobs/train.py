@@ -3,7 +3,7 @@
 import hashlib
 import os
 import platform
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from importlib import metadata as packages
 from typing import TypeGuard
@@ -107,7 +107,7 @@ def _train(run: Run) -> int:
     except CachingStopped:
         run.events.write(Stopped(run.first_step, run.inbox.leaving or "stop"))
         return EXIT_STOPPED
-    with residency.phase("training"):
+    with closing(inputs), residency.phase("training"):
         return _trained(run, attached, inputs, rewards, residency)
 
 

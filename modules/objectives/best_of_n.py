@@ -8,10 +8,10 @@ from torch import Tensor
 
 from modules import seeds
 from modules.data.prompts import frames_of
-from modules.data.turns import shuffled
 from modules.interfaces import Batch, LatentMoments, Loss, Objective, Probe, PromptBatch
 from modules.objectives.candidates import Candidates
 from modules.objectives.rounds import Round, Rounds
+from onetrainer.seeds import shuffled
 
 ORDER = "kept-order"
 """What a draw is for: the order in which a round's kept pictures are learnt."""

@@ -92,7 +92,11 @@ class Denoising:
             batch.captions, among=batch.step_captions
         )
         predicted = self._family.predict(
-            task.noisy, task.timesteps, conditioning, frames=batch.frames
+            task.noisy,
+            task.timesteps,
+            conditioning,
+            frames=batch.frames,
+            masked=self._masked(batch),
         ).float()
         per_item = self._per_item(predicted, task, mask, own)
         counted = self._counted(per_item, batch, task.timesteps)
@@ -110,11 +114,13 @@ class Denoising:
         latents = self._moved(batch.moments.mean).expand(count, -1, -1, -1)
         noise = self._moved(probe.noise)
         conditioning = batch.conditioning or self._family.encode_text(batch.captions)
+        shown = self._masked(batch)
         predicted = self._family.predict(
             self._schedule.add_noise(latents, noise, timesteps),
             timesteps,
             conditioning.repeated(count),
             frames=batch.frames.expand(count, -1),
+            masked=None if shown is None else shown.expand(count, -1, -1, -1),
         ).float()
         wanted = target(
             self._family.prediction,
@@ -186,24 +192,32 @@ class Denoising:
             enabled=torch.is_autocast_enabled(device),
             cache_enabled=False,
         )
+        shown = self._masked(batch)
         with self._untouched(), torch.no_grad(), uncached:
             predicted = self._family.predict(
                 task.noisy[places],
                 task.timesteps[places],
                 self._conditioning_of(batch, rows),
                 frames=batch.frames[rows],
+                # By places on the device: a list of numbers would have to be sent there.
+                masked=None if shown is None else shown[places],
             ).float()
         return torch.zeros_like(task.wanted).index_copy(0, places, predicted)
 
     def _asked(self, batch: Batch, mask: Shares | None) -> list[bool]:
         """Which pictures need the untouched model's prediction."""
-        asked = [False] * len(batch.positions)
-        if isinstance(self._prior, OwnPrediction) and batch.is_prior:
-            asked = list(batch.is_prior)
+        asked = self._held(batch)
         if mask is not None and mask.kept is not None:
             outside = mask.kept.flatten(1).any(dim=1).tolist()
             asked = [one or other for one, other in zip(asked, outside, strict=True)]
         return asked
+
+    def _held(self, batch: Batch) -> list[bool]:
+        """Which pictures hold the model to what it predicted before training."""
+        nothing = (False,) * len(batch.positions)
+        own, prior = batch.own_prediction or nothing, batch.is_prior or nothing
+        all_priors = isinstance(self._prior, OwnPrediction)
+        return [one or (all_priors and other) for one, other in zip(own, prior, strict=True)]
 
     def _conditioning_of(self, batch: Batch, rows: list[int]) -> Conditioning:
         """What the untouched model is told about some of the pictures."""
@@ -215,11 +229,12 @@ class Denoising:
         return Conditioning(known.hidden[rows], pooled)
 
     def _held_to(self, own: Tensor, batch: Batch, task: _Task) -> _Task:
-        """The task with the untouched model's prediction as the target of prior pictures."""
-        if not (isinstance(self._prior, OwnPrediction) and any(batch.is_prior)):
+        """The task with the untouched model's prediction as the target of pictures that ask so."""
+        held = self._held(batch)
+        if not any(held):
             return task
-        is_prior = self._moved(torch.tensor(batch.is_prior)).view(-1, 1, 1, 1)
-        return replace(task, wanted=torch.where(is_prior, own, task.wanted))
+        is_held = self._moved(torch.tensor(held)).view(-1, 1, 1, 1)
+        return replace(task, wanted=torch.where(is_held, own, task.wanted))
 
     def _per_item(
         self, predicted: Tensor, task: _Task, mask: Shares | None, own: Tensor | None
@@ -241,10 +256,16 @@ class Denoising:
         """Each picture's loss as it counts in the step, (B,)."""
         if self._weights is not None:
             per_item = per_item * self._weights[timesteps]
-        if any(batch.is_prior) and self._prior.weight != 1:
-            factors = [self._prior.weight if is_prior else 1.0 for is_prior in batch.is_prior]
-            per_item = per_item * self._moved(torch.tensor(factors))
-        return per_item
+        factors = torch.tensor(batch.loss_weights or [1.0] * len(batch.positions))
+        if any(batch.is_prior):
+            factors[torch.tensor(batch.is_prior)] *= self._prior.weight
+        if all(factor == 1 for factor in factors.tolist()):
+            return per_item
+        return per_item * self._moved(factors)
+
+    def _masked(self, batch: Batch) -> Tensor | None:
+        """What an inpainting model is shown, on the device; None lets all be painted."""
+        return None if batch.masked is None else self._moved(batch.masked)
 
     def _moved(self, tensor: Tensor) -> Tensor:
         """The tensor on the device, without waiting for what that is doing."""

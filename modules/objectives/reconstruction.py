@@ -40,7 +40,10 @@ class Reconstruction:
             decoded = self._family.decode_unclamped(sent(latents, self._device))
             wanted = sent(batch.pixels, self._device, torch.float32)
             per_item = reconstruction_loss(decoded, wanted, self._section, lpips=self._lpips)
-        return Loss(per_item.sum() * batch.weight, per_item.detach())
+            counted = per_item
+            if batch.loss_weights:
+                counted = per_item * sent(torch.tensor(batch.loss_weights), self._device)
+        return Loss(counted.sum() * batch.weight, per_item.detach())
 
     def held_out(self, batch: Batch, probe: Probe) -> Tensor:
         """The loss of the mean of the picture's posterior, (K,): no noise is put on it.

@@ -7,9 +7,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from onetrainer.data.folder_listing import list_pictures
 from onetrainer.errors import UserError
-from onetrainer.folder_listing import list_pictures
-from onetrainer.picture_file import DEEP_MODES, PictureError, opened, orientation
+from onetrainer.pictures.file import DEEP_MODES, PictureError, opened, orientation
 
 MOST = 1000
 """So many pictures are looked at; more would take long and hardly change the mean."""

@@ -15,8 +15,11 @@ from time import process_time
 import torch
 
 from modules.build import build_optimizer
-from modules.data.batches import BatchPlan
-from modules.data.cache import encode_dataset
+from modules.data.batches import Shelf
+from modules.data.cache import EncodeOptions, encode_captions, encode_pictures, encoder_digests
+from modules.data.encoded import Views
+from modules.data.loading import Loader
+from modules.data.shards import Store
 from modules.engine import Engine
 from modules.inbox import Inbox
 from modules.jobs.data import Batches
@@ -27,11 +30,15 @@ from modules.optim.movement import Movement
 from modules.optim.stops import Stops
 from modules.state import TrainState
 from modules.trainer import Trainer
+from onetrainer.captions.draw import plain_caption
 from onetrainer.config.adapters import Lora as LoraSection
 from onetrainer.config.denoising import Denoising as DenoisingSection
 from onetrainer.config.optimizers.adam import AdamW
-from onetrainer.dataset_index import index_folder
+from onetrainer.config.train import TrainConfig
+from onetrainer.data.batch_plan import BatchPlan, portions_of
+from onetrainer.data.dataset import read_dataset
 from onetrainer.event_log import EventWriter
+from onetrainer.pictures.memory import PictureMemory
 from tests import tiny
 
 CPU = torch.device("cpu")
@@ -87,27 +94,46 @@ class _Ours:
     def __init__(self, folder: Path, batch_size: int) -> None:
         family = tiny.family()
         tiny.write_pictures(folder / "p", [f"picture {i}" for i in range(8)])
-        dataset = encode_dataset(
+        config = TrainConfig.model_validate(
+            {"data": {"folder": str(folder / "p"), "resolution": 64}}
+        )
+        dataset = read_dataset(config)
+        store, memory = Store(folder / "cache"), PictureMemory(folder / "cache")
+        ways = {
+            "store": store,
+            "digests": encoder_digests(family),
+            "progress": lambda _done, _total: None,
+            "should_stop": lambda: False,
+        }
+        pictures = encode_pictures(
             family,
-            index_folder(folder / "p", resolution=64).items,
-            folder=folder / "cache",
-            with_text=True,
-            progress=lambda _done, _total: None,
-            should_stop=lambda: False,
+            Views(dataset.items, dataset.concepts, is_plain=False),
+            memory=memory,
+            options=EncodeOptions(),
+            **ways,
+        )
+        captions = ["", *(item.caption for item in dataset.items)]
+        texts = encode_captions(family, captions, **ways)
+        shelf = Shelf(
+            pictures,
+            texts,
+            dataset.concepts,
+            lambda item, _turn: plain_caption(item, dataset.concepts[item.concept]),
+            "sample",
         )
         method = Adapters.attach(family, LoraSection(rank=4, alpha=4.0), seed=0)
         method.train(True)
         optimizer = build_optimizer(AdamW(), method.parameter_groups())
-        plan = BatchPlan(
-            [item.bucket for item in dataset.items], batch_size=batch_size, accumulation=1, seed=0
-        )
+        portions = portions_of(dataset, is_cached=True)
+        plan = BatchPlan(portions, batch_size=batch_size, accumulation=1, seed=0)
+        loader = Loader(shelf, plan, threads=2, steps=10**9)
         self.events = EventWriter(folder / "events.jsonl")
         self.inbox = Inbox(folder / "commands.jsonl")
         self.state = TrainState()
         self.parts = {
             "state": self.state,
             "seed": 0,
-            "batches": Batches(dataset, plan, 0, 0.0),
+            "batches": Batches(shelf, plan, loader),
             "objective": Denoising(family, section=DenoisingSection(), device=CPU),
             "method": method,
             "engine": Engine(

@@ -6,6 +6,7 @@ import pytest
 
 from onetrainer.__main__ import main
 from tests import tiny
+from tests.pictures import folder
 
 PEAK, FREE = "peak_bytes", "available_bytes"
 
@@ -50,3 +51,13 @@ def test_settings_that_do_not_go_together_are_refused_before_anything_is_counted
     assert "model.zero_terminal_snr" in capfd.readouterr().err
     assert main(["plan", config, "--memory", "-1"]) == 2
     assert "--memory" in capfd.readouterr().err
+
+
+def test_pictures_are_told_with_what_the_model_knows_of_them(config, tmp_path, capfd):
+    cats = folder(tmp_path / "cats", [(64, 64)] * 3)
+    (cats / "1.txt").write_text("cat " * 90)
+    assert main(["plan", config, "--json", "--set", f"data.folder={cats}"]) == 0
+    data = json.loads(capfd.readouterr().out)["data"]
+    assert data["pictures"] == 3
+    assert data["caching_seconds"] > 0
+    assert [one["path"] for one in data["long_captions"]] == [str(cats / "1.png")]

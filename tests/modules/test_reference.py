@@ -1,5 +1,7 @@
 """The first steps of a run against a loop written by hand over plain diffusers and peft."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -13,13 +15,14 @@ from transformers import CLIPTextModel, CLIPTokenizer
 
 from modules import seeds
 from modules.build import load_family
-from modules.data.batches import BatchPlan
 from modules.jobs.train import train
 from modules.methods.adapters import Adapters
 from onetrainer.config.adapters import Lora as LoraSection
 from onetrainer.config.model import Model
-from onetrainer.dataset_index import index_folder
+from onetrainer.data.batch_plan import BatchPlan, portions_of
+from onetrainer.data.dataset import read_dataset
 from onetrainer.events import Progress
+from onetrainer.presets import resolve
 from tests import runs, tiny
 
 STEPS, SEED, RANK, ALPHA, LR = 3, 5, 4, 2.0, 1e-3
@@ -28,7 +31,7 @@ CHANGES = {
     "method": {"rank": RANK, "alpha": ALPHA, "targets": "attn"},
     "optimizer": {"lr": LR},
     "schedule": {"kind": "constant", "warmup_steps": 0},
-    "objective": {"caption_dropout": 0.0},
+    "data": {"captions": {"dropout": 0.0}},
     "sampling": {"every": 0, "at_start": False, "at_end": False},
 }
 
@@ -82,18 +85,20 @@ def draw(purpose, step, position, shape):
     return torch.randn(shape, generator=seeds.generator(SEED, purpose, step, position))
 
 
-def reference_losses(base, pictures):
-    items = index_folder(pictures, resolution=64).items
+def reference_losses(base, config):
+    dataset = read_dataset(config)
+    items = dataset.items
     posteriors, hidden, scale = encoded(base, items)
     unet, weights = with_peft(base)
     scheduler = DDPMScheduler.from_config(
         {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
     )
     optimizer = torch.optim.AdamW(weights, lr=LR, weight_decay=0.01)
-    plan = BatchPlan([item.bucket for item in items], batch_size=2, accumulation=1, seed=SEED)
+    portions = portions_of(dataset, is_cached=True)
+    plan = BatchPlan(portions, batch_size=2, accumulation=1, seed=SEED)
     losses = []
     for step in range(STEPS):
-        picked = plan.at(step).pictures
+        picked = [shown.item for shown in plan.at(step).pictures]
         shape = (4, 8, 8)
         latents = torch.cat(
             [
@@ -123,7 +128,8 @@ def test_the_first_losses_equal_those_of_a_loop_over_diffusers_and_peft(config):
     folder = runs.new_run(config, **CHANGES)
     assert train(folder) == 0
     ours = [event.loss for event in runs.events_of(folder) if isinstance(event, Progress)]
-    expected = reference_losses(config.parent / "base", config.parent / "pictures")
+    resolved = resolve(json.loads(folder.config.read_text()), source="the run")
+    expected = reference_losses(config.parent / "base", resolved)
     assert len(set(expected)) == STEPS
     assert ours == pytest.approx(expected, abs=1e-5)
 

@@ -8,10 +8,11 @@ import torch
 from modules.build import build_optimizer, load_family
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
 from modules.evaluation import Evaluator, HeldOutPrompts
-from modules.jobs.attach import attach, encodes_text_anew
+from modules.jobs.attach import attach
 from modules.jobs.reward_parts import reward_objective, rollout_of
 from modules.rewards.measures import Measure, color
 from modules.rewards.mixer import Mixer, Named
+from onetrainer.captions.caching import encodes_text_anew
 from onetrainer.config.model import Model
 from onetrainer.demo.write import write_demo
 from onetrainer.presets import resolve

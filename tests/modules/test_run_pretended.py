@@ -24,12 +24,13 @@ SAMPLES = {
 }
 VALIDATION = {"use": True, "folder": "held-out", "every": 2, "timesteps": 2}
 STEPS = 4
+FAMILIES = ("sd15", "sd15-inpainting", "sdxl")
 
 
 @pytest.fixture(scope="session")
 def projects(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pretended")
-    return {name: table.write_project(folder / name, name) for name in ("sd15", "sdxl")}
+    return {name: table.write_project(folder / name, name) for name in FAMILIES}
 
 
 def new_run(project, case, device, **changes):
@@ -106,6 +107,8 @@ LOOKS_LATE = {"objective": table.REWARDED["objective"] | {"evaluation": _WATCHED
 STEP_CASES = {
     "lora": (table.Case("sdxl", "lora", "rich", "bf16"), {}),
     "no cache": (table.Case("sd15", "lora", "plain", "bf16", "uncached"), {}),
+    "inpainting": (table.Case("sd15-inpainting", "lora", "rich", "bf16"), {}),
+    "inpainting, no cache": (table.Case("sd15-inpainting", "lora", "rich", "bf16", "uncached"), {}),
     "full": (table.Case("sd15", "full-bf16", "plain", "bf16"), AVERAGED),
     "words": (table.Case("sd15", "lora-and-embedding", "rich", "fp32"), {}),
     "vae": (table.Case("sd15", "vae", "plain", "fp32"), {}),

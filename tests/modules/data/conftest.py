@@ -1,6 +1,7 @@
 """A dataset of small pictures, and a family that counts what it is asked to encode."""
 
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,16 @@ import pytest
 import torch
 from PIL import Image
 
-from modules.data.cache import encode_dataset
+from modules.data.batches import Shelf
+from modules.data.cache import EncodeOptions, encode_captions, encode_pictures, encoder_digests
+from modules.data.encoded import Views
+from modules.data.shards import Store
 from modules.families.stable_diffusion import StableDiffusion
-from onetrainer.dataset_index import index_folder
+from onetrainer.captions.draw import drawn_caption
+from onetrainer.data.concepts import ConceptSettings
+from onetrainer.data.index import index_concept
+from onetrainer.pictures import memory as picture_memory
+from onetrainer.pictures.memory import PictureMemory
 from tests import tiny
 
 SIZES = [(64, 64), (96, 48), (64, 64), (48, 96), (70, 66)]
@@ -18,11 +26,16 @@ SIZES = [(64, 64), (96, 48), (64, 64), (48, 96), (70, 66)]
 
 @dataclass
 class CountingFamily:
-    """The tiny Stable Diffusion, and how much it has encoded."""
+    """The tiny Stable Diffusion, and how much it has encoded.
+
+    most: how many pictures it has memory for. batches: how many it was given at once.
+    """
 
     inner: StableDiffusion
+    most: int = 1000
     images: int = 0
     texts: list[str] = field(default_factory=list)
+    batches: list[int] = field(default_factory=list)
 
     @property
     def vae(self):
@@ -33,6 +46,9 @@ class CountingFamily:
         return self.inner.text_encoders
 
     def encode_images(self, pixels):
+        self.batches.append(len(pixels))
+        if len(pixels) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
         self.images += len(pixels)
         return self.inner.encode_images(pixels)
 
@@ -46,7 +62,7 @@ class CountingFamily:
     def encoded(self):
         """How many pictures and captions were encoded since this was last asked."""
         counts = (self.images, len(self.texts))
-        self.images, self.texts = 0, []
+        self.images, self.texts, self.batches = 0, [], []
         return counts
 
 
@@ -56,16 +72,19 @@ class Workbench:
 
     folder: Path
     family: CountingFamily
-    resolution: int = 64
+    concept: ConceptSettings
 
     @property
     def cache(self):
         return self.folder.parent / "cache"
 
     def add(self, name, size=(64, 64), caption="", seed=0):
-        noise = np.random.default_rng(seed).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
-        Image.fromarray(noise).save(self.folder / f"{name}.png")
+        noise(size, seed).save(self.folder / f"{name}.png")
         self.caption(name, caption)
+
+    def add_beside(self, name, kind, size=(64, 64), seed=0):
+        """A mask ("masklabel") or a conditioning picture ("condlabel") of a picture."""
+        noise(size, seed).save(self.folder / f"{name}-{kind}.png")
 
     def add_turned(self, name, upright, turn, stored):
         """A picture whose EXIF says how `stored` is to be turned to stand `upright`."""
@@ -79,18 +98,45 @@ class Workbench:
     def caption(self, name, text):
         (self.folder / f"{name}.txt").write_text(text, encoding="utf-8")
 
+    def set(self, **changes):
+        """Changes settings of the folder."""
+        self.concept = replace(self.concept, **changes)
+
     def index(self):
-        return index_folder(self.folder, resolution=self.resolution)
+        return index_concept(self.concept)
 
     def encode(self, **changes):
-        settings = {
-            "items": self.index().items,
-            "folder": self.cache,
-            "with_text": True,
-            "progress": lambda done, total: None,
-            "should_stop": lambda: False,
+        """A shelf of all pictures, and of their captions unless with_text=False."""
+        concepts = changes.pop("concepts", (self.concept,))
+        items = changes.pop("items", None)
+        folder = changes.pop("folder", self.cache)
+        with_text = changes.pop("with_text", True)
+        store = Store(folder)
+        common = {
+            "store": store,
+            "digests": changes.pop("digests", None) or encoder_digests(self.family),
+            "progress": changes.pop("progress", lambda done, total: None),
+            "should_stop": changes.pop("should_stop", lambda: False),
         }
-        return encode_dataset(self.family, **(settings | changes))
+        is_plain = changes.pop("held_out", False)
+        options = EncodeOptions(**({"threads": 0} | changes))
+        with closing(PictureMemory(folder)) as memory:
+            items = self.index().items if items is None else items
+            views = Views(items, concepts, is_plain=is_plain)
+            pictures = encode_pictures(self.family, views, memory=memory, options=options, **common)
+        captions = ["", *(caption for item in pictures.items for caption in item.captions)]
+        texts = encode_captions(self.family, captions, **common) if with_text else None
+        return Shelf(
+            pictures,
+            texts,
+            tuple(concepts),
+            lambda item, turn: drawn_caption(item, concepts[item.concept], turn),
+        )
+
+
+def noise(size, seed):
+    pixels = np.random.default_rng(seed).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
+    return Image.fromarray(pixels)
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -112,7 +158,17 @@ def shared_family():
 def bench(tmp_path, shared_family):
     """Five pictures in three buckets; two of them share a caption."""
     (tmp_path / "pictures").mkdir()
-    bench = Workbench(tmp_path / "pictures", CountingFamily(shared_family))
+    concept = ConceptSettings(
+        "data.folder", "pictures", tmp_path / "pictures", resolutions=(64,), masks="files"
+    )
+    bench = Workbench(tmp_path / "pictures", CountingFamily(shared_family), concept)
     for number, size in enumerate(SIZES):
         bench.add(f"p{number}", size, caption=f"thing {number % 4}", seed=number)
     return bench
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Lets every file seem to have been changed a minute ago."""
+    now = picture_memory.time.time_ns
+    monkeypatch.setattr(picture_memory.time, "time_ns", lambda: now() + 60_000_000_000)

@@ -1,58 +1,65 @@
 """The cache encodes what has changed, once, and notices what is damaged."""
 
-import errno
 import random
 from dataclasses import replace
-from pathlib import Path
+from itertools import pairwise
 
 import pytest
 import torch
 
-from modules.data import digests
-from modules.data.cache import CachingStopped, EncoderDigests
-from modules.data.digests import PictureDigests, weights_digest
+from modules.data.cache import CachingStopped, EncoderDigests, damage_notes
 from modules.data.images import load_pixels
-from onetrainer.buckets import Bucket
+from onetrainer.config.augmentation import Augmentation
+from onetrainer.config.buckets import Buckets
+from onetrainer.data.index import index_concept
+from onetrainer.data.views import view, view_count
 from onetrainer.errors import UserError
-from tests import tiny
+from onetrainer.pictures.memory import PictureMemory
+from tests import pretend, tiny
 
 PICTURES, TEXTS = 5, 5  # four distinct captions and the empty one
 
 
+def views_of(shelf):
+    """Every picture's place and view."""
+    concepts = shelf.concepts
+    items = enumerate(shelf.pictures.items)
+    return [(i, number) for i, one in items for number in range(view_count(concepts[one.concept]))]
+
+
 def same(one, other):
-    moments = zip(
-        [one.moments(index) for index in range(len(one.items))],
-        [other.moments(index) for index in range(len(other.items))],
-        strict=True,
+    pairs = [(one.pictures.moments(*at), other.pictures.moments(*at)) for at in views_of(one)]
+    captions = {item.caption for item in one.pictures.items} | {""}
+    return (
+        one.pictures.items == other.pictures.items
+        and all(torch.equal(a.mean, b.mean) and torch.equal(a.std, b.std) for a, b in pairs)
+        and all(
+            torch.equal(one.texts.conditioning(text).hidden, other.texts.conditioning(text).hidden)
+            for text in captions
+        )
     )
-    captions = {item.caption for item in one.items} | {""}
-    return all(
-        torch.equal(a.mean, b.mean) and torch.equal(a.std, b.std) for a, b in moments
-    ) and all(
-        torch.equal(one.conditioning(text).hidden, other.conditioning(text).hidden)
-        for text in captions
-    )
-
-
-@pytest.fixture
-def later(monkeypatch):
-    """Lets every file seem to have been changed a minute ago."""
-    now = digests.time.time_ns
-    monkeypatch.setattr(digests.time, "time_ns", lambda: now() + 60_000_000_000)
 
 
 def test_cached_is_what_the_family_encodes(bench):
-    dataset = bench.encode()
-    assert bench.family.encoded() == (PICTURES, TEXTS)
-    for index, item in enumerate(dataset.items):
-        expected = bench.family.inner.encode_images(load_pixels(item)[None])
-        assert torch.equal(dataset.moments(index).mean, expected.mean)
-        assert torch.equal(dataset.moments(index).std, expected.std)
-        hidden = bench.family.inner.encode_text([item.caption]).hidden
-        assert torch.equal(dataset.conditioning(item.caption).hidden, hidden)
-        assert dataset.tokens(item.caption) == hidden.shape[1]
-    assert dataset.conditioning("").hidden.shape == (1, 77, tiny.WIDTH)
-    assert (dataset.skipped, dataset.warnings) == ((), ())
+    bench.set(augmentation=Augmentation(flip="random", rotate=10, brightness=0.2))
+    shelf = bench.encode(threads=2)
+    assert bench.family.encoded() == (4 * PICTURES, TEXTS)
+    for place, number in views_of(shelf):
+        item = shelf.pictures.items[place]
+        pixels = load_pixels(item, view(item, bench.concept, number))
+        expected = bench.family.inner.encode_images(pixels[None])
+        assert torch.equal(shelf.pictures.moments(place, number).mean, expected.mean)
+        assert torch.equal(shelf.pictures.moments(place, number).std, expected.std)
+    assert (shelf.pictures.skipped, shelf.pictures.warnings) == ((), ())
+
+
+def test_cached_caption_is_what_the_family_encodes(bench):
+    texts = bench.encode().texts
+    for caption in ("", "thing 0", "thing 3"):
+        hidden = bench.family.inner.encode_text([caption]).hidden
+        assert torch.equal(texts.conditioning(caption).hidden, hidden)
+        assert texts.tokens(caption) == hidden.shape[1]
+    assert texts.conditioning("").hidden.shape == (1, 77, tiny.WIDTH)
 
 
 def test_second_run_encodes_nothing(bench):
@@ -68,7 +75,7 @@ def test_changed_picture_alone_is_encoded_again(bench):
     bench.add("p1", (96, 48), caption="thing 1", seed=99)
     after = bench.encode()
     assert bench.family.encoded() == (1, 0)
-    assert not torch.equal(before.moments(1).mean, after.moments(1).mean)
+    assert not torch.equal(before.pictures.moments(1, 0).mean, after.pictures.moments(1, 0).mean)
 
 
 def test_changed_caption_alone_is_encoded_again(bench):
@@ -85,26 +92,61 @@ def test_renamed_and_copied_pictures_are_not_encoded_again(bench):
     for suffix in ("png", "txt"):
         (bench.folder / f"p0.{suffix}").rename(bench.folder / f"renamed.{suffix}")
     (bench.folder / "copy.png").write_bytes((bench.folder / "p1.png").read_bytes())
-    assert len(bench.encode().items) == PICTURES + 1
+    assert len(bench.encode().pictures.items) == PICTURES + 1
     assert bench.family.encoded() == (0, 0)
 
 
-def test_changed_resolution_encodes_pictures_again_and_coming_back_none(bench):
+@pytest.mark.parametrize("threads", [0, 3])
+def test_two_files_of_the_same_picture_are_encoded_once(bench, threads):
+    (bench.folder / "p1-again.png").write_bytes((bench.folder / "p1.png").read_bytes())
+    pictures = bench.encode(threads=threads).pictures
+    assert bench.family.encoded() == (PICTURES, TEXTS)
+    assert torch.equal(pictures.moments(1, 0).mean, pictures.moments(2, 0).mean)
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+def test_changed_resolution_encodes_pictures_again_and_coming_back_none(bench, threads):
     bench.encode()
     bench.family.encoded()
-    bench.resolution = 72
+    bench.set(resolutions=(72,))
+    bench.encode(threads=threads)
+    assert bench.family.encoded() == (PICTURES, 0)
+    bench.set(resolutions=(64,))
+    bench.encode(threads=threads)
+    assert bench.family.encoded() == (0, 0)
+    bench.set(resolutions=(64, 80))
+    bench.encode(threads=threads)
+    assert bench.family.encoded() == (PICTURES, 0)
+
+
+def test_other_colors_encode_pictures_again_and_masks_stay(bench):
+    bench.add_beside("p0", "masklabel")
+    bench.encode()
+    masks = entry_files(bench, "masks")
+    bench.family.encoded()
+    bench.set(augmentation=Augmentation(brightness=0.2, fixed=True))
     bench.encode()
     assert bench.family.encoded() == (PICTURES, 0)
-    bench.resolution = 64
+    assert entry_files(bench, "masks") == masks
+
+
+def test_more_variations_leave_those_that_there_are(bench):
+    bench.set(augmentation=Augmentation(flip="random", rotate=5, variations=2))
     bench.encode()
-    assert bench.family.encoded() == (0, 0)
+    assert bench.family.encoded() == (2 * PICTURES, TEXTS)
+    bench.set(augmentation=Augmentation(flip="random", rotate=5, variations=5))
+    bench.encode()
+    assert bench.family.encoded() == (3 * PICTURES, 0)
 
 
 def test_another_cut_of_the_same_scaling_is_another_entry(bench):
-    item = bench.index().items[0]
-    for bucket in (Bucket(64, 64), Bucket(64, 56), Bucket(64, 64)):
-        bench.encode(items=(replace(item, bucket=bucket),), with_text=False)
-    assert bench.family.encoded() == (2, 0)
+    bench.set(buckets=Buckets(crop="focus", focus_x=0.0, focus_y=0.0))
+    bench.encode(with_text=False)
+    bench.family.encoded()
+    bench.set(buckets=Buckets(crop="focus", focus_x=1.0, focus_y=1.0))
+    shelf = bench.encode(with_text=False)
+    loses = [item for item in shelf.pictures.items if item.width != item.height]
+    assert bench.family.encoded() == (len(loses), 0)
 
 
 def test_changed_vae_encodes_pictures_and_changed_text_encoder_captions(bench, family):
@@ -139,119 +181,87 @@ def test_encoders_in_another_dtype_encode_again_even_under_the_same_digests(benc
     assert bench.family.encoded() == (PICTURES, TEXTS)
 
 
-def test_without_text_no_caption_is_encoded(bench):
-    dataset = bench.encode(with_text=False)
-    assert bench.family.encoded() == (PICTURES, 0)
-    assert not dataset.has_text
+def test_a_card_that_rounds_products_otherwise_encodes_again(bench, family, monkeypatch):
+    bench.family.inner = family
+    with pretend.accelerator():
+        for part in (family.vae, *family.text_encoders.values()):
+            part.to("cuda")
+        counts = []
+        for is_on in (False, True, False):
+            monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", is_on)
+            bench.encode()
+            counts.append(bench.family.encoded())
+    assert counts == [(PICTURES, TEXTS), (PICTURES, TEXTS), (0, 0)]
 
 
-def test_progress_counts_up_to_the_total(bench):
+@pytest.mark.parametrize("threads", [0, 2])
+def test_progress_counts_up_to_the_total(bench, threads):
     for _ in range(2):
         seen = []
-        bench.encode(progress=lambda done, total, seen=seen: seen.append((done, total)))
-        total = PICTURES + TEXTS
-        assert seen == [(done, total) for done in range(1, total + 1)]
+        bench.encode(
+            threads=threads,
+            with_text=False,
+            progress=lambda done, total, seen=seen: seen.append((done, total)),
+        )
+        assert seen == [(done, PICTURES) for done in range(1, PICTURES + 1)]
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_interrupted_caching_goes_on_and_encodes_nothing_twice(bench, seed):
+@pytest.mark.parametrize("settings", [{}, {"threads": 2, "batch": 2}])
+def test_interrupted_caching_goes_on_and_encodes_nothing_twice(bench, seed, settings):
+    bench.encode(folder=bench.folder.parent / "other", **settings)
+    once = bench.family.encoded()
     chance = random.Random(seed)
-    dataset = None
-    while dataset is None:
+    shelf = None
+    while shelf is None:
         try:
-            dataset = bench.encode(should_stop=lambda: chance.random() < 0.15)
+            shelf = bench.encode(should_stop=lambda: chance.random() < 0.15, **settings)
         except CachingStopped:
             continue
-    assert bench.family.encoded() == (PICTURES, TEXTS)
-    whole = bench.encode(folder=bench.folder.parent / "other")
-    assert same(dataset, whole)
+    assert (bench.family.images, len(bench.family.texts)) == once
+    assert same(shelf, bench.encode(folder=bench.folder.parent / "other", **settings))
+
+
+def test_caching_stops_also_where_nothing_is_missing(bench, later):
+    bench.encode()
+    with pytest.raises(CachingStopped):
+        bench.encode(should_stop=lambda: True)
 
 
 def entry_files(bench, kind):
-    return sorted((bench.cache / kind).rglob("*.safetensors"))
+    return sorted((bench.cache / kind).glob("*.safetensors"))
 
 
-def flip(data):
-    return data[:-5] + bytes([data[-5] ^ 1]) + data[-4:]
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [lambda data: b"", lambda data: data[:5], lambda data: data[:-1], flip, lambda data: b"x" * 99],
-)
 @pytest.mark.parametrize(("kind", "count"), [("latents", (1, 0)), ("text", (0, 1))])
-def test_damaged_entry_is_noticed_told_and_made_anew(bench, later, damage, kind, count):
-    first = bench.encode()
+def test_damaged_entry_is_noticed_and_made_anew(bench, kind, count):
+    whole = bench.encode(folder=bench.folder.parent / "other")
+    bench.encode()
     bench.family.encoded()
-    victim = entry_files(bench, kind)[2]
-    victim.write_bytes(damage(victim.read_bytes()))
+    victim = entry_files(bench, kind)[-1]
+    data = bytearray(victim.read_bytes())
+    data[-5] ^= 1  # within the last entry
+    victim.write_bytes(data)
     second = bench.encode()
     assert bench.family.encoded() == count
-    assert len(second.warnings) == 1
-    assert "damaged" in second.warnings[0]
-    assert same(first, second)
-    assert bench.encode().warnings == ()
+    assert damage_notes(second.pictures.store)[0].startswith("an entry of the cache was damaged")
+    assert same(whole, second)
+    assert damage_notes(bench.encode().pictures.store) == []
 
 
-def test_entry_removed_while_training_is_told(bench):
-    dataset = bench.encode()
+def test_entry_damaged_while_training_is_told(bench):
+    shelf = bench.encode()
     for file in entry_files(bench, "latents"):
-        file.unlink()
+        with file.open("r+b") as opened:  # in place: another file would not be the one mapped
+            opened.seek(-5, 2)
+            opened.write(b"\0\1\2\3")
     with pytest.raises(UserError, match="Start again"):
-        dataset.moments(0)
-
-
-def test_picture_with_cut_off_pixels_is_skipped_and_the_run_goes_on(bench):
-    path = bench.folder / "p3.png"
-    path.write_bytes(path.read_bytes()[:-200])
-    dataset = bench.encode()
-    assert [item.path.name for item in dataset.items] == ["p0.png", "p1.png", "p2.png", "p4.png"]
-    (skipped,) = dataset.skipped
-    assert skipped.path == path
-    assert skipped.reason
-
-
-def test_no_readable_picture_is_a_user_error(bench):
-    for path in bench.folder.glob("*.png"):
-        path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(UserError, match=r"None of the 5 pictures can be read \(p0.png: damaged"):
-        bench.encode()
-
-
-def test_encoding_that_is_not_a_number_is_skipped(bench, family):
-    bench.family.inner = family
-    with torch.no_grad():
-        bench.family.vae.quant_conv.bias.fill_(float("nan"))
-    with pytest.raises(UserError, match="not a number"):
-        bench.encode()
-    assert entry_files(bench, "latents") == []
-
-
-def test_full_disk_names_folder_and_remedy(bench, monkeypatch):
-    def full(path, data):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(UserError, match="disk is full") as error:
-        bench.encode()
-    assert str(bench.cache) in error.value.what
-    assert "Free space" in error.value.remedy
-
-
-def test_cache_folder_that_cannot_be_is_told(bench):
-    bench.cache.write_text("a file is in the way")
-    with pytest.raises(UserError, match="Cache folder"):
-        bench.encode()
-
-
-def test_nothing_is_left_half_written(bench):
-    bench.encode()
-    assert [path for path in bench.cache.rglob("*") if path.suffix == ".part"] == []
+        for at in views_of(shelf):
+            shelf.pictures.moments(*at)
 
 
 def test_pictures_are_never_written(bench):
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in bench.folder.iterdir()}
-    bench.encode()
+    bench.encode(threads=2)
     after = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in bench.folder.iterdir()}
     assert before == after
 
@@ -259,10 +269,10 @@ def test_pictures_are_never_written(bench):
 def test_unchanged_pictures_are_not_read_again(bench, later, monkeypatch):
     first = bench.encode()
 
-    def refuse(self, item):
+    def refuse(self, path):
         raise AssertionError("a picture was read")
 
-    monkeypatch.setattr(PictureDigests, "read", refuse)
+    monkeypatch.setattr(PictureMemory, "read", refuse)
     assert same(first, bench.encode())
 
 
@@ -274,37 +284,52 @@ def test_remembered_picture_that_changes_is_read_again(bench, later):
     assert bench.family.encoded() == (1, 0)
 
 
-def test_just_written_picture_is_not_remembered(bench):
-    bench.encode()
-    digests_file = PictureDigests(bench.cache / "pictures.json")
-    assert [digests_file.known(item.path) for item in bench.index().items] == [None] * PICTURES
+def test_large_pictures_are_encoded_first_and_those_of_a_size_together(bench):
+    sizes = []
+    inner = bench.family.inner
+
+    def note(pixels):
+        sizes.append(tuple(pixels.shape[2:]))
+        return inner.encode_images(pixels)
+
+    bench.family.encode_images = note
+    bench.encode(threads=3)
+    areas = [height * width for height, width in sizes]
+    assert areas == sorted(areas, reverse=True)
+    assert len({*pairwise(sizes)} - {(one, one) for one in sizes}) == 2
 
 
-def test_damaged_memory_of_pictures_is_forgotten(bench, later):
-    bench.encode()
-    bench.family.encoded()
-    for text in ("", "[1]", '{"a": 1}', '{"a": [1, 2, 3]}'):
-        (bench.cache / "pictures.json").write_text(text)
-        bench.encode()
-    assert bench.family.encoded() == (0, 0)
+def test_held_out_pictures_are_shown_in_one_way(bench):
+    bench.set(augmentation=Augmentation(flip="random", rotate=20))
+    plain = bench.encode(held_out=True, with_text=False)
+    assert bench.family.encoded() == (PICTURES, 0)
+    bench.set(augmentation=Augmentation())
+    assert torch.equal(
+        plain.pictures.moments(0, 0).mean, bench.encode().pictures.moments(0, 0).mean
+    )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_weights_digest_tells_values_names_types_and_shapes_apart(dtype):
-    def module(value=1.0, name="a", dtype=dtype, shape=(2, 3)):
-        made = torch.nn.Module()
-        made.register_buffer(name, torch.full(shape, value, dtype=dtype))
-        made.register_buffer("count", torch.tensor(3))
-        return made
+def test_concepts_are_encoded_by_their_own_settings(bench):
+    other = replace(bench.concept, resolutions=(80, 64))
+    both = (*bench.index().items, *index_concept(other, number=1).items)
+    pictures = bench.encode(items=both, concepts=(bench.concept, other)).pictures
+    assert bench.family.encoded() == (2 * PICTURES, TEXTS)  # what they have in common once
+    for place in range(PICTURES):
+        own, first, second = (
+            pictures.moments(*at).mean for at in [(place, 0), (place + 5, 0), (place + 5, 1)]
+        )
+        assert torch.equal(own, second)
+        assert first.shape != second.shape
 
-    others = [{"value": 2.0}, {"name": "b"}, {"dtype": torch.float64}, {"shape": (3, 2)}]
-    different = {weights_digest(module(**change)) for change in [{}, *others]}
-    assert len(different) == 5
-    assert weights_digest(module()) == weights_digest(module())
 
-
-def test_weights_digest_does_not_depend_on_memory_layout():
-    plain, turned = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
-    turned.load_state_dict(plain.state_dict())
-    turned.weight.data = turned.weight.data.t().contiguous().t()
-    assert weights_digest(plain) == weights_digest(turned)
+def test_digest_lines_tell_pictures_views_and_encoders_apart(bench, family):
+    bench.family.inner = family
+    lines = [tuple(bench.encode().pictures.digest_lines())]
+    bench.add("p1", (96, 48), caption="thing 1", seed=99)
+    lines.append(tuple(bench.encode().pictures.digest_lines()))
+    assert [a == b for a, b in zip(*lines, strict=True)] == [True, False, True, True, True]
+    bench.set(augmentation=Augmentation(flip="always"))
+    lines.append(tuple(bench.encode().pictures.digest_lines()))
+    lines.append(tuple(bench.encode(batch=4, threads=3).pictures.digest_lines()))
+    assert lines[2] == lines[3]
+    assert not set(lines[1]) & set(lines[2])

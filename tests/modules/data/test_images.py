@@ -6,31 +6,24 @@ import torch
 from PIL import Image
 
 from modules.data.images import load_pixels
-from onetrainer.buckets import Bucket
-from onetrainer.dataset_index import Item, index_folder
-from onetrainer.picture_file import PictureError
+from onetrainer.data.concepts import ConceptSettings
+from onetrainer.data.index import index_concept
+from onetrainer.data.views import plain_view
+from onetrainer.pictures.file import PictureError
+from tests.views import color, pixels_of, saved
 
 WHITE, BLACK = 1.0, -1.0
 
 
-def item_of(path, bucket=(16, 16), size=(16, 16)):
-    return Item(path, "", *size, Bucket(*bucket))
-
-
-def saved(tmp_path, image, suffix="png", **options):
-    path = tmp_path / f"a.{suffix}"
-    image.save(path, **options)
-    return item_of(path, bucket=image.size, size=image.size)
-
-
-def colour(pixels, x=0, y=0):
-    """A pixel of a (3, H, W) picture, back in 0 to 255."""
-    return [round(float(value), 3) for value in (pixels[:, y, x] + 1) * 127.5]
+def indexed(folder):
+    concept = ConceptSettings("data.folder", "a", folder, resolutions=(64,), require_captions=False)
+    (item,) = index_concept(concept).items
+    return item, plain_view(item, concept)
 
 
 def test_pixels_are_float32_contiguous_from_minus_one_to_one(tmp_path):
     image = Image.new("RGB", (24, 16), (0, 51, 255))
-    pixels = load_pixels(saved(tmp_path, image))
+    pixels = pixels_of(saved(tmp_path, image))
     assert (pixels.shape, pixels.dtype) == ((3, 16, 24), torch.float32)
     assert pixels.is_contiguous()
     assert pixels[:, 3, 5].tolist() == pytest.approx([-1.0, 51 / 127.5 - 1, 1.0])
@@ -60,9 +53,9 @@ def test_exif_rotation_is_undone(tmp_path, turn, suffix):
     exif[0x0112] = turn
     path = tmp_path / f"a.{suffix}"
     Image.fromarray(np.ascontiguousarray(STORED[turn](upright))).save(path, exif=exif)
-    (item,) = index_folder(tmp_path, resolution=64, require_captions=False).items
+    item, _ = indexed(tmp_path)
     assert (item.width, item.height) == (24, 16)
-    pixels = load_pixels(item_of(path, bucket=(24, 16), size=(24, 16)))
+    pixels = pixels_of(item)
     expected = torch.from_numpy(upright.copy()).permute(2, 0, 1) / 127.5 - 1
     torch.testing.assert_close(pixels, expected, rtol=0, atol=1e-6)
 
@@ -71,7 +64,7 @@ def test_exif_rotation_is_undone(tmp_path, turn, suffix):
 def test_damaged_exif_is_passed_over(tmp_path):
     image = Image.new("RGB", (16, 16), "red")
     item = saved(tmp_path, image, exif=b"Exif\0\0II*\0\xff\xff\xff\xff")
-    assert colour(load_pixels(item)) == [255, 0, 0]
+    assert color(pixels_of(item)) == [255, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -79,12 +72,12 @@ def test_damaged_exif_is_passed_over(tmp_path):
 )
 def test_transparency_shows_white_behind(tmp_path, alpha, expected):
     image = Image.new("RGBA", (16, 16), (255, 0, 0, alpha))
-    assert colour(load_pixels(saved(tmp_path, image))) == expected
+    assert color(pixels_of(saved(tmp_path, image))) == expected
 
 
-def test_grey_with_transparency_shows_white_behind(tmp_path):
+def test_gray_with_transparency_shows_white_behind(tmp_path):
     image = Image.new("LA", (16, 16), (0, 51))
-    assert colour(load_pixels(saved(tmp_path, image))) == [204, 204, 204]
+    assert color(pixels_of(saved(tmp_path, image))) == [204, 204, 204]
 
 
 def palette_picture():
@@ -95,59 +88,58 @@ def palette_picture():
 
 
 @pytest.mark.parametrize("suffix", ["png", "gif"])
-def test_palette_colours_are_looked_up(tmp_path, suffix):
-    pixels = load_pixels(saved(tmp_path, palette_picture(), suffix))
-    assert colour(pixels) == [0, 0, 255]
-    assert colour(pixels, 1) == [10, 20, 30]
+def test_palette_colors_are_looked_up(tmp_path, suffix):
+    pixels = pixels_of(saved(tmp_path, palette_picture(), suffix))
+    assert color(pixels) == [0, 0, 255]
+    assert color(pixels, 1) == [10, 20, 30]
 
 
 @pytest.mark.parametrize(
     ("suffix", "transparency"), [("png", 0), ("gif", 0), ("png", b"\x00\xff"), ("png", b"\x33\xff")]
 )
 def test_palette_transparency_shows_white_behind(tmp_path, suffix, transparency):
-    pixels = load_pixels(saved(tmp_path, palette_picture(), suffix, transparency=transparency))
+    pixels = pixels_of(saved(tmp_path, palette_picture(), suffix, transparency=transparency))
     behind = 204 if transparency == b"\x33\xff" else 255
-    assert colour(pixels) == [behind, behind, 255]
-    assert colour(pixels, 1) == [10, 20, 30]
+    assert color(pixels) == [behind, behind, 255]
+    assert color(pixels, 1) == [10, 20, 30]
 
 
-def test_transparent_colour_of_rgb_shows_white_behind(tmp_path):
+def test_transparent_color_of_rgb_shows_white_behind(tmp_path):
     image = Image.new("RGB", (16, 16), (1, 2, 3))
     image.putpixel((0, 0), (9, 9, 9))
-    pixels = load_pixels(saved(tmp_path, image, transparency=(9, 9, 9)))
-    assert colour(pixels) == [255, 255, 255]
-    assert colour(pixels, 1) == [1, 2, 3]
+    pixels = pixels_of(saved(tmp_path, image, transparency=(9, 9, 9)))
+    assert color(pixels) == [255, 255, 255]
+    assert color(pixels, 1) == [1, 2, 3]
 
 
-def test_grey_and_one_bit_pictures_have_three_equal_channels(tmp_path):
-    assert colour(load_pixels(saved(tmp_path, Image.new("L", (16, 16), 77)))) == [77, 77, 77]
-    assert colour(load_pixels(saved(tmp_path, Image.new("1", (16, 16), 1)))) == [255, 255, 255]
+def test_gray_and_one_bit_pictures_have_three_equal_channels(tmp_path):
+    assert color(pixels_of(saved(tmp_path, Image.new("L", (16, 16), 77)))) == [77, 77, 77]
+    assert color(pixels_of(saved(tmp_path, Image.new("1", (16, 16), 1)))) == [255, 255, 255]
 
 
 def test_cmyk_is_mixed(tmp_path):
     # (1 - 0.4)(1 - 0.2), (1 - 0)(1 - 0.2), (1 - 1)(1 - 0.2), times 255
     image = Image.new("CMYK", (16, 16), (102, 0, 255, 51))
-    assert colour(load_pixels(saved(tmp_path, image, "tif"))) == pytest.approx([122, 204, 0], abs=1)
-    jpeg = load_pixels(saved(tmp_path, image, "jpg", quality=100))
-    assert colour(jpeg) == pytest.approx([122, 204, 0], abs=4)
+    assert color(pixels_of(saved(tmp_path, image, "tif"))) == pytest.approx([122, 204, 0], abs=1)
+    jpeg = pixels_of(saved(tmp_path, image, "jpg", quality=100))
+    assert color(jpeg) == pytest.approx([122, 204, 0], abs=4)
 
 
 @pytest.mark.parametrize("suffix", ["png", "tif"])
 @pytest.mark.parametrize("value", [0, 256, 32768, 65535])
-def test_sixteen_bit_grey_is_scaled_and_not_clipped(tmp_path, suffix, value):
+def test_sixteen_bit_gray_is_scaled_and_not_clipped(tmp_path, suffix, value):
     image = Image.fromarray(np.full((16, 16), value, np.uint16))
-    pixels = load_pixels(saved(tmp_path, image, suffix))
+    pixels = pixels_of(saved(tmp_path, image, suffix))
     assert pixels.shape == (3, 16, 16)
-    assert colour(pixels) == pytest.approx([value / 257] * 3, abs=0.001)
+    assert color(pixels) == pytest.approx([value / 257] * 3, abs=0.001)
 
 
-def test_sixteen_bit_grey_is_scaled_like_eight_bit(tmp_path):
+def test_sixteen_bit_gray_is_scaled_like_eight_bit(tmp_path):
     stripes = np.zeros((40, 40), np.uint8)
     stripes[:, ::4] = 255
     shown = []
     for picture in (Image.fromarray(stripes), Image.fromarray(stripes.astype(np.uint16) * 257)):
-        path = saved(tmp_path, picture).path
-        shown.append(load_pixels(item_of(path, bucket=(56, 56), size=(40, 40))))
+        shown.append(pixels_of(saved(tmp_path, picture), bucket=(56, 56)))
     torch.testing.assert_close(*shown, rtol=0, atol=1 / 127.5)  # what rounding to 8 bits costs
     assert shown[1].min() == BLACK
 
@@ -158,22 +150,20 @@ def test_first_frame_of_an_animation_is_taken(tmp_path):
         item = saved(
             tmp_path, frames[0], suffix, save_all=True, append_images=frames[1:], **options
         )
-        assert colour(load_pixels(item)) == [255, 0, 0]
+        assert color(pixels_of(item)) == [255, 0, 0]
 
 
 def test_crop_is_centred(tmp_path):
     image = Image.new("RGB", (48, 16), "black")
     image.paste("white", (16, 0, 32, 16))
-    path = saved(tmp_path, image).path
-    pixels = load_pixels(item_of(path, bucket=(16, 16), size=(48, 16)))
+    pixels = pixels_of(saved(tmp_path, image), bucket=(16, 16))
     assert pixels.eq(WHITE).all()
 
 
 def test_small_picture_is_enlarged_to_its_bucket(tmp_path):
-    path = saved(tmp_path, Image.new("RGB", (16, 20), (1, 2, 3))).path
-    pixels = load_pixels(item_of(path, bucket=(64, 64), size=(16, 20)))
+    pixels = pixels_of(saved(tmp_path, Image.new("RGB", (16, 20), (1, 2, 3))), bucket=(64, 64))
     assert pixels.shape == (3, 64, 64)
-    assert colour(pixels, 63, 63) == [1, 2, 3]
+    assert color(pixels, 63, 63) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("turn", [1, 6])
@@ -182,11 +172,11 @@ def test_large_jpeg_is_nearly_what_full_decoding_gives(tmp_path, turn):
     exif = Image.Exif()
     exif[0x0112] = turn
     smooth.convert("RGB").save(tmp_path / "a.jpg", quality=95, exif=exif)
-    (item,) = index_folder(tmp_path, resolution=64, require_captions=False).items
-    pixels = load_pixels(item)
+    item, view = indexed(tmp_path)
+    pixels = load_pixels(item, view)
     image = Image.open(tmp_path / "a.jpg").convert("RGB")
     image = image.transpose(Image.Transpose.ROTATE_270) if turn == 6 else image
-    width, height = item.bucket.width, item.bucket.height
+    width, height = view.bucket.width, view.bucket.height
     scale = max(width / image.width, height / image.height)
     image = image.resize((round(image.width * scale), round(image.height * scale)), 1)
     left, top = (image.width - width) // 2, (image.height - height) // 2
@@ -201,7 +191,7 @@ def test_cut_off_pixels_are_a_picture_error(tmp_path, suffix):
     whole = item.path.read_bytes()
     item.path.write_bytes(whole[: len(whole) * 6 // 10])
     with pytest.raises(PictureError) as error:
-        load_pixels(item)
+        pixels_of(item)
     assert error.value.path == item.path
     assert error.value.reason
 
@@ -210,15 +200,15 @@ def test_changed_or_missing_picture_is_a_picture_error(tmp_path):
     item = saved(tmp_path, Image.new("RGB", (16, 16)))
     Image.new("RGB", (32, 16)).save(item.path)
     with pytest.raises(PictureError, match="changed"):
-        load_pixels(item)
+        pixels_of(item)
     item.path.unlink()
     with pytest.raises(PictureError, match="cannot be read"):
-        load_pixels(item)
+        pixels_of(item)
 
 
 def test_loading_leaves_the_file_alone(tmp_path):
     item = saved(tmp_path, Image.new("RGB", (16, 16)), "jpg")
     before = (item.path.read_bytes(), item.path.stat().st_mtime_ns)
-    load_pixels(item)
+    pixels_of(item)
     assert (item.path.read_bytes(), item.path.stat().st_mtime_ns) == before
     assert [path.name for path in tmp_path.iterdir()] == ["a.jpg"]

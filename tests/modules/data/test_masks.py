@@ -1,7 +1,6 @@
-"""A mask lies over its picture wherever that is scaled, turned and cut."""
+"""A mask lies over its picture wherever that is scaled, mirrored, turned and cut."""
 
 import io
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,21 +8,31 @@ import torch
 from PIL import Image
 from torch.nn.functional import avg_pool2d
 
-from modules.data import digests
-from modules.data.batches import BatchPlan, load_batch
 from modules.data.images import load_pixels
-from modules.data.masks import decode_mask
-from onetrainer.buckets import Bucket
-from onetrainer.dataset_index import Item, index_folder
-from onetrainer.picture_file import PictureError
+from modules.data.masks import decode_hole, decode_mask
+from onetrainer.data.buckets import Closer
+from onetrainer.data.concepts import ConceptSettings
+from onetrainer.data.index import Item, index_concept
+from onetrainer.data.views import plain_view
+from onetrainer.pictures.file import PictureError
+from tests.views import view_of
 
 
-def mask_of(path, size, bucket, image, suffix="png", **options):
+def mask_of(path, size, bucket, image, suffix="png", decode=decode_mask, **options):
     """The mask in a file, of a picture of a size in a bucket."""
     mask = path / f"mask.{suffix}"
     image.save(mask, **options)
-    item = Item(path / "a.png", "", *size, Bucket(*bucket), mask)
-    return decode_mask(item, io.BytesIO(mask.read_bytes()))
+    item = Item(path / "a.png", ("",), *size, mask)
+    return decode(item, view_of(size, bucket), io.BytesIO(mask.read_bytes()))
+
+
+def indexed(folder, masks):
+    """The folder's only picture, and its plain view at 64 × 64 or the like."""
+    concept = ConceptSettings(
+        *("data.folder", "a", folder), resolutions=(64,), require_captions=False, masks=masks
+    )
+    (item,) = index_concept(concept).items
+    return item, plain_view(item, concept)
 
 
 def gray(rows):
@@ -47,10 +56,10 @@ def test_mask_that_is_the_picture_itself_equals_it_after_the_cut(tmp_path, size,
     scaled = [round(side * mask_scale) for side in size]
     mask = tmp_path / "a-masklabel.png"
     picture.resize(scaled, Image.Resampling.BICUBIC).save(mask, exif=exif)
-    (item,) = index_folder(tmp_path, resolution=64, require_captions=False, masks="files").items
-    made = decode_mask(item, io.BytesIO(mask.read_bytes()))
-    shown = (load_pixels(item)[:1] + 1) / 2  # (1, H, W), in [0, 1]
-    assert made.shape == (1, 1, item.bucket.height // 8, item.bucket.width // 8)
+    item, view = indexed(tmp_path, "files")
+    made = decode_mask(item, view, io.BytesIO(mask.read_bytes()))
+    shown = (load_pixels(item, view)[:1] + 1) / 2  # (1, H, W), in [0, 1]
+    assert made.shape == (1, 1, view.bucket.height // 8, view.bucket.width // 8)
     torch.testing.assert_close(made[0], avg_pool2d(shown, 8), rtol=0, atol=0.02)
 
 
@@ -111,89 +120,69 @@ def test_alpha_of_a_turned_picture_is_its_mask(tmp_path):
     picture = Image.new("RGBA", (16, 16), (9, 9, 9, 0))
     picture.paste((9, 9, 9, 102), (0, 0, 16, 8))
     picture.save(tmp_path / "a.png", exif=exif)
-    (item,) = index_folder(tmp_path, resolution=64, require_captions=False, masks="alpha").items
-    item = replace(item, bucket=Bucket(16, 16))
-    made = decode_mask(item, io.BytesIO(item.path.read_bytes()))
+    item, _ = indexed(tmp_path, "alpha")
+    made = decode_mask(item, view_of((16, 16)), io.BytesIO(item.path.read_bytes()))
     expected = torch.tensor([[[[0.0, 0.4], [0.0, 0.4]]]])
     torch.testing.assert_close(made, expected, rtol=0, atol=1e-6)
 
 
 def test_damaged_mask_is_told_as_its_pictures_fault(tmp_path):
-    item = Item(tmp_path / "a.png", "", 16, 16, Bucket(16, 16), tmp_path / "a-masklabel.png")
+    item = Item(tmp_path / "a.png", ("",), 16, 16, tmp_path / "a-masklabel.png")
     with pytest.raises(PictureError) as error:
-        decode_mask(item, io.BytesIO(b"no picture"))
+        decode_mask(item, view_of((16, 16)), io.BytesIO(b"no picture"))
     assert error.value.path == item.path
     assert "a-masklabel.png" in error.value.reason
 
 
-def draw(bench, name, value, size=(64, 64)):
-    """A mask of one gray."""
-    Image.new("L", size, value).save(bench.folder / f"{name}-masklabel.png")
+@pytest.mark.parametrize("flips", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(("zoom", "angle"), [(1, 0), (1.3, 0), (1, 30), (1.2, -45)])
+def test_mask_goes_through_the_geometry_of_its_picture(tmp_path, zoom, angle, flips):
+    picture = smooth(200, 130)
+    picture.save(tmp_path / "a.png")
+    item = Item(tmp_path / "a.png", ("",), 200, 130, tmp_path / "a-masklabel.png")
+    flip, flip_vertical = flips
+    closer = Closer(zoom, angle)
+    view = view_of((200, 130), (96, 64), closer, flip=flip, flip_vertical=flip_vertical)
+    shown = (load_pixels(item, view)[:1] + 1) / 2
+    with item.path.open("rb") as file:
+        made = decode_mask(item, view, file)
+    torch.testing.assert_close(made[0], avg_pool2d(shown, 8), rtol=0, atol=0.01)
 
 
-def encode_masked(bench, masks="files", **changes):
-    items = index_folder(bench.folder, resolution=64, masks=masks).items
-    return bench.encode(items=items, **changes)
+def test_colors_do_not_change_a_mask(tmp_path):
+    mask = tmp_path / "mask.png"
+    smooth(64, 64).save(mask)
+    item = Item(tmp_path / "a.png", ("",), 64, 64, mask)
+    plain, colored = view_of((64, 64)), view_of((64, 64), brightness=1.0, contrast=-1.0)
+    made = [decode_mask(item, view, io.BytesIO(mask.read_bytes())) for view in (plain, colored)]
+    assert torch.equal(*made)
 
 
-def test_batch_has_the_masks_of_its_pictures_and_ones_elsewhere(bench):
-    draw(bench, "p0", 51)
-    dataset = encode_masked(bench)
-    plan = BatchPlan([item.bucket for item in dataset.items], batch_size=1, accumulation=3, seed=0)
-    step = next(step for step in range(9) if 0 in plan.at(step).pictures)
-    assert [dataset.mask(index) is None for index in range(5)] == [False, True, True, True, True]
-    for number, (picture,) in enumerate(plan.at(step).microbatches):
-        alone = load_batch(dataset, plan.at(step), number, seed=0)
-        assert (alone.mask is None) == (picture != 0)
-    whole = BatchPlan([item.bucket for item in dataset.items], batch_size=3, accumulation=1, seed=0)
-    batch = load_batch(dataset, whole.at(step), 0, seed=0)
-    expected = [0.2 if picture == 0 else 1.0 for picture in whole.at(step).pictures]
-    assert batch.mask.shape == (len(expected), 1, 8, 8)
-    assert batch.mask.mean(dim=(1, 2, 3)).tolist() == pytest.approx(expected)
+def test_turned_white_mask_stays_white_to_the_corners(tmp_path):
+    mask = tmp_path / "mask.png"
+    Image.new("L", (70, 90), 255).save(mask)
+    item = Item(tmp_path / "a.png", ("",), 140, 180, mask)
+    view = view_of((140, 180), (128, 32), Closer(1, 45))
+    assert decode_mask(item, view, io.BytesIO(mask.read_bytes())).eq(1).all()
 
 
-def test_no_mask_is_asked_for_means_none(bench):
-    draw(bench, "p0", 51)
-    dataset = bench.encode()
-    assert dataset.mask_keys == ("",) * 5
-    assert len(dataset.items) == 5
+def test_hole_is_where_the_mask_counts_by_half_and_has_sharp_edges(tmp_path):
+    rows = np.repeat([[0, 100, 127, 128, 200, 255, 0, 255]], 8, axis=0)
+    made = mask_of(tmp_path, (8, 8), (8, 8), gray(rows), decode=decode_hole)
+    expected = torch.tensor([0.0, 0, 0, 1, 1, 1, 0, 1]).expand(1, 1, 8, 8)
+    assert torch.equal(made, expected)
 
 
-def test_changed_mask_alone_is_read_again_and_no_picture_is_encoded(bench, monkeypatch):
-    now = digests.time.time_ns
-    monkeypatch.setattr(digests.time, "time_ns", lambda: now() + 60_000_000_000)
-    bench.encode()
-    bench.family.encoded()
-    draw(bench, "p0", 51)
-    first = encode_masked(bench)
-    draw(bench, "p0", 204)
-    second = encode_masked(bench)
-    assert bench.family.encoded() == (0, 0)
-    assert first.mask(0).mean() == pytest.approx(0.2)
-    assert second.mask(0).mean() == pytest.approx(0.8)
-    assert first.latent_keys == second.latent_keys
-    assert first.mask_keys[0] != second.mask_keys[0]
-    assert encode_masked(bench).mask_keys == second.mask_keys
+def test_half_of_a_mask_is_hole(tmp_path):
+    stripes = np.tile([0, 255], (8, 8))
+    made = mask_of(tmp_path, (8, 8), (8, 8), gray(stripes), decode=decode_hole)
+    assert made[..., 1:-1].eq(1).all()
 
 
-def test_damaged_mask_in_the_cache_is_made_anew(bench):
-    draw(bench, "p0", 51)
-    before = encode_masked(bench).mask(0)
-    entry = next((bench.cache / "masks").rglob("*.safetensors"))
-    entry.write_bytes(entry.read_bytes()[:-4])
-    again = encode_masked(bench)
-    assert len(again.warnings) == 1
-    assert "p0-masklabel.png" in again.warnings[0]
-    assert torch.equal(again.mask(0), before)
-
-
-def test_picture_whose_mask_is_cut_off_is_left_out_and_told(bench):
-    noise = np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)
-    path = bench.folder / "p2-masklabel.png"
-    Image.fromarray(noise).save(path)
-    path.write_bytes(path.read_bytes()[:2000])
-    dataset = encode_masked(bench)
-    assert [item.path.name for item in dataset.items] == ["p0.png", "p1.png", "p3.png", "p4.png"]
-    (lost,) = dataset.skipped
-    assert lost.path.name == "p2.png"
-    assert "p2-masklabel.png" in lost.reason
+def test_hole_is_cut_like_its_picture_and_as_large(tmp_path):
+    rows = np.zeros((30, 60))
+    rows[:, :30] = 255
+    made = mask_of(tmp_path, (60, 30), (16, 16), gray(rows), decode=decode_hole)
+    assert made.shape == (1, 1, 16, 16)
+    assert made[..., :8].eq(1).all()
+    assert made[..., 8:].eq(0).all()

@@ -3,39 +3,62 @@
 import pytest
 import torch
 
+from onetrainer.config.augmentation import Augmentation
 from onetrainer.errors import UserError
 
 
 def test_moments_are_those_of_the_cache_bit_for_bit(bench):
-    kept = bench.encode()
-    anew = bench.encode(with_latents=False)
-    for index in range(len(kept.items)):
-        assert torch.equal(anew.moments(index).mean, kept.moments(index).mean)
-        assert torch.equal(anew.moments(index).std, kept.moments(index).std)
-    assert anew.latent_keys == kept.latent_keys
+    bench.set(augmentation=Augmentation(flip="random", rotate=9))
+    kept = bench.encode().pictures
+    anew = bench.encode(keeps_latents=False).pictures
+    for place in range(len(kept.items)):
+        for number in range(4):
+            one, other = anew.moments(place, number), kept.moments(place, number)
+            assert torch.equal(one.mean, other.mean)
+            assert torch.equal(one.std, other.std)
+    assert [*anew.digest_lines()] == [*kept.digest_lines()]
 
 
 def test_nothing_is_encoded_before_it_is_asked_for_and_nothing_is_kept(bench):
-    dataset = bench.encode(with_latents=False, with_text=False)
+    bench.add_beside("p0", "masklabel")
+    pictures = bench.encode(keeps_latents=False, with_text=False).pictures
     assert bench.family.encoded() == (0, 0)
     for _ in range(2):
-        assert not dataset.moments(0).mean.requires_grad
+        assert not pictures.moments(0, 0).mean.requires_grad
     assert bench.family.encoded() == (2, 0)
-    assert not list(bench.cache.rglob("latents/*"))
+    assert not [*(bench.cache / "latents").iterdir(), *(bench.cache / "masks").iterdir()]
 
 
-def test_a_picture_that_cannot_be_decoded_is_left_out_in_every_run(bench):
+def test_every_turn_may_be_another_variation(bench):
+    bench.set(augmentation=Augmentation(rotate=20))
+    pictures = bench.encode(keeps_latents=False, with_text=False).pictures
+    seen = {pictures.pixels(0, number).sum().item() for number in range(1000, 1010)}
+    assert len(seen) == 10
+
+
+def test_masks_are_cut_as_the_pictures_are(bench):
+    bench.add_beside("p0", "masklabel")
+    bench.set(augmentation=Augmentation(rotate=20))
+    anew = bench.encode(keeps_latents=False, with_text=False).pictures
+    kept = bench.encode(with_text=False).pictures
+    for number in range(4):
+        assert torch.equal(anew.mask(0, number), kept.mask(0, number))
+    assert anew.mask(1, 0) is None
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_picture_that_cannot_be_decoded_is_left_out_in_every_run(bench, later, threads):
     broken = bench.folder / "broken.png"
     whole = next(bench.folder.glob("*.png")).read_bytes()
     broken.write_bytes(whole[: len(whole) // 2])
     bench.caption("broken", "a picture")
     for _ in range(2):  # the second run knows its digest
-        dataset = bench.encode(items=bench.index().items, with_latents=False)
-        assert [one.path for one in dataset.skipped] == [broken]
+        pictures = bench.encode(keeps_latents=False, threads=threads).pictures
+        assert [one.path for one in pictures.skipped] == [broken]
 
 
 def test_a_picture_that_is_taken_away_meanwhile_is_told(bench):
-    dataset = bench.encode(with_latents=False)
-    dataset.items[0].path.unlink()
+    pictures = bench.encode(keeps_latents=False).pictures
+    pictures.items[0].path.unlink()
     with pytest.raises(UserError, match="must be left alone"):
-        dataset.moments(0)
+        pictures.moments(0, 0)

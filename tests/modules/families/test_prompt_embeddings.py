@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from modules.families.prompts import ClipPrompts
 from modules.formats.embedding_file import Embedding, write_embedding
-from onetrainer.caption_words import missing_words
+from onetrainer.captions.words import missing_words
 from onetrainer.errors import UserError
 from tests.tiny_prompts import (
     END,

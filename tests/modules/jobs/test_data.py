@@ -4,6 +4,7 @@ import pytest
 from PIL import Image
 
 from modules.jobs.data import digests_for, prepare_pictures
+from onetrainer.cache.store import report
 from onetrainer.event_log import EventReader, EventWriter
 from onetrainer.events import Warned
 from onetrainer.presets import resolve
@@ -56,6 +57,13 @@ def test_plain_pictures_make_plain_batches(project):
     assert project.told == []
 
 
+def test_cache_is_in_use_until_the_batches_are_closed(project):
+    made = project.prepare()
+    assert report(project.folder / "cache").is_in_use
+    made.batches.close()
+    assert not report(project.folder / "cache").is_in_use
+
+
 def test_masks_are_given_to_batches_and_count_as_data(project):
     before = project.prepare()
     Image.new("L", (32, 32), 51).save(project.pictures / "picture-0-masklabel.png")
@@ -89,9 +97,9 @@ def test_class_pictures_that_are_held_out_are_not_trained_on(project):
         (held / name).symlink_to(folder / name)
     validation = {"use": True, "folder": str(held)}
     made = project.prepare(data={"class_folder": str(folder)}, validation=validation)
-    kept = [item.caption for item in made.batches.dataset.items if item.is_prior]
+    kept = [item.caption for item in made.batches.shelf.pictures.items if item.is_prior]
     assert kept == ["a cat"]
-    assert len(made.batches.dataset.learnt) == 2
+    assert len(made.batches.learned) == 2
 
 
 def test_picture_that_becomes_a_class_picture_counts_as_changed(project):
@@ -100,7 +108,8 @@ def test_picture_that_becomes_a_class_picture_counts_as_changed(project):
     for path in project.pictures.glob("picture-1.*"):
         path.rename(folder / path.name)
     after = project.prepare(data={"class_folder": str(folder)})
-    assert after.batches.dataset.latent_keys == before.batches.dataset.latent_keys
+    lines = [list(made.batches.shelf.pictures.digest_lines()) for made in (before, after)]
+    assert lines[0] == lines[1]
     assert after.digest != before.digest
 
 

@@ -17,11 +17,11 @@ from modules.jobs.metadata import (
     without_paths,
 )
 from onetrainer import __version__
-from onetrainer.buckets import Bucket
 from onetrainer.config.base import Section, Ui
 from onetrainer.config.fields import settings
 from onetrainer.config.rewards.reward import Reward
 from onetrainer.config.train import TrainConfig
+from onetrainer.data.buckets import Bucket
 from onetrainer.presets import resolve, with_value
 
 SECRET = "jane-doe-at-home"

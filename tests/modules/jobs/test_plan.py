@@ -14,9 +14,10 @@ from modules.jobs.plan import (
     planner,
     target_of,
 )
-from onetrainer.buckets import Bucket, bucket_for
 from onetrainer.config.train import TrainConfig
 from onetrainer.config.validation import Validation
+from onetrainer.data.buckets import Bucket, bucket_for
+from onetrainer.data.concepts import bucket_step
 from onetrainer.errors import UserError
 from onetrainer.memory_words import SURE_SHARE
 from onetrainer.presets import with_value
@@ -318,8 +319,9 @@ def test_held_out_and_class_pictures_count_too(tmp_path):
     apart = config(there, validation__folder=str(tmp_path / "apart"))
     used = with_value(there, "data.class_folder", str(tmp_path / "class"))
     plans = Planner(ON_CARD)
-    square = bucket_for(64, 64, 64)
-    alone = {name: bucket_for(*side, 64) for name, side in sides.items()}
+    step = bucket_step(apart.model.family, apart.data.buckets.step, 64)
+    square = bucket_for(64, 64, 64, step)
+    alone = {name: bucket_for(*side, 64, step) for name, side in sides.items()}
     assert plans.bucket_of(config(there)) == plans.bucket_of(apart) == square
     used_apart = apart.model_copy(
         update={"validation": Validation(use=True, folder=apart.validation.folder)}

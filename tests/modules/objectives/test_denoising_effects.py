@@ -128,7 +128,7 @@ class _Recorder:
     def __init__(self, family):
         self.schedule, self.prediction, self.asked = family.schedule, family.prediction, []
 
-    def predict(self, noisy, timesteps, conditioning, *, frames):
+    def predict(self, noisy, timesteps, conditioning, *, frames, masked=None):
         self.asked.append((noisy, timesteps))
         return torch.zeros_like(noisy)
 
@@ -282,6 +282,49 @@ def test_class_pictures_only_have_their_weight(family):
     assert torch.equal(ours.per_item, plain.per_item)
     expected = (plain.per_item * torch.tensor([1, 0.25, 1, 1])).sum() * 0.25
     torch.testing.assert_close(ours.value, expected)
+
+
+def test_a_pictures_own_prediction_is_asked_for_whatever_other_priors_do(trained):
+    family, method, before = trained
+    is_prior = (True, True, False, False)
+    batch = replace(batch_of(before), is_prior=is_prior, own_prediction=(False, True, False, False))
+    recorder = _Recorder(before)
+    loss(recorder, replace(batch, own_prediction=()))
+    own = own_predictions(before, recorder, batch)
+    now = own_predictions(family, recorder, batch)
+    plain = loss(family, replace(batch, is_prior=(), own_prediction=())).per_item
+    held = ((now - own) ** 2).mean(dim=(1, 2, 3))
+    objective = Denoising(family, section=section(), device=CPU, untouched=method.untouched)
+    with torch.no_grad():
+        ours = objective.loss(batch, seed=SEED, step=STEP)
+    expected = torch.where(torch.tensor(batch.own_prediction), held, plain)
+    torch.testing.assert_close(ours.per_item, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_loss_weights_multiply_and_are_not_told_as_losses(family):
+    weights, is_prior = (2.0, 1.0, 0.0, 0.5), (True, False, False, False)
+    batch = replace(batch_of(family), loss_weights=weights, is_prior=is_prior)
+    plain = loss(family, replace(batch, loss_weights=(), is_prior=()))
+    ours = loss(family, batch, prior={"kind": "class_pictures", "weight": 0.25})
+    assert torch.equal(ours.per_item, plain.per_item)
+    shares = torch.tensor([2.0 * 0.25, 1.0, 0.0, 0.5])
+    torch.testing.assert_close(ours.value, (plain.per_item * shares).sum() * 0.25)
+
+
+def test_an_inpainting_model_is_shown_what_the_batch_says():
+    family = tiny.family("sd15-inpainting")
+    generator = torch.Generator().manual_seed(4)
+    shown = torch.randn(4, 5, 8, 8, generator=generator)
+    batch = replace(batch_of(family), masked=shown)
+    found = loss(family, batch).per_item
+    for row in range(4):
+        others = shown.clone()
+        others[torch.arange(4) != row] = 0.0
+        alone = loss(family, replace(batch, masked=others)).per_item
+        torch.testing.assert_close(alone[row], found[row], rtol=1e-5, atol=1e-6)
+        assert not torch.allclose(
+            loss(family, replace(batch, masked=None)).per_item[row], alone[row]
+        )
 
 
 def test_the_model_is_computed_twice_only_where_it_is_asked_for(family):

@@ -99,7 +99,6 @@ def test_how_training_measures_does_not_matter(family):
         "weighting": {"kind": "min_snr"},
         "timesteps": {"kind": "logit_normal"},
         "noise": {"offset": 0.3, "input_perturbation": 0.2},
-        "caption_dropout": 0.9,
     }
     assert torch.equal(held_out(family, batch, **odd), held_out(family, batch))
 

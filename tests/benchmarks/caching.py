@@ -1,0 +1,192 @@
+"""Pictures cached per second, against the VAE alone and against a plain loop, in the same run.
+
+`python -m tests.benchmarks.caching [--device cuda] [--threads N] [--batch N]`. The VAE alone has
+its pictures in memory already; the plain loop decodes, scales and encodes one after the other, and
+writes nothing. All three take turns. On a processor torch computes on one thread, which leaves
+others to decoding; a machine that is busy otherwise has none left, and then the share of the
+calling thread's own time tells more. Afterwards, the memory that 200 and 2000 pictures take.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import perf_counter, thread_time
+
+import numpy as np
+import torch
+from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
+from PIL import Image
+
+from modules.data.cache import EncodeOptions, EncoderDigests, encode_pictures
+from modules.data.encoded import Views
+from modules.data.images import load_pixels
+from modules.data.shards import Store
+from modules.interfaces import LatentMoments
+from onetrainer.data.concepts import ConceptSettings
+from onetrainer.data.index import index_concept
+from onetrainer.data.views import plain_view
+from onetrainer.pictures.memory import PictureMemory
+from tests import tiny
+
+SHAPES = [(4000, 3000), (3000, 4000), (4000, 2667), (3000, 3000)]
+DIGESTS = EncoderDigests("vae", "text")
+
+
+class Family:
+    """A VAE and nothing else. width: of its first layers; SD's own has 128."""
+
+    def __init__(self, device: torch.device, width: int, dtype: torch.dtype) -> None:
+        widths = [width, 2 * width, 4 * width, 4 * width]
+        config = tiny.configs()["vae"] | {"block_out_channels": widths, "norm_num_groups": 8}
+        torch.manual_seed(0)
+        self.vae = AutoencoderKL.from_config(config).eval().to(device, dtype)
+        self.vae.requires_grad_(False)
+        self.device, self.dtype = device, dtype
+
+    @torch.no_grad()
+    def encode_images(self, pixels: torch.Tensor) -> LatentMoments:
+        there = pixels.pin_memory() if self.device.type == "cuda" else pixels
+        there = there.to(self.device, non_blocking=True).to(self.dtype)
+        posterior = self.vae.encode(there).latent_dist
+        return LatentMoments(posterior.mean.float(), posterior.std.float())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--width", type=int, default=32)
+    parser.add_argument("--pictures", type=int, default=12)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--memory-of", type=int, default=0, help="only how much so many take")
+    options = parser.parse_args()
+    if options.memory_of:
+        print(peak_of(options.memory_of))
+        return
+    print(json.dumps({"benchmark": "caching", **speeds(options)}), flush=True)
+    peaks = [
+        int(subprocess.check_output([sys.executable, "-m", __spec__.name, "--memory-of", str(n)]))
+        for n in (200, 2000)
+    ]
+    print(
+        json.dumps({"benchmark": "caching", "peak_MB": dict(zip((200, 2000), peaks, strict=True))})
+    )
+
+
+def speeds(options: argparse.Namespace) -> dict[str, object]:
+    """Pictures per second, and ours as a share of the others."""
+    device = torch.device(options.device)
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    family = Family(
+        device, options.width, torch.float32 if device.type == "cpu" else torch.bfloat16
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        concept = write_photos(Path(folder) / "photos", options.pictures)
+        items = index_concept(concept).items
+        pixels = [load_pixels(item, plain_view(item, concept)) for item in items]
+        family.encode_images(pixels[0][None])
+        times = []
+        for turn in range(options.turns):
+            cache = Path(folder) / f"cache-{turn}"
+            times.append(
+                (
+                    *timed(partial(vae_alone, family, pixels, options.batch)),
+                    *timed(partial(plain_loop, family, concept, items)),
+                    *timed(partial(ours, family, concept, items, cache, options)),
+                )
+            )
+    vae, _, plain, _, own, _ = (len(items) / median(one) for one in zip(*times, strict=True))
+    return {
+        **{name: getattr(options, name) for name in ("device", "threads", "batch", "pictures")},
+        "vae_alone_per_s": round(vae, 2),
+        "plain_loop_per_s": round(plain, 2),
+        "ours_per_s": round(own, 2),
+        "share_of_vae_alone": round(median(one[0] / one[4] for one in times), 3),
+        "times_the_plain_loop": round(median(one[2] / one[4] for one in times), 3),
+        "share_on_the_calling_thread": round(median(one[1] / one[5] for one in times), 3),
+    }
+
+
+def vae_alone(family: Family, pixels: list[torch.Tensor], batch: int) -> None:
+    """In batches of one size, as many as there are pictures."""
+    groups: dict[torch.Size, list[torch.Tensor]] = {}
+    for one in pixels:
+        groups.setdefault(one.shape, []).append(one)
+    for some in groups.values():
+        for start in range(0, len(some), batch):
+            family.encode_images(torch.stack(some[start : start + batch])).mean.to("cpu")
+
+
+def plain_loop(family: Family, concept: ConceptSettings, items: tuple) -> None:
+    for item in items:
+        pixels = load_pixels(item, plain_view(item, concept))
+        family.encode_images(pixels[None]).mean.to("cpu")
+
+
+def ours(
+    family: Family, concept: ConceptSettings, items: tuple, cache: Path, options: argparse.Namespace
+) -> None:
+    with closing(PictureMemory(cache)) as memory:
+        encode_pictures(
+            family,
+            Views(items, (concept,), is_plain=False),
+            store=Store(cache),
+            memory=memory,
+            digests=DIGESTS,
+            options=EncodeOptions(threads=options.threads, batch=options.batch),
+            progress=lambda done, total: None,
+            should_stop=lambda: False,
+        )
+
+
+def timed(work) -> tuple[float, float]:
+    """Seconds, and how many of them this thread was computing."""
+    start, own = perf_counter(), thread_time()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return perf_counter() - start, thread_time() - own
+
+
+def write_photos(folder: Path, count: int) -> ConceptSettings:
+    """JPEGs of 12 megapixels, smooth and with some noise, as cameras make them."""
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        small = Image.fromarray(rng.integers(0, 256, (30, 40, 3), dtype=np.uint8))
+        size = SHAPES[number % len(SHAPES)]
+        photo = small.resize(size, Image.Resampling.BICUBIC)
+        grain = Image.effect_noise(size, 12).convert("RGB")
+        Image.blend(photo, grain, 0.15).save(folder / f"{number}.jpg", quality=92)
+    return ConceptSettings("data.folder", "photos", folder, require_captions=False)
+
+
+def peak_of(count: int) -> int:
+    """The most memory, in MB, that caching so many small pictures has taken."""
+    torch.set_num_threads(1)
+    family = tiny.family()
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "p").mkdir()
+        rng = np.random.default_rng(0)
+        for number in range(count):
+            pixels = rng.integers(0, 256, (64, 64, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(Path(folder) / "p" / f"{number}.png")
+        concept = ConceptSettings(
+            "data.folder", "p", Path(folder) / "p", resolutions=(64,), require_captions=False
+        )
+        options = argparse.Namespace(threads=1, batch=1)
+        ours(family, concept, index_concept(concept).items, Path(folder) / "cache", options)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""How well near-duplicates, blur and enlarging are found: the figures of docs/pictures.md.
+
+python -m tests.benchmarks.looks      a minute or two
+"""
+
+import tempfile
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
+
+from onetrainer.demo.pictures import draw, random_scene
+from onetrainer.pictures.detail import detail_of
+from onetrainer.pictures.features import features_of
+from onetrainer.pictures.item_checks import LEAST_DETAIL, LEAST_STRONG, TRACE
+from onetrainer.pictures.similar import alike_pairs, groups_of
+from tests.onetrainer.drawn import as_jpeg, cut, enlarged, leaves, scaled
+
+SIZE = 640
+SEEDS = range(6)
+RESAMPLING = Image.Resampling
+SCRATCH = Path(tempfile.mkdtemp()) / "picture.bmp"
+
+
+def cloud(seed, size=SIZE):
+    """Noise with the power spectrum of photographs: nothing in it has an edge."""
+    rng = np.random.default_rng(seed)
+    frequency = np.hypot(*np.meshgrid(np.fft.fftfreq(size), np.fft.fftfreq(size)))
+    frequency[0, 0] = 1
+    planes = []
+    for _ in range(3):
+        wave = np.fft.fft2(rng.standard_normal((size, size))) / frequency
+        wave[0, 0] = 0
+        plane = np.fft.ifft2(wave).real
+        planes.append(128 + 50 * plane / plane.std())
+    return Image.fromarray(np.clip(np.stack(planes, -1), 0, 255).astype(np.uint8))
+
+
+def portrait(seed, size=SIZE):
+    """Sharp in the middle of a background that is out of focus."""
+    picture = leaves(seed, size).filter(ImageFilter.GaussianBlur(9))
+    mask = Image.new("L", (size, size))
+    ImageDraw.Draw(mask).ellipse((size * 0.3, size * 0.25, size * 0.7, size * 0.95), fill=255)
+    picture.paste(leaves(seed + 100, size), (0, 0), mask.filter(ImageFilter.GaussianBlur(2)))
+    return picture
+
+
+def drawing(seed, size=SIZE):
+    """Lines and writing on white."""
+    rng = np.random.default_rng(seed)
+    picture = Image.new("RGB", (size, size), "white")
+    brush = ImageDraw.Draw(picture)
+    for _ in range(50):
+        ends = (rng.random(6) * size).tolist()
+        color = tuple(rng.integers(0, 130, 3).tolist())
+        brush.line(ends, fill=color, width=int(rng.integers(2, 7)))
+    for _ in range(15):
+        brush.text(tuple(rng.random(2) * size), "some words " * 3, fill="black", font_size=20)
+    return picture
+
+
+def product(seed, size=384):
+    """A few colored forms in the middle of white: all are built alike."""
+    rng = np.random.default_rng(seed)
+    picture = Image.new("RGB", (size, size), "white")
+    brush = ImageDraw.Draw(picture)
+    for _ in range(6):
+        x, y = size * (0.4 + 0.2 * rng.random(2))
+        r = size * (0.04 + 0.13 * rng.random())
+        form = brush.ellipse if rng.random() < 0.5 else brush.rectangle
+        form((x - r, y - r, x + r, y + 1.5 * r), fill=tuple(rng.integers(0, 200, 3).tolist()))
+    return picture
+
+
+def scenes(count):
+    import random
+
+    rng = random.Random(0)
+    return [draw(random_scene(rng), 256, 256) for _ in range(count)]
+
+
+def middle(picture, share):
+    """A picture without a margin, so much of each side."""
+    across, down = (round(side * share / 2) for side in picture.size)
+    return picture.crop((across, down, picture.width - across, picture.height - down))
+
+
+def bordered(picture):
+    return ImageOps.expand(picture, round(picture.width * 0.03), "black")
+
+
+def blurred(picture, radius):
+    return picture.filter(ImageFilter.GaussianBlur(radius))
+
+
+CHANGES = {
+    "scaled to half": lambda p: scaled(p, 0.5),
+    "scaled to a fifth": lambda p: scaled(p, 0.2),
+    "scaled to 1.7": lambda p: scaled(p, 1.7),
+    "JPEG of quality 50": lambda p: as_jpeg(p, 50),
+    "JPEG of quality 20": lambda p: as_jpeg(p, 20),
+    "brighter by a fifth": lambda p: ImageEnhance.Brightness(p).enhance(1.2),
+    "darker by 30 %": lambda p: ImageEnhance.Brightness(p).enhance(0.7),
+    "contrast 1.3": lambda p: ImageEnhance.Contrast(p).enhance(1.3),
+    "saturation 0.6": lambda p: ImageEnhance.Color(p).enhance(0.6),
+    "mirrored": ImageOps.mirror,
+    "margins of 5 % cut": lambda p: middle(p, 0.05),
+    "margins of 8 % cut": lambda p: middle(p, 0.08),
+    "margins of 12 % cut": lambda p: middle(p, 0.12),
+    "a corner of 5 % cut": lambda p: cut(p, 0.05),
+    "a corner of 8 % cut": lambda p: cut(p, 0.08),
+    "a black border of 3 %": bordered,
+}
+SHARPNESS = {
+    "as it is": lambda p: p,
+    "JPEG of quality 90": lambda p: as_jpeg(p, 90),
+    "JPEG of quality 30": lambda p: as_jpeg(p, 30),
+    "scaled to 0.73": lambda p: scaled(p, 0.73),
+    "turned by 3 degrees": lambda p: middle(p.rotate(3, RESAMPLING.BICUBIC), 0.16),
+    **{f"blurred by {r} px": lambda p, r=r: blurred(p, r) for r in (0.5, 0.7, 1, 1.5, 2, 3)},
+    "blurred by 2 px, JPEG 75": lambda p: as_jpeg(blurred(p, 2), 75),
+    **{
+        f"enlarged {factor} times, {way.name.lower()}": lambda p, f=factor, w=way: enlarged(p, f, w)
+        for factor in (1.5, 2, 2.5, 3, 4)
+        for way in (RESAMPLING.BILINEAR, RESAMPLING.BICUBIC, RESAMPLING.LANCZOS)
+    },
+    "enlarged 3 times, bicubic, JPEG 75": lambda p: as_jpeg(enlarged(p, 3), 75),
+    "enlarged 2 times, nearest": lambda p: enlarged(p, 2, RESAMPLING.NEAREST),
+}
+
+
+def look(picture):
+    picture.save(SCRATCH)
+    return features_of(SCRATCH)
+
+
+def main():
+    pictures = [make(seed, SIZE) for seed in SEEDS for make in (leaves, cloud, portrait, drawing)]
+    looks = [look(picture) for picture in pictures]
+    print(f"near-duplicates found, of {len(pictures)}")
+    for name, change in CHANGES.items():
+        changed = [look(change(picture)) for picture in pictures]
+        pairs = zip(looks, changed, strict=True)
+        print(f"  {name}: {sum(groups_of(pair) == [0, 0] for pair in pairs)}")
+    print("different pictures taken for near-duplicates")
+    sets = {
+        "these": looks,
+        "leaves": [look(leaves(1000 + seed, 256)) for seed in range(200)],
+        "products": [look(product(seed)) for seed in range(200)],
+        "demo's scenes": [look(picture) for picture in scenes(200)],
+    }
+    for name, some in sets.items():
+        count = len(list(combinations(some, 2)))
+        print(f"  {name}: {len(alike_pairs(some))} links of {len(some)} pictures, {count} pairs")
+    print(f"sharpness, of {len(pictures)}: finest detail, traces; enlarged, of blocks, blurred")
+    for name, change in SHARPNESS.items():
+        found = [detail_of(change(picture).convert("L")) for picture in pictures]
+        large = [d.trace >= TRACE and d.strong < LEAST_STRONG for d in found]
+        soft = [d.finest < LEAST_DETAIL and not e for d, e in zip(found, large, strict=True)]
+        reach, traces = sorted(d.finest for d in found), [d.trace for d in found]
+        print(
+            f"  {name}: {reach[0]:.2f} to {reach[-1]:.2f}, {min(traces):.0f} to {max(traces):.0f};"
+            f" {sum(large)}, {sum(d.block > 1 for d in found)}, {sum(soft)}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""What cannot be encoded or kept is left out or told, and the rest goes on."""
+
+import errno
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+
+from modules.data import shards
+from modules.data.images import load_pixels
+from modules.data.shards import Store
+from onetrainer.cache.format import read_shard
+from onetrainer.data.views import view
+from onetrainer.errors import UserError
+
+PICTURES, TEXTS = 5, 5  # four distinct captions and the empty one
+
+
+def entry_files(bench, kind):
+    return sorted((bench.cache / kind).glob("*.safetensors"))
+
+
+def test_picture_with_cut_off_pixels_is_skipped_and_the_run_goes_on(bench):
+    path = bench.folder / "p3.png"
+    path.write_bytes(path.read_bytes()[:-200])
+    pictures = bench.encode(threads=2).pictures
+    assert [item.path.name for item in pictures.items] == ["p0.png", "p1.png", "p2.png", "p4.png"]
+    assert pictures.kept == (0, 1, 2, 4)
+    (skipped,) = pictures.skipped
+    assert skipped.path == path
+    assert skipped.reason
+
+
+def test_pictures_behind_a_skipped_one_keep_their_own_latents(bench):
+    whole = bench.encode().pictures
+    path = bench.folder / "p1.png"
+    path.write_bytes(path.read_bytes()[:-200])
+    pictures = bench.encode().pictures
+    lines = [*whole.digest_lines()]
+    assert [*pictures.digest_lines()] == [lines[place] for place in (0, 2, 3, 4)]
+    for place, before in enumerate((0, 2, 3, 4)):
+        assert torch.equal(pictures.moments(place, 0).mean, whole.moments(before, 0).mean)
+
+
+def test_picture_that_is_gone_is_skipped_in_words(bench):
+    items = bench.index().items
+    items[2].path.unlink()
+    (skipped,) = bench.encode(items=items).pictures.skipped
+    assert skipped.reason == "cannot be read (No such file or directory)"
+
+
+def test_no_readable_picture_is_a_user_error(bench):
+    for path in bench.folder.glob("*.png"):
+        path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(UserError, match=r"None of the 5 pictures can be read \(p0.png: damaged"):
+        bench.encode()
+
+
+def test_encoding_that_is_not_a_number_is_skipped(bench, family):
+    bench.family.inner = family
+    with torch.no_grad():
+        bench.family.vae.quant_conv.bias.fill_(float("nan"))
+    with pytest.raises(UserError, match="not a number"):
+        bench.encode()
+    assert entry_files(bench, "latents") == []
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+def test_one_encoding_that_is_not_a_number_leaves_the_others(bench, threads):
+    (bench.folder / "p5.png").write_bytes((bench.folder / "p4.png").read_bytes())
+    inner, item = bench.family.inner, bench.index().items[4]
+    bad = load_pixels(item, view(item, bench.concept, 0))
+
+    def encode(pixels):
+        moments = inner.encode_images(pixels)
+        return replace(moments, std=moments.std / 0 * 0) if torch.equal(pixels[0], bad) else moments
+
+    bench.family.encode_images = encode
+    pictures = bench.encode(threads=threads, with_text=False).pictures
+    assert [one.path.name for one in pictures.skipped] == ["p4.png", "p5.png"]
+    assert all("not a number" in one.reason for one in pictures.skipped)
+    assert pictures.kept == (0, 1, 2, 3)
+
+
+def test_entry_that_another_program_removes_meanwhile_is_left_out(bench, monkeypatch):
+    inner = bench.family.inner
+
+    def encode(pixels):
+        for file in entry_files(bench, "latents")[:1]:
+            file.unlink()
+        return inner.encode_images(pixels)
+
+    bench.family.encode_images = encode
+    pictures = bench.encode(threads=0, with_text=False).pictures
+    assert pictures.skipped
+    assert {one.reason for one in pictures.skipped} == {
+        "what it was encoded to is not in the cache any more"
+    }
+    for place in range(len(pictures.items)):
+        assert pictures.moments(place, 0).mean.isfinite().all()
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_entries_that_merging_finds_damaged_are_made_again(bench, batch):
+    bench.encode(batch=batch)
+    later, whole = Store.seal, ["latents", "text"]
+
+    def seal(self, kind):
+        if kind in whole:
+            damage(bench, kind)
+            whole.remove(kind)
+        later(self, kind)
+
+    bench.add("new", caption="another", seed=99)
+    told = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "seal", seal)
+        shelf = bench.encode(batch=batch, progress=lambda done, total: told.append((done, total)))
+    pictures = shelf.pictures
+    assert len(pictures.items) == PICTURES + 1 and not pictures.skipped
+    assert pictures.store.damaged
+    fresh = bench.encode(folder=bench.folder.parent / "fresh", batch=batch)
+    for place, item in enumerate(pictures.items):
+        assert torch.equal(pictures.moments(place, 0).mean, fresh.pictures.moments(place, 0).mean)
+        found = shelf.texts.conditioning(item.captions[0]).hidden
+        assert torch.equal(found, fresh.texts.conditioning(item.captions[0]).hidden)
+    assert all(done <= total for done, total in told)
+
+
+def damage(bench, kind):
+    """Changes a byte of each shard's last entry, unseen by the index."""
+    for path in entry_files(bench, kind):
+        if read_shard(path).count > 1:
+            before = path.stat()
+            data = bytearray(path.read_bytes())
+            data[-1] ^= 255
+            path.write_bytes(data)
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_full_disk_names_folder_and_remedy(bench, monkeypatch, threads):
+    def full(path, pieces):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shards, "write_file", full)
+    with pytest.raises(UserError, match="disk is full") as error:
+        bench.encode(threads=threads)
+    assert str(bench.cache) in error.value.what
+    assert "Free space" in error.value.remedy
+
+
+def test_cache_folder_that_cannot_be_is_told(bench):
+    bench.cache.write_text("a file is in the way")
+    with pytest.raises(UserError, match="cache folder"):
+        bench.encode()

@@ -1,0 +1,76 @@
+"""Masks are kept as pictures are: read again when they change, made anew when damaged."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from modules.data.batches import load_batch
+from onetrainer.config.augmentation import Augmentation
+from onetrainer.data.batch_plan import Shown, StepPlan
+from onetrainer.data.buckets import Bucket
+
+
+def draw(bench, name, value, size=(64, 64)):
+    """A mask of one gray."""
+    Image.new("L", size, value).save(bench.folder / f"{name}-masklabel.png")
+
+
+def step_of(*places):
+    """A step of two microbatches, of pictures in their first showing."""
+    shown = [Shown(place, 0, 0) for place in places]
+    return StepPlan(0, 0, Bucket(64, 64), ((shown[0],), tuple(shown[1:])), 1.0)
+
+
+def test_batch_has_the_masks_of_its_pictures_and_ones_elsewhere(bench):
+    draw(bench, "p0", 51)
+    shelf = bench.encode()
+    assert [shelf.pictures.mask(place, 0) is None for place in range(5)] == [False, *[True] * 4]
+    step = step_of(2, 4, 0)
+    assert load_batch(shelf, step, 0).mask is None
+    mask = load_batch(shelf, step, 1).mask
+    assert mask.shape == (2, 1, 8, 8)
+    assert mask.mean(dim=(1, 2, 3)).tolist() == pytest.approx([1.0, 0.2])
+
+
+def test_changed_mask_alone_is_read_again_and_no_picture_is_encoded(bench, later):
+    draw(bench, "p0", 51)
+    first = bench.encode().pictures
+    bench.family.encoded()
+    draw(bench, "p0", 204)
+    second = bench.encode().pictures
+    assert bench.family.encoded() == (0, 0)
+    assert first.mask(0, 0).mean() == pytest.approx(0.2)
+    assert second.mask(0, 0).mean() == pytest.approx(0.8)
+    assert torch.equal(first.moments(0, 0).mean, second.moments(0, 0).mean)
+
+
+def test_mask_of_a_changed_view_is_cut_anew_and_that_of_changed_colors_is_not(bench):
+    draw(bench, "p0", 51)
+    plain = bench.encode(with_text=False).pictures.keys["mask"][0].tobytes()
+    keys = []
+    for change in ({"brightness": 0.5}, {"flip": "always"}, {"rotate": 5.0}):
+        bench.set(augmentation=Augmentation(fixed=True, **change))
+        keys.append(bench.encode(with_text=False).pictures.keys["mask"][0].tobytes())
+    assert keys[0] == plain
+    assert len({plain, *keys}) == 3
+
+
+def test_damaged_mask_in_the_cache_is_made_anew(bench):
+    draw(bench, "p0", 51)
+    before = bench.encode().pictures.mask(0, 0)
+    for path in (bench.cache / "masks").rglob("*.safetensors"):
+        path.write_bytes(path.read_bytes()[:-4])
+    assert torch.equal(bench.encode().pictures.mask(0, 0), before)
+
+
+def test_picture_whose_mask_is_cut_off_is_left_out_and_told(bench):
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)
+    path = bench.folder / "p2-masklabel.png"
+    Image.fromarray(noise).save(path)
+    path.write_bytes(path.read_bytes()[:2000])
+    pictures = bench.encode().pictures
+    assert [item.path.name for item in pictures.items] == ["p0.png", "p1.png", "p3.png", "p4.png"]
+    (lost,) = pictures.skipped
+    assert lost.path.name == "p2.png"
+    assert "p2-masklabel.png" in lost.reason

@@ -1,0 +1,166 @@
+"""Pictures are mirrored, turned and recolored as their views say, and what lies beside them too."""
+
+import colorsys
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from modules.data.images import decode_conditioning, load_pixels
+from onetrainer.data.buckets import Bucket, Closer, CropGeometry
+from onetrainer.data.index import Item
+from onetrainer.data.views import View
+from onetrainer.pictures.file import PictureError
+from tests.views import color, noise, pixels_of, saved, smooth, view_of
+
+WHITE, BLACK = 1.0, -1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "axes"),
+    [
+        ({"flip": True}, [2]),
+        ({"flip_vertical": True}, [1]),
+        ({"flip": True, "flip_vertical": True}, [1, 2]),
+    ],
+)
+def test_mirrored_picture_has_the_mirrored_pixels(tmp_path, changes, axes):
+    item = saved(tmp_path, noise((105, 60)))  # 56 × 32, of which 4 go at each side
+    plain, mirrored = pixels_of(item, (48, 32)), pixels_of(item, (48, 32), **changes)
+    assert not torch.equal(mirrored, plain)
+    torch.testing.assert_close(mirrored, plain.flip(axes), rtol=0, atol=1.01 / 127.5)
+
+
+def test_cut_is_counted_in_the_mirrored_picture(tmp_path):
+    image = Image.new("RGB", (48, 16), "black")
+    image.paste("white", (0, 0, 16, 16))
+    item = saved(tmp_path, image)
+    for flip, left in [(False, 0), (True, 32)]:
+        view = View(CropGeometry(48, 16, left, 0, Bucket(16, 16)), flip=flip)
+        assert load_pixels(item, view).eq(WHITE).all()
+
+
+@pytest.mark.parametrize("angle", [-45, -7.3, 0.01, 20, 45])
+@pytest.mark.parametrize("size", [(64, 64), (256, 64), (50, 200)])
+@pytest.mark.parametrize("bucket", [(64, 64), (128, 32), (32, 128)])
+def test_turned_picture_has_no_empty_corners(tmp_path, angle, size, bucket):
+    item = saved(tmp_path, Image.new("RGB", size, "white"))
+    assert pixels_of(item, bucket, Closer(1, angle)).eq(WHITE).all()
+
+
+@pytest.mark.parametrize("angle", [-30, 10, 45])
+@pytest.mark.parametrize("bucket", [(64, 64), (96, 40)])
+def test_turned_picture_is_what_pillow_turns_about_the_middle(tmp_path, angle, bucket):
+    item = saved(tmp_path, smooth((150, 90)))
+    view = view_of((150, 90), bucket, Closer(1.1, angle))
+    cut = view.geometry
+    middle = (cut.left + bucket[0] / 2, cut.top + bucket[1] / 2)
+    scaled = Image.open(item.path).resize((cut.width, cut.height), Image.Resampling.LANCZOS)
+    turned = scaled.rotate(angle, Image.Resampling.BICUBIC, center=middle).crop(cut.box)
+    expected = torch.from_numpy(np.array(turned)).permute(2, 0, 1) / 127.5 - 1
+    torch.testing.assert_close(load_pixels(item, view), expected, rtol=0, atol=1.01 / 127.5)
+
+
+def test_positive_angles_turn_against_the_clock(tmp_path):
+    image = Image.new("RGB", (64, 64), "black")
+    image.paste("white", (32, 28, 64, 36))  # a hand that points to the right: 3 o'clock
+    pixels = pixels_of(saved(tmp_path, image), (32, 32), Closer(1, 40))
+    right, above = pixels[:, 16, 30], pixels[:, 6, 28]
+    assert right.max() < -0.9
+    assert above.min() > 0.9
+
+
+def test_sixteen_bits_turn_like_eight(tmp_path):
+    gray = smooth((80, 60)).convert("L")
+    shown = []
+    for picture in (gray, Image.fromarray(np.asarray(gray).astype(np.uint16) * 257)):
+        shown.append(pixels_of(saved(tmp_path, picture), (48, 48), Closer(1.2, 25), flip=True))
+    torch.testing.assert_close(*shown, rtol=0, atol=2.01 / 127.5)  # rounded twice
+
+
+@pytest.mark.parametrize(
+    ("changes", "before", "after"),
+    [
+        ({"brightness": 0.5}, (100, 20, 0), (150, 30, 0)),
+        ({"brightness": -0.5}, (100, 20, 255), (50, 10, 127.5)),
+        ({"brightness": 1.0}, (200, 20, 0), (255, 40, 0)),
+        ({"contrast": 0.5}, (67, 127, 187), (36.75, 126.75, 216.75)),
+        ({"contrast": -1.0}, (0, 200, 255), (127.5, 127.5, 127.5)),
+        # 0.299 · 100 + 0.587 · 200 + 0.114 · 0 = 147.3
+        ({"saturation": -1.0}, (100, 200, 0), (147.3, 147.3, 147.3)),
+        ({"saturation": 0.5}, (100, 200, 100), (70.65, 220.65, 70.65)),  # gray 158.7
+        ({"hue": 120}, (255, 0, 0), (0, 255, 0)),
+        ({"hue": -60}, (255, 0, 0), (255, 0, 255)),
+        ({"hue": 180}, (200, 100, 100), (100, 200, 200)),
+        ({"hue": 77}, (90, 90, 90), (90, 90, 90)),
+        # 0.5 · (1.5 · 200 - 127.5) + 127.5: what is above 255 meanwhile is not cut off
+        ({"brightness": 0.5, "contrast": -0.5}, (200, 200, 200), (213.75, 213.75, 213.75)),
+    ],
+)
+def test_colors_change_as_worked_out_by_hand(tmp_path, changes, before, after):
+    pixels = pixels_of(saved(tmp_path, Image.new("RGB", (16, 16), before)), **changes)
+    assert color(pixels, 5, 5) == pytest.approx(after, abs=0.01)
+
+
+@pytest.mark.parametrize("degrees", [-180, -33, 10, 95])
+def test_hue_turns_as_colorsys_has_it(tmp_path, degrees):
+    image = noise((16, 16), seed=degrees % 360)
+    turned = pixels_of(saved(tmp_path, image), hue=degrees)
+    for x in range(16):
+        hue, saturation, value = colorsys.rgb_to_hsv(
+            *(part / 255 for part in image.getpixel((x, 3)))
+        )
+        expected = colorsys.hsv_to_rgb((hue + degrees / 360) % 1, saturation, value)
+        assert ((turned[:, 3, x] + 1) / 2).tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_recolored_pixels_are_float32_contiguous_and_in_range(tmp_path):
+    item = saved(tmp_path, noise((32, 16)))
+    pixels = pixels_of(item, brightness=0.3, contrast=0.4, saturation=0.5, hue=60.0)
+    assert (pixels.dtype, pixels.is_contiguous()) == (torch.float32, True)
+    assert (pixels.min(), pixels.max()) == (BLACK, WHITE)
+
+
+def test_sixteen_bit_gray_is_recolored_like_eight_bit(tmp_path):
+    gray = smooth((16, 16)).convert("L")
+    shown = []
+    for picture in (gray, Image.fromarray(np.asarray(gray).astype(np.uint16) * 257)):
+        shown.append(pixels_of(saved(tmp_path, picture), contrast=0.3, hue=30, saturation=0.2))
+    torch.testing.assert_close(*shown, rtol=0, atol=1e-5)
+
+
+ALL = {"flip": True, "flip_vertical": True, "contrast": 0.3, "saturation": -0.4, "hue": 50}
+
+
+@pytest.mark.parametrize("turn", [1, 6])
+def test_conditioning_picture_that_is_the_picture_is_shown_alike(tmp_path, turn):
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    item = saved(tmp_path, noise((90, 60)), exif=exif)
+    size = (60, 90) if turn == 6 else (90, 60)
+    item = replace(item, width=size[0], height=size[1], conditioning=item.path)
+    view = view_of(size, (48, 32), Closer(1.2, 12), **ALL)
+    with item.path.open("rb") as file:
+        beside = decode_conditioning(item, view, file)
+    assert torch.equal(beside, load_pixels(item, view))
+
+
+def test_conditioning_picture_of_another_size_lies_over_its_picture(tmp_path):
+    picture = smooth((240, 160))
+    picture.resize((120, 90), Image.Resampling.BICUBIC).save(tmp_path / "a-condlabel.png")
+    item = replace(saved(tmp_path, picture), conditioning=tmp_path / "a-condlabel.png")
+    view = view_of((240, 160), (64, 64), Closer(1.2, 12), **ALL)
+    with item.conditioning.open("rb") as file:
+        beside = decode_conditioning(item, view, file)
+    torch.testing.assert_close(beside, load_pixels(item, view), rtol=0, atol=0.06)
+
+
+def test_damaged_conditioning_picture_is_told_as_its_pictures_fault(tmp_path):
+    item = Item(tmp_path / "a.png", ("",), 16, 16, conditioning=tmp_path / "a-condlabel.png")
+    with pytest.raises(PictureError) as error:
+        decode_conditioning(item, view_of((16, 16)), io.BytesIO(b"no picture"))
+    assert error.value.path == item.path
+    assert "a-condlabel.png" in error.value.reason

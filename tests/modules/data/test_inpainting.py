@@ -1,0 +1,219 @@
+"""What inpainting models see: the mask of what is to be painted, and the latents of the rest."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from modules.data.batches import load_batch
+from onetrainer.cache.store import report
+from onetrainer.config.augmentation import Augmentation
+from onetrainer.data.batch_plan import Shown, StepPlan
+from onetrainer.data.buckets import Bucket
+from onetrainer.errors import UserError
+from tests import tiny
+from tests.modules.data.conftest import noise
+
+
+@pytest.fixture
+def masked(bench):
+    """p0 and p1 have masks, p0 and p2 pictures of their own to paint from."""
+    bench.add_beside("p0", "masklabel", (64, 64), seed=20)
+    bench.add_beside("p1", "masklabel", (96, 48), seed=21)
+    bench.add_beside("p0", "condlabel", (64, 64), seed=22)
+    bench.add_beside("p2", "condlabel", (64, 64), seed=23)
+    return bench
+
+
+def set_up(bench, conditioning):
+    bench.set(conditioning=conditioning)
+    return lambda **changes: (
+        bench.encode(conditioning=conditioning, with_text=False, **changes).pictures
+    )
+
+
+def as_diffusers(picture, mask):
+    """A picture and its mask as diffusers' inpainting training prepares them, of one size.
+
+    Source: diffusers, examples/research_projects/dreambooth_inpaint, prepare_mask_and_masked_image:
+    the mask is cut at a half, the picture multiplied by what is below it, and the mask brought to
+    the latent's size by torch's interpolate, which takes the nearest.
+    """
+    image = torch.from_numpy(np.array(picture.convert("RGB")).transpose(2, 0, 1))[None] / 127.5 - 1
+    mask = torch.from_numpy(np.array(mask.convert("L"))).float()[None, None] / 255
+    mask = torch.where(mask < 0.5, 0.0, 1.0)
+    small = torch.nn.functional.interpolate(mask, size=(mask.shape[2] // 8, mask.shape[3] // 8))
+    return small, (image * (mask < 0.5)).contiguous()
+
+
+def blank(family, height=64, width=64):
+    mean = family.encode_images(torch.zeros(1, 3, height, width)).mean
+    return torch.cat([torch.ones_like(mean[:, :1]), mean], dim=1)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_what_a_mask_leaves_is_seen_as_diffusers_shows_it(masked, keeps):
+    pictures = set_up(masked, "masks")(keeps_latents=keeps)
+    picture, mask = (Image.open(masked.folder / f"p0{kind}.png") for kind in ("", "-masklabel"))
+    hole, rest = as_diffusers(picture, mask)
+    assert 0 < hole.mean() < 1
+    seen = pictures.masked(0, 0)
+    assert torch.equal(seen[:, :1], hole)
+    expected = masked.family.inner.encode_images(rest).mean
+    torch.testing.assert_close(seen[:, 1:], expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("conditioning", ["masks", "files"])
+def test_all_of_a_picture_without_a_hole_is_to_be_painted(masked, conditioning):
+    pictures = set_up(masked, conditioning)()
+    assert torch.equal(pictures.masked(4, 0), blank(masked.family.inner))
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_pictures_of_their_own_are_seen_with_their_masks_or_whole(masked, keeps):
+    pictures = set_up(masked, "files")(keeps_latents=keeps)
+    for place, has_mask in ((0, True), (2, False)):
+        own = Image.open(masked.folder / f"p{place}-condlabel.png")
+        _, whole = as_diffusers(own, Image.new("L", own.size, 0))
+        expected = masked.family.inner.encode_images(whole).mean
+        seen = pictures.masked(place, 0)
+        torch.testing.assert_close(seen[:, 1:], expected, atol=1e-5, rtol=0)
+        assert bool((seen[:, :1] == 1).all()) != has_mask
+
+
+def test_nothing_is_seen_where_nothing_is_asked_for(masked):
+    assert set_up(masked, "blank")().masked(0, 0) is None
+    assert masked.family.encoded() == (5, 0)
+
+
+def test_changed_mask_encodes_what_it_leaves_and_nothing_else(masked):
+    encode = set_up(masked, "masks")
+    encode()
+    assert masked.family.encoded() == (5 + 2 + 3, 0)  # two with a mask, three sizes of blanks
+    masked.add_beside("p1", "masklabel", (96, 48), seed=31)
+    before, after = encode(), encode()
+    assert masked.family.encoded() == (1, 0)
+    assert torch.equal(before.moments(1, 0).mean, after.moments(1, 0).mean)
+
+
+def test_changed_mask_of_a_picture_of_its_own_encodes_nothing(masked):
+    encode = set_up(masked, "files")
+    before = encode()
+    masked.family.encoded()
+    masked.add_beside("p0", "masklabel", (64, 64), seed=31)
+    after = encode()
+    assert masked.family.encoded() == (0, 0)
+    assert not torch.equal(before.masked(0, 0)[:, :1], after.masked(0, 0)[:, :1])
+    assert torch.equal(before.masked(0, 0)[:, 1:], after.masked(0, 0)[:, 1:])
+
+
+def test_changed_conditioning_picture_alone_is_encoded_again(masked):
+    encode = set_up(masked, "files")
+    encode()
+    masked.family.encoded()
+    masked.add_beside("p2", "condlabel", (64, 64), seed=31)
+    encode()
+    assert masked.family.encoded() == (1, 0)
+
+
+def entries(bench):
+    """How many there are in the cache, by kind."""
+    return {each.kind: each.entries for each in report(bench.cache).kinds}
+
+
+def test_transparency_as_a_mask_leaves_latents_as_they_are(bench):
+    noise((64, 64), 3).convert("RGBA").save(bench.folder / "p5.png")
+    bench.encode(with_text=False)
+    bench.family.encoded()
+    bench.set(masks="alpha")
+    pictures = bench.encode(with_text=False).pictures
+    assert bench.family.encoded() == (0, 0)
+    assert bool((pictures.mask(5, 0) == 1).all())
+
+
+def test_a_picture_as_its_own_mask_is_no_transparency(bench):
+    """The same bytes, and two meanings."""
+    picture = noise((64, 64), 3).convert("RGBA")
+    picture.save(bench.folder / "p5.png")
+    picture.save(bench.folder / "p5-masklabel.png")
+    by_file = bench.encode(with_text=False).pictures.mask(5, 0)
+    bench.set(masks="alpha")
+    by_alpha = bench.encode(with_text=False).pictures.mask(5, 0)
+    assert by_file.mean() < 0.6
+    assert by_alpha.mean() == 1
+
+
+def test_masks_for_the_loss_are_kept_for_each_cut_and_changed_alone(masked):
+    before = masked.encode(with_text=False).pictures
+    assert [before.mask(place, 0) is None for place in range(5)] == [False, False, *[True] * 3]
+    masked.family.encoded()
+    assert entries(masked) == {"latents": 5, "masks": 2, "text": 0}
+    masked.add_beside("p0", "masklabel", (64, 64), seed=31)
+    after = masked.encode(with_text=False).pictures
+    assert masked.family.encoded() == (0, 0)
+    assert entries(masked) == {"latents": 5, "masks": 3, "text": 0}
+    assert not torch.equal(before.mask(0, 0), after.mask(0, 0))
+    assert torch.equal(before.mask(1, 0), after.mask(1, 0))
+
+
+def test_masks_and_what_they_leave_go_through_the_same_mirror(masked):
+    encode = set_up(masked, "masks")
+    plain = encode()
+    masked.set(augmentation=Augmentation(flip="always"))
+    mirrored = encode()
+    torch.testing.assert_close(plain.mask(0, 0).flip(3), mirrored.mask(0, 0), atol=1e-6, rtol=0)
+    left, right = plain.pixels(0, 0), mirrored.pixels(0, 0)
+    assert torch.equal(left.flip(3), right)
+
+
+def test_a_batch_holds_what_each_of_its_pictures_shows(masked):
+    set_up(masked, "masks")
+    for keeps in (True, False):
+        shelf = masked.encode(conditioning="masks", keeps_latents=keeps)
+        plan = StepPlan(0, 0, Bucket(64, 64), ((Shown(4, 0, 0), Shown(0, 0, 0)),), 0.5)
+        batch = load_batch(shelf, plan, 0)
+        expected = [shelf.pictures.masked(4, 0), shelf.pictures.masked(0, 0)]
+        assert torch.equal(batch.masked, torch.cat(expected))
+        assert torch.equal(batch.masked[:1], blank(masked.family.inner))
+
+
+def test_the_unet_takes_it(masked):
+    masked.family.inner = family = tiny.family("sd15-inpainting")
+    set_up(masked, "masks")
+    shelf = masked.encode(conditioning="masks")
+    plan = StepPlan(0, 0, Bucket(64, 64), ((Shown(0, 0, 0),),), 1.0)
+    batch = load_batch(shelf, plan, 0)
+    with torch.no_grad():
+        told = [
+            family.predict(
+                batch.moments.mean,
+                torch.tensor([500]),
+                batch.conditioning,
+                frames=batch.frames,
+                masked=masked,
+            )
+            for masked in (batch.masked, None)
+        ]
+    assert not torch.equal(*told)
+
+
+@pytest.mark.parametrize("kind", ["masklabel", "condlabel"])
+@pytest.mark.parametrize("keeps", [True, False])
+def test_picture_whose_mask_or_conditioning_picture_cannot_be_read_is_skipped(masked, kind, keeps):
+    items = set_up(masked, "files") and masked.index().items
+    path = masked.folder / f"p0-{kind}.png"
+    path.write_bytes(path.read_bytes()[:-200])
+    pictures = masked.encode(
+        items=items, conditioning="files", keeps_latents=keeps, threads=2, with_text=False
+    ).pictures
+    (skipped,) = pictures.skipped
+    assert skipped.path.name == "p0.png"
+    assert path.name in skipped.reason
+    assert [item.path.name for item in pictures.items] == [f"p{n}.png" for n in (1, 2, 3, 4)]
+
+
+def test_mask_that_goes_away_in_the_run_is_told_in_words(masked):
+    pictures = masked.encode(keeps_latents=False, with_text=False).pictures
+    (masked.folder / "p0-masklabel.png").unlink()
+    with pytest.raises(UserError, match=r'p0\.png: its mask "p0-masklabel\.png" cannot be read'):
+        pictures.mask(0, 0)

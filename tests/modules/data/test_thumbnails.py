@@ -1,0 +1,41 @@
+"""Thumbnails show people what training sees."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from modules.data.images import load_pixels
+from onetrainer.data.dataset import read_dataset
+from onetrainer.data.views import view
+from onetrainer.pictures.contact_sheet import thumbnail
+from onetrainer.presets import resolve
+
+CHANGES = {"flip": "random", "rotate": 20, "crop_jitter": 0.3, "hue": 90, "contrast": 0.5}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    """Pictures of noise, upright and not, with transparency and without."""
+    folder = tmp_path_factory.mktemp("pictures")
+    noise = np.random.default_rng(0)
+    for name, shape, exif in (
+        ("wide", (90, 140, 3), 1),
+        ("turned", (90, 140, 3), 6),
+        ("clear", (80, 80, 4), 1),
+    ):
+        image = Image.fromarray(noise.integers(0, 256, shape, dtype=np.uint8))
+        image.getexif()[0x0112] = exif
+        image.save(folder / f"{name}.png", exif=image.getexif())
+    data = {"folder": str(folder), "resolution": 64, "require_captions": False}
+    return read_dataset(resolve({"data": data | {"augmentation": CHANGES}}, source=""))
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_thumbnail_of_full_size_is_what_training_sees(dataset, number):
+    assert len(dataset.items) == 3
+    for item in dataset.items:
+        own = view(item, dataset.concept_of(item), number)
+        shown = np.asarray(thumbnail(item, own, 10_000)).astype(np.float32)
+        seen = (load_pixels(item, own).permute(1, 2, 0) + 1) * 127.5
+        torch.testing.assert_close(torch.from_numpy(shown), seen, atol=0.51, rtol=0)

@@ -1,0 +1,51 @@
+"""The job of caching leaves nothing for a run to encode."""
+
+import pytest
+
+from modules.jobs.cache_job import cache
+from onetrainer.cache.request import CacheRequest
+from onetrainer.cache.store import report
+from onetrainer.errors import UserError
+from onetrainer.events import Phase
+from onetrainer.presets import load_document, resolve, with_absolute_paths
+from tests import runs
+
+
+def request_of(config, **changes):
+    document = load_document(config)
+    for section, values in changes.items():
+        document[section] = {**document.get(section, {}), **values}
+    resolved = with_absolute_paths(resolve(document, source=str(config)))
+    return CacheRequest(config=resolved, folder=str(config.parent / "cache"))
+
+
+def kept(folder):
+    return {entry.kind: entry.entries for entry in report(folder).kinds}
+
+
+def test_a_run_finds_all_that_the_job_has_encoded(tmp_path):
+    config = runs.write_project(tmp_path)
+    told = []
+    data = {"cache_folder": str(tmp_path / "cache")}
+    done = cache(request_of(config, data=data), told.append)
+    assert done.summary == [f"4 pictures are encoded in {tmp_path / 'cache'}."]
+    assert Phase("caching", 4, 4) in told
+    before = kept(tmp_path / "cache")
+    assert runs.finish(runs.new_run(config, data=data)) == 0
+    assert kept(tmp_path / "cache") == before
+
+
+def test_left_out_pictures_are_named(tmp_path):
+    config = runs.write_project(tmp_path)
+    path = tmp_path / "pictures" / "picture-1.png"
+    path.write_bytes(path.read_bytes()[:-100])
+    summary = cache(request_of(config), lambda event: None).summary
+    assert summary[1] == "1 left out:"
+    assert "picture-1.png" in summary[2]
+
+
+def test_a_config_without_pictures_has_nothing_to_encode(tmp_path):
+    config = runs.write_project(tmp_path)
+    request = request_of(config, objective={"kind": "alignprop"})
+    with pytest.raises(UserError, match="prompts alone"):
+        cache(request, lambda event: None)
