@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onetrainer import __version__
 from onetrainer.errors import EXIT_STOPPED, EXIT_USER, UserError
-from onetrainer.file_arguments import add_command, add_convert, add_sample, add_show
+from onetrainer.file_arguments import add_cache, add_command, add_convert, add_sample, add_show
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,18 +62,10 @@ def _parser() -> argparse.ArgumentParser:
     resume = add_command(commands, "resume", "continue a run from its newest checkpoint")
     resume.add_argument("run_folder", type=Path, help="the run's folder")
 
-    check = add_command(commands, "check", "tell everything that is wrong with a config")
-    _config_argument(check, "a config file, the name of a preset or a run's folder")
-    check.add_argument("--json", action="store_true", help="print the problems as JSON")
-
-    plan = add_command(commands, "plan", "tell how much memory a run would take, and if it fits")
-    _config_argument(plan, "a config file, the name of a preset or a run's folder")
-    plan.add_argument(
-        "--memory",
-        metavar="GB",
-        help="plan for a graphics card with so much memory; default this computer, as it is now",
+    _add_looks(commands)
+    _config_argument(
+        add_cache(commands), "a cache folder, a config file, a preset or a run's folder", nargs="?"
     )
-    plan.add_argument("--json", action="store_true", help="print the forecast as JSON")
 
     demo = add_command(commands, "demo", "write a small model and pictures to try things with")
     demo.add_argument("folder", type=Path, help="a new or empty folder")
@@ -97,10 +89,40 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_looks(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The commands that tell what a config means, and do nothing."""
+    check = add_command(commands, "check", "tell everything that is wrong with a config")
+    _config_argument(check, "a config file, the name of a preset or a run's folder")
+    check.add_argument("--json", action="store_true", help="print the problems as JSON")
+
+    pictures = add_command(commands, "check-data", "tell which pictures may spoil a run, and why")
+    _config_argument(pictures, "a folder of pictures, a config file, a preset or a run's folder")
+    pictures.add_argument("--json", action="store_true", help="print the findings as JSON")
+
+    plan = add_command(
+        commands, "plan", "tell what a run does with its pictures, its memory, and if that fits"
+    )
+    _config_argument(plan, "a config file, the name of a preset or a run's folder")
+    plan.add_argument(
+        "--memory",
+        metavar="GB",
+        help="plan for a graphics card with so much memory; default this computer, as it is now",
+    )
+    plan.add_argument(
+        "--pictures",
+        type=Path,
+        metavar="FOLDER",
+        help="draw the pictures as training sees them into this new folder, a sheet for each size",
+    )
+    plan.add_argument("--json", action="store_true", help="print the forecast as JSON")
+
+
 def _config_argument(
-    parser: argparse.ArgumentParser, words: str = "a config file or the name of a preset"
+    parser: argparse.ArgumentParser,
+    words: str = "a config file or the name of a preset",
+    nargs: str | None = None,
 ) -> None:
-    parser.add_argument("config", help=words)
+    parser.add_argument("config", nargs=nargs, help=words)
     parser.add_argument(
         "--set",
         action="append",

@@ -9,9 +9,6 @@ from pathlib import Path
 
 from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError
 
-NOT_NEEDED = frozenset({"model.path", "data.folder"})
-"""Settings without which memory can be counted all the same."""
-
 
 def train(options: argparse.Namespace) -> int:
     """Resolves and checks a config, then runs it to its end in a worker."""
@@ -68,34 +65,25 @@ def check(options: argparse.Namespace) -> int:
     return EXIT_USER if errors else EXIT_DONE
 
 
+def check_data(options: argparse.Namespace) -> int:
+    """Tells what is wrong with the pictures themselves."""
+    from onetrainer.pictures.check_terminal import check_data as checked
+
+    return checked(options)
+
+
 def plan(options: argparse.Namespace) -> int:
-    """Tells how much memory a run would take, counted in a process of its own.
+    """Tells what a run will do with its pictures, and how much memory it would take."""
+    from onetrainer.plan_command import plan as planned
 
-    Neither the model nor the pictures need to be there; that it does not fit is an answer, too.
-    """
-    from onetrainer import presets
-    from onetrainer.config.rules import broken_rules
-    from onetrainer.job_terminal import run_job
-    from onetrainer.memory_words import Report
-    from onetrainer.options import validated
-    from onetrainer.plan_request import PlanRequest, gigabytes
-    from onetrainer.preflight import require_startable
+    return planned(options)
 
-    memory = 0.0 if options.memory is None else gigabytes(options.memory)
-    path = presets.locate(options.config, may_be_run=True)
-    document = presets.with_overrides(presets.load_document(path), options.set)
-    config = presets.with_absolute_paths(presets.resolve(document, source=options.config))
-    # What is yet to be chosen does not matter to the memory.
-    wrong = [one for one in broken_rules(config) if one.path not in NOT_NEEDED]
-    require_startable(wrong, source=options.config)
-    request = validated(PlanRequest, {"config": config, "memory": memory})
-    report = Report(is_json=options.json)
-    # Whoever reads JSON gets nothing else.
-    code = run_job("plan", request, out=sys.stderr if options.json else None, lines_of=report.lines)
-    if code == EXIT_DONE:
-        for line in report.last_lines():
-            _say(line)
-    return code
+
+def cache(options: argparse.Namespace) -> int:
+    """Tells what a cache folder holds, prunes it, or fills it."""
+    from onetrainer.cli_cache import cache as done
+
+    return done(options)
 
 
 def demo(options: argparse.Namespace) -> int:
@@ -229,7 +217,9 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "train": train,
     "resume": resume,
     "check": check,
+    "check-data": check_data,
     "plan": plan,
+    "cache": cache,
     "demo": demo,
     "allow": allow,
     "sample": sample,

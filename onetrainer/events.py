@@ -173,6 +173,9 @@ class Forecast:
     "cost" (of time, in words). notes: what was counted and what was not, a sentence each.
     time: what a step costs, where that is known: "unet_calls" a step, the same in "parts" by what
     they are for, "seconds" a step and "run_seconds" for all, about, and "words"; empty otherwise.
+    data: what only the model can tell of the pictures: "caching_seconds", about, where it is known;
+    "chunk", how many tokens are read at once; "long_caption_count", and of "long_captions" the
+    longest, each with "path" and "tokens". Empty where there are no pictures.
     """
 
     phases: dict[str, dict[str, int]]
@@ -182,6 +185,7 @@ class Forecast:
     cures: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     time: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

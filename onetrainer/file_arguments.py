@@ -20,6 +20,20 @@ def add_command(
     return commands.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
 
 
+def add_cache(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+) -> argparse.ArgumentParser:
+    """`onetrainer cache`."""
+    cache = add_command(commands, "cache", "tell what is kept of encoded pictures, or prune it")
+    add = cache.add_argument
+    add("--prune", action="store_true", help="remove what is of no use, and whatever follows")
+    add("--limit", metavar="GB", help="what was not used for longest, down to this; with --prune")
+    add("--older-than", metavar="DAYS", help="what was not used for so long; with --prune")
+    add("--encode", action="store_true", help="encode the pictures of a config, without training")
+    add("--json", action="store_true", help="print the numbers as JSON")
+    return cache
+
+
 def add_sample(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`onetrainer sample`."""
     sample = add_command(commands, "sample", "draw pictures with a model, LoRAs and embeddings")

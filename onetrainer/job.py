@@ -19,7 +19,7 @@ from onetrainer.errors import EXIT_STOPPED
 from onetrainer.events import ENDINGS, Event, Failed, Finished, Stopped
 from onetrainer.wire import decode_event
 
-JobName = Literal["convert", "sample", "plan"]
+JobName = Literal["convert", "sample", "plan", "cache"]
 
 
 class Job:

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from onetrainer.data.forecast import data_lines
 from onetrainer.events import Forecast
 from onetrainer.time_words import time_lines
 
@@ -131,7 +132,7 @@ def forecast_lines(forecast: Forecast) -> list[str]:
         for name in names
     ]
     rows.append(["together", *(_cell(sum(own.values())) for own in forecast.phases.values())])
-    time = time_lines(forecast.time)
+    time = [*time_lines(forecast.time), *data_lines(forecast.data)]
     return [*_table(rows), "", verdict(forecast), *forecast.notes, *(["", *time] if time else [])]
 
 
@@ -153,10 +154,12 @@ def cure_lines(cures: Sequence[Mapping[str, Any]], available: int) -> list[str]:
 class Report:
     """What a terminal shows of forecasts: the first one at once, then its cures; or all as JSON.
 
-    is_json: whether nothing but the last forecast is to be shown, as JSON.
+    is_json: whether nothing but the last forecast is to be shown, as JSON. data: what is told of
+    the pictures there, before what the forecast itself tells of them.
     """
 
     is_json: bool
+    data: Mapping[str, Any] = field(default_factory=dict)
     _last: Forecast | None = None
 
     def lines(self, forecast: Forecast) -> list[str]:
@@ -171,7 +174,9 @@ class Report:
     def last_lines(self) -> list[str]:
         """What is left to be shown when nothing more comes."""
         if self.is_json and self._last is not None:
-            return json.dumps(asdict(self._last), indent=2, ensure_ascii=False).splitlines()
+            document = asdict(self._last)
+            document["data"] = {**self.data, **document["data"]}
+            return json.dumps(document, indent=2, ensure_ascii=False).splitlines()
         return []
 
 

@@ -13,7 +13,7 @@ from onetrainer.config.rules import broken_rules
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Cure, Problem, ProblemsError, UserError
 from onetrainer.hub import cached_folder, is_hub_name
-from onetrainer.json_file import Document, shortened
+from onetrainer.json_file import Document
 from onetrainer.model_files import (
     ModelFile,
     inspect_model,
@@ -25,7 +25,7 @@ from onetrainer.model_files import (
     resolve_zero_snr,
 )
 from onetrainer.preflight_packages import package_problems
-from onetrainer.preflight_pictures import check_class_pictures, check_pictures
+from onetrainer.preflight_pictures import cannot_look, check_pictures
 from onetrainer.preflight_rewards import check_rewards
 
 ENOUGH_DISK = 1 << 30
@@ -67,7 +67,6 @@ def check_environment(config: TrainConfig) -> list[Problem]:
         "model.path": _check_model,
         "model.vae": _check_vae,
         "data.folder": check_pictures,
-        "data.class_folder": check_class_pictures,
         "objective.rewards": check_rewards,
         "output.folder": lambda config: _check_writable("output.folder", config.output.folder),
         "data.cache_folder": lambda config: _check_writable(
@@ -81,7 +80,7 @@ def check_environment(config: TrainConfig) -> list[Problem]:
         except UserError as error:
             found.append(_problem(path, error))
         except OSError as error:  # a name too long, a folder that may not be looked into
-            found.append(_cannot_look(path, error))
+            found.append(cannot_look(path, error))
     found += _check_start_files(config)
     return found + package_problems(config)
 
@@ -243,9 +242,3 @@ def _check_space(path: str, folder: Path) -> list[Problem]:
             "error" if free < LEAST_DISK else "warning",
         )
     ]
-
-
-def _cannot_look(path: str, error: OSError) -> Problem:
-    reason = (error.strerror or str(error)).lower()
-    place = shortened(Path(str(error.filename or "")))
-    return Problem(path, f"{place}: {reason}", "Expected a place that can be read", "Check it.")

@@ -4,97 +4,120 @@ They are listed by what is imported only when it is needed: reading pictures tak
 import would be most of the time that a check of settings takes.
 """
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onetrainer.caption_words import missing_words
+from onetrainer.captions.words import missing_words
 from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.embedding import EmbeddingOnly
+from onetrainer.config.rules_data import beside, is_same_folder, masks_place
 from onetrainer.config.train import TrainConfig
+from onetrainer.data.concepts import PRIOR_ROLES, ConceptSettings
+from onetrainer.data.folder_listing import CONDITIONING_SUFFIX, MASK_SUFFIX
 from onetrainer.errors import Cure, Problem, UserError
-from onetrainer.folder_listing import MASK_SUFFIX, list_pictures
 from onetrainer.held_out import FEW_PICTURES
+from onetrainer.json_file import shortened
 
 if TYPE_CHECKING:
-    from onetrainer.dataset_index import DatasetIndex
+    from onetrainer.data.index import DatasetIndex, Item
 
 _SHOWN_PICTURES = 5
 
+Indexes = Mapping[int, "DatasetIndex"]
+"""What concepts hold, by their place among them; without those that cannot be listed."""
+
 
 def check_pictures(config: TrainConfig) -> list[Problem]:
-    """Problems of the pictures to learn and of those that are held out of them.
+    """Problems of the pictures, each at the place of its folder."""
+    from onetrainer.data.dataset import is_pictures_alone, reads_folder, used_concepts
 
-    Raises UserError if there are none to learn.
-    """
-    from onetrainer.dataset import hold_out, index_pictures, is_pictures_alone, reads_folder
-
-    if not config.data.folder or not reads_folder(config):
+    if not reads_folder(config):
         return []
-    index = index_pictures(config)
+    concepts = used_concepts(config)
+    indexes, found = _listed(concepts)
     is_plain = is_pictures_alone(config)
-    found = _index_problems("data.folder", index, has_captions=not is_plain)
-    if config.data.masks != "off" and is_plain:
-        found.append(_unused("data.masks", "masks", "off"))
-    elif config.data.masks != "off" and not index.masked:
-        found.append(_unmasked(config.data.masks, index.items[0].path))
-    try:
-        split = hold_out(config, index)
-    except UserError as error:
-        return [*found, _unsplit(config, error)]
-    if split.held_out is not None:
-        found += _held_out_problems(config, split.held_out, has_captions=not is_plain)
-    if isinstance(config.objective, AlignProp):
-        return found  # the words are learnt of prompts
-    return found + absent_words(config, [item.caption for item in split.learnt.items])
+    for number, index in indexes.items():
+        found += _index_problems(concepts[number], index, has_captions=not is_plain)
+    if is_plain:
+        return [*found, *_unused(config), *_split_problems(config, concepts, indexes)]
+    found += [*_unmasked(config, concepts, indexes), *_unshown(config, indexes)]
+    found += _same_files(concepts, indexes)
+    return found + _split_problems(config, concepts, indexes)
 
 
-def check_class_pictures(config: TrainConfig) -> list[Problem]:
-    """Problems of the pictures that stand for what the model is to keep. Raises UserError."""
-    from onetrainer.dataset import index_class_pictures
-
-    place, folder = "data.class_folder", config.data.class_folder
-    if not folder:
-        return []
-    index = index_class_pictures(config)
-    if index is None:
-        return [_unused(place, "class pictures", "")]
-    if config.data.folder and Path(folder).resolve() == Path(config.data.folder).resolve():
-        same = "this is the folder of the pictures that are to be learnt"
-        return [Problem(place, same, "Expected other pictures", "Choose another folder.")]
-    both = _learnt_and_kept(config, index) + _held_out_and_kept(config, index)
-    return both + _index_problems(place, index)
+def cannot_look(path: str, error: OSError) -> Problem:
+    """What to say of a setting that leads to what the system does not let us look at."""
+    reason = (error.strerror or str(error)).lower()
+    place = shortened(Path(str(error.filename or "")))
+    return Problem(path, f"{place}: {reason}", "Expected a place that can be read", "Check it.")
 
 
-def _unsplit(config: TrainConfig, error: UserError) -> Problem:
-    place = "validation.folder" if config.validation.folder else "validation.use"
-    return Problem(place, error.what, error.expected, error.remedy)
+def _listed(
+    concepts: Sequence[ConceptSettings],
+) -> "tuple[dict[int, DatasetIndex], list[Problem]]":
+    from onetrainer.captions.list import read_caption_list
+    from onetrainer.data.index import index_concept
+    from onetrainer.pictures.header import RECENT
+
+    indexes, found = {}, []
+    for number, concept in enumerate(concepts):
+        place = concept.place
+        try:
+            if concept.caption_source == "list" and concept.caption_list is not None:
+                place = beside(concept, "caption_list")
+                read_caption_list(concept.caption_list)
+                place = concept.place
+            indexes[number] = index_concept(concept, number=number, headers=RECENT)
+        except UserError as error:
+            found.append(Problem(place, error.what, error.expected, error.remedy))
+        except OSError as error:  # a name too long, a folder that may not be looked into
+            found.append(cannot_look(place, error))
+    return indexes, found
 
 
-def _held_out_problems(
-    config: TrainConfig, held_out: "DatasetIndex", *, has_captions: bool
+def _split_problems(
+    config: TrainConfig, concepts: Sequence[ConceptSettings], indexes: Indexes
 ) -> list[Problem]:
-    place = "validation.folder" if config.validation.folder else "validation.share"
-    # Of a share, the folder that it comes from has been told of.
-    noted = place == "validation.folder"
-    found = _index_problems(place, held_out, has_captions=has_captions) if noted else []
-    count = len(held_out.items)
-    if count < FEW_PICTURES:
-        pictures = f"{count} picture{'s' if count > 1 else ''}"
-        says = "say" if count > 1 else "says"
-        found.append(
-            Problem(
-                place,
-                f"only {pictures} would be held out, which {says} little about all others",
-                f"Expected {FEW_PICTURES} at least; some ten are better",
-                "Put more pictures into the folder."
-                if noted
-                else "Hold out a larger share, or choose a folder of pictures to hold out.",
-                "warning",
-            )
-        )
-    return found
+    """Of holding out, and of what is left to learn; none while a folder cannot be listed."""
+    from onetrainer.data.dataset import split
+
+    is_whole = len(indexes) == len(concepts)
+    if not is_whole or not any(concept.role == "train" for concept in concepts):
+        return []
+    held = next((each.place for each in concepts if each.role == "validation"), "")
+    try:
+        dataset = split(config, concepts, [indexes[number] for number in range(len(concepts))])
+    except UserError as error:
+        return [Problem(held or "validation.use", error.what, error.expected, error.remedy)]
+    found = []
+    if dataset.held_out is not None and len(dataset.held_out) < FEW_PICTURES:
+        found.append(_few(held, len(dataset.held_out)))
+    if isinstance(config.objective, AlignProp):
+        return found  # the words are learned of prompts
+    learned = [item for item in dataset.items if not item.is_prior]
+    return found + absent_words(config, _texts(concepts, learned))
+
+
+def _texts(concepts: Sequence[ConceptSettings], items: "Sequence[Item]") -> list[str]:
+    """All that may be said of pictures."""
+    used = {item.concept for item in items}
+    always = [text for n in used for text in (concepts[n].trigger, concepts[n].captions.template)]
+    return [*always, *(caption for item in items for caption in item.captions)]
+
+
+def _few(held: str, count: int) -> Problem:
+    pictures = f"{count} picture{'s' if count > 1 else ''}"
+    says = "say" if count > 1 else "says"
+    return Problem(
+        held or "validation.share",
+        f"only {pictures} would be held out, which {says} little about all others",
+        f"Expected {FEW_PICTURES} at least; some ten are better",
+        "Put more pictures into the folder."
+        if held
+        else "Hold out a larger share, or choose a folder of pictures to hold out.",
+        "warning",
+    )
 
 
 def absent_words(
@@ -127,50 +150,64 @@ def absent_words(
     ]
 
 
-def _learnt_and_kept(config: TrainConfig, kept: "DatasetIndex") -> list[Problem]:
-    """Class pictures that are to be learnt as well, as one folder lies inside the other."""
-    if not config.data.folder:
-        return []
-    root = Path(config.data.folder).expanduser()
-    listed = list_pictures(root, deep=config.data.include_subfolders)
-    learnt = {os.path.realpath(found.path) for found in listed}
-    both = [item.path.name for item in kept.items if os.path.realpath(item.path) in learnt]
-    if not both:
-        return []
-    return [
-        Problem(
-            "data.class_folder",
-            f"{len(both)} of its {len(kept.items)} pictures are among those to be learnt, too:"
-            f" {', '.join(both[:_SHOWN_PICTURES])}{' …' if len(both) > _SHOWN_PICTURES else ''}",
+def _same_files(concepts: Sequence[ConceptSettings], indexes: Indexes) -> Iterator[Problem]:
+    """Files that lie in two folders at once, as one folder is inside the other one.
+
+    Those to learn that are held out as well are left out of learning, which needs no word.
+    """
+    from onetrainer.data.dataset import real_paths
+
+    if len(indexes) < 2:
+        return
+    places = {number: real_paths(index.items) for number, index in indexes.items()}
+    for later in indexes:
+        for earlier in (number for number in indexes if number < later):
+            one, other = concepts[earlier], concepts[later]
+            both = [item for place, item in places[later].items() if place in places[earlier]]
+            if both and not is_same_folder(one, other):
+                yield from _same_file(one, other, [item.path.name for item in both])
+
+
+def _same_file(one: ConceptSettings, other: ConceptSettings, names: list[str]) -> Iterator[Problem]:
+    some = ", ".join(names[:_SHOWN_PICTURES]) + (" …" if len(names) > _SHOWN_PICTURES else "")
+    roles = {one.role, other.role}
+    if "validation" in roles:
+        if roles & PRIOR_ROLES:
+            held, kept = (one, other) if one.role == "validation" else (other, one)
+            yield Problem(
+                held.place,
+                f"{len(names)} of its pictures are class pictures ({kept.place}), too: {some}",
+                "Expected pictures that the model does not see while it learns",
+                "Choose another folder, or leave it empty to hold out a share of the pictures.",
+            )
+    elif "train" in roles and roles & PRIOR_ROLES:
+        learned, kept = (one, other) if one.role == "train" else (other, one)
+        yield Problem(
+            kept.place,
+            f"{len(names)} of its pictures are among those to be learnt ({learned.place}), too:"
+            f" {some}",
             "Expected other pictures, so neither folder inside the other one",
-            "Move one of the folders out of the other, or turn off data.include_subfolders.",
+            "Move one of the folders out of the other, or do not include subfolders.",
         )
-    ]
-
-
-def _held_out_and_kept(config: TrainConfig, kept: "DatasetIndex") -> list[Problem]:
-    """Class pictures that are to be held out as well."""
-    section = config.validation
-    root = Path(section.folder).expanduser()
-    if not section.use or not section.folder or not root.is_dir():
-        return []  # of a share, they would be among those to learn; a missing folder is told of
-    listed = list_pictures(root, deep=config.data.include_subfolders)
-    held = {os.path.realpath(found.path) for found in listed}
-    both = [item.path.name for item in kept.items if os.path.realpath(item.path) in held]
-    if not both:
-        return []
-    return [
-        Problem(
-            "validation.folder",
-            f"{len(both)} of its pictures are class pictures (data.class_folder), too:"
-            f" {', '.join(both[:_SHOWN_PICTURES])}{' …' if len(both) > _SHOWN_PICTURES else ''}",
-            "Expected pictures that the model does not see while it learns",
-            "Choose another folder, or leave it empty to hold out a share of the pictures.",
+    else:
+        yield Problem(
+            other.place,
+            f"{len(names)} of its pictures are among those of {one.place}, too: {some}",
+            "They are shown as often as both say",
+            "Move one of the folders out of the other, if that is not meant.",
+            "warning",
         )
-    ]
 
 
-def _unused(place: str, noun: str, empty: str) -> Problem:
+def _unused(config: TrainConfig) -> Iterator[Problem]:
+    data = config.data
+    if data.masks != "off":
+        yield _of_no_use("data.masks", "masks", "off")
+    if data.class_folder:
+        yield _of_no_use("data.class_folder", "class pictures", "")
+
+
+def _of_no_use(place: str, noun: str, empty: str) -> Problem:
     return Problem(
         place,
         f"a VAE is trained without {noun}",
@@ -182,39 +219,71 @@ def _unused(place: str, noun: str, empty: str) -> Problem:
 
 
 def _index_problems(
-    place: str, index: "DatasetIndex", *, has_captions: bool = True
-) -> list[Problem]:
-    found = []
+    concept: ConceptSettings, index: "DatasetIndex", *, has_captions: bool = True
+) -> Iterator[Problem]:
+    place = concept.place
     if index.skipped:
-        names = [f"{each.path.name} ({each.reason})" for each in index.skipped]
-        found.append(_skipped_pictures(place, names))
+        names = [f"{each.name} ({each.reason})" for each in index.skipped]
+        yield _skipped_pictures(place, names)
     if index.uncaptioned and has_captions:
-        found.append(
-            Problem(
-                place,
-                f"{index.uncaptioned} of {len(index.items)} pictures have no caption",
-                "They are trained with an empty prompt",
-                "Write a .txt file of the same name beside each.",
-                "warning",
-            )
+        yield Problem(
+            place,
+            f"{index.uncaptioned} of {len(index.items)} pictures have no caption",
+            f"They are trained with {_left(concept)}",
+            "Write a line for each into the list of captions."
+            if concept.caption_source == "list"
+            else "Write a .txt file of the same name beside each.",
+            "warning",
         )
-    return found
 
 
-def _unmasked(masks: str, example: Path) -> Problem:
-    wanted = (
-        f'A mask is a file like "{example.stem}{MASK_SUFFIX}" beside "{example.name}"'
-        if masks == "files"
-        else "A picture with transparent parts was expected"
-    )
-    return Problem(
-        "data.masks",
-        "no picture has a mask, so all of each counts",
-        wanted,
-        "Add masks, or do without.",
-        "warning",
-        Cure("data.masks", "off"),
-    )
+def _left(concept: ConceptSettings) -> str:
+    """What is shown of a picture without a caption."""
+    return "trigger words alone" if concept.trigger.strip() else "an empty prompt"
+
+
+def _unmasked(
+    config: TrainConfig, concepts: Sequence[ConceptSettings], indexes: Indexes
+) -> Iterator[Problem]:
+    """Settings that look for masks, where no picture that they are for has one."""
+    groups: dict[str, list[int]] = {}
+    for number in indexes:
+        if concepts[number].masks != "off":
+            groups.setdefault(masks_place(config, concepts[number]), []).append(number)
+    for place, numbers in groups.items():
+        if not any(indexes[number].masked for number in numbers):
+            example = indexes[numbers[0]].items[0].path
+            wanted = (
+                f'A mask is a file like "{example.stem}{MASK_SUFFIX}" beside "{example.name}"'
+                if concepts[numbers[0]].masks == "files"
+                else "A picture with transparent parts was expected"
+            )
+            yield Problem(
+                place,
+                "no picture has a mask, so all of each counts",
+                wanted,
+                "Add masks, or do without.",
+                "warning",
+                Cure(place, "off"),
+            )
+
+
+def _unshown(config: TrainConfig, indexes: Indexes) -> Iterator[Problem]:
+    """That an inpainting model is to be shown pictures of its own, and there are none."""
+    is_inpainting = config.model.family.endswith("inpainting")
+    if config.data.conditioning != "files" or not is_inpainting or not indexes:
+        return
+    items = [item for index in indexes.values() for item in index.items]
+    if not any(item.conditioning is not None for item in items):
+        example = items[0].path
+        yield Problem(
+            "data.conditioning",
+            "no picture has one beside it that the model could be shown",
+            f'It is a file like "{example.stem}{CONDITIONING_SUFFIX}" beside "{example.name}"',
+            "Add some, or let the model be shown something else.",
+            "warning",
+            Cure("data.conditioning", "blank"),
+        )
 
 
 def _skipped_pictures(place: str, names: list[str]) -> Problem:

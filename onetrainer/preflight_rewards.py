@@ -8,10 +8,11 @@ from pathlib import Path
 from onetrainer import consent
 from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.rewards.reward import NETWORKS, Reward
+from onetrainer.config.rules_data import has_pictures
 from onetrainer.config.rules_rewards import uses_pictures
 from onetrainer.config.train import TrainConfig
+from onetrainer.data.folder_listing import list_pictures
 from onetrainer.errors import Cure, Problem, UserError
-from onetrainer.folder_listing import list_pictures
 from onetrainer.hub import cached_folder, is_hub_name
 from onetrainer.preflight_pictures import absent_words
 from onetrainer.reward_prompts import PLACES, PromptSplit, prompts_of
@@ -114,7 +115,7 @@ def _prompt_problems(config: TrainConfig, section: AlignProp) -> list[Problem]:
     is_chosen = {
         "list": bool(section.prompts.text.strip()),
         "file": bool(section.prompts.file),
-        "captions": bool(config.data.folder),
+        "captions": has_pictures(config),
     }
     if not is_chosen[source]:
         return []  # the rules say so

@@ -141,23 +141,24 @@ def _rows(path: str, section: type[BaseModel]) -> list[Row]:
     return [_row(setting) for setting in found if not setting.path.startswith(inner)]
 
 
-def _row(setting: Setting, entry: str = "") -> Row:
-    """A setting's line. entry: what stands before its name where it is one of a list's entries."""
+def _row(setting: Setting) -> Row:
+    """A setting's line."""
     is_none = setting.default in ("", (), None) or setting.kind == "list"
     default = "" if is_none else f"`{shown(setting.default)}`"
     unit = f" {setting.ui.unit}" if setting.ui.unit and default else ""
     item = setting.item
     parts = settings(item, f"{setting.path}.0.") if item is not None else ()
-    words = (setting.expected, setting.help + _only_with(setting, entry))
-    entries = tuple(_row(part, f"{setting.path}.0.") for part in parts)
+    words = (setting.expected, setting.help + _only_with(setting))
+    entries = tuple(_row(part) for part in parts)
     return Row(setting.path, words, default + unit, entries)
 
 
-def _only_with(setting: Setting, entry: str) -> str:
+def _only_with(setting: Setting) -> str:
     if not setting.ui.only_with:
         return ""
+    section = setting.path.rpartition(".")[0]
     pairs = (
-        f"`{path if '.' in path else entry + path}` "
+        f"`{path if '.' in path else f'{section}.{path}'}` "
         + ("set" if values == ("*",) else " or ".join(f"`{v}`" for v in values))
         for path, values in setting.ui.only_with.items()
     )

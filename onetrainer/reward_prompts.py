@@ -7,6 +7,7 @@ from pathlib import Path
 
 from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
+from onetrainer.data.concepts import concepts_of
 from onetrainer.errors import UserError
 from onetrainer.prompt_file import MAX_TEXT, read_prompts
 
@@ -71,9 +72,16 @@ def _source(config: TrainConfig, section: AlignProp) -> Sequence[str]:
             return read_prompts(Path(section.prompts.file), place=PLACES["file"])
         case "captions":
             # Here, since it loads Pillow, which a check of settings does without.
-            from onetrainer.dataset import index_pictures
+            from onetrainer.captions.draw import plain_caption
+            from onetrainer.data.index import index_concept
+            from onetrainer.pictures.header import RECENT
 
-            return [item.caption for item in index_pictures(config).items]
+            learned = [concept for concept in concepts_of(config) if concept.role == "train"]
+            return [
+                plain_caption(item, concept)
+                for concept in learned
+                for item in index_concept(concept, headers=RECENT).items
+            ]
 
 
 def _lines(text: str) -> list[str]:

@@ -122,7 +122,7 @@ def is_picture(path: Path) -> bool:
 
 def picture_at(path: Path) -> Picture:
     """A picture's size and settings. Raises UserError if it cannot be read."""
-    from onetrainer.picture_file import PictureError, opened
+    from onetrainer.pictures.file import PictureError, opened
 
     try:
         with path.open("rb") as file, opened(file, path) as image:

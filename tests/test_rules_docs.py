@@ -33,8 +33,8 @@ def _plain(package: str) -> str:
 def test_readme_lists_the_commands_that_there_are():
     command = [sys.executable, "-m", "onetrainer", "--help"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
-    there_are = re.findall(r"^    (\w+) ", shown, re.MULTILINE)
-    listed = re.findall(r"^\| `(\w+)", _text("README.md").split("| Exit code")[0], re.MULTILINE)
+    there_are = re.findall(r"^    ([\w-]+)(?: |$)", shown, re.MULTILINE)
+    listed = re.findall(r"^\| `([\w-]+)", _text("README.md").split("| Exit code")[0], re.MULTILINE)
     assert sorted(listed) == sorted(there_are)
 
 

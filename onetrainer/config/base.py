@@ -29,8 +29,8 @@ class Ui:
     lead: a sentence above the setting, where it begins a group of its own among its section's.
     only_with: where the setting has an effect only with some values of another one, that one's
     path and those values: {"method.kind": ("lora", "dora")}; ("*",) is any but 0, off and nothing.
-    In a list's entry, a name without a dot is a setting of the same entry. The window hides it
-    with others.
+    A name without a dot is a setting of the same section, also within a list's entry. The window
+    hides it with others.
     """
 
     label: str

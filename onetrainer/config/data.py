@@ -4,9 +4,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from onetrainer.config.augmentation import Augmentation
 from onetrainer.config.base import Section, Ui
+from onetrainer.config.buckets import Buckets
+from onetrainer.config.captions import Captions
+from onetrainer.config.concept import (
+    CAPTION_SOURCES,
+    CaptionSource,
+    Concept,
+    Masks,
+)
 
-Masks = Literal["off", "files", "alpha"]
+Conditioning = Literal["blank", "masks", "files"]
+MOST_CONCEPTS = 200
 
 
 class Data(Section):
@@ -24,8 +34,51 @@ class Data(Section):
     """Pictures are scaled to about this many pixels squared, keeping their shape. SD 1.5 was
     trained at 512, SD 2 at 512 or 768, SDXL at 1024."""
 
+    caption_source: Annotated[
+        CaptionSource,
+        Ui(
+            "Captions from",
+            level="advanced",
+            search="prompt_source caption extension filename csv jsonl metadata",
+            choices=CAPTION_SOURCES,
+            lead="What is said about the pictures of the folder.",
+        ),
+    ] = "files"
+    """Where captions come from: "files" beside the pictures, the pictures' "names", those of their
+    "folders", one "text" for all, or a "list" that names each picture. Further folders have a
+    source of their own."""
+
+    caption_text: Annotated[
+        str, Field(max_length=10_000), Ui("Caption", only_with={"caption_source": ("text",)})
+    ] = ""
+    """The caption of every picture, where one text is for all."""
+
+    caption_list: Annotated[
+        str,
+        Ui("List of captions", editor="file", only_with={"caption_source": ("list",)}),
+    ] = ""
+    """A .csv or .jsonl file with a line for each picture: "file" names it, "caption" is said of it.
+    A .txt file has one caption a line, in the order of the pictures' names."""
+
+    trigger: Annotated[
+        str,
+        Field(max_length=1000),
+        Ui("Trigger words", level="advanced", search="activation instance token keyword"),
+    ] = ""
+    """Words that every caption of this folder begins with, such as a made-up name; they are never
+    shuffled nor dropped. A caption that begins with them already stays as it is. Further folders
+    have trigger words of their own."""
+
     require_captions: Annotated[bool, Ui("Require captions", level="advanced")] = True
     """Refuses a folder in which no picture has a caption; off means empty captions are meant."""
+
+    concepts: Annotated[
+        tuple[Concept, ...],
+        Field(max_length=MOST_CONCEPTS),
+        Ui("More folders", level="advanced", search="concepts subsets datasets repeats balancing"),
+    ] = ()
+    """More folders of pictures, each with settings of its own. What they do not say themselves is
+    as it is for all."""
 
     masks: Annotated[
         Masks,
@@ -39,6 +92,24 @@ class Data(Section):
     "cat-masklabel.png" for "cat.jpg" and white where it counts; "alpha" is their own transparency.
     All counts of a picture that has no mask."""
 
+    conditioning: Annotated[
+        Conditioning,
+        Ui(
+            "Inpainting sees",
+            level="advanced",
+            search="custom_conditioning_image condlabel inpainting",
+            choices={
+                "blank": "nothing, all is to be painted",
+                "masks": "what is outside the mask",
+                "files": "pictures of its own",
+            },
+            only_with={"model.family": ("sd15-inpainting", "sd2-inpainting", "sdxl-inpainting")},
+        ),
+    ] = "blank"
+    """What an inpainting model is shown of the picture that it is to paint: with "masks" all that
+    the mask leaves out; with "files" the picture named like "cat-condlabel.png", where there is
+    one."""
+
     class_folder: Annotated[
         str,
         Ui(
@@ -51,6 +122,10 @@ class Data(Section):
     """A folder of pictures, with captions, of what the model is not to forget, such as other cats
     beside yours. Each epoch shows as many of them as there are pictures to learn; empty means
     none."""
+
+    buckets: Buckets = Buckets()
+    captions: Captions = Captions()
+    augmentation: Augmentation = Augmentation()
 
     cache_latents: Annotated[
         bool,
@@ -75,6 +150,42 @@ class Data(Section):
     """Encodes every caption once, before training. Off encodes them anew in every step, as is
     always done while a text encoder or a word trains."""
 
+    latents: Annotated[
+        Literal["sample", "mean"],
+        Ui(
+            "Latents",
+            level="advanced",
+            search="posterior moments vae sample mean",
+            choices={"sample": "drawn anew in every step", "mean": "always their mean"},
+        ),
+    ] = "sample"
+    """The VAE leaves open what exactly a picture's latent is. "sample" draws one within that in
+    every step, as the model itself was trained; "mean" takes the middle, always the same."""
+
     cache_folder: Annotated[str, Ui("Cache folder", editor="new-folder", level="advanced")] = ""
     """Where encoded pictures and captions are kept between runs; empty means a "cache" folder
     beside the run folders."""
+
+    cache_limit: Annotated[
+        float,
+        Field(ge=0, le=1_000_000),
+        Ui("Keep at most", unit="GB", level="advanced", zero="all", search="disk space prune"),
+    ] = 50.0
+    """When the cache folder takes more than so many GB, what was not used for longest is removed
+    from it; never what this run uses. 0 keeps all."""
+
+    cache_batch: Annotated[
+        int,
+        Field(ge=1, le=64),
+        Ui("Encode at once", unit="pictures", level="advanced", search="vae_batch_size"),
+    ] = 1
+    """How many pictures are encoded at once while caching. More may be faster on a large graphics
+    card; where its memory is too small for so many, caching goes on with half of them."""
+
+    loader_threads: Annotated[
+        int,
+        Field(ge=0, le=64),
+        Ui("Loading threads", level="advanced", search="dataloader workers threads"),
+    ] = 2
+    """How many threads read pictures ahead of training. The order of the pictures does not depend
+    on it. 0 reads them within the steps."""

@@ -2,8 +2,6 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
-
 from onetrainer.config.base import Section, Ui
 from onetrainer.config.objectives.loss import Losses
 from onetrainer.config.objectives.mask import Mask
@@ -18,13 +16,6 @@ class Denoising(Section):
 
     title: ClassVar[str] = "denoising"
     kind: Literal["denoising"] = "denoising"
-
-    caption_dropout: Annotated[
-        float,
-        Field(ge=0, le=1),
-        Ui("Caption dropout", level="advanced", search="unconditional empty prompt"),
-    ] = 0.0
-    """The share of captions replaced by the empty prompt, which keeps guidance working."""
 
     loss: Losses = Losses()
     weighting: Annotated[

@@ -37,6 +37,15 @@ def _checkpointing_in_words(document: Document) -> Document:
     return document
 
 
+def _dropout_with_captions(document: Document) -> Document:
+    """Version 4: caption dropout stands with what else changes captions."""
+    objective, data = _section(document, "objective"), _section(document, "data")
+    if "caption_dropout" not in objective:
+        return document
+    captions = {**_section(data, "captions"), "dropout": objective.pop("caption_dropout")}
+    return {**document, "objective": objective, "data": {**data, "captions": captions}}
+
+
 def _section(document: Document, key: str) -> dict[str, Any]:
     """A copy of a section; an empty one where there is none."""
     value = document.get(key)
@@ -47,6 +56,7 @@ def _section(document: Document, key: str) -> dict[str, Any]:
 MIGRATIONS: dict[int, Callable[[Document], Document]] = {
     1: _networks_by_name,
     2: _checkpointing_in_words,
+    3: _dropout_with_captions,
 }
 
 

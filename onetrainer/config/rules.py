@@ -1,6 +1,7 @@
 """What only several settings together can show to be wrong."""
 
 from onetrainer.config import (
+    rules_data,
     rules_embedding,
     rules_full,
     rules_memory,
@@ -11,12 +12,12 @@ from onetrainer.config import (
     rules_schedule,
     rules_validation,
 )
-from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.model import Model, base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Cure, Problem
 
 _PARTS = (
+    rules_data,
     rules_method,
     rules_full,
     rules_embedding,
@@ -80,9 +81,6 @@ def _errors(config: TrainConfig) -> list[Problem]:
         found.append(
             _missing("model.path", "a base model", "a folder, a file or a name on the hub")
         )
-    # Which of reward training need pictures is said with its rules.
-    if not config.data.folder and not isinstance(config.objective, AlignProp):
-        found.append(_missing("data.folder", "a folder of pictures", "a folder"))
     return found
 
 

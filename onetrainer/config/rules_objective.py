@@ -1,6 +1,5 @@
 """What is wrong between the objective and the other settings."""
 
-from onetrainer.config.data import Data
 from onetrainer.config.denoising import Denoising
 from onetrainer.config.model import Model
 from onetrainer.config.objectives.loss import Losses
@@ -9,6 +8,7 @@ from onetrainer.config.objectives.prior import OwnPrediction
 from onetrainer.config.objectives.timesteps import Timesteps
 from onetrainer.config.objectives.weighting import NoiseLike, VelocityLike, Weighting
 from onetrainer.config.train import TrainConfig
+from onetrainer.data.concepts import concepts_of
 from onetrainer.errors import Cure, Problem
 
 MUCH_OFFSET = 0.2  # several times what people use; colors drift beyond
@@ -25,7 +25,7 @@ def problems(config: TrainConfig) -> list[Problem]:
         *_of_weighting(section.weighting, config.model),
         *_of_noise(section.noise, config.model),
         *_of_prior(section),
-        *_of_comparison(section, config.data),
+        *_of_comparison(section, config),
     ]
 
 
@@ -130,10 +130,12 @@ def _of_prior(section: Denoising) -> list[Problem]:
     ]
 
 
-def _of_comparison(section: Denoising, data: Data) -> list[Problem]:
+def _of_comparison(section: Denoising, config: TrainConfig) -> list[Problem]:
     """What is to be held to the untrained model's prediction, and is not there."""
     found = []
-    if isinstance(section.prior, OwnPrediction) and not data.class_folder:
+    concepts = concepts_of(config)
+    is_kept = any(concept.is_prior for concept in concepts)
+    if isinstance(section.prior, OwnPrediction) and not is_kept:
         found.append(
             Problem(
                 "objective.prior.kind",
@@ -145,7 +147,8 @@ def _of_comparison(section: Denoising, data: Data) -> list[Problem]:
                 Cure("objective.prior.kind", "class_pictures"),
             )
         )
-    if section.mask.prior_weight and data.masks == "off":
+    is_masked = config.data.masks != "off" or any(concept.masks != "off" for concept in concepts)
+    if section.mask.prior_weight and not is_masked:
         found.append(
             Problem(
                 "objective.mask.prior_weight",

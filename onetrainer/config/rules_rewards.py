@@ -17,6 +17,7 @@ from onetrainer.config.rewards.algorithms import (
 )
 from onetrainer.config.rewards.reward import NETWORKS, REWARD_WORDS, Reward
 from onetrainer.config.train import TrainConfig
+from onetrainer.data.concepts import concepts_of
 from onetrainer.errors import Cure, Problem
 
 SMALL_FOR_SDXL, SDXL_SIDE = 768, 1024  # px
@@ -247,7 +248,7 @@ def _of_prompts(config: TrainConfig, section: AlignProp) -> Iterator[Problem]:
         "held-out pictures are measured": config.validation.use,
     }
     why = [words for words, is_so in uses.items() if is_so]
-    if why and not config.data.folder:
+    if why and not any(concept.role == "train" for concept in concepts_of(config)):
         yield Problem(
             "data.folder",
             f"no folder of pictures is chosen, and {why[0]}",

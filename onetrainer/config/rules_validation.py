@@ -1,8 +1,5 @@
 """What is wrong between validation and the other settings; pictures are counted elsewhere."""
 
-import os
-from pathlib import Path
-
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Cure, Problem
 
@@ -13,25 +10,7 @@ def problems(config: TrainConfig) -> list[Problem]:
     """Problems of validation; none where it is off."""
     if not config.validation.use:
         return []
-    return [*_folder_problems(config), *_time_problems(config), *_patience_problems(config)]
-
-
-def _folder_problems(config: TrainConfig) -> list[Problem]:
-    held = config.validation.folder
-    others = {"data.folder": config.data.folder, "data.class_folder": config.data.class_folder}
-    same = [place for place, folder in others.items() if folder and held and _is_same(folder, held)]
-    if not same:
-        return []
-    nouns = {"data.folder": "pictures to learn", "data.class_folder": "class pictures"}
-    return [
-        Problem(
-            "validation.folder",
-            f"this is the folder of the {nouns[same[0]]} ({same[0]})",
-            "Expected pictures that the model does not see while it learns",
-            "Choose another folder, or leave it empty to hold out a share of the pictures.",
-            cure=Cure("validation.folder", ""),
-        )
-    ]
+    return [*_time_problems(config), *_patience_problems(config)]
 
 
 def _time_problems(config: TrainConfig) -> list[Problem]:
@@ -76,9 +55,3 @@ def _patience_problems(config: TrainConfig) -> list[Problem]:
             "warning",
         )
     ]
-
-
-def _is_same(one: str, other: str) -> bool:
-    """By their names: what links lead to is looked at with the pictures."""
-    places = [os.path.normpath(Path(folder).expanduser()) for folder in (one, other)]
-    return places[0] == places[1]

@@ -39,6 +39,18 @@ class Validation(Section):
     """The share of the pictures that is held out, up to a half; at least one picture. Which ones
     depends on their names and the seed alone. Not used where there is a folder of them."""
 
+    keep_similar: Annotated[
+        bool,
+        Ui(
+            "Keep similar pictures together",
+            level="advanced",
+            search="near-duplicates leak split",
+            only_with=_WITH,
+        ),
+    ] = True
+    """Holds out pictures that look nearly the same together, or learns them together. A held-out
+    picture whose twin is learned says nothing about pictures that were never seen."""
+
     most_pictures: Annotated[
         int,
         Field(ge=0, le=100_000),

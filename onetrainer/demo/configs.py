@@ -87,6 +87,7 @@ def demo_configs() -> dict[str, Config]:
             name="demo-output-embedding",
             word={"word": WORD, "initial_text": "a shape", "vectors": 4, "place": "output"},
         ),
+        "demo-folders.json": _folders(),
         "demo-vae.json": _vae(),
         "demo-alignprop.json": _alignprop(),
     }
@@ -104,7 +105,7 @@ def demo_config() -> Config:
 
 def _smileys(description: str, *, name: str, method: Config, lr: float) -> Config:
     return {
-        "version": 3,
+        "version": 4,
         "description": description,
         "model": {"family": "sd15", "path": "base"},
         "data": {"folder": "pictures", "resolution": 128},
@@ -116,6 +117,35 @@ def _smileys(description: str, *, name: str, method: Config, lr: float) -> Confi
         "output": {"name": name, "folder": "runs", "save_every": 100},
         "hardware": _HARDWARE,
     }
+
+
+def _folders() -> Config:
+    """Smileys, and beside them a folder with a word, a role and repeats of its own."""
+    config = _smileys(
+        "Teaches the tiny model smileys and a word of its own at once, from two folders.",
+        name="demo-folders",
+        method={"kind": "lora", "rank": 16, "alpha": 16.0, "targets": "full"},
+        lr=4e-3,
+    )
+    config["data"] |= {
+        "captions": {"dropout": 0.1},
+        "augmentation": {"flip": "random", "crop_jitter": 0.05, "variations": 2},
+        "concepts": [
+            {
+                "name": "signs",
+                "folder": "signs",
+                "repeats": 2.0,
+                "caption_source": "text",
+                "caption_text": "{a drawing|a picture} in two colors",
+                "trigger": "zqsign",
+                "own_captions": True,
+                "captions": {"wildcards": True},
+            }
+        ],
+    }
+    config["validation"] = {"use": True, "share": 0.15, "every": 50}
+    config["sampling"] = _sampling((*SAMPLES[:2], ("zqsign, a picture in two colors", 3)), every=50)
+    return config
 
 
 def _full() -> Config:
@@ -134,7 +164,7 @@ def _full() -> Config:
 
 def _word(description: str, *, name: str, word: Config) -> Config:
     return {
-        "version": 3,
+        "version": 4,
         "description": description,
         "model": {"family": "sd15", "path": "base"},
         "data": {"folder": "signs", "resolution": 128},
@@ -151,7 +181,7 @@ def _word(description: str, *, name: str, word: Config) -> Config:
 
 def _vae() -> Config:
     return {
-        "version": 3,
+        "version": 4,
         "description": "Teaches the tiny model's decoder to bring smileys back sharper.",
         "model": {"family": "sd15", "path": "base"},
         "data": {"folder": "pictures", "resolution": 128},
@@ -169,7 +199,7 @@ def _vae() -> Config:
 def _alignprop() -> Config:
     """It draws, and learns from the scores of what it has drawn; no picture is learnt from."""
     return {
-        "version": 3,
+        "version": 4,
         "description": "Teaches the tiny model warmer colors by a reward; a guard watches whether"
         " its pictures stay like the demo's.",
         "model": {"family": "sd15", "path": "base"},

@@ -1,6 +1,7 @@
 """Which prompts are learnt and which are held out, and what is told of them beforehand."""
 
 import pytest
+from PIL import Image
 
 from onetrainer.errors import UserError
 from onetrainer.preflight_pictures import check_pictures
@@ -129,5 +130,26 @@ def test_a_folder_of_pictures_that_is_not_read_is_not_looked_into(tmp_path):
     left = {"data": {"folder": str(tmp_path / "gone")}}
     assert check_pictures(word_config(**left)) == []
     read = {"kind": "alignprop", "prompts": {"source": "captions"}}
-    with pytest.raises(UserError):
-        check_pictures(word_config(**left, objective=read))
+    (found,) = check_pictures(word_config(**left, objective=read))
+    assert (found.path, found.severity) == ("data.folder", "error")
+
+
+def test_prompts_are_the_captions_of_every_folder_to_learn(tmp_path):
+    for name in ("one", "two", "kept"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (64, 64)).save(tmp_path / name / "a.png")
+        (tmp_path / name / "a.txt").write_text(f"a {name}")
+    concepts = [
+        {"folder": str(tmp_path / "two"), "trigger": "sks"},
+        {"folder": str(tmp_path / "kept"), "role": "prior"},
+    ]
+    split = prompts_of(
+        resolve(
+            {
+                "data": {"folder": str(tmp_path / "one"), "concepts": concepts},
+                "objective": {"kind": "alignprop", "prompts": {"source": "captions"}},
+            },
+            source="test",
+        )
+    )
+    assert sorted((*split.learnt, *split.held_out)) == ["a one", "sks, a two"]

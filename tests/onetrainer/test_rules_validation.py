@@ -30,14 +30,6 @@ def test_the_usual_settings_have_no_problems_and_those_of_no_validation_none_eit
     assert told(use=False, every=0, patience=3, at_start=False, at_end=False) == []
 
 
-@pytest.mark.parametrize("place", ["folder", "class_folder"])
-def test_the_folder_of_what_is_learnt_is_refused(tmp_path, place):
-    data = {place: str(tmp_path / "pictures")}
-    held = str(tmp_path / "other" / ".." / "pictures")
-    assert told(data=data, folder=held) == [("validation.folder", "error")]
-    assert told(data=data, folder=str(tmp_path / "pictures" / "held")) == []
-
-
 def test_pictures_that_are_held_out_and_never_measured_are_refused():
     assert told(every=0, at_start=False, at_end=False) == [("validation.every", "error")]
     assert told(every=0, at_start=False) == []

@@ -1,0 +1,81 @@
+"""`onetrainer plan`: what a run will do with its pictures, and how much memory it would take."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from onetrainer import presets
+from onetrainer.cache.plan import memory_of
+from onetrainer.config.rules import broken_rules
+from onetrainer.config.train import TrainConfig
+from onetrainer.data.plan import plan_data
+from onetrainer.data.words import as_document, lines
+from onetrainer.errors import EXIT_DONE, UserError
+from onetrainer.job_terminal import run_job
+from onetrainer.memory_words import Report
+from onetrainer.options import validated
+from onetrainer.pictures.contact_sheet import write_sheets
+from onetrainer.plan_request import PlanRequest, gigabytes
+from onetrainer.preflight import require_startable
+
+NOT_NEEDED = frozenset({"model.path", "data.folder"})
+"""Settings without which memory can be counted all the same."""
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Tells of the pictures at once, then of memory and time, counted in a process of its own.
+
+    Neither the model nor the pictures need to be there; that it does not fit is an answer, too.
+    """
+    memory = 0.0 if options.memory is None else gigabytes(options.memory)
+    path = presets.locate(options.config, may_be_run=True)
+    document = presets.with_overrides(presets.load_document(path), options.set)
+    config = presets.with_absolute_paths(presets.resolve(document, source=options.config))
+    # What is yet to be chosen does not matter to the memory.
+    wrong = [one for one in broken_rules(config) if one.path not in NOT_NEEDED]
+    require_startable(wrong, source=options.config)
+    request = validated(PlanRequest, {"config": config, "memory": memory})
+    # Whoever reads JSON gets nothing else.
+    out = sys.stderr if options.json else sys.stdout
+    sheets = options.pictures and options.pictures.expanduser()
+    data = _pictures(config, sheets, is_json=options.json)
+    report = Report(is_json=options.json, data=data)
+    code = run_job("plan", request, out=out, lines_of=report.lines)
+    if code == EXIT_DONE:
+        for line in report.last_lines():
+            sys.stdout.write(f"{line}\n")
+    return code
+
+
+def _pictures(config: TrainConfig, sheets: Path | None, *, is_json: bool) -> dict[str, Any]:
+    """Tells of the pictures, and draws sheets of them if a folder is named. Returns a document.
+
+    What is wrong with the pictures is told; only where they are to be drawn is it an end.
+    """
+    try:
+        with memory_of(config) as memory:
+            found = plan_data(config, headers=memory)
+    except UserError as error:
+        if sheets is not None:
+            raise
+        sys.stderr.write(f"pictures: {error}\n")
+        return {"problem": str(error)}
+    if found is None:
+        if sheets is not None:
+            raise UserError(
+                "there are no pictures to draw",
+                "Expected a config with pictures to learn",
+                "Choose some (data.folder), or leave --pictures out",
+            )
+        return {}
+    document = as_document(found)
+    told = [] if is_json else lines(found)
+    if sheets is not None:
+        drawn = write_sheets(found, sheets)
+        document["sheets"] = [str(path) for path in drawn]
+        told += [f"Drawn, a sheet for each size: {sheets}"]
+    for line in [*told, ""] if told else []:
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+    return document
