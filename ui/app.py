@@ -32,6 +32,7 @@ from ui.session import Session
 from ui.shell.shell import Shell
 from ui.theme import Theme, pair
 from ui.views.pages import SETUP, make_view
+from ui.views.preview import PreviewPage
 from ui.views.samples import SamplesPage
 from ui.views.setup import SetupPage
 from ui.window_state import read_state, write_state
@@ -321,6 +322,9 @@ class App:
     def _end(self) -> None:
         self.remember()
         self.context.forecasts.close()
+        preview = self._views.get("preview")
+        if isinstance(preview, PreviewPage):
+            preview.close()
         self.pump.stop()
         self.root.destroy()
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ui.kit import Kit
+from ui.line_breaks import shortened
 from ui.palette import Role
 
 _ROW, _BAR = 20, 8
@@ -64,7 +65,7 @@ class BarTable:
         right = width - figure - px(_GAP) - (note + px(_GAP) if note else 0)
         for place, row in enumerate(self._rows):
             y = place * px(_ROW) + px(_ROW) // 2
-            self._word(px(_INSET), y, _shortened(row.name, name, self._font), "w", "text")
+            self._word(px(_INSET), y, shortened(row.name, name, self._font.measure), "w", "text")
             if right - left >= px(_LEAST_BAR):
                 self._draw_bar(row, y, left, right)
             end = width - (note + px(_GAP) if note else 0)
@@ -87,12 +88,3 @@ class BarTable:
     def _word(self, x: int, y: int, text: str, anchor: Literal["w", "e"], tone: Role) -> None:
         color = self._kit.theme.palette[tone]
         self.canvas.create_text(x, y, text=text, anchor=anchor, font=_FONT, fill=color)
-
-
-def _shortened(text: str, room: int, font: tkinter.font.Font) -> str:
-    """As much of a text as fits, with dots where something is left out."""
-    if font.measure(text) <= room:
-        return text
-    while text and font.measure(f"{text}…") > room:
-        text = text[:-1]
-    return f"{text}…"

@@ -11,11 +11,23 @@ OF_THE_MODEL = ("model.path", "model.vae", "model.prediction", "model.zero_termi
 # What belongs to the person rather than to a way of training; a preset that says nothing of
 # these leaves them as they are.
 _OF_THE_PERSON = ("model.", "data.", "sampling.", "validation.", "output.")
+_OF_THE_PICTURES = (
+    "data.include_subfolders",
+    "data.caption_source",
+    "data.caption_text",
+    "data.trigger",
+)
+# Lists that belong to a way of training nevertheless.
+_OF_A_WAY = ("data.buckets.",)
 PERSONAL = tuple(
     setting.path
     for setting in all_settings()
-    if ((setting.ui.is_path or setting.kind == "list") and setting.path.startswith(_OF_THE_PERSON))
-    or setting.path in (*OF_THE_MODEL, "model.offline", "output.name")
+    if (
+        (setting.ui.is_path or setting.kind == "list")
+        and setting.path.startswith(_OF_THE_PERSON)
+        and not setting.path.startswith(_OF_A_WAY)
+    )
+    or setting.path in (*OF_THE_MODEL, *_OF_THE_PICTURES, "model.offline", "output.name")
     or setting.path.startswith("metadata.")
 )
 

@@ -32,8 +32,7 @@ from ui.source import Before, Source
 _DEEPEST_UNDO = 200
 # What every run needs and no preset can know: filling it in is no change to the preset.
 _TO_CHOOSE = ("model.path", "data.folder")
-# Stands among the problems as long as nobody has looked at the files that are named now: it
-# forbids nothing, but "ready" cannot be said.
+# As long as nobody has looked at the files that are named now: "ready" cannot be said.
 PENDING = Problem("", "the files have not been looked at yet", severity="pending")
 
 Listener = Callable[[], None]
@@ -69,6 +68,11 @@ class Draft:
     def listen(self, listener: Listener) -> None:
         """Has a function called after each change."""
         self._listeners.append(listener)
+
+    def touch(self) -> None:
+        """Has it be shown anew, though nothing of it has changed."""
+        for listener in self._listeners:
+            listener()
 
     def value(self, path: str) -> object:
         """The value at a path; entries of lists are counted: "sampling.prompts.0.seed"."""
@@ -369,8 +373,7 @@ class Draft:
     def _tell(self) -> None:
         self._kept.watch(self.document)
         self._find_problems()
-        for listener in self._listeners:
-            listener()
+        self.touch()
 
     def _invalid(self) -> list[Problem]:
         try:

@@ -3,14 +3,11 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from onetrainer.data.concepts import ConceptSettings
+from onetrainer.data.folder_listing import list_pictures
 from onetrainer.errors import UserError
-from onetrainer.folder_listing import list_pictures
 
 _FIRST = 12
-
-
-# Only sorts pictures into buckets, which are not looked at here.
-_ANY_RESOLUTION = 512
 
 
 @dataclass(frozen=True)
@@ -31,14 +28,16 @@ class Glance:
 def glance_at(folder: Path, *, deep: bool) -> Glance:
     """Looks into a folder, and into those in it if deep. A folder may be gone or locked."""
     # Loaded late: it reads pictures, which a window that only opens does not need.
-    from onetrainer.dataset_index import index_folder
+    from onetrainer.data.index import index_concept
+    from onetrainer.pictures.header import RECENT
 
     if not folder.is_dir():
         return Glance(exists=False)
     try:
-        index = index_folder(
-            folder, resolution=_ANY_RESOLUTION, include_subfolders=deep, require_captions=False
+        concept = ConceptSettings(
+            "data.folder", folder.name, folder, deep=deep, require_captions=False
         )
+        index = index_concept(concept, headers=RECENT)
     except UserError:  # no picture can be used, which is said in words beside the setting
         return Glance(True, unusable=len(list_pictures(folder, deep=deep)))
     first = [item.path for item in index.items[:_FIRST]]

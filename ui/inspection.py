@@ -11,6 +11,7 @@ from pathlib import Path
 from ui.app import App
 from ui.forms.widgets import EntryEditor
 from ui.kit import Button, focused
+from ui.views.preview import PreviewPage
 from ui.views.run import RunPage
 from ui.views.samples import SamplesPage
 from ui.views.setup import SetupPage
@@ -70,6 +71,7 @@ def _state(app: App) -> Answer:
         "sample_place": list(samples.place) if isinstance(samples, SamplesPage) else [],
         "sample_shown": samples.viewer.shown_step if isinstance(samples, SamplesPage) else -1,
         "cost": page.cost_words if isinstance(page, SetupPage) else [],
+        "preview": page.words if isinstance(page, PreviewPage) else {},
         "memory": page.memory_words if isinstance(page, SetupPage) else [],
         "banner": run.banner.words if isinstance(run, RunPage) else "",
         "message": app.shell.message,

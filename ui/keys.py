@@ -57,7 +57,7 @@ def bind_keys(window: Window) -> None:
         "<Control-d>": window.switch_mode,
         "<F1>": window.help,
     }
-    for key, name in (("<F2>", "run"), ("<F3>", "samples"), ("<F4>", "runs")):
+    for key, name in (("<F2>", "run"), ("<F3>", "samples"), ("<F4>", "runs"), ("<F6>", "preview")):
         actions[key] = partial(window.show_page, name)
     # As they lie on the keyboard: the zero comes after the nine.
     for place, name in enumerate(window.shell.page_names[:10], start=1):

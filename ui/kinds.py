@@ -69,7 +69,11 @@ def section_at(path: str, kinds: Kinds) -> type[BaseModel] | None:
 
 def entries_of(setting: Setting) -> tuple[Setting, ...]:
     """The settings of each entry of a list; none of anything else."""
-    item = setting.item
+    return _settings_of(setting.item)
+
+
+@cache
+def _settings_of(item: type[BaseModel] | None) -> tuple[Setting, ...]:
     is_section = isinstance(item, type) and issubclass(item, BaseModel)
     return tuple(settings(item)) if item is not None and is_section else ()
 

@@ -1,4 +1,4 @@
-"""Where long names may be broken into lines. No Tk."""
+"""Where long names may be broken into lines, or end early. No Tk."""
 
 import re
 from collections.abc import Callable
@@ -19,3 +19,14 @@ def broken_at_dots(text: str, width: int, measure: Callable[[str], int]) -> str:
         return "\n".join(lines)
 
     return re.sub(r"\S+\.\S+", lambda m: broken(m) if measure(m[0]) > width else m[0], text)
+
+
+def shortened(text: str, room: int, measure: Callable[[str], int]) -> str:
+    """As much of a text as fits, with dots where something is left out."""
+    if measure(text) <= room:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if measure(f"{text[:middle]}…") <= room else (low, middle - 1)
+    return f"{text[:low].rstrip()}…"

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from pathlib import Path
 from queue import LifoQueue
@@ -17,8 +17,8 @@ _MOST_KEPT = 240
 # Pictures this small are drawn in pixels that should stay pixels.
 PIXEL_ART = 64
 
-Key = tuple[Path, int, int]
 Ready = Callable[[], None]
+Make = Callable[[], "Image | None"]
 
 
 class Pictures:
@@ -26,9 +26,9 @@ class Pictures:
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
-        self._kept: OrderedDict[Key, Image | None] = OrderedDict()
-        self._waiting: dict[Key, list[Ready]] = {}
-        self._queue: LifoQueue[Key] = LifoQueue()
+        self._kept: OrderedDict[Hashable, Image | None] = OrderedDict()
+        self._waiting: dict[Hashable, list[Ready]] = {}
+        self._queue: LifoQueue[tuple[Hashable, Make]] = LifoQueue()
         self._thread: threading.Thread | None = None
 
     def get(self, path: Path, width: int, height: int, ready: Ready) -> "Image | None":
@@ -36,7 +36,13 @@ class Pictures:
 
         A file that cannot be read stays None; it is not asked for again.
         """
-        key = (path, width, height)
+        return self.made((path, width, height), partial(load_fitting, path, width, height), ready)
+
+    def made(self, key: Hashable, make: Make, ready: Ready) -> "Image | None":
+        """A picture that a function makes, or None and a call of `ready` when it is there.
+
+        key: tells it from all others. What the function gives as None stays so.
+        """
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
@@ -45,19 +51,23 @@ class Pictures:
                 self._waiting[key].append(ready)
             return None
         self._waiting[key] = [ready]
-        self._queue.put(key)
+        self._queue.put((key, make))
         if self._thread is None:
             self._thread = threading.Thread(target=self._decode, daemon=True)
             self._thread.start()
         return None
 
+    def forget(self) -> None:
+        """Forgets all pictures, whose files may have changed."""
+        self._kept.clear()
+
     def _decode(self) -> None:
         while True:
-            key = self._queue.get()
-            picture = load_fitting(*key)
+            key, make = self._queue.get()
+            picture = make()
             self._jobs.post(partial(self._keep, key, picture))
 
-    def _keep(self, key: Key, picture: "Image | None") -> None:
+    def _keep(self, key: Hashable, picture: "Image | None") -> None:
         self._kept[key] = picture
         while len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)

@@ -310,7 +310,8 @@ def plan(mode: str) -> int:
     peak = max(sum(parts.values()) for parts in phases.values())
     time_told = {"unet_calls": 24, "words": "about 40 s a step, 20 min in all (on this processor)"}
     place = "decoding" if is_block else "training"
-    told = Forecast(phases, place, peak, 12 * GIB, time=time_told)
+    data_told = {"caching_seconds": 12.0, "chunk": 75, "long_caption_count": 0}
+    told = Forecast(phases, place, peak, 12 * GIB, time=time_told, data=data_told)
     say(Phase("loading", detail="counting memory"))
     say(told)
     say(Phase("loading", detail="looking for what would lower it"))

@@ -71,6 +71,7 @@ class Studio:
             desk.page(page)
             self.prepare(page)
             self.shoot(page)
+        self.take_preview()
         desk.key("F5")
         most = UNDER_WAY * desk.value("training.steps")
         desk.wait(lambda: desk.state["step"] >= most, "the run under way", LONG)
@@ -92,6 +93,18 @@ class Studio:
             self.take_finished()
             self.take_rewards()
         self.finish()
+
+    def take_preview(self) -> None:
+        desk = self.desk
+        desk.key("F6")
+        desk.wait_state(page="preview")
+        desk.wait(lambda: desk.state["preview"]["plan"]["sizes"], "the sizes")
+        self.shoot("preview")
+        desk.click("preview check")
+        desk.click("check pictures")
+        desk.wait(lambda: desk.state["preview"]["check"]["kinds"], "the findings", LONG)
+        self.shoot("check")
+        desk.click("preview plan")
 
     def take_finished(self) -> None:
         desk = self.desk

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from onetrainer.config.concept import Concept
 from onetrainer.config.train import TrainConfig
 from onetrainer.demo.write import write_demo
 from onetrainer.errors import Problem, UserError
@@ -339,3 +340,14 @@ def test_the_model_is_a_change_to_a_preset_that_names_one(draft, tmp_path):
     draft.save(tmp_path / "mine.json")
     draft.set("model.path", "/another.safetensors")
     assert draft.changed() == ["model.path"]
+
+
+def test_a_preset_leaves_what_belongs_to_my_pictures_but_brings_its_sizes(draft, tmp_path):
+    folders = [Concept(folder="/cats").model_dump(mode="json")]
+    mine = {"data.caption_source": "names", "data.trigger": "a cat", "data.concepts": folders}
+    draft.set_all({**mine, "data.buckets.sizes": [{"width": 512, "height": 512}]})
+    theirs = tmp_path / "theirs.json"
+    theirs.write_text(json.dumps({"data": {"resolution": 768}}))
+    draft.load(theirs)
+    assert {path: draft.value(path) for path in mine} == mine
+    assert (draft.value("data.buckets.sizes"), draft.value("data.resolution")) == ([], 768)

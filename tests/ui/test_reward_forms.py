@@ -141,8 +141,8 @@ def test_the_keyboard_goes_to_the_choice_that_took_its_row_away(make_form, draft
 
 def test_a_name_without_a_dot_is_one_of_the_same_entry(draft):
     inner = setting_of(f"{ENTRY}.head")
-    assert beside(inner, "objective.rewards.3.head", "reward") == "objective.rewards.3.reward"
-    assert beside(inner, "objective.rewards.3.head", "data.folder") == "data.folder"
+    assert beside("objective.rewards.3.head", "reward") == "objective.rewards.3.reward"
+    assert beside("objective.rewards.3.head", "data.folder") == "data.folder"
     draft.set("objective.rewards", [reward(reward="aesthetic")])
     assert has_effect(draft, inner, f"{ENTRY}.head")
     draft.set(f"{ENTRY}.reward", "clip")

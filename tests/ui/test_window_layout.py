@@ -58,3 +58,15 @@ def test_a_double_click_on_resume_does_not_pause(open_desk, long_project):
     assert desk.widget("pause")["text"] == "Pause"
     desk.click("pause")
     desk.wait_state(status="paused")
+
+
+def test_every_page_can_be_gone_to_in_a_low_window(open_desk, project):
+    desk = open_desk(project)
+    desk.resize(960, 640)
+    _, top, _, height = desk.state["place"]
+    for name in ("page model", "page preview", "page runs", "keys"):
+        place = desk.widget(name)
+        assert place["shown"]
+        assert top < place["y"] < place["y"] + place["height"] < top + height
+    desk.click("page runs")
+    desk.wait_state(page="runs")

@@ -41,7 +41,7 @@ def test_rewards_are_chosen_added_and_left_by_clicks(open_desk, project):
     desk.click("add objective.rewards")
     desk.wait_state(focus="objective.rewards.0.reward")
     assert desk.value("objective.rewards.0.reward") == "sharpness"
-    assert not desk.widget("objective.rewards.0.model")["shown"]
+    assert not desk.widget("objective.rewards.0.model").get("shown")
     desk.key("Up", "Return")  # opens the list and takes what is chosen in it
     desk.key("Escape")
     desk.page("loss")

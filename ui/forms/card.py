@@ -9,7 +9,7 @@ from onetrainer.config.fields import Setting
 from onetrainer.config.variants import KIND
 from ui.forms.fields import Group
 from ui.forms.lists import ListCard
-from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Plot, Row
+from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Plot, Row, show_leads
 from ui.forms.seen import Seen, has_effect, is_seen
 from ui.kinds import entries_of
 
@@ -133,8 +133,8 @@ class GroupCard:
         for slot in self._slots:
             if slot.setting.path == path:
                 return slot.row or self._make(slot)
-        inner = (row for part in self.lists for row in part.rows())
-        return next((row for row in inner if row.path == path), None)
+        found = (part.row(path) for part in self.lists)
+        return next((row for row in found if row is not None), None)
 
     def all_rows(self) -> Iterator[Row]:
         """Every row that has been made for what is there now, also those in lists."""
@@ -231,16 +231,8 @@ class GroupCard:
                 label.grid_remove()
 
     def _show_leads(self) -> None:
-        lead: Row | None = None
-        led: list[Row] = []
-        rows = [slot.row for slot in self._slots if slot.row is not None]
-        for row in rows:
-            lead = row if row.begins_group else lead
-            if row.is_shown and lead is not None:
-                led.append(lead)
-        for row in rows:
-            is_cards = self._has_title and row is self._slots[0].row
-            row.show_lead(is_shown=row in led and not is_cards)
+        of_card = self._slots[0].row if self._slots and self._has_title else None
+        show_leads([slot.row for slot in self._slots if slot.row is not None], of_card)
 
     def _put_in_order(self) -> None:
         """Lets the Tab key visit the rows in reading order, whenever they were made."""

@@ -3,14 +3,45 @@
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import PurePath
 
 from onetrainer.config.fields import Setting
 from onetrainer.config.schedule import Point
 from onetrainer.json_file import Document
-from ui.kinds import entries_of
+from ui.forms.fields import as_words
+from ui.kinds import entries_of, value_in
 
 _NUMBERED = re.compile(r"^(.*?)(?:-(\d+))?([>\])}]*)$", re.DOTALL)
 _DIGITS = 4
+
+
+def noun_of(setting: Setting) -> str:
+    """What one entry of a list is called: "Folder" of the list "More folders"."""
+    words = setting.ui.label.partition(" by ")[0].removeprefix("More ")
+    return words.rstrip("s").capitalize()
+
+
+def title_of(setting: Setting, entry: Document) -> str:
+    """What a person calls an entry: its first text, or the end of the path that is one."""
+    texts = [inner for inner in entries_of(setting) if inner.kind == "text"]
+    for inner in sorted(texts, key=lambda inner: inner.ui.is_path):
+        said = str(entry.get(inner.path) or "").strip()
+        if said and "." not in inner.path and inner.ui.level == "basic" and not inner.ui.only_with:
+            return PurePath(said).name if inner.ui.is_path else said
+    return ""
+
+
+def summary_of(setting: Setting, entry: Document) -> list[str]:
+    """What sets an entry apart, in words: its paths, and what is not as it is by itself."""
+    found = []
+    for inner in entries_of(setting):
+        value = value_in(entry, inner.path)
+        if inner.ui.is_path and value:
+            found.append(str(value))
+        elif "." not in inner.path and inner.kind != "text" and value != inner.default:
+            word = {True: "on", False: "off"}.get(value) if isinstance(value, bool) else None
+            found.append(f"{inner.ui.label}: {word or as_words(value, inner)}")
+    return found
 
 
 def fresh_entry(setting: Setting, values: Sequence[Document], begun: Document) -> Document:

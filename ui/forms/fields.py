@@ -108,6 +108,9 @@ _PLANS = (
 _REST = "training"
 
 _TITLES = {
+    "data": "Pictures",
+    "data.buckets": "Sizes",
+    "data.augmentation": "Changes of pictures",
     "method": "What is trained",
     "training": "Length and batches",
     "ema": "Average of the weights",
@@ -116,7 +119,33 @@ _TITLES = {
     "objective.evaluation": "Does the reward still mean anything?",
 }
 # Sections whose inner ones have cards of their own; those of others are parts of their card.
-_APART = ("objective",)
+_APART = ("objective", "data")
+# Settings that stand on another card than the rest of their section: lists and what is long on
+# cards of their own, and what belongs to the same question together.
+_CARDS = {
+    "data.concepts": ("concepts",),
+    "data.captions": (
+        "caption_source",
+        "caption_text",
+        "caption_list",
+        "trigger",
+        "require_captions",
+    ),
+    "data.cache": (
+        "cache_latents",
+        "cache_text",
+        "latents",
+        "cache_folder",
+        "cache_limit",
+        "cache_batch",
+        "loader_threads",
+    ),
+}
+_CARD_OF = {
+    f"{card.partition('.')[0]}.{key}": card for card, keys in _CARDS.items() for key in keys
+}
+# The order of cards that do not follow that of the config.
+_ORDER = ("data", "data.concepts", "data.captions", "data.buckets", "data.augmentation")
 _NAMES = {"text_encoder_2": "second text encoder"}
 # Words of keys that are written otherwise than a word at the start of a title.
 _WRITTEN = {"unet": "UNet", "vae": "VAE", "snr": "SNR", "ema": "EMA"}
@@ -239,10 +268,12 @@ def _groups(name: str, kinds: Kinds, page: str) -> list[Group]:
     for setting in settings_in(kinds):
         is_here = setting.path.startswith(f"{name}.") and page_of(setting.path) == page
         if is_here and _is_visible(setting):
-            by_section.setdefault(section_of(setting.path), []).append(setting)
+            card = _CARD_OF.get(setting.path) or section_of(setting.path)
+            by_section.setdefault(card, []).append(setting)
     heads = [name]
     if name in _APART:
         heads += [section for section in by_section if section.count(".") == 1]
+        heads.sort(key=lambda head: _ORDER.index(head) if head in _ORDER else len(_ORDER))
     found = []
     for head in heads:
         parts = tuple(

@@ -8,7 +8,7 @@ from ui.forms.card import GroupCard
 from ui.forms.fields import PagePlan, groups_in
 from ui.forms.lists import ListCard
 from ui.forms.row import FormContext, Row
-from ui.forms.seen import Seen, beside
+from ui.forms.seen import Seen, beside, switch_of
 from ui.kinds import Kinds, section_of
 from ui.kit import focused
 
@@ -66,6 +66,9 @@ class Form:
     def reveal(self, path: str) -> Row | None:
         """Shows a setting even where its level would hide it."""
         self._revealed.add(path)
+        for card in self._cards:
+            for part in card.lists:
+                part.unfold(path)
         self.refresh()
         return self.row(path)
 
@@ -112,9 +115,10 @@ class Form:
         """Gives the keyboard to what is in a row's place, or to a choice that it depends on."""
         path = gone.path
         row = self.row(path)
-        for other in gone.setting.ui.only_with:
-            if row is None or not row.is_shown:
-                row = self.row(beside(gone.setting, gone.path, other))
+        others = [beside(path, other) for other in gone.setting.ui.only_with]
+        for other in (*others, switch_of(gone.setting, path)):
+            if other and (row is None or not row.is_shown):
+                row = self.row(other)
         while row is None or not row.is_shown:
             path = section_of(path)
             if not path:

@@ -1,105 +1,20 @@
 """A list of entries, such as the sample prompts: one card each, kept for the next that comes."""
 
 import tkinter as tk
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from tkinter import ttk
 
 from onetrainer.config.fields import Setting
-from ui.forms.entries import told_apart, with_new
-from ui.forms.row import LINES, FormContext, Row
-from ui.forms.seen import Seen, is_seen
+from ui.forms.entries import noun_of, told_apart, with_new
+from ui.forms.entry import Entry
+from ui.forms.row import FormContext, Row
+from ui.forms.seen import Seen
 from ui.forms.words import in_words
 from ui.kinds import entries_of
 
-# A line of figures is as wide as a line of text.
-_MOST_COLUMNS = 4
+# So many entries that can be folded are open when a config is opened.
+_MOST_OPEN = 2
 _WRAP = 620
-
-
-class Entry:
-    """One entry's rows, with buttons that move, copy and remove it."""
-
-    def __init__(self, card: "ListCard", context: FormContext, parent: tk.Misc, place: int) -> None:
-        kit = context.kit
-        self.frame = kit.frame(parent)
-        line = tk.Frame(self.frame, height=1)
-        kit.theme.paint(line, bg="line")
-        line.pack(fill="x", pady=(0, kit.px(8)))
-        head = kit.frame(self.frame)
-        head.pack(fill="x")
-        kit.label(head, f"{card.noun} {place + 1}", style="Bold").pack(side="left")
-        actions = (
-            ("Up", lambda: card.move(place, -1)),
-            ("Down", lambda: card.move(place, 1)),
-            ("Duplicate", lambda: card.duplicate(place)),
-            ("Remove", lambda: card.remove(place)),
-        )
-        self._names: dict[str, tk.Misc] = {}
-        # Made in reading order, which is the Tab order, but packed from the right.
-        buttons = []
-        for text, command in actions:
-            button = ttk.Button(head, text=text, style="QuietCard.TButton", command=command)
-            buttons.append(button)
-            self._names[f"{text.lower()} {card.setting.path}.{place}"] = button
-        for button in reversed(buttons):
-            button.pack(side="right")
-        self._kit = kit
-        self._draft = context.draft
-        self._placed = self._make_rows(card, context, place)
-        self.rows = [row for row, _ in self._placed]
-        self.take_names()
-
-    def take_names(self) -> None:
-        """Goes by its names again, after an entry of another list has gone by them."""
-        for name, button in self._names.items():
-            self._kit.name(button, name)
-        for row in self.rows:
-            row.take_names()
-
-    def refresh(self, seen: Seen) -> None:
-        """Shows the rows that are to be seen, those of figures beside each other."""
-        place = 0
-        for row, box in self._placed:
-            if is_seen(self._draft, row.setting, row.path, seen):
-                row.show()
-            else:
-                row.hide()
-            if box is None:
-                continue
-            if not row.is_shown:
-                box.grid_remove()
-                continue
-            line, column = divmod(place, _MOST_COLUMNS)
-            box.grid(row=line, column=column, sticky="nw", padx=(0, self._kit.px(10)))
-            place += 1
-
-    def hide(self) -> None:
-        """Takes the entry off the card; it is kept for the next one."""
-        self.frame.pack_forget()
-        for row in self.rows:
-            row.hide()
-
-    def _make_rows(
-        self, card: "ListCard", context: FormContext, place: int
-    ) -> list[tuple[Row, ttk.Frame | None]]:
-        """The rows, each with the box that it has to itself if it stands beside others."""
-        kit = context.kit
-        words = kit.frame(self.frame)
-        words.pack(fill="x")
-        words.grid_columnconfigure(0, minsize=kit.px(10))
-        words.grid_columnconfigure(1, minsize=kit.px(120))
-        words.grid_columnconfigure(2, weight=1)
-        words.grid_columnconfigure(3, minsize=kit.px(34))
-        figures = kit.frame(self.frame)
-        figures.pack(fill="x", pady=(kit.px(2), kit.px(10)))
-        placed: list[tuple[Row, ttk.Frame | None]] = []
-        for line, setting in enumerate(entries_of(card.setting)):
-            path = f"{card.setting.path}.{place}.{setting.path}"
-            box = kit.frame(figures) if setting.path in card.beside else None
-            row = Row(context, words if box is None else box, setting, path)
-            row.place(line * LINES, is_stacked=box is not None)
-            placed.append((row, box))
-        return placed
 
 
 class ListCard:
@@ -111,8 +26,11 @@ class ListCard:
         self.setting = setting
         self._context = context
         kit = context.kit
-        self.beside = _beside(entries_of(setting))
-        self.noun = setting.ui.label.partition(" by ")[0].rstrip("s").capitalize()
+        self.noun = noun_of(setting)
+        # Entries with sections in them are long: one at a time is worked on.
+        self.folds = any("." in inner.path for inner in entries_of(setting))
+        self._open: set[int] = set()
+        self._openings = -1
         self.outer: tk.Widget
         if is_inner:
             self.outer = self._inner = kit.frame(parent)
@@ -155,11 +73,14 @@ class ListCard:
             return
         self.outer.grid()
         count = len(self._values())
+        if self._openings != self._context.draft.openings:
+            self._openings = self._context.draft.openings
+            self._open = set(range(count)) if count <= _MOST_OPEN else set()
         while len(self._entries) < count:
             self._entries.append(Entry(self, self._context, self._inner, len(self._entries)))
         self._show_count(count)
-        for entry in self._entries[:count]:
-            entry.refresh(seen)
+        for place, entry in enumerate(self._entries[:count]):
+            entry.refresh(seen, is_open=self.is_open(place))
         problems = self._context.draft.problems_at(self.setting.path)
         if problems:
             style = "SmallDanger" if problems[0].severity == "error" else "SmallWarning"
@@ -175,6 +96,28 @@ class ListCard:
         for entry in self._entries[: self._shown]:
             yield from entry.rows
 
+    def row(self, path: str) -> Row | None:
+        """The row of a setting of an entry that there is, made if it was not there."""
+        found = (entry.row(path) for entry in self._entries[: self._shown])
+        return next((row for row in found if row is not None), None)
+
+    def is_open(self, place: int) -> bool:
+        """Whether the settings of an entry are to be seen, or a line about it alone."""
+        return not self.folds or place in self._open
+
+    def fold(self, place: int) -> None:
+        """Folds an open entry, and opens one that is folded."""
+        if place in self._open:
+            self._current()  # what is being typed in it
+        self._open ^= {place}
+        self._context.draft.touch()
+
+    def unfold(self, path: str) -> None:
+        """Opens the entry that a path leads into, if it is one of these."""
+        place = path.removeprefix(f"{self.setting.path}.").partition(".")[0]
+        if path.startswith(f"{self.setting.path}.") and place.isdecimal():
+            self._open.add(int(place))
+
     def add(self) -> None:
         """Adds an entry like the last one, but without its texts, and goes to it.
 
@@ -183,19 +126,25 @@ class ListCard:
         if self.setting.item is None:
             return
         values, place = with_new(self.setting, self._current(), self._begun())
+        self._shift(place, 1)
+        self._open.add(place)
         self._set(values)
-        self._entries[place].rows[0].begin()
+        self._entries[place].first_row.begin()
 
     def duplicate(self, place: int) -> None:
         """Adds a copy of an entry behind it."""
         values = self._current()
         copy = told_apart(self.setting, dict(values[place]), values)
+        self._shift(place + 1, 1)
+        self._open.add(place + 1)
         self._set([*values[: place + 1], copy, *values[place + 1 :]])
-        self._entries[place + 1].rows[0].take_focus()
+        self._entries[place + 1].first_row.take_focus()
 
     def remove(self, place: int) -> None:
         """Removes an entry; can be undone."""
         values = self._current()
+        self._open.discard(place)
+        self._shift(place + 1, -1)
         self._set(values[:place] + values[place + 1 :])
 
     def move(self, place: int, by: int) -> None:
@@ -204,7 +153,13 @@ class ListCard:
         target = place + by
         if 0 <= target < len(values):
             values[place], values[target] = values[target], values[place]
+            swapped = {place: target, target: place}
+            self._open = {swapped.get(each, each) for each in self._open}
             self._set(values)
+
+    def _shift(self, place: int, by: int) -> None:
+        """Lets the entries from a place on stay as open as they are when they move."""
+        self._open = {each + by if each >= place else each for each in self._open}
 
     def _begun(self) -> dict[str, object]:
         """What a new entry takes from other settings, as far as their values are right."""
@@ -215,6 +170,11 @@ class ListCard:
             for inner in entries_of(self.setting)
             if inner.ui.like and inner.ui.like not in wrong
         }
+
+    def values_of(self, place: int) -> dict[str, object]:
+        """What one entry says."""
+        values = self._values()
+        return values[place] if place < len(values) else {}
 
     def _values(self) -> list[dict[str, object]]:
         found = self._context.draft.value(self.setting.path)
@@ -242,15 +202,3 @@ class ListCard:
             elif place >= count and is_packed:
                 entry.hide()
         self._shown = count
-
-
-def _beside(settings: Sequence[Setting]) -> frozenset[str]:
-    """Those whose editors are so narrow that they stand beside each other, below the others.
-
-    Not a choice that says which others there are: it stands first. A single figure would look lost
-    on a line of its own.
-    """
-    leads = {other for setting in settings for other in setting.ui.only_with}
-    figures = [s for s in settings if s.kind != "text" and s.path not in leads]
-    is_worth_it = sum(s.ui.level == "basic" for s in figures) > 1
-    return frozenset(s.path for s in figures) if is_worth_it else frozenset()

@@ -1,7 +1,7 @@
 """One setting on a page: its label, its editor, and what is wrong with it in words."""
 
 import tkinter as tk
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from tkinter import ttk
@@ -89,7 +89,7 @@ class Row:
         kit.name(self._reset, f"reset {self.path}")
         self._names = {self.path: self.editor.focus, f"reset {self.path}": self._reset}
         if setting.ui.is_path:  # whose editor has buttons with names of their own
-            self._names |= kit.names_within(self.editor.widget)
+            self._names |= self._names_of_buttons()
 
     def take_names(self) -> None:
         """Goes by its path's names again, after a row for another kind has gone by them."""
@@ -97,6 +97,18 @@ class Row:
             self._context.kit.name(widget, name)
         for place, button in enumerate(self._cure_buttons):
             self._context.kit.name_button(button, self._cure_name(place))
+
+    def _names_of_buttons(self) -> dict[str, tk.Misc]:
+        """Those within the editor, by the path of this row: entries have settings in common."""
+        kit, found = self._context.kit, {}
+        for name, widget in kit.names_within(self.editor.widget).items():
+            is_editor = widget is self.editor.focus
+            own = name if is_editor else name.removesuffix(self.setting.path) + self.path
+            if own != name:
+                del kit.named[name]
+                kit.name(widget, own)
+            found[own] = widget
+        return found
 
     def to_front(self) -> None:
         """Makes the Tab key come to it after everything that was made before, or did this."""
@@ -292,3 +304,19 @@ class Row:
     def _reset_words(self) -> str:
         base = as_words(self._context.draft.base_value(self.path), self.setting) or "nothing"
         return f"Back to {base}"
+
+
+def show_leads(rows: Iterable[Row], of_card: Row | None = None) -> None:
+    """Shows the sentences over those groups of rows of which one is to be seen.
+
+    rows: in their order. of_card: the one whose sentence stands over the whole card already.
+    """
+    lead: Row | None = None
+    led: list[Row] = []
+    rows = list(rows)
+    for row in rows:
+        lead = row if row.begins_group else lead
+        if row.is_shown and lead is not None:
+            led.append(lead)
+    for row in rows:
+        row.show_lead(is_shown=row in led and row is not of_card)

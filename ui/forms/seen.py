@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from onetrainer.config.fields import Setting
 from ui.draft import Draft
+from ui.forms.fields import as_text
 
 # In a setting's `only_with`: every value but 0, off and nothing.
 ANY = ("*",)
@@ -17,22 +18,33 @@ class Seen:
     revealed: set[str]
 
 
-def beside(setting: Setting, path: str, other: str) -> str:
-    """The path of what a setting's `only_with` names, of the setting that stands at a path.
+def beside(path: str, other: str) -> str:
+    """The path of what the `only_with` of a setting at a path names.
 
-    A name without a dot is that of a setting of the same entry: "sampling.prompts.1.seed" for
-    "seed", where the path is "sampling.prompts.1.prompt".
+    A name without a dot is that of a setting of the same section, also within an entry of a list:
+    "sampling.prompts.1.seed" for "seed", where the path is "sampling.prompts.1.prompt".
     """
-    return other if "." in other else path.removesuffix(setting.path) + other
+    return other if "." in other else f"{path.rpartition('.')[0]}.{other}"
+
+
+def switch_of(setting: Setting, path: str) -> str:
+    """The path of what turns the section within an entry on that a setting, at a path, is of.
+
+    "data.concepts.1.own_captions" for "data.concepts.1.captions.shuffle"; "" for all that is not
+    of a section within an entry.
+    """
+    section, dot, _ = setting.path.partition(".")
+    is_of_entry = path != setting.path
+    return f"{path.removesuffix(setting.path)}own_{section}" if dot and is_of_entry else ""
 
 
 def has_effect(draft: Draft, setting: Setting, path: str) -> bool:
     """Whether a setting, at a path, does anything with what is chosen elsewhere."""
-    found = (
-        (draft.value(beside(setting, path, other)), wanted)
-        for other, wanted in setting.ui.only_with.items()
-    )
-    return all(bool(value) if wanted == ANY else value in wanted for value, wanted in found)
+    switch = switch_of(setting, path)
+    if switch and draft.value(switch) is False:
+        return False
+    found = ((draft.value(beside(path, o)), wanted) for o, wanted in setting.ui.only_with.items())
+    return all(bool(v) if wanted == ANY else as_text(v) in wanted for v, wanted in found)
 
 
 def is_seen(draft: Draft, setting: Setting, path: str, seen: Seen) -> bool:

@@ -12,6 +12,8 @@ from ui.palette import Role
 from ui.theme import pair
 
 WIDTH = 196
+# Of an entry, in a window of the usual height and in a low one.
+_HEIGHT, _LOW_HEIGHT = 34, 27
 
 
 class NavItem:
@@ -27,7 +29,7 @@ class NavItem:
             parent,
             text=title,
             anchor="w",
-            height=34,
+            height=_HEIGHT,
             corner_radius=7,
             border_width=2,
             border_spacing=2,
@@ -56,6 +58,10 @@ class NavItem:
             hover_color=pair("selected" if is_current else "raised"),
         )
         self._paint_mark()
+
+    def set_low(self, *, is_low: bool) -> None:
+        """Takes less height, or as much as usual."""
+        self.button.configure(height=_LOW_HEIGHT if is_low else _HEIGHT)
 
     def set_mark(self, text: str, tone: str) -> None:
         """Shows a word or sign at the right end. tone: that of a label, such as "Danger"."""
@@ -95,6 +101,7 @@ class Nav:
         groups: list[tuple[str, list[tuple[str, str]]]],
         go: Callable[[str], None],
     ) -> None:
+        self._kit = kit
         self.outer = kit.frame(parent, ground="side")
         self.outer.configure(width=kit.px(WIDTH))
         self.outer.pack_propagate(False)
@@ -107,6 +114,9 @@ class Nav:
                 self._items[name] = NavItem(kit, self.outer, name, words, partial(go, name))
         self.foot = kit.frame(self.outer, ground="side")
         self.foot.pack(side="bottom", fill="x", padx=kit.px(8), pady=kit.px(8))
+        self._needed = 0
+        self._is_low = False
+        self.outer.bind("<Configure>", self._fit)
 
     def show_current(self, name: str) -> None:
         """Shows which page is on the screen."""
@@ -123,6 +133,18 @@ class Nav:
         """How each page stands that has a mark: "Warning ⚠ 1"."""
         marked = {name: item.mark for name, item in self._items.items()}
         return {name: f"{tone} {text}" for name, (text, tone) in marked.items() if text}
+
+    def _fit(self, event: "tk.Event[tk.Misc]") -> None:
+        """Keeps all entries and the foot within a low window."""
+        if not self._needed:  # at their usual height, which they have at first
+            margin = 2 * self._kit.px(18) + 2 * self._kit.px(8)
+            children = self.outer.winfo_children()
+            self._needed = margin + sum(child.winfo_reqheight() + 2 for child in children)
+        is_low = event.height < self._needed
+        if is_low != self._is_low:
+            self._is_low = is_low
+            for item in self._items.values():
+                item.set_low(is_low=is_low)
 
     def repaint(self) -> None:
         """Takes the colors of the theme as it is now."""

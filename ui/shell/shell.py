@@ -13,7 +13,7 @@ from ui.shell.footer import Footer
 from ui.shell.header import Header, HeaderActions
 from ui.shell.nav import Nav
 
-_RUN_PAGES = (("run", "Run"), ("samples", "Samples"), ("runs", "Runs"))
+_RUN_PAGES = (("preview", "Preview"), ("run", "Run"), ("samples", "Samples"), ("runs", "Runs"))
 _MESSAGE_MS = 9000
 _OFFER_MS = 30_000
 _MESSAGE_MARGIN = 180

@@ -46,6 +46,14 @@ class Facts:
         self._plot = RatePlot(context, inner) if page == "training" else None
         if self._plot is not None:
             self._plot.widget.pack(anchor="w")
+        if page == "data":
+            preview = kit.button(
+                inner,
+                "See what will happen",
+                lambda: context.act.show_page("preview"),
+                name="see preview",
+            )
+            preview.widget.pack(side="bottom", anchor="w", pady=(kit.px(10), 0))
         outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
 
     def refresh(self) -> None:
@@ -64,11 +72,12 @@ class Facts:
         wrap_in_card(self._context.kit, width, self._lines)
 
     def _show(self) -> None:
+        draft = self._context.draft
         match self._page:
             case "model":
                 lines = self._model.lines()
             case "data":
-                lines = _data_lines(self._seen[0], self._glance)
+                lines = _data_lines(self._seen[0], self._glance, _other_folders(draft))
             case _:
                 lines = _run_lines(self._context, self._glance)
         self._lines.configure(text="\n".join(lines))
@@ -123,7 +132,16 @@ def _glance(folder: str, *, deep: bool) -> Glance:
         return Glance(exists=False)
 
 
-def _data_lines(folder: str, glance: Glance | None) -> list[str]:
+def _other_folders(draft: Draft) -> int:
+    """How many folders there are beside the first one."""
+    concepts = draft.value("data.concepts")
+    return len(concepts) if isinstance(concepts, list) else 0
+
+
+def _data_lines(folder: str, glance: Glance | None, others: int) -> list[str]:
+    more = [f"and those of {others} more folder{'s' if others > 1 else ''}"] if others else []
+    if not folder and others:
+        return [f"Those of {others} folder{'s' if others > 1 else ''}"]
     if not folder:
         return ["Choose a folder of pictures, each with its caption in a .txt file beside it."]
     if glance is None:
@@ -133,11 +151,11 @@ def _data_lines(folder: str, glance: Glance | None) -> list[str]:
     unusable = [f"{glance.unusable} cannot be read"] if glance.unusable else []
     if not glance.pictures:
         return unusable or ["There are no pictures in this folder."]
-    lines = [f"{glance.pictures} pictures", f"{glance.captions} with a caption", *unusable]
+    lines = [f"{glance.pictures:,} pictures", f"{glance.captions:,} with a caption", *unusable]
     without = glance.pictures - glance.captions
     if without:
-        lines.append(f"{without} without one")
-    return lines
+        lines.append(f"{without:,} without one")
+    return lines + more
 
 
 def how_often(seen: int, pictures: int) -> str:
@@ -183,7 +201,7 @@ def held_out_of(draft: Draft, pictures: int) -> int:
     if config is None or not config.validation.use or config.validation.folder:
         return 0
     # Loaded late: it reads pictures, which a window that only opens does not need.
-    from onetrainer.dataset import share_count
+    from onetrainer.data.dataset import share_count
 
     return share_count(config.validation, pictures)
 
@@ -221,7 +239,7 @@ def _run_lines(context: Context, glance: Glance | None) -> list[str]:
     lines = [*trained_lines(context.draft), f"{steps:,} steps", f"{seen:,} pictures {done}"]
     if is_of_rewards:
         lines += prompt_lines(context.draft)
-    elif glance is not None and glance.pictures:
+    elif glance is not None and glance.pictures and not _other_folders(context.draft):
         held_out = held_out_of(context.draft, glance.pictures)
         lines.append(how_often(seen, max(1, glance.pictures - held_out)))
         if held_out:

@@ -216,11 +216,11 @@ class HelpCard:
         lines = []
         if setting.kind in ("integer", "number"):
             lines.append(f"Takes {setting.expected}.")
-        if setting.path == path:
-            default = as_words(self._draft.default(path), setting)
-            lines.append(f"Default: {default}" if default else "Default: nothing")
+        own = self._draft.default(path) if setting.path == path else setting.default
+        default = as_words(own, setting)
+        lines.append(f"Default: {default}" if default else "Default: nothing")
         lines += [
-            only_with_words(beside(setting, path, other), values)
+            only_with_words(beside(path, other), values)
             for other, values in setting.ui.only_with.items()
         ]
         lines.append(f"Key: {path}")

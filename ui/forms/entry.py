@@ -1,0 +1,282 @@
+"""One entry of a list: its rows, and the buttons that move, copy, fold and remove it."""
+
+import tkinter as tk
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from tkinter import ttk
+from typing import Protocol
+
+from onetrainer.config.fields import Setting
+from ui.forms.entries import summary_of, title_of
+from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row, show_leads
+from ui.forms.seen import Seen, is_seen
+from ui.kinds import entries_of
+from ui.line_breaks import broken_at_dots
+
+# A line of figures is as wide as a line of text; long entries have wider ones.
+_MOST_COLUMNS, _OF_LONG = 4, 3
+_NARROW = 120
+_WRAP = 600
+_LONGEST_TITLE = 34
+_OPEN, _FOLDED = "▾", "▸"
+
+
+class Owner(Protocol):
+    """The list that an entry is of."""
+
+    setting: Setting
+    noun: str
+    folds: bool
+
+    def values_of(self, place: int) -> dict[str, object]: ...
+
+    def fold(self, place: int) -> None: ...
+
+    def move(self, place: int, by: int) -> None: ...
+
+    def duplicate(self, place: int) -> None: ...
+
+    def remove(self, place: int) -> None: ...
+
+
+@dataclass
+class Slot:
+    """A setting's place in an entry. box: it stands in one, beside others; else in a line.
+
+    row: its widgets, made when they are first to be seen.
+    """
+
+    setting: Setting
+    path: str
+    parent: tk.Misc
+    line: int
+    is_stacked: bool
+    row: Row | None = None
+
+
+class Entry:
+    """One entry. Its rows are made when they are needed first, since most never are."""
+
+    def __init__(self, owner: Owner, context: FormContext, parent: tk.Misc, place: int) -> None:
+        kit = context.kit
+        self._owner = owner
+        self._context = context
+        self._place = place
+        self._kit = kit
+        self._names: dict[str, tk.Misc] = {}
+        self.frame = kit.frame(parent)
+        line = tk.Frame(self.frame, height=1)
+        kit.theme.paint(line, bg="line")
+        line.pack(fill="x", pady=(0, kit.px(8)))
+        self._title = self._make_head()
+        self._summary: ttk.Label = kit.label(self.frame, style="SmallDim", wrap=_WRAP)
+        self._body = kit.frame(self.frame)
+        self._body.pack(fill="x")
+        self._slots = self._make_slots()
+        self._is_in_order = True
+        self.take_names()
+
+    @property
+    def rows(self) -> Iterator[Row]:
+        """The rows that have been made."""
+        return (slot.row for slot in self._slots if slot.row is not None)
+
+    @property
+    def first_row(self) -> Row:
+        """The row that a person begins with."""
+        return self._made(self._slots[0])
+
+    def row(self, path: str) -> Row | None:
+        """The row of one of its settings, made if it was not there."""
+        if not path.startswith(self._prefix):
+            return None
+        slot = next((slot for slot in self._slots if slot.path == path), None)
+        if slot is None:
+            return None
+        is_new = slot.row is None
+        row = self._made(slot)
+        if is_new:
+            row.hide()
+        return row
+
+    def take_names(self) -> None:
+        """Goes by its names again, after an entry of another list has gone by them."""
+        for name, button in self._names.items():
+            self._kit.name(button, name)
+        for row in self.rows:
+            row.take_names()
+
+    def refresh(self, seen: Seen, *, is_open: bool) -> None:
+        """Shows the rows that are to be seen, those of figures beside each other."""
+        self._show_head(is_open=is_open)
+        if not is_open:
+            self._body.pack_forget()
+            return
+        self._body.pack(fill="x")
+        place = 0
+        for slot in self._slots:
+            is_shown = is_seen(self._context.draft, slot.setting, slot.path, seen)
+            if is_shown:
+                self._made(slot).show()
+            elif slot.row is not None:
+                slot.row.hide()
+            if slot.is_stacked:
+                self._place_box(slot.parent, place if is_shown else -1)
+                place += is_shown
+        show_leads(self.rows)
+        self._put_in_order()
+
+    def hide(self) -> None:
+        """Takes the entry off the card; it is kept for the next one."""
+        self.frame.pack_forget()
+        for row in self.rows:
+            row.hide()
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self._owner.setting.path}.{self._place}."
+
+    def _make_head(self) -> ttk.Label:
+        kit, owner, place = self._kit, self._owner, self._place
+        head = kit.frame(self.frame)
+        head.pack(fill="x")
+        path = f"{owner.setting.path}.{place}"
+        self._fold: ttk.Button | None = None
+        if owner.folds:
+            fold = ttk.Button(head, width=2, style="QuietCard.TButton")
+            fold.configure(command=lambda: owner.fold(place))
+            fold.pack(side="left", padx=(0, kit.px(4)))
+            self._names[f"fold {path}"] = self._fold = fold
+        title = kit.label(head, style="Bold")
+        title.pack(side="left")
+        if owner.folds:
+            title.bind("<Button-1>", lambda _: owner.fold(place))
+        actions = (
+            ("Up", lambda: owner.move(place, -1)),
+            ("Down", lambda: owner.move(place, 1)),
+            ("Duplicate", lambda: owner.duplicate(place)),
+            ("Remove", lambda: owner.remove(place)),
+        )
+        # Made in reading order, which is the Tab order, but packed from the right.
+        buttons = []
+        for text, command in actions:
+            button = ttk.Button(head, text=text, style="QuietCard.TButton", command=command)
+            buttons.append(button)
+            self._names[f"{text.lower()} {path}"] = button
+        for button in reversed(buttons):
+            button.pack(side="right")
+        return title
+
+    def _show_head(self, *, is_open: bool) -> None:
+        """The name of the entry, and in a line what it says where it is folded."""
+        words = f"{self._owner.noun} {self._place + 1}"
+        if self._fold is None:
+            self._title.configure(text=words)
+            return
+        values = self._owner.values_of(self._place)
+        name = title_of(self._owner.setting, values)
+        if len(name) > _LONGEST_TITLE:
+            name = f"{name[: _LONGEST_TITLE - 1]}…"
+        self._title.configure(text=f"{words} · {name}" if name else words)
+        self._fold.configure(text=_OPEN if is_open else _FOLDED)
+        if is_open:
+            self._summary.pack_forget()
+            return
+        found = [p for p in self._context.draft.problems if p.path.startswith(self._prefix)]
+        wrong = sum(problem.severity == "error" for problem in found)
+        told = [f"⚠ {wrong} to put right"] if wrong else []
+        if found and not wrong:
+            told = [f"⚠ {len(found)} to look at"]
+        told += summary_of(self._owner.setting, values) or ["Nothing is said of it yet."]
+        style = "SmallDanger" if wrong else "SmallWarning" if found else "SmallDim"
+        room, measure = self._kit.px(_WRAP), self._kit.theme.measure
+        text = broken_at_dots("  ·  ".join(told), room, measure)
+        self._summary.configure(text=text, style=f"{style}.Card.TLabel")
+        left = self._kit.px(34)
+        self._summary.pack(anchor="w", padx=(left, 0), pady=(0, self._kit.px(8)))
+
+    def _make_slots(self) -> list[Slot]:
+        """Every setting's place: lines, then figures beside each other, then inner sections."""
+        kit = self._kit
+        inner = entries_of(self._owner.setting)
+        beside = beside_each_other(inner)
+        lines, figures = self._grid(_NARROW), kit.frame(self._body)
+        figures.pack(fill="x", pady=(kit.px(2), kit.px(10)))
+        parts: dict[str, ttk.Frame] = {}
+        slots: list[Slot] = []
+        for line, setting in enumerate(inner):
+            section = _section_of(setting, inner)
+            is_stacked = setting.path in beside
+            if is_stacked:
+                parent = kit.frame(figures)
+            elif section:
+                parent = parts.get(section) or self._grid(LABEL_WIDTH)
+                parts[section] = parent
+            else:
+                parent = lines
+            path = f"{self._prefix}{setting.path}"
+            slots.append(Slot(setting, path, parent, line * LINES, is_stacked))
+        return slots
+
+    def _grid(self, label: int) -> ttk.Frame:
+        kit = self._kit
+        grid = kit.frame(self._body)
+        grid.pack(fill="x")
+        grid.grid_columnconfigure(0, minsize=kit.px(10))
+        grid.grid_columnconfigure(1, minsize=kit.px(label))
+        grid.grid_columnconfigure(2, weight=1)
+        grid.grid_columnconfigure(3, minsize=kit.px(34))
+        return grid
+
+    def _made(self, slot: Slot) -> Row:
+        if slot.row is None:
+            slot.row = Row(self._context, slot.parent, slot.setting, slot.path)
+            slot.row.place(slot.line, is_stacked=slot.is_stacked)
+            self._is_in_order = False
+        return slot.row
+
+    def _place_box(self, box: tk.Misc, place: int) -> None:
+        """Puts a box beside the others. place: among those that are shown, -1 for none."""
+        if place < 0:
+            box.tk.call("grid", "remove", str(box))
+            return
+        line, column = divmod(place, _OF_LONG if self._owner.folds else _MOST_COLUMNS)
+        if isinstance(box, ttk.Frame):
+            box.grid(row=line, column=column, sticky="nw", padx=(0, self._kit.px(10)))
+
+    def _put_in_order(self) -> None:
+        """Lets the Tab key visit the rows in reading order, whenever they were made."""
+        if self._is_in_order:
+            return
+        self._is_in_order = True
+        for slot in self._slots:
+            if slot.row is not None:
+                slot.row.to_front()
+
+
+def beside_each_other(settings: Sequence[Setting]) -> frozenset[str]:
+    """Those whose editors are so narrow that they stand beside each other, below the others.
+
+    Not a choice that says which others there are: it stands first. Nor what is of a section within
+    the entry. A single figure would look lost on a line of its own.
+    """
+    leads = {other for s in settings for other in s.ui.only_with if "." not in s.path}
+    figures = [
+        s
+        for s in settings
+        if s.kind != "text"
+        and not (s.kind == "choice" and s.path in leads)
+        and not _section_of(s, settings)
+    ]
+    is_worth_it = sum(s.ui.level == "basic" for s in figures) > 1
+    return frozenset(s.path for s in figures) if is_worth_it else frozenset()
+
+
+def _section_of(setting: Setting, settings: Sequence[Setting]) -> str:
+    """The section within an entry that a setting is of, or turns on; "" if it is the entry's."""
+    section, dot, _ = setting.path.partition(".")
+    if dot:
+        return section
+    owned = setting.path.removeprefix("own_")
+    has_section = owned != setting.path and any(s.path.startswith(f"{owned}.") for s in settings)
+    return owned if has_section else ""
