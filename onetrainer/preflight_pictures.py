@@ -58,7 +58,7 @@ def _listed(
 ) -> "tuple[dict[int, DatasetIndex], list[Problem]]":
     from onetrainer.captions.list import read_caption_list
     from onetrainer.data.index import index_concept
-    from onetrainer.pictures.header import RECENT
+    from onetrainer.pictures.header import recent_headers
 
     indexes, found = {}, []
     for number, concept in enumerate(concepts):
@@ -68,7 +68,7 @@ def _listed(
                 place = beside(concept, "caption_list")
                 read_caption_list(concept.caption_list)
                 place = concept.place
-            indexes[number] = index_concept(concept, number=number, headers=RECENT)
+            indexes[number] = index_concept(concept, number=number, headers=recent_headers())
         except UserError as error:
             found.append(Problem(place, error.what, error.expected, error.remedy))
         except OSError as error:  # a name too long, a folder that may not be looked into

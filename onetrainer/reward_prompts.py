@@ -74,13 +74,13 @@ def _source(config: TrainConfig, section: AlignProp) -> Sequence[str]:
             # Here, since it loads Pillow, which a check of settings does without.
             from onetrainer.captions.draw import plain_caption
             from onetrainer.data.index import index_concept
-            from onetrainer.pictures.header import RECENT
+            from onetrainer.pictures.header import recent_headers
 
             learned = [concept for concept in concepts_of(config) if concept.role == "train"]
             return [
                 plain_caption(item, concept)
                 for concept in learned
-                for item in index_concept(concept, headers=RECENT).items
+                for item in index_concept(concept, headers=recent_headers()).items
             ]
 
 

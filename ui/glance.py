@@ -29,7 +29,7 @@ def glance_at(folder: Path, *, deep: bool) -> Glance:
     """Looks into a folder, and into those in it if deep. A folder may be gone or locked."""
     # Loaded late: it reads pictures, which a window that only opens does not need.
     from onetrainer.data.index import index_concept
-    from onetrainer.pictures.header import RECENT
+    from onetrainer.pictures.header import recent_headers
 
     if not folder.is_dir():
         return Glance(exists=False)
@@ -37,7 +37,7 @@ def glance_at(folder: Path, *, deep: bool) -> Glance:
         concept = ConceptSettings(
             "data.folder", folder.name, folder, deep=deep, require_captions=False
         )
-        index = index_concept(concept, headers=RECENT)
+        index = index_concept(concept, headers=recent_headers())
     except UserError:  # no picture can be used, which is said in words beside the setting
         return Glance(True, unusable=len(list_pictures(folder, deep=deep)))
     first = [item.path for item in index.items[:_FIRST]]

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from onetrainer.pictures.file import DEEP_MODES, PictureError, opened, orientation, upright_size
@@ -55,11 +56,11 @@ class RecentHeaders:
     def known(self, path: Path) -> Header | None:
         """The header of a file as it is now; None if it has to be read."""
         stamp, header = self._headers.get(path, ((), None))
-        return header if header is not None and stamp == _stamp(path) else None
+        return header if header is not None and stamp == stamp_of(path) else None
 
     def learn(self, path: Path, header: Header) -> None:
         """Keeps a header that has just been read."""
-        stamp = _stamp(path)
+        stamp = stamp_of(path)
         if stamp:
             self._headers.pop(path, None)
             self._headers[path] = stamp, header
@@ -67,8 +68,12 @@ class RecentHeaders:
                 self._headers.pop(next(iter(self._headers)), None)
 
 
-def _stamp(path: Path) -> tuple[int, ...]:
-    """What changes with a file; () if there is none, or it has just changed and may do so again."""
+def stamp_of(path: Path) -> tuple[int, ...]:
+    """What changes with a file; () if there is none, or it has just changed and may do so again.
+
+    The time of status change, too: tools that restore the other one cannot set it (on Windows it is
+    the time of creation, and says nothing more).
+    """
     try:
         found = path.stat()
     except OSError:
@@ -79,5 +84,7 @@ def _stamp(path: Path) -> tuple[int, ...]:
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
-RECENT = RecentHeaders()
-"""For what looks at the same folders again and again, as the window does."""
+@cache
+def recent_headers() -> RecentHeaders:
+    """Those of this process, for what looks at the same folders again and again: the window."""
+    return RecentHeaders()

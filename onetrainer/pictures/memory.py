@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
-from onetrainer.pictures.header import SETTLED_NS, Header
+from onetrainer.pictures.header import Header, stamp_of
 
 FILE_NAME = "pictures.sqlite"
 
@@ -250,18 +250,10 @@ def _place(path: Path) -> bytes:
 
 
 def _stamp(path: Path) -> bytes:
-    """What changes when a file does; empty if that cannot be relied on yet."""
-    try:
-        status = path.stat()
-    except OSError:
-        return b""
-    # The time of status change too: tools that restore the other one cannot set it (on Windows
-    # it is the time of creation, and says nothing more).
-    latest = max(status.st_mtime_ns, status.st_ctime_ns)
-    if time.time_ns() - latest < SETTLED_NS:
-        return b""
-    text = f"{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}:{status.st_ino}"
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+    """What changes when a file does, in few bytes; empty if that cannot be relied on yet."""
+    found = stamp_of(path)
+    text = ":".join(map(str, found))
+    return hashlib.blake2b(text.encode(), digest_size=16).digest() if found else b""
 
 
 def _sum(key: _Key, stamp: bytes, value: bytes) -> int:
