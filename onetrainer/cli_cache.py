@@ -23,6 +23,9 @@ def cache(options: argparse.Namespace) -> int:
             if value is not None:
                 raise UserError(f"{name} goes with --prune", "", "Add --prune, or leave it out")
     folder, limit = _folder_of(options)
+    if not options.json and _is_yet_to_come(options, folder):
+        _say(f"{folder}: nothing is cached yet. --encode fills it, and so does a run.")
+        return EXIT_DONE
     return _prune(options, folder, limit) if options.prune else _report(options, folder)
 
 
@@ -103,6 +106,14 @@ def _is_cache(path: Path) -> bool:
     from onetrainer.run_folder import RunFolder
 
     return path.is_dir() and not RunFolder(path).config.is_file()
+
+
+def _is_yet_to_come(options: argparse.Namespace, folder: Path) -> bool:
+    """Whether a config's cache has not been begun; a folder that was named itself has to be one."""
+    from onetrainer.cache.store import is_cache
+
+    is_named = options.config is not None and _is_cache(Path(options.config))
+    return not is_named and not is_cache(folder) and not any(folder.glob("*"))
 
 
 def _number(option: str, text: str, unit: str) -> float:

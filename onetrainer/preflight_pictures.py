@@ -4,6 +4,7 @@ They are listed by what is imported only when it is needed: reading pictures tak
 import would be most of the time that a check of settings takes.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,7 @@ def check_pictures(config: TrainConfig) -> list[Problem]:
     concepts = used_concepts(config)
     indexes, found = _listed(concepts)
     is_plain = is_pictures_alone(config)
+    found += _left_inside(concepts, indexes)
     for number, index in indexes.items():
         found += _index_problems(concepts[number], index, has_captions=not is_plain)
     if is_plain:
@@ -74,6 +76,37 @@ def _listed(
         except OSError as error:  # a name too long, a folder that may not be looked into
             found.append(cannot_look(place, error))
     return indexes, found
+
+
+def _left_inside(concepts: Sequence[ConceptSettings], indexes: Indexes) -> list[Problem]:
+    """Pictures in folders within a folder, of which no one is told to take them."""
+    from onetrainer.data.folder_listing import count_pictures
+
+    named = {Path(os.path.realpath(each.folder)) for each in concepts}
+    found = []
+    for number, index in indexes.items():
+        counts = [
+            count
+            for folder in index.inner
+            if Path(os.path.realpath(folder)) not in named and (count := count_pictures(folder))
+        ]
+        if counts:
+            switch = beside(concepts[number], "include_subfolders")
+            found.append(_not_taken(concepts[number].place, switch, sum(counts), len(counts)))
+    return found
+
+
+def _not_taken(place: str, switch: str, pictures: int, folders: int) -> Problem:
+    more = f"{pictures} more picture{'s lie' if pictures > 1 else ' lies'}"
+    within = f"{folders} folders" if folders > 1 else "a folder"
+    return Problem(
+        place,
+        f"{more} in {within} within it, and {'are' if pictures > 1 else 'is'} not taken",
+        "Only those in the folder itself are",
+        "Include subfolders, if they are meant.",
+        "warning",
+        Cure(switch, True),
+    )
 
 
 def _split_problems(

@@ -152,9 +152,14 @@ def prune(
         index.close()
 
 
+def is_cache(folder: Path) -> bool:
+    """Whether a folder looks like a cache, be it an empty one."""
+    return (folder / INDEX_NAME).is_file() or any((folder / kind).is_dir() for kind in KINDS)
+
+
 def _require_cache(folder: Path) -> None:
-    """Raises UserError unless a folder looks like a cache: a wrong one is not to be made one."""
-    if (folder / INDEX_NAME).is_file() or any((folder / kind).is_dir() for kind in KINDS):
+    """Raises UserError unless a folder is one: a wrong folder is not to be made a cache."""
+    if is_cache(folder):
         return
     what = "there is no such folder" if not folder.is_dir() else "nothing of a cache is in it"
     raise UserError(

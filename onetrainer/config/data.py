@@ -77,8 +77,8 @@ class Data(Section):
         Field(max_length=MOST_CONCEPTS),
         Ui("More folders", level="advanced", search="concepts subsets datasets repeats balancing"),
     ] = ()
-    """More folders of pictures, each with settings of its own. What they do not say themselves is
-    as it is for all."""
+    """More folders of pictures, each with a role, repeats, captions and trigger words of its own.
+    Sizes, masks and changes are those for all, unless a folder says otherwise."""
 
     masks: Annotated[
         Masks,

@@ -62,12 +62,13 @@ class Listing:
     """A folder's pictures in order, and the files that belong to none.
 
     captions, labels: text files, and masks or conditioning pictures, that are named like no
-    picture beside them.
+    picture beside them. inner: the folders in it that were not looked into.
     """
 
     pictures: tuple[Found, ...]
     captions: tuple[Path, ...] = ()
     labels: tuple[Path, ...] = ()
+    inner: tuple[Path, ...] = ()
 
 
 class _Folder(NamedTuple):
@@ -100,6 +101,7 @@ def list_folder(root: Path, *, deep: bool) -> Listing:
     found: list[tuple[tuple[tuple[str | int, ...], ...], str, Found]] = []
     captions: list[Path] = []
     labels: list[Path] = []
+    inner: list[Path] = []
     real = os.path.realpath(root)
     waiting = [_Folder(str(root), "", (), frozenset([real]))]
     while waiting:
@@ -116,7 +118,10 @@ def list_folder(root: Path, *, deep: bool) -> Listing:
         used: set[str] = set()
         for entry in files:
             if _is_folder(entry):
-                waiting += _inner(folder, entry) if deep else ()
+                if deep:
+                    waiting += _inner(folder, entry)
+                else:
+                    inner.append(Path(entry.path))
             elif is_picture(entry.name):
                 each = _found(folder, entry, beside)
                 used.add(each.stem)
@@ -124,7 +129,17 @@ def list_folder(root: Path, *, deep: bool) -> Listing:
         captions += _left(beside.captions, used)
         labels += [*_left(beside.masks, used), *_left(beside.conditioning, used)]
     found.sort(key=lambda each: each[:2])
-    return Listing(tuple(each for _, _, each in found), tuple(captions), tuple(labels))
+    pictures = tuple(each for _, _, each in found)
+    return Listing(pictures, tuple(captions), tuple(labels), tuple(sorted(inner)))
+
+
+def count_pictures(folder: Path) -> int:
+    """How many pictures lie in a folder itself; 0 of one that cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return sum(is_picture(entry.name) for entry in entries if entry.name[0] != ".")
+    except OSError:
+        return 0
 
 
 def natural_key(name: str) -> tuple[str | int, ...]:

@@ -87,7 +87,7 @@ class DatasetIndex:
 
     uncaptioned: how many of the items have no caption. notes: other things worth telling.
     orphans: captions, masks and pictures to paint from that belong to no picture. unlisted: entries
-    of a list of captions that name none.
+    of a list of captions that name none. inner: the folders in it that were not looked into.
     """
 
     items: tuple[Item, ...]
@@ -96,6 +96,7 @@ class DatasetIndex:
     notes: tuple[str, ...] = ()
     orphans: tuple[Path, ...] = ()
     unlisted: tuple[Listed, ...] = ()
+    inner: tuple[Path, ...] = ()
 
     @property
     def masked(self) -> int:
@@ -148,6 +149,7 @@ def index_concept(
         (*notes, *reader.notes),
         orphans=(*texts, *listing.labels),
         unlisted=captions.unused,
+        inner=listing.inner,
     )
 
 
@@ -289,9 +291,15 @@ def _nothing_to_learn(root: Path, skipped: list[Skipped], *, deep: bool) -> User
 
 def _no_captions(concept: ConceptSettings, items: list[Item]) -> UserError:
     example = items[0].path
+    if concept.caption_source == "text":
+        return UserError(
+            f"{concept.folder}: one text is to be the caption of all its pictures, but it is empty",
+            "A caption, or trigger words, are needed",
+            'Write it under "Caption", or take captions from text files',
+        )
     beside = f'A text file beside each is needed, such as "{example.stem}.txt" for "{example.name}"'
     listed = f'A list that names them is needed, such as "{example.name}" and what is said of it'
-    # These two folders know no other source; further folders do.
+    # These two folders have no source of their own; further folders do.
     is_short = concept.place in ("data.class_folder", "validation.folder")
     other = " name the folder among the further ones (data.concepts)," if is_short else ""
     return UserError(

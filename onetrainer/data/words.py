@@ -69,7 +69,7 @@ def remarks(plan: DataPlan) -> list[str]:
         lambda factor: f"{factor:.1f} times",
     )
     found += _changed(
-        plan.cut, f"cut by more than {MUCH_CUT:.0%} of their area", lambda share: f"{share:.0%}"
+        plan.cut, f"of which more than {MUCH_CUT:.0%} is cut off", lambda share: f"{share:.0%}"
     )
     if plan.uncaptioned and plan.captions:
         found.append(f"{_counted(plan.uncaptioned, 'picture')} without a caption.")

@@ -278,7 +278,9 @@ def _unreadable(path: Path, reason: str) -> Finding:
         "error",
         path,
         f"it is left out: {reason}",
-        "Save it anew from a program that opens it, or remove it",
+        "Cut it, take a larger one, or remove it"
+        if ", too " in reason  # small, or long
+        else "Save it anew from a program that opens it, or remove it",
     )
 
 

@@ -44,6 +44,22 @@ def test_each_folder_is_told_at_its_own_place(tmp_path):
     ]
 
 
+def test_pictures_in_folders_within_are_told_unless_somebody_takes_them(tmp_path):
+    folder = pictures(tmp_path / "a")
+    pictures(folder / "more", 3)
+    pictures(folder / "named", 2)
+    (folder / "empty").mkdir()
+    named = {"folder": folder / "named"}
+    (found,) = check_pictures(config(named, folder=str(folder)))
+    assert (found.path, found.severity) == ("data.folder", "warning")
+    assert "3 more pictures lie in a folder within it" in found.what
+    assert found.cure == Cure("data.include_subfolders", True)
+    deep = config(folder=str(folder), include_subfolders=True)
+    assert check_pictures(deep) == []
+    own = config({"folder": folder}, named, {"folder": folder / "more"})
+    assert check_pictures(own) == []
+
+
 def test_a_name_that_the_system_refuses_is_told_at_its_place(tmp_path):
     made = config({"folder": tmp_path / ("x" * 5000)}, folder=str(pictures(tmp_path / "a")))
     (found,) = check_pictures(made)

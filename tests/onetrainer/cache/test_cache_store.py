@@ -207,6 +207,17 @@ def test_command_finds_a_config_s_cache_and_its_limit(folder, capsys, tmp_path):
     assert readable(folder, NUMBERS) == []
 
 
+def test_a_config_whose_cache_is_yet_to_come_is_no_error(capsys, tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"data": {"cache_folder": str(tmp_path / "new")}}))
+    assert main(["cache", str(config)]) == 0
+    assert "nothing is cached yet" in capsys.readouterr().out
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "mine.txt").touch()
+    assert main(["cache", str(config)]) == 2
+
+
 def test_command_prunes_by_age(folder, capsys):
     assert main(["cache", str(folder), "--prune", "--older-than", "1.5"]) == 0
     assert "removed 4 entries" in capsys.readouterr().out

@@ -343,7 +343,7 @@ def test_trigger_words_are_caption_enough_where_one_text_is_for_all(tmp_path):
     silent = {"caption_source": "text", "caption_text": " "}
     assert index(tmp_path, **silent, trigger="sks dog").uncaptioned == 0
     for trigger in ("", " "):
-        with pytest.raises(UserError, match="none of its 1 pictures has a caption"):
+        with pytest.raises(UserError, match="one text is to be the caption"):
             index(tmp_path, **silent, trigger=trigger)
 
 
