@@ -1,15 +1,20 @@
 """Which settings belong to the person, to the base model, and to files on disk. No Tk."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from onetrainer import presets
 from onetrainer.config.fields import Setting
+from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem
-from ui.kinds import all_settings, entries_of
+from onetrainer.json_file import Document
+from ui.kinds import all_settings, defaults_in, entries_of, kinds_in, settings_by_path, value_in
+from ui.origins import without_demo
 
-# What belongs to the base model: it stays or goes with the model's path.
-OF_THE_MODEL = ("model.path", "model.vae", "model.prediction", "model.zero_terminal_snr")
-# What belongs to the person rather than to a way of training; a preset that says nothing of
-# these leaves them as they are.
+# What belongs to the base model.
+_OF_THE_MODEL = ("model.path", "model.vae", "model.prediction", "model.zero_terminal_snr")
+# What belongs to the person rather than to a way of training; a built-in preset, which can say
+# nothing of these, leaves them as they are.
 _OF_THE_PERSON = ("model.", "data.", "sampling.", "validation.", "output.")
 _OF_THE_PICTURES = (
     "data.include_subfolders",
@@ -27,9 +32,57 @@ PERSONAL = tuple(
         and setting.path.startswith(_OF_THE_PERSON)
         and not setting.path.startswith(_OF_A_WAY)
     )
-    or setting.path in (*OF_THE_MODEL, *_OF_THE_PICTURES, "model.offline", "output.name")
+    or setting.path in (*_OF_THE_MODEL, *_OF_THE_PICTURES, "model.offline", "output.name")
     or setting.path.startswith("metadata.")
 )
+
+
+def is_built_in(path: Path) -> bool:
+    """Whether a config file is one of those that come with the program."""
+    return path.resolve().is_relative_to(presets.BUILT_IN)
+
+
+def left_open(path: Path, loaded: Document) -> tuple[str, ...]:
+    """The settings that a file leaves to the person: none, unless it is a built-in preset.
+
+    Of any other file all counts that it says, and the default of what it does not say: it is to
+    train the same here as by the command line.
+    """
+    if not is_built_in(path):
+        return ()
+    return tuple(p for p in PERSONAL if presets.value_at(loaded, p) is None)
+
+
+def with_mine(
+    document: Document, leaves: Sequence[str], value: Callable[[str], object]
+) -> Document:
+    """A document with what a person has of the settings that are left open, less the demo's.
+
+    value: gives the person's value at a path.
+    """
+    known = settings_by_path(kinds_in(document))
+    for path in leaves:
+        kept = without_demo(value(path)) if path in known else None
+        if kept is not None:
+            document = presets.with_value(document, path, kept)
+    return document
+
+
+def to_write(config: TrainConfig) -> TrainConfig:
+    """The config as it means the same when it is read again, from any folder.
+
+    Paths are absolute, except those that are as the config has them by itself: a file does not
+    mention these.
+    """
+    plain: Document = config.model_dump(mode="json")
+    whole: Document = presets.with_absolute_paths(config).model_dump(mode="json")
+    kinds = kinds_in(plain)
+    defaults = defaults_in(kinds)
+    for path, setting in settings_by_path(kinds).items():
+        default = value_in(defaults, path)
+        if setting.ui.is_path and value_in(plain, path) == default:
+            whole = presets.with_value(whole, path, default)
+    return presets.resolve(whole, source="")
 
 
 def _names_files(setting: Setting) -> bool:

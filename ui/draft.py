@@ -10,7 +10,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Cure, Problem, ProblemsError
 from onetrainer.json_file import Document
 from onetrainer.presets import Preset
-from ui.belongings import LOOKED_AT, OF_THE_MODEL, PERSONAL, still_true
+from ui.belongings import LOOKED_AT, is_built_in, left_open, still_true, to_write, with_mine
 from ui.kept_kinds import KeptKinds
 from ui.kinds import (
     Kinds,
@@ -26,7 +26,7 @@ from ui.kinds import (
     settings_in,
     value_in,
 )
-from ui.origins import require_no_run, run_of, without_demo
+from ui.origins import require_no_run, run_of
 from ui.source import Before, Source
 
 _DEEPEST_UNDO = 200
@@ -252,27 +252,21 @@ class Draft:
         return presets.resolve(self.document, source="")
 
     def load(self, path: Path, *, preset: Preset | None = None) -> list[str]:
-        """Takes over a preset; values it says nothing of become the defaults.
+        """Takes over a file: what it says, and the default of what it does not say.
 
-        Model, pictures, prompts, names and what the finished file tells stay where the preset does
-        not name them; the demo's do not, they belong to it. A run's config is the run's own and no
-        preset to save over. Gives the settings whose values were a person's own and are set aside;
-        `undo` brings them back. Raises UserError if the file cannot be read, or holds wrong values.
+        A built-in preset leaves model, pictures, prompts, names and what the finished file tells
+        as they are; the demo's do not stay, they belong to it. A run's config is the run's own and
+        no preset to save over. Gives the settings whose values were a person's own and are set
+        aside; `undo` brings them back. Raises UserError if the file cannot be read, or holds wrong
+        values.
         """
         loaded = presets.load_document(path)
         document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
-        has_model = presets.value_at(loaded, "model.path") is not None
-        known = settings_by_path(kinds_in(document))
-        for personal in (path for path in PERSONAL if path in known):
-            kept = without_demo(self.value(personal))
-            is_named = presets.value_at(loaded, personal) is not None
-            is_others = has_model and personal in OF_THE_MODEL
-            if not is_named and not is_others and kept is not None:
-                document = presets.with_value(document, personal, kept)
+        leaves = left_open(path, loaded)
+        document = with_mine(document, leaves, self.value)
         run = run_of(path)
-        own = run is None and not path.is_relative_to(presets.BUILT_IN)
+        own = run is None and not is_built_in(path)
         name = preset.name if preset else run.name if run else path.stem
-        leaves = tuple(p for p in PERSONAL if presets.value_at(loaded, p) is None)
         source = Source(name, path, own, str(loaded.get("description", "")), leaves)
         aside = [p for p in self._own_values() if self.value(p) != value_in(document, p)]
         if (document, document, source) != (self.document, self.base, self.source):
@@ -297,14 +291,13 @@ class Draft:
         Raises UserError if a value is wrong, the file cannot be written, or is one of a run.
         """
         require_no_run(path)
-        config = self.config()
+        config = to_write(self.config())
         presets.save_preset(config, path, description=description)
         own = presets.user_folder() / "presets"
         name = path.stem
         if path.is_relative_to(own):
             name = path.relative_to(own).with_suffix("").as_posix()
-        leaves = tuple(path for path in PERSONAL if self.is_default(path))
-        self.source = Source(name, path, True, description, leaves)
+        self.source = Source(name, path, True, description)
         self.document = config.model_dump(mode="json")
         self.base = self.document
         self._kept.rebase(self.base)

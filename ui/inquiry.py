@@ -163,14 +163,25 @@ class Inquiry(Generic[Answer]):
         if watch is not self._watch or isinstance(error, GivenUpError):
             return
         self._watch = None
-        if not isinstance(error, UserError):
-            self._tell()
-            raise error
+        is_foreseen = isinstance(error, UserError)
         if self._question == self._now():
-            self.answer, self.failed, self._answered = None, error, self._question
+            failed = error if isinstance(error, UserError) else _unforeseen(error)
+            self.answer, self.failed, self._answered = None, failed, self._question
         self._tell()
+        if not is_foreseen:
+            raise error  # for the window's log
 
     def _tell(self) -> None:
         self.turn += 1
         for listener in self._listeners:
             listener()
+
+
+def _unforeseen(error: Exception) -> UserError:
+    """What a person is told where the program itself is at fault."""
+    said = " ".join(str(error).split()) or "it does not say why"
+    return UserError(
+        f"something unforeseen went wrong: {type(error).__name__}, {said}",
+        "",
+        "It is written in the window's log; what you have set is as it was. Look again.",
+    )

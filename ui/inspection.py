@@ -71,6 +71,7 @@ def _state(app: App) -> Answer:
         "sample_place": list(samples.place) if isinstance(samples, SamplesPage) else [],
         "sample_shown": samples.viewer.shown_step if isinstance(samples, SamplesPage) else -1,
         "cost": page.cost_words if isinstance(page, SetupPage) else [],
+        "help": page.help_path if isinstance(page, SetupPage) else "",
         "preview": page.words if isinstance(page, PreviewPage) else {},
         "memory": page.memory_words if isinstance(page, SetupPage) else [],
         "banner": run.banner.words if isinstance(run, RunPage) else "",

@@ -102,18 +102,76 @@ def test_reset_takes_all_back_and_can_be_undone(draft):
     assert draft.value("sampling.prompts.1.seed") == 99
 
 
-def test_a_preset_that_names_no_model_leaves_mine(draft, tmp_path):
-    preset = tmp_path / "fast.json"
-    preset.write_text(json.dumps({"training": {"steps": 5}}))
-    model = draft.value("model.path")
-    prompts = draft.value("sampling.prompts")
-    draft.set("optimizer.lr", 0.001)
-    draft.load(preset)
-    assert draft.value("training.steps") == 5
-    assert draft.value("optimizer.lr") == 1e-4
-    assert draft.value("model.path") == model
-    assert draft.value("sampling.prompts") == prompts
+def test_a_built_in_preset_leaves_my_model_pictures_and_prompts(draft):
+    mine = {path: draft.value(path) for path in ("model.path", "data.folder", "sampling.prompts")}
+    assert all(mine.values())
+    draft.set("optimizer.lr", 0.5)
+    draft.load(BUILT_IN / "sd15" / "lora.json")
+    assert draft.value("optimizer.lr") != 0.5
+    assert {path: draft.value(path) for path in mine} == mine
     assert not draft.is_dirty
+
+
+def pictures_of_mine(draft):
+    draft.set_all(
+        {
+            "data.concepts": [Concept(folder="/cats").model_dump(mode="json")],
+            "data.trigger": "a cat",
+            "data.caption_source": "names",
+            "data.class_folder": "/any-cat",
+        }
+    )
+
+
+def test_a_file_says_all_even_what_it_does_not_mention(draft, tmp_path):
+    pictures_of_mine(draft)
+    draft.save(tmp_path / "a.json")
+    theirs = tmp_path / "b.json"
+    theirs.write_text(json.dumps({"training": {"steps": 5}, "data": {"folder": "pictures"}}))
+    for path in (theirs, tmp_path / "a.json", theirs):
+        draft.load(path)
+        # The command line reads it so.
+        assert draft.config() == resolve(load_document(path), source="")
+        assert not draft.is_dirty
+    assert (draft.value("data.concepts"), draft.value("data.class_folder")) == ([], "")
+    assert draft.value("data.folder") == str(tmp_path / "pictures")
+
+
+def test_what_a_file_does_not_mention_is_a_change_once_it_is_chosen(draft, tmp_path):
+    theirs = tmp_path / "b.json"
+    theirs.write_text(json.dumps({"training": {"steps": 5}}))
+    draft.load(theirs)
+    draft.set("data.folder", "/mine")
+    assert draft.changed() == ["data.folder"]
+    draft.reset_all()
+    assert draft.value("data.folder") == ""
+
+
+def test_the_demo_and_a_run_are_opened_as_they_are_written(draft, tmp_path):
+    pictures_of_mine(draft)
+    run = create_run(tmp_path, name="paper", config=TrainConfig().model_dump(mode="json"))
+    for path in (write_demo(tmp_path / "demo").config, run.config):
+        draft.load(path)
+        assert draft.config() == resolve(load_document(path), source="")
+
+
+def test_what_is_saved_is_the_same_when_it_is_opened_again(draft, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pictures_of_mine(draft)
+    draft.set("data.folder", "my pictures")
+    draft.set("data.concepts.0.folder", "cats")
+    draft.set("sampling.prompts", [])
+    draft.set("output.folder", TrainConfig().output.folder)
+    draft.save(tmp_path / "presets" / "mine.json")
+    saved = draft.document
+    assert (draft.value("data.folder"), draft.is_dirty) == (str(tmp_path / "my pictures"), False)
+    assert draft.value("output.folder") == TrainConfig().output.folder
+    draft.load(BUILT_IN / "sdxl" / "lora.json")
+    draft.load(tmp_path / "presets" / "mine.json")
+    assert draft.document == saved
+    again = Draft()
+    again.load(tmp_path / "presets" / "mine.json")
+    assert again.document == saved
 
 
 def test_a_preset_of_another_size_leaves_my_prompts(draft):
@@ -313,7 +371,11 @@ def test_loading_tells_what_of_mine_it_sets_aside(draft, tmp_path):
     assert draft.load(BUILT_IN / "sd15" / "lora.json") == []
     theirs = tmp_path / "theirs.json"
     theirs.write_text(json.dumps({"metadata": {"author": "B. Person"}}))
-    assert draft.load(theirs) == ["metadata.author"]
+    aside = draft.load(theirs)
+    assert {"metadata.author", "model.path", "data.folder"} <= set(aside)
+    assert "training.steps" not in aside
+    draft.undo()
+    assert draft.value("metadata.author") == "A. Person"
 
 
 def test_opening_the_same_again_is_nothing_to_undo(draft, project):
@@ -342,12 +404,10 @@ def test_the_model_is_a_change_to_a_preset_that_names_one(draft, tmp_path):
     assert draft.changed() == ["model.path"]
 
 
-def test_a_preset_leaves_what_belongs_to_my_pictures_but_brings_its_sizes(draft, tmp_path):
+def test_a_preset_leaves_what_belongs_to_my_pictures_but_brings_its_sizes(draft):
     folders = [Concept(folder="/cats").model_dump(mode="json")]
     mine = {"data.caption_source": "names", "data.trigger": "a cat", "data.concepts": folders}
     draft.set_all({**mine, "data.buckets.sizes": [{"width": 512, "height": 512}]})
-    theirs = tmp_path / "theirs.json"
-    theirs.write_text(json.dumps({"data": {"resolution": 768}}))
-    draft.load(theirs)
+    draft.load(BUILT_IN / "sdxl" / "lora.json")
     assert {path: draft.value(path) for path in mine} == mine
-    assert (draft.value("data.buckets.sizes"), draft.value("data.resolution")) == ([], 768)
+    assert (draft.value("data.buckets.sizes"), draft.value("data.resolution")) == ([], 1024)

@@ -96,6 +96,26 @@ def test_a_setting_deep_in_an_entry_is_set_and_undone(form, draft, root):
     assert form.row(SHUFFLE).editor.read() is False
 
 
+def leads(form, root):
+    """The sentences over groups of settings that can be seen."""
+    root.update()
+    rows = form.list_card(LIST).rows()
+    return [
+        row.setting.path for row in rows if row._lead is not None and row._lead.winfo_ismapped()
+    ]
+
+
+def test_a_sentence_over_settings_of_an_entry_is_shown_only_with_them(form, draft, root):
+    open_with(draft, concepts("/a"))
+    draft.set(f"{FIRST}.own_captions", True)
+    assert leads(form, root) == ["captions.lines", "captions.separator", "captions.capitals"]
+    draft.set(f"{FIRST}.own_captions", False)
+    assert leads(form, root) == []
+    form.row(f"{FIRST}.captions.capitals")
+    draft.set(f"{FIRST}.own_augmentation", True)
+    assert leads(form, root) == []
+
+
 def test_what_is_set_deep_in_an_entry_is_what_training_goes_by(draft):
     open_with(draft, [concept(folder="/a", own_captions=True)])
     draft.set(SHUFFLE, True)
@@ -195,13 +215,14 @@ def test_entries_stay_open_when_they_move(form, draft):
     assert [card.is_open(place) for place in range(2)] == [True, False]
 
 
-def test_a_new_folder_is_open_empty_and_has_the_keyboard(form, draft, root):
-    open_with(draft, [concept(folder="/a", name="Cats", trigger="a cat", repeats=3)])
+def test_a_new_folder_is_open_plain_and_has_the_keyboard(form, draft, root):
+    first = concept(folder="/a", name="Cats", trigger="a cat", repeats=3, caption_source="names")
+    open_with(draft, [first])
     root.update()
     form.list_card(LIST).add()
     root.update()
     new = draft.value(f"{LIST}.1")
-    assert (new["folder"], new["name"], new["trigger"], new["repeats"]) == ("", "", "", 3)
+    assert new == concept()
     assert form.list_card(LIST).is_open(1)
     assert focused(root) is form.row(f"{LIST}.1.folder").editor.focus
 

@@ -198,3 +198,28 @@ def test_many_folders_are_folded_and_one_can_be_opened(open_desk, shapes):
     desk.wait(lambda: desk.value("data.concepts.1.repeats") == 3, "the value")
     desk.click("fold data.concepts.1")
     assert not desk.widget("data.concepts.1.folder")["shown"]
+
+
+@pytest.mark.parametrize("width", [1000, 1280])
+def test_the_sentence_beside_the_check_has_room(open_desk, shapes, width):
+    desk = open_desk(shapes)
+    desk.resize(width, 760)
+    go_to_preview(desk)
+    desk.click("preview check")
+    desk.rest()
+    told = desk.widget("check told")
+    assert told["wanted_width"] <= told["width"]
+    head = desk.widget("preview check")
+    assert told["x"] + told["width"] <= head["x"] + head["width"]
+
+
+def test_the_help_of_a_folder_goes_with_it(open_desk, shapes):
+    document = json.loads(shapes.read_text())
+    document["data"]["concepts"] = [{"folder": "pictures"}]
+    shapes.write_text(json.dumps(document))
+    desk = open_desk(shapes)
+    desk.page("data")
+    desk.click("data.concepts.0.folder")
+    desk.wait_state(help="data.concepts.0.folder")
+    desk.click("remove data.concepts.0")
+    desk.wait_state(help="")

@@ -1,3 +1,4 @@
+from onetrainer.presets import BUILT_IN
 from ui.draft import Draft
 from ui.window_state import WindowState, read_state, state_file, write_state
 
@@ -5,6 +6,7 @@ from ui.window_state import WindowState, read_state, state_file, write_state
 def test_what_is_being_edited_comes_back(home, project):
     draft, other = Draft(), Draft()
     draft.load(project)
+    draft.load(BUILT_IN / "sd15" / "lora.json")
     assert draft.source.leaves
     draft.set("training.steps", "many")
     state = WindowState(mode="light", geometry="1000x700+1+2", run_folder="/runs/a-001")

@@ -232,7 +232,7 @@ class GroupCard:
 
     def _show_leads(self) -> None:
         of_card = self._slots[0].row if self._slots and self._has_title else None
-        show_leads([slot.row for slot in self._slots if slot.row is not None], of_card)
+        show_leads(self._slots, of_card)
 
     def _put_in_order(self) -> None:
         """Lets the Tab key visit the rows in reading order, whenever they were made."""

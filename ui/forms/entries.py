@@ -47,13 +47,20 @@ def summary_of(setting: Setting, entry: Document) -> list[str]:
 def fresh_entry(setting: Setting, values: Sequence[Document], begun: Document) -> Document:
     """A new entry of a list, like the last one but without its texts.
 
-    begun: what it takes from other settings.
+    One with a folder of its own is as entries are by themselves: what was set for another folder
+    says nothing of this one. begun: what it takes from other settings.
     """
     fresh: Document = dict(setting.item().model_dump(mode="json")) if setting.item else {}
-    if values:
+    if values and not _names_a_folder(setting):
         texts = {inner.path for inner in entries_of(setting) if inner.kind == "text"}
         fresh |= {key: value for key, value in values[-1].items() if key not in texts}
     return told_apart(setting, fresh | begun, values)
+
+
+def _names_a_folder(setting: Setting) -> bool:
+    """Whether an entry is about the folder that it names first."""
+    first = next(iter(entries_of(setting)), None)
+    return first is not None and first.ui.editor == "folder"
 
 
 def told_apart(setting: Setting, entry: Document, values: Sequence[Document]) -> Document:

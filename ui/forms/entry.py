@@ -123,7 +123,7 @@ class Entry:
             if slot.is_stacked:
                 self._place_box(slot.parent, place if is_shown else -1)
                 place += is_shown
-        show_leads(self.rows)
+        show_leads(self._slots)
         self._put_in_order()
 
     def hide(self) -> None:

@@ -69,6 +69,7 @@ class ListCard:
     def refresh(self, seen: Seen, *, is_shown: bool = True) -> None:
         """Shows as many entries as there are."""
         if not is_shown:
+            self._shown = min(self._shown, len(self._values()))
             self.outer.grid_remove()
             return
         self.outer.grid()
@@ -119,7 +120,7 @@ class ListCard:
             self._open.add(int(place))
 
     def add(self) -> None:
-        """Adds an entry like the last one, but without its texts, and goes to it.
+        """Adds a new entry and goes to it.
 
         What follows another setting does so again: a new sample has the size of training.
         """

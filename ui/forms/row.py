@@ -171,11 +171,6 @@ class Row:
             widget.grid()
         self.refresh()
 
-    @property
-    def begins_group(self) -> bool:
-        """Whether a sentence over the row begins a group."""
-        return self._lead is not None
-
     def show_lead(self, *, is_shown: bool) -> None:
         """Shows or hides the sentence over the row, which is that of its whole group."""
         if self._lead is None:
@@ -306,17 +301,28 @@ class Row:
         return f"Back to {base}"
 
 
-def show_leads(rows: Iterable[Row], of_card: Row | None = None) -> None:
+class Placed(Protocol):
+    """A setting's place. row: its widgets; None as long as nobody needed them."""
+
+    setting: Setting
+    row: Row | None
+
+
+def show_leads(slots: Iterable[Placed], of_card: Row | None = None) -> None:
     """Shows the sentences over those groups of rows of which one is to be seen.
 
-    rows: in their order. of_card: the one whose sentence stands over the whole card already.
+    A group goes on as far as the section of the setting that it begins with. slots: in their
+    order. of_card: the row whose sentence stands over the whole card already.
     """
     lead: Row | None = None
+    section = ""
     led: list[Row] = []
-    rows = list(rows)
-    for row in rows:
-        lead = row if row.begins_group else lead
-        if row.is_shown and lead is not None:
+    slots = list(slots)
+    for slot in slots:
+        if slot.setting.ui.lead:
+            lead, section = slot.row, slot.setting.path.rpartition(".")[0]
+        is_inside = slot.setting.path.startswith(f"{section}." if section else "")
+        if lead is not None and is_inside and slot.row is not None and slot.row.is_shown:
             led.append(lead)
-    for row in rows:
+    for row in (slot.row for slot in slots if slot.row is not None):
         row.show_lead(is_shown=row in led and row is not of_card)

@@ -151,11 +151,10 @@ def _data_lines(folder: str, glance: Glance | None, others: int) -> list[str]:
     unusable = [f"{glance.unusable} cannot be read"] if glance.unusable else []
     if not glance.pictures:
         return unusable or ["There are no pictures in this folder."]
-    lines = [f"{glance.pictures:,} pictures", f"{glance.captions:,} with a caption", *unusable]
     without = glance.pictures - glance.captions
-    if without:
-        lines.append(f"{without:,} without one")
-    return lines + more
+    captions = [f"{glance.captions:,} with a caption"]
+    captions += [f"{without:,} without one"] if without else []
+    return [f"{glance.pictures:,} pictures", *captions, *unusable, *more]
 
 
 def how_often(seen: int, pictures: int) -> str:

@@ -32,7 +32,7 @@ _INTRO = (
 )
 _OF_EARLIER = "The settings have changed since; this is of earlier ones."
 _CLEAN = "Nothing was found: every picture is fine."
-_LEFT = 264
+_LEFT = 330
 _GAP = 14
 _ROW, _KIND_ROW = 96, 30
 _THUMB = 80
@@ -141,11 +141,14 @@ class CheckPart:
         self._button.widget.pack(side="left", padx=(0, kit.px(16)), anchor="n")
         self._told: ttk.Label = kit.label(line, _INTRO, style="Dim", wrap=640)
         self._told.pack(side="left", fill="x", expand=True)
+        kit.name(self._told, "check told")
         self._bar = kit.progress(inner)
-        line.bind("<Configure>", self._wrap)
+        line.bind("<Configure>", lambda event: self._wrap(event.width))
+        # Its words change, and with them its width.
+        self._button.widget.bind("<Configure>", lambda _: self._wrap(line.winfo_width()), add="+")
 
-    def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
-        room = event.width - self._button.widget.winfo_reqwidth() - self._context.kit.px(24)
+    def _wrap(self, width: int) -> None:
+        room = width - self._button.widget.winfo_reqwidth() - self._context.kit.px(24)
         self._told.configure(wraplength=max(160, room))
 
     def _make_kinds(self) -> Cells:
@@ -254,8 +257,8 @@ class CheckPart:
         left = box.left + px(8)
         for path in (finding.path, finding.other):
             if path is not None:
-                self._paint_thumb(canvas, path, left, box.top + px(8))
-                if finding.kind in _NO_PICTURE:
+                is_there = self._paint_thumb(canvas, path, left, box.top + px(8))
+                if not is_there and finding.kind in _NO_PICTURE:
                     self._paint_suffix(canvas, path, left, box.top + px(8))
                 left += px(_THUMB + 6)
         left += px(8)
@@ -285,12 +288,16 @@ class CheckPart:
             fill = self._context.kit.theme.palette.selected
             canvas.create_rectangle(box.left, box.top, right, bottom, outline="", fill=fill)
 
-    def _paint_thumb(self, canvas: tk.Canvas, path: Path, left: int, top: int) -> None:
+    def _paint_thumb(self, canvas: tk.Canvas, path: Path, left: int, top: int) -> bool:
+        """Paints the picture, or its ground; whether there is a picture."""
         side = self._context.kit.px(_THUMB)
         picture = self._context.pictures.get(path, side, side, self._cells.draw)
-        if not self._cells.image((path, side), picture, left + side // 2, top + side // 2):
+        middle = left + side // 2, top + side // 2
+        is_there = self._cells.image((path, side), picture, *middle)
+        if not is_there:
             fill = self._context.kit.theme.palette.raised
             canvas.create_rectangle(left, top, left + side, top + side, outline="", fill=fill)
+        return is_there
 
     def _paint_suffix(self, canvas: tk.Canvas, path: Path, left: int, top: int) -> None:
         """What kind of file it is, in place of a picture."""

@@ -23,7 +23,7 @@ _ROW = 30
 _GLYPH = 18
 _FIGURE_ROOM = 52
 _SIZE_ROOM = 92
-_SETTING = "data.folder"
+_SETTING, _MORE = "data.folder", "data.concepts"
 
 
 class PlanPart:
@@ -287,7 +287,7 @@ class _Told:
         if error is not None:
             problem = Problem(_SETTING, error.what, error.expected, error.remedy)
             self.text = in_words(problem)
-        has_folder = bool(self._draft.value(_SETTING))
+        has_folder = any(bool(self._draft.value(path)) for path in (_SETTING, _MORE))
         for button, is_wanted in ((self._button, not has_folder), (self._again, has_folder)):
             if error is not None and is_wanted:
                 button.widget.pack(anchor="w", pady=(self._kit.px(12), 0))

@@ -71,6 +71,11 @@ class SetupPage:
             self._switch.show(True)
 
     @property
+    def help_path(self) -> str:
+        """The setting that is explained; "" for none."""
+        return self._help.path
+
+    @property
     def memory_words(self) -> list[str]:
         """What the card about memory says; nothing on pages without one."""
         return self._memory.words if self._memory is not None else []
@@ -86,6 +91,8 @@ class SetupPage:
         in_use = used if used is not None and self._scroller.can_see(used) else None
         before = in_use.winfo_rooty() if in_use is not None else 0
         self.form.refresh()
+        if self._help.path and self.form.row(self._help.path) is None:
+            self._help.clear()
         if self._objective is not None:
             self._objective.refresh()
         self._facts.refresh()
@@ -186,7 +193,7 @@ class SetupPage:
 
 
 class HelpCard:
-    """What the setting with the keyboard means."""
+    """What the setting with the keyboard means. path: that of the setting; "" for none."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         kit = context.kit
@@ -194,15 +201,21 @@ class HelpCard:
         self._draft = context.draft
         outer, inner = kit.card(parent)
         outer.grid(row=0, column=0, sticky="ew", pady=(0, kit.px(14)))
-        self._title: ttk.Label = kit.label(inner, "About a setting", style="Heading", wrap=236)
+        self._title: ttk.Label = kit.label(inner, style="Heading", wrap=236)
         self._title.pack(anchor="w")
-        self._explained = "Click into a setting to read here what it does."
-        self._told = ""
         self._room = kit.px(236)
-        self._text: ttk.Label = kit.label(inner, self._explained, wrap=236)
+        self._text: ttk.Label = kit.label(inner, wrap=236)
         self._text.pack(anchor="w", pady=(kit.px(6), kit.px(6)))
         self._facts: ttk.Label = kit.label(inner, style="SmallDim", wrap=236)
         self._facts.pack(anchor="w")
+        self.clear()
+
+    def clear(self) -> None:
+        """Explains none."""
+        self.path = self._told = ""
+        self._title.configure(text="About a setting")
+        self._explained = "Click into a setting to read here what it does."
+        self._break_lines()
 
     def wrap(self, width: int) -> None:
         """Fits the words into a card of a width in pixels."""
@@ -211,6 +224,7 @@ class HelpCard:
 
     def show(self, setting: Setting, path: str) -> None:
         """Explains one setting."""
+        self.path = path
         self._title.configure(text=setting.ui.label)
         self._explained = setting.help_in_words
         lines = []

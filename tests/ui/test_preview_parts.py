@@ -1,0 +1,123 @@
+"""The halves of the page Preview in this process: what fails in them, and what they paint."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from onetrainer.pictures.check import Checked
+from onetrainer.pictures.findings import HEADLINES, Finding
+from tests.ui.desk import DEADLINE
+from tests.ui.fake_paint import paint
+from ui.draft import Draft
+from ui.jobs import Jobs
+from ui.kit import Kit
+from ui.pictures import Pictures
+from ui.theme import Theme
+from ui.views import preview_plan
+from ui.views.preview_check import CheckPart
+from ui.views.preview_plan import PlanPart
+
+
+def nothing(*_, **__):
+    return ""
+
+
+@pytest.fixture
+def context(root, project):
+    jobs, draft = Jobs(), Draft()
+    draft.load(project)
+    kit = Kit(Theme(root), jobs)
+    kit.theme.apply("dark")
+    root.geometry("1000x700")
+    forecasts = SimpleNamespace(
+        listen=nothing,
+        forecast=None,
+        failed=None,
+        is_of_other_settings=False,
+        is_working=False,
+        why_not=nothing,
+    )
+    return SimpleNamespace(
+        root=root,
+        kit=kit,
+        draft=draft,
+        pictures=Pictures(jobs),
+        forecasts=forecasts,
+        act=SimpleNamespace(commit=nothing, jump=nothing, open_path=nothing),
+    )
+
+
+def shown(context, kind):
+    """A half of the page, on the screen."""
+    frame = context.kit.frame(context.root, ground="window")
+    frame.pack(fill="both", expand=True)
+    part = kind(context, frame)
+    part.outer.pack(fill="both", expand=True)
+    context.root.update()
+    part.refresh()
+    return part
+
+
+def wait_until(context, condition):
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        context.root.update()
+        context.kit.jobs.deliver()
+        assert time.monotonic() < end
+
+
+def fail(*_):
+    raise IndexError("a defect")
+
+
+def test_an_unforeseen_error_is_told_and_one_can_look_again(context, monkeypatch):
+    real = preview_plan.look_ahead
+    monkeypatch.setattr(preview_plan, "look_ahead", fail)
+    part = shown(context, PlanPart)
+    assert "Looking" in part.words["told"]
+    with pytest.raises(IndexError):
+        wait_until(context, lambda: part.ahead.failed)
+    assert "went wrong: IndexError, a defect" in part.words["told"]
+    context.root.update()
+    assert not part.ahead.is_working  # it is not tried for ever
+    again = context.kit.named["preview again"]
+    assert again.winfo_viewable()
+    monkeypatch.setattr(part.ahead, "_ask", real)
+    context.kit.buttons["preview again"].widget.invoke()
+    wait_until(context, lambda: part.words["sizes"])
+    assert part.words["told"] == ""
+
+
+def texts(cells):
+    canvas = cells.canvas
+    items = [item for item in canvas.find_all() if canvas.type(item) == "text"]
+    return [canvas.itemcget(item, "text") for item in items]
+
+
+def check_with(context, findings):
+    part = shown(context, CheckPart)
+    part.check.answer = Checked(findings, len(findings))
+    part.check._answered = part.check._now()
+    part.refresh()
+    context.root.update()
+    return part
+
+
+def test_only_what_is_no_picture_has_its_kind_of_file_written_in_its_place(context, tmp_path):
+    good, bad = tmp_path / "good.png", tmp_path / "bad.jpg"
+    paint(0, 1.0, size=64).save(good)
+    bad.write_bytes(b"none")
+    findings = [Finding("unreadable", "error", path, "x", "y") for path in (good, bad)]
+    part = check_with(context, findings)
+    kept = context.pictures._kept
+    wait_until(context, lambda: {key[0] for key in kept} >= {good, bad})
+    context.root.update()
+    assert ".jpg" in texts(part._cells)
+    assert ".png" not in texts(part._cells)
+
+
+def test_every_kind_of_finding_has_room_for_its_name(context, tmp_path):
+    findings = [Finding(kind, "note", tmp_path, "x", "y") for kind in HEADLINES for _ in "ab"]
+    part = check_with(context, findings * 100)
+    assert set(HEADLINES.values()) <= set(texts(part._kind_cells))
