@@ -91,7 +91,8 @@ class DataPlan:
 
     pictures: to learn and to keep; held_out: None where nothing is measured. epochs, shown: of the
     whole run, about so where epochs differ. small_steps: of the first epoch, those with fewer
-    pictures than full_step; each picture counts the same in them.
+    pictures than full_step; each picture counts the same in them. holds_out_alike: other pictures
+    may be held out in the end, since similar ones are not looked for here.
     dataset: the pictures themselves.
     """
 
@@ -114,6 +115,7 @@ class DataPlan:
     skipped: tuple[Skipped, ...]
     notes: tuple[str, ...]
     cache: CachePlan
+    holds_out_alike: bool = False
 
     def pictures_of(self, bucket: Bucket) -> list[tuple[Item, int]]:
         """The pictures that are shown at a size, each with the number of its first view there."""
@@ -175,20 +177,16 @@ def planned(config: TrainConfig, dataset: Dataset) -> DataPlan:
         captions=() if is_pictures_alone(config) else caption_examples(dataset),
         uncaptioned=dataset.uncaptioned,
         skipped=dataset.skipped,
-        notes=(*_uncertain(config, dataset), *dataset.notes),
+        notes=dataset.notes,
+        holds_out_alike=_holds_out_alike(config, dataset),
         cache=plan_cache(config, dataset, batches),
     )
 
 
-def _uncertain(config: TrainConfig, dataset: Dataset) -> tuple[str, ...]:
-    """What the run may decide otherwise, once it has looked at the pictures themselves."""
+def _holds_out_alike(config: TrainConfig, dataset: Dataset) -> bool:
+    """Whether the run looks for similar pictures before it holds some out."""
     roles = {dataset.concept_of(item).role for item in dataset.held_out or ()}
-    if not config.validation.keep_similar or "train" not in roles:
-        return ()
-    return (
-        "a run holds out pictures that look nearly the same together; a plan does not look for"
-        " them, so others may be held out in the end",
-    )
+    return config.validation.keep_similar and "train" in roles
 
 
 def caption_examples(

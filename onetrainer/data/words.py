@@ -77,6 +77,11 @@ def remarks(plan: DataPlan) -> list[str]:
         some = "; ".join(map(str, plan.skipped[:_NAMED]))
         count = _counted(len(plan.skipped), "picture")
         found.append(f"{count} left out: {some}{_more(plan.skipped)}.")
+    if plan.holds_out_alike:
+        found.append(
+            "A run holds out pictures that look nearly the same together. A plan does not look for"
+            " them, so others may be held out in the end."
+        )
     found += [f"{note}." for note in plan.notes[:_NAMED]]
     if (rest := len(plan.notes) - _NAMED) > 0:
         found.append(f"And {_counted(rest, 'note')} more; --json tells all.")

@@ -71,6 +71,17 @@ def fail(*_):
     raise IndexError("a defect")
 
 
+def test_a_page_that_is_refreshed_before_it_is_on_the_screen_asks_once_it_is(context):
+    frame = context.kit.frame(context.root, ground="window")
+    frame.pack(fill="both", expand=True)
+    part = PlanPart(context, frame)
+    part.refresh()
+    context.root.update()  # what was to be asked finds nothing on the screen
+    assert not part.ahead.is_working
+    part.outer.pack(fill="both", expand=True)
+    wait_until(context, lambda: part.ahead.answer)
+
+
 def test_an_unforeseen_error_is_told_and_one_can_look_again(context, monkeypatch):
     real = preview_plan.look_ahead
     monkeypatch.setattr(preview_plan, "look_ahead", fail)

@@ -38,6 +38,8 @@ class PlanPart:
         self._size = 0
         self._asking = ""
         self.outer: tk.Widget = kit.frame(parent, ground="window")
+        # A page is refreshed before it is on the screen, and nothing is asked until it is.
+        self.outer.bind("<Map>", lambda _event: self.refresh(), add="+")
         self._told = _Told(context, self.outer, self._look_again)
         self._body = kit.frame(self.outer, ground="window")
         self._body.bind("<Configure>", self._resized)
