@@ -83,7 +83,7 @@ def test_one_encoding_that_is_not_a_number_leaves_the_others(bench, threads):
     assert pictures.kept == (0, 1, 2, 3)
 
 
-def test_entry_that_another_program_removes_meanwhile_is_left_out(bench, monkeypatch):
+def test_entry_that_another_program_removes_meanwhile_is_made_again_or_left_out(bench, monkeypatch):
     inner = bench.family.inner
 
     def encode(pixels):
@@ -93,10 +93,10 @@ def test_entry_that_another_program_removes_meanwhile_is_left_out(bench, monkeyp
 
     bench.family.encode_images = encode
     pictures = bench.encode(threads=0, with_text=False).pictures
-    assert pictures.skipped
-    assert {one.reason for one in pictures.skipped} == {
-        "what it was encoded to is not in the cache any more"
-    }
+    # Which of both depends on how far the writing thread is when a file is removed.
+    assert len(pictures.kept) + len(pictures.skipped) == PICTURES
+    gone = "what it was encoded to is not in the cache any more"
+    assert all(one.reason == gone for one in pictures.skipped)
     for place in range(len(pictures.items)):
         assert pictures.moments(place, 0).mean.isfinite().all()
 
