@@ -2,11 +2,13 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -48,18 +50,31 @@ def screen(width: int = 1400, height: int = 1000) -> Iterator[str]:
             raise RuntimeError("Xvfb did not start")
         number += byte
     display = f":{number.decode().strip()}"
-    manager = subprocess.Popen(
-        ["openbox", "--sm-disable"],
-        env={**os.environ, "DISPLAY": display},
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield display
-    finally:
-        for process in (manager, server):
-            process.terminate()
-            process.wait(5)
-        os.close(reader)
+    with tempfile.TemporaryDirectory() as folder:
+        ready = Path(folder, "ready")
+        manager = subprocess.Popen(
+            ["openbox", "--sm-disable", "--startup", f"touch {shlex.quote(str(ready))}"],
+            env={**os.environ, "DISPLAY": display},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            _await_manager(manager, ready)
+            yield display
+        finally:
+            for process in (manager, server):
+                process.terminate()
+                process.wait(5)
+            os.close(reader)
+
+
+def _await_manager(manager: "subprocess.Popen[bytes]", ready: Path) -> None:
+    """A window that opens while the manager starts may be left without a size, or the keyboard."""
+    end = time.monotonic() + DEADLINE
+    while not ready.exists():
+        if manager.poll() is not None or time.monotonic() > end:
+            raise RuntimeError("openbox did not start")
+        time.sleep(0.02)
 
 
 class Desk:

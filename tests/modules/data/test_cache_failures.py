@@ -83,21 +83,51 @@ def test_one_encoding_that_is_not_a_number_leaves_the_others(bench, threads):
     assert pictures.kept == (0, 1, 2, 3)
 
 
-def test_entry_that_another_program_removes_meanwhile_is_made_again_or_left_out(bench, monkeypatch):
-    inner = bench.family.inner
+@pytest.fixture
+def emptied(bench, monkeypatch):
+    """Another program empties the cache when all pictures are encoded, before they are read."""
+    merge = Store.seal
 
-    def encode(pixels):
-        for file in entry_files(bench, "latents")[:1]:
-            file.unlink()
-        return inner.encode_images(pixels)
+    def seal(self, kind):
+        merge(self, kind)
+        if kind == "latents":
+            for file in entry_files(bench, kind):
+                file.unlink()
 
-    bench.family.encode_images = encode
-    pictures = bench.encode(threads=0, with_text=False).pictures
-    # Which of both depends on how far the writing thread is when a file is removed.
-    assert len(pictures.kept) + len(pictures.skipped) == PICTURES
-    gone = "what it was encoded to is not in the cache any more"
-    assert all(one.reason == gone for one in pictures.skipped)
-    for place in range(len(pictures.items)):
+    monkeypatch.setattr(Store, "seal", seal)
+    return bench
+
+
+def test_entries_that_another_program_removes_meanwhile_are_made_again(emptied, monkeypatch):
+    shelf = emptied.encode(with_text=False)
+    assert len(shelf.pictures.items) == PICTURES and not shelf.pictures.skipped
+    assert emptied.family.encoded() == (2 * PICTURES, 0)
+    monkeypatch.undo()
+    fresh = emptied.encode(folder=emptied.folder.parent / "fresh", with_text=False)
+    for place in range(PICTURES):
+        found, expected = (one.pictures.moments(place, 0).mean for one in (shelf, fresh))
+        assert torch.equal(found, expected)
+
+
+def test_entry_that_another_program_removes_again_and_again_is_left_out(emptied, monkeypatch):
+    put, kept = Store.put, []
+
+    def put_and_lose(self, kind, key, tensors):
+        before = set(entry_files(emptied, kind))
+        put(self, kind, key, tensors)
+        kept.append(key)
+        if len(kept) == PICTURES + 2:  # the second one that is made again
+            (its,) = set(entry_files(emptied, kind)) - before
+            its.unlink()
+
+    monkeypatch.setattr(Store, "put", put_and_lose)
+    pictures = emptied.encode(with_text=False).pictures
+    assert len(kept) == 2 * PICTURES
+    (skipped,) = pictures.skipped
+    assert skipped.reason == "what it was encoded to is not in the cache any more"
+    left = [item.path for item in pictures.items]
+    assert sorted([*left, skipped.path]) == sorted(item.path for item in emptied.index().items)
+    for place in range(PICTURES - 1):
         assert pictures.moments(place, 0).mean.isfinite().all()
 
 
