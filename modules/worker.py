@@ -6,12 +6,14 @@ the log and an exit code.
 """
 
 import faulthandler
+import gc
 import json
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from time import strftime, time
 from typing import Any, TextIO
@@ -53,7 +55,8 @@ def _train(folder: RunFolder) -> int:
     try:
         names, is_offline = _named_models(_peek(_read(folder.config)))
         _set_environment(names, is_offline=is_offline)
-        from modules.jobs.train import train
+        with _loading():
+            from modules.jobs.train import train
 
         return train(folder)
     except UserError as error:
@@ -106,27 +109,46 @@ def _do(name: str, text: str, tell: Tell) -> Finished:
     """Only here the engine is loaded, after the environment is set."""
     match name:
         case "convert":
-            from modules.jobs.convert import convert
+            with _loading():
+                from modules.jobs.convert import convert
             from onetrainer.convert_request import ConvertRequest
 
             return convert(ConvertRequest.model_validate_json(text), tell)
         case "sample":
-            from modules.jobs.sample import sample_job
+            with _loading():
+                from modules.jobs.sample import sample_job
             from onetrainer.sample_request import SampleRequest
 
             return sample_job(SampleRequest.model_validate_json(text), tell)
         case "plan":
-            from modules.jobs.plan_job import plan
+            with _loading():
+                from modules.jobs.plan_job import plan
             from onetrainer.plan_request import PlanRequest
 
             return plan(PlanRequest.model_validate_json(text), tell)
         case "cache":
-            from modules.jobs.cache_job import cache
+            with _loading():
+                from modules.jobs.cache_job import cache
             from onetrainer.cache.request import CacheRequest
 
             return cache(CacheRequest.model_validate_json(text), tell)
         case _:
             raise ValueError(f"there is no job {name!r}")
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Within, the engine's modules are loaded, which takes a fourth less of the time so.
+
+    Four thousand of them stay until the end: nothing is gained by looking for garbage among them,
+    neither now nor later.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def _named_models(config: Mapping[str, Any]) -> tuple[list[str], bool]:

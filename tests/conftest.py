@@ -1,5 +1,6 @@
 """What all tests share: those that need a graphics card are skipped where there is none."""
 
+import gc
 import warnings
 
 import pytest
@@ -18,3 +19,10 @@ def _has_cuda() -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an old driver warns, and means no
         return torch.cuda.is_available()
+
+
+def pytest_collection_finish() -> None:
+    # A million objects of libraries and tests live to the end. To go through them again and again
+    # would take a fifth of the time.
+    gc.collect()
+    gc.freeze()

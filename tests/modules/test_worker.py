@@ -1,5 +1,7 @@
 """What the worker decides before the engine is loaded."""
 
+import gc
+
 import pytest
 
 from modules import worker
@@ -31,6 +33,18 @@ def test_only_a_name_of_the_hub_opens_the_network(model, rewards, is_offline):
     names, forbids = worker._named_models(config)
     worker._set_environment(names, is_offline=forbids)
     assert worker.os.environ.get("HF_HUB_OFFLINE") == ("1" if is_offline else None)
+
+
+def test_garbage_is_looked_for_again_once_the_engine_is_loaded():
+    before = gc.get_freeze_count()
+    try:
+        with worker._loading():
+            assert not gc.isenabled()
+            kept = [[] for _ in range(1000)]
+        assert gc.isenabled()
+        assert gc.get_freeze_count() >= before + len(kept)
+    finally:
+        gc.unfreeze()
 
 
 def test_who_forbids_the_network_is_obeyed(monkeypatch):
