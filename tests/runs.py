@@ -1,8 +1,6 @@
 """Small runs with real processes, for tests that need one."""
 
 import json
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
@@ -60,21 +58,6 @@ def finish(folder: RunFolder) -> int:
     code = client.start(folder).wait(DEADLINE)
     assert code is not None
     return code
-
-
-def kill_when(folder: RunFolder, happened: Callable[[list[Event]], bool]) -> None:
-    """Starts a worker and sends SIGKILL the moment its events fulfil a condition."""
-    run = client.start(folder)
-    seen: list[Event] = []
-
-    def look() -> bool:
-        seen.extend(run.poll().events)
-        return happened(seen)
-
-    wait_until(look)
-    assert run._process is not None
-    os.kill(run._process.pid, signal.SIGKILL)
-    assert run.wait(DEADLINE) == -signal.SIGKILL
 
 
 def events_of(folder: RunFolder) -> list[Event]:

@@ -217,6 +217,12 @@ def _caption(family: Family, caption: str) -> dict[str, Tensor]:
     tensors = {"hidden": encoded.hidden[0].to("cpu")}
     if encoded.pooled is not None:
         tensors["pooled"] = encoded.pooled[0].to("cpu")
+    if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+        raise UserError(
+            f'the text encoder makes something that is not a number of the caption "{caption}"',
+            "Numbers can be learned from; a picture without a caption would be another one",
+            "Another precision than fp16 may help; if not, the text encoder's file is damaged",
+        )
     return tensors
 
 
@@ -238,6 +244,12 @@ def _blanks(work: Work, encode: Callable[[Tensor], LatentMoments]) -> dict[Bucke
         if kept is None:
             gray = torch.zeros(1, 3, size.height, size.width)
             kept = {"mean": encode(gray).mean[0].to("cpu")}
+            if not bool(kept["mean"].isfinite().all()):
+                raise UserError(
+                    "the VAE makes something that is not a number of an empty picture",
+                    "A model for inpainting is shown empty pictures where all is to be painted",
+                    "Another precision than fp16 may help",
+                )
             work.store.put("latents", key, kept)
         found[size] = kept["mean"][None]
     return found
@@ -262,8 +274,9 @@ def _kept(
     """The pictures without those that failed."""
     every = work.views
     kept = [place for place in range(len(every.items)) if place not in work.failed]
-    rows = np.array([row for place in kept for row in every.rows_of(place)])
+    rows = np.array([row for place in kept for row in every.rows_of(place)], np.int64)
     items = [every.items[place] for place in kept]
+    new = {place for filling in fillings for place in filling.new_places()}
     return EncodedPictures(
         views=Views(items, every.concepts, is_plain=every.is_plain),
         kept=tuple(kept),
@@ -278,6 +291,7 @@ def _kept(
         },
         blanks=blanks,
         encode=encode,
+        new=len(new.intersection(kept)),
     )
 
 

@@ -79,6 +79,10 @@ class Views:
         return bucket_at(self.items[place], self.concept(place), number)
 
 
+class EntryLost(UserError):
+    """Something encoded was removed or damaged under a run; whoever starts again makes it anew."""
+
+
 @dataclass(frozen=True)
 class EncodedPictures:
     """Pictures that can be read encoded, by their place and the number of their view.
@@ -87,7 +91,8 @@ class EncodedPictures:
     not. warnings: what else happened. parts: by name. keys: what tells each row of a part from
     others, zeros where there is none of it. places: where these rows are kept; empty where nothing
     is, and all is made anew whenever it is asked for. blanks: what an inpainting model sees where
-    all is to be painted, (1, 4, h, w); empty where it is always so. encode: the VAE.
+    all is to be painted, (1, 4, h, w); empty where it is always so. encode: the VAE. new: of how
+    many of the pictures something was not there yet, and was encoded now.
     """
 
     views: Views
@@ -100,6 +105,7 @@ class EncodedPictures:
     places: Mapping[str, Places]
     blanks: Mapping[Bucket, Tensor]
     encode: Callable[[Tensor], LatentMoments]
+    new: int = 0
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -231,7 +237,7 @@ class EncodedTexts:
 
 
 def _refuse(store: Store, error: DamagedEntry) -> NoReturn:
-    raise UserError(
+    raise EntryLost(
         f"{store.folder}: an encoded picture or caption was removed or damaged",
         "The cache must be left alone while a run uses it",
         "Start again: what is missing is encoded anew",

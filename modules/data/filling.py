@@ -109,6 +109,12 @@ class Filling:
         """How many views are to be gone through."""
         return sum(len(self._rows(place)) for place in range(len(self._work.views.items)))
 
+    def new_places(self) -> set[int]:
+        """The pictures of which something was encoded now, and not found."""
+        rows = range(self._work.views.rows if self._new else 0)
+        new = [row for row in rows if self.keys[row].tobytes() in self._new]
+        return {self._work.views.shown(row)[0] for row in new}
+
     def fill(self) -> None:
         """Makes whatever is missing. Raises CachingStopped, and UserError if it cannot be kept."""
         self._make(self._looked_up() if self._work.keeps else self._first_rows())

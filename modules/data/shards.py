@@ -97,11 +97,18 @@ class Store:
         return self._index.damaged
 
     def close(self) -> None:
-        """Ends this use of the folder. What was read stays usable."""
+        """Ends this use of the folder. What was read stays usable.
+
+        A folder that cannot be written to any more is no error here: what was put is on disk, and
+        whoever comes next finds it, and that this process is gone.
+        """
         with self._lock:
-            for kind in KINDS:
-                self._take_up(kind)
-            self._index.close()
+            with suppress(UserError):
+                for kind in KINDS:
+                    self._take_up(kind)
+            with suppress(UserError):
+                self._index.close()
+            self._index.database.close()
 
     def places(self, kind: Kind, keys: Sequence[bytes]) -> Places:
         """Where entries are; those that are there count as used now, and stay readable as long as
@@ -194,6 +201,13 @@ class Store:
         flat = torch.from_numpy(out.reshape(-1))
         return flat.view(first.dtype).view(len(at), *first.shape)
 
+    def verify(self) -> None:
+        """Tests all that may be read and was not yet; what is damaged counts as missing then."""
+        for mapped in list(self._mapped):
+            for row in range(len(mapped.is_checked)):
+                with suppress(DamagedEntry):
+                    self._check(mapped, row)
+
     def _find(self, kind: Kind, keys: Sequence[bytes]) -> Places:
         shard, row = (np.full(len(keys), -1, np.int32) for _ in range(2))
         for i, place in enumerate(self._index.find(kind, keys)):
@@ -214,16 +228,21 @@ class Store:
             unusable = self._map(found)
             if unusable:
                 self._index.look(found.kind)  # another process has merged or removed some
-            elif self._is_right(found, keys):
-                break
-            else:
+            elif wrong := self._wrong(found, keys):
+                # Either the index is, or a file that is mapped has been replaced by another.
+                for name in {self._mapped[number].name for number in found.shard[wrong].tolist()}:
+                    del self._numbers[name]
                 self._index.database.rebuild()
+            else:
+                break
             found = self._find(found.kind, keys)
         else:
             for number in self._map(found):
                 self._index.drop_shard(found.kind, self._mapped[number].name, "it cannot be read")
                 is_there = found.shard == number
                 found.shard[is_there] = found.row[is_there] = -1
+            wrong = self._wrong(found, keys)
+            found.shard[wrong] = found.row[wrong] = -1
         self._index.use(found.kind, keys)
         return found
 
@@ -240,15 +259,16 @@ class Store:
                 unusable.append(number)
         return unusable
 
-    def _is_right(self, places: Places, keys: Sequence[bytes]) -> bool:
-        """Whether the index told the truth: a wrong one would give one picture for another."""
+    def _wrong(self, places: Places, keys: Sequence[bytes]) -> list[int]:
+        """Of which keys the index told an untruth: that would give one picture for another."""
+        wrong = []
         for begin in range(0, len(keys), _AT_ONCE):
             some = slice(begin, begin + _AT_ONCE)
             told = zip(places.shard[some].tolist(), places.row[some].tolist(), strict=True)
-            for (number, row), key in zip(told, keys[some], strict=True):
+            for i, ((number, row), key) in enumerate(zip(told, keys[some], strict=True), begin):
                 if number >= 0 and self._mapped[number].key(row) != key:
-                    return False
-        return True
+                    wrong.append(i)
+        return wrong
 
     def _check(self, mapped: "_Mapped", row: int) -> None:
         """At an entry's first reading: whether it is what was once written."""

@@ -83,8 +83,10 @@ def _loaded(config: TrainConfig, tell: Tell) -> StableDiffusion:
 
 def _summary(pictures: Pictures, request: CacheRequest) -> list[str]:
     count = len(pictures.batches.shelf.pictures.items)
-    held_out = len(pictures.held_out.names) if pictures.held_out else 0
-    lines = [f"{count + held_out} pictures are encoded in {request.folder}."]
+    count += len(pictures.held_out.names) if pictures.held_out else 0
+    new = {0: "none of them", count: "all of them"}.get(pictures.new, str(pictures.new))
+    are = "pictures are" if count > 1 else "picture is"
+    lines = [f"{count} {are} in the cache {request.folder}, {new} new."]
     if not request.config.data.cache_latents:
         lines = ['Pictures are not cached by this config: "Cache pictures" is off.']
     if pictures.left_out:

@@ -10,6 +10,7 @@ from time import monotonic, time
 
 from modules.data.batches import Shelf
 from modules.data.cache import (
+    CachingStopped,
     EncodeOptions,
     EncoderDigests,
     damage_notes,
@@ -38,7 +39,7 @@ from onetrainer.data.views import bucket_at
 from onetrainer.event_log import EventWriter
 from onetrainer.events import Phase, Warned
 from onetrainer.pictures.memory import PictureMemory
-from onetrainer.pictures.similar import similar_groups
+from onetrainer.pictures.similar import LookingStopped, similar_groups
 
 HELD_OUT = "held-out pictures"
 """What of the caching is told apart."""
@@ -92,13 +93,14 @@ class Pictures:
 
     left_out: the pictures that could not be used, in words. digest: of everything encoded that is
     learnt, in its order: it tells whether two runs see the same. held_out: what is measured
-    instead; None if nothing is.
+    instead; None if nothing is. new: of how many pictures something was not in the cache yet.
     """
 
     batches: Batches
     left_out: list[str]
     digest: str
     held_out: HeldOutPictures | None = None
+    new: int = 0
 
 
 def digests_for(config: TrainConfig, family: Family) -> EncoderDigests:
@@ -126,10 +128,21 @@ def prepare_pictures(
     digests: of the family, as `digests_for` gives them. told: warnings that the run's events hold
     already. first_step: from which the run goes on.
     """
-    began, folder = time(), Path(config.data.cache_folder or cache)
-    encoding = _Encoding(config, family, digests, Store(folder), events, should_stop)
+    store = Store(Path(config.data.cache_folder or cache))
+    try:
+        encoding = _Encoding(config, family, digests, store, events, should_stop)
+        return _prepared(encoding, told=told, first_step=first_step)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _prepared(encoding: "_Encoding", *, told: Collection[str], first_step: int) -> Pictures:
+    """As `prepare_pictures`, with the cache's folder opened."""
+    config, events, folder = encoding.config, encoding.events, encoding.store.folder
+    began, clock = time(), monotonic()
     with closing(PictureMemory(folder)) as memory:
-        dataset = _read(config, memory, events)
+        dataset = _read(config, memory, events, encoding.should_stop)
         learned, measured = encoding.pictures(dataset, memory)
     plan = BatchPlan(
         portions_of(dataset, is_cached=config.data.cache_latents, kept=learned.kept),
@@ -141,7 +154,8 @@ def prepare_pictures(
     if keeps_captions(config):
         steps = range(first_step, config.training.steps)
         texts = encoding.captions(_captions(dataset, learned, measured, plan, steps))
-    _bound(config, folder, since=began, events=events)
+    # A clock that was set back meanwhile has dated what is used now before that.
+    _bound(config, folder, since=min(began, time() - (monotonic() - clock)), events=events)
     shelf = Shelf(learned, texts, dataset.concepts, _caption_of(dataset), config.data.latents)
     held_out = None
     if measured is not None:
@@ -153,7 +167,7 @@ def prepare_pictures(
     notes = [*dataset.notes, *(note for each in encoded for note in each.warnings)]
     notes += damage_notes(encoding.store)
     if not is_pictures_alone(config):
-        notes += [*_long_captions(family, shelf), *_unlearnable_words(config, shelf)]
+        notes += [*_long_captions(encoding.family, shelf), *_unlearnable_words(config, shelf)]
     for text in _warnings(left_out, notes):
         if text not in told:
             events.write(Warned(text))
@@ -164,7 +178,8 @@ def prepare_pictures(
         steps=config.training.steps,
         with_pixels=isinstance(config.objective, Reconstruction),
     )
-    return Pictures(Batches(shelf, plan, loader), left_out, _digest(shelf), held_out)
+    new = sum(each.new for each in encoded)
+    return Pictures(Batches(shelf, plan, loader), left_out, _digest(shelf), held_out, new)
 
 
 @dataclass(frozen=True)
@@ -217,13 +232,22 @@ def sizes_of(config: TrainConfig, pictures: Pictures) -> set[tuple[int, int]]:
     return pictures.batches.sizes() | {*held_out, *drawn}
 
 
-def _read(config: TrainConfig, memory: PictureMemory, events: EventWriter) -> Dataset:
+def _read(
+    config: TrainConfig,
+    memory: PictureMemory,
+    events: EventWriter,
+    should_stop: Callable[[], bool],
+) -> Dataset:
     """Every picture; those that look alike are found only where it matters what is held out."""
     validation = config.validation
     is_compared = validation.use and validation.keep_similar
 
     def similar(items: Sequence[Item]) -> Sequence[int]:
-        return similar_groups(items, memory=memory, progress=_progress(events, COMPARING))
+        told = _progress(events, COMPARING)
+        try:
+            return similar_groups(items, memory, told, should_stop=should_stop)
+        except LookingStopped as error:
+            raise CachingStopped from error
 
     return read_dataset(config, headers=memory, similar=similar if is_compared else None)
 

@@ -41,6 +41,11 @@ class Inputs:
         if self.pictures is not None:
             self.pictures.batches.close()
 
+    def verify(self) -> None:
+        """Finds all that is damaged of what was encoded, so that a new start makes it anew."""
+        if self.pictures is not None:
+            self.pictures.batches.shelf.pictures.store.verify()
+
     def facts(self) -> DatasetFacts:
         """What of it may be told."""
         if self.pictures is not None:

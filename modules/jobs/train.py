@@ -1,5 +1,6 @@
 """The job of training: from a run folder to the file that other programs load."""
 
+import gc
 import hashlib
 import os
 import platform
@@ -13,6 +14,7 @@ import torch
 from modules.board import open_board
 from modules.build import load_family
 from modules.data.cache import CachingStopped
+from modules.data.encoded import EntryLost
 from modules.families.hub import fetch
 from modules.families.stable_diffusion import StableDiffusion
 from modules.inbox import Inbox
@@ -22,7 +24,7 @@ from modules.jobs.attach import Attached, attach
 from modules.jobs.inputs import Inputs, encoders_of, prepare_inputs
 from modules.jobs.placement import manage, quantize, residency_of, storage_dtypes, temp_device_of
 from modules.jobs.plan import choose_checkpointing, target_of
-from modules.jobs.reward_parts import RewardParts, load_rewards
+from modules.jobs.reward_parts import load_rewards
 from modules.jobs.run import Run
 from modules.jobs.start_files import with_kept_files
 from modules.jobs.stepping import require_something_moves
@@ -61,7 +63,30 @@ _MAY_HAVE_LEARNED = (
 
 
 def train(folder: RunFolder) -> int:
-    """Trains a run folder's config from its newest checkpoint; returns the exit code."""
+    """Trains a run folder's config from its newest checkpoint; returns the exit code.
+
+    Where something encoded is lost under it, what was learned is saved and it begins again from
+    there, which makes that anew, with the same numbers as if nothing had happened.
+    """
+    note, since = "", -1
+    with closing(Inbox(folder.commands)) as inbox:
+        while True:
+            try:
+                return _begun(folder, inbox, note)
+            except EntryLost as lost:
+                last = newest_record(folder)
+                step = last.step if last else 0
+                if step == since:
+                    raise  # it was just made anew: whatever takes it away goes on doing so
+                note, since = f"{lost.what}; it was made anew", step
+            # Not before here: until then the error holds on to everything that was on the device.
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+
+def _begun(folder: RunFolder, inbox: Inbox, note: str) -> int:
+    """One start. note: what happened to the one before. Raises EntryLost."""
     config, digest = _read_config(folder)
     apply_tf32(config.hardware.tf32)
     if config.hardware.threads:
@@ -79,16 +104,16 @@ def train(folder: RunFolder) -> int:
             also = board.take
         events = EventWriter(folder.events, also=also)
         opened.callback(events.close)
-        inbox = Inbox(folder.commands)
-        opened.callback(inbox.close)
         device = choose_device(config.hardware.device)
         versions = _libraries() | _known_model(config.model, last)
         run = Run(folder, config, digest, versions, events, inbox, device, last, kept)
+        _announce(run)
+        if note:
+            run.warn(note)
         return _train(run)
 
 
 def _train(run: Run) -> int:
-    _announce(run)
     _warn_of_slow_precision(run)
     run, model = _located(_decided(run))
     run.events.write(Phase("loading", detail="base model"))
@@ -108,20 +133,20 @@ def _train(run: Run) -> int:
         run.events.write(Stopped(run.first_step, run.inbox.leaving or "stop"))
         return EXIT_STOPPED
     with closing(inputs), residency.phase("training"):
-        return _trained(run, attached, inputs, rewards, residency)
+        made = assemble(run, attached, inputs, rewards, residency)
+        try:
+            return _trained(run, made, inputs, residency)
+        except EntryLost:
+            made.trainer.report.flush()
+            _keep(run, made)
+            inputs.verify()  # so that all of it is made anew, and not one thing at each start
+            raise
 
 
-def _trained(
-    run: Run,
-    attached: Attached,
-    inputs: Inputs,
-    rewards: RewardParts | None,
-    residency: Residency,
-) -> int:
+def _trained(run: Run, made: Assembled, inputs: Inputs, residency: Residency) -> int:
     """Trains to the end, draws, saves; the exit code."""
-    made = assemble(run, attached, inputs, rewards, residency)
     if run.last is not None and run.last.data_digest != inputs.digest:
-        run.warn(_CHANGED.format("prompts" if rewards else "pictures or captions"))
+        run.warn(_CHANGED.format("prompts" if inputs.prompts else "pictures or captions"))
         if inputs.held_out is not None:
             run.warn(_MAY_HAVE_LEARNED)
     # Of a run that was asked to end meanwhile, some is still to be measured and drawn.
@@ -199,9 +224,7 @@ def _located(run: Run) -> tuple[Run, Model]:
 def _finish(run: Run, ending: str, made: Assembled, inputs: Inputs) -> int:
     """Saves, writes the files, and says how it ended."""
     step, saving = made.trainer.state.step, made.saving
-    complete = [number for number, _ in run.folder.complete_checkpoints()]
-    if step > 0 and step not in complete:
-        saving.checkpoint(step)
+    _keep(run, made)
     if ending == "pause" or step == 0:
         run.events.write(Stopped(step, "pause" if ending == "pause" else "stop"))
         return EXIT_STOPPED
@@ -223,6 +246,13 @@ def _finish(run: Run, ending: str, made: Assembled, inputs: Inputs) -> int:
         return EXIT_STOPPED
     run.events.write(Finished(step, outputs, summary))
     return EXIT_DONE
+
+
+def _keep(run: Run, made: Assembled) -> None:
+    """Sees to it that there is a checkpoint of the last step that was made."""
+    step = made.trainer.state.step
+    if step > 0 and step not in [number for number, _ in run.folder.complete_checkpoints()]:
+        made.saving.checkpoint(step)
 
 
 def _announce(run: Run) -> None:

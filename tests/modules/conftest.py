@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from modules.families.stable_diffusion import StableDiffusion
-from tests import tiny
+from onetrainer import client
+from tests import runs, tiny
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -49,3 +50,22 @@ def no_network(monkeypatch) -> None:
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.fixture
+def at_a_moment(monkeypatch):
+    """Works on a run folder until its worker ends, to which something happens; the exit code.
+
+    What it can be, `worker_at_a_moment` tells. commands: what is asked for at once.
+    """
+
+    def work(moment, folder, *commands):
+        with monkeypatch.context() as patch:
+            patch.setattr(client, "WORKER", "tests.modules.worker_at_a_moment")
+            patch.setenv("MOMENT", moment)
+            run = client.start(folder)
+        for command in commands:
+            run.send(command)
+        return run.wait(runs.DEADLINE)
+
+    return work

@@ -6,6 +6,7 @@ In a real worker process where the process matters, and in this one where it doe
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -124,9 +125,10 @@ def test_a_second_run_gives_the_same_bytes(config, straight):
         assert (again.samples / picture.name).read_bytes() == picture.read_bytes()
 
 
-def test_a_killed_run_resumes_to_the_same_bytes(config, straight):
+def test_a_killed_run_resumes_to_the_same_bytes(config, straight, at_a_moment):
     folder = runs.new_run(config)
-    runs.kill_when(folder, lambda seen: any(isinstance(e, Progress) and e.step == 5 for e in seen))
+    assert at_a_moment("kill 5", folder) == -signal.SIGKILL
+    assert [event.step for event in told(folder, Progress)] == [1, 2, 3, 4, 5]
     assert runs.finish(folder) == 0
     assert lora(folder) == lora(straight)
     assert essence(folder) == essence(straight)
@@ -141,25 +143,20 @@ def test_a_run_that_dies_in_any_step_resumes_to_the_same_bytes(config, straight,
     assert essence(folder) == essence(straight)
 
 
-def test_a_run_killed_while_it_saves_resumes_to_the_same_weights(config, straight):
+def test_a_run_killed_while_it_saves_resumes_to_the_same_weights(config, straight, at_a_moment):
     folder = runs.new_run(config, output={"save_every": 1})
-    run = client.start(folder)
-    parts = folder.checkpoints
-    runs.wait_until(lambda: any(path.suffix == ".part" for path in parts.glob("step-*")))
-    run.kill()
+    assert at_a_moment("kill-saving 4", folder) == -signal.SIGKILL
+    assert [path.name for path in folder.checkpoints.glob("*.part")] == ["step-000004.part"]
     assert runs.finish(folder) == 0
     assert weights(folder) == weights(straight)
-    assert not list(parts.glob("*.part"))
+    assert not list(folder.checkpoints.glob("*.part"))
 
 
-def test_a_paused_run_frees_the_device_and_goes_on(config, straight):
+def test_a_paused_run_frees_the_device_and_goes_on(config, straight, at_a_moment):
     folder = runs.new_run(config)
-    run = client.start(folder)
-    runs.wait_until(lambda: any(isinstance(e, Progress) for e in run.poll().events))
-    run.send(Command("pause"))
-    assert run.wait(runs.DEADLINE) == 3
+    assert at_a_moment("pause 1", folder) == 3
     (stopped,) = told(folder, Stopped)
-    assert stopped.reason == "pause"
+    assert (stopped.step, stopped.reason) == (2, "pause")
     assert folder.checkpoint(stopped.step).is_dir()
     assert not list(folder.output.iterdir())
     assert runs.finish(folder) == 0
@@ -357,11 +354,9 @@ def test_a_stop_while_samples_are_drawn_is_quick_and_resume_draws_the_rest(
     assert weights(folder) == weights(straight)
 
 
-def test_what_is_asked_while_the_worker_loads_counts(config):
+def test_what_is_asked_while_the_worker_loads_counts(config, at_a_moment):
     folder = runs.new_run(config, training={"steps": 10_000})
-    run = client.start(folder)
-    run.send(Command("pause"))
-    assert run.wait(runs.DEADLINE) == 3
+    assert at_a_moment("hear 0", folder, Command("pause")) == 3
     assert told(folder, Stopped)[0].step == 0
 
 

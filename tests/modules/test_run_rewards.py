@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 
 import pytest
 import torch
@@ -11,7 +12,6 @@ from safetensors.torch import load_file
 from modules.inbox import Inbox
 from modules.jobs import evaluate
 from modules.jobs.train import train
-from onetrainer.commands import Command
 from onetrainer.events import (
     Checkpoint,
     Evaluated,
@@ -114,14 +114,11 @@ def test_the_loss_falls_as_the_reward_rises(straight):
     assert looks[-1].reward > looks[0].reward
 
 
-def test_a_killed_run_goes_on_bit_for_bit(config, straight):
+def test_a_killed_run_goes_on_bit_for_bit(config, straight, at_a_moment):
     folder = reward_run(config)
-
-    def is_within_the_fifth_step(events):
-        saved = any(isinstance(one, Checkpoint) and one.step == 3 for one in events)
-        return saved and any(isinstance(one, Rewarded) and one.step == 4 for one in events)
-
-    runs.kill_when(folder, is_within_the_fifth_step)
+    assert at_a_moment("kill 4", folder) == -signal.SIGKILL
+    assert [one.step for one in told(folder, Checkpoint)] == [3]
+    assert [one.step for one in told(folder, Rewarded)] == [1, 2, 3, 4]
     assert runs.finish(folder) == 0
     require_same(straight, folder)
     first, second = (told(one, Evaluated) for one in (straight, folder))
@@ -188,15 +185,12 @@ def test_the_guard_stops_a_hacked_run_and_keeps_the_best(config, monkeypatch):
     assert any("guard stopped it" in line.lower() for line in finished.summary)
 
 
-def test_a_run_that_is_asked_to_end_gives_its_step_up(config):
+def test_a_run_that_is_asked_to_end_gives_its_step_up(config, at_a_moment):
     folder = reward_run(config, training={"steps": 50, "accumulation": 8})
-    run = runs.client.start(folder)
-    runs.wait_until(lambda: bool(told(folder, Rewarded)))
-    run.send(Command("stop"))
-    assert run.wait(runs.DEADLINE) == 3
+    assert at_a_moment("stop 1", folder) == 3
     (stopped,) = told(folder, Stopped)
-    assert 1 <= stopped.step < 50
-    assert folder.checkpoint(stopped.step).is_dir()
+    assert stopped.step == 1
+    assert folder.checkpoint(1).is_dir()
 
 
 def test_a_run_that_is_stopped_in_a_look_makes_it_when_it_goes_on(config, straight, monkeypatch):

@@ -73,6 +73,7 @@ class Workbench:
     folder: Path
     family: CountingFamily
     concept: ConceptSettings
+    stores: list[Store] = field(default_factory=list)
 
     @property
     def cache(self):
@@ -112,6 +113,7 @@ class Workbench:
         folder = changes.pop("folder", self.cache)
         with_text = changes.pop("with_text", True)
         store = Store(folder)
+        self.stores.append(store)
         common = {
             "store": store,
             "digests": changes.pop("digests", None) or encoder_digests(self.family),
@@ -164,7 +166,9 @@ def bench(tmp_path, shared_family):
     bench = Workbench(tmp_path / "pictures", CountingFamily(shared_family), concept)
     for number, size in enumerate(SIZES):
         bench.add(f"p{number}", size, caption=f"thing {number % 4}", seed=number)
-    return bench
+    yield bench
+    for store in bench.stores:
+        store.close()
 
 
 @pytest.fixture

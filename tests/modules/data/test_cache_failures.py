@@ -10,6 +10,7 @@ import torch
 from modules.data import shards
 from modules.data.images import load_pixels
 from modules.data.shards import Store
+from modules.interfaces import Conditioning
 from onetrainer.cache.format import read_shard
 from onetrainer.data.views import view
 from onetrainer.errors import UserError
@@ -179,6 +180,25 @@ def test_full_disk_names_folder_and_remedy(bench, monkeypatch, threads):
         bench.encode(threads=threads)
     assert str(bench.cache) in error.value.what
     assert "Free space" in error.value.remedy
+
+
+@pytest.mark.parametrize("part", ["hidden", "pooled"])
+def test_caption_whose_encoding_is_not_a_number_is_told_and_not_kept(bench, part):
+    inner = bench.family.inner
+
+    def encode(captions, *, among=()):
+        found = inner.encode_text(captions)
+        pooled = found.hidden[:, 0]
+        if captions == ["thing 2"]:
+            broken = (found.hidden if part == "hidden" else pooled) / 0
+            return Conditioning(**{"hidden": found.hidden, "pooled": pooled, part: broken})
+        return Conditioning(found.hidden, pooled)
+
+    bench.family.encode_text = encode
+    for _ in range(2):
+        with pytest.raises(UserError, match='not a number of the caption "thing 2"') as error:
+            bench.encode()
+        assert "fp16" in error.value.remedy
 
 
 def test_cache_folder_that_cannot_be_is_told(bench):

@@ -1,5 +1,7 @@
 """What inpainting models see: the mask of what is to be painted, and the latents of the rest."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -217,3 +219,16 @@ def test_mask_that_goes_away_in_the_run_is_told_in_words(masked):
     (masked.folder / "p0-masklabel.png").unlink()
     with pytest.raises(UserError, match=r'p0\.png: its mask "p0-masklabel\.png" cannot be read'):
         pictures.mask(0, 0)
+
+
+def test_empty_picture_that_the_vae_makes_no_numbers_of_is_told_and_not_kept(masked):
+    inner = masked.family.inner
+
+    def encode(pixels):
+        found = inner.encode_images(pixels)
+        return found if pixels.any() else replace(found, mean=found.mean / 0)
+
+    masked.family.encode_images = encode
+    for _ in range(2):
+        with pytest.raises(UserError, match="not a number of an empty picture"):
+            set_up(masked, "masks")()

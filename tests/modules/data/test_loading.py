@@ -89,12 +89,13 @@ def test_nothing_is_read_beyond_the_last_step(bench, monkeypatch):
 
 
 def test_no_thread_outlives_the_loader(bench):
-    before = threading.active_count()
-    loader = loader_of(bench.encode(), threads=4)
+    shelf = bench.encode()
+    before = set(threading.enumerate())
+    loader = loader_of(shelf, threads=4)
     list(loader.at(0))
-    assert threading.active_count() > before
+    assert (its := set(threading.enumerate()) - before)
     loader.close()
-    assert threading.active_count() == before
+    assert not its & set(threading.enumerate())
 
 
 @pytest.mark.parametrize("threads", [0, 2])

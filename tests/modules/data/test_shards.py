@@ -9,6 +9,7 @@ import torch
 
 from modules.data import shards
 from modules.data.shards import DamagedEntry, Store, entry_key
+from onetrainer.cache.errors import cannot_write
 from onetrainer.cache.format import read_shard
 from onetrainer.cache.store import prune
 from onetrainer.errors import UserError
@@ -180,6 +181,35 @@ def test_index_that_lies_is_found_out(store):
     assert all(_is_right(store.read(places, i), i) for i in range(COUNT))
 
 
+def test_shards_that_are_exchanged_under_a_run_give_no_other_entry(tmp_path):
+    store, keys = Store(tmp_path), [entry_key(number) for number in range(6)]
+    for number, key in enumerate(keys):
+        store.put("latents", key, _tensors(number, width=4 + number % 2))
+    store.seal("latents")
+    store.places("latents", keys)
+    one, other = _files(store)
+    one.rename(tmp_path / "one")
+    other.rename(one)
+    (tmp_path / "one").rename(other)
+    places = store.places("latents", [*keys, entry_key("none")])  # so that it is looked for
+    found = [i for i in range(6) if i not in places.missing]
+    assert found and all(_is_right(store.read(places, i), i, 4 + i % 2) for i in found)
+    store.close()
+
+
+def test_index_that_always_lies_gives_no_other_entry(store, monkeypatch):
+    find = store._index.find
+
+    def lie(kind, keys):
+        told = list(find(kind, keys))
+        yield from [told[1], told[0], *told[2:]]
+
+    monkeypatch.setattr(store._index, "find", lie)
+    places = store.places("latents", KEYS)
+    assert places.missing == [0, 1]
+    assert all(_is_right(store.read(places, i), i) for i in range(2, COUNT))
+
+
 def test_shard_that_cannot_be_opened_counts_as_missing(store, monkeypatch):
     name = _files(store)[0].name
     other = Store(store.folder)
@@ -256,6 +286,22 @@ def test_full_disk_while_sealing_is_told_and_loses_nothing(store, monkeypatch):
     places = store.places("latents", [*KEYS, entry_key("more")])
     assert not places.missing and len(_files(store)) == 2
     assert len(list((store.folder / "latents").iterdir())) == 2
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_folder_that_takes_no_more_does_not_spoil_the_end(store, monkeypatch, is_full):
+    """A run that has saved all it made is not to fail because its cache cannot be tidied."""
+    store.put("latents", entry_key("more"), _tensors(9))
+
+    def refuse(work, **_):
+        raise cannot_write(store.folder, OSError(errno.ENOSPC if is_full else errno.EROFS, "no"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._index.database, "ask", refuse)
+        store.close()
+    other = Store(store.folder)
+    assert not other.places("latents", [*KEYS, entry_key("more")]).missing
+    other.close()
 
 
 def test_file_in_the_folder_s_place_is_told(tmp_path):

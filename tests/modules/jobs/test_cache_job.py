@@ -28,11 +28,23 @@ def test_a_run_finds_all_that_the_job_has_encoded(tmp_path):
     told = []
     data = {"cache_folder": str(tmp_path / "cache")}
     done = cache(request_of(config, data=data), told.append)
-    assert done.summary == [f"4 pictures are encoded in {tmp_path / 'cache'}."]
+    where = f"4 pictures are in the cache {tmp_path / 'cache'},"
+    assert done.summary == [f"{where} all of them new."]
     assert Phase("caching", 4, 4) in told
     before = kept(tmp_path / "cache")
     assert runs.finish(runs.new_run(config, data=data)) == 0
     assert kept(tmp_path / "cache") == before
+
+
+def test_job_tells_how_many_pictures_were_not_there_yet(tmp_path):
+    config = runs.write_project(tmp_path)
+    request = request_of(config)
+    cache(request, lambda event: None)
+    assert ", none of them new." in cache(request, lambda event: None).summary[0]
+    path = tmp_path / "pictures" / "picture-1.png"
+    path.write_bytes(path.read_bytes() + b"another file now")
+    assert "4 pictures are in the cache" in (told := cache(request, lambda event: None).summary[0])
+    assert told.endswith(", 1 new.")
 
 
 def test_left_out_pictures_are_named(tmp_path):

@@ -1,8 +1,12 @@
 """What a run's config makes of its folders: the batches that it asks for, and what is told."""
 
+import time
+
 import pytest
 from PIL import Image
 
+from modules.data.cache import CachingStopped
+from modules.jobs import data
 from modules.jobs.data import digests_for, prepare_pictures
 from onetrainer.cache.store import report
 from onetrainer.event_log import EventReader, EventWriter
@@ -19,8 +23,9 @@ class Project:
         self.family = tiny.family()
         self.pictures = tiny.write_pictures(folder / "pictures")
         self.told = []
+        self.made = []
 
-    def prepare(self, **sections):
+    def prepare(self, *, should_stop=lambda: False, **sections):
         data = {"folder": str(self.pictures), "resolution": 64, **sections.pop("data", {})}
         document = {"data": data, "training": {"batch_size": 2}, **sections}
         events = EventWriter(self.folder / "events.jsonl")
@@ -31,9 +36,10 @@ class Project:
             digests=digests_for(config, self.family),
             cache=self.folder / "cache",
             events=events,
-            should_stop=lambda: False,
+            should_stop=should_stop,
             told=(),
         )
+        self.made.append(made)
         events.close()
         read = EventReader(self.folder / "events.jsonl").read().events
         self.told = [event.text for event in read if isinstance(event, Warned)]
@@ -43,7 +49,10 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path):
-    return Project(tmp_path)
+    project = Project(tmp_path)
+    yield project
+    for made in project.made:
+        made.batches.close()
 
 
 def first(made):
@@ -73,6 +82,37 @@ def test_masks_are_given_to_batches_and_count_as_data(project):
     assert means == pytest.approx([0.2, 1.0])
     assert project.told == ["1 of 2 pictures have no mask; all of each counts"]
     assert made.digest != before.digest
+
+
+def test_cache_is_no_longer_in_use_when_caching_was_stopped(project):
+    with pytest.raises(CachingStopped):
+        project.prepare(should_stop=lambda: True)
+    assert not report(project.folder / "cache").is_in_use
+
+
+def test_a_clock_that_is_set_back_while_caching_removes_nothing_that_is_used(project, monkeypatch):
+    now, late = time.time, [0.0]
+
+    def encode(*given, **named):
+        late[0] = 3600.0
+        return encode_pictures(*given, **named)
+
+    encode_pictures = data.encode_pictures
+    monkeypatch.setattr(data, "encode_pictures", encode)
+    for place in (time, data):
+        monkeypatch.setattr(place, "time", lambda: now() - late[0])
+    made = project.prepare(data={"cache_limit": 1e-6})
+    assert report(project.folder / "cache").entries == 2 + 3  # with the empty caption
+    made.batches.close()
+
+
+def test_a_stop_is_obeyed_while_similar_pictures_are_looked_for(project, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("it went on")
+
+    monkeypatch.setattr(data, "encode_pictures", refuse)
+    with pytest.raises(CachingStopped):
+        project.prepare(validation={"use": True}, should_stop=lambda: True)
 
 
 def test_class_pictures_fill_half_of_an_epoch(project):

@@ -1,0 +1,97 @@
+"""A worker to which something happens at a set moment, however fast or busy the machine is.
+
+`python -m tests.modules.worker_at_a_moment RUN_FOLDER`, as modules.worker. MOMENT, an environment
+variable, says what happens, and after how many steps, all of which are told by then:
+
+- "kill 5": SIGKILL in the middle of the sixth step;
+- "kill-saving 4": SIGKILL while the checkpoint of the fourth is written, all but its last file;
+- "pause 1", "stop 1": asked for, and heard of, in the middle of the second step;
+- "hear 0": the model is loaded only once the worker has heard that it is to end.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from modules import state, worker
+from modules.engine import Engine
+from modules.inbox import Inbox
+from modules.jobs import train
+from modules.metrics import Reporter
+from onetrainer.commands import Command
+from onetrainer.wire import encode_command
+from tests import runs
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def once_told(steps, happen):
+    """Lets something happen in the backward pass that follows so many steps."""
+    told = [0]
+
+    def progress(self, **arguments):
+        note(self, **arguments)
+        self.flush()
+        told[0] = arguments["step"]
+
+    def backward(self, *arguments):
+        if told[0] == steps:
+            told[0] = -1
+            happen()
+        compute(self, *arguments)
+
+    note, compute = Reporter.progress, Engine.backward
+    Reporter.progress, Engine.backward = progress, backward
+
+
+def when_saving(steps, happen):
+    def write(path, content):
+        if path.name == state.STATE_FILE and f"step-{steps:06d}" in path.parent.name:
+            happen()
+        original(path, content)
+
+    original, state.write_atomic = state.write_atomic, write
+
+
+def heard():
+    """The worker's inbox, as a list that it is put into as soon as there is one."""
+    inboxes, make = [], Inbox.__init__
+
+    def remember(self, path):
+        make(self, path)
+        inboxes.append(self)
+
+    Inbox.__init__ = remember
+    return inboxes
+
+
+def main(folder: Path, what: str, steps: int) -> int:
+    inboxes = heard()
+
+    def ask():
+        with (folder / "commands.jsonl").open("a") as handle:
+            handle.write(encode_command(Command(what)))
+        runs.wait_until(inboxes[0].is_leaving)
+
+    def load(*arguments, **named):
+        runs.wait_until(inboxes[0].is_leaving)
+        return load_family(*arguments, **named)
+
+    match what:
+        case "kill":
+            once_told(steps, die)
+        case "kill-saving":
+            when_saving(steps, die)
+        case "hear":
+            load_family, train.load_family = train.load_family, load
+        case _:
+            once_told(steps, ask)
+    return worker.main([str(folder)])
+
+
+if __name__ == "__main__":
+    moment, number = os.environ["MOMENT"].split()
+    raise SystemExit(main(Path(sys.argv[1]), moment, int(number)))
