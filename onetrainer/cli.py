@@ -69,21 +69,21 @@ def check_data(options: argparse.Namespace) -> int:
     """Tells what is wrong with the pictures themselves."""
     from onetrainer.pictures.check_terminal import check_data as checked
 
-    return checked(options)
+    return _for_programs_too(checked, options)
 
 
 def plan(options: argparse.Namespace) -> int:
     """Tells what a run will do with its pictures, and how much memory it would take."""
     from onetrainer.plan_command import plan as planned
 
-    return planned(options)
+    return _for_programs_too(planned, options)
 
 
 def cache(options: argparse.Namespace) -> int:
     """Tells what a cache folder holds, prunes it, or fills it."""
     from onetrainer.cli_cache import cache as done
 
-    return done(options)
+    return _for_programs_too(done, options)
 
 
 def demo(options: argparse.Namespace) -> int:
@@ -230,6 +230,19 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "schema": schema,
     "doctor": doctor,
 }
+
+
+def _for_programs_too(
+    command: Callable[[argparse.Namespace], int], options: argparse.Namespace
+) -> int:
+    """Does a command; whoever reads JSON gets that also of what is wrong. Raises UserError then."""
+    try:
+        return command(options)
+    except (UserError, OSError) as error:
+        # Not where the reader of our output has gone.
+        if options.json and not isinstance(error, BrokenPipeError):
+            _say(json.dumps({"problem": str(error)}, indent=2, ensure_ascii=False))
+        raise
 
 
 def _problems(options: argparse.Namespace) -> list[Problem]:

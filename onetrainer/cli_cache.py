@@ -6,9 +6,13 @@ import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onetrainer.errors import EXIT_DONE, UserError
 from onetrainer.json_file import Document
+
+if TYPE_CHECKING:
+    from onetrainer.cache.store import CacheReport
 
 _GB = 10**9
 _DAY_S = 24 * 3600
@@ -23,10 +27,22 @@ def cache(options: argparse.Namespace) -> int:
             if value is not None:
                 raise UserError(f"{name} goes with --prune", "", "Add --prune, or leave it out")
     folder, limit = _folder_of(options)
-    if not options.json and _is_yet_to_come(options, folder):
-        _say(f"{folder}: nothing is cached yet. --encode fills it, and so does a run.")
-        return EXIT_DONE
+    if _is_yet_to_come(options, folder):
+        return _empty(options, folder)
     return _prune(options, folder, limit) if options.prune else _report(options, folder)
+
+
+def _empty(options: argparse.Namespace, folder: Path) -> int:
+    """Tells of a cache that has not been begun."""
+    from onetrainer.cache.store import empty_prune, empty_report
+
+    if not options.json:
+        _say(f"{folder}: nothing is cached yet. --encode fills it, and so does a run.")
+    elif options.prune:
+        _say(json.dumps(asdict(empty_prune(folder)), indent=2))
+    else:
+        _say_report(empty_report(folder))
+    return EXIT_DONE
 
 
 def _report(options: argparse.Namespace, folder: Path) -> int:
@@ -35,10 +51,14 @@ def _report(options: argparse.Namespace, folder: Path) -> int:
 
     found = report(folder)
     if options.json:
-        _say(json.dumps(asdict(found) | {"bytes": found.bytes}, indent=2, ensure_ascii=False))
+        _say_report(found)
     else:
         _say("\n".join(lines(found)))
     return EXIT_DONE
+
+
+def _say_report(found: "CacheReport") -> None:
+    _say(json.dumps(asdict(found) | {"bytes": found.bytes}, indent=2, ensure_ascii=False))
 
 
 def _prune(options: argparse.Namespace, folder: Path, limit_gb: float) -> int:
@@ -82,8 +102,11 @@ def _encode(options: argparse.Namespace) -> int:
     for problem in require_startable(problems, source=options.config):
         sys.stderr.write(f"warning: {problem}\n")
     config = presets.with_absolute_paths(config)
-    wanted = {"config": config, "folder": str(cache_folder(config).absolute())}
-    return run_job("cache", validated(CacheRequest, wanted))
+    folder = cache_folder(config).absolute()
+    request = validated(CacheRequest, {"config": config, "folder": str(folder)})
+    # Whoever reads JSON gets what the cache holds then, and nothing else.
+    code = run_job("cache", request, out=sys.stderr if options.json else sys.stdout)
+    return _report(options, folder) if options.json and code == EXIT_DONE else code
 
 
 def _folder_of(options: argparse.Namespace) -> tuple[Path, float]:
@@ -95,7 +118,9 @@ def _folder_of(options: argparse.Namespace) -> tuple[Path, float]:
         return Path(options.config), 0.0
     document: Document = {}
     if options.config is not None:
-        document = presets.load_document(presets.locate(options.config, may_be_run=True))
+        wanted = "a cache folder, a config file or a preset"
+        path = presets.locate(options.config, may_be_run=True, wanted=wanted)
+        document = presets.load_document(path)
     document = presets.with_overrides(document, options.set)
     config = presets.resolve(document, source=options.config or "")
     return cache_folder(config), config.data.cache_limit
@@ -110,10 +135,10 @@ def _is_cache(path: Path) -> bool:
 
 def _is_yet_to_come(options: argparse.Namespace, folder: Path) -> bool:
     """Whether a config's cache has not been begun; a folder that was named itself has to be one."""
-    from onetrainer.cache.store import is_cache
+    from onetrainer.cache.store import is_begun, knows_pictures
 
     is_named = options.config is not None and _is_cache(Path(options.config))
-    return not is_named and not is_cache(folder) and not any(folder.glob("*"))
+    return not is_begun(folder) and (not is_named or knows_pictures(folder))
 
 
 def _number(option: str, text: str, unit: str) -> float:

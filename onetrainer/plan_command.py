@@ -16,7 +16,7 @@ from onetrainer.job_terminal import run_job
 from onetrainer.memory_words import Report
 from onetrainer.options import validated
 from onetrainer.pictures.contact_sheet import write_sheets
-from onetrainer.plan_request import PlanRequest, gigabytes
+from onetrainer.plan_request import PlanRequest, SeenHeaders, gigabytes
 from onetrainer.preflight import require_startable
 
 NOT_NEEDED = frozenset({"model.path", "data.folder"})
@@ -35,11 +35,13 @@ def plan(options: argparse.Namespace) -> int:
     # What is yet to be chosen does not matter to the memory.
     wrong = [one for one in broken_rules(config) if one.path not in NOT_NEEDED]
     require_startable(wrong, source=options.config)
-    request = validated(PlanRequest, {"config": config, "memory": memory})
     # Whoever reads JSON gets nothing else.
     out = sys.stderr if options.json else sys.stdout
     sheets = options.pictures and options.pictures.expanduser()
-    data = _pictures(config, sheets, is_json=options.json)
+    headers = SeenHeaders({})
+    data = _pictures(config, sheets, headers, is_json=options.json)
+    wanted = {"config": config, "memory": memory, "headers": headers.seen}
+    request = validated(PlanRequest, wanted)
     report = Report(is_json=options.json, data=data)
     code = run_job("plan", request, out=out, lines_of=report.lines)
     if code == EXIT_DONE:
@@ -48,14 +50,18 @@ def plan(options: argparse.Namespace) -> int:
     return code
 
 
-def _pictures(config: TrainConfig, sheets: Path | None, *, is_json: bool) -> dict[str, Any]:
+def _pictures(
+    config: TrainConfig, sheets: Path | None, headers: SeenHeaders, *, is_json: bool
+) -> dict[str, Any]:
     """Tells of the pictures, and draws sheets of them if a folder is named. Returns a document.
 
-    What is wrong with the pictures is told; only where they are to be drawn is it an end.
+    headers: gets those of all of them. What is wrong with the pictures is told; only where they are
+    to be drawn is it an end.
     """
     try:
         with memory_of(config) as memory:
-            found = plan_data(config, headers=memory)
+            headers.memory = memory
+            found = plan_data(config, headers=headers, looks=memory)
     except UserError as error:
         if sheets is not None:
             raise

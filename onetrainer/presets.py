@@ -55,10 +55,13 @@ def user_folder() -> Path:
     return base / "onetrainer"
 
 
-def locate(name_or_path: str, *, may_be_run: bool = False) -> Path:
+def locate(
+    name_or_path: str, *, may_be_run: bool = False, wanted: str = "a config file or a preset"
+) -> Path:
     """The config file meant by a path or by a preset's name. Raises UserError if there is none.
 
-    may_be_run: whether a run's folder stands for the config in it.
+    may_be_run: whether a run's folder stands for the config in it. wanted: what would do, for the
+    error.
     """
     path = Path(expanded(name_or_path))
     if _is_file(path):
@@ -84,8 +87,7 @@ def locate(name_or_path: str, *, may_be_run: bool = False) -> Path:
     meant = " or ".join(f'"{name}"' for name in alike)
     raise UserError(
         f"{shortened(Path(name_or_path))}: {what}",
-        "Expected a config file or a preset"
-        + (f"; those that begin so are {', '.join(begun)}" if begun else ""),
+        f"Expected {wanted}" + (f"; presets that begin so are {', '.join(begun)}" if begun else ""),
         f"Did you mean {meant}?"
         if alike and not begun
         else "Check the name; `onetrainer presets` lists them.",

@@ -107,7 +107,7 @@ def look_ahead(config: TrainConfig, watch: Watch) -> Outlook:
     from onetrainer.data.plan import plan_data
 
     with memory_of(config) as memory:
-        plan = plan_data(config, headers=memory)
+        plan = plan_data(config, headers=memory, looks=memory)
     if plan is None:
         if not uses_pictures(config):
             raise UserError("this run learns from rewards alone: it cuts and caches no pictures")

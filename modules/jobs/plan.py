@@ -20,11 +20,12 @@ from onetrainer.config.rules_rewards import uses_pictures
 from onetrainer.config.train import TrainConfig
 from onetrainer.data.buckets import Bucket, bucket_for
 from onetrainer.data.concepts import bucket_step, concepts_of
-from onetrainer.data.index import Item, index_concept
+from onetrainer.data.index import Headers, Item, index_concept
 from onetrainer.data.views import bucket_at
 from onetrainer.errors import UserError
 from onetrainer.events import Forecast
 from onetrainer.memory_words import fits
+from onetrainer.plan_request import SeenHeaders
 
 Policy = Literal["off", "selective", "block"]
 POLICIES: tuple[Policy, ...] = ("off", "selective", "block")
@@ -81,9 +82,12 @@ def choose_checkpointing(
 
 
 @contextmanager
-def planner(target: Target) -> Iterator["Planner"]:
-    """What forecasts for a target. Within, torch computes nothing on a real device."""
-    plans = Planner(target)
+def planner(target: Target, headers: Headers | None = None) -> Iterator["Planner"]:
+    """What forecasts for a target. Within, torch computes nothing on a real device.
+
+    headers: of pictures that were read already.
+    """
+    plans = Planner(target, headers)
     try:
         yield plans
     finally:
@@ -93,8 +97,9 @@ def planner(target: Target) -> Iterator["Planner"]:
 class Planner:
     """Forecasts for one target; the model of the newest one is kept for others of the same."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, headers: Headers | None = None) -> None:
         self.target = target
+        self._headers = headers or SeenHeaders({})
         self._open = ExitStack()
         self._model: tuple[TrainConfig, Model] | None = None
         self._items: tuple[tuple[Data, str], Sequence[Item]] | None = None
@@ -125,7 +130,7 @@ class Planner:
 
     def data(self, config: TrainConfig, machine: Machine | None) -> dict[str, Any]:
         """What is told of its pictures; config: `decided`. See `data_of`."""
-        return self._staged(config, lambda stage: data_of(stage, machine))
+        return self._staged(config, lambda stage: data_of(stage, machine, self._headers))
 
     def decided(self, config: TrainConfig) -> TrainConfig:
         """The config with automatic checkpointing decided."""
@@ -172,15 +177,16 @@ class Planner:
         )
         known = same, config.validation.folder if config.validation.use else ""
         if self._items is None or self._items[0] != known:
-            self._items = known, _items(config)
+            self._items = known, _items(config, self._headers)
         return self._items[1]
 
 
-def _items(config: TrainConfig) -> Sequence[Item]:
+def _items(config: TrainConfig, headers: Headers) -> Sequence[Item]:
     found: dict[tuple[int, int, int], Item] = {}
     for number, concept in enumerate(concepts_of(config) if uses_pictures(config) else ()):
         try:
-            index = index_concept(replace(concept, require_captions=False), number=number)
+            plain = replace(concept, require_captions=False)
+            index = index_concept(plain, number=number, headers=headers)
         except UserError:
             continue  # the pictures may come later
         found |= {(number, item.width, item.height): item for item in index.items}

@@ -16,6 +16,7 @@ from onetrainer.captions.draw import drawn_caption
 from onetrainer.config.train import TrainConfig
 from onetrainer.data.concepts import ConceptSettings
 from onetrainer.data.dataset import Dataset, is_pictures_alone
+from onetrainer.data.index import Headers
 from onetrainer.data.plan import DataPlan, plan_data
 from onetrainer.errors import UserError
 
@@ -24,12 +25,13 @@ NAMED = 20
 _WORDS = "a picture"
 
 
-def data_of(stage: Stage, machine: Machine | None) -> dict[str, Any]:
+def data_of(stage: Stage, machine: Machine | None, headers: Headers) -> dict[str, Any]:
     """What `Forecast.data` tells of a run; empty where its pictures cannot be read, or are none.
 
     machine: None where it is another than this one, so that nothing is known of its time.
+    headers: of pictures that were read already.
     """
-    plan = _read(stage.config)
+    plan = _read(stage.config, headers)
     if plan is None:
         return {}
     found: dict[str, Any] = {}
@@ -68,10 +70,10 @@ def long_captions(family: Family, dataset: Dataset, *, has_words: bool = False) 
     }
 
 
-def _read(config: TrainConfig) -> DataPlan | None:
+def _read(config: TrainConfig, headers: Headers) -> DataPlan | None:
     try:
         with memory_of(config) as memory:
-            return plan_data(config, headers=memory)
+            return plan_data(config, headers=headers, looks=memory)
     except UserError:
         return None  # they need not be there yet
 

@@ -15,7 +15,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.events import Event, Finished, Phase
 from onetrainer.hub import cached_folder, is_hub_name
 from onetrainer.memory_words import GB, fits, notes
-from onetrainer.plan_request import PlanRequest
+from onetrainer.plan_request import PlanRequest, SeenHeaders
 
 
 def plan(request: PlanRequest, tell: Callable[[Event], None]) -> Finished:
@@ -28,7 +28,7 @@ def plan(request: PlanRequest, tell: Callable[[Event], None]) -> Finished:
         tell(Phase("loading", detail="measuring how fast this device is"))
         machine = _machine(request.config)
         where = "on this card" if target.kind == "cuda" else "on this processor"
-    with planner(target) as plans:
+    with planner(target, SeenHeaders(request.headers)) as plans:
         tell(Phase("loading", detail="counting memory"))
         config = plans.decided(request.config)
         found = replace(

@@ -85,6 +85,8 @@ class PruneReport:
     entries: how many that could still have been used. older_entries: files of an older version.
     freed_bytes, bytes: what the folder takes less, and what it takes now. computers: others at work
     with the folder, for whose sake no shard was removed. is_in_use: whether programs use it now.
+    leftover_bytes: of those freed, what no entry was read from any more: entries that were replaced
+    or given up before, files that were never finished, and the headers of files that are one now.
     """
 
     entries: int
@@ -93,6 +95,7 @@ class PruneReport:
     bytes: int
     computers: tuple[str, ...] = ()
     is_in_use: bool = False
+    leftover_bytes: int = 0
 
 
 def report(folder: Path) -> CacheReport:
@@ -134,9 +137,10 @@ def prune(
     index = CacheIndex(folder)
     try:
         before = _total(index)
+        unused = sum(_unused(shard) for kind in KINDS for shard in index.shards(kind))
         computers = tuple(index.database.ask(other_computers))
         spared = _spared_since(index, since)
-        _remove_abandoned(folder)
+        begun = _remove_abandoned(folder)
         older = _remove_older(folder) if removes_older else 0
         gone = 0
         if unused_s is not None:
@@ -147,7 +151,9 @@ def prune(
             gone += _down_to(limit_bytes, index, spared)
         after = _total(index)
         is_in_use = index.database.ask(in_use_since) is not None
-        return PruneReport(gone, older, max(0, before - after), after, computers, is_in_use)
+        freed = max(0, before - after) + begun
+        leftover = min(freed, unused + begun) if gone or older else freed
+        return PruneReport(gone, older, freed, after, computers, is_in_use, leftover)
     finally:
         index.close()
 
@@ -155,6 +161,30 @@ def prune(
 def is_cache(folder: Path) -> bool:
     """Whether a folder looks like a cache, be it an empty one."""
     return (folder / INDEX_NAME).is_file() or any((folder / kind).is_dir() for kind in KINDS)
+
+
+def is_begun(folder: Path) -> bool:
+    """Whether anything is in a folder but what is remembered of pictures, which a check leaves."""
+    if is_cache(folder):
+        return True
+    return any(not path.name.startswith(_MEMORY_NAME) for path in _listed(folder))
+
+
+def knows_pictures(folder: Path) -> bool:
+    """Whether something is remembered of pictures there."""
+    return (folder / _MEMORY_NAME).is_file()
+
+
+def empty_report(folder: Path) -> CacheReport:
+    """What a cache folder holds in which nothing has been encoded yet."""
+    other = _size(folder / _MEMORY_NAME)
+    kinds = tuple(KindReport(kind, 0, 0, 0, 0, None, None) for kind in KINDS)
+    return CacheReport(str(folder), kinds, 0, 0, (), other, is_in_use=False, damaged=())
+
+
+def empty_prune(folder: Path) -> PruneReport:
+    """The same after pruning it, which removes nothing."""
+    return PruneReport(0, 0, 0, _size(folder / _MEMORY_NAME))
 
 
 def _require_cache(folder: Path) -> None:
@@ -178,7 +208,7 @@ def _kind_report(index: CacheIndex, kind: Kind) -> KindReport:
         entries=sum(shard.live for shard in shards),
         shards=len(shards),
         bytes=sum(shard.size for shard in shards),
-        unused_bytes=sum(shard.size - _kept(shard) for shard in shards),
+        unused_bytes=sum(map(_unused, shards)),
         last_used=newest,
         oldest_used=oldest,
     )
@@ -261,13 +291,15 @@ def _tidy(index: CacheIndex, *, is_tight: bool = False) -> None:
 
 def _live_bytes(index: CacheIndex) -> int:
     """What the folder would take if nothing in it were of no use."""
-    unused = sum(s.size - _kept(s) for kind in KINDS for s in index.shards(kind))
-    return _total(index) - unused
+    return _total(index) - sum(_unused(shard) for kind in KINDS for shard in index.shards(kind))
 
 
-def _kept(shard: Indexed) -> int:
-    """What a shard would take with only what is looked up in it; its header as it is."""
-    return shard.size - (shard.count - shard.live) * shard.row_bytes if shard.live else 0
+def _unused(shard: Indexed) -> int:
+    """Bytes of a shard without which all that is looked up in it would be there; not of its header.
+
+    All of it where nothing is.
+    """
+    return (shard.count - shard.live) * shard.row_bytes if shard.live else shard.size
 
 
 def _total(index: CacheIndex) -> int:
@@ -301,13 +333,16 @@ def _remove_older(folder: Path) -> int:
     return count
 
 
-def _remove_abandoned(folder: Path) -> None:
-    """Removes what a process that is gone has begun to write."""
-    for kind in KINDS:
-        for path in _listed(folder / kind):
-            with suppress(OSError):
-                if is_part_name(path.name) and time.time() - path.stat().st_mtime > _ABANDONED_S:
-                    path.unlink()
+def _remove_abandoned(folder: Path) -> int:
+    """Removes what a process that is gone has begun to write; gives how many bytes that was."""
+    freed = 0
+    for path in (each for kind in KINDS for each in _listed(folder / kind)):
+        with suppress(OSError):
+            found = path.stat()
+            if is_part_name(path.name) and time.time() - found.st_mtime > _ABANDONED_S:
+                path.unlink()
+                freed += found.st_size
+    return freed
 
 
 def _foreign(index: CacheIndex) -> Iterator[str]:

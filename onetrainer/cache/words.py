@@ -32,11 +32,7 @@ def lines(report: CacheReport) -> list[str]:
 
 def pruned_lines(report: PruneReport, folder: str, limit_bytes: int | None) -> list[str]:
     """What was removed."""
-    parts = [_count(report.entries, "entry", "entries")]
-    if report.older_entries:
-        parts.append(f"{_count(report.older_entries, 'file')} of an older version")
-    freed = f"removed {' and '.join(parts)}, {amount(report.freed_bytes)}"
-    told = [f"{folder}: {freed}; {amount(report.bytes)} are left"]
+    told = [f"{folder}: {_removed(report)}; {amount(report.bytes)} are left"]
     if report.computers:
         told.append(
             f"A program on {_some(report.computers)} uses this folder. As long as it does, no file"
@@ -47,6 +43,20 @@ def pruned_lines(report: PruneReport, folder: str, limit_bytes: int | None) -> l
         rest = "programs at work use the rest" if report.is_in_use else rest
         told.append(f"That is more than {amount(limit_bytes)}: {rest}")
     return told
+
+
+def _removed(report: PruneReport) -> str:
+    """What was removed and what that has freed: "removed 3 entries, 12 MB"."""
+    if not report.freed_bytes and not report.entries and not report.older_entries:
+        return "nothing had to be removed"
+    parts = [_count(report.entries, "entry", "entries")] if report.entries else []
+    if report.older_entries:
+        parts.append(f"{_count(report.older_entries, 'file')} of an older version")
+    if report.leftover_bytes:
+        size = f"{amount(report.leftover_bytes)} of " if parts else ""
+        parts.append(f"{size}what earlier work had left behind and nothing reads any more")
+    together = " together" if len(parts) > 1 else ""
+    return f"removed {' and '.join(parts)}, {amount(report.freed_bytes)}{together}"
 
 
 def _of_kind(kind: KindReport) -> str:

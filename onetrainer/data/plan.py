@@ -18,6 +18,8 @@ from onetrainer.data.concepts import concepts_of
 from onetrainer.data.dataset import Dataset, is_pictures_alone, read_dataset
 from onetrainer.data.index import Headers, Item, Skipped
 from onetrainer.data.views import View, cut_share, enlarged
+from onetrainer.pictures.memory import PictureMemory
+from onetrainer.pictures.similar import remembered_groups
 
 ENLARGED = 1.05
 """Pictures that are enlarged by less are not told of: nobody sees it."""
@@ -92,7 +94,7 @@ class DataPlan:
     pictures: to learn and to keep; held_out: None where nothing is measured. epochs, shown: of the
     whole run, about so where epochs differ. small_steps: of the first epoch, those with fewer
     pictures than full_step; each picture counts the same in them. holds_out_alike: other pictures
-    may be held out in the end, since similar ones are not looked for here.
+    may be held out in the end, since it is not remembered of all how they look.
     dataset: the pictures themselves.
     """
 
@@ -128,20 +130,44 @@ class DataPlan:
         ]
 
 
-def plan_data(config: TrainConfig, *, headers: Headers | None = None) -> DataPlan | None:
+def plan_data(
+    config: TrainConfig, *, headers: Headers | None = None, looks: PictureMemory | None = None
+) -> DataPlan | None:
     """What a config's run will do; None where it has no pictures, or none are chosen yet.
 
-    headers: what is remembered of pictures' headers. Pictures that look alike are not looked for,
-    so that other ones may be held out in the end. Raises UserError as `read_dataset` does.
+    headers: what is remembered of pictures' headers. looks: of how they look. Those that look alike
+    are not looked for beyond that, so that where it is not known of all of them, other ones may be
+    held out in the end. Raises UserError as `read_dataset` does.
     """
     is_chosen = any(concept.role == "train" for concept in concepts_of(config))
     if not is_chosen or not uses_pictures(config):
         return None
-    return planned(config, read_dataset(config, headers=headers))
+    similar = _Remembered(looks) if looks is not None else None
+    dataset = read_dataset(config, headers=headers, similar=similar)
+    return planned(config, dataset, are_alike_known=similar is not None and similar.is_sure)
 
 
-def planned(config: TrainConfig, dataset: Dataset) -> DataPlan:
-    """The same of pictures that were read already; there must be some to learn."""
+class _Remembered:
+    """Finds pictures that look nearly the same by what is remembered of all of them.
+
+    is_sure: whether it has found them.
+    """
+
+    def __init__(self, memory: PictureMemory) -> None:
+        self._memory = memory
+        self.is_sure = False
+
+    def __call__(self, items: Sequence[Item]) -> Sequence[int]:
+        groups = remembered_groups(items, self._memory)
+        self.is_sure = groups is not None
+        return range(len(items)) if groups is None else groups
+
+
+def planned(config: TrainConfig, dataset: Dataset, *, are_alike_known: bool = False) -> DataPlan:
+    """The same of pictures that were read already; there must be some to learn.
+
+    are_alike_known: whether those that look alike are on one side already.
+    """
     training = config.training
     portions = portions_of(dataset, is_cached=config.data.cache_latents)
     batches = BatchPlan(
@@ -178,7 +204,7 @@ def planned(config: TrainConfig, dataset: Dataset) -> DataPlan:
         uncaptioned=dataset.uncaptioned,
         skipped=dataset.skipped,
         notes=dataset.notes,
-        holds_out_alike=_holds_out_alike(config, dataset),
+        holds_out_alike=not are_alike_known and _holds_out_alike(config, dataset),
         cache=plan_cache(config, dataset, batches),
     )
 

@@ -10,6 +10,8 @@ from onetrainer.data.plan import ENLARGED, MUCH_CUT, BucketPlan, Changed, Concep
 from onetrainer.pictures.findings import printable
 
 _NAMED = 3
+_LETTERS = 400
+"""Longer captions are not told whole; --json has them."""
 _DIGITS = 1000
 """From this number on, fractions do not matter."""
 _ROLES: Mapping[Role, str] = MappingProxyType(
@@ -79,8 +81,8 @@ def remarks(plan: DataPlan) -> list[str]:
         found.append(f"{count} left out: {some}{_more(plan.skipped)}.")
     if plan.holds_out_alike:
         found.append(
-            "A run holds out pictures that look nearly the same together. A plan does not look for"
-            " them, so others may be held out in the end."
+            "A run holds out pictures that look nearly the same together. It is not known yet"
+            " which do, so others may be held out in the end; a check of the pictures finds out."
         )
     found += [f"{note}." for note in plan.notes[:_NAMED]]
     if (rest := len(plan.notes) - _NAMED) > 0:
@@ -95,7 +97,7 @@ def caption_lines(plan: DataPlan) -> list[str]:
     found = ["Captions, as they will be shown:"]
     for one in plan.captions:
         found.append(f"  {one.path.name}")
-        found += [f"    {caption or '(no caption)'}" for caption in one.drawn]
+        found += [f"    {_shortened(caption) or '(no caption)'}" for caption in one.drawn]
     return found
 
 
@@ -154,6 +156,7 @@ def as_document(plan: DataPlan) -> dict[str, Any]:
         "uncaptioned": plan.uncaptioned,
         "skipped": [{"path": str(one.path), "reason": one.reason} for one in plan.skipped],
         "notes": list(plan.notes),
+        "holds_out_alike": plan.holds_out_alike,
         "cache": {
             "folder": str(cache.folder),
             "views": cache.views,
@@ -197,6 +200,13 @@ def _changed(changed: Changed, words: str, told: Callable[[float], str]) -> list
 
 def _more(values: Sequence[object]) -> str:
     return " …" if len(values) > _NAMED else ""
+
+
+def _shortened(caption: str) -> str:
+    """A caption as long as a few lines of a terminal."""
+    if len(caption) <= _LETTERS:
+        return caption
+    return f"{caption[:_LETTERS].rstrip()} … ({_counted(len(caption.split()), 'word')})"
 
 
 def _epochs(epochs: float) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 
 from onetrainer.captions.list_file import Listed
 from onetrainer.config.train import TrainConfig
@@ -35,6 +36,16 @@ from onetrainer.pictures.item_checks import (
 )
 from onetrainer.pictures.memory import PictureMemory
 from onetrainer.pictures.similar import THREADS, Progress, alike_pairs, groups_of_pairs, look_at
+
+_REMEDIES: Mapping[str, str] = MappingProxyType(
+    {
+        ", too ": "Cut it, take a larger one",  # small, or long
+        "cannot be read (": "Look whether it may be read, and whether its disk is in order",
+        "a link to nothing": "Put back what it leads to",
+        "not an ordinary file": "Move it elsewhere",
+    }
+)
+"""What to do about a picture that is left out, by what its reason holds."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +105,8 @@ def check_dataset(
         if not {(finding.path, finding.other), (finding.other, finding.path)} & leaked
     ]
     findings += _of_items(config, concepts, looked, memory)
-    return Checked(tuple(in_order(findings)), len(paths))
+    # Two folders may tell of the same file.
+    return Checked(tuple(in_order(list(dict.fromkeys(findings)))), len(paths))
 
 
 def _listed(
@@ -124,6 +136,7 @@ def _listed(
         findings += [_orphan(path) for path in index.orphans]
         if concept.caption_list is not None:
             findings += [_unlisted(concept.caption_list, entry) for entry in index.unlisted]
+    findings += _twice(concepts, indexes)
     if not any(index.items for index in indexes):
         if errors:
             raise errors[0]
@@ -133,6 +146,35 @@ def _listed(
             "Name one (data.folder, data.concepts), or give a folder to check",
         )
     return concepts, indexes, findings
+
+
+def _twice(
+    concepts: Sequence[ConceptSettings], indexes: Sequence[DatasetIndex]
+) -> Iterator[Finding]:
+    """Folders with pictures that an earlier one shows as well, as a folder within it does.
+
+    What is held out is no matter: it is not learned, wherever it is found.
+    """
+    shown = [
+        (concept, {item.path for item in index.items})
+        for concept, index in zip(concepts, indexes, strict=True)
+        if concept.role != "validation"
+    ]
+    for place, (concept, paths) in enumerate(shown):
+        for other, others in shown[:place]:
+            both = len(paths & others)
+            if both:
+                some = "all" if both == len(paths) else str(both)
+                yield Finding(
+                    "duplicate",
+                    "warning",
+                    concept.folder,
+                    f'{some} of the {len(paths)} pictures of "{concept.name}" belong to'
+                    f' "{other.name}" as well, so these count twice',
+                    "Take one of the two folders out, or leave them if that is meant; repeats of a"
+                    " folder show pictures more often",
+                    other.folder,
+                )
 
 
 def _leaks(
@@ -273,14 +315,13 @@ def _beside(item: Item, other: Item) -> str:
 
 
 def _unreadable(path: Path, reason: str) -> Finding:
+    what, _, own = reason.partition("; ")  # some reasons tell what to do
+    remedy = f"{own[0].upper()}{own[1:]}" if own else "Save it anew from a program that opens it"
+    for sign, other in _REMEDIES.items():
+        if sign in what:
+            remedy = other
     return Finding(
-        "unreadable",
-        "error",
-        path,
-        f"it is left out: {reason}",
-        "Cut it, take a larger one, or remove it"
-        if ", too " in reason  # small, or long
-        else "Save it anew from a program that opens it, or remove it",
+        "unreadable", "error", path, f"it is left out: {what}", f"{remedy}, or remove it"
     )
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from onetrainer import presets
 from onetrainer.cache.plan import cache_folder
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import EXIT_DONE
+from onetrainer.errors import EXIT_DONE, UserError
 from onetrainer.pictures.check import Checked, check_dataset
-from onetrainer.pictures.findings import lines, summary
+from onetrainer.pictures.findings import lines, printable, summary
 from onetrainer.pictures.memory import PictureMemory
 from onetrainer.run_folder import RunFolder
 from onetrainer.screen import Screen
@@ -38,8 +38,7 @@ def check_data(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(as_json(checked) + "\n")
         return EXIT_DONE
-    root = config.data.folder
-    for line in lines(checked.findings, root=Path(root) if root else None):
+    for line in lines(checked.findings):
         sys.stdout.write(line + "\n")
     sys.stdout.write(summary(checked.findings, checked.pictures) + "\n")
     return EXIT_DONE
@@ -55,15 +54,71 @@ def as_json(checked: Checked) -> str:
 def _chosen(place: str, changes: list[str]) -> tuple[TrainConfig, bool]:
     """The config to check, and whether it stands for a mere folder of pictures.
 
-    A folder is checked, with the folders in it, as if a config of defaults named it.
+    A folder is checked, with the folders in it, as if a config of defaults named it. Findings name
+    files as the folders are named in it: as they were given, or seen from the current folder.
     """
     path = Path(presets.expanded(place))
-    run = RunFolder(path)
-    is_folder = path.is_dir() and not (run.config.is_file() and run.events.is_file())
+    is_folder = path.is_dir() and not _is_run(RunFolder(path))
     if is_folder:
-        document = presets.with_value({}, "data.folder", str(path.absolute()))
+        _require_text(path)
+        document = presets.with_value({}, "data.folder", str(path))
         document = presets.with_value(document, "data.include_subfolders", True)
     else:
-        document = presets.load_document(presets.locate(place, may_be_run=True))
+        wanted = "a folder of pictures, a config file or a preset"
+        document = presets.load_document(presets.locate(place, may_be_run=True, wanted=wanted))
     document = presets.with_overrides(document, changes)
-    return presets.with_absolute_paths(presets.resolve(document, source=place)), is_folder
+    config = presets.resolve(document, source=place)
+    if is_folder:
+        return config, True
+    config = presets.with_absolute_paths(config)
+    return (config if path.is_absolute() else _from_here(config)), False
+
+
+def _is_run(run: RunFolder) -> bool:
+    """Not one that may not be looked into, which is told as a folder of pictures is."""
+    try:
+        return run.config.is_file() and run.events.is_file()
+    except OSError:
+        return False
+
+
+def _require_text(folder: Path) -> None:
+    """Raises UserError for a name that is no text, which no config can hold."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{printable(str(folder))}: the name of this folder is in no known encoding",
+            "A name that can be written down is needed",
+            "Give the folder another name",
+        ) from error
+
+
+def _from_here(config: TrainConfig) -> TrainConfig:
+    """The same pictures, where they lie in the current folder named as seen from there."""
+    here = Path.cwd()
+
+    def near(path: str) -> str:
+        is_inside = bool(path) and Path(path).is_relative_to(here)
+        return str(Path(path).relative_to(here)) if is_inside else path
+
+    data, validation = config.data, config.validation
+    concepts = tuple(
+        one.model_copy(update={"folder": near(one.folder), "caption_list": near(one.caption_list)})
+        for one in data.concepts
+    )
+    own = {
+        "folder": near(data.folder),
+        "class_folder": near(data.class_folder),
+        "caption_list": near(data.caption_list),
+        "concepts": concepts,
+    }
+    held_out = {
+        "folder": near(validation.folder),
+        "caption_list": near(validation.caption_list),
+    }
+    changed = {
+        "data": data.model_copy(update=own),
+        "validation": validation.model_copy(update=held_out),
+    }
+    return config.model_copy(update=changed)

@@ -3,7 +3,7 @@
 Pillow and numpy are imported when something is drawn: naming this module costs nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from heapq import nlargest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from onetrainer.data.views import View, cut_share
 from onetrainer.data.views import view as view_of
 from onetrainer.errors import UserError
 from onetrainer.pictures.file import PictureError
+from onetrainer.pictures.findings import printable
 from onetrainer.pictures.view import DEEP_WHITE, recolored, shown
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def write_sheets(
     for place, one in enumerate(plan.buckets):
         progress(place, len(plan.buckets))
         path = folder / f"{one.bucket.width}x{one.bucket.height}.jpg"
-        _sheet(_chosen(plan, one.bucket), one.bucket).save(path, quality=_QUALITY)
+        _sheet(plan, one.bucket).save(path, quality=_QUALITY)
         paths.append(path)
     return paths
 
@@ -104,9 +105,10 @@ def _chosen(plan: DataPlan, bucket: Bucket) -> list[tuple[Item, View]]:
     return nlargest(MOST_ON_SHEET, every, key=lambda one: cut_share(*one))
 
 
-def _sheet(pictures: Sequence[tuple[Item, View]], bucket: Bucket) -> "Image":
+def _sheet(plan: DataPlan, bucket: Bucket) -> "Image":
     from PIL import Image, ImageDraw
 
+    pictures = _chosen(plan, bucket)
     scale = min(1.0, SIDE / max(bucket.width, bucket.height))
     wide, high = SIDE + GAP, round(bucket.height * scale) + LABEL + GAP
     columns = min(COLUMNS, len(pictures))
@@ -119,13 +121,22 @@ def _sheet(pictures: Sequence[tuple[Item, View]], bucket: Bucket) -> "Image":
             sheet.paste(thumbnail(item, own, SIDE), (left, top))
         except PictureError as error:
             draw.text((left, top), error.reason[:_LETTERS], fill=_INK)
-        draw.text((left, top + high - LABEL - GAP + 2), _label(item, own), fill=_INK)
+        label = _label(_name(plan, item), cut_share(item, own))
+        draw.text((left, top + high - LABEL - GAP + 2), label, fill=_INK)
     return sheet
 
 
-def _label(item: Item, view: View) -> str:
-    """Its name, and how much of it is cut off."""
-    share = cut_share(item, view)
-    told = f" -{share:.0%}" if share >= _VISIBLE else ""
-    name, room = item.path.name, _LETTERS - len(told)
-    return (name if len(name) <= room else f"{name[: room - 1]}…") + told
+def _name(plan: DataPlan, item: Item) -> str:
+    """What tells a picture from all others: its path below its folder, whose name comes first
+    where there are several.
+    """
+    concepts = plan.dataset.concepts
+    name = f"{concepts[item.concept].name}/{item.name}" if len(concepts) > 1 else item.name
+    return printable(name)
+
+
+def _label(name: str, cut: float) -> str:
+    """A name, of a long one its end, and how much of the picture is cut off."""
+    told = f" -{cut:.0%}" if cut >= _VISIBLE else ""
+    room = _LETTERS - len(told)
+    return (name if len(name) <= room else f"…{name[1 - room :]}") + told

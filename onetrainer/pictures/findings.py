@@ -89,12 +89,10 @@ def summary(findings: Sequence[Finding], pictures: int) -> str:
     return f"{looked}: {', '.join(words)}."
 
 
-def lines(
-    findings: Sequence[Finding], *, root: Path | None = None, most: int = MOST_TOLD
-) -> list[str]:
+def lines(findings: Sequence[Finding], *, most: int = MOST_TOLD) -> list[str]:
     """The findings by kind, each kind's remedy once where it is the same for all.
 
-    root: what paths are told below. most: how many of a kind are told; the rest is counted.
+    most: how many of a kind are told; the rest is counted.
     """
     told = []
     for kind, headline in HEADLINES.items():
@@ -107,8 +105,7 @@ def lines(
             told.append(f"  {sentence(some[0].remedy)}")
         for finding in some[:most]:
             own = f" {sentence(finding.remedy)}" if len(remedies) > 1 else ""
-            place = shown(finding.path, root)
-            told.append(f"  {finding.severity}: {place}: {sentence(finding.what)}{own}")
+            told.append(f"  {finding.severity}: {finding.path}: {sentence(finding.what)}{own}")
         if len(some) > most:
             told.append(f"  and {len(some) - most} more")
     return [printable(line) for line in told]
@@ -117,10 +114,3 @@ def lines(
 def printable(line: str) -> str:
     """A line that no terminal takes for an order, whatever files are called."""
     return "".join(sign if sign.isprintable() else "?" for sign in line)
-
-
-def shown(path: Path, root: Path | None) -> str:
-    """A path below root if it lies there, else the whole of it."""
-    if root is not None and path.is_relative_to(root) and path != root:
-        return path.relative_to(root).as_posix()
-    return str(path)

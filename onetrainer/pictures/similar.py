@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onetrainer.data.index import Item
-from onetrainer.pictures.features import PLAIN, THUMB, Features, features_of
+from onetrainer.pictures.features import PLAIN, THUMB, VERSION, Features, features_of, unpacked
 from onetrainer.pictures.file import PictureError
 from onetrainer.pictures.memory import PictureMemory
 
@@ -63,6 +63,16 @@ def similar_groups(
     looked = look_at(paths, memory, progress, should_stop=should_stop, threads=threads)
     found = [None if isinstance(one, PictureError) else one for one in looked]
     return groups_of(found, should_stop=should_stop)
+
+
+def remembered_groups(items: Sequence[Item], memory: PictureMemory) -> list[int] | None:
+    """As `similar_groups`, of what is remembered alone; None unless that is known of all.
+
+    Pictures that cannot be read are remembered by nobody.
+    """
+    found = [memory.features(item.path, VERSION) for item in items]
+    known = [unpacked(one) for one in found if one is not None]
+    return groups_of(known) if len(known) == len(found) else None
 
 
 def look_at(

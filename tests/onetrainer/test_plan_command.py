@@ -1,6 +1,7 @@
 """`onetrainer plan`: what is told of the pictures, whatever the forecast of memory says."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,21 @@ def test_pictures_come_first_and_memory_after_them(config, capsys):
     assert out.index("Pictures: 5 to learn.") < out.index("64 × 64") < out.index("It fits: ")
     assert out.index("It fits: ") < out.index("Caching takes about 90 s")
     assert "1 caption longer than 75 tokens, read in pieces, nothing is cut: cat.png (99)." in out
+
+
+def test_headers_read_here_go_along(config, monkeypatch):
+    asked = []
+
+    class Asked(Forecasting):
+        def __init__(self, name, request):
+            super().__init__(name, request)
+            asked.append(request)
+
+    monkeypatch.setattr(job_terminal, "Job", Asked)
+    assert main(["plan", config()]) == 0
+    (request,) = asked
+    folder_ = Path(request.config.data.folder)
+    assert request.headers == {str(folder_ / f"{n}.png"): (64, 64, False) for n in range(5)}
 
 
 def test_as_json_both_are_one_document(config, capsys):

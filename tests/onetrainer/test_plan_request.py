@@ -2,8 +2,23 @@
 
 import pytest
 
+from onetrainer.config.train import TrainConfig
+from onetrainer.data.dataset import read_dataset
 from onetrainer.errors import UserError
-from onetrainer.plan_request import gigabytes
+from onetrainer.plan_request import PlanRequest, SeenHeaders, gigabytes
+from tests.pictures import folder
+
+
+def test_headers_that_went_with_a_request_are_not_read_again(tmp_path):
+    data = {"folder": str(folder(tmp_path / "cats", [(64, 64), (88, 48)]))}
+    config = TrainConfig.model_validate({"data": data})
+    first = SeenHeaders({})
+    before = read_dataset(config, headers=first).items
+    text = PlanRequest(config=config, headers=first.seen).model_dump_json()
+    for path in (tmp_path / "cats").glob("*.png"):
+        path.write_bytes(b"no picture any more")
+    seen = SeenHeaders(PlanRequest.model_validate_json(text).headers)
+    assert read_dataset(config, headers=seen).items == before
 
 
 @pytest.mark.parametrize(

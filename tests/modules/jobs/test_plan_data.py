@@ -6,7 +6,10 @@ import torch
 from modules.jobs.plan import Target, planner
 from modules.jobs.plan_data import long_captions
 from modules.jobs.plan_work import Machine
+from onetrainer.data import index
 from onetrainer.data.dataset import read_dataset
+from onetrainer.pictures.header import read_header
+from onetrainer.plan_request import SeenHeaders
 from onetrainer.presets import resolve
 from tests import tiny
 from tests.pictures import folder
@@ -78,6 +81,18 @@ def test_time_is_not_told_of_another_machine(base, tmp_path):
         found = plans.data(config(base, tmp_path), None)
     assert "caching_seconds" not in found
     assert found["long_caption_count"] == 0
+
+
+def test_no_header_is_read_that_was_read_already(base, tmp_path, monkeypatch):
+    made, headers, read = config(base, tmp_path), SeenHeaders({}), []
+    monkeypatch.setattr(index, "read_header", lambda path: read.append(path) or read_header(path))
+    with planner(Target("cpu"), headers) as plans:
+        plans.forecast(made)
+        assert len(read) == len(headers.seen) == 4
+        assert plans.data(made, CALLS)["caching_seconds"] > 0
+    with planner(Target("cpu"), SeenHeaders(headers.seen)) as plans:
+        plans.forecast(made)
+    assert len(read) == 4
 
 
 def test_nothing_is_told_of_pictures_that_are_not_there(base, tmp_path):

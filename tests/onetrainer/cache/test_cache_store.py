@@ -52,6 +52,9 @@ def test_report_counts_entries_and_bytes(folder):
     put(folder, [1, 2], kind="masks")
     _old_entry(folder)
     (folder / "text" / "note.txt").write_text("mine")
+    index = CacheIndex(folder)
+    index.database.ask(lambda c: c.execute("UPDATE entries SET used = 7000 + row"))
+    index.close()
     found = report(folder)
     assert [(kind.kind, kind.entries, kind.shards) for kind in found.kinds] == [
         ("latents", 12, 1), ("masks", 2, 2), ("text", 0, 0)
@@ -60,7 +63,7 @@ def test_report_counts_entries_and_bytes(folder):
     assert found.bytes == sum(path.stat().st_size for path in files)
     assert (found.older_entries, found.older_bytes) == (1, 1000)
     assert found.foreign == ("text/note.txt",) and not found.is_in_use
-    assert found.kinds[0].last_used - found.kinds[0].oldest_used == 2 * 86400
+    assert (found.kinds[0].oldest_used, found.kinds[0].last_used) == (7000, 7011)
 
 
 def test_pruning_without_limits_keeps_every_entry(folder):
@@ -178,8 +181,35 @@ def test_part_that_nobody_writes_any_more_is_removed(folder):
     for path, age in ((old, 2 * 86400), (new, 60)):
         path.write_bytes(b"begun")
         os.utime(path, (time.time() - age,) * 2)
-    prune(folder)
+    done = prune(folder)
     assert not old.exists() and new.exists()
+    assert done.freed_bytes == done.leftover_bytes == len(b"begun")
+
+
+def test_bytes_of_no_entry_are_told_as_what_was_left_behind(tmp_path):
+    first, second = (put(tmp_path, [7]) for _ in range(2))  # the same entry twice
+    size = first[0].stat().st_size
+    done = prune(tmp_path)
+    assert sum(path.exists() for path in (*first, *second)) == 1
+    assert (done.entries, done.freed_bytes, done.leftover_bytes) == (0, size, size)
+    (told,) = pruned_lines(done, "cache", None)
+    left = f"what earlier work had left behind and nothing reads any more, {size} bytes;"
+    assert told.startswith(f"cache: removed {left}")
+
+
+def test_nothing_removed_is_told_as_such(folder):
+    (told,) = pruned_lines(prune(folder), "cache", None)
+    assert told.startswith("cache: nothing had to be removed; ")
+
+
+def test_entries_and_leftovers_are_told_apart(folder):
+    put(folder, [11])  # again
+    extra = min(path.stat().st_size for path in (folder / "latents").glob("*.safetensors"))
+    done = prune(folder, unused_s=1.5 * 86400)
+    assert (done.entries, done.leftover_bytes) == (4, extra)
+    assert done.freed_bytes > extra
+    (told,) = pruned_lines(done, "cache", None)
+    assert f"removed 4 entries and {extra} bytes of what earlier work" in told
 
 
 @pytest.mark.parametrize("work", [report, prune])
@@ -216,6 +246,29 @@ def test_a_config_whose_cache_is_yet_to_come_is_no_error(capsys, tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "mine.txt").touch()
     assert main(["cache", str(config)]) == 2
+
+
+def test_a_cache_that_only_a_check_has_been_in_is_yet_to_come(capsys, tmp_path):
+    config, folder = tmp_path / "config.json", tmp_path / "new"
+    folder.mkdir()
+    (folder / "pictures.sqlite").write_bytes(b"12345")
+    config.write_text(json.dumps({"data": {"cache_folder": "new"}}))
+    for place in (str(config), str(folder)):
+        assert main(["cache", place]) == 0
+        assert f"{folder}: nothing is cached yet" in capsys.readouterr().out
+        assert main(["cache", place, "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["folder"], told["bytes"], len(told["kinds"])) == (str(folder), 5, 3)
+        assert main(["cache", place, "--prune", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["bytes"] == 5
+    assert [path.name for path in folder.iterdir()] == ["pictures.sqlite"]
+
+
+def test_wrong_folder_is_told_in_json_too(capsys, tmp_path):
+    assert main(["cache", str(tmp_path / "nowhere"), "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert json.loads(out)["problem"] == err.strip()
+    assert "a cache folder, a config file or a preset" in err
 
 
 def test_command_prunes_by_age(folder, capsys):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,10 @@ from onetrainer.data.dataset import read_dataset
 from onetrainer.data.plan import caption_examples, plan_data
 from onetrainer.data.words import as_document, lines
 from onetrainer.errors import UserError
+from onetrainer.pictures.memory import PictureMemory
+from onetrainer.pictures.similar import similar_groups
 from onetrainer.presets import resolve
+from tests.onetrainer.drawn import as_jpeg, leaves
 from tests.pictures import folder
 
 SQUARE, WIDE = Bucket(64, 64), Bucket(88, 48)
@@ -88,6 +92,50 @@ def test_pictures_are_counted_by_folder_and_by_what_they_are_for(root):
     told = {one.name: (one.pictures, one.held_out, one.per_epoch) for one in plan.concepts}
     assert told == {"cats": (7, 0, 7), "held": (0, 2, 0), "kept": (3, 0, 10)}
     assert (plan.pictures, plan.held_out) == (10, 2)
+
+
+@pytest.fixture
+def alike(tmp_path, monkeypatch):
+    """The config of four pictures of three likes each, and a memory for their looks."""
+    # Files this new are not relied on, which is no matter here.
+    monkeypatch.setattr("onetrainer.pictures.header.SETTLED_NS", 0)
+    (tmp_path / "cats").mkdir()
+    for seed in range(4):
+        for quality in (95, 80, 60):
+            as_jpeg(leaves(seed, 96), quality).save(tmp_path / f"cats/{quality}-{seed}.png")
+    section = {"use": True, "share": 0.4, "keep_similar": True}
+    data = {"require_captions": False}
+    with closing(PictureMemory(tmp_path / "cache")) as memory:
+        yield config(tmp_path, data=data, validation=section), memory
+
+
+def test_held_out_pictures_are_those_of_the_run_where_all_looks_are_remembered(alike):
+    made, memory = alike
+    run = read_dataset(made, similar=lambda items: similar_groups(items, memory)).held_out
+    plan = plan_data(made, looks=memory)
+    assert plan.dataset.held_out == run and not plan.holds_out_alike
+    seeds = {item.path.stem.partition("-")[2] for item in run}
+    assert len(run) == 3 * len(seeds) > 0
+    assert "It is not known yet" not in "\n".join(lines(plan))
+
+
+def test_one_look_that_is_not_remembered_leaves_it_open_who_is_held_out(alike):
+    made, memory = alike
+    items = read_dataset(made).items
+    similar_groups(items[1:], memory)
+    plan = plan_data(made, looks=memory)
+    assert plan.holds_out_alike
+    assert as_document(plan)["holds_out_alike"]
+    assert plan.dataset.held_out == read_dataset(made).held_out
+    assert "It is not known yet" in "\n".join(lines(plan))
+
+
+def test_a_very_long_caption_is_told_by_its_beginning(root):
+    (root / "cats" / "0.txt").write_text("many " * 5000)
+    plan = plan_data(config(root))
+    (told,) = (line for line in lines(plan) if "many many" in line)
+    assert told.endswith("many … (5,000 words)") and len(told) < 450
+    assert len(as_document(plan)["captions"][0]["drawn"][0]) > 20_000
 
 
 def test_enlarged_and_cut_pictures_are_named_the_worst_first(root):

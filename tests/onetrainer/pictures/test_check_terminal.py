@@ -1,6 +1,7 @@
 """`onetrainer check-data` tells what it finds, for people and for programs."""
 
 import json
+import os
 
 import pytest
 
@@ -20,7 +21,8 @@ def folder(tmp_path):
 def test_folder_is_checked_with_those_in_it(folder, capsys):
     assert main(["check-data", str(folder)]) == 0
     told = capsys.readouterr().out
-    assert "inner/b.png: 160 × 160 pixels, enlarged 3.2 times to 512 × 512." in told
+    where = folder / "inner" / "b.png"
+    assert f"{where}: 160 × 160 pixels, enlarged 3.2 times to 512 × 512." in told
     assert told.endswith("2 pictures looked at: 2 warnings.\n")
 
 
@@ -35,6 +37,32 @@ def test_json_holds_every_finding_and_nothing_else(folder, capsys):
     assert content["pictures"] == 2
     assert [one["kind"] for one in content["findings"]] == ["too-small", "too-small"]
     assert content["findings"][0]["path"] == str(folder / "a.png")
+
+
+def test_files_are_named_as_their_folder_was_given(folder, monkeypatch, capsys):
+    (folder / "inner" / "c.png").write_bytes((folder / "a.png").read_bytes())
+    monkeypatch.chdir(folder / "inner")
+    for given in ("..", "../inner/..", "../../pictures", str(folder)):
+        assert main(["check-data", given, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)["findings"]
+        assert any(one["other"] for one in found)
+        assert {one["path"].rpartition("/")[0] for one in found} <= {given, f"{given}/inner"}
+        assert main(["check-data", given]) == 0
+        told = capsys.readouterr().out
+        assert told.count("/pictures") == (told.count(given) if "pictures" in given else 0)
+
+
+def test_all_folders_of_a_config_are_named_from_the_current_one(folder, monkeypatch, capsys):
+    concepts = [{"name": "more", "folder": "pictures/inner"}]
+    data = {"folder": "pictures", "concepts": concepts, "cache_folder": "cache"}
+    folder.with_name("config.json").write_text(json.dumps({"data": data}))
+    monkeypatch.chdir(folder.parent)
+    assert main(["check-data", "config.json", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["findings"]
+    assert {one["path"] for one in told} == {"pictures/a.png", "pictures/inner/b.png"}
+    assert main(["check-data", str(folder.with_name("config.json")), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["findings"]
+    assert {one["path"] for one in told} == {str(folder / "a.png"), str(folder / "inner/b.png")}
 
 
 def test_config_is_checked_and_what_is_learned_is_kept_in_its_cache(folder, capsys):
@@ -61,5 +89,40 @@ def test_wrong_config_is_told_as_such(folder, capsys):
 
 def test_folder_without_pictures_is_told(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
-    assert main(["check-data", str(tmp_path / "empty")]) == 2
-    assert "is empty" in capsys.readouterr().err
+    assert main(["check-data", str(tmp_path / "empty"), "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert "is empty" in err
+    assert json.loads(out) == {"problem": err.strip()}
+
+
+def test_folder_that_may_not_be_looked_into_is_told_as_one(folder, monkeypatch, capsys):
+    plain = os.stat
+
+    def denied(path, *args, **named):
+        if os.fspath(path).endswith("config.json"):
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return plain(path, *args, **named)
+
+    def unlisted(path):
+        raise PermissionError(13, "Permission denied", os.fspath(path))
+
+    monkeypatch.setattr(os, "stat", denied)
+    monkeypatch.setattr(os, "scandir", unlisted)
+    assert main(["check-data", str(folder)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"{folder}: this folder cannot be read (Permission denied).")
+
+
+def test_place_that_is_not_there_might_have_been_a_folder(tmp_path, capsys):
+    assert main(["check-data", str(tmp_path / "nowhere")]) == 2
+    assert "Expected a folder of pictures, a config file or a preset." in capsys.readouterr().err
+
+
+def test_folder_whose_name_is_no_text_is_told(tmp_path, capsys):
+    folder = tmp_path / os.fsdecode(b"b\xff")
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system has no such names")
+    assert main(["check-data", str(folder)]) == 2
+    assert "b?: the name of this folder is in no known encoding." in capsys.readouterr().err

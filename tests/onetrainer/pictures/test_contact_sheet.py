@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from onetrainer.data.buckets import Bucket, CropGeometry
 from onetrainer.data.index import Item
@@ -103,6 +103,21 @@ def test_sheets_are_written_into_empty_folders_alone(plan, tmp_path):
     assert not (tmp_path / "cats" / "sheets").exists()
     (tmp_path / "empty").mkdir()
     assert write_sheets(plan, tmp_path / "empty")
+
+
+def test_pictures_are_labeled_by_their_path_below_their_folder(tmp_path, monkeypatch):
+    data = {"folder": str(folder(tmp_path / "cats", [(64, 64)])), "include_subfolders": True}
+    folder(tmp_path / "cats" / "a quite long name of a folder", [(64, 64)])
+    data |= {"concepts": [{"name": "x\ny", "folder": str(folder(tmp_path / "dogs", [(64, 64)]))}]}
+    told = []
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", lambda _, at, text, fill: told.append(text))
+    for changed in (data, {**data, "concepts": []}):
+        plan = plan_data(resolve({"data": changed | {"resolution": 64}}, source=""))
+        write_sheets(plan, tmp_path / f"sheets {len(told)}")
+    assert told == [
+        "cats/0.png", "…long name of a folder/0.png", "x?y/0.png",
+        "0.png", "…long name of a folder/0.png",
+    ]  # fmt: skip
 
 
 def test_a_picture_that_cannot_be_drawn_leaves_its_place_empty(plan, tmp_path):

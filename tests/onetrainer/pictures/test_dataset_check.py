@@ -1,5 +1,6 @@
 """A check of pictures finds what may spoil a training, says what to do, and changes nothing."""
 
+import os
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -65,6 +66,46 @@ def test_unreadable_pictures_are_found_by_header_and_by_pixels(pictures):
     for name in ("cut off.txt", "text.txt"):
         (pictures.folder / name).write_text("a thing")
     assert sorted(pictures.found()) == [("unreadable", "cut off.png"), ("unreadable", "text.png")]
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "remedy"),
+    [
+        ("raw.heic", Path.touch, "Save it as PNG or JPEG, or remove it"),
+        ("gone.png", lambda path: path.symlink_to("nowhere"), "Put back what it leads to, or"),
+        ("pipe.png", os.mkfifo, "Move it elsewhere, or remove it"),
+        ("tiny.png", lambda path: leaves(0, 8).save(path), "Cut it, take a larger one, or"),
+        ("text.png", Path.touch, "Save it anew from a program that opens it, or remove it"),
+    ],
+)
+def test_what_is_left_out_is_told_with_what_helps(pictures, name, make, remedy):
+    make(pictures.folder / name)
+    (finding,) = pictures.check().findings
+    assert (finding.kind, finding.path.name) == ("unreadable", name)
+    assert finding.remedy.startswith(remedy)
+    assert ";" not in finding.what
+
+
+def test_file_of_two_folders_is_told_once(pictures):
+    (pictures.folder / "text.png").write_bytes(b"hello")
+    (pictures.folder / "alone.txt").write_text("a caption")
+    pictures.values["data.concepts"] = [{"name": "again", "folder": str(pictures.folder)}]
+    assert pictures.found() == [
+        ("unreadable", "text.png"), ("duplicate", "pictures"), ("orphan", "alone.txt")
+    ]  # fmt: skip
+
+
+def test_folder_that_is_in_another_one_as_well_is_told(pictures):
+    pictures.add("inner/x", leaves(7, 256))
+    pictures.values["data.include_subfolders"] = True
+    inner = {"name": "in it", "folder": str(pictures.folder / "inner"), "role": "train"}
+    pictures.values["data.concepts"] = [inner]
+    (finding,) = pictures.check().findings
+    assert (finding.kind, finding.severity) == ("duplicate", "warning")
+    assert (finding.path, finding.other) == (pictures.folder / "inner", pictures.folder)
+    assert 'all of the 1 pictures of "in it" belong to "pictures" as well' in finding.what
+    pictures.values["data.concepts"] = [inner | {"role": "validation"}]
+    assert pictures.found() == []
 
 
 def test_copy_is_the_same_file_and_the_later_one_is_told(pictures):
@@ -260,12 +301,12 @@ def test_worst_kinds_come_first():
 
 def test_lines_tell_a_common_remedy_once_and_count_what_is_too_much():
     some = [finding("blurred", f"{number}.png") for number in range(5)]
-    told = lines(some, root=Path("/pictures"), most=2)
+    told = lines(some, most=2)
     assert told == [
         "Blurred (5)",
         "  Do it.",
-        "  note: 0.png: it is wrong.",
-        "  note: 1.png: it is wrong.",
+        "  note: /pictures/0.png: it is wrong.",
+        "  note: /pictures/1.png: it is wrong.",
         "  and 3 more",
     ]
 
