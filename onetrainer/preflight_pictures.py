@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 from onetrainer.captions.words import missing_words
 from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.embedding import EmbeddingOnly
-from onetrainer.config.rules_data import beside, is_same_folder, masks_place
+from onetrainer.config.rules_data import (
+    beside,
+    is_same_folder,
+    masks_place,
+    subfolders_place,
+)
 from onetrainer.config.train import TrainConfig
 from onetrainer.data.concepts import PRIOR_ROLES, ConceptSettings
 from onetrainer.data.folder_listing import CONDITIONING_SUFFIX, MASK_SUFFIX
@@ -91,7 +96,7 @@ def _left_inside(concepts: Sequence[ConceptSettings], indexes: Indexes) -> list[
             if Path(os.path.realpath(folder)) not in named and (count := count_pictures(folder))
         ]
         if counts:
-            switch = beside(concepts[number], "include_subfolders")
+            switch = subfolders_place(concepts[number])
             found.append(_not_taken(concepts[number].place, switch, sum(counts), len(counts)))
     return found
 

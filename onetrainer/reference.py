@@ -158,11 +158,15 @@ def _only_with(setting: Setting) -> str:
         return ""
     section = setting.path.rpartition(".")[0]
     pairs = (
-        f"`{path if '.' in path else f'{section}.{path}'}` "
-        + ("set" if values == ("*",) else " or ".join(f"`{v}`" for v in values))
+        f"`{path if '.' in path else f'{section}.{path}'}` {_values(values)}"
         for path, values in setting.ui.only_with.items()
     )
-    return f" Has an effect only with {' and '.join(pairs)}."
+    others = (f", or with `{path}` {_values(v)}" for path, v in setting.ui.or_with.items())
+    return f" Has an effect only with {' and '.join(pairs)}{''.join(others)}."
+
+
+def _values(values: tuple[str, ...]) -> str:
+    return "set" if values == ("*",) else " or ".join(f"`{value}`" for value in values)
 
 
 def _table(rows: list[Row]) -> Iterator[str]:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onetrainer.captions.file import read_captions
+from onetrainer.captions.file import CaptionError, read_captions
 from onetrainer.captions.list import read_caption_list
 from onetrainer.captions.list_file import Listed
-from onetrainer.data.concepts import ConceptSettings
+from onetrainer.data.concepts import ConceptSettings, folder_name
 from onetrainer.data.folder_listing import Found, is_picture, normal
 
 
@@ -43,7 +43,8 @@ class ConceptCaptions:
             case "names":
                 return Said((found.stem,))
             case "folders":
-                return Said((found.group.rpartition("/")[2] or normal(self._concept.folder.name),))
+                own = found.group.rpartition("/")[2]
+                return Said((own or normal(folder_name(self._concept.folder)),))
             case "text":
                 return Said((" ".join(self._concept.caption_text.split()),))
             case "list":
@@ -62,9 +63,14 @@ class ConceptCaptions:
     def _beside(self, found: Found) -> Said:
         if found.caption is None:
             return Said(("",))
-        captions, encoding = read_captions(found.caption, lines=self._concept.captions.lines)
-        note = _windows_text(found.caption.name) if encoding == "cp1252" else ""
-        return Said(captions or ("",), note=note)
+        try:
+            captions, encoding = read_captions(found.caption, lines=self._concept.captions.lines)
+        except CaptionError:
+            if self._concept.learns_captions:
+                raise
+            return Said(("",))
+        is_guess = encoding == "cp1252" and self._concept.learns_captions
+        return Said(captions or ("",), note=_windows_text(found.caption.name) if is_guess else "")
 
 
 def _windows_text(name: str) -> str:

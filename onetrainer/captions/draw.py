@@ -48,7 +48,7 @@ from onetrainer.captions.tags import (
     works_on_tags,
 )
 from onetrainer.config.captions import Captions
-from onetrainer.data.concepts import ConceptSettings
+from onetrainer.data.concepts import ConceptSettings, folder_name
 from onetrainer.data.index import Item
 from onetrainer.seeds import derive, draws, shuffled
 
@@ -199,7 +199,7 @@ def _in_template(text: str, item: Item, concept: ConceptSettings, turn: int, ord
     template = _template(concept.captions.template)
     if template is None:
         return " ".join(text.split())
-    names = (item.path.stem, item.path.parent.name, concept.name)
+    names = (item.path.stem, folder_name(item.path.parent), concept.name)
     fields = dict(zip(FIELDS, (text, *map(_composed, names)), strict=True))
     if not concept.captions.wildcards:
         turn, order = 0, as_written

@@ -36,7 +36,7 @@ class Augmentation(Section):
         Ui("Cut closer", level="advanced", search="crop jitter zoom random crop"),
     ] = 0.0
     """By how much pictures are enlarged at most before they are cut: 0.1 is up to a tenth. The cut
-    is then made anywhere."""
+    is then made anywhere; where it is around a point, this stays in it."""
 
     brightness: Annotated[
         Amount, Ui("Brightness", level="advanced", search="color_aug colour jitter")

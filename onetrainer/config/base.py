@@ -31,6 +31,8 @@ class Ui:
     path and those values: {"method.kind": ("lora", "dora")}; ("*",) is any but 0, off and nothing.
     A name without a dot is a setting of the same section, also within a list's entry. The window
     hides it with others.
+    or_with: in place of all of these, others of which one is enough. A "*" in a path is any entry
+    of a list that is not turned off by a "use": {"data.concepts.*.masks": ("files", "alpha")}.
     """
 
     label: str
@@ -43,6 +45,7 @@ class Ui:
     zero: str = ""
     lead: str = ""
     only_with: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    or_with: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     @property
     def is_path(self) -> bool:

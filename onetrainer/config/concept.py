@@ -12,6 +12,24 @@ Masks = Literal["off", "files", "alpha"]
 Role = Literal["train", "validation", "prior", "own_prediction"]
 CaptionSource = Literal["files", "names", "folders", "text", "list"]
 
+CaptionText = Annotated[
+    str,
+    Field(
+        max_length=10_000, description="The caption of every picture, where one text is for all."
+    ),
+    Ui("Caption", only_with={"caption_source": ("text",)}),
+]
+CaptionList = Annotated[
+    str,
+    Field(
+        description='A .csv or .jsonl file with a line for each picture: "file" names it, "caption"'
+        " is said of it. A .txt file has one caption a line, in the order of the pictures' names."
+    ),
+    Ui("List of captions", editor="file", only_with={"caption_source": ("list",)}),
+]
+# The first folder and further ones have these two alike. They are types with their sentences, and
+# no section to inherit: inherited settings would stand before the folder, in the window and files.
+
 CAPTION_SOURCES = {
     "files": "text files",
     "names": "file names",
@@ -85,17 +103,8 @@ class Concept(Section):
     """Where captions come from: "files" beside the pictures, the pictures' "names", those of their
     "folders", one "text" for all, or a "list" that names each picture."""
 
-    caption_text: Annotated[
-        str, Field(max_length=10_000), Ui("Caption", only_with={"caption_source": ("text",)})
-    ] = ""
-    """The caption of every picture, where one text is for all."""
-
-    caption_list: Annotated[
-        str,
-        Ui("List of captions", editor="file", only_with={"caption_source": ("list",)}),
-    ] = ""
-    """A .csv or .jsonl file with a line for each picture: "file" names it, "caption" is said of it.
-    A .txt file has one caption a line, in the order of the pictures' names."""
+    caption_text: CaptionText = ""
+    caption_list: CaptionList = ""
 
     trigger: Annotated[
         str,

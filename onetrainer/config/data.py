@@ -10,7 +10,9 @@ from onetrainer.config.buckets import Buckets
 from onetrainer.config.captions import Captions
 from onetrainer.config.concept import (
     CAPTION_SOURCES,
+    CaptionList,
     CaptionSource,
+    CaptionText,
     Concept,
     Masks,
 )
@@ -48,17 +50,8 @@ class Data(Section):
     "folders", one "text" for all, or a "list" that names each picture. Further folders have a
     source of their own."""
 
-    caption_text: Annotated[
-        str, Field(max_length=10_000), Ui("Caption", only_with={"caption_source": ("text",)})
-    ] = ""
-    """The caption of every picture, where one text is for all."""
-
-    caption_list: Annotated[
-        str,
-        Ui("List of captions", editor="file", only_with={"caption_source": ("list",)}),
-    ] = ""
-    """A .csv or .jsonl file with a line for each picture: "file" names it, "caption" is said of it.
-    A .txt file has one caption a line, in the order of the pictures' names."""
+    caption_text: CaptionText = ""
+    caption_list: CaptionList = ""
 
     trigger: Annotated[
         str,
@@ -119,9 +112,21 @@ class Data(Section):
             search="regularisation regularization prior preservation reg dreambooth",
         ),
     ] = ""
-    """A folder of pictures, with captions, of what the model is not to forget, such as other cats
-    beside yours. Each epoch shows as many of them as there are pictures to learn; empty means
-    none."""
+    """A folder of pictures of what the model is not to forget, such as other cats beside yours.
+    Each epoch shows as many of them as there are pictures to learn; empty means none."""
+
+    class_text: Annotated[
+        str,
+        Field(max_length=10_000),
+        Ui(
+            "Caption of class pictures",
+            level="advanced",
+            search="class prompt class_prompt reg caption",
+            only_with={"class_folder": ("*",)},
+        ),
+    ] = ""
+    """The caption of every class picture, such as "a photo of a cat". Empty takes each one's own,
+    from text files, or from names where those of the pictures to learn come from there."""
 
     buckets: Buckets = Buckets()
     captions: Captions = Captions()

@@ -47,6 +47,7 @@ class Denoising(Section):
             level="advanced",
             search="prior preservation regularization",
             only_with={"data.class_folder": ("*",)},
+            or_with={"data.concepts.*.role": ("prior",)},
         ),
     ] = ClassPictures()
     """What pictures teach that are there to keep what the model knows: what they show, or what the

@@ -46,6 +46,17 @@ def _dropout_with_captions(document: Document) -> Document:
     return {**document, "objective": objective, "data": {**data, "captions": captions}}
 
 
+def _held_out_by_names(document: Document) -> Document:
+    """Version 5: what is held out of several folders goes by their names as well.
+
+    Where it was done otherwise it stays so: a run must not measure what it has learned.
+    """
+    validation = _section(document, "validation")
+    if not validation.get("use") or not _section(document, "data").get("concepts"):
+        return document
+    return {**document, "validation": {"turns": "names", **validation}}
+
+
 def _section(document: Document, key: str) -> dict[str, Any]:
     """A copy of a section; an empty one where there is none."""
     value = document.get(key)
@@ -57,6 +68,7 @@ MIGRATIONS: dict[int, Callable[[Document], Document]] = {
     1: _networks_by_name,
     2: _checkpointing_in_words,
     3: _dropout_with_captions,
+    4: _held_out_by_names,
 }
 
 

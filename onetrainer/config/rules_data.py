@@ -12,6 +12,7 @@ from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.concept import CaptionSource
 from onetrainer.config.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
+from onetrainer.data.buckets import SMALLEST
 from onetrainer.data.concepts import PRIOR_ROLES, ConceptSettings, concepts_of
 from onetrainer.errors import Cure, Problem
 
@@ -41,6 +42,12 @@ def has_pictures(config: TrainConfig) -> bool:
 def beside(concept: ConceptSettings, name: str) -> str:
     """The config's path of a setting that lies beside the one of a concept's folder."""
     return f"{concept.place.rpartition('.')[0]}.{name}"
+
+
+def subfolders_place(concept: ConceptSettings) -> str:
+    """The config's path of the switch for the folders within a concept's folder."""
+    has_own = concept.place.startswith("data.concepts.")
+    return beside(concept, "include_subfolders") if has_own else "data.include_subfolders"
 
 
 def masks_place(config: TrainConfig, concept: ConceptSettings) -> str:
@@ -212,8 +219,18 @@ def _of_sizes(config: TrainConfig) -> Iterator[Problem]:
             "warning",
         )
     for place, concept in enumerate(config.data.concepts):
-        if buckets.sizes and concept.use and concept.resolution:
-            path = f"data.concepts.{place}.resolution"
+        path = f"data.concepts.{place}.resolution"
+        if not concept.use or not concept.resolution:
+            continue
+        if not buckets.sizes and concept.resolution < SMALLEST:
+            yield Problem(
+                path,
+                f"{concept.resolution} pixels are too few to show anything",
+                f"Expected at least {SMALLEST}, or 0 for that of the others",
+                "Raise it.",
+                cure=Cure(path, 0),
+            )
+        if buckets.sizes:
             yield Problem(
                 path,
                 "sizes are fixed, so that a resolution of its own changes nothing",

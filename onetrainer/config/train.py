@@ -22,7 +22,7 @@ from onetrainer.config.sampling import Sampling
 from onetrainer.config.schedule import Constant, Schedule
 from onetrainer.config.validation import Validation
 
-VERSION = 4
+VERSION = 5
 
 
 class Training(Section):

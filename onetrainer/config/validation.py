@@ -32,12 +32,26 @@ class Validation(Section):
     """A folder of held-out pictures, with captions, which are not learned; empty means that a share
     of the pictures is held out."""
 
+    caption_list: Annotated[
+        str,
+        Ui(
+            "List of their captions",
+            editor="file",
+            level="advanced",
+            search="csv jsonl metadata",
+            only_with={**_WITH, "validation.folder": ("*",)},
+        ),
+    ] = ""
+    """A .csv, .jsonl or .txt file with the captions of the held-out pictures of the folder, as
+    "List of captions" is for those to learn; empty where they have captions as these do."""
+
     share: Annotated[
         Share,
         Ui("Share held out", unit="of all pictures", search="split validation", only_with=_WITH),
     ] = 0.1
     """The share of the pictures that is held out, up to a half; at least one picture. Which ones
-    depends on their names and the seed alone. Not used where there is a folder of them."""
+    depends on the names of them and their folders and the seed alone. Not used where there is a
+    folder of them."""
 
     keep_similar: Annotated[
         bool,
@@ -64,6 +78,18 @@ class Validation(Section):
     ] = 0
     """What is held out, and with which noise it is measured, comes from this number, so that runs
     with different seeds can be compared."""
+
+    turns: Annotated[
+        Literal["folders", "names"],
+        Ui(
+            "Turns by",
+            choices={"folders": "folders and names", "names": "names alone"},
+            level="hidden",
+            only_with=_WITH,
+        ),
+    ] = "folders"
+    """What the order follows from in which pictures are held out: their folders and names; or their
+    "names" alone, as in files before version 5, so that what these hold out stays as it was."""
 
     every: Annotated[
         int,

@@ -1,8 +1,11 @@
 """The folders of pictures that a config names, each with all that counts for it."""
 
+import os
+from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
 from onetrainer.config.augmentation import Augmentation
 from onetrainer.config.buckets import Buckets
@@ -27,14 +30,18 @@ class ConceptSettings:
     """One folder of pictures, with what counts for it, be it its own or that of all.
 
     place: the config's path of its folder, "data.folder" or "data.concepts.2.folder". name: what
-    it is called. resolutions: the ones it is shown at in turn. step: what sides of buckets are a
-    multiple of. repeats: how often an epoch shows each of its pictures; pictures: how many an epoch
-    shows in all, 0 goes by repeats; as_many: as many as there are pictures shown to learn.
+    it is called. identity: what draws know it by, wherever it lies: its name, and a number where
+    others before it have that name; "" of folders that are no entries of data.concepts, which may
+    be called anything. resolutions: the ones it is shown at in turn. step: what sides of buckets
+    are a multiple of. repeats: how often an epoch shows each of its pictures; pictures: how many an
+    epoch shows in all, 0 goes by repeats; as_many: as many as there are pictures shown to learn.
+    learns_captions: whether they play any part.
     """
 
     place: str
     name: str
     folder: Path
+    identity: str = ""
     role: Role = "train"
     deep: bool = False
     repeats: Fraction = Fraction(1)
@@ -49,6 +56,7 @@ class ConceptSettings:
     caption_list: Path | None = None
     trigger: str = ""
     require_captions: bool = True
+    learns_captions: bool = True
     masks: Masks = "off"
     conditioning: Conditioning = "blank"
     buckets: Buckets = field(default_factory=Buckets)
@@ -88,9 +96,11 @@ def concepts_of(config: TrainConfig) -> tuple[ConceptSettings, ...]:
     found = []
     if data.folder:
         found.append(_main(config, "data.folder", data.folder))
+    calls: Counter[str] = Counter()
     for place, concept in enumerate(data.concepts):
+        calls[name := _name(concept)] += 1
         if concept.use and concept.folder:
-            found.append(_own(config, f"data.concepts.{place}.folder", concept))
+            found.append(_own(config, place, concept, nth=calls[name]))
     if data.class_folder:
         found.append(
             _main(config, "data.class_folder", data.class_folder, role="prior", as_many=True)
@@ -101,6 +111,13 @@ def concepts_of(config: TrainConfig) -> tuple[ConceptSettings, ...]:
     if isinstance(config.objective, Reconstruction):
         return tuple(each for each in found if not each.is_prior)
     return tuple(found)
+
+
+def folder_name(folder: Path) -> str:
+    """What a folder is called, also where it is named "." or ".."."""
+    if folder.name not in ("", ".."):
+        return folder.name
+    return Path(os.path.abspath(folder)).name  # noqa: PTH100 - links stay as named
 
 
 def has_masks(config: TrainConfig) -> bool:
@@ -126,10 +143,10 @@ def _main(
     """A folder that has no settings but those for all."""
     data = config.data
     is_plain = isinstance(config.objective, Reconstruction)
-    is_first = place == "data.folder"
+    said = _said(config, place)
     return ConceptSettings(
         place=place,
-        name=Path(folder).expanduser().name,
+        name=folder_name(Path(folder).expanduser()),
         folder=Path(folder).expanduser(),
         role=role,
         deep=data.include_subfolders,
@@ -137,11 +154,12 @@ def _main(
         seed=config.training.seed,
         resolutions=_resolutions(config, 0),
         step=bucket_step(config.model.family, data.buckets.step, data.resolution),
-        caption_source=_source_for(config, role, is_first=is_first),
-        caption_text=data.caption_text,
-        caption_list=_path(data.caption_list) if is_first else None,
-        trigger=data.trigger if is_first or role == "validation" else "",
+        caption_source=said.source,
+        caption_text=said.text,
+        caption_list=_list(config, said.file),
+        trigger="" if role in PRIOR_ROLES else data.trigger,
         require_captions=data.require_captions and not is_plain,
+        learns_captions=not is_plain,
         masks="off" if is_plain or role in PRIOR_ROLES else data.masks,
         conditioning="blank" if is_plain else data.conditioning,
         buckets=data.buckets,
@@ -150,50 +168,63 @@ def _main(
     )
 
 
-def _source_for(config: TrainConfig, role: Role, *, is_first: bool) -> CaptionSource:
-    """Held-out pictures are captioned as those that are learned; a list names these alone.
+class _Said(NamedTuple):
+    """Where a folder's captions come from. file: a list of them, "" for none."""
 
-    One text for all says what is learned, which class pictures do not show.
+    source: CaptionSource
+    text: str = ""
+    file: str = ""
+
+
+def _said(config: TrainConfig, place: str) -> _Said:
+    """What is said of the pictures of a folder that has no settings but those for all.
+
+    Class and held-out pictures are captioned as those that are learned, unless they have a text or
+    a list of their own. A list names those that are learned alone; one text for all says what is
+    learned, which class pictures do not show.
     """
-    source = config.data.caption_source
-    if is_first:
-        return source
-    shared: set[CaptionSource] = (
-        {"names", "folders"}
-        if role in PRIOR_ROLES
-        else {
-            "names",
-            "folders",
-            "text",
-        }
-    )
-    return source if source in shared else "files"
+    data, held_out = config.data, config.validation.caption_list
+    match place, data.caption_source:
+        case "data.folder", source:
+            return _Said(source, data.caption_text, data.caption_list)
+        case "data.class_folder", _ if data.class_text.strip():
+            return _Said("text", data.class_text)
+        case "validation.folder", _ if held_out:
+            return _Said("list", file=held_out)
+        case _, "names" | "folders" as source:
+            return _Said(source)
+        case "validation.folder", "text":
+            return _Said("text", data.caption_text)
+    return _Said("files")
 
 
-def _own(config: TrainConfig, place: str, concept: Concept) -> ConceptSettings:
-    data = config.data
+def _own(config: TrainConfig, place: int, concept: Concept, *, nth: int) -> ConceptSettings:
+    """One of the further folders. nth: the how-manieth of its name it is, from 1."""
+    data, name = config.data, _name(concept)
+    identity = name if nth == 1 else f"{name} ({nth})"
     is_plain = isinstance(config.objective, Reconstruction)
     masks: Masks = data.masks if concept.masks == "same" else concept.masks
     resolution = concept.resolution or data.resolution
-    folder = Path(concept.folder).expanduser()
     return ConceptSettings(
-        place=place,
-        name=concept.name or folder.name,
-        folder=folder,
+        place=f"data.concepts.{place}.folder",
+        name=name,
+        identity=identity,
+        folder=Path(concept.folder).expanduser(),
         role=concept.role,
         deep=concept.include_subfolders,
         repeats=Fraction(str(concept.repeats)),
         pictures=concept.pictures,
         loss_weight=concept.loss_weight,
         # Of its own, so that 1.png in twenty folders is not mirrored in all or none of them.
-        seed=concept.seed or derive(config.training.seed, "concept", concept.name or folder.name),
+        seed=concept.seed or derive(config.training.seed, "concept", identity),
         resolutions=_resolutions(config, concept.resolution),
         step=bucket_step(config.model.family, data.buckets.step, resolution),
         caption_source=concept.caption_source,
         caption_text=concept.caption_text,
-        caption_list=_path(concept.caption_list),
+        caption_list=_list(config, concept.caption_list),
         trigger=concept.trigger,
         require_captions=data.require_captions and not is_plain,
+        learns_captions=not is_plain,
         masks="off" if is_plain or concept.role in PRIOR_ROLES else masks,
         conditioning="blank" if is_plain else data.conditioning,
         buckets=data.buckets,
@@ -202,9 +233,19 @@ def _own(config: TrainConfig, place: str, concept: Concept) -> ConceptSettings:
     )
 
 
-def _path(text: str) -> Path | None:
-    """A file of a setting; None if none is named."""
-    return Path(text).expanduser() if text else None
+def _name(concept: Concept) -> str:
+    return concept.name or folder_name(Path(concept.folder).expanduser())
+
+
+def _list(config: TrainConfig, text: str) -> Path | None:
+    """A list of captions; None if none is named, or nothing that it says counts.
+
+    A VAE learns no captions: of a list it takes but the points to cut around.
+    """
+    is_plain = isinstance(config.objective, Reconstruction)
+    if not text or (is_plain and config.data.buckets.crop != "focus"):
+        return None
+    return Path(text).expanduser()
 
 
 def _resolutions(config: TrainConfig, own: int) -> tuple[int, ...]:

@@ -136,10 +136,11 @@ def split(
 ) -> Dataset:
     """The pictures of several concepts as one, with those held out of learning on their own.
 
-    indexes: what each of the concepts holds. Of a share, a picture's turn comes from its name and
-    the seed alone, so that another picture more or less moves at most one from one side to the
-    other. Of folders, their pictures are not learned where they are among those to learn as well,
-    as in a folder within their folder. Raises UserError where nothing is left to learn.
+    indexes: what each of the concepts holds. Of a share, a picture's turn comes from its name, that
+    of its folder and the seed alone, so that another picture more or less moves at most one from
+    one side to the other. Of folders, their pictures are not learned where they are among those to
+    learn as well, as in a folder within their folder. Raises UserError where nothing is left to
+    learn.
     """
     section = config.validation
     every = [item for index in indexes for item in index.items]
@@ -148,13 +149,14 @@ def split(
     measured: tuple[Item, ...] | None = None
     if section.use and apart:
         gone = _of_same_files(learned, apart)
-        turns = sorted(apart, key=lambda item: _turn(item, section.seed))
+        turns = sorted(apart, key=lambda item: _turn(item, section, concepts))
         chosen = set(turns[: section.most_pictures or len(turns)])
         measured = tuple(item for item in apart if item in chosen)
     elif section.use:
         looks = similar if section.keep_similar else None
         groups = looks(learned) if looks is not None else range(len(learned))
-        gone = held_by_share(learned, section, _with_same_files(learned, groups))
+        groups = _with_same_files(learned, groups)
+        gone = held_by_share(learned, section, groups, concepts=concepts)
         measured = tuple(gone)
     else:
         gone = []
@@ -174,12 +176,18 @@ def split(
     )
 
 
-def held_by_share(items: Sequence[Item], section: Validation, groups: Sequence[int]) -> list[Item]:
+def held_by_share(
+    items: Sequence[Item],
+    section: Validation,
+    groups: Sequence[int],
+    *,
+    concepts: Sequence[ConceptSettings],
+) -> list[Item]:
     """The items that a share holds out, in their order. Raises UserError if all look the same.
 
     groups: the number of each item's group, of which all or none is held out; it takes its turn
     with the first of its pictures. A group that would be too many waits; where all of them are,
-    the smallest is held out.
+    the smallest is held out. concepts: by their numbers, as items have them.
     """
     if len(items) < 2:
         return list(items)
@@ -187,7 +195,7 @@ def held_by_share(items: Sequence[Item], section: Validation, groups: Sequence[i
     members: dict[int, list[int]] = {}
     for place, group in enumerate(groups):
         members.setdefault(group, []).append(place)
-    turns = sorted(members.values(), key=lambda places: _turn(items[places[0]], section.seed))
+    turns = sorted(members.values(), key=lambda at: _turn(items[at[0]], section, concepts))
     held: set[int] = set()
     for places in turns:
         if len(held) + len(places) <= count:
@@ -234,15 +242,21 @@ def _of_same_files(items: Sequence[Item], others: Sequence[Item]) -> list[Item]:
 
 
 def _with_same_files(items: Sequence[Item], groups: Sequence[int]) -> list[int]:
-    """The groups, with a file that several folders have in the group where it is found first."""
-    if len({item.concept for item in items}) == 1:
-        return [*groups]
+    """The groups, with a file that is there twice in the group where it is found first.
+
+    In another folder, or by a link beside it.
+    """
     first: dict[str, int] = {}
     return [groups[first.setdefault(file, at)] for at, (_, file) in enumerate(_with_places(items))]
 
 
-def _turn(item: Item, seed: int) -> bytes:
-    return hashlib.sha256(f"{seed}:held-out:{item.name}".encode()).digest()
+def _turn(item: Item, section: Validation, concepts: Sequence[ConceptSettings]) -> bytes:
+    """Where a picture stands in the order in which they are held out."""
+    name, concept = item.name, concepts[item.concept]
+    # So that of twenty folders 1.png is not held out of all or none.
+    if section.turns == "folders" and concept.identity:
+        name = f"{concept.identity}/{name}"
+    return hashlib.sha256(f"{section.seed}:held-out:{name}".encode()).digest()
 
 
 def _unlike(name: str, taken: set[str]) -> str:

@@ -289,6 +289,13 @@ def _nothing_to_learn(root: Path, skipped: list[Skipped], *, deep: bool) -> User
     )
 
 
+# Folders that have no source of captions to choose, and what they have instead.
+_OTHER_CAPTIONS = {
+    "data.class_folder": " write one for all of them (data.class_text),",
+    "validation.folder": " choose a list of them (validation.caption_list),",
+}
+
+
 def _no_captions(concept: ConceptSettings, items: list[Item]) -> UserError:
     example = items[0].path
     if concept.caption_source == "text":
@@ -299,9 +306,7 @@ def _no_captions(concept: ConceptSettings, items: list[Item]) -> UserError:
         )
     beside = f'A text file beside each is needed, such as "{example.stem}.txt" for "{example.name}"'
     listed = f'A list that names them is needed, such as "{example.name}" and what is said of it'
-    # These two folders have no source of their own; further folders do.
-    is_short = concept.place in ("data.class_folder", "validation.folder")
-    other = " name the folder among the further ones (data.concepts)," if is_short else ""
+    other = _OTHER_CAPTIONS.get(concept.place, "")
     return UserError(
         f"{concept.folder}: none of its {len(items)} pictures has a caption",
         listed if concept.caption_source == "list" else beside,

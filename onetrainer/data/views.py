@@ -219,12 +219,15 @@ def _view(
     wide, high = scaled_size(item.width, item.height, bucket, closer)
     across = places(wide, bucket, closer.angle, is_across=True)
     down = places(high, bucket, closer.angle, is_across=False)
-    if numbers and _is_anywhere(concept):
-        left, top = _at_share(across, numbers.across), _at_share(down, numbers.down)
-    elif concept.buckets.crop == "focus":
+    if concept.buckets.crop == "focus":
         x, y = _focus(item, concept, flips)
-        left = _around(across, x * wide - bucket.width / 2)
-        top = _around(down, y * high - bucket.height / 2)
+        # No farther aside than enlarging has gained, so that the point stays in the cut.
+        aside = (numbers.across - 0.5, numbers.down - 0.5) if numbers else (0.0, 0.0)
+        gained = closer.zoom - 1
+        left = _around(across, x * wide + (gained * aside[0] - 0.5) * bucket.width)
+        top = _around(down, y * high + (gained * aside[1] - 0.5) * bucket.height)
+    elif numbers and _is_anywhere(concept):
+        left, top = _at_share(across, numbers.across), _at_share(down, numbers.down)
     else:
         left, top = sum(across) // 2, sum(down) // 2
     return View(

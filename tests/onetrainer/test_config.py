@@ -90,6 +90,17 @@ def test_a_version_that_is_none_is_refused(version):
         migrate({"version": version}, source="x.json")
 
 
+@pytest.mark.parametrize(
+    ("use", "concepts", "turns"),
+    [(True, [{"folder": "/a"}], "names"), (True, [], "folders"), (False, [{}], "folders")],
+)
+def test_what_a_file_of_version_four_holds_out_of_folders_goes_by_names(use, concepts, turns):
+    old = {"version": 4, "data": {"concepts": concepts}, "validation": {"use": use, "share": 0.2}}
+    found = resolve(migrate(old, source=""), source="").validation
+    assert (found.turns, found.share) == (turns, 0.2)
+    assert resolve({**old, "version": 5}, source="").validation.turns == "folders"
+
+
 def test_a_newer_version_is_refused_in_words():
     with pytest.raises(UserError, match="config version 99") as caught:
         migrate({"version": 99}, source="x.json")

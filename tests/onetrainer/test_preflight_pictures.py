@@ -5,7 +5,7 @@ from PIL import Image, ImageFile
 
 from onetrainer.errors import Cure
 from onetrainer.preflight_pictures import check_pictures
-from onetrainer.presets import resolve
+from onetrainer.presets import resolve, with_value
 
 
 def pictures(folder, count=4, *, captions=True):
@@ -60,6 +60,19 @@ def test_pictures_in_folders_within_are_told_unless_somebody_takes_them(tmp_path
     assert check_pictures(own) == []
 
 
+@pytest.mark.parametrize("place", ["data.class_folder", "validation.folder", "data.concepts"])
+def test_the_cure_takes_the_pictures_of_folders_within(tmp_path, place):
+    folder = pictures(tmp_path / "a")
+    pictures(folder / "more")
+    first = str(pictures(tmp_path / "first"))
+    value = [{"folder": str(folder)}] if place == "data.concepts" else str(folder)
+    document = {"data": {"folder": first}, "validation": {"use": place == "validation.folder"}}
+    document = with_value(document, place, value)
+    (found,) = check_pictures(resolve(document, source=""))
+    cured = with_value(document, found.cure.path, found.cure.value)
+    assert check_pictures(resolve(cured, source="")) == []
+
+
 def test_a_name_that_the_system_refuses_is_told_at_its_place(tmp_path):
     made = config({"folder": tmp_path / ("x" * 5000)}, folder=str(pictures(tmp_path / "a")))
     (found,) = check_pictures(made)
@@ -74,6 +87,9 @@ def test_a_list_that_cannot_be_read_is_told_beside_the_list(tmp_path):
         own = config({"folder": folder, **listed})
         assert told(own) == [("data.concepts.0.caption_list", "error")]
         assert told(config(folder=str(folder), **listed)) == [("data.caption_list", "error")]
+        held = {"use": True, "folder": str(folder), "caption_list": listed["caption_list"]}
+        made = config(folder=str(pictures(tmp_path / "b")), validation=held)
+        assert told(made) == [("validation.caption_list", "error")]
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_an_override_of_the_wrong_form_is_refused(text):
     [
         ('{"a": }', "line 1, column 7"),
         ("[1]", "settings in { }"),
-        ('{"version": 5}', "config version 5"),
+        ('{"version": 6}', "config version 6"),
         ('{"extends": 5}', "extends"),
         ('{"extends": "nowhere"}', "no such file or preset"),
     ],

@@ -130,6 +130,14 @@ def test_fixed_sizes_and_more_resolutions_are_told():
     assert told(made) == {("data.buckets.resolutions", "warning")}
 
 
+@pytest.mark.parametrize(
+    ("resolution", "is_told"), [(0, False), (8, True), (56, True), (64, False)]
+)
+def test_a_folders_own_resolution_is_as_large_as_that_of_all_may_be(resolution, is_told):
+    made = config({"folder": "/b", "resolution": resolution})
+    assert told(made) == ({("data.concepts.0.resolution", "error")} if is_told else set())
+
+
 def test_fixed_sizes_and_a_folders_own_resolution_are_told():
     sizes = {"buckets": {"sizes": [{"width": 512, "height": 512}]}}
     made = config({"folder": "/a", "resolution": 768}, data=sizes)

@@ -7,6 +7,7 @@ from pydantic import Field
 from onetrainer.config.base import Section, Ui
 
 _WITH_MASKS = {"data.masks": ("files", "alpha")}
+_OR_WITH_OWN = {"data.concepts.*.masks": ("files", "alpha")}
 
 
 class Mask(Section):
@@ -21,6 +22,7 @@ class Mask(Section):
             search="unmasked_weight masked training",
             lead="These count for pictures with a mask.",
             only_with=_WITH_MASKS,
+            or_with=_OR_WITH_OWN,
         ),
     ] = 0.1
     """How much the parts that a mask leaves out still count. A little keeps them from falling
@@ -34,6 +36,7 @@ class Mask(Section):
             level="advanced",
             search="unmasked_probability masked training",
             only_with=_WITH_MASKS,
+            or_with=_OR_WITH_OWN,
         ),
     ] = 0.0
     """The chance of a picture to be trained as if it had no mask, drawn anew every time."""
@@ -45,6 +48,7 @@ class Mask(Section):
             level="advanced",
             search="normalize_masked_area_loss",
             only_with=_WITH_MASKS,
+            or_with=_OR_WITH_OWN,
         ),
     ] = False
     """Lets pictures count the same however small their masks are. Otherwise a mask that leaves
@@ -58,6 +62,7 @@ class Mask(Section):
             level="advanced",
             search="masked_prior_preservation_weight",
             only_with=_WITH_MASKS,
+            or_with=_OR_WITH_OWN,
         ),
     ] = 0.0
     """How much the parts outside the mask are held to what the model drew there before training.

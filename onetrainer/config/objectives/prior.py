@@ -14,6 +14,7 @@ PriorWeight = Annotated[
         level="advanced",
         search="prior_loss_weight regularization class",
         only_with={"data.class_folder": ("*",)},
+        or_with={"data.concepts.*.role": ("prior", "own_prediction")},
     ),
 ]
 

@@ -7,6 +7,7 @@ import unicodedata
 import pytest
 from PIL import Image
 
+from onetrainer.captions.draw import drawn_caption
 from onetrainer.data.concepts import ConceptSettings, concepts_of
 from onetrainer.data.dataset import held_by_share, read_dataset, share_count
 from onetrainer.data.folder_listing import list_folder
@@ -48,6 +49,16 @@ def test_captions_come_from_wherever_a_concept_says(tmp_path):
     assert by_folder == {"rex.png": ("big dogs",), "old/rex 2.png": ("old",)}
     one = said(found, caption_source="text", caption_text="a dog")
     assert one == {"rex.png": ("a dog",)}
+
+
+@pytest.mark.parametrize("name", [".", "../dogs", "in/.."])
+def test_a_folder_has_its_name_however_it_is_named(tmp_path, name, monkeypatch):
+    pictures(tmp_path / "dogs", "rex", "in/rex")
+    monkeypatch.chdir(tmp_path / "dogs")
+    captions = {"template": "{concept}: {caption} in {folder}"}
+    found = read_dataset(config(folder=name, caption_source="folders", captions=captions))
+    shown = [drawn_caption(item, found.concept_of(item), 0) for item in found.items]
+    assert shown == ["dogs: dogs in dogs"]
 
 
 def test_lines_of_a_caption_file_are_captions_of_their_own_or_one(tmp_path):
@@ -226,7 +237,7 @@ def test_likes_stay_on_one_side_whatever_the_groups():
             update={"share": draw.random() / 2, "seed": draw.randrange(9), "most_pictures": 9}
         )
         try:
-            held = held_by_share(items, chosen, groups)
+            held = held_by_share(items, chosen, groups, concepts=[concept(None)])
         except UserError:
             assert len({*groups}) == 1
             continue
@@ -298,6 +309,15 @@ def test_folders_draw_apart_unless_they_say_the_same_seed():
     assert seeds({"folder": "/a"}, run=1) != [one]
 
 
+@pytest.mark.parametrize("use", [True, False])
+def test_folders_of_one_name_draw_apart_and_alike_without_the_other(use):
+    twice = [{"folder": "/a/images"}, {"folder": "/b/images"}]
+    both = [one.seed for one in concepts_of(config(*twice))]
+    assert len({*both}) == 2
+    twice[0]["use"] = use
+    assert [one.seed for one in concepts_of(config(*twice))] == both[0 if use else 1 :]
+
+
 @pytest.mark.parametrize(
     ("source", "held_out", "kept"),
     [
@@ -315,6 +335,21 @@ def test_held_out_pictures_are_captioned_as_learned_ones(source, held_out, kept)
     assert [one.caption_source for one in concepts_of(made)] == [source, kept, held_out]
 
 
+@pytest.mark.parametrize("source", ["files", "names", "folders", "text", "list"])
+def test_class_and_held_out_pictures_may_have_captions_of_their_own(source, tmp_path):
+    for name in ("a", "c", "v"):
+        pictures(tmp_path / name, "1", captions=False)
+    listed = tmp_path / "list.csv"
+    listed.write_text("file,caption\n1.png,held out\n")
+    data = {"folder": tmp_path / "a", "class_folder": tmp_path / "c", "class_text": " a  dog "}
+    data |= {"caption_source": source, "caption_text": "x", "caption_list": listed}
+    validation = {"use": True, "folder": str(tmp_path / "v"), "caption_list": str(listed)}
+    data = {name: str(value) for name, value in data.items()}
+    found = concepts_of(resolve({"data": data, "validation": validation}, source=""))
+    said = [index_concept(one).items[0].caption for one in found[1:]]
+    assert said == ["a dog", "held out"]
+
+
 def test_quick_ways_are_concepts_too_and_come_first_and_last():
     made = config(
         {"folder": "/b", "name": "more"},
@@ -330,6 +365,27 @@ def test_quick_ways_are_concepts_too_and_come_first_and_last():
     assert [each.masks for each in found] == ["files", "files", "off", "files"]
     assert [each.trigger for each in found] == ["sks", "", "", "sks"]
     assert [each.as_many for each in found] == [False, False, True, False]
+
+
+def test_captions_that_a_vae_does_not_learn_take_no_picture_away(tmp_path):
+    pictures(tmp_path, "a", "b")
+    (tmp_path / "a.txt").write_bytes(b"\0")
+    for data in ({}, {"caption_source": "list", "caption_list": str(tmp_path / "gone.csv")}):
+        document = {"data": {"folder": str(tmp_path), **data}}
+        document["objective"] = {"kind": "reconstruction"}
+        found = read_dataset(resolve(document, source=""))
+        assert [item.name for item in found.items] == ["a.png", "b.png"]
+        assert (found.skipped, found.notes) == ((), ())
+
+
+def test_a_vae_cuts_around_the_points_of_a_list(tmp_path):
+    pictures(tmp_path, "a")
+    listed = tmp_path / "list.jsonl"
+    listed.write_text(json.dumps({"file": "a.png", "caption": "x", "focus": [0.25, 0.75]}))
+    data = {"folder": str(tmp_path), "caption_source": "list", "caption_list": str(listed)}
+    data["buckets"] = {"crop": "focus"}
+    made = resolve({"data": data, "objective": {"kind": "reconstruction"}}, source="")
+    assert read_dataset(made).items[0].focus == (0.25, 0.75)
 
 
 def test_a_vae_learns_pictures_alone():

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageFile
 
+from onetrainer.config.fields import settings
+from onetrainer.config.train import TrainConfig
 from onetrainer.data.concepts import ConceptSettings
 from onetrainer.data.folder_listing import NAMELESS
 from onetrainer.data.index import index_concept
@@ -347,9 +350,20 @@ def test_trigger_words_are_caption_enough_where_one_text_is_for_all(tmp_path):
             index(tmp_path, **silent, trigger=trigger)
 
 
-@pytest.mark.parametrize("place", ["validation.folder", "data.class_folder", "data.folder"])
-def test_folders_of_one_source_of_captions_are_told_who_has_others(tmp_path, place):
+@pytest.mark.parametrize(
+    ("place", "instead"),
+    [
+        ("validation.folder", {"validation.caption_list"}),
+        ("data.class_folder", {"data.class_text"}),
+        ("data.folder", set()),
+    ],
+)
+def test_folders_of_one_source_of_captions_are_told_what_they_have_instead(
+    tmp_path, place, instead
+):
     save(tmp_path / "a.png", caption=None)
     with pytest.raises(UserError) as error:
         index_concept(ConceptSettings(place, "a", tmp_path))
-    assert ("data.concepts" in error.value.remedy) == (place != "data.folder")
+    named = set(re.findall(r"\(([a-z_.]+)\)", error.value.remedy)) - {"data.require_captions"}
+    assert named == instead
+    assert named <= {setting.path for setting in settings(TrainConfig)}

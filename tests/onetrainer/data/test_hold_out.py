@@ -119,6 +119,46 @@ def test_one_of_two_pictures_may_be_held_out(tmp_path):
     assert (len(held(made)), len(learnt(made))) == (1, 1)
 
 
+def test_a_held_out_file_is_not_learned_by_a_link_beside_it(tmp_path):
+    pictures(tmp_path, map(str, range(8)))
+    for number in range(8):
+        (tmp_path / f"link {number}.png").symlink_to(tmp_path / f"{number}.png")
+    found = read_dataset(config(tmp_path, share=0.3, keep_similar=False))
+    learned, apart = (
+        {each.path.resolve() for each in some} for some in (found.items, found.held_out)
+    )
+    assert len(learned) + len(apart) == 8
+    assert learned.isdisjoint(apart)
+
+
+def held_of(folders, **validation):
+    """By folder, the pictures that a fifth of folders holds out."""
+    concepts = [{"folder": str(folder)} for folder in folders]
+    validation = {"use": True, "share": 0.2, **validation}
+    made = resolve({"data": {"concepts": concepts}, "validation": validation}, source="")
+    found = {folder: set() for folder in folders}
+    for item in read_dataset(made).held_out:
+        found[item.path.parent].add(item.name)
+    return [*found.values()]
+
+
+@pytest.mark.parametrize("name", ["{}", "{}/images"])
+def test_folders_with_pictures_of_the_same_names_hold_out_different_ones(tmp_path, name):
+    ten = [pictures(tmp_path / name.format(n), map(str, range(5))) for n in range(10)]
+    held = held_of(ten)
+    assert sum(map(len, held)) == 10
+    assert len(set().union(*held)) > 2
+    by_names = held_of(ten, turns="names")
+    assert len({*map(frozenset, by_names)}) == 1
+
+
+def test_what_folders_hold_out_does_not_depend_on_where_they_are(tmp_path):
+    five = [pictures(tmp_path / "a" / f"{n}", map(str, range(5))) for n in range(5)]
+    shutil.copytree(tmp_path / "a", tmp_path / "b" / "c")
+    moved = [tmp_path / "b" / "c" / folder.name for folder in five]
+    assert held_of(moved[::-1]) == held_of(five)[::-1]
+
+
 def test_problems_of_the_held_out_folder_are_told(forty, tmp_path):
     pictures(tmp_path, ["a"])
     (tmp_path / "broken.png").write_bytes(b"nothing")

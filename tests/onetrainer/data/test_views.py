@@ -247,6 +247,17 @@ def test_cut_lies_around_the_focus(settings, own, expected):
     assert mirrored.left == 512 - expected
 
 
+def test_a_closer_cut_goes_on_around_the_focus():
+    buckets = {"crop": "focus", "focus_x": 0.2, "sizes": (Size(width=512, height=512),)}
+    concept = folder(buckets=buckets, crop_jitter=0.25)
+    cuts = [view(item(2000, 500, name=f"{n}"), concept, 0).geometry for n in range(300)]
+    # Where the point lies in the cut, from its left edge to its right one.
+    places = [(0.2 * cut.width - cut.left) / 512 for cut in cuts]
+    assert 0.37 < min(places) < 0.41
+    assert 0.59 < max(places) < 0.63
+    assert max(cut.width for cut in cuts) > 2500
+
+
 def test_turned_upside_down_the_focus_is_too():
     buckets = {"crop": "focus", "focus_y": 0.3, "sizes": (Size(width=512, height=512),)}
     for flip_vertical, top in [("off", 51), ("always", 461)]:
