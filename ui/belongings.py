@@ -21,6 +21,7 @@ _OF_THE_PICTURES = (
     "data.caption_source",
     "data.caption_text",
     "data.trigger",
+    "data.class_text",
 )
 # Lists that belong to a way of training nevertheless.
 _OF_A_WAY = ("data.buckets.",)

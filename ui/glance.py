@@ -1,6 +1,6 @@
 """A quick look at a folder of pictures: how many there are, and the first few. No Tk."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from onetrainer.data.concepts import ConceptSettings
@@ -16,6 +16,7 @@ class Glance:
 
     pictures: how many can be trained with; captions: how many of these have one. unusable: how
     many pictures cannot be read, or are no use. first: some of the pictures that can be used.
+    trouble: what is wrong with where captions are to come from.
     """
 
     exists: bool
@@ -23,23 +24,29 @@ class Glance:
     captions: int = 0
     first: list[Path] = field(default_factory=list)
     unusable: int = 0
+    trouble: str = ""
 
 
-def glance_at(folder: Path, *, deep: bool) -> Glance:
-    """Looks into a folder, and into those in it if deep. A folder may be gone or locked."""
+def glance_at(concept: ConceptSettings) -> Glance:
+    """Looks into a folder, and for its captions. It may be gone or locked, and none is required."""
     # Loaded late: it reads pictures, which a window that only opens does not need.
     from onetrainer.data.index import index_concept
     from onetrainer.pictures.header import recent_headers
 
-    if not folder.is_dir():
+    if not concept.folder.is_dir():
         return Glance(exists=False)
+    trouble = ""
     try:
-        concept = ConceptSettings(
-            "data.folder", folder.name, folder, deep=deep, require_captions=False
-        )
-        index = index_concept(concept, headers=recent_headers())
+        try:
+            index = index_concept(concept, headers=recent_headers())
+        except UserError as error:
+            if concept.caption_source != "list":
+                raise
+            trouble = error.what
+            concept = replace(concept, caption_source="text", caption_text="")
+            index = index_concept(concept, headers=recent_headers())
     except UserError:  # no picture can be used, which is said in words beside the setting
-        return Glance(True, unusable=len(list_pictures(folder, deep=deep)))
+        return Glance(True, unusable=len(list_pictures(concept.folder, deep=concept.deep)))
     first = [item.path for item in index.items[:_FIRST]]
     captions = len(index.items) - index.uncaptioned
-    return Glance(True, len(index.items), captions, first, len(index.skipped))
+    return Glance(True, len(index.items), captions, first, len(index.skipped), trouble)

@@ -13,6 +13,7 @@ from ui.forms.widgets import EntryEditor
 from ui.kit import Button, focused
 from ui.views.preview import PreviewPage
 from ui.views.run import RunPage
+from ui.views.runs import RunsPage
 from ui.views.samples import SamplesPage
 from ui.views.setup import SetupPage
 
@@ -24,14 +25,18 @@ def inspect_through(app: App, descriptor: int) -> None:
     """Answers each line of JSON that comes in on a socket with one line."""
     channel = socket.socket(fileno=descriptor)
 
+    def tell(line: str) -> None:
+        answer = _answer(app, json.loads(line))
+        channel.sendall((json.dumps(answer, default=str) + "\n").encode())
+
     def readable(_: object, __: int) -> None:
         data = channel.recv(_MOST_BYTES)
         if not data:
             app.root.tk.deletefilehandler(channel)
             return
         for line in data.decode().splitlines():
-            answer = _answer(app, json.loads(line))
-            channel.sendall((json.dumps(answer, default=str) + "\n").encode())
+            # Clicks and keys that came before the question, but were not heard of yet, go first.
+            app.root.after(1, tell, line)
 
     app.root.tk.createfilehandler(channel, tk.READABLE, readable)
 
@@ -92,6 +97,8 @@ def _state(app: App) -> Answer:
         ],
         "mishaps": app.mishaps.kept,
         "checking": app.runs.is_checking,
+        "runs": page.listed if isinstance(page, RunsPage) else [],
+        "unmade": [plan.name for plan in app.plans if plan.name not in app._views],
     }
 
 

@@ -1,6 +1,7 @@
 """A page that scrolls, made once and kept; the wheel finds the one under the pointer."""
 
 import tkinter as tk
+from collections.abc import Callable
 from tkinter import ttk
 
 import customtkinter
@@ -17,6 +18,7 @@ class Scroller:
 
     fills: whether it is as tall as the room at least, for a part that takes what others leave;
     everything is then in one box, gridded in its first row and column.
+    on_view: called when another part of it is seen than before.
     """
 
     def __init__(
@@ -24,6 +26,7 @@ class Scroller:
     ) -> None:
         self._kit = kit
         self._fills = fills
+        self.on_view: list[Callable[[], None]] = []
         self.outer = kit.frame(parent, ground=ground)
         self.canvas = tk.Canvas(self.outer, highlightthickness=0, borderwidth=0, takefocus=0)
         kit.theme.paint(self.canvas, bg=ground)
@@ -117,6 +120,8 @@ class Scroller:
             else:
                 self._bar.pack_forget()
         self._bar.set(float(first), float(last))
+        for tell in self.on_view:
+            tell()
 
 
 def bind_wheel(root: tk.Tk, kit: Kit) -> None:

@@ -54,7 +54,7 @@ class Theme:
         self.family = _first(_FAMILIES, families)
         self.mono = _first(_MONO_FAMILIES, families)
         # Named fonts live as long as somebody holds them.
-        self._fonts = [self._font(name, size) for name, size in _SIZES.items()]
+        self._fonts = {name: self._font(name, size) for name, size in _SIZES.items()}
         room = self.px(_ARROW_ROOM)
         self._arrow = smooth.make(root, room, room)
         root.tk.call("bind", "ComboboxPopdown", "<Map>", _DRESS_LIST)
@@ -68,9 +68,9 @@ class Theme:
         """A length in pixels of this screen, for one of a screen with 96 dots an inch."""
         return round(length * self.scale)
 
-    def measure(self, text: str) -> int:
-        """How wide a text is in the usual font, in pixels of this screen."""
-        return self._fonts[0].measure(text)
+    def measure(self, text: str, font: str = BODY) -> int:
+        """How wide a text is in one of the window's fonts, in pixels of this screen."""
+        return self._fonts[font].measure(text)
 
     def ctk_font(self, size: int = 13, *, bold: bool = False) -> customtkinter.CTkFont:
         """A font for a customtkinter widget, of the same family as the rest."""
@@ -102,10 +102,12 @@ class Theme:
 
     def _font(self, name: str, size: int) -> tkinter.font.Font:
         family = self.mono if name == MONO else self.family
-        # Of Roboto, which comes with customtkinter, there is no bold cut; its usual one is a
-        # medium that needs no more weight where it is larger.
-        is_bold = name == BOLD or (name in (HEADING, TITLE) and family != "Roboto")
+        # Of Roboto, which comes with customtkinter, there is no bold cut, and one made from its
+        # medium, which is the usual one, runs together. Being larger sets words apart instead.
+        is_medium = family == "Roboto"
+        is_bold = name in (BOLD, HEADING, TITLE) and not is_medium
         weight: Literal["bold", "normal"] = "bold" if is_bold else "normal"
+        size += is_medium and name == BOLD
         return tkinter.font.Font(
             self.root, name=name, family=family, size=-self.px(size), weight=weight
         )

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.desk import Desk, screen
+from tests.ui.desk import Desk, pump_until, screen
 from tests.ui.project import write_project
+from ui.draft import Draft
+from ui.forms.fields import pages
+from ui.forms.form import Form
+from ui.forms.row import FormContext
+from ui.jobs import Jobs
+from ui.kit import Kit
+from ui.theme import Theme
 
 HERE = Path(__file__).parent
 
@@ -71,9 +78,51 @@ def root(display: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     window = tk.Tk()
     caught: list[BaseException] = []
     window.report_callback_exception = lambda kind, error, trace: caught.append(error)
+    # The window manager gives it the keyboard a while after it has come up; a test that began
+    # before would lose it to that.
+    pump_until(window, lambda: window.winfo_viewable() and window.focus_get() is not None)
     yield window
     window.destroy()
     assert caught == []
+
+
+@pytest.fixture
+def jobs() -> Jobs:
+    return Jobs()
+
+
+@pytest.fixture
+def kit(root: tk.Tk, jobs: Jobs) -> Kit:
+    """What makes the widgets of the root window, which is dark."""
+    made = Kit(Theme(root), jobs)
+    made.theme.apply("dark")
+    return made
+
+
+@pytest.fixture
+def draft(home: Path, project: Path) -> Draft:
+    """The project's config, being edited."""
+    made = Draft()
+    made.load(project)
+    return made
+
+
+@pytest.fixture
+def make_form(root: tk.Tk, kit: Kit, draft: Draft) -> Callable[..., Form]:
+    """Puts the settings of a page, by its name, into the root window; they follow the draft."""
+
+    def make(name: str, *, with_advanced: bool = True) -> Form:
+        plan = next(plan for plan in pages() if plan.name == name)
+        frame = kit.frame(root, ground="window")
+        frame.pack()
+        form = Form(FormContext(kit, draft, lambda *_: None), frame, plan, line=0)
+        form.with_advanced = with_advanced
+        draft.listen(form.refresh)
+        form.refresh()
+        root.update()
+        return form
+
+    return make
 
 
 @pytest.fixture

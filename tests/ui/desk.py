@@ -1,5 +1,6 @@
 """A screen of its own with a window on it, used as a person does: by pointer and keyboard."""
 
+import ctypes
 import json
 import os
 import shlex
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tkinter as tk
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +22,8 @@ from PIL import ImageGrab
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 30.0
 NEEDED = ("Xvfb", "openbox", "xdotool")
+BUTTONS = 0b11111 << 8
+"""Of a mouse, in the mask that Xlib gives."""
 
 
 def missing_tools() -> list[str]:
@@ -64,7 +68,7 @@ def screen(width: int = 1400, height: int = 1000) -> Iterator[str]:
         finally:
             for process in (manager, server):
                 process.terminate()
-                process.wait(5)
+                process.wait(DEADLINE)
             os.close(reader)
 
 
@@ -75,6 +79,55 @@ def _await_manager(manager: "subprocess.Popen[bytes]", ready: Path) -> None:
         if manager.poll() is not None or time.monotonic() > end:
             raise RuntimeError("openbox did not start")
         time.sleep(0.02)
+
+
+def pump_until(root: tk.Tk, condition: Callable[[], object]) -> None:
+    """Lets a window of this process go on until something is true of it."""
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end, "it did not come true"
+        root.update()
+        time.sleep(0.001)
+
+
+def resize(root: tk.Tk, width: int, height: int) -> None:
+    """Gives a window of this process a size, which the window manager has to agree to."""
+    root.geometry(f"{width}x{height}")
+    pump_until(root, lambda: (root.winfo_width(), root.winfo_height()) == (width, height))
+
+
+def once_asked(root: tk.Tk, do: Callable[[], object]) -> None:
+    """Does something as soon as a new dialog is on the screen and has the pointer."""
+    before = root.tk.call("grab", "current", root)
+
+    def look() -> None:
+        grab = root.tk.call("grab", "current", root)
+        if grab and grab != before:
+            do()
+        else:
+            root.after(10, look)
+
+    root.after(10, look)
+
+
+def is_pressed(display: str) -> bool:
+    """Whether a button of the mouse is down, or a click on its way.
+
+    The window manager is asked about every click before the window hears of it, and the server
+    keeps all that follows until it has answered.
+    """
+    xlib = ctypes.CDLL("libX11.so.6")
+    xlib.XOpenDisplay.restype = ctypes.c_void_p
+    xlib.XDefaultRootWindow.restype = ctypes.c_ulong
+    server = ctypes.c_void_p(xlib.XOpenDisplay(display.encode()))
+    root = ctypes.c_ulong(xlib.XDefaultRootWindow(server))
+    windows = [ctypes.c_ulong() for _ in range(2)]
+    places = [ctypes.c_int() for _ in range(4)]
+    mask = ctypes.c_uint()
+    answers = [ctypes.byref(answer) for answer in (*windows, *places, mask)]
+    xlib.XQueryPointer(server, root, *answers)
+    xlib.XCloseDisplay(server)
+    return bool(mask.value & BUTTONS)
 
 
 class Desk:
@@ -142,6 +195,11 @@ class Desk:
                 raise AssertionError(f"waited {deadline:g} s for {what}; {self.state}")
             time.sleep(0.02)
 
+    def wait_question(self, name: str) -> None:
+        """Waits until a dialog is on the screen and has the keyboard. name: of a control in it."""
+        self.wait(lambda: self.widget(name).get("shown"), f"{name} on the screen")
+        self.wait(lambda: self.state["focus"].startswith("answer"), "the keyboard in the dialog")
+
     def wait_state(self, deadline: float = DEADLINE, **wanted: Any) -> None:
         def reached() -> bool:
             state = self.state
@@ -186,6 +244,10 @@ class Desk:
     def click_at(self, x: int, y: int) -> None:
         self._xdotool("mousemove", x - 3, y, "mousemove", x, y, "click", 1)
 
+    def click_twice(self, x: int, y: int) -> None:
+        """Two clicks, the second one before anything of the first can be seen."""
+        self._xdotool("mousemove", x, y, "click", "--repeat", 2, "--delay", 40, 1)
+
     def park(self) -> None:
         """The pointer in the last corner of the screen, where no menu opens under it."""
         self._xdotool("mousemove", 10_000, 10_000)
@@ -228,6 +290,13 @@ class Desk:
 
     def resize(self, width: int, height: int) -> None:
         self._xdotool("windowsize", "--sync", self.window, width, height)
+        self.wait(lambda: self.state["place"][2:] == [width, height], "the size")
+
+    def move(self, x: int, y: int) -> None:
+        """Moves the window, with the frame that the window manager gives it."""
+        before = self.state["place"]
+        self._xdotool("windowmove", "--sync", self.window, x, y)
+        self.wait(lambda: self.state["place"] != before, "another place")
 
     def ask_to_close(self) -> None:
         """What the window manager's close button does."""
@@ -250,7 +319,7 @@ class Desk:
             except (OSError, AssertionError):
                 mishaps = ["the window did not answer"]
             self.process.terminate()
-            self.process.wait(10)
+            self.process.wait(DEADLINE)
         with suppress(OSError):  # a question that the window did not live to hear
             self._channel.close()
         self._socket.close()
@@ -294,6 +363,10 @@ class Desk:
     def _xdotool(self, *words: object) -> None:
         command = ["xdotool", *(str(word) for word in words)]
         subprocess.run(command, env=self.environment, check=True)
+        display = self.environment["DISPLAY"]
+        end = time.monotonic() + DEADLINE
+        while is_pressed(display) and time.monotonic() < end:
+            time.sleep(0.002)
         # The answer comes after the window has taken in what was done to it.
         time.sleep(0.02)
         try:

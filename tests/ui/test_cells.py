@@ -2,17 +2,8 @@
 
 import pytest
 
+from tests.ui.desk import resize
 from ui.cells import Cells
-from ui.jobs import Jobs
-from ui.kit import Kit
-from ui.theme import Theme
-
-
-@pytest.fixture
-def kit(root):
-    made = Kit(Theme(root), Jobs())
-    made.theme.apply("dark")
-    return made
 
 
 class Grid:
@@ -151,8 +142,7 @@ def test_more_cells_that_fit_are_not_scrolled(grid):
 def test_the_bar_tells_what_is_seen_after_every_change(grid):
     grid.show(600)
     assert grid.cells._bar.get() == grid.cells.canvas.yview()
-    grid.root.geometry("120x404")
-    grid.root.update()
+    resize(grid.root, 120, 404)
     grid.press("End")
     assert grid.cells._bar.get() == grid.cells.canvas.yview()
     assert grid.cells.canvas.yview()[1] == 1

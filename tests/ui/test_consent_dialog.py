@@ -1,25 +1,17 @@
 """Code of a person's own is run after they have seen it and said yes, and not otherwise."""
 
+from functools import partial
+
 import pytest
 
 from onetrainer import consent
 from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.rewards.reward import Reward
 from onetrainer.config.train import TrainConfig
+from tests.ui.desk import once_asked
 from ui.consent_dialog import asked_for, may_run
-from ui.jobs import Jobs
-from ui.kit import Kit
-from ui.theme import Theme
 
 CODE = "import math\n\n\ndef mine(pictures, prompts):\n    return [0.0] * len(prompts)\n"
-
-
-@pytest.fixture
-def kit(root):
-    made = Kit(Theme(root), Jobs())
-    made.theme.apply("dark")
-    root.update()
-    return made
 
 
 @pytest.fixture
@@ -34,21 +26,23 @@ def config_with(*specs):
     return TrainConfig(objective=AlignProp(rewards=rewards))
 
 
-def answering(root, kit, seen, *answers):
-    """Has the dialogs that come up read, and answered one after the other."""
+def answering(root, kit, seen, *answers, meanwhile=lambda: None):
+    """Has the dialogs that come up read, and answered one after the other.
+
+    meanwhile: what happens after the first one was read, and before it is answered.
+    """
     left = list(answers)
 
     def answer():
-        if "answer code" not in kit.named:
-            root.after(20, answer)
-            return
         seen.append(kit.named["answer code"].get("1.0", "end-1c"))
+        if len(seen) == 1:
+            meanwhile()
         do = left.pop(0)
         if left:
-            root.after(20, answer)
+            once_asked(root, answer)
         kit.buttons[f"answer {do}"].widget.invoke()
 
-    root.after(20, answer)
+    once_asked(root, answer)
 
 
 def test_yes_allows_the_very_code_that_was_shown(root, kit, own):
@@ -76,8 +70,8 @@ def test_a_file_that_has_changed_is_asked_for_again(root, kit, own):
 
 def test_a_file_that_changes_while_it_is_read_is_shown_again(root, kit, own):
     seen = []
-    answering(root, kit, seen, "run", "")
-    root.after(10, lambda: own.write_text(CODE + "\nprint('and this')\n"))
+    change = partial(own.write_text, CODE + "\nprint('and this')\n")
+    answering(root, kit, seen, "run", "", meanwhile=change)
     assert not may_run(kit, root, config_with(f"{own}:mine"))
     assert "and this" not in seen[0]
     assert "and this" in seen[1]
@@ -86,8 +80,8 @@ def test_a_file_that_changes_while_it_is_read_is_shown_again(root, kit, own):
 
 def test_a_change_below_what_is_shown_is_no_part_of_the_yes(root, kit, own):
     own.write_text(CODE + "\n" * 3_000)
-    answering(root, kit, [], "run", "")
-    root.after(10, lambda: own.write_text(CODE + "\n" * 3_000 + "print('and this')\n"))
+    change = partial(own.write_text, CODE + "\n" * 3_000 + "print('and this')\n")
+    answering(root, kit, [], "run", "", meanwhile=change)
     assert not may_run(kit, root, config_with(f"{own}:mine"))
     assert consent.status(f"{own}:mine") == "unknown"
 

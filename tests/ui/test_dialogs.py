@@ -3,18 +3,8 @@
 import pytest
 
 from onetrainer.errors import Problem
+from tests.ui.desk import once_asked
 from ui.dialogs import Choice, Dialog, show_problems
-from ui.jobs import Jobs
-from ui.kit import Kit
-from ui.theme import Theme
-
-
-@pytest.fixture
-def kit(root):
-    made = Kit(Theme(root), Jobs())
-    made.theme.apply("dark")
-    root.update()
-    return made
 
 
 def make_dialog(kit, root, title):
@@ -39,7 +29,7 @@ def test_the_window_does_not_close_while_a_dialog_waits(root, kit):
         seen.append(bool(dialog.window.winfo_exists()))
         dialog.close("yes")
 
-    root.after(200, try_to_close)
+    once_asked(root, try_to_close)
     assert dialog.wait() == "yes"
     assert seen == [True]
     assert closed == []
@@ -52,12 +42,12 @@ def test_a_dialog_over_a_dialog_gives_the_pointer_back(root, kit):
     grabs = []
 
     def ask_in_between():
-        root.after(200, lambda: second.close("yes"))
+        once_asked(root, lambda: second.close("yes"))
         second.wait()
         grabs.append(grab_of(root) == str(first.window))
         first.close("yes")
 
-    root.after(200, ask_in_between)
+    once_asked(root, ask_in_between)
     assert first.wait() == "yes"
     assert grabs == [True]
     assert grab_of(root) == ""
@@ -77,7 +67,7 @@ def test_a_problem_of_the_list_leads_to_its_setting(root, kit, paths, answer, wo
         seen.append(kit.buttons[answer].widget.cget("text"))
         kit.buttons[answer].widget.invoke()
 
-    root.after(200, press)
+    once_asked(root, press)
     show_problems(kit, root, [Problem(path, "wrong") for path in paths], went.append)
     assert went == [paths[-1]]
     assert seen == [words]
@@ -85,6 +75,6 @@ def test_a_problem_of_the_list_leads_to_its_setting(root, kit, paths, answer, wo
 
 def test_closing_the_list_of_problems_leads_nowhere(root, kit):
     went = []
-    root.after(200, lambda: kit.buttons["answer "].widget.invoke())
+    once_asked(root, lambda: kit.buttons["answer "].widget.invoke())
     show_problems(kit, root, [Problem("optimizer.lr", "wrong")], went.append)
     assert went == []

@@ -12,13 +12,6 @@ from tests.ui.project import write_project
 from ui.draft import PENDING, Draft
 
 
-@pytest.fixture
-def draft(home, project):
-    made = Draft()
-    made.load(project)
-    return made
-
-
 def test_a_fresh_draft_holds_the_defaults(home):
     assert resolve(Draft().document, source="") == TrainConfig()
 

@@ -2,21 +2,12 @@
 
 import json
 
-import pytest
-
 from onetrainer.config.concept import Concept
 from onetrainer.config.train import TrainConfig
 from onetrainer.demo.write import write_demo
 from onetrainer.presets import BUILT_IN, load_document, resolve
 from onetrainer.run_folder import create_run
 from ui.draft import Draft
-
-
-@pytest.fixture
-def draft(home, project):
-    made = Draft()
-    made.load(project)
-    return made
 
 
 def pictures_of_mine(draft):

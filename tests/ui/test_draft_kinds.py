@@ -2,21 +2,12 @@
 
 import json
 
-import pytest
-
 from onetrainer.config.optimizers.momentum import Lion
 from onetrainer.errors import Cure
 from onetrainer.presets import BUILT_IN, with_kind
 from tests.ui.project import write_project
 from ui.draft import Draft
 from ui.kinds import defaults_in, filled_up
-
-
-@pytest.fixture
-def draft(home, project):
-    made = Draft()
-    made.load(project)
-    return made
 
 
 def test_another_kind_has_its_own_settings_and_values(draft):

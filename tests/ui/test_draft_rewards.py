@@ -3,7 +3,6 @@
 import pytest
 
 from onetrainer.config.rewards.reward import Reward
-from ui.draft import Draft
 
 REWARDS = [
     Reward(reward="color", color="green").model_dump(mode="json"),
@@ -12,10 +11,8 @@ REWARDS = [
 
 
 @pytest.fixture
-def draft(home, project):
-    made = Draft()
-    made.load(project)
-    made.set_all(
+def draft(draft):
+    draft.set_all(
         {
             "objective.kind": "alignprop",
             "objective.rewards": REWARDS,
@@ -25,7 +22,7 @@ def draft(home, project):
             "objective.rollout.steps": 12,
         }
     )
-    return made
+    return draft
 
 
 def test_another_objective_and_back_keeps_all_that_was_set(draft):

@@ -1,39 +1,22 @@
 """What is drawn of memory and of held-out pictures, measured on the canvas."""
 
-import time
-
 import pytest
 
 from onetrainer.events import Validated
-from tests.ui.desk import DEADLINE
+from tests.ui.desk import resize
 from ui.bar_table import BarRow, BarTable
 from ui.chart import LossChart
 from ui.curve import Curve
 from ui.held_out import HeldOut
-from ui.jobs import Jobs
-from ui.kit import Kit
 from ui.palette import DARK, SHARES
 from ui.stack import Stack
-from ui.theme import Theme
 
 WIDTH, HEIGHT = 600, 320
 
 
-@pytest.fixture
-def kit(root):
-    made = Kit(Theme(root), Jobs())
-    made.theme.apply("dark")
-    return made
-
-
 def placed(root, canvas, height=HEIGHT):
     canvas.pack(fill="both", expand=True)
-    root.geometry(f"{WIDTH}x{height}")
-    root.wait_visibility(canvas)
-    end = time.monotonic() + DEADLINE
-    while canvas.winfo_width() != WIDTH:  # until the window manager has had its say
-        root.update()
-        assert time.monotonic() < end
+    resize(root, WIDTH, height)
     return canvas
 
 

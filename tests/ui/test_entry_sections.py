@@ -6,17 +6,12 @@ import pytest
 
 from onetrainer.config.concept import Concept
 from onetrainer.data.concepts import concepts_of
-from ui.draft import Draft
 from ui.forms.entries import noun_of, summary_of, title_of
 from ui.forms.fields import groups_in, pages, setting_of
-from ui.forms.form import Form
-from ui.forms.row import FormContext
 from ui.forms.seen import beside, has_effect, switch_of
-from ui.jobs import Jobs
 from ui.kinds import kinds_in
-from ui.kit import Kit, focused
+from ui.kit import focused
 from ui.search import find_settings
-from ui.theme import Theme
 
 LIST = "data.concepts"
 FIRST = f"{LIST}.0"
@@ -39,29 +34,8 @@ def open_with(draft, values):
 
 
 @pytest.fixture
-def draft(project):
-    made = Draft()
-    made.load(project)
-    return made
-
-
-@pytest.fixture
-def kit(root):
-    made = Kit(Theme(root), Jobs())
-    made.theme.apply("dark")
-    return made
-
-
-@pytest.fixture
-def form(root, kit, draft):
-    frame = kit.frame(root, ground="window")
-    frame.pack()
-    made = Form(FormContext(kit, draft, lambda *_: None), frame, PLAN, line=0)
-    draft.listen(made.refresh)
-    made.with_advanced = True
-    made.refresh()
-    root.update()
-    return made
+def form(make_form):
+    return make_form("data")
 
 
 def shown(form, prefix=f"{FIRST}."):

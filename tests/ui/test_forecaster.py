@@ -10,7 +10,6 @@ from onetrainer.events import Failed, Finished, Forecast, Phase, Stopped
 from tests.ui.desk import DEADLINE
 from ui.draft import Draft
 from ui.forecaster import Forecaster
-from ui.jobs import Jobs
 
 SMALL = Forecast({"training": {"unet": 5}}, "training", 5, 9)
 CURED = Forecast({"training": {"unet": 5}}, "training", 5, 9, [{"words": "x"}])
@@ -37,11 +36,6 @@ class FakeWork:
 @pytest.fixture
 def work():
     return FakeWork()
-
-
-@pytest.fixture
-def jobs():
-    return Jobs()
 
 
 @pytest.fixture

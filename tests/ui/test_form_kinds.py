@@ -6,43 +6,8 @@ import pytest
 
 from onetrainer.config.embedding import Word
 from ui.draft import Draft
-from ui.forms.fields import pages
-from ui.forms.form import Form
-from ui.forms.row import CHECK_AFTER_MS, FormContext
-from ui.jobs import Jobs
-from ui.kit import Kit
-from ui.theme import Theme
+from ui.forms.row import CHECK_AFTER_MS
 from ui.views.aside import trained_lines
-
-
-@pytest.fixture
-def kit(root):
-    made = Kit(Theme(root), Jobs())
-    made.theme.apply("dark")
-    return made
-
-
-@pytest.fixture
-def draft(project):
-    made = Draft()
-    made.load(project)
-    return made
-
-
-@pytest.fixture
-def make_form(root, kit, draft):
-    def make(name):
-        plan = next(plan for plan in pages() if plan.name == name)
-        frame = kit.frame(root, ground="window")
-        frame.pack()
-        form = Form(FormContext(kit, draft, lambda *_: None), frame, plan, line=0)
-        form.with_advanced = True
-        draft.listen(form.refresh)
-        form.refresh()
-        root.update()
-        return form
-
-    return make
 
 
 def widgets(widget):

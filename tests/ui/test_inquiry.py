@@ -8,9 +8,7 @@ import pytest
 
 from onetrainer.errors import UserError
 from tests.ui.desk import DEADLINE
-from ui.draft import Draft
 from ui.inquiry import Inquiry
-from ui.jobs import Jobs
 
 
 class Scholar:
@@ -35,20 +33,8 @@ class Scholar:
 
 
 @pytest.fixture
-def jobs():
-    return Jobs()
-
-
-@pytest.fixture
 def scholar():
     return Scholar()
-
-
-@pytest.fixture
-def draft(project):
-    made = Draft()
-    made.load(project)
-    return made
 
 
 @pytest.fixture

@@ -17,8 +17,6 @@ from onetrainer.presets import (
     user_folder,
 )
 from ui.draft import Draft
-from ui.jobs import Jobs
-from ui.kit import Kit
 from ui.preset_actions import PresetActions
 from ui.preset_menu import (
     family_groups,
@@ -28,7 +26,6 @@ from ui.preset_menu import (
     short_name,
     summary,
 )
-from ui.theme import Theme
 
 SMALL_SCREEN = 800
 BELOW_HEADER = 60
@@ -116,10 +113,8 @@ def test_a_built_in_preset_lies_in_its_family_s_folder(path):
 
 
 @pytest.fixture
-def make_menu(root, tmp_path):
+def make_menu(root, kit, tmp_path):
     def make(draft, *, said):
-        kit = Kit(Theme(root), Jobs())
-        kit.theme.apply("dark")
         act = SimpleNamespace(say=said.append)
         context = SimpleNamespace(root=root, kit=kit, draft=draft, act=act)
         made = PresetActions(context, tmp_path / "demo").menu

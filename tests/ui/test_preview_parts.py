@@ -7,13 +7,9 @@ import pytest
 
 from onetrainer.pictures.check import Checked
 from onetrainer.pictures.findings import HEADLINES, Finding
-from tests.ui.desk import DEADLINE
+from tests.ui.desk import DEADLINE, resize
 from tests.ui.fake_paint import paint
-from ui.draft import Draft
-from ui.jobs import Jobs
-from ui.kit import Kit
 from ui.pictures import Pictures
-from ui.theme import Theme
 from ui.views import preview_plan
 from ui.views.preview_check import CheckPart
 from ui.views.preview_plan import PlanPart
@@ -24,12 +20,8 @@ def nothing(*_, **__):
 
 
 @pytest.fixture
-def context(root, project):
-    jobs, draft = Jobs(), Draft()
-    draft.load(project)
-    kit = Kit(Theme(root), jobs)
-    kit.theme.apply("dark")
-    root.geometry("1000x700")
+def context(root, kit, draft):
+    resize(root, 1000, 700)
     forecasts = SimpleNamespace(
         listen=nothing,
         forecast=None,
@@ -42,7 +34,7 @@ def context(root, project):
         root=root,
         kit=kit,
         draft=draft,
-        pictures=Pictures(jobs),
+        pictures=Pictures(kit.jobs),
         forecasts=forecasts,
         act=SimpleNamespace(commit=nothing, jump=nothing, open_path=nothing),
     )
@@ -101,9 +93,15 @@ def test_an_unforeseen_error_is_told_and_one_can_look_again(context, monkeypatch
 
 
 def texts(cells):
-    canvas = cells.canvas
-    items = [item for item in canvas.find_all() if canvas.type(item) == "text"]
-    return [canvas.itemcget(item, "text") for item in items]
+    return [cells.canvas.itemcget(item, "text") for item in items_of_text(cells)]
+
+
+def boxes_of(cells):
+    return [cells.canvas.bbox(item) for item in items_of_text(cells)]
+
+
+def items_of_text(cells):
+    return [item for item in cells.canvas.find_all() if cells.canvas.type(item) == "text"]
 
 
 def check_with(context, findings):
@@ -132,3 +130,11 @@ def test_every_kind_of_finding_has_room_for_its_name(context, tmp_path):
     findings = [Finding(kind, "note", tmp_path, "x", "y") for kind in HEADLINES for _ in "ab"]
     part = check_with(context, findings * 100)
     assert set(HEADLINES.values()) <= set(texts(part._kind_cells))
+
+
+def test_the_name_of_a_long_file_ends_before_what_is_wrong_with_it(context, tmp_path):
+    path = tmp_path / f"{'w' * 200}.png"
+    part = check_with(context, [Finding("unreadable", "error", path, "x", "y")])
+    boxes = dict(zip(texts(part._cells), boxes_of(part._cells), strict=True))
+    name = next(box for text, box in boxes.items() if "wwww" in text)
+    assert name[2] < boxes[HEADLINES["unreadable"]][0]

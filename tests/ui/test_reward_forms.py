@@ -7,20 +7,15 @@ import pytest
 from onetrainer.config.fields import setting_at
 from onetrainer.config.rewards.reward import Reward
 from onetrainer.reference import render
-from ui.draft import Draft
 from ui.forecast_words import passes_title, shown_passes, time_words
 from ui.forms.fields import groups_in, page_of, pages, setting_of
-from ui.forms.form import Form
-from ui.forms.row import FormContext
 from ui.forms.seen import beside, has_effect
-from ui.jobs import Jobs
 from ui.kinds import kinds_in
-from ui.kit import Kit, focused
+from ui.kit import focused
 from ui.search import find_settings
-from ui.theme import Theme
 from ui.views.aside import prompt_lines
+from ui.views.help_card import only_with_words
 from ui.views.objective_card import told
-from ui.views.setup import only_with_words
 
 ENTRY = "objective.rewards.0"
 REWARDS = kinds_in({"objective": {"kind": "alignprop"}})
@@ -31,28 +26,14 @@ def reward(**changes):
 
 
 @pytest.fixture
-def draft(project):
-    made = Draft()
-    made.load(project)
-    made.set("objective.kind", "alignprop")
-    return made
+def draft(draft):
+    draft.set("objective.kind", "alignprop")
+    return draft
 
 
 @pytest.fixture
-def make_form(root, draft):
-    kit = Kit(Theme(root), Jobs())
-    kit.theme.apply("dark")
-
-    def make(name="rewards"):
-        plan = next(plan for plan in pages() if plan.name == name)
-        frame = kit.frame(root, ground="window")
-        frame.pack()
-        form = Form(FormContext(kit, draft, lambda *_: None), frame, plan, line=0)
-        draft.listen(form.refresh)
-        root.update()
-        return form
-
-    return make
+def make_form(make_form):
+    return lambda name="rewards": make_form(name, with_advanced=False)
 
 
 def shown_in_entry(form):

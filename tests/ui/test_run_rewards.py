@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from onetrainer.events import Evaluated, Finished, Phase, Progress, Rewarded, Started
-from ui.jobs import Jobs
-from ui.kit import Kit
+from tests.ui.desk import resize
 from ui.reward_chart import RewardChart
 from ui.rewards import (
     Rewards,
@@ -21,7 +20,6 @@ from ui.rewards import (
     trends_of,
 )
 from ui.run_state import RunState
-from ui.theme import Theme
 from ui.trend_plots import TrendPlots
 
 
@@ -212,18 +210,10 @@ def test_only_an_end_that_the_guard_wanted_is_one():
     assert (state.is_early_end, state.is_guarded_end) == (True, False)
 
 
-@pytest.fixture
-def kit(root):
-    theme = Theme(root)
-    theme.apply("dark")
-    return Kit(theme, Jobs())
-
-
 def placed(root, canvas, width=600, height=300):
     canvas.pack_propagate(False)
     canvas.place(x=0, y=0, width=width, height=height)
-    root.geometry(f"{width}x{height}")
-    root.update()
+    resize(root, width, height)
 
 
 def height_of(canvas, item):

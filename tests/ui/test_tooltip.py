@@ -1,30 +1,18 @@
 """What a tooltip says, and that it is true for as long as it is shown."""
 
-import time
 import tkinter as tk
 
-import pytest
-
+from tests.ui.desk import pump_until, resize
 from ui.forms.fields import setting_of
 from ui.forms.widgets import explain
-from ui.jobs import Jobs
-from ui.kit import Kit
-from ui.theme import Theme
 from ui.tooltip import Tooltip
 
 
-@pytest.fixture
-def kit(root):
-    made = Kit(Theme(root), Jobs())
-    made.theme.apply("dark")
-    return made
-
-
 def pass_time(root, seconds=0.8):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        root.update()
-        time.sleep(0.01)
+    is_over = []
+    # Tk's timers go off in their order, however late it comes to them.
+    root.after(round(seconds * 1000), is_over.append, True)
+    pump_until(root, lambda: is_over)
 
 
 def shown(widget):
@@ -83,7 +71,7 @@ def test_a_field_shows_its_error_and_not_its_help(root, kit):
 
 
 def test_a_tooltip_stays_within_its_window(root, kit, monkeypatch):
-    root.geometry("500x200+50+50")
+    resize(root, 500, 200)
     entry = field(root)
     edge = root.winfo_rootx() + root.winfo_width()
     monkeypatch.setattr(entry, "winfo_pointerx", lambda: edge - 5)

@@ -6,6 +6,7 @@ from tkinter import ttk
 import pytest
 
 from onetrainer.errors import Cure, Problem
+from tests.ui.desk import resize
 from tests.ui.project import SDXL_PARTS, write_model
 from ui.curve import Curve
 from ui.draft import Draft
@@ -15,26 +16,10 @@ from ui.forms.row import FormContext
 from ui.forms.seen import ANY
 from ui.held_out import HeldOut
 from ui.jobs import Jobs
-from ui.kit import Kit
 from ui.line_breaks import broken_at_dots
 from ui.palette import PALETTES, contrast
 from ui.switch import paint
-from ui.theme import Theme
-from ui.views.setup import only_with_words
-
-
-@pytest.fixture
-def kit(root):
-    made = Kit(Theme(root), Jobs())
-    made.theme.apply("dark")
-    return made
-
-
-@pytest.fixture
-def draft(project):
-    made = Draft()
-    made.load(project)
-    return made
+from ui.views.help_card import only_with_words
 
 
 @pytest.fixture
@@ -327,8 +312,7 @@ def test_the_chart_draws_a_hundred_thousand_steps_quickly(kit, root):
 
     chart = LossChart(kit, root)
     chart.canvas.pack(fill="both", expand=True)
-    root.geometry("900x400")
-    root.update()
+    resize(root, 900, 400)
     curve = Curve()
     for step in range(1, 100_001):
         curve.append(step, 1 / step**0.1)

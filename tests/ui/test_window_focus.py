@@ -4,7 +4,7 @@
 def begin_dialog(desk):
     """Opens the list of problems, which an empty draft has."""
     desk.key("F5")
-    desk.wait(lambda: desk.widget("answer problem 0").get("shown"), "the list")
+    desk.wait_question("answer problem 0")
 
 
 def click_behind(desk):
@@ -38,6 +38,7 @@ def test_a_dialog_keeps_the_keyboard_after_a_click_behind_it(open_desk):
     begin_dialog(desk)
     click_behind(desk)
     desk.rest(4)
+    desk.wait_question("answer problem 0")
     assert desk.state["focus"].startswith("answer")
     end_with_escape(desk)
     begin_dialog(desk)
@@ -68,7 +69,7 @@ def see_samples(desk):
 
 def compare(desk):
     desk.hold("space")
-    desk.wait_state(sample_shown=0, deadline=5)
+    desk.wait_state(sample_shown=0)
     desk.release("space")
     desk.wait(lambda: desk.state["sample_shown"] > 0, "the sample of before")
 
@@ -86,7 +87,7 @@ def test_space_compares_after_a_click_on_a_thumbnail(open_desk, project):
     desk.click("search")
     place = desk.widget("gallery")
     desk.click_at(place["x"] + place["width"] - 60, place["y"] + 70)
-    desk.wait_state(focus="timeline", deadline=5)
+    desk.wait_state(focus="timeline")
     compare(desk)
 
 
@@ -107,7 +108,7 @@ def test_space_compares_after_a_click_on_the_picture(open_desk, project):
     desk = open_desk(project)
     see_samples(desk)
     desk.click("viewer")
-    desk.wait_state(focus="timeline", sample_shown=60, deadline=5)
+    desk.wait_state(focus="timeline", sample_shown=60)
     compare(desk)
 
 
@@ -120,3 +121,55 @@ def test_space_compares_after_coming_from_a_field_by_a_key(open_desk, project):
     desk.wait_state(page="samples")
     compare(desk)
     assert desk.value("training.steps") == 60
+
+
+def press(desk, name):
+    """Presses a button by the keyboard, which it has."""
+    desk.wait_state(focus=name)
+    desk.key("space")
+
+
+def test_the_keyboard_goes_on_to_the_next_entry_when_one_is_removed(open_desk, project):
+    desk = open_desk(project)
+    desk.page("sampling")
+    prompts = [each["prompt"] for each in desk.value("sampling.prompts")]
+    desk.click("remove sampling.prompts.1")
+    desk.wait(lambda: len(desk.value("sampling.prompts")) == 2, "one prompt less")
+    press(desk, "remove sampling.prompts.1")  # now that of the prompt that followed
+    desk.wait(lambda: len(desk.value("sampling.prompts")) == 1, "two prompts less")
+    assert desk.value("sampling.prompts.0.prompt") == prompts[0]
+    press(desk, "remove sampling.prompts.0")
+    desk.wait(lambda: not desk.value("sampling.prompts"), "no prompt left")
+    press(desk, "add sampling.prompts")
+    desk.wait_state(focus="sampling.prompts.0.prompt")
+
+
+def test_what_has_the_keyboard_after_a_removal_is_in_sight(open_desk, project):
+    desk = open_desk(project)
+    desk.resize(1300, 640)
+    desk.page("data")
+    desk.click("advanced data")
+    for place in range(2):
+        desk.click("add data.concepts")
+        desk.wait_state(focus=f"data.concepts.{place}.folder")
+    left, top, width, height = desk.state["place"]
+    last = "remove data.concepts.1"
+    while desk.widget(last)["y"] > top + 140:
+        desk.wheel(left + width // 2, top + height // 2, "5")
+    assert desk.widget("remove data.concepts.0")["y"] < top
+    desk.click(last)
+    desk.wait_state(focus="remove data.concepts.0")
+    desk.wait(lambda: top < desk.widget("remove data.concepts.0")["y"] < top + height, "it")
+
+
+def test_the_keyboard_does_not_go_with_an_entry_whose_adding_is_undone(open_desk, project):
+    desk = open_desk(project)
+    for page, path in (("sampling", "sampling.prompts"), ("method", "method.layers")):
+        desk.page(page)
+        desk.click(f"advanced {page}")
+        desk.click(f"add {path}")
+        place = len(desk.value(path)) - 1
+        desk.wait(lambda p=path: desk.state["focus"].startswith(f"{p}."), "the new entry")
+        desk.key("ctrl+z")
+        desk.wait(lambda p=path, n=place: len(desk.value(p)) == n, "the entries of before")
+        desk.wait_state(focus=f"add {path}")

@@ -41,6 +41,7 @@ def test_a_flood_of_events_leaves_the_window_fluid(open_desk, project):
 
 def test_a_window_at_rest_computes_next_to_nothing(open_desk, project):
     desk = open_desk(project)
+    desk.wait_state(unmade=[])  # the pages that are made ahead
     desk.rest(30)
     before = cpu_seconds(desk.process.pid)
     began = time.monotonic()
@@ -64,11 +65,11 @@ def test_loading_presets_makes_no_widget(open_desk, project, home):
 
 def test_dialogs_leave_nothing_behind(open_desk):
     desk = open_desk()
-    desk.rest(30)  # until the pages that are made ahead are there
+    desk.wait_state(unmade=[])  # the pages that are made ahead
 
     def open_and_close():
         desk.key("F5")
-        desk.wait(lambda: desk.widget("answer problem 0").get("shown"), "the list")
+        desk.wait_question("answer problem 0")
         desk.key("Escape")
         desk.wait(lambda: not desk.widget("answer problem 0")["exists"], "the list is gone")
 

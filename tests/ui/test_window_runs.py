@@ -87,7 +87,7 @@ def test_the_settings_of_a_run_are_saved_under_another_name(open_desk, project):
     desk.page("training")
     desk.replace("training.steps", "77")
     desk.key("ctrl+s")
-    desk.wait(lambda: desk.widget("answer name").get("shown"), "the dialog")
+    desk.wait_question("answer name")
     desk.key("Return")
     desk.wait_state(preset="paper-001", changed=[])
     assert config.read_text() == kept
@@ -142,7 +142,7 @@ def test_closing_during_a_run_asks_and_a_run_left_alone_is_attached_to_again(
     start(desk)
     desk.wait(lambda: desk.state["step"] >= 2, "some steps")
     desk.ask_to_close()
-    desk.wait(lambda: desk.widget("answer keep").get("shown"), "the question")
+    desk.wait_question("answer keep")
     desk.key("Escape")
     desk.wait(lambda: not desk.widget("answer keep")["exists"], "the question is gone")
     assert desk.state["is_running"]
@@ -184,7 +184,7 @@ def test_earlier_runs_are_listed_and_shown(open_desk, project):
     start(desk)
     desk.wait_state(status="finished")
     desk.page("runs")
-    desk.rest(6)
+    desk.wait(lambda: len(desk.state["runs"]) == 1, "the run in the table")
     place = desk.widget("runs table")
     desk.click_at(place["x"] + 80, place["y"] + 45)
     desk.wait(lambda: desk.widget("show run")["enabled"], "the run is chosen")

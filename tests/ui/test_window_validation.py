@@ -98,6 +98,6 @@ def test_settings_of_validation_are_found_by_what_people_fear(open_desk, project
     desk = open_desk(project)
     desk.key("ctrl+f")
     desk.type("overfitting")
-    desk.rest(4)
+    desk.wait(lambda: desk.widget("search hits")["shown"], "hits")
     desk.key("Return")
     desk.wait_state(page="validation", focus="validation.use")

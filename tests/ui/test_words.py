@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from onetrainer.data.concepts import ConceptSettings, concepts_of
 from onetrainer.errors import Cure, Problem
 from onetrainer.events import Sample, Stopped
 from onetrainer.history import RunSummary
@@ -19,7 +20,7 @@ from ui.sample_book import SampleBook
 from ui.session import Asked, Session
 from ui.shell.footer import problems_line
 from ui.source import Source
-from ui.views.aside import how_often
+from ui.views.aside import data_lines, first_folder, how_often
 from ui.views.run_banner import stopped_message
 from ui.views.run_figures import activity
 from ui.views.runs import in_words as standing_in_words
@@ -161,24 +162,63 @@ def test_the_pages_run_and_runs_say_the_same_of_a_dead_worker():
     assert standing_in_words(run) == state.in_words() == "The worker died"
 
 
+def captioned(folder, **said):
+    return ConceptSettings("data.folder", folder.name, folder, require_captions=False, **said)
+
+
 def test_only_pictures_that_can_be_used_are_counted(tmp_path):
     pictures = write_project(tmp_path).parent / "pictures"
     (pictures / "broken.png").write_bytes(b"no picture")
     (pictures / "broken.txt").write_text("a caption")
     (pictures / "empty.jpg").write_bytes(b"")
-    glance = glance_at(pictures, deep=False)
+    glance = glance_at(captioned(pictures))
     assert (glance.pictures, glance.captions, glance.unusable) == (12, 12, 2)
     assert "broken.png" not in [path.name for path in glance.first]
 
 
 def test_a_folder_of_unusable_pictures_is_told_from_an_empty_one(tmp_path):
-    assert glance_at(tmp_path, deep=False).unusable == 0
+    folder = captioned(tmp_path)
+    assert glance_at(folder).unusable == 0
     (tmp_path / "broken.png").write_bytes(b"no picture")
-    assert (glance_at(tmp_path, deep=False).pictures, glance_at(tmp_path, deep=False).unusable) == (
-        0,
-        1,
-    )
-    assert not glance_at(tmp_path / "gone", deep=False).exists
+    assert (glance_at(folder).pictures, glance_at(folder).unusable) == (0, 1)
+    assert not glance_at(captioned(tmp_path / "gone")).exists
+
+
+@pytest.mark.parametrize(
+    ("said", "lines"),
+    [
+        ({}, ["9 with a caption", "3 without one"]),
+        ({"caption_source": "names"}, ["12 with a caption: its name"]),
+        (
+            {"caption_source": "text", "caption_text": "a cat"},
+            ["12 with a caption: the same for all"],
+        ),
+        ({"caption_source": "text"}, ["12 without one"]),
+        (
+            {"caption_source": "text", "trigger": "ohwx"},
+            ["12 with a caption: the same for all"],
+        ),
+        ({"caption_source": "list", "caption_list": Path("gone.csv")}, ["gone.csv"]),
+    ],
+)
+def test_captions_are_counted_where_they_come_from(tmp_path, said, lines):
+    pictures = write_project(tmp_path).parent / "pictures"
+    for text in sorted(pictures.glob("*.txt"))[:3]:
+        text.unlink()
+    folder = captioned(pictures, **said)
+    told = data_lines(folder, glance_at(folder), others=0)
+    assert told[0] == "12 pictures"
+    for line, expected in zip(told[1:], lines, strict=True):
+        assert line.startswith(expected)
+
+
+def test_the_first_folder_is_the_one_that_a_run_reads(draft):
+    draft.set("data.caption_source", "names")
+    draft.set("data.include_subfolders", True)
+    (run,) = concepts_of(draft.alone("data"))
+    seen = first_folder(draft)
+    for name in ("folder", "deep", "caption_source", "caption_text", "caption_list", "trigger"):
+        assert getattr(seen, name) == getattr(run, name)
 
 
 @pytest.mark.parametrize(

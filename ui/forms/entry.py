@@ -86,6 +86,11 @@ class Entry:
         """The row that a person begins with."""
         return self._made(self._slots[0])
 
+    @property
+    def remove_button(self) -> tk.Misc:
+        """What removes it."""
+        return self._names[f"remove {self._prefix}".rstrip(".")]
+
     def row(self, path: str) -> Row | None:
         """The row of one of its settings, made if it was not there."""
         if not path.startswith(self._prefix):

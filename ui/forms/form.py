@@ -45,7 +45,8 @@ class Form:
                 card.outer.grid()
             else:
                 card.outer.grid_remove()
-        if used is not None and not used.is_shown:
+        is_left = used is not None and focused(self._parent) is used.editor.focus
+        if used is not None and is_left and not used.is_shown:
             self._hand_on(used)
 
     @property

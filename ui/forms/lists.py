@@ -11,6 +11,7 @@ from ui.forms.row import FormContext, Row
 from ui.forms.seen import Seen
 from ui.forms.words import in_words
 from ui.kinds import entries_of
+from ui.kit import focused
 
 # So many entries that can be folded are open when a config is opened.
 _MOST_OPEN = 2
@@ -142,11 +143,17 @@ class ListCard:
         self._entries[place + 1].first_row.take_focus()
 
     def remove(self, place: int) -> None:
-        """Removes an entry; can be undone."""
+        """Removes an entry and goes to what removes the next one; can be undone."""
         values = self._current()
         self._open.discard(place)
         self._shift(place + 1, -1)
         self._set(values[:place] + values[place + 1 :])
+        if not self._shown:
+            self.add_button.take_focus()
+            return
+        button = self._entries[min(place, self._shown - 1)].remove_button
+        button.focus_set()
+        self._context.show(button)
 
     def move(self, place: int, by: int) -> None:
         """Moves an entry up or down."""
@@ -191,6 +198,12 @@ class ListCard:
     def _set(self, values: list[dict[str, object]]) -> None:
         self._context.draft.set(self.setting.path, values)
 
+    def _let_go(self, entry: Entry) -> None:
+        """Takes the keyboard from an entry that goes, such as when its adding is undone."""
+        focus = focused(entry.frame)
+        if focus is not None and str(focus).startswith(f"{entry.frame}."):
+            self.add_button.take_focus()
+
     def _show_count(self, count: int) -> None:
         if count == 0:
             self._empty.pack(anchor="w", pady=self._context.kit.px(4))
@@ -201,5 +214,6 @@ class ListCard:
             if place < count and not is_packed:
                 entry.frame.pack(fill="x")
             elif place >= count and is_packed:
+                self._let_go(entry)
                 entry.hide()
         self._shown = count

@@ -38,13 +38,15 @@ class FormContext:
     """What every row needs.
 
     on_focus: told of the setting whose editor has the keyboard. plots: for the cards of some
-    sections, by their paths, what makes the drawing at their foot.
+    sections, by their paths, what makes the drawing at their foot. show: lets a widget be seen
+    where the page is scrolled.
     """
 
     kit: Kit
     draft: Draft
     on_focus: Callable[[Setting, str], None]
     plots: Mapping[str, Callable[[tk.Misc], Plot]] = field(default_factory=dict)
+    show: Callable[[tk.Misc], None] = lambda _: None
 
 
 class Row:

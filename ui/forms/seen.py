@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from onetrainer.config.fields import Setting
 from ui.draft import Draft
 from ui.forms.fields import as_text
+from ui.kinds import value_in
 
 # In a setting's `only_with`: every value but 0, off and nothing.
 ANY = ("*",)
@@ -44,7 +45,25 @@ def has_effect(draft: Draft, setting: Setting, path: str) -> bool:
     if switch and draft.value(switch) is False:
         return False
     found = ((draft.value(beside(path, o)), wanted) for o, wanted in setting.ui.only_with.items())
-    return all(bool(v) if wanted == ANY else as_text(v) in wanted for v, wanted in found)
+    if all(_is_one_of(value, wanted) for value, wanted in found):
+        return True
+    others = setting.ui.or_with.items()
+    return any(_is_one_of(v, wanted) for o, wanted in others for v in _values(draft, o))
+
+
+def _is_one_of(value: object, wanted: tuple[str, ...]) -> bool:
+    return bool(value) if wanted == ANY else as_text(value) in wanted
+
+
+def _values(draft: Draft, path: str) -> list[object]:
+    """The value at a path, or those of the entries in use where a "*" stands for any."""
+    name, star, inner = path.partition(".*.")
+    if not star:
+        return [draft.value(path)]
+    entries = draft.value(name)
+    there = entries if isinstance(entries, list | tuple) else ()
+    in_use = [e for e in there if isinstance(e, dict) and e.get("use") is not False]
+    return [value_in(entry, inner) for entry in in_use]
 
 
 def is_seen(draft: Draft, setting: Setting, path: str, seen: Seen) -> bool:

@@ -3,8 +3,11 @@
 import tkinter as tk
 from pathlib import Path
 from tkinter import ttk
+from typing import Any, get_args
 
 from onetrainer.config.alignprop import AlignProp
+from onetrainer.config.concept import CaptionSource
+from onetrainer.data.concepts import ConceptSettings
 from onetrainer.errors import UserError
 from onetrainer.presets import expanded
 from onetrainer.reward_prompts import prompts_of
@@ -23,6 +26,12 @@ _COLUMNS = 3
 _SIDE = 76
 _WRAP = 236
 _ROUNDED_FROM = 10
+_ORIGINS = {
+    "names": ": its name",
+    "folders": ": its folder's name",
+    "text": ": the same for all",
+    "list": " in the list",
+}
 _TITLES = {"data": "The pictures", "model": "The model"}
 
 
@@ -40,7 +49,7 @@ class Facts:
         self._canvas = tk.Canvas(inner, highlightthickness=0, width=1, height=1, takefocus=0)
         kit.theme.paint(self._canvas, bg="card")
         self._images: list[object] = []
-        self._seen: tuple[str, bool] = ("", False)
+        self._seen: ConceptSettings | None = None
         self._glance: Glance | None = None
         self._model = ModelLines(context, self._show)
         self._plot = RatePlot(context, inner) if page == "training" else None
@@ -58,13 +67,10 @@ class Facts:
 
     def refresh(self) -> None:
         """Shows what is true for the draft now."""
-        draft = self._context.draft
-        folder = draft.value("data.folder")
-        deep = draft.value("data.include_subfolders") is True
-        seen = (folder if isinstance(folder, str) else "", deep)
+        seen = first_folder(self._context.draft)
         if seen != self._seen:
             self._seen = seen
-            self._look(*seen)
+            self._look(seen)
         self._show()
 
     def wrap(self, width: int) -> None:
@@ -77,23 +83,22 @@ class Facts:
             case "model":
                 lines = self._model.lines()
             case "data":
-                lines = _data_lines(self._seen[0], self._glance, _other_folders(draft))
+                lines = data_lines(self._seen, self._glance, _other_folders(draft))
             case _:
                 lines = _run_lines(self._context, self._glance)
         self._lines.configure(text="\n".join(lines))
         if self._plot is not None:
             self._plot.draw()
 
-    def _look(self, folder: str, deep: bool) -> None:
+    def _look(self, folder: ConceptSettings | None) -> None:
         self._glance = None
         self._draw()
-        if folder:
+        if folder is not None:
             self._context.kit.jobs.run(
-                lambda: _glance(folder, deep=deep),
-                lambda glance: self._looked((folder, deep), glance),
+                lambda: glance_at(folder), lambda glance: self._looked(folder, glance)
             )
 
-    def _looked(self, seen: tuple[str, bool], glance: Glance) -> None:
+    def _looked(self, seen: ConceptSettings, glance: Glance) -> None:
         if seen == self._seen:
             self._glance = glance
             self._show()
@@ -125,11 +130,35 @@ class Facts:
                 self._canvas.create_image(*center, image=image)
 
 
-def _glance(folder: str, *, deep: bool) -> Glance:
+def first_folder(draft: Draft) -> ConceptSettings | None:
+    """The first folder of pictures, as far as it is said by now; None where it is not.
+
+    Other settings of pictures may be wrong while somebody types.
+    """
+    text = draft.value("data.folder")
+    if not isinstance(text, str) or not text:
+        return None
+    source: Any = draft.value("data.caption_source")
+    said = _path(draft.value("data.caption_list"))
+    folder = _path(text)
+    return ConceptSettings(
+        "data.folder",
+        folder.name,
+        folder,
+        deep=draft.value("data.include_subfolders") is True,
+        caption_source=source if source in get_args(CaptionSource) else "files",
+        caption_text=str(draft.value("data.caption_text")),
+        caption_list=said if said.name else None,
+        trigger=str(draft.value("data.trigger")),
+        require_captions=False,
+    )
+
+
+def _path(value: object) -> Path:
     try:
-        return glance_at(Path(expanded(folder)), deep=deep)
+        return Path(expanded(str(value)))
     except UserError:  # the home of somebody who is not there
-        return Glance(exists=False)
+        return Path(str(value))
 
 
 def _other_folders(draft: Draft) -> int:
@@ -138,11 +167,12 @@ def _other_folders(draft: Draft) -> int:
     return len(concepts) if isinstance(concepts, list) else 0
 
 
-def _data_lines(folder: str, glance: Glance | None, others: int) -> list[str]:
-    more = [f"and those of {others} more folder{'s' if others > 1 else ''}"] if others else []
-    if not folder and others:
-        return [f"Those of {others} folder{'s' if others > 1 else ''}"]
-    if not folder:
+def data_lines(folder: ConceptSettings | None, glance: Glance | None, others: int) -> list[str]:
+    """What was seen in the first folder, and that there are others."""
+    folders = f"folder{'s' if others > 1 else ''}"
+    if folder is None and others:
+        return [f"Those of {others} {folders}"]
+    if folder is None:
         return ["Choose a folder of pictures, each with its caption in a .txt file beside it."]
     if glance is None:
         return ["Looking …"]
@@ -151,10 +181,19 @@ def _data_lines(folder: str, glance: Glance | None, others: int) -> list[str]:
     unusable = [f"{glance.unusable} cannot be read"] if glance.unusable else []
     if not glance.pictures:
         return unusable or ["There are no pictures in this folder."]
+    more = [f"and those of {others} more {folders}"] if others else []
+    return [f"{glance.pictures:,} pictures", *_caption_lines(folder, glance), *unusable, *more]
+
+
+def _caption_lines(folder: ConceptSettings, glance: Glance) -> list[str]:
+    if glance.trouble:
+        return [glance.trouble]
     without = glance.pictures - glance.captions
-    captions = [f"{glance.captions:,} with a caption"]
-    captions += [f"{without:,} without one"] if without else []
-    return [f"{glance.pictures:,} pictures", *captions, *unusable, *more]
+    lines = []
+    if glance.captions:
+        origin = "" if folder.caption_source == "files" else _ORIGINS[folder.caption_source]
+        lines.append(f"{glance.captions:,} with a caption{origin}")
+    return [*lines, f"{without:,} without one"] if without else lines
 
 
 def how_often(seen: int, pictures: int) -> str:

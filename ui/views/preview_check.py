@@ -1,6 +1,7 @@
 """What is wrong with the pictures: found when a person asks, a line for each, with the file."""
 
 import tkinter as tk
+from functools import partial
 from pathlib import Path
 from tkinter import ttk
 from typing import TYPE_CHECKING
@@ -269,7 +270,8 @@ class CheckPart:
         canvas.create_text(
             box.left + box.width - px(10), y, text=headline, anchor="ne", font=_SMALL, fill=tone
         )
-        name = shortened(_below(finding), room - measure(headline) - px(12), measure)
+        in_bold = partial(measure, font=_BOLD)
+        name = shortened(_below(finding), room - measure(headline) - px(12), in_bold)
         canvas.create_text(left, y, text=name, anchor="nw", font=_BOLD, fill=palette.text)
         y += px(20)
         for text, color in (

@@ -62,6 +62,11 @@ class RunsPage:
         )
         self._enable()
 
+    @property
+    def listed(self) -> list[str]:
+        """The names of the runs in the table, from above."""
+        return [run.name for run in self._runs.values()]
+
     def refresh(self) -> None:
         """Reads the folder anew where something may have changed."""
         session = self._context.session

@@ -1,23 +1,21 @@
 """A page of settings: cards of rows, and beside them the help and what the settings amount to."""
 
 import tkinter as tk
-from tkinter import ttk
 
 from onetrainer.config.fields import Setting
 from ui.context import Context
-from ui.forms.fields import PagePlan, as_words, setting_of, settings_on
+from ui.forms.fields import PagePlan, settings_on
 from ui.forms.form import Form
 from ui.forms.row import FormContext
-from ui.forms.seen import ANY, beside
-from ui.forms.words import listed
 from ui.kinds import entries_of
-from ui.kit import focused, wrap_in_card
-from ui.line_breaks import broken_at_dots
+from ui.kit import focused
 from ui.scroller import Scroller
 from ui.switch import Switch
 from ui.views.aside import Facts
+from ui.views.beside import Beside
 from ui.views.cost_card import PAGES as COST
 from ui.views.cost_card import CostCard
+from ui.views.help_card import HelpCard
 from ui.views.memory_card import FULL, SHORT, MemoryCard
 from ui.views.noise_plot import SECTION as NOISE
 from ui.views.noise_plot import NoisePlot
@@ -45,24 +43,24 @@ class SetupPage:
         self._has_advanced = _has_advanced(plan)
         self._switch = self._make_head(plan)
         plots = {NOISE: lambda card: NoisePlot(context, card)}
-        form_context = FormContext(kit, context.draft, self._show_help, plots)
+        form_context = FormContext(kit, context.draft, self._show_help, plots, self._scroller.show)
         self._objective: ObjectiveCard | None = None
         if plan.name in (LOSS, REWARDS):
             self._objective = ObjectiveCard(context, self._column, plan.name, line=1)
         self.form = Form(form_context, self._column, plan, line=2)
         self.form.with_advanced = plan.name in context.remembered.advanced
-        self._aside = kit.frame(self._body, ground="window")
-        kit.name(self._aside, f"aside {plan.name}")
-        self._help = HelpCard(context, self._aside)
+        self._beside = Beside(kit, self._scroller, name=f"aside {plan.name}")
+        aside = self._beside.frame
+        self._help = HelpCard(context, self._beside.top, name=f"help {plan.name}")
         # From above: what is to be decided by comes before what is only told.
         facts, cost, memory = (3, 2, 1) if plan.name in COST else (1, 2, 3)
-        self._facts = Facts(context, self._aside, plan.name, line=facts)
+        self._facts = Facts(context, aside, plan.name, line=facts)
         self._memory: MemoryCard | None = None
         if plan.name in (FULL, *SHORT):
-            self._memory = MemoryCard(context, self._aside, plan.name, line=memory)
+            self._memory = MemoryCard(context, aside, plan.name, line=memory)
         self._cost: CostCard | None = None
         if plan.name in COST:
-            self._cost = CostCard(context, self._aside, plan.name, line=cost)
+            self._cost = CostCard(context, aside, plan.name, line=cost)
         self._is_wide: bool | None = None
         self._settled: object = None
         self._openings = context.draft.openings
@@ -178,7 +176,6 @@ class SetupPage:
         is_wide = room >= column + margin + aside
         self._column.grid_columnconfigure(0, minsize=min(column, room))
         width = min(aside * 3 // 2, room - column - margin) if is_wide else min(column, room)
-        self._aside.grid_columnconfigure(0, minsize=width)
         self._help.wrap(width)
         self._facts.wrap(width)
         for card in (self._memory, self._cost):
@@ -186,80 +183,15 @@ class SetupPage:
                 card.wrap(width)
         if is_wide != self._is_wide:
             self._is_wide = is_wide
+            space = self._beside.space
             if is_wide:
-                self._aside.grid(row=0, column=1, sticky="n", padx=(margin, 0), pady=kit.px(87))
+                space.grid(row=0, column=1, sticky="n", padx=(margin, 0), pady=kit.px(87))
             else:
-                self._aside.grid(row=1, column=0, sticky="nw", padx=(margin, 0), pady=0)
-
-
-class HelpCard:
-    """What the setting with the keyboard means. path: that of the setting; "" for none."""
-
-    def __init__(self, context: Context, parent: tk.Misc) -> None:
-        kit = context.kit
-        self._kit = kit
-        self._draft = context.draft
-        outer, inner = kit.card(parent)
-        outer.grid(row=0, column=0, sticky="ew", pady=(0, kit.px(14)))
-        self._title: ttk.Label = kit.label(inner, style="Heading", wrap=236)
-        self._title.pack(anchor="w")
-        self._room = kit.px(236)
-        self._text: ttk.Label = kit.label(inner, wrap=236)
-        self._text.pack(anchor="w", pady=(kit.px(6), kit.px(6)))
-        self._facts: ttk.Label = kit.label(inner, style="SmallDim", wrap=236)
-        self._facts.pack(anchor="w")
-        self.clear()
-
-    def clear(self) -> None:
-        """Explains none."""
-        self.path = self._told = ""
-        self._title.configure(text="About a setting")
-        self._explained = "Click into a setting to read here what it does."
-        self._break_lines()
-
-    def wrap(self, width: int) -> None:
-        """Fits the words into a card of a width in pixels."""
-        self._room = wrap_in_card(self._kit, width, self._title, self._text, self._facts)
-        self._break_lines()
-
-    def show(self, setting: Setting, path: str) -> None:
-        """Explains one setting."""
-        self.path = path
-        self._title.configure(text=setting.ui.label)
-        self._explained = setting.help_in_words
-        lines = []
-        if setting.kind in ("integer", "number"):
-            lines.append(f"Takes {setting.expected}.")
-        own = self._draft.default(path) if setting.path == path else setting.default
-        default = as_words(own, setting)
-        lines.append(f"Default: {default}" if default else "Default: nothing")
-        lines += [
-            only_with_words(beside(path, other), values)
-            for other, values in setting.ui.only_with.items()
-        ]
-        lines.append(f"Key: {path}")
-        self._told = "\n".join(lines)
-        self._break_lines()
-
-    def _break_lines(self) -> None:
-        measure = self._kit.theme.measure
-        for label, text in ((self._text, self._explained), (self._facts, self._told)):
-            label.configure(text=broken_at_dots(text, self._room, measure))
+                space.grid(row=1, column=0, sticky="nw", padx=(margin, 0), pady=0)
+        self._beside.arrange(width, stays=is_wide)
 
 
 def _has_advanced(plan: PagePlan) -> bool:
     """Whether a page has anything to show on request, be it in the entries of its lists."""
     found = (part for setting in settings_on(plan) for part in (setting, *entries_of(setting)))
     return any(part.ui.level == "advanced" for part in found)
-
-
-def only_with_words(path: str, values: tuple[str, ...]) -> str:
-    """With what a setting has an effect: "Counts with Method LoRA, DoRA and OFT"."""
-    other = setting_of(path)
-    if other is None:
-        return ""
-    if values == ANY:
-        return (
-            f"Counts only while “{other.ui.label}” is {'on' if other.kind == 'yes-no' else 'set'}"
-        )
-    return f"Counts with {other.ui.label} {listed([other.word(value) for value in values])}"
