@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError
+from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError, for_programs
 
 
 def train(options: argparse.Namespace) -> int:
@@ -241,7 +241,7 @@ def _for_programs_too(
     except (UserError, OSError) as error:
         # Not where the reader of our output has gone.
         if options.json and not isinstance(error, BrokenPipeError):
-            _say(json.dumps({"problem": str(error)}, indent=2, ensure_ascii=False))
+            _say(for_programs(str(error)))
         raise
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onetrainer.errors import EXIT_DONE, UserError
+from onetrainer.errors import EXIT_DONE, UserError, for_programs
 from onetrainer.json_file import Document
 
 if TYPE_CHECKING:
@@ -104,9 +104,13 @@ def _encode(options: argparse.Namespace) -> int:
     config = presets.with_absolute_paths(config)
     folder = cache_folder(config).absolute()
     request = validated(CacheRequest, {"config": config, "folder": str(folder)})
-    # Whoever reads JSON gets what the cache holds then, and nothing else.
-    code = run_job("cache", request, out=sys.stderr if options.json else sys.stdout)
-    return _report(options, folder) if options.json and code == EXIT_DONE else code
+    if not options.json:
+        return run_job("cache", request)
+    # Whoever reads JSON gets what the cache holds then, or what is wrong, and nothing else.
+    code = run_job(
+        "cache", request, out=sys.stderr, failed=lambda problem: _say(for_programs(problem))
+    )
+    return _report(options, folder) if code == EXIT_DONE else code
 
 
 def _folder_of(options: argparse.Namespace) -> tuple[Path, float]:

@@ -78,3 +78,10 @@ def sentence(text: str) -> str:
     """The text with a full stop at its end, unless it already ends a sentence."""
     text = text.strip()
     return text if text.endswith((".", "!", "?", ":")) else text + "."
+
+
+def for_programs(problem: str) -> str:
+    """The JSON that a program gets of what is wrong, where it asked for JSON."""
+    import json
+
+    return json.dumps({"problem": problem}, indent=2, ensure_ascii=False)

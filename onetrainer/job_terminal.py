@@ -31,11 +31,12 @@ def run_job(
     *,
     out: TextIO | None = None,
     lines_of: Callable[[Forecast], list[str]] = lambda _: [],
+    failed: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Does a job and shows it; returns the exit code.
 
     Ctrl+C asks it to end, a second one ends it at once. What is wrong goes to standard error.
-    lines_of: what is to be shown of a forecast.
+    lines_of: what is to be shown of a forecast. failed: gets what is wrong as well.
     """
     screen = Screen(out or sys.stdout, (out or sys.stdout).isatty())
     code = EXIT_PROGRAM
@@ -45,6 +46,8 @@ def run_job(
             if isinstance(event, Forecast):
                 for line in lines_of(event):
                     screen.stay(line)
+            if isinstance(event, Failed):
+                failed(_what_is_wrong(event))
             _show(event, screen, told)
             ending = exit_code_of(event)
             code = code if ending is None else ending
@@ -67,9 +70,8 @@ def _show(event: Event, screen: Screen, told: set[str]) -> None:
         case Stopped():
             screen.stay("Stopped.")
         case Failed():
-            parts = filter(None, (event.what, event.expected, event.remedy))
             screen.clear()
-            sys.stderr.write(in_options(" ".join(map(_sentence, parts))) + "\n")
+            sys.stderr.write(_what_is_wrong(event) + "\n")
     if isinstance(event, Finished):
         screen.clear()
 
@@ -80,6 +82,11 @@ def _phase(event: Phase) -> str:
         return event.detail
     count = f" {event.done}/{event.total}" if event.total else ""
     return f"{event.name}{count}" + (f" ({event.detail})" if event.detail else "")
+
+
+def _what_is_wrong(event: Failed) -> str:
+    parts = filter(None, (event.what, event.expected, event.remedy))
+    return in_options(" ".join(map(_sentence, parts)))
 
 
 def _sentence(text: str) -> str:

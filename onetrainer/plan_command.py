@@ -11,7 +11,7 @@ from onetrainer.config.rules import broken_rules
 from onetrainer.config.train import TrainConfig
 from onetrainer.data.plan import plan_data
 from onetrainer.data.words import as_document, lines
-from onetrainer.errors import EXIT_DONE, UserError
+from onetrainer.errors import EXIT_DONE, UserError, for_programs
 from onetrainer.job_terminal import run_job
 from onetrainer.memory_words import Report
 from onetrainer.options import validated
@@ -38,12 +38,16 @@ def plan(options: argparse.Namespace) -> int:
     # Whoever reads JSON gets nothing else.
     out = sys.stderr if options.json else sys.stdout
     sheets = options.pictures and options.pictures.expanduser()
-    headers = SeenHeaders({})
-    data = _pictures(config, sheets, headers, is_json=options.json)
+    data, headers = _pictures(config, sheets, is_json=options.json)
     wanted = {"config": config, "memory": memory, "headers": headers.seen}
     request = validated(PlanRequest, wanted)
     report = Report(is_json=options.json, data=data)
-    code = run_job("plan", request, out=out, lines_of=report.lines)
+
+    def failed(problem: str) -> None:
+        if options.json:
+            sys.stdout.write(f"{for_programs(problem)}\n")
+
+    code = run_job("plan", request, out=out, lines_of=report.lines, failed=failed)
     if code == EXIT_DONE:
         for line in report.last_lines():
             sys.stdout.write(f"{line}\n")
@@ -51,13 +55,14 @@ def plan(options: argparse.Namespace) -> int:
 
 
 def _pictures(
-    config: TrainConfig, sheets: Path | None, headers: SeenHeaders, *, is_json: bool
-) -> dict[str, Any]:
-    """Tells of the pictures, and draws sheets of them if a folder is named. Returns a document.
+    config: TrainConfig, sheets: Path | None, *, is_json: bool
+) -> tuple[dict[str, Any], SeenHeaders]:
+    """Tells of the pictures, and draws sheets of them if a folder is named.
 
-    headers: gets those of all of them. What is wrong with the pictures is told; only where they are
-    to be drawn is it an end.
+    Returns a document, and the headers that were read. What is wrong with the pictures is told;
+    only where they are to be drawn is it an end.
     """
+    headers = SeenHeaders({})
     try:
         with memory_of(config) as memory:
             headers.memory = memory
@@ -66,7 +71,7 @@ def _pictures(
         if sheets is not None:
             raise
         sys.stderr.write(f"pictures: {error}\n")
-        return {"problem": str(error)}
+        return {"problem": str(error)}, headers
     if found is None:
         if sheets is not None:
             raise UserError(
@@ -74,7 +79,7 @@ def _pictures(
                 "Expected a config with pictures to learn",
                 "Choose some (data.folder), or leave --pictures out",
             )
-        return {}
+        return {}, headers
     document = as_document(found)
     told = [] if is_json else lines(found)
     if sheets is not None:
@@ -84,4 +89,4 @@ def _pictures(
     for line in [*told, ""] if told else []:
         sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
-    return document
+    return document, headers

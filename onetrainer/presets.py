@@ -4,8 +4,9 @@ import difflib
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -174,8 +175,12 @@ def with_absolute_paths(config: TrainConfig) -> TrainConfig:
     What is still relative is taken from the current folder; a loaded file's paths are absolute
     already, taken from the file's own folder.
     """
-    document = _with_absolute_paths(config.model_dump(mode="json"), Path.cwd())
-    return resolve(document, source="")
+    return with_paths(config, partial(_absolute, folder=Path.cwd()))
+
+
+def with_paths(config: TrainConfig, change: Callable[[Setting, str], str]) -> TrainConfig:
+    """The config with every path in it changed."""
+    return resolve(_with_paths(config.model_dump(mode="json"), change), source="")
 
 
 def as_preset(config: TrainConfig, *, description: str = "") -> Document:
@@ -272,7 +277,7 @@ def value_at(document: Mapping[str, Any], path: str) -> Any:
 def _load(path: Path, *, parents: tuple[Path, ...]) -> Document:
     document = migrate(read_json(path), source=str(path))
     base = document.get("extends")
-    document = _with_absolute_paths(document, path.absolute().parent)
+    document = _with_paths(document, partial(_absolute, folder=path.absolute().parent))
     if base is None:
         return document
     if path.resolve() in parents:
@@ -284,17 +289,19 @@ def _load(path: Path, *, parents: tuple[Path, ...]) -> Document:
     return _merge(_load(found, parents=(*parents, path.resolve())), document)
 
 
-def _with_absolute_paths(
-    document: Document, folder: Path, section: type[BaseModel] = TrainConfig
+def _with_paths(
+    document: Document,
+    change: Callable[[Setting, str], str],
+    section: type[BaseModel] = TrainConfig,
 ) -> Document:
     for setting in settings(section):
         value = value_at(document, setting.path)
         if setting.ui.is_path and isinstance(value, str) and value:
-            document = with_value(document, setting.path, _absolute(setting, value, folder))
+            document = with_value(document, setting.path, change(setting, value))
         elif setting.item is not None and isinstance(value, list):
             own = setting.item
             entries = [
-                _with_absolute_paths(entry, folder, own) if isinstance(entry, dict) else entry
+                _with_paths(entry, change, own) if isinstance(entry, dict) else entry
                 for entry in value
             ]
             document = with_value(document, setting.path, entries)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from onetrainer import presets
 from onetrainer.cache.plan import cache_folder
+from onetrainer.config.fields import Setting
 from onetrainer.config.train import TrainConfig
+from onetrainer.data.folder_listing import PICTURE_SUFFIXES, UNREAD_SUFFIXES
 from onetrainer.errors import EXIT_DONE, UserError
 from onetrainer.pictures.check import Checked, check_dataset
 from onetrainer.pictures.findings import lines, printable, summary
@@ -64,6 +66,7 @@ def _chosen(place: str, changes: list[str]) -> tuple[TrainConfig, bool]:
         document = presets.with_value({}, "data.folder", str(path))
         document = presets.with_value(document, "data.include_subfolders", True)
     else:
+        _require_no_picture(path)
         wanted = "a folder of pictures, a config file or a preset"
         document = presets.load_document(presets.locate(place, may_be_run=True, wanted=wanted))
     document = presets.with_overrides(document, changes)
@@ -94,31 +97,21 @@ def _require_text(folder: Path) -> None:
         ) from error
 
 
+def _require_no_picture(path: Path) -> None:
+    """Raises UserError for a single picture: what is to be checked is its folder."""
+    if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES | UNREAD_SUFFIXES:
+        raise UserError(
+            f"{printable(str(path))} is a picture",
+            "A folder of pictures, a config file or a preset is needed",
+            f'Name its folder, "{printable(str(path.absolute().parent))}"',
+        )
+
+
 def _from_here(config: TrainConfig) -> TrainConfig:
-    """The same pictures, where they lie in the current folder named as seen from there."""
+    """The same files, where they lie in the current folder named as seen from there."""
     here = Path.cwd()
 
-    def near(path: str) -> str:
-        is_inside = bool(path) and Path(path).is_relative_to(here)
-        return str(Path(path).relative_to(here)) if is_inside else path
+    def near(_: Setting, path: str) -> str:
+        return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
-    data, validation = config.data, config.validation
-    concepts = tuple(
-        one.model_copy(update={"folder": near(one.folder), "caption_list": near(one.caption_list)})
-        for one in data.concepts
-    )
-    own = {
-        "folder": near(data.folder),
-        "class_folder": near(data.class_folder),
-        "caption_list": near(data.caption_list),
-        "concepts": concepts,
-    }
-    held_out = {
-        "folder": near(validation.folder),
-        "caption_list": near(validation.caption_list),
-    }
-    changed = {
-        "data": data.model_copy(update=own),
-        "validation": validation.model_copy(update=held_out),
-    }
-    return config.model_copy(update=changed)
+    return presets.with_paths(config, near)

@@ -8,7 +8,7 @@ import pytest
 from onetrainer import job_terminal
 from onetrainer.__main__ import main
 from onetrainer.data.forecast import data_lines
-from onetrainer.events import Finished, Forecast
+from onetrainer.events import Failed, Finished, Forecast
 from tests.pictures import folder
 
 LONG = {"path": "/pictures/cat.png", "tokens": 99}
@@ -65,6 +65,19 @@ def test_headers_read_here_go_along(config, monkeypatch):
     (request,) = asked
     folder_ = Path(request.config.data.folder)
     assert request.headers == {str(folder_ / f"{n}.png"): (64, 64, False) for n in range(5)}
+
+
+@pytest.mark.parametrize("kind", ["user", "program"])
+def test_what_a_job_fails_of_is_told_in_json_too(config, monkeypatch, capsys, kind):
+    class Failing(Forecasting):
+        def events(self):
+            yield Failed(kind, "no memory", "Expected some", "Close something")
+
+    monkeypatch.setattr(job_terminal, "Job", Failing)
+    assert main(["plan", config(), "--json"]) == {"user": 2, "program": 1}[kind]
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"problem": "no memory. Expected some. Close something."}
+    assert err.strip().endswith(json.loads(out)["problem"])
 
 
 def test_as_json_both_are_one_document(config, capsys):

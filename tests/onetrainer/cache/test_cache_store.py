@@ -3,9 +3,11 @@
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 
+from onetrainer import job_terminal
 from onetrainer.__main__ import main
 from onetrainer.cache.format import entry_key, new_name, read_shard
 from onetrainer.cache.index import CacheIndex
@@ -14,7 +16,9 @@ from onetrainer.cache.merge import seal
 from onetrainer.cache.store import prune, report
 from onetrainer.cache.words import pruned_lines
 from onetrainer.errors import UserError
+from onetrainer.events import Failed, Finished
 from tests.cache_files import ROW, counts, put, readable, used
+from tests.ui.project import write_project
 
 NUMBERS = range(12)
 OLD = "ab" * 32
@@ -289,3 +293,35 @@ def test_command_says_what_is_wrong(folder, capsys, arguments, words):
     assert main(["cache", str(folder), *arguments]) == 2
     assert words in capsys.readouterr().err
     assert readable(folder, NUMBERS) == list(NUMBERS)
+
+
+@pytest.fixture
+def encode(tmp_path, monkeypatch, capsys):
+    """Asks for JSON of a job that leaves four entries and ends in a given way."""
+
+    def run(ending):
+        class Encoding:
+            def __init__(self, _name, request):
+                put(Path(request.folder), range(4))
+
+            def events(self):
+                yield ending
+
+        monkeypatch.setattr(job_terminal, "Job", Encoding)
+        code = main(["cache", str(write_project(tmp_path)), "--encode", "--json"])
+        out, err = capsys.readouterr()
+        return code, json.loads(out), err
+
+    return run
+
+
+def test_whoever_reads_json_gets_what_the_cache_holds_then(encode):
+    code, told, err = encode(Finished(0, [], ["4 pictures are there."]))
+    assert (code, told["kinds"][0]["entries"]) == (0, 4)
+    assert "4 pictures are there." in err
+
+
+def test_whoever_reads_json_gets_what_encoding_fails_of(encode):
+    code, told, err = encode(Failed("user", "no memory"))
+    assert (code, told) == (2, {"problem": "no memory."})
+    assert "no memory." in err
