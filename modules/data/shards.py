@@ -275,7 +275,9 @@ class Store:
         if mapped.is_checked[row]:
             return
         if not mapped.is_intact(row):
-            self._index.drop(mapped.kind, mapped.name, row, mapped.key(row))
+            # Where the folder takes no more, that the entry is no use is what matters.
+            with suppress(UserError):
+                self._index.drop(mapped.kind, mapped.name, row, mapped.key(row))
             raise DamagedEntry(f"{mapped.kind}/{mapped.name}: entry {row}")
         mapped.is_checked[row] = True
 

@@ -52,7 +52,9 @@ def _held_out_by_names(document: Document) -> Document:
     Where it was done otherwise it stays so: a run must not measure what it has learned.
     """
     validation = _section(document, "validation")
-    if not validation.get("use") or not _section(document, "data").get("concepts"):
+    both = bool(validation.get("use")), bool(_section(document, "data").get("concepts"))
+    # A file that extends another may have one of them from there.
+    if not (any(both) if "extends" in document else all(both)):
         return document
     return {**document, "validation": {"turns": "names", **validation}}
 

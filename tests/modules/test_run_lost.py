@@ -1,10 +1,14 @@
 """A run under which what it has encoded is damaged makes that anew by itself, and goes on."""
 
+import errno
+
 import pytest
 
 from modules.jobs import train as job
 from modules.jobs.train import train
 from modules.metrics import Reporter
+from onetrainer.cache.database import Database
+from onetrainer.cache.errors import cannot_write
 from onetrainer.errors import UserError
 from onetrainer.events import Checkpoint, Finished, Progress, Sample, Warned
 from tests import runs
@@ -96,6 +100,22 @@ def test_all_that_is_damaged_is_made_anew_at_once(config, monkeypatch):
     after(0, lambda: damage(folder, "latents"), monkeypatch)
     assert train(folder) == 0
     assert len(starts) == 2
+
+
+def test_what_was_learned_is_kept_where_nothing_can_be_made_anew(config, monkeypatch):
+    folder = new_run(config)
+
+    def refuse(*_, **__):
+        raise cannot_write(folder.path, OSError(errno.EROFS, "read-only"))
+
+    def happen():
+        damage(folder, "latents")
+        monkeypatch.setattr(Database, "ask", refuse)
+
+    after(1, happen, monkeypatch)
+    with pytest.raises(UserError, match="cannot be written"):
+        train(folder)
+    assert [step for step, _ in folder.complete_checkpoints()] == [1]
 
 
 def test_what_is_lost_again_at_once_ends_the_run_in_words(config, monkeypatch):

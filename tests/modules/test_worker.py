@@ -37,14 +37,11 @@ def test_only_a_name_of_the_hub_opens_the_network(model, rewards, is_offline):
 
 def test_garbage_is_looked_for_again_once_the_engine_is_loaded():
     before = gc.get_freeze_count()
-    try:
-        with worker._loading():
-            assert not gc.isenabled()
-            kept = [[] for _ in range(1000)]
-        assert gc.isenabled()
-        assert gc.get_freeze_count() >= before + len(kept)
-    finally:
-        gc.unfreeze()
+    with worker._loading():
+        assert not gc.isenabled()
+        kept = [[] for _ in range(1000)]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() >= before + len(kept)
 
 
 def test_who_forbids_the_network_is_obeyed(monkeypatch):

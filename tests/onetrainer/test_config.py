@@ -10,7 +10,7 @@ from onetrainer.config.model import native_side
 from onetrainer.config.rules import broken_rules
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import ProblemsError, UserError
-from onetrainer.presets import resolve
+from onetrainer.presets import load_document, resolve
 
 
 def problems_of(**document):
@@ -99,6 +99,16 @@ def test_what_a_file_of_version_four_holds_out_of_folders_goes_by_names(use, con
     found = resolve(migrate(old, source=""), source="").validation
     assert (found.turns, found.share) == (turns, 0.2)
     assert resolve({**old, "version": 5}, source="").validation.turns == "folders"
+
+
+@pytest.mark.parametrize("has_pictures", [True, False])
+def test_what_an_old_file_and_the_one_it_extends_hold_out_goes_by_names(tmp_path, has_pictures):
+    both = {"data": {"concepts": [{"folder": "/a"}]}}, {"validation": {"use": True}}
+    base, own = both if has_pictures else both[::-1]
+    (tmp_path / "base.json").write_text(json.dumps({"version": 4, **base}))
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps({"version": 4, "extends": "base.json", **own}))
+    assert resolve(load_document(path), source="").validation.turns == "names"
 
 
 def test_a_newer_version_is_refused_in_words():

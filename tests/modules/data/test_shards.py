@@ -1,6 +1,7 @@
 """Tensors come out of the cache as they went in, whoever else works in it and whatever happens."""
 
 import errno
+import os
 import threading
 
 import numpy as np
@@ -170,6 +171,23 @@ def test_entry_damaged_under_a_run_is_told_and_made_anew(store):
     assert store.places("latents", KEYS).missing == [3]
     store.put("latents", KEYS[3], _tensors(3))
     assert _is_right(store.get("latents", KEYS[3]), 3)
+
+
+def test_damaged_entry_is_told_as_such_where_the_folder_takes_no_more(store, monkeypatch):
+    places = store.places("latents", KEYS)
+    path = _files(store)[0]
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"?")
+
+    def refuse(work, **_):
+        raise cannot_write(store.folder, OSError(errno.EROFS, "no"))
+
+    monkeypatch.setattr(store._index.database, "ask", refuse)
+    store.verify()
+    for _ in range(2):
+        with pytest.raises(DamagedEntry, match=path.name):
+            store.read(places, int(places.row.argmax()))
 
 
 def test_index_that_lies_is_found_out(store):
