@@ -6,6 +6,7 @@ import would be most of the time that a check of settings takes.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,11 +42,12 @@ def check_pictures(config: TrainConfig) -> list[Problem]:
     if not reads_folder(config):
         return []
     concepts = used_concepts(config)
-    indexes, found = _listed(concepts)
+    indexes, found = _listed(config, concepts)
     is_plain = is_pictures_alone(config)
     found += _left_inside(concepts, indexes)
     for number, index in indexes.items():
-        found += _index_problems(concepts[number], index, has_captions=not is_plain)
+        is_told = is_plain or _is_told_by_rules(config, concepts[number])
+        found += _index_problems(concepts[number], index, has_captions=not is_told)
     if is_plain:
         return [*found, *_unused(config), *_split_problems(config, concepts, indexes)]
     found += [*_unmasked(config, concepts, indexes), *_unshown(config, indexes)]
@@ -61,7 +63,7 @@ def cannot_look(path: str, error: OSError) -> Problem:
 
 
 def _listed(
-    concepts: Sequence[ConceptSettings],
+    config: TrainConfig, concepts: Sequence[ConceptSettings]
 ) -> "tuple[dict[int, DatasetIndex], list[Problem]]":
     from onetrainer.captions.list import read_caption_list
     from onetrainer.data.index import index_concept
@@ -75,12 +77,21 @@ def _listed(
                 place = beside(concept, "caption_list")
                 read_caption_list(concept.caption_list)
                 place = concept.place
-            indexes[number] = index_concept(concept, number=number, headers=recent_headers())
+            required = concept.require_captions and not _is_told_by_rules(config, concept)
+            seen = replace(concept, require_captions=required)
+            indexes[number] = index_concept(seen, number=number, headers=recent_headers())
         except UserError as error:
             found.append(Problem(place, error.what, error.expected, error.remedy))
         except OSError as error:  # a name too long, a folder that may not be looked into
             found.append(cannot_look(place, error))
     return indexes, found
+
+
+def _is_told_by_rules(config: TrainConfig, concept: ConceptSettings) -> bool:
+    """Whether the settings alone show that a folder's pictures have no caption."""
+    is_empty = not concept.caption_text.strip() and not concept.trigger
+    is_ruled = concept.place != "validation.folder" or bool(config.data.folder)
+    return concept.caption_source == "text" and is_empty and is_ruled
 
 
 def _left_inside(concepts: Sequence[ConceptSettings], indexes: Indexes) -> list[Problem]:
@@ -259,6 +270,8 @@ def _of_no_use(place: str, noun: str, empty: str) -> Problem:
 def _index_problems(
     concept: ConceptSettings, index: "DatasetIndex", *, has_captions: bool = True
 ) -> Iterator[Problem]:
+    from onetrainer.data.index import lacking
+
     place = concept.place
     if index.skipped:
         names = [f"{each.name} ({each.reason})" for each in index.skipped]
@@ -266,7 +279,7 @@ def _index_problems(
     if index.uncaptioned and has_captions:
         yield Problem(
             place,
-            f"{index.uncaptioned} of {len(index.items)} pictures have no caption",
+            f"{lacking(index.uncaptioned, len(index.items))} no caption",
             f"They are trained with {_left(concept)}",
             "Write a line for each into the list of captions."
             if concept.caption_source == "list"
@@ -283,13 +296,17 @@ def _left(concept: ConceptSettings) -> str:
 def _unmasked(
     config: TrainConfig, concepts: Sequence[ConceptSettings], indexes: Indexes
 ) -> Iterator[Problem]:
-    """Settings that look for masks, where no picture that they are for has one."""
+    """Settings that look for masks, where no picture that they are for has one.
+
+    Nothing is said of a setting as long as one of its folders cannot be listed.
+    """
     groups: dict[str, list[int]] = {}
-    for number in indexes:
-        if concepts[number].masks != "off":
-            groups.setdefault(masks_place(config, concepts[number]), []).append(number)
+    for number, concept in enumerate(concepts):
+        if concept.masks != "off":
+            groups.setdefault(masks_place(config, concept), []).append(number)
     for place, numbers in groups.items():
-        if not any(indexes[number].masked for number in numbers):
+        is_whole = all(number in indexes for number in numbers)
+        if is_whole and not any(indexes[number].masked for number in numbers):
             example = indexes[numbers[0]].items[0].path
             wanted = (
                 f'A mask is a file like "{example.stem}{MASK_SUFFIX}" beside "{example.name}"'

@@ -23,7 +23,8 @@ class Said:
 class ConceptCaptions:
     """The captions of a concept's pictures.
 
-    pictures: all that its folder holds, in order. unused: entries of a list that name none.
+    pictures: all that its folder holds, in order. listed: how many entries its list has; unused:
+    those that name none of them.
     Raises UserError for a list that cannot be read.
     """
 
@@ -31,6 +32,7 @@ class ConceptCaptions:
         self._concept = concept
         self._listed: dict[str, Listed | None] = {}
         self.notes: tuple[str, ...] = ()
+        self.listed = 0
         self.unused: tuple[Listed, ...] = ()
         if concept.caption_source == "list" and concept.caption_list is not None:
             self._match(concept.caption_list, pictures)
@@ -56,7 +58,8 @@ class ConceptCaptions:
         names = [found.name for found in pictures if is_picture(found.name)]
         matched = captions.match(self._concept.folder, names)
         self._listed = dict(zip(names, matched.entries, strict=True))
-        self.notes, self.unused = matched.notes, matched.unused
+        self.listed, self.unused = len(captions.entries), matched.unused
+        self.notes = matched.notes(file.name)
         if captions.encoding == "cp1252":
             self.notes = (_windows_text(file.name), *self.notes)
 

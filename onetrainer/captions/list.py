@@ -30,15 +30,14 @@ class Matched:
     entries: tuple[Listed | None, ...]
     unused: tuple[Listed, ...]
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What to tell of entries that name no picture."""
+    def notes(self, name: str) -> tuple[str, ...]:
+        """What to tell of entries that name no picture. name: of the list's file."""
         if not self.unused:
             return ()
         some = ", ".join(f'"{one.file}" (line {one.line})' for one in self.unused[:_EXAMPLES])
         more = f" and {len(self.unused) - _EXAMPLES} more" if len(self.unused) > _EXAMPLES else ""
         noun = "an entry" if len(self.unused) == 1 else f"{len(self.unused)} entries"
-        return (f"the list of captions has {noun} without a picture: {some}{more}",)
+        return (f"{name} has {noun} without a picture: {some}{more}",)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count as numbers
 from pathlib import Path
@@ -16,6 +16,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.config.validation import Validation
 from onetrainer.data.concepts import ConceptSettings, concepts_of
 from onetrainer.data.index import (
+    EXAMPLES,
     DatasetIndex,
     Headers,
     Item,
@@ -171,9 +172,47 @@ def split(
         tuple(item for item in every if item.role != "validation" and item not in left_out),
         measured,
         tuple(each for index in indexes for each in index.skipped),
-        tuple(note for index in indexes for note in index.notes),
+        tuple(_notes(concepts, indexes)),
         tuple(path for index in indexes for path in index.orphans),
     )
+
+
+def without_damaged(dataset: Dataset, damaged: Sequence[Skipped]) -> Dataset:
+    """The same where some of its pictures cannot be read, as a run leaves them out in the end.
+
+    They have taken their turn at being held out by then. Raises UserError if none of a kind is left
+    that there was.
+    """
+    gone = {one.path for one in damaged}
+    kept, held = _apart(dataset.items, gone), _apart(dataset.held_out or (), gone)
+    priors = {item.is_prior for item in dataset.items}
+    is_empty = priors != {item.is_prior for item in kept} or bool(dataset.held_out and not held)
+    if is_empty:
+        some = "; ".join(map(str, damaged[:EXAMPLES]))
+        raise UserError(
+            f"of the pictures of a kind none can be read ({some})",
+            "At least one usable picture is needed to learn, to keep and to measure",
+            "Replace or repair them",
+        )
+    return replace(
+        dataset,
+        items=kept,
+        held_out=None if dataset.held_out is None else held,
+        skipped=(*dataset.skipped, *damaged),
+    )
+
+
+def _apart(items: Iterable[Item], gone: Container[Path]) -> tuple[Item, ...]:
+    return tuple(item for item in items if item.path not in gone)
+
+
+def _notes(concepts: Sequence[ConceptSettings], indexes: Sequence[DatasetIndex]) -> Iterator[str]:
+    """What is worth telling of the folders, each by its name where there are several."""
+    calls = Counter(concept.name for concept in concepts)
+    for concept, index in zip(concepts, indexes, strict=True):
+        name = concept.name if calls[concept.name] == 1 else str(concept.folder)
+        for note in index.notes:
+            yield note if len(concepts) == 1 else f"{name}: {note}"
 
 
 def held_by_share(

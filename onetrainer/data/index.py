@@ -1,6 +1,8 @@
 """The pictures of one concept, listed: what there is, and what is left out and why."""
 
 import os
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -135,12 +137,13 @@ def index_concept(
         raise _nothing_to_learn(root, reader.skipped, deep=concept.deep)
     uncaptioned = sum(is_uncaptioned(item, concept) for item in items)
     if concept.require_captions and uncaptioned == len(items):
-        raise _no_captions(concept, items)
+        raise _no_captions(concept, items, captions)
     # What is said of the whole folder comes first: of single pictures there may be many notes.
     notes = [*captions.notes]
     unmasked = sum(item.mask is None for item in items)
     if concept.masks != "off" and unmasked:
-        notes.append(f"{unmasked} of {len(items)} pictures have no mask; all of each counts")
+        each = "it" if unmasked == 1 else "each"
+        notes.append(f"{lacking(unmasked, len(items))} no mask; all of {each} counts")
     texts = listing.captions if concept.caption_source == "files" else ()
     return DatasetIndex(
         tuple(items),
@@ -156,6 +159,12 @@ def index_concept(
 def is_uncaptioned(item: Item, concept: ConceptSettings) -> bool:
     """Whether a picture has no caption where one is expected."""
     return not any(item.captions) and not concept.is_said_alone
+
+
+def lacking(some: int, count: int) -> str:
+    """The beginning of what is said of those that lack something: "1 of 15 pictures has"."""
+    noun = "picture" if count == 1 else "pictures"
+    return f"{some} of {count} {noun} {'has' if some == 1 else 'have'}"
 
 
 def is_same_shape(label: Header, item: Item) -> bool:
@@ -280,13 +289,20 @@ def _nothing_to_learn(root: Path, skipped: list[Skipped], *, deep: bool) -> User
         return UserError(what, "At least one usable picture is needed", "Replace or repair them")
     inside = () if deep else list_folder(root, deep=True).pictures
     if inside:
-        what = f'{root} has no pictures itself, only in folders within it ("{inside[0].group}")'
+        what = f"{root} has no pictures itself, only in folders within it: {_largest(inside)}"
         return UserError(what, remedy='Turn on "Include subfolders", or choose one of them')
     return UserError(
         f"{root} has no pictures",
         "PNG, JPEG, WebP, BMP, GIF, TIFF or AVIF files are needed",
         "Put some there, or choose another folder",
     )
+
+
+def _largest(inside: Sequence[Found]) -> str:
+    """The folders with the most pictures, and how many more there are."""
+    counts = Counter(found.group for found in inside)
+    some = ", ".join(f'"{group}" ({count})' for group, count in counts.most_common(EXAMPLES))
+    return some + (f" and {len(counts) - EXAMPLES} more" if len(counts) > EXAMPLES else "")
 
 
 # Folders that have no source of captions to choose, and what they have instead.
@@ -296,7 +312,9 @@ _OTHER_CAPTIONS = {
 }
 
 
-def _no_captions(concept: ConceptSettings, items: list[Item]) -> UserError:
+def _no_captions(
+    concept: ConceptSettings, items: list[Item], captions: ConceptCaptions
+) -> UserError:
     example = items[0].path
     if concept.caption_source == "text":
         return UserError(
@@ -304,12 +322,29 @@ def _no_captions(concept: ConceptSettings, items: list[Item]) -> UserError:
             "A caption, or trigger words, are needed",
             'Write it under "Caption", or take captions from text files',
         )
-    beside = f'A text file beside each is needed, such as "{example.stem}.txt" for "{example.name}"'
-    listed = f'A list that names them is needed, such as "{example.name}" and what is said of it'
+    none = f"none of its {len(items)} pictures has a" if len(items) > 1 else "its picture has no"
+    what = f"{concept.folder}: {none} caption"
     other = _OTHER_CAPTIONS.get(concept.place, "")
+    without = 'turn off "Require captions" (data.require_captions) to train without'
+    if concept.caption_source == "list" and concept.caption_list is not None:
+        why, expected = _list_fault(concept.caption_list, captions, example.name)
+        remedy = f"Correct it,{other} choose another list, or {without}"
+        return UserError(f"{what}: {why}", expected, remedy)
     return UserError(
-        f"{concept.folder}: none of its {len(items)} pictures has a caption",
-        listed if concept.caption_source == "list" else beside,
-        f'Write captions,{other} or turn off "Require captions" (data.require_captions) to train'
-        " without",
+        what,
+        f'A text file beside each is needed, such as "{example.stem}.txt" for "{example.name}"',
+        f"Write captions,{other} or {without}",
+    )
+
+
+def _list_fault(path: Path, captions: ConceptCaptions, example: str) -> tuple[str, str]:
+    """Why a list gives no picture a caption, and what was expected. example: a picture's name."""
+    if captions.listed > len(captions.unused) or not captions.unused:
+        return f"all that {path} says of them is empty", "A line of words for each is needed"
+    first, count = captions.unused[0], captions.listed
+    entries = f"{count} entries" if count > 1 else "1 entry"
+    return (
+        f"{path} has {entries}, of which none fits them",
+        f'It is about "{first.file}" (line {first.line}), for one; a picture here is called'
+        f' "{example}"',
     )

@@ -1,10 +1,11 @@
 """What a run will do with its pictures, told before it begins; pictures' headers are read alone."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import nlargest
+from itertools import islice
 from pathlib import Path
 
 from onetrainer.cache.plan import CachePlan, plan_cache
@@ -15,11 +16,11 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.data.batch_plan import BatchPlan, all_sizes, portions_of
 from onetrainer.data.buckets import Bucket, crop_geometry
 from onetrainer.data.concepts import concepts_of
-from onetrainer.data.dataset import Dataset, is_pictures_alone, read_dataset
-from onetrainer.data.index import Headers, Item, Skipped
+from onetrainer.data.dataset import Dataset, is_pictures_alone, read_dataset, without_damaged
+from onetrainer.data.index import Headers, Item, Skipped, is_uncaptioned
 from onetrainer.data.views import View, cut_share, enlarged
 from onetrainer.pictures.memory import PictureMemory
-from onetrainer.pictures.similar import remembered_groups
+from onetrainer.pictures.similar import remembered_damage, remembered_groups
 
 ENLARGED = 1.05
 """Pictures that are enlarged by less are not told of: nobody sees it."""
@@ -94,7 +95,8 @@ class DataPlan:
     pictures: to learn and to keep; held_out: None where nothing is measured. epochs, shown: of the
     whole run, about so where epochs differ. small_steps: of the first epoch, those with fewer
     pictures than full_step; each picture counts the same in them. holds_out_alike: other pictures
-    may be held out in the end, since it is not remembered of all how they look.
+    may be held out in the end, since it is not remembered of all how they look. without_caption:
+    the first of the uncaptioned ones.
     dataset: the pictures themselves.
     """
 
@@ -118,6 +120,7 @@ class DataPlan:
     notes: tuple[str, ...]
     cache: CachePlan
     holds_out_alike: bool = False
+    without_caption: tuple[Path, ...] = ()
 
     def pictures_of(self, bucket: Bucket) -> list[tuple[Item, int]]:
         """The pictures that are shown at a size, each with the number of its first view there."""
@@ -131,19 +134,28 @@ class DataPlan:
 
 
 def plan_data(
-    config: TrainConfig, *, headers: Headers | None = None, looks: PictureMemory | None = None
+    config: TrainConfig,
+    *,
+    headers: Headers | None = None,
+    looks: PictureMemory | None = None,
+    should_stop: Callable[[], bool] | None = None,
 ) -> DataPlan | None:
     """What a config's run will do; None where it has no pictures, or none are chosen yet.
 
-    headers: what is remembered of pictures' headers. looks: of how they look. Those that look alike
-    are not looked for beyond that, so that where it is not known of all of them, other ones may be
-    held out in the end. Raises UserError as `read_dataset` does.
+    headers: what is remembered of pictures' headers. looks: of how they look, and which of them are
+    damaged, which a run leaves out. Those that look alike are not looked for beyond that, so that
+    where it is not known of all of them, other ones may be held out in the end. Raises UserError as
+    `read_dataset` does, and where all pictures are damaged; LookingStopped if should_stop says so:
+    to compare the looks of 100,000 pictures takes half a minute.
     """
     is_chosen = any(concept.role == "train" for concept in concepts_of(config))
     if not is_chosen or not uses_pictures(config):
         return None
-    similar = _Remembered(looks) if looks is not None else None
+    similar = _Remembered(looks, should_stop) if looks is not None else None
     dataset = read_dataset(config, headers=headers, similar=similar)
+    if looks is not None:
+        damaged = remembered_damage([*dataset.items, *(dataset.held_out or ())], looks)
+        dataset = without_damaged(dataset, damaged) if damaged else dataset
     return planned(config, dataset, are_alike_known=similar is not None and similar.is_sure)
 
 
@@ -153,12 +165,13 @@ class _Remembered:
     is_sure: whether it has found them.
     """
 
-    def __init__(self, memory: PictureMemory) -> None:
+    def __init__(self, memory: PictureMemory, should_stop: Callable[[], bool] | None) -> None:
         self._memory = memory
+        self._should_stop = should_stop
         self.is_sure = False
 
     def __call__(self, items: Sequence[Item]) -> Sequence[int]:
-        groups = remembered_groups(items, self._memory)
+        groups = remembered_groups(items, self._memory, should_stop=self._should_stop)
         self.is_sure = groups is not None
         return range(len(items)) if groups is None else groups
 
@@ -206,7 +219,13 @@ def planned(config: TrainConfig, dataset: Dataset, *, are_alike_known: bool = Fa
         notes=dataset.notes,
         holds_out_alike=not are_alike_known and _holds_out_alike(config, dataset),
         cache=plan_cache(config, dataset, batches),
+        without_caption=_without_caption(dataset),
     )
+
+
+def _without_caption(dataset: Dataset) -> tuple[Path, ...]:
+    found = (item.path for item in dataset.items if is_uncaptioned(item, dataset.concept_of(item)))
+    return tuple(islice(found, NAMED))
 
 
 def _holds_out_alike(config: TrainConfig, dataset: Dataset) -> bool:

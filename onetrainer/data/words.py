@@ -26,7 +26,7 @@ _ROLES: Mapping[Role, str] = MappingProxyType(
 
 def lines(plan: DataPlan) -> list[str]:
     """For a terminal; the window has pictures of its own for the same."""
-    found = [totals(plan), ""]
+    found = [f"Pictures: {totals(plan)}.", ""]
     if len(plan.concepts) > 1:
         rows = [["folder", "pictures", "an epoch", ""], *map(_concept_row, plan.concepts)]
         found += [*_table(rows), ""]
@@ -38,14 +38,14 @@ def lines(plan: DataPlan) -> list[str]:
 
 
 def totals(plan: DataPlan) -> str:
-    """How many pictures there are: "Pictures: 20 to learn, 100 to keep, 3 held out."."""
+    """How many pictures there are, and for what: "20 to learn, 100 to keep, 3 held out"."""
     learned = sum(one.pictures for one in plan.concepts if one.role == "train")
     parts = [f"{_count(learned)} to learn"]
     if plan.pictures > learned:
         parts.append(f"{_count(plan.pictures - learned)} to keep")
     if plan.held_out:
         parts.append(f"{_count(plan.held_out)} held out")
-    return f"Pictures: {', '.join(parts)}."
+    return ", ".join(parts)
 
 
 def course(plan: DataPlan) -> list[str]:
@@ -74,7 +74,9 @@ def remarks(plan: DataPlan) -> list[str]:
         plan.cut, f"of which more than {MUCH_CUT:.0%} is cut off", lambda share: f"{share:.0%}"
     )
     if plan.uncaptioned and plan.captions:
-        found.append(f"{_counted(plan.uncaptioned, 'picture')} without a caption.")
+        some = ", ".join(path.name for path in plan.without_caption[:_NAMED])
+        more = " …" if plan.uncaptioned > _NAMED else ""
+        found.append(f"{_counted(plan.uncaptioned, 'picture')} without a caption: {some}{more}.")
     if plan.skipped:
         some = "; ".join(map(str, plan.skipped[:_NAMED]))
         count = _counted(len(plan.skipped), "picture")
@@ -154,6 +156,7 @@ def as_document(plan: DataPlan) -> dict[str, Any]:
         "cut": _changed_document(plan.cut, "share"),
         "captions": [{"path": str(one.path), "drawn": list(one.drawn)} for one in plan.captions],
         "uncaptioned": plan.uncaptioned,
+        "without_caption": [str(path) for path in plan.without_caption],
         "skipped": [{"path": str(one.path), "reason": one.reason} for one in plan.skipped],
         "notes": list(plan.notes),
         "holds_out_alike": plan.holds_out_alike,

@@ -6,6 +6,7 @@ reads only what has changed.
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -32,6 +33,7 @@ from onetrainer.pictures.item_checks import (
     caption_findings,
     detail_findings,
     mask_findings,
+    no_mask_finding,
     size_findings,
 )
 from onetrainer.pictures.memory import PictureMemory
@@ -271,14 +273,30 @@ def _of_items(
     """What is to be said of each picture by itself."""
     is_plain = is_pictures_alone(config)
     files = {} if is_plain else _caption_files(concepts, looked.items)
+    maskless = set(_maskless(concepts, looked.items))
+    for number in sorted(maskless):
+        yield no_mask_finding(concepts[number])
     for item, one in zip(looked.items, looked.features, strict=True):
         concept = concepts[item.concept]
-        found = [size_findings(item, concept), mask_findings(item, concept, memory)]
+        found = [size_findings(item, concept)]
+        if item.concept not in maskless:
+            found.append(mask_findings(item, concept, memory))
         if one.detail is not None:
             found.append(detail_findings(item, concept, one.detail))
         if not is_plain:
             found.append(caption_findings(item, concept, files.get(item.path)))
         yield from chain.from_iterable(found)
+
+
+def _maskless(concepts: Sequence[ConceptSettings], items: Sequence[Item]) -> list[int]:
+    """The concepts of several pictures that use masks, and of which none has one."""
+    counts = Counter(item.concept for item in items)
+    masked = {item.concept for item in items if item.mask is not None}
+    return [
+        number
+        for number, count in counts.items()
+        if concepts[number].masks != "off" and number not in masked and count > 1
+    ]
 
 
 def _caption_files(

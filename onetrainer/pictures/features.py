@@ -66,7 +66,8 @@ def unpacked(data: bytes) -> Features:
 def features_of(path: Path, memory: PictureMemory | None = None) -> Features:
     """How a picture looks, from memory where the file is unchanged.
 
-    Raises PictureError if its pixels cannot be read, all of which are decoded.
+    Raises PictureError if its pixels cannot be read, all of which are decoded. That is remembered,
+    and still tried anew each time: another version of Pillow may read more.
     """
     known = memory.features(path, VERSION) if memory else None
     if known:
@@ -76,9 +77,15 @@ def features_of(path: Path, memory: PictureMemory | None = None) -> Features:
         data = memory.read(path)[0] if memory else path.read_bytes()
     except OSError as error:
         raise PictureError(path, f"cannot be read ({error.strerror})") from error
-    with io.BytesIO(data) as file, opened(file, path) as image:
-        turn = orientation(image, file)
-        picture = _on_a_page(image)
+    try:
+        with io.BytesIO(data) as file, opened(file, path) as image:
+            turn = orientation(image, file)
+            picture = _on_a_page(image)
+    except PictureError as error:
+        # Too little memory is no fault of the picture.
+        if memory and not isinstance(error.__cause__, MemoryError):
+            memory.learn_damage(path, VERSION, error.reason)
+        raise
     found = _look(picture, turn, path)
     if memory:
         memory.learn_features(path, VERSION, found.packed())

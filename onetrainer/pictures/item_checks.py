@@ -96,18 +96,8 @@ def mask_findings(
     if concept.masks == "off":
         return
     if item.mask is None:
-        wanted = (
-            'Add a picture beside it that is named like "cat-masklabel.png" for "cat.jpg"'
-            if concept.masks == "files"
-            else "Make transparent what is not to count"
-        )
-        yield Finding(
-            "mask-missing",
-            "note",
-            item.path,
-            "it has no mask, so all of it counts",
-            f"{wanted}, or leave it if all of it is to count",
-        )
+        what = "it has no mask, so all of it counts"
+        yield Finding("mask-missing", "note", item.path, what, _masks_wanted(concept))
     elif item.mask != item.path:
         header = _header(item.mask, headers)
         if header is not None and not is_same_shape(header, item):
@@ -120,6 +110,21 @@ def mask_findings(
                 "Save the mask again at the size of its picture",
                 item.path,
             )
+
+
+def no_mask_finding(concept: ConceptSettings) -> Finding:
+    """That none of a folder's pictures has a mask, told once for all of them."""
+    what = "none of its pictures has a mask, so all of each counts"
+    return Finding("mask-missing", "note", concept.folder, what, _masks_wanted(concept))
+
+
+def _masks_wanted(concept: ConceptSettings) -> str:
+    wanted = (
+        'Add a picture beside it that is named like "cat-masklabel.png" for "cat.jpg"'
+        if concept.masks == "files"
+        else "Make transparent what is not to count"
+    )
+    return f"{wanted}, or leave it if all of it is to count"
 
 
 def _uncaptioned(item: Item, concept: ConceptSettings, file: Path | None) -> Finding:

@@ -26,6 +26,7 @@ _FORMAT = 1
 _PENDING = 500
 _WAIT_SECONDS = 5.0
 _DAY = 86_400
+_DAMAGE = "damage"
 
 _TABLE = """CREATE TABLE IF NOT EXISTS facts (
     place BLOB, kind TEXT, stamp BLOB, value BLOB, sum INTEGER, day INTEGER,
@@ -90,6 +91,29 @@ class PictureMemory:
         """Remembers how a picture looks that was looked at after `features` had none."""
         self._learn(path, f"features{version}", features)
 
+    def damage(self, path: Path) -> str | None:
+        """Why the picture could not be decoded when it was last tried; None if that is not known.
+
+        Of a picture that has features since, it says nothing any more.
+        """
+        value = self._get(path, _DAMAGE)
+        return None if value is None else value.decode()
+
+    def learn_damage(self, path: Path, version: int, reason: str) -> None:
+        """Remembers that a picture cannot be decoded, after `features` of this version had none."""
+        asked = (_place(path), f"features{version}")
+        self._learn(path, _DAMAGE, reason.encode(errors="replace"), asked)
+
+    def has_damage(self) -> bool:
+        """Whether any picture at all is remembered as damaged, which spares asking for each."""
+        with self._lock, self._trying():
+            if any(kind == _DAMAGE for _, kind in self._new):
+                return True
+            if connection := self._opened(is_new_allowed=False):
+                query = "SELECT 1 FROM facts WHERE kind = ? LIMIT 1"
+                return connection.execute(query, (_DAMAGE,)).fetchone() is not None
+        return False
+
     def save(self) -> None:
         """Writes what is new, and forgets the oldest of what is too much."""
         with self._lock, self._trying():
@@ -116,7 +140,7 @@ class PictureMemory:
             value = self._stored(key, stamp)
             if value is not None:
                 return value
-        if kind != "digest":
+        if kind not in ("digest", _DAMAGE):
             self._asked[key] = stamp
         return None
 
@@ -136,9 +160,9 @@ class PictureMemory:
                 self._write()
         return row[1]
 
-    def _learn(self, path: Path, kind: str, value: bytes) -> None:
+    def _learn(self, path: Path, kind: str, value: bytes, asked: _Key | None = None) -> None:
         # Only if it looks as it did before it was read.
-        stamp = self._asked.pop((_place(path), kind), b"")
+        stamp = self._asked.pop(asked or (_place(path), kind), b"")
         if stamp and stamp == _stamp(path):
             self._put(path, kind, stamp, value)
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onetrainer.data.index import Item
+from onetrainer.data.index import Item, Skipped
 from onetrainer.pictures.features import PLAIN, THUMB, VERSION, Features, features_of, unpacked
 from onetrainer.pictures.file import PictureError
 from onetrainer.pictures.memory import PictureMemory
@@ -65,14 +65,35 @@ def similar_groups(
     return groups_of(found, should_stop=should_stop)
 
 
-def remembered_groups(items: Sequence[Item], memory: PictureMemory) -> list[int] | None:
+def remembered_groups(
+    items: Sequence[Item],
+    memory: PictureMemory,
+    *,
+    should_stop: Callable[[], bool] | None = None,
+) -> list[int] | None:
     """As `similar_groups`, of what is remembered alone; None unless that is known of all.
 
-    Pictures that cannot be read are remembered by nobody.
+    Raises LookingStopped.
     """
-    found = [memory.features(item.path, VERSION) for item in items]
-    known = [unpacked(one) for one in found if one is not None]
-    return groups_of(known) if len(known) == len(found) else None
+    known: list[Features | None] = []
+    for item in items:
+        one = memory.features(item.path, VERSION)
+        if one is None and memory.damage(item.path) is None:
+            return None
+        known.append(None if one is None else unpacked(one))
+    return groups_of(known, should_stop=should_stop)
+
+
+def remembered_damage(items: Sequence[Item], memory: PictureMemory) -> list[Skipped]:
+    """Those of the items that could not be decoded when they were last looked at, and why."""
+    if not memory.has_damage():
+        return []
+    return [
+        Skipped(item.path, reason)
+        for item in items
+        if (reason := memory.damage(item.path)) is not None
+        and memory.features(item.path, VERSION) is None
+    ]
 
 
 def look_at(

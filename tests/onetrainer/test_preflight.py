@@ -258,7 +258,7 @@ def test_class_pictures_without_captions_are_told_beside_their_setting(project, 
     tiny.write_pictures(tmp_path, ("a dog", ""))
     found = problem(config(project, data={"class_folder": str(tmp_path)}))
     assert (found.path, found.severity) == ("data.class_folder", "warning")
-    assert "1 of 2 pictures have no caption" in found.what
+    assert "1 of 2 pictures has no caption" in found.what
 
 
 def test_class_pictures_inside_the_pictures_to_learn_are_told_where_both_are_read(tmp_path):

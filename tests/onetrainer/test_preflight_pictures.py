@@ -4,6 +4,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from onetrainer.errors import Cure
+from onetrainer.preflight import all_problems
 from onetrainer.preflight_pictures import check_pictures
 from onetrainer.presets import resolve, with_value
 
@@ -131,6 +132,40 @@ def test_masks_are_missed_where_they_are_asked_for(tmp_path):
     own = [{"folder": with_mask}, {"folder": without, "masks": "files"}]
     (found,) = check_pictures(config(*own))
     assert found.cure == Cure("data.concepts.1.masks", "off")
+
+
+def test_masks_are_not_missed_while_a_folder_cannot_be_read(tmp_path):
+    without = pictures(tmp_path / "b")
+    made = config({"folder": without}, folder=str(tmp_path / "gone"), masks="files")
+    assert told(made) == [("data.folder", "error")]
+
+
+@pytest.mark.parametrize("place", ["data", "data.concepts.0"])
+def test_an_empty_text_for_all_is_told_once(tmp_path, place):
+    with_mask, without = pictures(tmp_path / "a"), pictures(tmp_path / "b")
+    Image.new("L", (64, 64)).save(with_mask / "0-masklabel.png")
+    said = {"caption_source": "text", "caption_text": " "}
+    first, data = ({}, said) if place == "data" else (said, {})
+    made = config({"folder": with_mask, **first}, folder=str(without), masks="files", **data)
+    found = [one for one in all_problems(made) if one.path.startswith("data.")]
+    assert [(one.path, one.severity) for one in found] == [(f"{place}.caption_text", "error")]
+
+
+def test_an_empty_text_is_told_at_the_held_out_folder_where_that_alone_uses_it(tmp_path):
+    learned, apart = pictures(tmp_path / "a"), pictures(tmp_path / "b")
+    validation = {"use": True, "folder": str(apart)}
+    made = config({"folder": learned}, validation=validation, caption_source="text")
+    found = [one for one in all_problems(made) if one.severity == "error"]
+    assert "validation.folder" in [one.path for one in found]
+
+
+def test_trigger_words_that_are_blank_leave_an_empty_text_to_be_told(tmp_path):
+    folder = pictures(tmp_path / "a")
+    said = {"caption_source": "text", "caption_text": "", "trigger": " "}
+    found = [
+        one for one in all_problems(config(folder=str(folder), **said)) if one.path[:4] == "data"
+    ]
+    assert [(one.path, one.severity) for one in found] == [("data.folder", "error")]
 
 
 def test_pictures_to_paint_from_are_missed_by_inpainting_models_alone(tmp_path):

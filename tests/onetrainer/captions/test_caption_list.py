@@ -145,10 +145,10 @@ def test_entries_of_other_pictures_are_told(tmp_path, file):
 def test_unused_entries_are_told_by_name_and_line(tmp_path):
     rows = "\n".join(f"{name}.png,x" for name in "vwxyz")
     found = read_caption_list(written(tmp_path, "a.csv", f"file,caption\n{rows}\n"))
-    (note,) = found.match(tmp_path, ["a.png"]).notes
-    assert '5 entries without a picture: "v.png" (line 2)' in note
+    (note,) = found.match(tmp_path, ["a.png"]).notes("a.csv")
+    assert 'a.csv has 5 entries without a picture: "v.png" (line 2)' in note
     assert "and 2 more" in note
-    assert found.match(tmp_path, [f"{name}.png" for name in "vwxyz"]).notes == ()
+    assert found.match(tmp_path, [f"{name}.png" for name in "vwxyz"]).notes("a.csv") == ()
 
 
 def test_picture_in_the_folder_itself_comes_before_one_below(tmp_path):

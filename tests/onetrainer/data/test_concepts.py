@@ -88,9 +88,11 @@ def test_a_list_that_names_no_picture_is_refused_as_such(tmp_path):
     pictures(tmp_path, "a")
     listed = tmp_path / "list.csv"
     listed.write_text("file,caption\nb.png,b\n")
+    made = concept(tmp_path, caption_source="list", caption_list=listed)
     with pytest.raises(UserError) as error:
-        index_concept(concept(tmp_path, caption_source="list", caption_list=listed))
-    assert "A list that names them" in error.value.expected
+        index_concept(made)
+    assert f"{listed} has 1 entry, of which none fits them" in error.value.what
+    assert '"b.png" (line 2), for one; a picture here is called "a.png"' in error.value.expected
 
 
 def test_pictures_to_paint_from_belong_to_their_picture_and_are_none_to_learn(tmp_path):

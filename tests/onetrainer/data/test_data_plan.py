@@ -3,11 +3,13 @@
 import json
 import re
 from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 
+from onetrainer.config.validation import Validation
 from onetrainer.data.batch_plan import BatchPlan, portions_of
 from onetrainer.data.buckets import Bucket
 from onetrainer.data.dataset import read_dataset
@@ -15,7 +17,7 @@ from onetrainer.data.plan import caption_examples, plan_data
 from onetrainer.data.words import as_document, lines
 from onetrainer.errors import UserError
 from onetrainer.pictures.memory import PictureMemory
-from onetrainer.pictures.similar import similar_groups
+from onetrainer.pictures.similar import LookingStopped, similar_groups
 from onetrainer.presets import resolve
 from tests.onetrainer.drawn import as_jpeg, leaves
 from tests.pictures import folder
@@ -121,13 +123,71 @@ def test_held_out_pictures_are_those_of_the_run_where_all_looks_are_remembered(a
 
 def test_one_look_that_is_not_remembered_leaves_it_open_who_is_held_out(alike):
     made, memory = alike
-    items = read_dataset(made).items
-    similar_groups(items[1:], memory)
+    found = read_dataset(made)
+    similar_groups([*found.items[1:], *found.held_out], memory)
     plan = plan_data(made, looks=memory)
     assert plan.holds_out_alike
     assert as_document(plan)["holds_out_alike"]
-    assert plan.dataset.held_out == read_dataset(made).held_out
+    assert plan.dataset.held_out == found.held_out
     assert "It is not known yet" in "\n".join(lines(plan))
+
+
+def test_pictures_known_to_be_damaged_are_left_out_as_the_run_leaves_them_out(alike):
+    made, memory = alike
+    bad = Path(made.data.folder, "60-2.png")
+    bad.write_bytes(bad.read_bytes()[:2000])
+    assert plan_data(made, looks=memory).skipped == ()
+    run = read_dataset(made, similar=lambda items: similar_groups(items, memory))
+    plan = plan_data(made, looks=memory)
+    # A run decodes its pictures after it has divided them.
+    assert plan.dataset.items == tuple(item for item in run.items if item.path != bad)
+    assert plan.dataset.held_out == tuple(item for item in run.held_out if item.path != bad)
+    assert [one.path for one in plan.skipped] == [bad]
+    assert "1 picture left out: 60-2.png: damaged" in (told := "\n".join(lines(plan)))
+    assert "It is not known yet" not in told
+
+
+def test_nothing_to_learn_is_told_where_all_pictures_are_known_to_be_damaged(alike):
+    made, memory = alike
+    found = read_dataset(made)
+    for item in found.items:
+        item.path.write_bytes(item.path.read_bytes()[:2000])
+    similar_groups([*found.items, *found.held_out], memory)
+    without = made.model_copy(update={"validation": Validation()})
+    assert plan_data(without, looks=memory).pictures == len(found.held_out)
+    for item in found.held_out:
+        item.path.write_bytes(item.path.read_bytes()[:2000])
+    similar_groups(found.held_out, memory)
+    with pytest.raises(UserError, match=r"none can be read .*damaged"):
+        plan_data(without, looks=memory)
+
+
+def test_notes_name_their_folder_where_there_are_several(root):
+    one, other = folder(root / "a/more", [(64, 64)]), folder(root / "b/more", [(64, 64)] * 2)
+    data = {"masks": "files"}
+    assert plan_data(config(root, data=data)).notes == (
+        "7 of 7 pictures have no mask; all of each counts",
+    )
+    data["concepts"] = [{"folder": str(one)}, {"folder": str(other)}]
+    found = [note.partition(": ")[0] for note in plan_data(config(root, data=data)).notes]
+    assert found == ["cats", str(one), str(other)]
+
+
+def test_pictures_without_a_caption_are_named_and_no_more_than_a_few(root):
+    for number in (1, 2, 4, 6):
+        (root / f"cats/{number}.txt").unlink()
+    plan = plan_data(config(root))
+    assert [path.name for path in plan.without_caption] == ["1.png", "2.png", "4.png", "6.png"]
+    assert "4 pictures without a caption: 1.png, 2.png, 4.png …." in lines(plan)
+    assert as_document(plan)["without_caption"] == [str(path) for path in plan.without_caption]
+
+
+def test_comparing_of_looks_can_be_stopped(alike):
+    made, memory = alike
+    found = read_dataset(made)
+    similar_groups([*found.items, *found.held_out], memory)
+    with pytest.raises(LookingStopped):
+        plan_data(made, looks=memory, should_stop=lambda: True)
 
 
 def test_a_very_long_caption_is_told_by_its_beginning(root):

@@ -291,6 +291,25 @@ def test_folder_without_pictures_is_told(tmp_path):
     assert "PNG" in error.value.expected
 
 
+def test_a_list_whose_words_are_all_missing_is_told(tmp_path):
+    save(tmp_path / "a.png")
+    listed = tmp_path / "list.csv"
+    for rows in ("a.png,\n", "a.png,\nb.png,b\n"):
+        listed.write_text(f"file,caption\n{rows}")
+        with pytest.raises(UserError, match=r"picture has no caption: .* says of them is empty"):
+            index(tmp_path, caption_source="list", caption_list=listed)
+
+
+def test_of_the_folders_within_those_with_the_most_pictures_are_named(tmp_path):
+    for name, count in {"a": 1, "b": 3, "c": 2, "d": 1, "e": 4}.items():
+        (tmp_path / name).mkdir()
+        for number in range(count):
+            save(tmp_path / name / f"{number}.png")
+    with pytest.raises(UserError, match="Include subfolders") as error:
+        index(tmp_path)
+    assert error.value.what.endswith('folders within it: "e" (4), "b" (3), "c" (2) and 2 more')
+
+
 def test_folder_of_broken_pictures_names_some(tmp_path):
     for number in range(5):
         (tmp_path / f"{number}.png").write_bytes(b"")

@@ -39,7 +39,7 @@ def test_masks_are_found_by_the_names_of_their_pictures(folder):
     found = index(folder)
     assert [item.mask for item in found.items] == [folder / "a-masklabel.png", None]
     assert found.masked == 1
-    assert found.notes == ("1 of 2 pictures have no mask; all of each counts",)
+    assert found.notes == ("1 of 2 pictures has no mask; all of it counts",)
 
 
 def test_masks_are_no_business_of_who_does_not_ask(folder):

@@ -95,6 +95,16 @@ def test_folder_without_pictures_is_told(tmp_path, capsys):
     assert json.loads(out) == {"problem": err.strip()}
 
 
+@pytest.mark.parametrize("name", ["a.PNG", "a.heic"])
+def test_a_single_picture_is_told_as_one_with_its_folder(tmp_path, capsys, monkeypatch, name):
+    (tmp_path / name).write_bytes(b"\x89PNG")
+    monkeypatch.chdir(tmp_path)
+    assert main(["check-data", name]) == 2
+    told = capsys.readouterr().err
+    assert f"{name} is a picture" in told
+    assert f'its folder, "{tmp_path}"' in told
+
+
 def test_folder_that_may_not_be_looked_into_is_told_as_one(folder, monkeypatch, capsys):
     plain = os.stat
 

@@ -205,6 +205,16 @@ def test_masks_are_missing_or_of_another_shape(pictures):
     assert pictures.found() == [("mask-missing", "p2.png"), ("mask-shape", "p1-masklabel.png")]
 
 
+def test_a_folder_without_any_mask_is_told_once(pictures):
+    pictures.values["data.masks"] = "files"
+    (found,) = pictures.check().findings
+    assert (found.kind, found.path) == ("mask-missing", pictures.folder)
+    assert "cat-masklabel.png" in found.remedy
+    for name in ("p1", "p2"):
+        (pictures.folder / f"{name}.png").unlink()
+    assert pictures.found("mask-missing") == [("mask-missing", "p0.png")]
+
+
 def held_out(pictures, picture):
     pictures.values |= {
         "validation.use": True,

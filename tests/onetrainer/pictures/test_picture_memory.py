@@ -138,6 +138,27 @@ def test_features_of_another_version_are_not_known_and_learned_anew(later, pictu
         )
 
 
+def test_damage_is_known_until_the_file_changes(later, picture, folder):
+    with closing(PictureMemory(folder)) as memory:
+        assert not memory.has_damage()
+        assert memory.features(picture, 1) is None
+        memory.learn_damage(picture, 1, "damaged: ü")
+        assert memory.has_damage()
+    with closing(PictureMemory(folder)) as memory:
+        assert memory.has_damage()
+        assert memory.damage(picture) == "damaged: ü"
+        picture.write_bytes(b"a longer picture by now")
+        assert memory.damage(picture) is None
+
+
+def test_damage_of_a_picture_that_was_replaced_meanwhile_is_not_remembered(later, picture, folder):
+    with closing(PictureMemory(folder)) as memory:
+        assert memory.features(picture, 1) is None
+        picture.write_bytes(b"a longer picture by now")
+        memory.learn_damage(picture, 1, "damaged")
+        assert memory.damage(picture) is None
+
+
 def test_moved_picture_is_another_one(later, picture, folder):
     learn_all(folder, picture)
     moved = picture.rename(picture.with_name("b.png"))

@@ -19,6 +19,8 @@ from onetrainer.pictures.similar import (
     groups_of,
     groups_of_pairs,
     look_at,
+    remembered_damage,
+    remembered_groups,
     similar_groups,
 )
 from tests.onetrainer.drawn import as_jpeg, cut, leaves, scaled
@@ -185,6 +187,55 @@ def test_unchanged_pictures_are_not_opened_again(tmp_path, monkeypatch):
     with closing(PictureMemory(tmp_path / "cache")) as memory:
         assert look_at(paths, memory) == first
         assert None not in [memory.digest(path) for path in paths]
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    """Lets files be relied on that were written just now."""
+    monkeypatch.setattr("onetrainer.pictures.header.SETTLED_NS", 0)
+
+
+def test_a_damaged_picture_leaves_the_groups_of_the_others_remembered(tmp_path, settled):
+    paths = [saved(tmp_path, leaves(seed), f"{n}.png") for n, seed in enumerate([1, 2, 1, 2])]
+    paths[3].write_bytes(paths[3].read_bytes()[:5000])
+    items = [Item(path, ("",), 384, 384) for path in paths]
+    with closing(PictureMemory(tmp_path / "cache")) as memory:
+        assert remembered_damage(items, memory) == []
+        groups = similar_groups(items, memory)
+        assert groups == [0, 1, 0, 2]
+    with closing(PictureMemory(tmp_path / "cache")) as memory:
+        assert remembered_groups(items, memory) == groups
+        (found,) = remembered_damage(items, memory)
+    assert found.path == paths[3]
+    with pytest.raises(PictureError) as error:
+        features_of(paths[3])
+    assert found.reason == error.value.reason
+
+
+def test_a_damaged_picture_is_tried_again_and_then_known_to_be_sound(
+    tmp_path, settled, monkeypatch
+):
+    item = Item(saved(tmp_path, leaves(1)), ("",), 384, 384)
+    with closing(PictureMemory(tmp_path / "cache")) as memory:
+        with monkeypatch.context() as patched:
+            # As of a Pillow that does not know this kind.
+            patched.setattr("onetrainer.pictures.file.FORMATS", ("BMP",))
+            similar_groups([item], memory)
+        assert remembered_damage([item], memory)
+        similar_groups([item], memory)
+        assert remembered_damage([item], memory) == []
+
+
+def test_too_little_memory_is_no_damage_of_a_picture(tmp_path, settled, monkeypatch):
+    def refuse(*_):
+        raise MemoryError
+
+    item = Item(saved(tmp_path, leaves(1)), ("",), 384, 384)
+    monkeypatch.setattr("onetrainer.pictures.features._on_a_page", refuse)
+    with closing(PictureMemory(tmp_path / "cache")) as memory:
+        similar_groups([item], memory)
+        assert remembered_damage([item], memory) == []
+        assert remembered_groups([item], memory) is None
 
 
 def test_looking_stops_when_asked(tmp_path):
