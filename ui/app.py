@@ -132,6 +132,8 @@ class App:
         view = self.view(self.page)
         if isinstance(view, SetupPage):
             view.reveal(path)
+            if not view.explains_beside:
+                self._explain(path)
 
     def jump_to_problem(self, by: int = 1) -> None:
         """Goes to the next problem after the one visited last."""
@@ -159,11 +161,15 @@ class App:
         """Says what the setting with the keyboard does, or shows the keys."""
         focus = focused(self.root)
         paths = (name for name, widget in self.kit.named.items() if widget is focus)
-        setting = setting_of(next(paths, ""), self.draft.kinds)
+        if not self._explain(next(paths, "")):
+            self.show_page("keys")
+
+    def _explain(self, path: str) -> bool:
+        """Says in a message what a setting does; whether there is one at the path."""
+        setting = setting_of(path, self.draft.kinds)
         if setting is not None:
             self.say(f"{setting.ui.label}: {setting.help_in_words}")
-        else:
-            self.show_page("keys")
+        return setting is not None
 
     def remember_soon(self) -> None:
         """Keeps what the window remembers, a second after the last change."""

@@ -141,6 +141,13 @@ class Cells:
         self.canvas.focus_set()
 
     @property
+    def below_pointer(self) -> int:
+        """The place of the cell that the pointer is on; -1 for none."""
+        canvas = self.canvas
+        x, y = canvas.winfo_pointerx(), canvas.winfo_pointery()
+        return self._at(x - canvas.winfo_rootx(), y - canvas.winfo_rooty())
+
+    @property
     def _columns(self) -> int:
         return max(1, self._room[0] // self._width) if self._width else 1
 
@@ -212,16 +219,22 @@ class Cells:
 
     def _pressed(self, event: "tk.Event[tk.Canvas]", *, is_double: bool = False) -> str:
         self.canvas.focus_set()
-        x, y = int(self.canvas.canvasx(event.x)), int(self.canvas.canvasy(event.y))
+        place = self._at(event.x, event.y)
+        if place >= 0:
+            self._choose(place)
+            if is_double:
+                self._open()
+        # Else customtkinter would hand the keyboard on.
+        return "break"
+
+    def _at(self, left: int, top: int) -> int:
+        """The place of the cell at a point of the canvas as it is seen; -1 for none."""
+        x, y = int(self.canvas.canvasx(left)), int(self.canvas.canvasy(top))
         for place in range(self.count) if self.count < 2 else self._near(y):
             box = self._box(place)
             if 0 <= x - box.left < box.width and 0 <= y - box.top < box.height:
-                self._choose(place)
-                if is_double:
-                    self._open()
-                break
-        # Else customtkinter would hand the keyboard on.
-        return "break"
+                return place
+        return -1
 
     def _near(self, y: int) -> range:
         first = max(0, y // self._height - 1) * self._columns

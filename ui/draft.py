@@ -251,6 +251,13 @@ class Draft:
         """The finished config. Raises ProblemsError if a value is wrong."""
         return presets.resolve(self.document, source="")
 
+    def valid_config(self) -> TrainConfig | None:
+        """The finished config; None while a value is wrong."""
+        try:
+            return self.config()
+        except ProblemsError:
+            return None
+
     def load(self, path: Path, *, preset: Preset | None = None) -> list[str]:
         """Takes over a file: what it says, and the default of what it does not say.
 

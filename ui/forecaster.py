@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import ProblemsError
 from onetrainer.events import Event, Failed, Forecast, Phase, Stopped
 from onetrainer.json_file import Document
 from ui.draft import Draft
@@ -71,13 +70,13 @@ class Forecaster:
 
     def why_not(self) -> str:
         """Why nothing can be counted now; "" if it can."""
-        if self._draft.value_errors and self._config() is None:
+        if self._draft.value_errors and self._draft.valid_config() is None:
             return "Put the numbers right first."
         return ""
 
     def start(self) -> None:
         """Asks for a forecast of the settings as they are now."""
-        config = self._config()
+        config = self._draft.valid_config()
         if config is None or self.is_working:
             return
         self._question = _what_counts(self._draft)
@@ -109,12 +108,6 @@ class Forecaster:
         self.stop()
         with self._turn:
             self._turn.wait_for(lambda: not self._starting, _MOST_WAIT_S)
-
-    def _config(self) -> TrainConfig | None:
-        try:
-            return self._draft.config()
-        except ProblemsError:
-            return None
 
     def _follow(self, asked: int, config: TrainConfig) -> None:
         """In a thread: begins the job and hands on what it tells."""

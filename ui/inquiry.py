@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import ProblemsError, UserError
+from onetrainer.errors import UserError
 from onetrainer.presets import with_absolute_paths
 from ui.draft import Draft
 from ui.jobs import Jobs
@@ -103,13 +103,13 @@ class Inquiry(Generic[Answer]):
 
     def why_not(self) -> str:
         """Why nothing can be asked now; "" if it can."""
-        if self._draft.value_errors and self._config() is None:
+        if self._draft.value_errors and self._draft.valid_config() is None:
             return "Put the settings right first."
         return ""
 
     def start(self) -> None:
         """Asks about the settings as they are now; what is under way is given up."""
-        config = self._config()
+        config = self._draft.valid_config()
         self._give_up()
         if config is None:
             return
@@ -135,12 +135,6 @@ class Inquiry(Generic[Answer]):
         if self._watch is not None:
             self._watch.give_up()
             self._watch = None
-
-    def _config(self) -> TrainConfig | None:
-        try:
-            return self._draft.config()
-        except ProblemsError:
-            return None
 
     def _now(self) -> tuple[object, ...]:
         return tuple(self._draft.value(path) for path in self._counts)

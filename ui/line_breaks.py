@@ -30,3 +30,17 @@ def shortened(text: str, room: int, measure: Callable[[str], int]) -> str:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if measure(f"{text[:middle]}…") <= room else (low, middle - 1)
     return f"{text[:low].rstrip()}…"
+
+
+def end_of(text: str, room: int, measure: Callable[[str], int]) -> str:
+    """As much of the end of a text as fits, with dots before it: "… holidays 2019/IMG_1.JPG"."""
+    backwards = shortened(text[::-1], room, lambda part: measure(part[::-1]))
+    return backwards[::-1]
+
+
+def shortened_to(text: str, most: int) -> str:
+    """At most so many letters of a text, ended at a word's end where something is left out."""
+    if len(text) <= most:
+        return text
+    words, space, _ = text[:most].rpartition(" ")
+    return f"{(words if space else text[: most - 1]).rstrip(' ,.;:')}…"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
-from ui.inquiry import Watch
+from ui.inquiry import GivenUpError, Watch
 
 if TYPE_CHECKING:
     from onetrainer.data.buckets import Bucket
@@ -98,16 +98,21 @@ class Outlook:
 def look_ahead(config: TrainConfig, watch: Watch) -> Outlook:
     """What a run with a config will do with its pictures. Reads headers alone.
 
-    Raises UserError where there is nothing to learn, or a folder cannot be read.
+    Raises UserError where there is nothing to learn, or a folder cannot be read, and GivenUpError
+    if nobody waits any more.
     """
     # Loaded late: a window that only opens needs nothing of it.
     from onetrainer.cache.plan import memory_of
     from onetrainer.config.rules_rewards import uses_pictures
     from onetrainer.data.batch_plan import sizes_of
     from onetrainer.data.plan import plan_data
+    from onetrainer.pictures.similar import LookingStopped
 
-    with memory_of(config) as memory:
-        plan = plan_data(config, headers=memory, looks=memory)
+    try:
+        with memory_of(config) as memory:
+            plan = plan_data(config, headers=memory, looks=memory, should_stop=watch.is_given_up)
+    except LookingStopped as error:
+        raise GivenUpError from error
     if plan is None:
         if not uses_pictures(config):
             raise UserError("this run learns from rewards alone: it cuts and caches no pictures")

@@ -21,6 +21,11 @@ _WHOLE_FROM = 100
 _ROLES: Mapping[Role, str] = MappingProxyType(
     {"train": "", "validation": "measured", "prior": "kept", "own_prediction": "kept"}
 )
+_ABOUT_ALIKE = (
+    "A run holds out pictures that look nearly the same together.",
+    "It is not known yet which do, so others may be held out in the end.",
+    "“Check pictures” on this page finds out.",
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,10 @@ class Fact:
 
 def facts(plan: "DataPlan") -> list[Fact]:
     """All that is worth telling, the most important first."""
-    found = [Fact("Pictures", _pictures(plan))]
+    # Loaded late: a window that only opens needs nothing of it.
+    from onetrainer.data.words import totals
+
+    found = [Fact("Pictures", totals(plan))]
     if len(plan.concepts) > 1:
         found += [_concept(one) for one in plan.concepts[:_MOST_CONCEPTS]]
         left = plan.concepts[_MOST_CONCEPTS:]
@@ -76,16 +84,6 @@ def facts_of_model(data: Mapping[str, Any]) -> list[Fact]:
     return found
 
 
-def _pictures(plan: "DataPlan") -> str:
-    learned = sum(one.pictures for one in plan.concepts if one.role == "train")
-    parts = [f"{learned:,} to learn"]
-    if plan.pictures > learned:
-        parts.append(f"{plan.pictures - learned:,} to keep")
-    if plan.held_out:
-        parts.append(f"{plan.held_out:,} held out")
-    return ", ".join(parts)
-
-
 def _concept(one: "ConceptPlan") -> Fact:
     """One folder: "40 · 80 an epoch"."""
     pictures = one.held_out if one.role == "validation" else one.pictures
@@ -110,11 +108,15 @@ def _small(plan: "DataPlan") -> tuple[str, ...]:
 
 def _remarkable(plan: "DataPlan") -> Iterator[Fact]:
     """What happens to pictures that their owner may want to know of."""
+    if plan.holds_out_alike:
+        yield Fact("Held out", "others, perhaps: check the pictures to know", more=_ABOUT_ALIKE)
     enlarged = _changed("Enlarged", plan.enlarged, lambda factor: f"{factor:.1f} times")
     yield from enlarged
     yield from _changed("Much cut off", plan.cut, lambda share: f"{share:.0%}")
     if plan.uncaptioned and plan.captions:
-        yield Fact("No caption", counted(plan.uncaptioned, "picture"), "warning")
+        more = tuple(path.name for path in plan.without_caption)
+        more += ("…",) if plan.uncaptioned > len(more) else ()
+        yield Fact("No caption", counted(plan.uncaptioned, "picture"), "warning", more)
     if plan.skipped:
         more = _some([str(one) for one in plan.skipped])
         yield Fact("Left out", counted(len(plan.skipped), "picture"), "warning", more)

@@ -77,20 +77,29 @@ class Scroller:
         above = widget.winfo_rooty() - self.canvas.winfo_rooty()
         return bool(widget.winfo_viewable()) and 0 <= above < self.canvas.winfo_height()
 
-    def show(self, widget: tk.Misc) -> None:
-        """Scrolls so far that a widget inside can be seen."""
+    def show(self, widget: tk.Misc, *below: tk.Misc, margin: int = _STEP) -> None:
+        """Scrolls so far that a widget inside can be seen, and what belongs to it below.
+
+        margin: how far from the edges at least, for a screen of 96 dots an inch.
+        """
         self.canvas.update_idletasks()
+        self._fit()
         height = self.inner.winfo_reqheight()
         if height <= self.canvas.winfo_height() or not height:
             return
         top = widget.winfo_rooty() - self.inner.winfo_rooty()
-        bottom = top + widget.winfo_height()
+        bottom = max(
+            part.winfo_rooty() - self.inner.winfo_rooty() + part.winfo_height()
+            for part in (widget, *below)
+        )
         first = self.canvas.canvasy(0)
-        margin = self._kit.px(_STEP)
+        margin = self._kit.px(margin)
         if top - margin < first:
             self.canvas.yview_moveto(max(0, top - margin) / height)
         elif bottom + margin > first + self.canvas.winfo_height():
-            self.canvas.yview_moveto((bottom + margin - self.canvas.winfo_height()) / height)
+            # What is higher than the window is seen from its beginning.
+            first = min(bottom + margin - self.canvas.winfo_height(), top - margin)
+            self.canvas.yview_moveto(first / height)
 
     def _move(self, pixels: int) -> None:
         if pixels and self.inner.winfo_reqheight() > self.canvas.winfo_height():

@@ -100,8 +100,9 @@ class Concept(Section):
     caption_source: Annotated[
         CaptionSource, Ui("Captions from", choices=CAPTION_SOURCES, search="prompt_source")
     ] = "files"
-    """Where captions come from: "files" beside the pictures, the pictures' "names", those of their
-    "folders", one "text" for all, or a "list" that names each picture."""
+    """Where captions come from: "files" beside the pictures, "names" of the pictures themselves,
+    "folders" that they lie in, "text" for all of them, or "list", a file that names each
+    picture."""
 
     caption_text: CaptionText = ""
     caption_list: CaptionList = ""

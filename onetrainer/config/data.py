@@ -40,15 +40,14 @@ class Data(Section):
         CaptionSource,
         Ui(
             "Captions from",
-            level="advanced",
             search="prompt_source caption extension filename csv jsonl metadata",
             choices=CAPTION_SOURCES,
             lead="What is said about the pictures of the folder.",
         ),
     ] = "files"
-    """Where captions come from: "files" beside the pictures, the pictures' "names", those of their
-    "folders", one "text" for all, or a "list" that names each picture. Further folders have a
-    source of their own."""
+    """Where captions come from: "files" beside the pictures, "names" of the pictures themselves,
+    "folders" that they lie in, "text" for all of them, or "list", a file that names each picture.
+    Further folders have a source of their own."""
 
     caption_text: CaptionText = ""
     caption_list: CaptionList = ""

@@ -19,6 +19,8 @@ from typing import Any
 
 from PIL import ImageGrab
 
+from ui.jobs import Jobs
+
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 30.0
 NEEDED = ("Xvfb", "openbox", "xdotool")
@@ -87,6 +89,15 @@ def pump_until(root: tk.Tk, condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not come true"
         root.update()
+        time.sleep(0.001)
+
+
+def deliver_until(jobs: Jobs, condition: Callable[[], object]) -> None:
+    """Hands over what threads have found, without a window, until something is true."""
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end, "it did not come true"
+        jobs.deliver()
         time.sleep(0.001)
 
 

@@ -49,6 +49,17 @@ def grid(root, kit):
     return Grid(root, kit)
 
 
+def test_it_is_known_which_cell_the_pointer_is_on(grid):
+    grid.show(4)
+    canvas = grid.cells.canvas
+    canvas.event_generate("<Motion>", warp=True, x=120, y=20)
+    grid.root.update()
+    assert grid.cells.below_pointer == 2
+    canvas.event_generate("<Motion>", warp=True, x=220, y=20)
+    grid.root.update()
+    assert grid.cells.below_pointer == -1
+
+
 def test_only_what_can_be_seen_is_drawn(grid):
     grid.show(100_000)
     assert grid.drawn <= set(range(6 * 6))

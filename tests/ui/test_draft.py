@@ -95,17 +95,6 @@ def test_reset_takes_all_back_and_can_be_undone(draft):
     assert draft.value("sampling.prompts.1.seed") == 99
 
 
-def pictures_of_mine(draft):
-    draft.set_all(
-        {
-            "data.concepts": [Concept(folder="/cats").model_dump(mode="json")],
-            "data.trigger": "a cat",
-            "data.caption_source": "names",
-            "data.class_folder": "/any-cat",
-        }
-    )
-
-
 def test_a_preset_of_another_size_leaves_my_prompts(draft):
     draft.set("sampling.prompts.0.width", 512)
     prompts = draft.value("sampling.prompts")

@@ -130,6 +130,18 @@ def test_numbers_are_compared_with_what_they_are_written_as(draft):
     assert not has_effect(draft, repeats, f"{FIRST}.repeats")
 
 
+def test_no_room_is_left_of_advanced_settings_that_are_hidden_again(form, draft, root):
+    open_with(draft, concepts("/a", "/b"))
+    form.with_advanced = False
+    heights = []
+    for form.with_advanced in (False, True, False):
+        form.refresh()
+        root.update()
+        heights.append(form.list_card(LIST).outer.winfo_reqheight())
+    before, opened, after = heights
+    assert before == after < opened
+
+
 def test_what_is_wrong_deep_in_an_entry_is_said_beside_it(form, draft, root):
     open_with(draft, [concept(folder="/a", own_captions=True)])
     path = f"{FIRST}.captions.dropout"
@@ -270,12 +282,12 @@ def test_the_page_of_data_has_a_card_for_each_question():
     assert all(key.startswith("data.cache") or "." in key for key in keys["Cache"])
 
 
-def test_a_beginner_sees_the_folder_the_resolution_and_masks(form):
+def test_a_beginner_sees_the_folder_the_resolution_masks_and_where_captions_are(form):
     form.with_advanced = False
     form.refresh()
     paths = {row.path for card in form._cards for row in card.all_rows() if row.is_shown}
     # The project's resolution is its own, which would be shown in any case.
-    assert paths == {"data.folder", "data.resolution", "data.masks"}
+    assert paths == {"data.folder", "data.resolution", "data.masks", "data.caption_source"}
 
 
 @pytest.mark.parametrize(

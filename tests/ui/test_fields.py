@@ -86,6 +86,8 @@ def test_a_choice_is_told_by_its_word_and_anything_else_as_it_is():
     assert as_words("what", setting("model.family")) == "what"
     assert as_words(1e-4, setting("optimizer.lr")) == "1e-4"
     assert as_words(None, setting("method.text_encoder.lr")) == ""
+    assert as_words(False, setting("validation.use")) == "off"
+    assert as_words(True, setting("validation.use")) == "on"
 
 
 @pytest.mark.parametrize("value", [1e-4, 3.3e-5, 0.999, 1e-8, 123456.5, 1e22])

@@ -1,13 +1,12 @@
 """The forecast of memory behind the cards: asked for, kept, outdated, given up."""
 
-import time
 from queue import SimpleQueue
 from threading import Event, Thread
 
 import pytest
 
 from onetrainer.events import Failed, Finished, Forecast, Phase, Stopped
-from tests.ui.desk import DEADLINE
+from tests.ui.desk import DEADLINE, deliver_until
 from ui.draft import Draft
 from ui.forecaster import Forecaster
 
@@ -43,27 +42,20 @@ def forecaster(home, jobs, work):
     return Forecaster(Draft(), jobs, lambda config: work)
 
 
-def wait_until(jobs, condition):
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        jobs.deliver()
-        assert time.monotonic() < end
-
-
 def ask(forecaster, jobs, work, *events):
     forecaster.start()
     work.tell(*events, None)
-    wait_until(jobs, lambda: not forecaster.is_working)
+    deliver_until(jobs, lambda: not forecaster.is_working)
 
 
 def test_a_forecast_comes_first_without_its_cures(forecaster, jobs, work):
     forecaster.start()
     work.tell(Phase("loading", detail="the text encoder"), SMALL)
-    wait_until(jobs, lambda: forecaster.forecast is not None)
+    deliver_until(jobs, lambda: forecaster.forecast is not None)
     assert (forecaster.forecast, forecaster.is_working) == (SMALL, True)
     assert forecaster.activity == "the text encoder"
     work.tell(CURED, Finished(0, []), None)
-    wait_until(jobs, lambda: not forecaster.is_working)
+    deliver_until(jobs, lambda: not forecaster.is_working)
     assert forecaster.forecast == CURED
     assert forecaster.failed is None
 
@@ -87,7 +79,7 @@ def test_a_setting_changed_while_it_counts_is_noticed_too(home, jobs, work):
     forecaster.start()
     draft.set("training.batch_size", 7)
     work.tell(SMALL, None)
-    wait_until(jobs, lambda: not forecaster.is_working)
+    deliver_until(jobs, lambda: not forecaster.is_working)
     assert forecaster.is_of_other_settings
 
 
@@ -103,12 +95,12 @@ def test_a_failure_keeps_the_forecast_before_it_and_goes_with_the_next(forecaste
 def test_a_count_that_is_given_up_tells_nothing_any_more(forecaster, jobs, work):
     forecaster.start()
     work.tell(SMALL)
-    wait_until(jobs, lambda: forecaster.forecast is not None)
+    deliver_until(jobs, lambda: forecaster.forecast is not None)
     forecaster.stop()
     assert work.is_stopped
     work.tell(CURED, Stopped(0, "stop"), None)
     turn = forecaster.turn
-    wait_until(jobs, lambda: work.news.empty())
+    deliver_until(jobs, lambda: work.news.empty())
     jobs.deliver()
     assert (forecaster.forecast, forecaster.turn) == (SMALL, turn)
     assert not forecaster.is_working
@@ -119,7 +111,7 @@ def test_a_count_given_up_before_it_began_is_ended_when_it_begins(home, jobs, wo
     forecaster.start()
     forecaster.stop()
     work.tell(None)
-    wait_until(jobs, lambda: work.is_stopped)
+    deliver_until(jobs, lambda: work.is_stopped)
 
 
 def test_a_window_that_closes_waits_for_a_job_being_started_and_stops_it(home, jobs, work):
@@ -158,5 +150,5 @@ def test_a_job_that_cannot_be_started_is_told_in_words(home, jobs):
 
     forecaster = Forecaster(Draft(), jobs, begin)
     forecaster.start()
-    wait_until(jobs, lambda: not forecaster.is_working)
+    deliver_until(jobs, lambda: not forecaster.is_working)
     assert "too many processes" in forecaster.failed.what

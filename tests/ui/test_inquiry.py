@@ -1,13 +1,12 @@
 """Questions about the draft that are answered in threads: asked, given up, outdated."""
 
-import time
 from queue import SimpleQueue
 from threading import Event
 
 import pytest
 
 from onetrainer.errors import UserError
-from tests.ui.desk import DEADLINE
+from tests.ui.desk import DEADLINE, deliver_until
 from ui.inquiry import Inquiry
 
 
@@ -42,17 +41,10 @@ def inquiry(draft, jobs, scholar):
     return Inquiry(draft, jobs, scholar, counts=("data", "training.seed"))
 
 
-def wait_until(jobs, condition):
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        jobs.deliver()
-        assert time.monotonic() < end
-
-
 def ask(inquiry, jobs, scholar, answer):
     inquiry.start()
     scholar.answers.put(answer)
-    wait_until(jobs, lambda: not inquiry.is_working)
+    deliver_until(jobs, lambda: not inquiry.is_working)
 
 
 def test_an_answer_is_of_the_settings_it_was_asked_of(inquiry, jobs, scholar, draft):
@@ -73,7 +65,7 @@ def test_an_answer_is_dropped_where_the_settings_have_changed_meanwhile(
     inquiry.start()
     draft.set("data.resolution", 128)
     scholar.answers.put("of before")
-    wait_until(jobs, lambda: not inquiry.is_working)
+    deliver_until(jobs, lambda: not inquiry.is_working)
     assert (inquiry.answer, inquiry.is_asked) == (None, False)
 
 
@@ -85,19 +77,19 @@ def test_what_is_given_up_is_told_so_and_changes_nothing(inquiry, jobs, scholar)
     assert not inquiry.is_working
     scholar.answers.put(lambda watch: watch.require_wanted())
     assert scholar.ended.wait(DEADLINE)
-    wait_until(jobs, lambda: jobs.deliver() == 0)
+    deliver_until(jobs, lambda: jobs.deliver() == 0)
     assert (inquiry.answer, inquiry.failed) == ("first", None)
 
 
 def test_a_new_question_gives_the_one_under_way_up(inquiry, jobs, scholar):
     inquiry.start()
     inquiry.start()
-    wait_until(jobs, lambda: len(scholar.asked) == 2)
+    deliver_until(jobs, lambda: len(scholar.asked) == 2)
     # Which of the threads comes first is not said.
     assert sorted(watch.is_given_up() for _, watch in scholar.asked) == [False, True]
     scholar.answers.put("a")
     scholar.answers.put("a")
-    wait_until(jobs, lambda: inquiry.answer == "a")
+    deliver_until(jobs, lambda: inquiry.answer == "a")
 
 
 def test_it_is_told_how_far_the_work_is(inquiry, jobs, scholar):
@@ -121,7 +113,7 @@ def test_a_defect_is_not_swallowed(inquiry, jobs, scholar):
     inquiry.start()
     scholar.answers.put(ValueError("a defect"))
     with pytest.raises(ValueError, match="a defect"):
-        wait_until(jobs, lambda: not inquiry.is_working)
+        deliver_until(jobs, lambda: not inquiry.is_working)
     assert not inquiry.is_working
     # It is told as the answer, and not asked for again and again.
     assert "a defect" in str(inquiry.failed)

@@ -9,11 +9,13 @@ from PIL import Image
 
 from onetrainer import presets
 from onetrainer.captions.draw import drawn_caption
+from onetrainer.data import plan
 from onetrainer.data.buckets import Bucket, CropGeometry
 from onetrainer.data.index import Item
 from onetrainer.data.views import View
 from onetrainer.errors import UserError
 from onetrainer.pictures.contact_sheet import thumbnail
+from onetrainer.pictures.similar import LookingStopped
 from tests.ui.project import write_project
 from ui.inquiry import GivenUpError, Watch
 from ui.outlook import Turn, done_words, look_ahead, share_words, turn_words
@@ -52,6 +54,18 @@ def test_every_picture_is_at_one_size_of_each_resolution(project, watch):
         assert all(found.view(showing).bucket == size.bucket for showing in size.showings)
 
 
+def test_nobody_waits_for_looks_to_be_compared(project, watch, monkeypatch):
+    def compare(*_, should_stop):
+        watch.give_up()
+        assert should_stop()
+        raise LookingStopped
+
+    monkeypatch.setattr(plan, "remembered_groups", compare)
+    data = {"cache_folder": str(project.parent)}
+    with pytest.raises(GivenUpError):
+        outlook(project, watch, data=data, validation={"use": True})
+
+
 def test_the_facts_are_those_of_the_run(project, watch):
     found = outlook(project, watch)
     words = told(found)
@@ -72,6 +86,7 @@ def test_what_their_owner_should_know_is_marked(project, watch):
     assert set(marked) == {"Enlarged", "No caption", "Left out"}
     assert marked["Enlarged"].words == "12 pictures, up to 1.3 times"
     assert marked["Left out"].more[0].startswith("bad.png")
+    assert marked["No caption"].more == ("paper-03.png",)
 
 
 def test_what_the_model_tells_is_told_where_it_is_known():
@@ -221,6 +236,18 @@ def test_findings_are_sorted_by_kinds_that_there_are(tmp_path, watch):
     assert (kinds["unreadable"], kinds["orphan"]) == (1, 1)
     assert [each.path.name for each in of_kind(checked.findings, "orphan")] == ["lost.txt"]
     assert result_words(checked).startswith("12 pictures looked at: ")
+
+
+def test_it_is_said_that_others_may_be_held_out_until_similar_pictures_are_known(
+    project, watch, monkeypatch
+):
+    # Files this new are not relied on, which is no matter here.
+    monkeypatch.setattr("onetrainer.pictures.header.SETTLED_NS", 0)
+    sections = {"validation": {"use": True, "share": 0.3, "keep_similar": True}}
+    sections["data"] = {"cache_folder": str(project.parent / "cache")}
+    assert "check the pictures" in told(outlook(project, watch, **sections))["Held out"]
+    check_pictures(config_of(project, **sections), watch)
+    assert "Held out" not in told(outlook(project, watch, **sections))
 
 
 def test_a_check_can_be_given_up(project, watch):

@@ -1,16 +1,16 @@
 """The halves of the page Preview in this process: what fails in them, and what they paint."""
 
-import time
 from types import SimpleNamespace
 
 import pytest
 
 from onetrainer.pictures.check import Checked
 from onetrainer.pictures.findings import HEADLINES, Finding
-from tests.ui.desk import DEADLINE, resize
+from tests.ui.desk import pump_until, resize
 from tests.ui.fake_paint import paint
 from ui.pictures import Pictures
 from ui.views import preview_plan
+from ui.views.preview import PreviewPage
 from ui.views.preview_check import CheckPart
 from ui.views.preview_plan import PlanPart
 
@@ -52,11 +52,11 @@ def shown(context, kind):
 
 
 def wait_until(context, condition):
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        context.root.update()
+    def is_so():
         context.kit.jobs.deliver()
-        assert time.monotonic() < end
+        return condition()
+
+    pump_until(context.root, is_so)
 
 
 def fail(*_):
@@ -130,6 +130,35 @@ def test_every_kind_of_finding_has_room_for_its_name(context, tmp_path):
     findings = [Finding(kind, "note", tmp_path, "x", "y") for kind in HEADLINES for _ in "ab"]
     part = check_with(context, findings * 100)
     assert set(HEADLINES.values()) <= set(texts(part._kind_cells))
+
+
+def test_a_finding_keeps_its_file_s_name_and_the_pointer_tells_the_whole_path(context, tmp_path):
+    folder = "houses & barns from the summer " * 4 + "holidays"
+    path = tmp_path / folder / "IMG_1000.JPG"
+    part = check_with(context, [Finding("unreadable", "error", path, "x", "y")])
+    (name,) = (text for text in texts(part._cells) if "IMG" in text)
+    assert name.startswith("…")
+    assert name.endswith(" holidays/IMG_1000.JPG")
+    part._cells.canvas.event_generate("<Motion>", warp=True, x=60, y=40)
+    context.root.update()
+    assert part._path_below_pointer() == str(path)
+
+
+def test_the_plan_heeds_what_a_check_has_learnt_of_similar_pictures(context, tmp_path, monkeypatch):
+    # Files this new are not relied on, which is no matter here.
+    monkeypatch.setattr("onetrainer.pictures.header.SETTLED_NS", 0)
+    settings = {"data.cache_folder": str(tmp_path / "cache"), "validation.use": True}
+    for path, value in {**settings, "validation.keep_similar": True}.items():
+        context.draft.set(path, value)
+    page = PreviewPage(context, context.root)
+    page.outer.pack(fill="both", expand=True)
+    ahead = page.plan.ahead
+    wait_until(context, lambda: ahead.answer)
+    assert ahead.answer.plan.holds_out_alike
+    page.show("check")
+    page.check.check.start()
+    wait_until(context, lambda: not ahead.answer.plan.holds_out_alike)
+    assert page.check.check.answer
 
 
 def test_the_name_of_a_long_file_ends_before_what_is_wrong_with_it(context, tmp_path):

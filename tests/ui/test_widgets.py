@@ -368,3 +368,5 @@ def test_long_names_are_broken_after_dots_and_nothing_else_is():
 def test_what_a_setting_depends_on_is_said_as_it_is_chosen():
     assert only_with_words("validation.use", ANY) == "Counts only while “Validate” is on"
     assert only_with_words("data.class_folder", ANY).endswith("is set")
+    zero = only_with_words("data.concepts.0.pictures", ("0",))
+    assert zero == "Counts only while “Each epoch” is 0 (by repeats)"

@@ -78,6 +78,19 @@ def test_below_the_settings_of_a_narrow_window_the_explanation_has_its_place(ope
     assert (place["x"], place["y"], place["width"]) == (aside["x"], aside["y"], aside["width"])
 
 
+def test_a_narrow_window_explains_a_setting_that_was_jumped_to(open_desk, project):
+    desk = open_desk(project)
+    for width in (1300, 970):
+        desk.resize(width, 800)
+        desk.key("ctrl+f")
+        desk.type("warmup")
+        desk.wait(lambda: desk.widget("search hits")["shown"], "hits")
+        assert desk.state["message"] == ""
+        desk.key("Return")
+        desk.wait_state(page="training", focus="schedule.warmup_steps")
+    assert desk.state["message"].startswith("Warm-up: ")
+
+
 def test_the_window_comes_back_to_where_it_was(open_desk, project):
     places = []
     for _ in range(3):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from onetrainer.data.concepts import ConceptSettings, concepts_of
 from onetrainer.errors import Cure, Problem
@@ -13,14 +14,14 @@ from onetrainer.run_folder import create_run
 from tests.ui.project import write_project
 from ui.draft import PENDING
 from ui.forms.words import cure_words, in_words
-from ui.glance import glance_at
+from ui.glance import Glance, glance_at
 from ui.preset_actions import proposal, why_not_name
 from ui.run_state import RunState
 from ui.sample_book import SampleBook
 from ui.session import Asked, Session
 from ui.shell.footer import problems_line
 from ui.source import Source
-from ui.views.aside import data_lines, first_folder, how_often
+from ui.views.aside import data_lines, first_folder, how_often, other_folders, run_lines
 from ui.views.run_banner import stopped_message
 from ui.views.run_figures import activity
 from ui.views.runs import in_words as standing_in_words
@@ -131,6 +132,25 @@ def test_it_is_said_how_often_each_picture_is_seen(seen, pictures, words):
 
 
 @pytest.mark.parametrize(
+    ("batch", "count", "each"),
+    [
+        (1, "60 pictures seen", "each of 12 pictures 5 times"),
+        (2, "up to 120 pictures seen", "each of 12 pictures up to 10 times"),
+    ],
+)
+def test_steps_that_may_be_small_are_counted_as_the_most_they_show(draft, batch, count, each):
+    draft.set("training.steps", 60)
+    draft.set("training.accumulation", 1)
+    draft.set("training.batch_size", batch)
+    lines = run_lines(draft, Glance(exists=True, pictures=12))
+    assert {count, each} <= set(lines)
+    draft.set("data.class_folder", "/of/others")
+    lines = run_lines(draft, Glance(exists=True, pictures=12))
+    assert count in lines
+    assert not [line for line in lines if line.startswith("each of")]
+
+
+@pytest.mark.parametrize(
     ("steps", "words"), [([12], "1 prompt  ·  once"), ([0, 4, 8, 12], "1 prompt  ·  4 times")]
 )
 def test_times_at_which_samples_were_drawn_are_not_called_steps(steps, words):
@@ -210,6 +230,27 @@ def test_captions_are_counted_where_they_come_from(tmp_path, said, lines):
     assert told[0] == "12 pictures"
     for line, expected in zip(told[1:], lines, strict=True):
         assert line.startswith(expected)
+
+
+def test_only_further_folders_that_are_used_and_no_measure_are_counted(draft, tmp_path):
+    folder = str(tmp_path)
+    others = [
+        {"folder": folder},
+        {"folder": folder, "role": "prior"},
+        {"folder": folder, "role": "validation"},
+        {"folder": folder, "use": False},
+        {"folder": ""},
+    ]
+    draft.set("data.concepts", others)
+    assert other_folders(draft) == 2
+    draft.set("data.concepts", others[2:])
+    assert other_folders(draft) == 0
+
+
+def test_a_picture_that_is_too_small_is_said_to_be_of_no_use(tmp_path):
+    Image.new("RGB", (12, 12)).save(tmp_path / "tiny.png")
+    folder = captioned(tmp_path)
+    assert data_lines(folder, glance_at(folder), others=0) == ["1 cannot be used"]
 
 
 def test_the_first_folder_is_the_one_that_a_run_reads(draft):

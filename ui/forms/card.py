@@ -9,7 +9,7 @@ from onetrainer.config.fields import Setting
 from onetrainer.config.variants import KIND
 from ui.forms.fields import Group
 from ui.forms.lists import ListCard
-from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Plot, Row, show_leads
+from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Plot, Row, put_in_order, show_leads
 from ui.forms.seen import Seen, has_effect, is_seen
 from ui.kinds import entries_of
 
@@ -235,13 +235,10 @@ class GroupCard:
         show_leads(self._slots, of_card)
 
     def _put_in_order(self) -> None:
-        """Lets the Tab key visit the rows in reading order, whenever they were made."""
         if self._is_in_order:
             return
         self._is_in_order = True
-        for slot in self._slots:
-            if slot.row is not None:
-                slot.row.to_front()
+        put_in_order(self._slots)
         for part in self.lists:
             part.outer.tk.call("raise", str(part.outer))
 

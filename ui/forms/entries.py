@@ -39,8 +39,7 @@ def summary_of(setting: Setting, entry: Document) -> list[str]:
         if inner.ui.is_path and value:
             found.append(str(value))
         elif "." not in inner.path and inner.kind != "text" and value != inner.default:
-            word = {True: "on", False: "off"}.get(value) if isinstance(value, bool) else None
-            found.append(f"{inner.ui.label}: {word or as_words(value, inner)}")
+            found.append(f"{inner.ui.label}: {as_words(value, inner)}")
     return found
 
 

@@ -3,21 +3,22 @@
 import tkinter as tk
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from tkinter import ttk
 from typing import Protocol
 
 from onetrainer.config.fields import Setting
 from ui.forms.entries import summary_of, title_of
-from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row, show_leads
+from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row, put_in_order, show_leads
 from ui.forms.seen import Seen, is_seen
 from ui.kinds import entries_of
-from ui.line_breaks import broken_at_dots
+from ui.line_breaks import broken_at_dots, shortened
 
 # A line of figures is as wide as a line of text; long entries have wider ones.
 _MOST_COLUMNS, _OF_LONG = 4, 3
 _NARROW = 120
 _WRAP = 600
-_LONGEST_TITLE = 34
+_TITLE_ROOM = 390
 _OPEN, _FOLDED = "▾", "▸"
 
 
@@ -180,9 +181,9 @@ class Entry:
             return
         values = self._owner.values_of(self._place)
         name = title_of(self._owner.setting, values)
-        if len(name) > _LONGEST_TITLE:
-            name = f"{name[: _LONGEST_TITLE - 1]}…"
-        self._title.configure(text=f"{words} · {name}" if name else words)
+        title = f"{words} · {name}" if name else words
+        in_bold = partial(self._kit.theme.measure, font="OneTrainerBold")
+        self._title.configure(text=shortened(title, self._kit.px(_TITLE_ROOM), in_bold))
         self._fold.configure(text=_OPEN if is_open else _FOLDED)
         if is_open:
             self._summary.pack_forget()
@@ -231,6 +232,8 @@ class Entry:
         grid.grid_columnconfigure(1, minsize=kit.px(label))
         grid.grid_columnconfigure(2, weight=1)
         grid.grid_columnconfigure(3, minsize=kit.px(34))
+        # A frame that loses the last widget in it would keep its height.
+        kit.frame(grid).grid(row=0, column=0, sticky="n")
         return grid
 
     def _made(self, slot: Slot) -> Row:
@@ -250,13 +253,10 @@ class Entry:
             box.grid(row=line, column=column, sticky="nw", padx=(0, self._kit.px(10)))
 
     def _put_in_order(self) -> None:
-        """Lets the Tab key visit the rows in reading order, whenever they were made."""
         if self._is_in_order:
             return
         self._is_in_order = True
-        for slot in self._slots:
-            if slot.row is not None:
-                slot.row.to_front()
+        put_in_order(self._slots)
 
 
 def beside_each_other(settings: Sequence[Setting]) -> frozenset[str]:

@@ -244,7 +244,9 @@ def as_text(value: object) -> str:
 
 
 def as_words(value: object, setting: Setting) -> str:
-    """A value as the window tells it: a choice by the word that people know."""
+    """A value as the window tells it: a choice by the word that people know, and "on" for true."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
     return setting.word(value) if setting.kind == "choice" else as_text(value)
 
 

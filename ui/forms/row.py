@@ -128,6 +128,12 @@ class Row:
         self.hide()
 
     @property
+    def below(self) -> list[tk.Misc]:
+        """What is shown below the editor: what is wrong, and the buttons that put it right."""
+        parts: tuple[tk.Misc | None, ...] = (self._message, self._cure_line)
+        return [part for part in parts if part is not None and part.winfo_manager()]
+
+    @property
     def is_shown(self) -> bool:
         """Whether it has a place on the page now."""
         return bool(self.editor.widget.winfo_manager())
@@ -308,6 +314,13 @@ class Placed(Protocol):
 
     setting: Setting
     row: Row | None
+
+
+def put_in_order(slots: Iterable[Placed]) -> None:
+    """Lets the Tab key visit rows in reading order, whenever they were made."""
+    for slot in slots:
+        if slot.row is not None:
+            slot.row.to_front()
 
 
 def show_leads(slots: Iterable[Placed], of_card: Row | None = None) -> None:

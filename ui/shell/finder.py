@@ -8,6 +8,7 @@ from tkinter import ttk
 from ui.draft import Draft
 from ui.forms.fields import PagePlan, as_words
 from ui.kit import Kit, focused
+from ui.line_breaks import shortened_to
 from ui.search import Hit, find_settings
 
 _WIDTH = 540
@@ -115,7 +116,7 @@ class Finder:
         value = as_words(self._draft.value(setting.path), setting) if setting.kind != "list" else ""
         if hit.choice and hit.choice != value:
             value = f"{value}, or {hit.choice}"
-        return f"  {setting.ui.label}   {value[:_LONGEST_VALUE]}   —   {hit.place}"
+        return f"  {setting.ui.label}   {shortened_to(value, _LONGEST_VALUE)}   —   {hit.place}"
 
     def _chosen(self) -> int:
         places = [place for place in range(len(self._hits)) if self._list.selection_includes(place)]

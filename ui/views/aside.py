@@ -83,9 +83,9 @@ class Facts:
             case "model":
                 lines = self._model.lines()
             case "data":
-                lines = data_lines(self._seen, self._glance, _other_folders(draft))
+                lines = data_lines(self._seen, self._glance, other_folders(draft))
             case _:
-                lines = _run_lines(self._context, self._glance)
+                lines = run_lines(draft, self._glance)
         self._lines.configure(text="\n".join(lines))
         if self._plot is not None:
             self._plot.draw()
@@ -161,10 +161,22 @@ def _path(value: object) -> Path:
         return Path(str(value))
 
 
-def _other_folders(draft: Draft) -> int:
-    """How many folders there are beside the first one."""
+def other_folders(draft: Draft) -> int:
+    """How many folders beside the first one are used, to be learnt or kept."""
+    return sum(entry.get("role") != "validation" for entry in _used_folders(draft))
+
+
+def _used_folders(draft: Draft) -> list[dict[str, object]]:
+    """The entries of further folders that are not off, nor without a folder yet."""
     concepts = draft.value("data.concepts")
-    return len(concepts) if isinstance(concepts, list) else 0
+    entries = concepts if isinstance(concepts, list) else []
+    found = [entry for entry in entries if isinstance(entry, dict)]
+    return [entry for entry in found if entry.get("use") is not False and entry.get("folder")]
+
+
+def _has_more_pictures(draft: Draft) -> bool:
+    """Whether pictures are shown beside those of the first folder."""
+    return bool(_used_folders(draft) or draft.value("data.class_folder"))
 
 
 def data_lines(folder: ConceptSettings | None, glance: Glance | None, others: int) -> list[str]:
@@ -178,7 +190,7 @@ def data_lines(folder: ConceptSettings | None, glance: Glance | None, others: in
         return ["Looking …"]
     if not glance.exists:
         return ["There is no such folder."]
-    unusable = [f"{glance.unusable} cannot be read"] if glance.unusable else []
+    unusable = [f"{glance.unusable} cannot be used"] if glance.unusable else []
     if not glance.pictures:
         return unusable or ["There are no pictures in this folder."]
     more = [f"and those of {others} more {folders}"] if others else []
@@ -196,13 +208,17 @@ def _caption_lines(folder: ConceptSettings, glance: Glance) -> list[str]:
     return [*lines, f"{without:,} without one"] if without else lines
 
 
-def how_often(seen: int, pictures: int) -> str:
-    """How often each picture is seen: "each of 3 pictures 333 times"."""
+def how_often(seen: int, pictures: int, *, is_most: bool = False) -> str:
+    """How often each picture is seen: "each of 3 pictures 333 times".
+
+    is_most: whether so many are seen at most.
+    """
     times = seen / pictures
     if times < 1:
         return f"not all of {pictures:,} pictures"
     figure = f"{times:,.0f}" if times >= _ROUNDED_FROM else f"{times:.1f}".removesuffix(".0")
     often = "once" if figure == "1" else f"{figure} times"
+    often = f"up to {often}" if is_most and figure != "1" else often
     return f"each of {pictures:,} pictures {often}" if pictures > 1 else f"the one picture {often}"
 
 
@@ -260,12 +276,13 @@ def prompt_lines(draft: Draft) -> list[str]:
     return [f"{learnt:,} prompt{'s' if learnt > 1 else ''} to train, {watched}"]
 
 
-def _run_lines(context: Context, glance: Glance | None) -> list[str]:
-    value = context.draft.value
+def run_lines(draft: Draft, glance: Glance | None) -> list[str]:
+    """How long the run is, what it learns from, and what it leaves behind."""
+    value = draft.value
     steps, batch = value("training.steps"), value("training.batch_size")
     accumulation, every = value("training.accumulation"), value("sampling.every")
     if not (isinstance(steps, int) and isinstance(batch, int) and isinstance(accumulation, int)):
-        return [*trained_lines(context.draft), "Put the numbers right to see how long it will be."]
+        return [*trained_lines(draft), "Put the numbers right to see how long it will be."]
     seen = steps * batch * accumulation
     is_of_rewards = value("objective.kind") == "alignprop"
     is_curated = value("objective.algorithm.kind") == "best_of_n"
@@ -274,12 +291,15 @@ def _run_lines(context: Context, glance: Glance | None) -> list[str]:
         if is_of_rewards
         else "seen"
     )
-    lines = [*trained_lines(context.draft), f"{steps:,} steps", f"{seen:,} pictures {done}"]
+    # The last pictures of a size may be fewer than a step has room for.
+    is_most = batch * accumulation > 1 and not is_of_rewards
+    count = f"{'up to ' if is_most else ''}{seen:,} pictures {done}"
+    lines = [*trained_lines(draft), f"{steps:,} steps", count]
     if is_of_rewards:
-        lines += prompt_lines(context.draft)
-    elif glance is not None and glance.pictures and not _other_folders(context.draft):
-        held_out = held_out_of(context.draft, glance.pictures)
-        lines.append(how_often(seen, max(1, glance.pictures - held_out)))
+        lines += prompt_lines(draft)
+    elif glance is not None and glance.pictures and not _has_more_pictures(draft):
+        held_out = held_out_of(draft, glance.pictures)
+        lines.append(how_often(seen, max(1, glance.pictures - held_out), is_most=is_most))
         if held_out:
             count = f"{held_out:,} picture{'s' if held_out > 1 else ''}"
             lines.append(f"{count} held out, to validate with")

@@ -6,7 +6,6 @@ from tkinter import ttk
 from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.rewards.drawing import Prompts
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import ProblemsError
 from onetrainer.json_file import Document
 from onetrainer.time_words import number
 from ui.bar_table import BarRow, BarTable
@@ -94,11 +93,8 @@ class CostCard:
         # Loaded late: a window that only opens does not need it.
         from onetrainer.reward_cost import cost_of
 
-        try:
-            config = self._context.draft.config()
-        except ProblemsError:
-            return {}
-        return cost_of(_without_files(config)).step.by_part()
+        config = self._context.draft.valid_config()
+        return {} if config is None else cost_of(_without_files(config)).step.by_part()
 
     def _heard(self) -> None:
         if self._outer.winfo_ismapped():

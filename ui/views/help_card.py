@@ -80,6 +80,8 @@ def only_with_words(path: str, values: tuple[str, ...]) -> str:
         return (
             f"Counts only while “{other.ui.label}” is {'on' if other.kind == 'yes-no' else 'set'}"
         )
+    if values == ("0",) and other.ui.zero:
+        return f"Counts only while “{other.ui.label}” is 0 ({other.ui.zero})"
     return f"Counts with {other.ui.label} {listed([other.word(value) for value in values])}"
 
 

@@ -49,6 +49,8 @@ class PreviewPage:
             )
             button.widget.pack(side="left", padx=(kit.px(6), 0))
             self._buttons[name] = button
+        self._checked: object = None
+        self.check.check.listen(self._hear_check)
         self.shown = ""
         self.show("plan")
 
@@ -67,6 +69,13 @@ class PreviewPage:
     def refresh(self) -> None:
         """Shows what is true now."""
         self._parts[self.shown].refresh()
+
+    def _hear_check(self) -> None:
+        """Lets the plan know what a check has learnt."""
+        answer = self.check.check.answer
+        if answer is not None and answer is not self._checked:
+            self.plan.heed_looks()
+        self._checked = answer
 
     def close(self) -> None:
         """Gives up what is being looked at: the window is closed."""

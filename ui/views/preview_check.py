@@ -11,7 +11,7 @@ from ui.cells import Box, Cells
 from ui.context import Context
 from ui.forms.words import capitalized, in_words
 from ui.inquiry import Inquiry
-from ui.line_breaks import shortened
+from ui.line_breaks import end_of, shortened
 from ui.palette import Role
 from ui.picture_findings import (
     COUNTS,
@@ -22,6 +22,7 @@ from ui.picture_findings import (
     result_words,
     title_of,
 )
+from ui.tooltip import Tooltip
 
 if TYPE_CHECKING:
     from onetrainer.pictures.check import Checked
@@ -187,7 +188,13 @@ class CheckPart:
             opened=lambda _: self._open_folder(),
         )
         cells.outer.pack(fill="both", expand=True)
+        Tooltip(cells.canvas, kit.theme, self._path_below_pointer)
         return cells
+
+    def _path_below_pointer(self) -> str:
+        """The whole path of the file, whose folders are often cut off."""
+        place = self._cells.below_pointer
+        return str(self._found[place].path) if 0 <= place < len(self._found) else ""
 
     def _show(self, checked: "Checked") -> None:
         before = self._kinds[self._kind].key if self._kinds else ""
@@ -271,7 +278,7 @@ class CheckPart:
             box.left + box.width - px(10), y, text=headline, anchor="ne", font=_SMALL, fill=tone
         )
         in_bold = partial(measure, font=_BOLD)
-        name = shortened(_below(finding), room - measure(headline) - px(12), in_bold)
+        name = end_of(_below(finding), room - measure(headline) - px(12), in_bold)
         canvas.create_text(left, y, text=name, anchor="nw", font=_BOLD, fill=palette.text)
         y += px(20)
         for text, color in (

@@ -90,6 +90,12 @@ class PlanPart:
         elif self._shown is None or ahead.failed is not None:
             self._tell(None)
 
+    def heed_looks(self) -> None:
+        """Looks ahead anew where it was not known which pictures look nearly the same."""
+        answer = self.ahead.answer
+        if answer is not None and answer.plan.holds_out_alike:
+            self.ahead.start()
+
     def _ask(self) -> None:
         self._asking = ""
         if not self.ahead.is_asked and self.outer.winfo_ismapped():

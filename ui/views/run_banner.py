@@ -138,7 +138,7 @@ def _message(context: Context) -> Message | None:
     if guard:
         return Message("warning", "The guard warns", "\n".join([guard, *state.warnings[-2:]]))
     if state.warnings:
-        return Message("warning", "The worker warns", "\n".join(state.warnings[-3:]))
+        return Message("warning", "The run warns", "\n".join(state.warnings[-3:]))
     return None
 
 

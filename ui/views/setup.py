@@ -24,6 +24,7 @@ from ui.views.objective_card import LOSS, REWARDS, ObjectiveCard
 _COLUMN = 684
 _ASIDE = 272
 _MARGIN = 28
+_FROM_EDGE, _FROM_MESSAGE = 60, 120
 
 
 class SetupPage:
@@ -74,6 +75,11 @@ class SetupPage:
         return self._help.path
 
     @property
+    def explains_beside(self) -> bool:
+        """Whether there is room for the explanation of a setting beside it."""
+        return self._has_room(self.outer.master.winfo_width())
+
+    @property
     def memory_words(self) -> list[str]:
         """What the card about memory says; nothing on pages without one."""
         return self._memory.words if self._memory is not None else []
@@ -111,7 +117,9 @@ class SetupPage:
         """Goes to a setting."""
         row, part = self.form.reveal(path), self.form.list_card(path)
         if row is not None:
-            self._scroller.show(row.editor.focus)
+            # The message that explains it in a narrow window lies over the foot of the page.
+            margin = _FROM_EDGE if self.explains_beside else _FROM_MESSAGE
+            self._scroller.show(row.editor.focus, *row.below, margin=margin)
             row.take_focus()
         elif part is not None:
             self._scroller.show(part.outer)
@@ -168,12 +176,15 @@ class SetupPage:
         if row is not None:
             self._scroller.show(row.editor.focus)
 
+    def _has_room(self, width: int) -> bool:
+        return width >= self._context.kit.px(_COLUMN + _ASIDE + 3 * _MARGIN)
+
     def _arrange(self, event: "tk.Event[tk.Misc]") -> None:
         kit = self._context.kit
         margin = kit.px(_MARGIN)
         room = event.width - 2 * margin
         column, aside = kit.px(_COLUMN), kit.px(_ASIDE)
-        is_wide = room >= column + margin + aside
+        is_wide = self._has_room(event.width)
         self._column.grid_columnconfigure(0, minsize=min(column, room))
         width = min(aside * 3 // 2, room - column - margin) if is_wide else min(column, room)
         self._help.wrap(width)
