@@ -69,7 +69,7 @@ def see_samples(desk):
 
 def compare(desk):
     desk.hold("space")
-    desk.wait_state(sample_shown=0)
+    desk.wait_state(sample_shown=0, deadline=5)
     desk.release("space")
     desk.wait(lambda: desk.state["sample_shown"] > 0, "the sample of before")
 
@@ -87,7 +87,7 @@ def test_space_compares_after_a_click_on_a_thumbnail(open_desk, project):
     desk.click("search")
     place = desk.widget("gallery")
     desk.click_at(place["x"] + place["width"] - 60, place["y"] + 70)
-    desk.wait_state(focus="timeline")
+    desk.wait_state(focus="timeline", deadline=5)
     compare(desk)
 
 
@@ -108,7 +108,7 @@ def test_space_compares_after_a_click_on_the_picture(open_desk, project):
     desk = open_desk(project)
     see_samples(desk)
     desk.click("viewer")
-    desk.wait_state(focus="timeline", sample_shown=60)
+    desk.wait_state(focus="timeline", sample_shown=60, deadline=5)
     compare(desk)
 
 
