@@ -7,11 +7,11 @@ from typing import Generic, Literal, Protocol, TypeVar
 import torch
 
 from modules import seeds
-from modules.build import set_lr
 from modules.engine import Engine
 from modules.inbox import Inbox
 from modules.interfaces import Loss, Method, Objective
 from modules.metrics import Reporter
+from modules.optim.construct import set_lr
 from modules.optim.ema import Ema
 from modules.optim.progress import effective_lr
 from modules.state import TrainState

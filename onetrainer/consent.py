@@ -15,8 +15,8 @@ from typing import Literal
 
 from onetrainer.errors import Problem, UserError
 from onetrainer.function_file import OwnFunction, find_function, read_bytes
-from onetrainer.presets import user_folder
 from onetrainer.run_folder import cannot_write, write_atomic
+from onetrainer.user_folder import user_folder
 
 Standing = Literal["allowed", "unknown", "changed", "missing"]
 FILE = "allowed-functions.json"

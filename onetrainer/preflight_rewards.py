@@ -9,8 +9,7 @@ from onetrainer import consent
 from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.rewards.reward import NETWORKS, Reward
 from onetrainer.config.rules_data import has_pictures
-from onetrainer.config.rules_rewards import uses_pictures
-from onetrainer.config.train import TrainConfig
+from onetrainer.config.train import TrainConfig, uses_pictures
 from onetrainer.data.folder_listing import list_pictures
 from onetrainer.errors import Cure, Problem, UserError
 from onetrainer.hub import cached_folder, is_hub_name

@@ -3,7 +3,6 @@
 import difflib
 import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from onetrainer.function_file import absolute_spec
 from onetrainer.hub import is_hub_name
 from onetrainer.json_file import Document, parse, read_json, shortened
 from onetrainer.run_folder import RunFolder, cannot_write, write_atomic
+from onetrainer.user_folder import user_folder
 
 BUILT_IN = Path(__file__).resolve().parent.parent / "configs" / "presets"
 # What a preset file may say about itself beside its settings.
@@ -43,17 +43,6 @@ def find_presets() -> list[Preset]:
     """The presets that come with the program, then the user's own; sorted by name."""
     own = user_folder() / "presets"
     return [*_presets_in(BUILT_IN, "built in"), *_presets_in(own, "yours")]
-
-
-def user_folder() -> Path:
-    """Where this user's presets and window settings are kept."""
-    if sys.platform == "win32":
-        base = Path(os.environ.get("APPDATA", Path.home()))
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Application Support"
-    else:
-        base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return base / "onetrainer"
 
 
 def locate(

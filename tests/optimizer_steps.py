@@ -8,8 +8,9 @@ import torch
 from safetensors.torch import load, save
 from torch import nn
 
-from modules.build import build_optimizer, set_lr
 from modules.interfaces import ParameterGroup
+from modules.optim.build import build_optimizer
+from modules.optim.construct import set_lr
 from modules.optim.movement import Movement
 from modules.optim.progress import OptimizerProgress
 from onetrainer.config.optimizer import Optimizer

@@ -23,9 +23,9 @@ HOMES = {
 # R3: a file of modules/ imports lower ranks only. Rooms of the ranks in OPEN may also import
 # each other, as long as that makes no circle.
 RANKS = (
-    ("diffusion", "formats", "memory", "optim", "seeds", "devices"),
+    ("diffusion", "formats", "memory", "seeds", "devices"),
     ("interfaces",),
-    ("families", "methods", "rewards", "data", "sampling"),
+    ("families", "methods", "rewards", "data", "sampling", "optim"),
     ("objectives", "validation", "evaluation", "metrics"),
     ("state", "trainer", "engine", "inbox", "board", "build"),
     ("jobs", "demo"),

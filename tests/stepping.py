@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from modules import seeds
-from modules.build import build_optimizer, set_lr
 from modules.engine import Engine
 from modules.interfaces import ParameterGroup
+from modules.optim.build import build_optimizer
+from modules.optim.construct import set_lr
 from modules.optim.ema import Ema
 from modules.optim.movement import Movement
 from modules.optim.progress import OptimizerProgress

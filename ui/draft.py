@@ -10,6 +10,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Cure, Problem, ProblemsError
 from onetrainer.json_file import Document
 from onetrainer.presets import Preset
+from onetrainer.user_folder import user_folder
 from ui.belongings import LOOKED_AT, is_built_in, left_open, still_true, to_write, with_mine
 from ui.kept_kinds import KeptKinds
 from ui.kinds import (
@@ -300,7 +301,7 @@ class Draft:
         require_no_run(path)
         config = to_write(self.config())
         presets.save_preset(config, path, description=description)
-        own = presets.user_folder() / "presets"
+        own = user_folder() / "presets"
         name = path.stem
         if path.is_relative_to(own):
             name = path.relative_to(own).with_suffix("").as_posix()

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from onetrainer.errors import UserError
-from onetrainer.presets import user_folder
+from onetrainer.user_folder import user_folder
 
 _LARGEST_LOG = 512 * 1024
 

@@ -103,7 +103,7 @@ def look_ahead(config: TrainConfig, watch: Watch) -> Outlook:
     """
     # Loaded late: a window that only opens needs nothing of it.
     from onetrainer.cache.plan import memory_of
-    from onetrainer.config.rules_rewards import uses_pictures
+    from onetrainer.config.train import uses_pictures
     from onetrainer.data.batch_plan import sizes_of
     from onetrainer.data.plan import plan_data
     from onetrainer.pictures.similar import LookingStopped

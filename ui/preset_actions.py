@@ -5,7 +5,8 @@ from functools import partial
 from pathlib import Path
 
 from onetrainer.errors import ProblemsError, UserError
-from onetrainer.presets import BUILT_IN, Preset, user_folder
+from onetrainer.presets import BUILT_IN, Preset
+from onetrainer.user_folder import user_folder
 from ui.context import Context, Offer
 from ui.dialogs import Choice, ask, ask_name, list_changes, show_problems, tell
 from ui.draft import Draft

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from onetrainer.json_file import Document
-from onetrainer.presets import user_folder
 from onetrainer.run_folder import write_atomic
+from onetrainer.user_folder import user_folder
 from ui.draft import Draft
 from ui.palette import Mode
 from ui.source import Source

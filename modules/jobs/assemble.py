@@ -6,7 +6,6 @@ from functools import partial
 
 import torch
 
-from modules.build import build_optimizer
 from modules.engine import Engine
 from modules.interfaces import Batch, Family, Method, PromptBatch
 from modules.jobs.attach import Attached, objective_of
@@ -33,6 +32,7 @@ from modules.jobs.tasks import SampleTask, SaveTask
 from modules.jobs.validate import KeepBestTask, ValidateTask, kept_step
 from modules.memory.residency import Residency
 from modules.metrics import Reporter
+from modules.optim.build import build_optimizer
 from modules.optim.ema import Ema
 from modules.optim.progress import OptimizerProgress
 from modules.optim.shown import ShownWeights

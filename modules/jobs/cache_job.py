@@ -14,8 +14,7 @@ from modules.jobs.data import Pictures, digests_for, prepare_pictures
 from modules.jobs.placement import HOST, quantize, storage_dtypes
 from modules.memory.precision import apply_tf32, choose_device, compute_dtype
 from onetrainer.cache.request import CacheRequest
-from onetrainer.config.rules_rewards import uses_pictures
-from onetrainer.config.train import TrainConfig
+from onetrainer.config.train import TrainConfig, uses_pictures
 from onetrainer.errors import UserError
 from onetrainer.event_log import EventWriter
 from onetrainer.events import Event, Finished, Phase

@@ -11,7 +11,7 @@ from modules.jobs.prompts import RewardPrompts, prepare_prompts
 from modules.jobs.run import Run
 from modules.validation import HeldOutPictures
 from onetrainer.config.alignprop import AlignProp
-from onetrainer.config.rules_rewards import uses_pictures
+from onetrainer.config.train import uses_pictures
 from onetrainer.data.buckets import Bucket
 
 

@@ -18,8 +18,7 @@ from onetrainer.config.full import Vae
 from onetrainer.config.hardware import TempDevice
 from onetrainer.config.model import base_of
 from onetrainer.config.reconstruction import Reconstruction
-from onetrainer.config.rules_rewards import uses_pictures
-from onetrainer.config.train import TrainConfig
+from onetrainer.config.train import TrainConfig, uses_pictures
 from onetrainer.data.dataset import is_pictures_alone
 
 HOST = torch.device("cpu")

@@ -16,8 +16,7 @@ from modules.jobs.plan_work import Machine
 from modules.memory.footprint_autocast import DeviceKind
 from modules.memory.precision import choose_device
 from onetrainer.config.data import Data
-from onetrainer.config.rules_rewards import uses_pictures
-from onetrainer.config.train import TrainConfig
+from onetrainer.config.train import TrainConfig, uses_pictures
 from onetrainer.data.buckets import Bucket, bucket_for
 from onetrainer.data.concepts import bucket_step, concepts_of
 from onetrainer.data.index import Headers, Item, index_concept

@@ -29,7 +29,7 @@ from modules.rewards.mixer import Mixer
 from modules.sampling.sampler import Around, sample
 from modules.validation import HeldOutPictures, measure
 from onetrainer.captions.caching import encodes_text_anew
-from onetrainer.config.rules_rewards import uses_pictures
+from onetrainer.config.train import uses_pictures
 from onetrainer.data.concepts import concepts_of, has_masks
 from onetrainer.data.dataset import is_pictures_alone
 

@@ -6,13 +6,13 @@ from typing import Generic
 import torch
 from torch import Tensor
 
-from modules.build import build_optimizer
 from modules.interfaces import Objective
 from modules.jobs.plan_stage import Stage
 from modules.jobs.stepping import ema_of, movement_of, steps_in_backward
 from modules.memory.meter import tensors_in
 from modules.memory.precision import autocast
 from modules.memory.scaling import LossScale
+from modules.optim.build import build_optimizer
 from modules.optim.clipping import clip
 from modules.optim.evaluation import enter_training_form
 from modules.optim.in_backward import StepInBackward

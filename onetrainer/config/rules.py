@@ -13,7 +13,7 @@ from onetrainer.config import (
     rules_validation,
 )
 from onetrainer.config.model import Model, base_of
-from onetrainer.config.train import TrainConfig
+from onetrainer.config.train import TrainConfig, uses_pictures
 from onetrainer.errors import Cure, Problem
 
 _PARTS = (
@@ -111,7 +111,7 @@ def _model_errors(model: Model) -> list[Problem]:
 
 def _warnings(config: TrainConfig) -> list[Problem]:
     found = []
-    is_small = config.data.resolution < SMALL_FOR_SDXL and rules_rewards.uses_pictures(config)
+    is_small = config.data.resolution < SMALL_FOR_SDXL and uses_pictures(config)
     if base_of(config.model.family) == "sdxl" and is_small:
         found.append(
             Problem(

@@ -45,15 +45,6 @@ def problems(config: TrainConfig) -> list[Problem]:
     ]
 
 
-def uses_pictures(config: TrainConfig) -> bool:
-    """Whether a run computes with the pictures of its folder: reward training may do without."""
-    match config.objective:
-        case AlignProp(keep=keep):
-            return keep.denoising_share > 0 or config.validation.use
-        case _:
-            return True
-
-
 def has_gradient(reward: Reward) -> bool:
     """Whether a reward's gradient can be followed."""
     match reward.reward:

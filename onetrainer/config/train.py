@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from onetrainer.config.adapters import Lora
+from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.base import Section, Ui
 from onetrainer.config.data import Data
 from onetrainer.config.denoising import Denoising
@@ -85,3 +86,12 @@ class TrainConfig(Section):
     output: Output = Output()
     metadata: Metadata = Metadata()
     hardware: Hardware = Hardware()
+
+
+def uses_pictures(config: TrainConfig) -> bool:
+    """Whether a run computes with the pictures of its folder: reward training may do without."""
+    match config.objective:
+        case AlignProp(keep=keep):
+            return keep.denoising_share > 0 or config.validation.use
+        case _:
+            return True

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from onetrainer.config.alignprop import AlignProp
 from onetrainer.config.reconstruction import Reconstruction
-from onetrainer.config.rules_rewards import uses_pictures
-from onetrainer.config.train import TrainConfig
+from onetrainer.config.train import TrainConfig, uses_pictures
 from onetrainer.config.validation import Validation
 from onetrainer.data.concepts import ConceptSettings, concepts_of
 from onetrainer.data.index import (

@@ -11,8 +11,7 @@ from pathlib import Path
 from onetrainer.cache.plan import CachePlan, plan_cache
 from onetrainer.captions.draw import drawn_caption, varies_for
 from onetrainer.config.concept import Role
-from onetrainer.config.rules_rewards import uses_pictures
-from onetrainer.config.train import TrainConfig
+from onetrainer.config.train import TrainConfig, uses_pictures
 from onetrainer.data.batch_plan import BatchPlan, all_sizes, portions_of
 from onetrainer.data.buckets import Bucket, crop_geometry
 from onetrainer.data.concepts import concepts_of

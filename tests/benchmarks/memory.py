@@ -16,7 +16,7 @@ from time import monotonic
 
 import torch
 
-from modules.build import build_optimizer, family_spec
+from modules.build import family_spec
 from modules.engine import Engine
 from modules.families.empty import empty_family
 from modules.families.stable_diffusion import StableDiffusion
@@ -29,6 +29,7 @@ from modules.jobs.stepping import ema_of, movement_of, steps_in_backward, stops_
 from modules.memory.precision import compute_dtype
 from modules.methods.full import Full
 from modules.methods.model_source import ModelSource
+from modules.optim.build import build_optimizer
 from modules.validation import HeldOutPictures, measure
 from onetrainer.config.model import base_of
 from onetrainer.config.train import TrainConfig

@@ -23,13 +23,14 @@ import torch
 from PIL import Image
 
 from modules import seeds
-from modules.build import build_optimizer, load_family
+from modules.build import load_family
 from modules.demo.pixels import to_pixels
 from modules.families.stable_diffusion import StableDiffusion
 from modules.interfaces import Batch, Conditioning, LatentMoments
 from modules.methods.full import Full, part_dtypes
 from modules.methods.model_source import ModelSource
 from modules.objectives.denoising import Denoising
+from modules.optim.build import build_optimizer
 from modules.optim.movement import Movement
 from onetrainer.config.denoising import Denoising as DenoisingSection
 from onetrainer.config.full import Full as FullSection

@@ -14,7 +14,6 @@ from time import process_time
 
 import torch
 
-from modules.build import build_optimizer
 from modules.data.batches import Shelf
 from modules.data.cache import EncodeOptions, encode_captions, encode_pictures, encoder_digests
 from modules.data.encoded import Views
@@ -26,6 +25,7 @@ from modules.jobs.data import Batches
 from modules.methods.adapters import Adapters
 from modules.metrics import Reporter
 from modules.objectives.denoising import Denoising
+from modules.optim.build import build_optimizer
 from modules.optim.movement import Movement
 from modules.optim.stops import Stops
 from modules.state import TrainState

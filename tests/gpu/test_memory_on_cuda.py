@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from modules.build import build_optimizer
 from modules.interfaces import ParameterGroup
+from modules.optim.build import build_optimizer
 from modules.optim.progress import OptimizerProgress
 from onetrainer.config.optimizers.low_bits import PagedAdamW8bit
 from tests import table

@@ -5,11 +5,12 @@ from functools import partial
 import pytest
 import torch
 
-from modules.build import build_optimizer, load_family
+from modules.build import load_family
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
 from modules.evaluation import Evaluator, HeldOutPrompts
 from modules.jobs.attach import attach
 from modules.jobs.reward_parts import reward_objective, rollout_of
+from modules.optim.build import build_optimizer
 from modules.rewards.measures import Measure, color
 from modules.rewards.mixer import Mixer, Named
 from onetrainer.captions.caching import encodes_text_anew

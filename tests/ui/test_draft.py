@@ -130,7 +130,7 @@ def test_a_name_of_the_hub_stays_one_through_saving_and_loading(draft, tmp_path)
 
 
 def test_a_saved_preset_is_found_and_means_the_same(draft, home):
-    from onetrainer.presets import user_folder
+    from onetrainer.user_folder import user_folder
 
     draft.set("training.steps", 77)
     path = user_folder() / "presets" / "mine.json"

@@ -8,14 +8,8 @@ import pytest
 
 from onetrainer.config.model import FAMILY_WORDS
 from onetrainer.demo.write import write_demo
-from onetrainer.presets import (
-    BUILT_IN,
-    Preset,
-    find_presets,
-    load_document,
-    resolve,
-    user_folder,
-)
+from onetrainer.presets import BUILT_IN, Preset, find_presets, load_document, resolve
+from onetrainer.user_folder import user_folder
 from ui.draft import Draft
 from ui.preset_actions import PresetActions
 from ui.preset_menu import (

@@ -6,7 +6,7 @@ from collections import defaultdict
 import pytest
 import torch
 
-from modules.build import set_lr
+from modules.optim.construct import set_lr
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative, Came
 from onetrainer.config.optimizers.adam import Adam, AdamW, Sgd
 from onetrainer.config.optimizers.adaptive import DAdaptAdam, DAdaptLion, DAdaptSgd, Prodigy

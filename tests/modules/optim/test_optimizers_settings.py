@@ -6,9 +6,9 @@ import inspect
 import pytest
 import torch
 
-from modules.build import arguments_of, build_optimizer, set_lr
 from modules.interfaces import ParameterGroup
-from modules.optim.construct import is_matrix
+from modules.optim.build import arguments_of, build_optimizer
+from modules.optim.construct import is_matrix, set_lr
 from modules.optim.movement import Movement
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative
 from onetrainer.config.optimizers.adam import AdamW

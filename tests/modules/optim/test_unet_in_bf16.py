@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from modules import seeds
-from modules.build import build_optimizer, set_lr
 from modules.engine import Engine
 from modules.interfaces import ParameterGroup
 from modules.memory.layers import LayerSettings
+from modules.optim.build import build_optimizer
+from modules.optim.construct import set_lr
 from modules.optim.movement import Movement
 from modules.optim.progress import OptimizerProgress
 from modules.optim.stops import Stops
