@@ -47,7 +47,7 @@ screenshots: setup packages ## draw the pictures of docs/images anew
 	@$(RUN) tests.ui.screenshots
 
 docs: setup ## write docs/settings.md anew from the settings
-	@$(RUN) onetrainer.reference > docs/settings.md
+	@$(RUN) onetrainer.presets.settings_reference > docs/settings.md
 
 all: fmt test ## mend, then check everything: before every commit
 

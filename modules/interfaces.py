@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from modules.diffusion.schedule import NoiseSchedule
-from modules.formats.embedding_file import Embedding
-from modules.memory.sending import sent
-from onetrainer.config.model import FamilyName, Prediction
-from onetrainer.config.output import LoraNaming, ModelFormat
+from modules.formats.embeddings.embedding_file import Embedding
+from modules.memory.to_device import sent
+from onetrainer.config.run.model import FamilyName, Prediction
+from onetrainer.config.run.output import LoraNaming, ModelFormat
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from typing import Generic, Literal, Protocol, TypeVar
 import torch
 
 from modules import seeds
-from modules.engine import Engine
-from modules.inbox import Inbox
 from modules.interfaces import Loss, Method, Objective
-from modules.metrics import Reporter
 from modules.optim.construct import set_lr
 from modules.optim.ema import Ema
-from modules.optim.progress import effective_lr
-from modules.state import TrainState
+from modules.optim.optimizer_state import effective_lr
+from modules.training.checkpoints import TrainState
+from modules.training.engine import Engine
+from modules.training.inbox import Inbox
+from modules.training.reporter import Reporter
 
 
 class Task(Protocol):

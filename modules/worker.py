@@ -19,11 +19,11 @@ from time import strftime, time
 from typing import Any, TextIO
 
 from onetrainer.errors import EXIT_DONE, EXIT_PROGRAM, EXIT_STOPPED, EXIT_USER, UserError
-from onetrainer.event_log import EventWriter
-from onetrainer.events import Event, Failed, Finished
-from onetrainer.hub import is_hub_name
-from onetrainer.run_folder import RunFolder, open_run
-from onetrainer.wire import encode_event
+from onetrainer.model_files.hub import is_hub_name
+from onetrainer.run.event_log import EventWriter
+from onetrainer.run.events import Event, Failed, Finished
+from onetrainer.run.run_folder import RunFolder, open_run
+from onetrainer.run.wire import encode_event
 
 Tell = Callable[[Event], None]
 _LACKS = ("out of memory", "can't allocate memory", "cublas_status_alloc_failed")
@@ -76,7 +76,7 @@ def _train(folder: RunFolder) -> int:
 def _explained(folder: RunFolder, failure: Failed) -> Failed:
     """A lack of memory with what took it; the plain words where that cannot be found out."""
     try:
-        from modules.jobs.plan_failure import explain_failure
+        from modules.forecast.out_of_memory import explain_failure
 
         return explain_failure(folder)
     except Exception:  # noqa: BLE001 - whatever it is, the lack of memory is the news
@@ -111,25 +111,25 @@ def _do(name: str, text: str, tell: Tell) -> Finished:
         case "convert":
             with _loading():
                 from modules.jobs.convert import convert
-            from onetrainer.convert_request import ConvertRequest
+            from onetrainer.jobs.convert_request import ConvertRequest
 
             return convert(ConvertRequest.model_validate_json(text), tell)
         case "sample":
             with _loading():
                 from modules.jobs.sample import sample_job
-            from onetrainer.sample_request import SampleRequest
+            from onetrainer.jobs.sample_request import SampleRequest
 
             return sample_job(SampleRequest.model_validate_json(text), tell)
         case "plan":
             with _loading():
-                from modules.jobs.plan_job import plan
-            from onetrainer.plan_request import PlanRequest
+                from modules.jobs.plan import plan
+            from onetrainer.jobs.plan_request import PlanRequest
 
             return plan(PlanRequest.model_validate_json(text), tell)
         case "cache":
             with _loading():
-                from modules.jobs.cache_job import cache
-            from onetrainer.cache.request import CacheRequest
+                from modules.jobs.cache import cache
+            from onetrainer.jobs.cache_request import CacheRequest
 
             return cache(CacheRequest.model_validate_json(text), tell)
         case _:

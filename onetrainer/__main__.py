@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onetrainer import __version__
+from onetrainer.cli.file_arguments import add_cache, add_command, add_convert, add_sample, add_show
 from onetrainer.errors import EXIT_STOPPED, EXIT_USER, UserError
-from onetrainer.file_arguments import add_cache, add_command, add_convert, add_sample, add_show
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         parser.print_help()
         return EXIT_USER
-    from onetrainer import cli
+    from onetrainer.cli import commands as cli
 
     try:
         return cli.COMMANDS[options.command](options)

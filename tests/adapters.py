@@ -2,8 +2,8 @@
 
 import torch
 
-from modules.methods.adapters import Adapters
-from onetrainer.config.adapters import Adapter, Dora, LoHa, LoKr, Lora, Oft
+from modules.methods.adapters.adapters import Adapters
+from onetrainer.config.methods.adapters import Adapter, Dora, LoHa, LoKr, Lora, Oft
 
 FRAME = torch.tensor([[64.0, 64, 0, 0, 64, 64]])
 KINDS: dict[str, Adapter] = {

@@ -12,7 +12,7 @@ from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
-from modules.formats.component_configs import MODELS
+from modules.formats.files.component_configs import MODELS
 from modules.formats.original.layout import COMPONENTS, recipes
 from modules.formats.original.recipe import merge
 

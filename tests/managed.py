@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from modules.families.layers import layers_of
-from modules.memory.layers import LayerSettings, ManagedLayers, manage_layers
+from modules.memory.layers.layers import LayerSettings, ManagedLayers, manage_layers
 
 CPU = torch.device("cpu")
 ELSEWHERE = torch.device("meta")  # a second device that every machine has

@@ -11,10 +11,10 @@ from torch import nn
 from modules.interfaces import ParameterGroup
 from modules.optim.build import build_optimizer
 from modules.optim.construct import set_lr
-from modules.optim.movement import Movement
-from modules.optim.progress import OptimizerProgress
-from onetrainer.config.optimizer import Optimizer
-from onetrainer.config.optimizers.section import OptimizerSection
+from modules.optim.optimizer_state import OptimizerProgress
+from modules.optim.update import Movement
+from onetrainer.config.optimizers.optimizer import Optimizer
+from onetrainer.config.optimizers.optimizer_section import OptimizerSection
 
 SECTIONS: tuple[type[OptimizerSection], ...] = get_args(get_args(Optimizer)[0])
 # 4096 numbers, from where on state is kept in 8 or 4 bits; twice the same shape, so that what

@@ -20,18 +20,63 @@ HOMES = {
     **dict.fromkeys(("tkinter", "_tkinter", "customtkinter"), "ui"),
 }
 
-# R3: a file of modules/ imports lower ranks only. Rooms of the ranks in OPEN may also import
-# each other, as long as that makes no circle.
-RANKS = (
-    ("diffusion", "formats", "memory", "seeds", "devices"),
-    ("interfaces",),
-    ("families", "methods", "rewards", "data", "sampling", "optim"),
-    ("objectives", "validation", "evaluation", "metrics"),
-    ("state", "trainer", "engine", "inbox", "board", "build"),
-    ("jobs", "demo"),
-    ("worker",),
-)
-OPEN_RANKS = (0, 4, 5)
+# R3: folders and files at the top of each wing, from the ground up. Each imports from lower
+# ranks only, so that no two folders import each other.
+RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "onetrainer": (
+        ("config/base", "errors", "seeds"),
+        (
+            *("config/data", "config/methods", "config/optimizers"),
+            *("images", "json_file", "run", "tensor_files"),
+        ),
+        ("config/run", "demo", "trust"),
+        ("config/rewards", "model_files"),
+        ("config/objectives", "metrics"),
+        ("config", "schedules"),
+        ("concepts", "presets"),
+        ("captions",),
+        ("dataset",),
+        ("cache", "jobs", "rewards", "rules"),
+        ("checks", "preview"),
+        ("messages",),
+        ("cli",),
+        ("__main__",),
+    ),
+    "modules": (
+        ("devices", "formats/files", "memory/layers", "meta_device", "seeds"),
+        ("diffusion", "formats/embeddings", "formats/original", "memory"),
+        ("formats", "formats/models", "interfaces", "rewards/networks"),
+        ("data", "families/prompts", "formats/lora", "optim", "rewards", "sampling"),
+        ("evaluation", "families", "methods/layers", "objectives"),
+        ("demo", "methods/adapters", "training"),
+        ("methods", "trainer"),
+        ("assembly",),
+        ("forecast",),
+        ("jobs",),
+        ("worker",),
+    ),
+    "ui": (
+        ("theme",),
+        ("model", "progress"),
+        ("background",),
+        ("messages",),
+        ("widgets",),
+        ("charts", "context"),
+        ("dialogs", "shell"),
+        ("actions", "forms"),
+        (
+            *("pages/keys", "pages/preview", "pages/run", "pages/runs"),
+            *("pages/samples", "pages/settings", "pages/welcome"),
+        ),
+        ("pages",),
+        ("app",),
+        ("inspection",),
+        ("__main__",),
+    ),
+}
+MOST_AT_THE_TOP = 6
+# R4: the rooms of the engine that see the whole config.
+SEE_THE_CONFIG = ("assembly", "forecast", "jobs")
 
 
 @dataclass(frozen=True)
@@ -103,18 +148,30 @@ def wing_violations(sources: Iterable[Source]) -> Iterator[str]:
 
 
 def rank_violations(sources: Iterable[Source]) -> Iterator[str]:
-    """R3: inside modules/ a room imports lower ranks only."""
-    engine = [source for source in sources if _room(source.module)]
-    known = {source.module for source in engine}
-    for source in engine:
-        room = _room(source.module)
-        if _rank(room) is None:
-            yield f"{source.path}: modules/{room} has no rank yet; give it one in tests/rules.py"
+    """R3: inside a wing a room imports lower ranks only."""
+    rooms = {source.module: _room(source) for source in sources}
+    for source in sources:
+        wing, room = _top(source.module), rooms[source.module]
+        rank = _rank(wing, room)
+        if rank is None:
+            if room:
+                yield f"{source.path}: {wing}/{room} has no rank yet; give it one in tests/rules.py"
             continue
-        for found in imports(source, known):
-            other = _room(found.target)
-            if other and not _may_import(room, other):
+        for found in imports(source, rooms):
+            other = rooms.get(found.target, "")
+            lower = _rank(wing, other)
+            if _top(found.target) != wing or other in ("", room) or lower is None:
+                continue
+            if lower >= rank:
                 yield f"{source.path}:{found.line}: {room} may not import {other}"
+
+
+def top_violations(sources: Iterable[Source]) -> Iterator[str]:
+    """R3: a wing shows its subject at a glance, so few files stand at its top."""
+    for wing in WINGS:
+        files = [source.path for source in sources if source.path.rpartition("/")[0] == wing]
+        if len(files) > MOST_AT_THE_TOP:
+            yield f"{wing}: {len(files)} files at its top, at most {MOST_AT_THE_TOP}"
 
 
 def circles(sources: Iterable[Source]) -> list[list[str]]:
@@ -129,13 +186,13 @@ def circles(sources: Iterable[Source]) -> list[list[str]]:
 
 
 def config_violations(sources: Iterable[Source]) -> Iterator[str]:
-    """R4: of the engine only modules/jobs sees the whole config."""
+    """R4: of the engine only assembly, forecast and jobs see the whole config."""
     for source in sources:
-        if _top(source.module) != "modules" or _room(source.module) == "jobs":
+        if _top(source.module) != "modules" or _room(source) in SEE_THE_CONFIG:
             continue
         for node in ast.walk(source.tree):
             if _names_whole_config(node):
-                yield f"{source.path}:{node.lineno}: the whole config belongs to modules/jobs alone"
+                yield f"{source.path}:{node.lineno}: only assembly may see the whole config"
 
 
 def size_violations(source: Source) -> Iterator[str]:
@@ -165,21 +222,17 @@ def _top(module: str) -> str:
     return module.split(".", 1)[0]
 
 
-def _room(module: str) -> str:
-    """The second part of a name below modules; "" elsewhere, and for modules itself."""
-    parts = module.split(".")
-    return parts[1] if parts[0] == "modules" and len(parts) > 1 else ""
+def _room(source: Source) -> str:
+    """The folder of a file below its wing, or a file at the top; "" for the wing itself."""
+    _, _, inside = source.path.partition("/")
+    folder, _, name = inside.rpartition("/")
+    stem = name.removesuffix(".py")
+    return folder or ("" if stem == "__init__" else stem)
 
 
-def _rank(room: str) -> int | None:
-    return next((rank for rank, rooms in enumerate(RANKS) if room in rooms), None)
-
-
-def _may_import(room: str, other: str) -> bool:
-    own, theirs = _rank(room), _rank(other)
-    if room == other or own is None or theirs is None:
-        return room == other
-    return theirs < own or (theirs == own and own in OPEN_RANKS)
+def _rank(wing: str, room: str) -> int | None:
+    ranks = RANKS.get(wing, ())
+    return next((rank for rank, rooms in enumerate(ranks) if room in rooms), None)
 
 
 def _absolute(source: Source, node: ast.ImportFrom) -> str:

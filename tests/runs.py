@@ -6,11 +6,11 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from onetrainer import client
-from onetrainer.event_log import EventReader
-from onetrainer.events import Event
-from onetrainer.presets import load_document, resolve, with_absolute_paths
-from onetrainer.run_folder import RunFolder, create_run
+from onetrainer.presets.presets import load_document, resolve, with_absolute_paths
+from onetrainer.run import client
+from onetrainer.run.event_log import EventReader
+from onetrainer.run.events import Event
+from onetrainer.run.run_folder import RunFolder, create_run
 from tests import tiny
 
 DEADLINE = 120.0

@@ -6,18 +6,18 @@ import torch
 from torch import Tensor, nn
 
 from modules import seeds
-from modules.engine import Engine
 from modules.interfaces import ParameterGroup
 from modules.optim.build import build_optimizer
 from modules.optim.construct import set_lr
 from modules.optim.ema import Ema
-from modules.optim.movement import Movement
-from modules.optim.progress import OptimizerProgress
-from modules.optim.stops import Stop, Stops
-from modules.state import CheckpointRecord, Checkpoints
-from onetrainer.config.hardware import Precision
-from onetrainer.config.optimizer import Optimizer
-from onetrainer.run_folder import RunFolder
+from modules.optim.freeze_schedule import Stop, Stops
+from modules.optim.optimizer_state import OptimizerProgress
+from modules.optim.update import Movement
+from modules.training.checkpoints import CheckpointRecord, Checkpoints
+from modules.training.engine import Engine
+from onetrainer.config.optimizers.optimizer import Optimizer
+from onetrainer.config.run.hardware import Precision
+from onetrainer.run.run_folder import RunFolder
 
 CPU = torch.device("cpu")
 WARM_UP = 8

@@ -17,10 +17,10 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from modules.jobs.train import train
-from onetrainer.config.rules import broken_rules
-from onetrainer.events import Finished, Progress, Sample, Validated
-from onetrainer.presets import resolve
-from onetrainer.run_folder import RunFolder
+from onetrainer.presets.presets import resolve
+from onetrainer.rules.rules import broken_rules
+from onetrainer.run.events import Finished, Progress, Sample, Validated
+from onetrainer.run.run_folder import RunFolder
 from tests import pretend, runs, tiny
 
 STEPS = 4

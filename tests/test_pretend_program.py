@@ -8,7 +8,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from modules.jobs.train import train
-from onetrainer.events import Sample
+from onetrainer.run.events import Sample
 from tests import pretend, runs, table
 from tests.stepping import equal
 

@@ -5,13 +5,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 
 import pytest
 
+from onetrainer import ROOT
 from tests import rules
 
-ROOT = Path(__file__).parents[1]
 IMPORT_SECONDS = 0.5
 DATA_SUFFIXES = {".json", ".txt", ".safetensors"}
 DATA_NAMES = {"LICENSE", "NOTICE"}
@@ -64,7 +63,7 @@ def test_r2_wings_meet_in_the_contract_only(sources):
     assert _listed(rules.wing_violations(sources)) == ""
 
 
-def test_r3_engine_imports_lower_ranks_only(sources):
+def test_r3_folders_import_lower_ranks_only(sources):
     assert _listed(rules.rank_violations(sources)) == ""
 
 
@@ -72,7 +71,11 @@ def test_r3_nothing_imports_in_a_circle(sources):
     assert rules.circles(sources) == []
 
 
-def test_r4_only_jobs_see_the_whole_config(sources):
+def test_r3_few_files_stand_at_the_top_of_a_wing(sources):
+    assert _listed(rules.top_violations(sources)) == ""
+
+
+def test_r4_only_assembly_sees_the_whole_config(sources):
     assert _listed(rules.config_violations(sources)) == ""
 
 

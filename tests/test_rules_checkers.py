@@ -36,7 +36,7 @@ def test_library_in_its_wing_is_allowed():
     ("name", "text"),
     [
         ("ui__a", "import modules.trainer"),
-        ("modules__a", "from ui.draft import Draft"),
+        ("modules__a", "from ui.model.draft import Draft"),
         ("onetrainer__a", "from modules import seeds"),
         ("onetrainer__a", "def f():\n    import ui"),
     ],
@@ -51,22 +51,23 @@ def test_import_between_the_wings_is_found(name, text):
         ("modules__diffusion__noise", "modules.seeds", True),
         ("modules__diffusion__noise", "modules.interfaces", False),
         ("modules__interfaces", "modules.diffusion.schedule", True),
-        ("modules__families__sd15", "modules.families.prompts", True),
-        ("modules__families__sd15", "modules.methods.lora", False),
-        ("modules__methods__lora", "modules.formats.lora", True),
-        ("modules__formats__lora", "modules.methods.lora", False),
-        ("modules__objectives__denoising", "modules.sampling.sampler", True),
-        ("modules__objectives__denoising", "modules.state", False),
-        ("modules__trainer", "modules.state", True),
+        ("modules__families__sd15", "modules.families.prompts.prompts", True),
+        ("modules__families__prompts__prompts", "modules.families.sd15", False),
+        ("modules__families__sd15", "modules.methods.full", False),
+        ("modules__methods__full", "modules.formats.lora.lora_file", True),
+        ("modules__formats__lora__lora_file", "modules.methods.full", False),
+        ("modules__trainer", "modules.training.checkpoints", True),
         ("modules__trainer", "modules.jobs.train", False),
-        ("modules__jobs__train", "modules.trainer", True),
-        ("modules__jobs__train", "modules.worker", False),
         ("modules__worker", "modules.jobs.train", True),
         ("modules__surprise", "modules.seeds", False),
+        ("onetrainer__cache__store", "onetrainer.errors", True),
+        ("onetrainer__cache__store", "onetrainer.rules.data", False),
+        ("ui__widgets__grid", "ui.theme.palette", True),
+        ("ui__widgets__grid", "ui.charts.axes", False),
     ],
 )
 def test_ranks_are_those_of_the_architecture(name, target, is_allowed):
-    files = _files(**{name: f"import {target}"})
+    files = _files(**{name: f"import {target}", target.replace(".", "__"): ""})
     assert (list(rules.rank_violations(files)) == []) is is_allowed
 
 
@@ -79,6 +80,12 @@ def test_ranks_see_through_from_and_relative_imports():
     )
     found = list(rules.rank_violations(files))
     assert [line.split(":")[0] for line in found] == [file.path for file in files[1:]]
+
+
+def test_seven_files_at_the_top_of_a_wing_are_found():
+    files = _files(**{f"ui__{name}": "" for name in "abcdefg"})
+    assert len(list(rules.top_violations(files))) == 1
+    assert list(rules.top_violations(files[1:])) == []
 
 
 def test_circle_of_three_files_is_found():

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from onetrainer.config.base import Section, Ui
+from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.train import TrainConfig
 
 

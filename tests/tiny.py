@@ -25,15 +25,15 @@ from transformers import (
     CLIPTokenizer,
 )
 
-from modules.build import family_spec
 from modules.diffusion.schedule import ScheduleSettings, scaled_linear
 from modules.families.components import Parts, load_tokenizer
 from modules.families.load import assemble
+from modules.families.registry import family_spec
 from modules.families.stable_diffusion import StableDiffusion
-from modules.formats.component_configs import MODELS
+from modules.formats.files.component_configs import MODELS
 from modules.formats.original.layout import recipes
 from modules.formats.original.recipe import merge
-from onetrainer.config.model import base_of
+from onetrainer.config.run.model import base_of
 
 CPU = torch.device("cpu")
 FAMILIES = ("sd15", "sd15-inpainting", "sd2", "sd2-inpainting", "sdxl", "sdxl-inpainting")

@@ -13,8 +13,8 @@ from transformers import (
     CLIPTokenizer,
 )
 
-from modules.families.prompts import ClipEncoder, ClipPrompts
-from modules.formats.embedding_file import Embedding
+from modules.families.prompts.prompts import ClipEncoder, ClipPrompts
+from modules.formats.embeddings.embedding_file import Embedding
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "models" / "sd15"
 START, END = 49406, 49407

@@ -4,9 +4,9 @@ import numpy as np
 from PIL import Image
 
 from modules.data.images import load_pixels
-from onetrainer.data.buckets import PLAIN, Bucket, CropGeometry, places, scaled_size
-from onetrainer.data.index import Item
-from onetrainer.data.views import View
+from onetrainer.dataset.buckets import PLAIN, Bucket, CropGeometry, places, scaled_size
+from onetrainer.dataset.items import Item
+from onetrainer.dataset.transforms import View
 
 
 def view_of(size, bucket=None, closer=PLAIN, **changes):

@@ -4,8 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from onetrainer import ROOT
+
 EXIT_USER = 2
-DEMO_FOLDER = Path(__file__).resolve().parent.parent / "demo"
+DEMO_FOLDER = ROOT / "demo"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -15,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     if missing:
         sys.stderr.write(f"{missing}\n")
         return EXIT_USER
-    from onetrainer import client
+    from onetrainer.run import client
     from ui.app import App, Opening
 
     if options.worker:

@@ -7,35 +7,35 @@ from pathlib import Path
 
 import customtkinter
 
-from onetrainer.commands import CommandName
 from onetrainer.errors import UserError
-from onetrainer.presets import locate
-from ui.closing import Closing
+from onetrainer.presets.presets import locate
+from onetrainer.run.commands import CommandName
+from ui.actions.closing import Closing
+from ui.actions.keys import bind_keys
+from ui.actions.preset_actions import PresetActions
+from ui.actions.run_actions import RunActions
+from ui.background.error_log import Mishaps
+from ui.background.forecaster import Forecaster, begin_job
+from ui.background.image_cache import Pictures
+from ui.background.pump import Pump
+from ui.background.session import Session
+from ui.background.threads import Jobs
 from ui.context import Context, Offer, View
-from ui.dialogs import tell
-from ui.draft import Draft
-from ui.file_dialogs import hide_hidden_files
-from ui.forecaster import Forecaster, begin_job
-from ui.forms.fields import page_of, pages, setting_of
-from ui.forms.widgets import select_all_everywhere
-from ui.forms.words import along_words
-from ui.jobs import Jobs
-from ui.keys import bind_keys
-from ui.kit import Kit, focused
-from ui.mishaps import Mishaps
-from ui.pictures import Pictures
-from ui.preset_actions import PresetActions
-from ui.pump import Pump
-from ui.run_actions import RunActions
-from ui.scroller import bind_wheel
-from ui.session import Session
+from ui.dialogs.dialogs import tell
+from ui.dialogs.file_dialogs import hide_hidden_files
+from ui.forms.editors import select_all_everywhere
+from ui.messages.problems import along_words
+from ui.model.draft import Draft
+from ui.model.form_fields import page_of, pages, setting_of
+from ui.model.window_state import read_state, write_state
+from ui.pages.preview.page import PreviewPage
+from ui.pages.registry import SETUP, make_view
+from ui.pages.samples.page import SamplesPage
+from ui.pages.settings.page import SetupPage
 from ui.shell.shell import Shell
-from ui.theme import Theme, pair
-from ui.views.pages import SETUP, make_view
-from ui.views.preview import PreviewPage
-from ui.views.samples import SamplesPage
-from ui.views.setup import SetupPage
-from ui.window_state import read_state, write_state
+from ui.theme.theme import Theme, pair
+from ui.widgets.scroller import bind_wheel
+from ui.widgets.widgets import Kit, focused
 
 _SIZE = (1280, 800)
 _SMALLEST = (960, 640)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from onetrainer.commands import CommandName
-from ui.draft import Draft
-from ui.forecaster import Forecaster
-from ui.kit import Kit
-from ui.pictures import Pictures
-from ui.session import Session
-from ui.window_state import WindowState
+from onetrainer.run.commands import CommandName
+from ui.background.forecaster import Forecaster
+from ui.background.image_cache import Pictures
+from ui.background.session import Session
+from ui.model.draft import Draft
+from ui.model.window_state import WindowState
+from ui.widgets.widgets import Kit
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ui.app import App
-from ui.forms.widgets import EntryEditor
-from ui.kit import Button, focused
-from ui.views.preview import PreviewPage
-from ui.views.run import RunPage
-from ui.views.runs import RunsPage
-from ui.views.samples import SamplesPage
-from ui.views.setup import SetupPage
+from ui.forms.editors import EntryEditor
+from ui.pages.preview.page import PreviewPage
+from ui.pages.run.page import RunPage
+from ui.pages.runs.page import RunsPage
+from ui.pages.samples.page import SamplesPage
+from ui.pages.settings.page import SetupPage
+from ui.widgets.widgets import Button, focused
 
 Answer = dict[str, object]
 _MOST_BYTES = 65536

@@ -1,1 +1,1 @@
-"""Pictures and captions in: reading, caching, batching."""
+"""Load, encode, cache and batch images and captions."""

@@ -7,14 +7,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from modules.data.encoded import EncodedPictures, EncodedTexts
+from modules.data.encoded_items import EncodedPictures, EncodedTexts
 from modules.data.texts import joined, padded
 from modules.interfaces import Batch, Conditioning, LatentMoments
-from modules.memory.sending import sent
-from onetrainer.data.batch_plan import Shown, StepPlan
-from onetrainer.data.concepts import ConceptSettings
-from onetrainer.data.index import Item
-from onetrainer.data.views import frame
+from modules.memory.to_device import sent
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.dataset.batch_plan import Shown, StepPlan
+from onetrainer.dataset.items import Item
+from onetrainer.dataset.transforms import frame
 
 
 @dataclass(frozen=True)

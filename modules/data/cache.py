@@ -9,17 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from modules.data.ahead import Line
+from modules.data.cache_entries import FORMAT, parts_of
 from modules.data.digests import weights_digest
-from modules.data.encoded import EncodedPictures, EncodedTexts, Views
-from modules.data.filling import Filling, PictureDigests, Work
-from modules.data.parts import FORMAT, parts_of
+from modules.data.encode_missing import Filling, PictureDigests, Work
+from modules.data.encoded_items import EncodedPictures, EncodedTexts, Views
+from modules.data.prefetch import Line
 from modules.data.shards import DamagedEntry, Places, Store, entry_key
 from modules.data.vae_batches import VaeBatches
 from modules.interfaces import Family, LatentMoments
-from onetrainer.config.data import Conditioning
-from onetrainer.data.buckets import Bucket
-from onetrainer.data.index import EXAMPLES, Skipped
+from onetrainer.config.data.data import Conditioning
+from onetrainer.dataset.buckets import Bucket
+from onetrainer.dataset.items import EXAMPLES, Skipped
 from onetrainer.errors import UserError
 
 _TRIES = 3

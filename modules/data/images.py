@@ -7,10 +7,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from onetrainer.data.index import Item
-from onetrainer.data.views import View
-from onetrainer.pictures.file import PictureError
-from onetrainer.pictures.view import DEEP_WHITE, recolored, shown, shown_beside
+from onetrainer.dataset.items import Item
+from onetrainer.dataset.transformed_image import DEEP_WHITE, recolored, shown, shown_beside
+from onetrainer.dataset.transforms import View
+from onetrainer.images.image_file import PictureError
 
 
 def load_pixels(item: Item, view: View) -> Tensor:

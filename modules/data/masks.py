@@ -8,10 +8,10 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from onetrainer.data.index import Item
-from onetrainer.data.views import View
-from onetrainer.pictures.file import DEEP_MODES, PictureError, opened, orientation
-from onetrainer.pictures.view import DEEP_WHITE, cut, upright
+from onetrainer.dataset.items import Item
+from onetrainer.dataset.transformed_image import DEEP_WHITE, cut, upright
+from onetrainer.dataset.transforms import View
+from onetrainer.images.image_file import DEEP_MODES, PictureError, opened, orientation
 
 CELL = 8
 """Pixels a side that one number of the latent stands for."""

@@ -1,1 +1,1 @@
-"""Making and measuring the demo's base model; nothing here runs when a person trains."""
+"""Train and check the demo's base model; nothing here runs when a person trains."""

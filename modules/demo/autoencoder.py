@@ -12,10 +12,10 @@ from torch.nn import functional
 
 from modules import seeds
 from modules.demo import doodles
-from modules.demo.pace import one_cycle
+from modules.demo.learning_rate import one_cycle
 from modules.demo.pixels import to_pixels
 from modules.demo.pyramid import start_as_pyramid
-from onetrainer.demo.pictures import draw, random_scene
+from onetrainer.demo.images import draw, random_scene
 
 logger = logging.getLogger(__name__)
 

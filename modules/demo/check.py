@@ -19,9 +19,9 @@ from PIL import Image
 from transformers import CLIPTokenizer
 
 from modules.demo.folder import SD15
-from modules.demo.look import Seen, look
+from modules.demo.recognition import Seen, look
 from onetrainer.demo.captions import caption
-from onetrainer.demo.pictures import Scene, random_scene
+from onetrainer.demo.images import Scene, random_scene
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import random
 
 from PIL import Image, ImageDraw
 
-from onetrainer.demo.pictures import (
+from onetrainer.demo.images import (
     SHAPES,
     Rgb,
     draw_background,

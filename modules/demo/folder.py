@@ -11,8 +11,9 @@ from pathlib import Path
 from diffusers import AutoencoderKL
 
 from modules.demo.painter import Painter
+from onetrainer import ROOT
 
-SD15 = Path(__file__).parents[2] / "configs" / "models" / "sd15"
+SD15 = ROOT / "configs" / "models" / "sd15"
 
 
 def save(folder: Path, vae: AutoencoderKL, painter: Painter) -> None:

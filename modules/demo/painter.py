@@ -17,13 +17,13 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from transformers import CLIPTextConfig, CLIPTextModel
 
 from modules import seeds
-from modules.demo.pace import one_cycle
+from modules.demo.learning_rate import one_cycle
 from modules.demo.pixels import to_pixels
 from modules.diffusion.targets import target
 from modules.families.stable_diffusion import StableDiffusion
 from modules.interfaces import LatentMoments
 from onetrainer.demo.captions import spoken
-from onetrainer.demo.pictures import Scene, draw, random_scene
+from onetrainer.demo.images import Scene, draw, random_scene
 
 logger = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""Diffusion mathematics: schedule, noise, targets, timesteps."""
+"""Diffusion mathematics: schedule, noise, targets, timesteps, loss weights."""

@@ -13,7 +13,7 @@ from operator import mul
 from torch import Tensor
 
 from modules.diffusion.schedule import ScheduleSettings
-from onetrainer.config.model import Prediction
+from onetrainer.config.run.model import Prediction
 from onetrainer.errors import UserError
 
 _OFFSET = 1  # Stable Diffusion's own steps_offset

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from modules.diffusion.schedule import NoiseSchedule, at
-from onetrainer.config.model import Prediction
+from onetrainer.config.run.model import Prediction
 
 
 def target(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from modules.diffusion.schedule import NoiseSchedule
-from onetrainer.config.model import Prediction
+from onetrainer.config.run.model import Prediction
 
 # Under zero terminal SNR some weightings of noise have no bound. This is one: a fifth of the least
 # ratio in the schedule of Stable Diffusion without it, which it therefore leaves as it is.

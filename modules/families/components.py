@@ -19,8 +19,9 @@ from transformers import (
 )
 
 from modules.families.spec import EncoderSpec, FamilySpec
-from modules.formats.component_configs import MODELS, read_config
-from modules.formats.component_shapes import canonical_name
+from modules.formats.files.component_configs import MODELS, read_config
+from modules.formats.files.tensor_source import TensorReader, open_tensors
+from modules.formats.models.component_shapes import canonical_name
 from modules.formats.original.layout import (
     TEXT_LEVEL,
     Component,
@@ -30,8 +31,7 @@ from modules.formats.original.layout import (
 )
 from modules.formats.original.recipe import Recipe
 from modules.formats.original.vae_files import vae_recipes
-from modules.formats.tensor_source import TensorReader, open_tensors
-from onetrainer.config.model import Base
+from onetrainer.config.run.model import Base
 from onetrainer.errors import UserError
 from onetrainer.model_files import ModelFile, weight_files
 from onetrainer.model_files.folders import DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS

@@ -11,7 +11,7 @@ from modules.families.components import empty_parts, load_tokenizer
 from modules.families.load import assemble
 from modules.families.spec import FamilySpec
 from modules.families.stable_diffusion import StableDiffusion
-from onetrainer.config.model import FamilyName, Prediction
+from onetrainer.config.run.model import FamilyName, Prediction
 
 _META = torch.device("meta")
 _INPAINTING = 9

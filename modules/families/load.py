@@ -12,13 +12,13 @@ from transformers import CLIPTokenizer
 from modules.diffusion.schedule import NoiseSchedule, ScheduleSettings, scaled_linear
 from modules.families import components
 from modules.families.components import Parts
-from modules.families.prompts import ClipEncoder, ClipPrompts
+from modules.families.prompts.prompts import ClipEncoder, ClipPrompts
 from modules.families.spec import EncoderSpec, FamilySpec
 from modules.families.stable_diffusion import StableDiffusion
-from modules.formats.component_configs import read_config
+from modules.formats.files.component_configs import read_config
 from modules.formats.original.layout import Component
 from modules.memory.residency import put
-from onetrainer.config.model import FamilyName, Model, Prediction
+from onetrainer.config.run.model import FamilyName, Model, Prediction
 from onetrainer.errors import UserError
 from onetrainer.model_files import (
     ModelFile,

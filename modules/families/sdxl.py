@@ -10,7 +10,7 @@ from torch import Tensor
 
 from modules.families.spec import END_TOKEN, EncoderSpec, FamilySpec
 from modules.interfaces import Conditioning
-from modules.memory.sending import sent
+from modules.memory.to_device import sent
 
 
 def pooled_and_sizes(conditioning: Conditioning, frames: Tensor) -> Mapping[str, Tensor]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from torch import Tensor
 
-from modules.formats.component_configs import MODELS
+from modules.formats.files.component_configs import MODELS
 from modules.formats.original.layout import Component
 from modules.interfaces import Conditioning
-from onetrainer.config.model import Base
+from onetrainer.config.run.model import Base
 
 END_TOKEN = 49407  # of CLIP's vocabulary; OpenAI's encoders are padded with it, OpenCLIP's with 0
 

@@ -11,13 +11,13 @@ from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from torch import Tensor, nn
 
 from modules.diffusion.schedule import NoiseSchedule
-from modules.families.prompts import ClipPrompts
+from modules.families.prompts.prompts import ClipPrompts
 from modules.families.spec import Added
-from modules.formats.embedding_file import Embedding
-from modules.formats.whole_model import INPAINTING_CHANNELS
+from modules.formats.embeddings.embedding_file import Embedding
+from modules.formats.models.whole_model import INPAINTING_CHANNELS
 from modules.interfaces import Conditioning, LatentMoments
-from modules.memory.sending import sent
-from onetrainer.config.model import FamilyName, Prediction
+from modules.memory.to_device import sent
+from onetrainer.config.run.model import FamilyName, Prediction
 
 SCALING_FACTOR = 0.18215  # where a VAE's config does not tell: Rombach et al. 2022, appendix G
 LATENT_SIDE = 8  # pixels a latent's side

@@ -1,1 +1,1 @@
-"""What a worker can be asked to do: assembly from config to objects, and nothing else."""
+"""What a worker can be asked to do: train, plan, cache, sample, convert."""

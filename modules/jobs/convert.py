@@ -7,22 +7,21 @@ from time import monotonic
 
 from torch import Tensor
 
-from modules.formats.component_configs import MODELS, read_config
-from modules.formats.convert_embedding import convert_embedding
-from modules.formats.convert_lora import convert_lora
-from modules.formats.extras import made_up_notes
-from modules.formats.files import HASHES
-from modules.formats.lora_names import NAMINGS
-from modules.formats.model_folder import write_model_folder
-from modules.formats.modelspec import PREFIX, ModelSpec
-from modules.formats.single_file import write_single_file
-from modules.formats.stored_model import open_stored
-from modules.formats.tensor_source import PRECISIONS, LazyTensor, lazily
-from modules.formats.whole_model import INDEX, Description, WholeModel, describe
-from onetrainer.config.model import FamilyName, base_of, native_side
-from onetrainer.convert_request import MODEL_FORMATS, ConvertRequest, examine, model_format
+from modules.formats.embeddings.convert_embedding import convert_embedding
+from modules.formats.embeddings.modelspec import PREFIX, ModelSpec
+from modules.formats.files.component_configs import MODELS, read_config
+from modules.formats.files.files import HASHES
+from modules.formats.files.tensor_source import PRECISIONS, LazyTensor, lazily
+from modules.formats.lora.convert_lora import convert_lora
+from modules.formats.lora.lora_names import NAMINGS
+from modules.formats.models.extras import made_up_notes
+from modules.formats.models.model_folder import write_model_folder
+from modules.formats.models.single_file import write_single_file
+from modules.formats.models.stored_model import open_stored
+from modules.formats.models.whole_model import INDEX, Description, WholeModel, describe
+from onetrainer.config.run.model import FamilyName, base_of, native_side
 from onetrainer.errors import UserError
-from onetrainer.events import Event, Finished, Phase
+from onetrainer.jobs.convert_request import MODEL_FORMATS, ConvertRequest, examine, model_format
 from onetrainer.model_files import (
     DESCRIPTIONS,
     ModelFile,
@@ -33,6 +32,7 @@ from onetrainer.model_files import (
     resolve_zero_snr,
 )
 from onetrainer.model_files.kinds import FAMILIES
+from onetrainer.run.events import Event, Finished, Phase
 
 Tell = Callable[[Event], None]
 

@@ -11,29 +11,24 @@ from time import monotonic
 import torch
 from PIL import Image
 
-from modules.build import load_family
 from modules.families.hub import fetch
-from modules.formats.embedding_file import Embedding, parse_embedding, read_by_word
-from modules.formats.lora_file import LoraFile, read_lora
+from modules.families.registry import load_family
+from modules.formats.embeddings.embedding_file import Embedding, parse_embedding, read_by_word
+from modules.formats.lora.lora_file import LoraFile, read_lora
 from modules.interfaces import Family
 from modules.memory.precision import autocast, choose_device, compute_dtype
-from modules.methods.lora_targets import layer_names
+from modules.methods.layers.layer_presets import layer_names
 from modules.methods.merge import merge_loras
 from modules.sampling.grid import draw_grid
-from modules.sampling.picture_folder import (
-    first_free,
-    require_room,
-    require_writable,
-    write_picture,
-)
-from modules.sampling.pictures import Settings, UsedLora, base_name, to_picture
+from modules.sampling.image_files import Settings, UsedLora, base_name, to_picture
+from modules.sampling.image_folder import first_free, require_room, require_writable, write_picture
 from modules.sampling.sampler import Around, sample
-from onetrainer.config.hardware import Precision
-from onetrainer.config.sampling import Prompt
+from onetrainer.config.run.hardware import Precision
+from onetrainer.config.run.sampling import Prompt
 from onetrainer.errors import UserError
-from onetrainer.events import Event, Finished, Phase, Sample, Warned
-from onetrainer.hub import is_hub_name
-from onetrainer.sample_request import SampleRequest, model_section, require_additions, size_of
+from onetrainer.jobs.sample_request import SampleRequest, model_section, require_additions, size_of
+from onetrainer.model_files.hub import is_hub_name
+from onetrainer.run.events import Event, Finished, Phase, Sample, Warned
 
 SECONDS_PER_PHASE = 1.0
 

@@ -11,46 +11,44 @@ from typing import TypeGuard
 
 import torch
 
-from modules.board import open_board
-from modules.build import load_family
+from modules.assembly.inputs import Inputs, encoders_of, prepare_inputs
+from modules.assembly.method import Attached, attach
+from modules.assembly.optimizer import require_something_moves
+from modules.assembly.placement import (
+    manage,
+    quantize,
+    residency_of,
+    storage_dtypes,
+    temp_device_of,
+)
+from modules.assembly.rewards import load_rewards
+from modules.assembly.run_context import Run
+from modules.assembly.start_files import with_kept_files
+from modules.assembly.trainer import Assembled, assemble
 from modules.data.cache import CachingStopped
-from modules.data.encoded import EntryLost
+from modules.data.encoded_items import EntryLost
 from modules.families.hub import fetch
+from modules.families.registry import load_family
 from modules.families.stable_diffusion import StableDiffusion
-from modules.inbox import Inbox
+from modules.forecast.forecast import choose_checkpointing, target_of
 from modules.interfaces import Family
-from modules.jobs.assemble import Assembled, assemble
-from modules.jobs.attach import Attached, attach
-from modules.jobs.inputs import Inputs, encoders_of, prepare_inputs
-from modules.jobs.placement import manage, quantize, residency_of, storage_dtypes, temp_device_of
-from modules.jobs.plan import choose_checkpointing, target_of
-from modules.jobs.reward_parts import load_rewards
-from modules.jobs.run import Run
-from modules.jobs.start_files import with_kept_files
-from modules.jobs.stepping import require_something_moves
-from modules.jobs.validate import export_best
 from modules.memory.precision import apply_tf32, choose_device, compute_dtype
 from modules.memory.residency import Residency
-from modules.state import CheckpointRecord, newest_record
+from modules.training.checkpoints import CheckpointRecord, newest_record
+from modules.training.inbox import Inbox
+from modules.training.tensorboard import open_board
+from modules.training.validate_task import export_best
 from onetrainer.config.migrate import migrate
-from onetrainer.config.model import Model
+from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, UserError
-from onetrainer.event_log import EventWriter, read_all, rewind
-from onetrainer.events import (
-    Checkpoint,
-    Event,
-    Finished,
-    Phase,
-    Sample,
-    Started,
-    Stopped,
-)
-from onetrainer.hub import is_hub_name
 from onetrainer.json_file import read_json
-from onetrainer.memory_words import checkpointing_words
-from onetrainer.presets import resolve
-from onetrainer.run_folder import RunFolder
+from onetrainer.messages.memory import checkpointing_words
+from onetrainer.model_files.hub import is_hub_name
+from onetrainer.presets.presets import resolve
+from onetrainer.run.event_log import EventWriter, read_all, rewind
+from onetrainer.run.events import Checkpoint, Event, Finished, Phase, Sample, Started, Stopped
+from onetrainer.run.run_folder import RunFolder
 
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "lycoris_lora")
 BASE_MODEL = "base model"

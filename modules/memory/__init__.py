@@ -1,1 +1,1 @@
-"""Precision, devices and what is kept for the backward pass."""
+"""Precision, quantization, and which component is on which device."""

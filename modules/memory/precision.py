@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from onetrainer.config.hardware import Precision, VaePrecision
+from onetrainer.config.run.hardware import Precision, VaePrecision
 from onetrainer.errors import UserError
 
 

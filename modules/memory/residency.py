@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from modules.memory.checkpointing import resolved
+from modules.memory.layers.checkpointing import resolved
 
 Phase = Literal[
     "loading", "caching", "training", "validation", "encoding", "drawing", "decoding", "saving"

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modules.memory.sending import sent
+from modules.memory.to_device import sent
 
 FIRST = 2.0**16
 GROWTH, BACKOFF, INTERVAL = 2.0, 0.5, 2000

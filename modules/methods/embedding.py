@@ -13,14 +13,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from modules.formats.embedding_file import Embedding, write_embedding
-from modules.formats.modelspec import as_embedding
+from modules.formats.embeddings.embedding_file import Embedding, write_embedding
+from modules.formats.embeddings.modelspec import as_embedding
 from modules.interfaces import ExportOptions, Family, ParameterGroup
-from modules.memory.sending import sent
+from modules.memory.to_device import sent
 from modules.methods.embedding_start import beginning
-from modules.methods.inference import quickened
-from onetrainer.config.embedding import Embeddings as EmbeddingsSection
-from onetrainer.config.embedding import Word
+from modules.methods.layers.inference_mode import quickened
+from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
+from onetrainer.config.methods.embedding import Word
 
 DRIFT = 1e-5  # of a vector's length: what rounding may do, and the next step need not mend
 NAME_BYTES = 60  # of a word in a file's name; file systems allow 255 for the whole name

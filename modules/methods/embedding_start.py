@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from modules import seeds
-from modules.formats.embedding_file import Embedding, read_by_word, read_embedding
+from modules.formats.embeddings.embedding_file import Embedding, read_by_word, read_embedding
 from modules.interfaces import Family
-from onetrainer.config.embedding import Word
+from onetrainer.config.methods.embedding import Word
 from onetrainer.errors import UserError
 
 MOST_VECTORS = 75  # what one of CLIP's chunks holds; a word longer than that is torn apart

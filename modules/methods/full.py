@@ -8,18 +8,18 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from modules.formats.component_shapes import canonical_name
-from modules.formats.lora_names import COMPONENTS, PARTS, Part
+from modules.formats.lora.lora_names import COMPONENTS, PARTS, Part
+from modules.formats.models.component_shapes import canonical_name
 from modules.formats.original.layout import Component
 from modules.interfaces import ExportOptions, Family, ParameterGroup
-from modules.methods.inference import quickened
-from modules.methods.layer_rules import layer_name, require_all_used, rule_for
+from modules.methods.layers.inference_mode import quickened
+from modules.methods.layers.layer_rules import layer_name, require_all_used, rule_for
 from modules.methods.model_source import ModelSource
 from modules.methods.original_weights import OriginalWeights
-from onetrainer.config.full import Full as FullSection
-from onetrainer.config.full import WeightPrecision
-from onetrainer.config.model import Base, base_of
-from onetrainer.config.parts import TextEncoder, TextEncoder2, Unet
+from onetrainer.config.base.components import TextEncoder, TextEncoder2, Unet
+from onetrainer.config.methods.full import Full as FullSection
+from onetrainer.config.methods.full import WeightPrecision
+from onetrainer.config.run.model import Base, base_of
 from onetrainer.errors import UserError
 
 WEIGHT_DTYPES: Mapping[WeightPrecision, torch.dtype] = {

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from modules.formats.lora_file import LoraFile
-from modules.formats.lora_names import Layer
+from modules.formats.lora.lora_file import LoraFile
+from modules.formats.lora.lora_names import Layer
 from modules.interfaces import Family
-from modules.methods.lora_formulas import changed_bias, changed_weight
-from modules.methods.lora_targets import layers_of
+from modules.methods.adapters.weight_formulas import changed_bias, changed_weight
+from modules.methods.layers.layer_presets import layers_of
 from onetrainer.errors import UserError
 from onetrainer.model_files import NAMES
 from onetrainer.model_files.adapter_keys import is_of_adapter, is_of_text_encoder

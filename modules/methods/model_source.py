@@ -7,14 +7,14 @@ from pathlib import Path
 
 from torch import Tensor
 
-from modules.formats.component_configs import MODELS
-from modules.formats.model_folder import write_model_folder
+from modules.formats.files.component_configs import MODELS
+from modules.formats.models.model_folder import write_model_folder
+from modules.formats.models.single_file import write_single_file
+from modules.formats.models.stored_model import StoredVae, open_stored, stored_vae
+from modules.formats.models.whole_model import Description, describe
 from modules.formats.original.layout import Component
-from modules.formats.single_file import write_single_file
-from modules.formats.stored_model import StoredVae, open_stored, stored_vae
-from modules.formats.whole_model import Description, describe
 from modules.interfaces import ExportOptions, Family
-from onetrainer.config.model import Model, base_of
+from onetrainer.config.run.model import Model, base_of
 from onetrainer.model_files import ModelFile, inspect_model
 
 Trained = Mapping[Component, Mapping[str, Tensor]]

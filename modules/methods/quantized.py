@@ -7,18 +7,18 @@ from functools import partial
 import torch
 from torch import nn
 
-from modules.formats.lora_names import COMPONENTS, PARTS, Part
+from modules.formats.lora.lora_names import COMPONENTS, PARTS, Part
 from modules.interfaces import Family
 from modules.memory.quantize import Kind, quantize
-from modules.methods.adapter_plan import network_of
+from modules.methods.adapters.layer_settings import network_of
 from modules.methods.full import trained_parts
-from modules.methods.layer_rules import layer_name, near_names
-from onetrainer.config.adapters import Dora, LoHa, LoKr, Lora, Oft
-from onetrainer.config.full import Full
-from onetrainer.config.method import Method
-from onetrainer.config.model import Base
+from modules.methods.layers.layer_rules import layer_name, near_names
+from onetrainer.checks.packages import missing_quantizer
+from onetrainer.config.methods.adapters import Dora, LoHa, LoKr, Lora, Oft
+from onetrainer.config.methods.full import Full
+from onetrainer.config.methods.method import Method
+from onetrainer.config.run.model import Base
 from onetrainer.errors import UserError
-from onetrainer.preflight_packages import missing_quantizer
 
 
 def quantize_family(

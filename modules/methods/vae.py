@@ -8,15 +8,15 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from modules.formats.tensor_source import LazyTensor
-from modules.formats.vae_file import write_vae_file, write_vae_folder
+from modules.formats.files.tensor_source import LazyTensor
+from modules.formats.models.vae_file import write_vae_file, write_vae_folder
 from modules.interfaces import ExportOptions, Family, ParameterGroup
 from modules.methods.full import WEIGHT_DTYPES, load_weights
-from modules.methods.inference import quickened
+from modules.methods.layers.inference_mode import quickened
 from modules.methods.model_source import ModelSource
 from modules.methods.original_weights import OriginalWeights
-from onetrainer.config.full import Vae as VaeSection
-from onetrainer.config.model import base_of
+from onetrainer.config.methods.full import Vae as VaeSection
+from onetrainer.config.run.model import base_of
 
 PART = "vae"
 DECODER = ("post_quant_conv.", "decoder.")

@@ -1,1 +1,1 @@
-"""What is minimised: a batch in, a loss out."""
+"""Objectives: a batch in, a loss out."""

@@ -23,13 +23,13 @@ from modules.interfaces import (
     Probe,
     PromptBatch,
 )
-from modules.memory.sending import sent
-from modules.objectives.alignprop_courses import courses_of, last_step_again
+from modules.memory.to_device import sent
+from modules.objectives.trajectories import courses_of, last_step_again
 from modules.rewards.mixer import Mixer, Scores
 from modules.sampling.rollout import Course, Rollout
 from modules.sampling.sampler import LATENT_CHANNELS, LATENT_SCALE
-from onetrainer.config.alignprop import AlignProp as Section
 from onetrainer.config.rewards.algorithms import DraftLv
+from onetrainer.config.rewards.alignprop import AlignProp as Section
 
 START, NOISE, ANCHORED = "reward-start", "reward-noise", "reward-anchor"
 """What draws are for: a drawing's first noise, the noise of its steps, the anchor's step."""

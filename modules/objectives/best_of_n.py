@@ -9,8 +9,8 @@ from torch import Tensor
 from modules import seeds
 from modules.data.prompts import frames_of
 from modules.interfaces import Batch, LatentMoments, Loss, Objective, Probe, PromptBatch
+from modules.objectives.candidate_files import Round, Rounds
 from modules.objectives.candidates import Candidates
-from modules.objectives.rounds import Round, Rounds
 from onetrainer.seeds import shuffled
 
 ORDER = "kept-order"

@@ -10,8 +10,8 @@ from torch import Tensor
 from modules import seeds
 from modules.data.prompts import EMPTY, PromptBatches, frames_of
 from modules.interfaces import REWARD, REWARD_PREFIX, Conditioning, Family
-from modules.memory.sending import sent
-from modules.objectives.rounds import Round
+from modules.memory.to_device import sent
+from modules.objectives.candidate_files import Round
 from modules.rewards.mixer import Mixer
 from modules.sampling.rollout import Rollout, untrained
 from modules.sampling.sampler import LATENT_CHANNELS, LATENT_SCALE

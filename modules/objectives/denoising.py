@@ -15,7 +15,7 @@ from modules.diffusion.schedule import at
 from modules.diffusion.targets import target
 from modules.diffusion.timesteps import uniform, weighted
 from modules.interfaces import Batch, Conditioning, Family, LatentMoments, Loss, Probe
-from modules.memory.sending import sent
+from modules.memory.to_device import sent
 from modules.objectives.denoising_settings import (
     growth_table,
     loss_mix,
@@ -24,7 +24,7 @@ from modules.objectives.denoising_settings import (
     timestep_table,
     weight_table,
 )
-from onetrainer.config.denoising import Denoising as DenoisingSection
+from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.objectives.prior import OwnPrediction
 
 

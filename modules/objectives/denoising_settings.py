@@ -8,7 +8,6 @@ from modules.diffusion.losses import LossMix, huber_thresholds
 from modules.diffusion.noise import NoiseSettings, offset_growth
 from modules.diffusion.schedule import NoiseSchedule
 from modules.diffusion.timesteps import cumulative
-from onetrainer.config.model import Prediction
 from onetrainer.config.objectives.loss import Losses
 from onetrainer.config.objectives.noise import Noise
 from onetrainer.config.objectives.timesteps import Timesteps, Uniform
@@ -21,7 +20,8 @@ from onetrainer.config.objectives.weighting import (
     VelocityLike,
     Weighting,
 )
-from onetrainer.timestep_density import density
+from onetrainer.config.run.model import Prediction
+from onetrainer.schedules.timestep_density import density
 
 
 def loss_mix(section: Losses) -> LossMix:

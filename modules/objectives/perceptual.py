@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from modules.memory.residency import put
-from onetrainer.config.optimizer import install_command
-from onetrainer.config.reconstruction import LPIPS_EXTRA
+from onetrainer.config.objectives.reconstruction import LPIPS_EXTRA
+from onetrainer.config.optimizers.optimizer import install_command
 from onetrainer.errors import UserError
 
 PerItem = Callable[[Tensor, Tensor], Tensor]

@@ -5,9 +5,9 @@ from torch import Tensor
 
 from modules.diffusion.draws import Draws
 from modules.interfaces import Batch, Family, Loss, Probe
-from modules.memory.sending import sent
+from modules.memory.to_device import sent
 from modules.objectives.perceptual import PerItem, load_lpips
-from onetrainer.config.reconstruction import Reconstruction as ReconstructionSection
+from onetrainer.config.objectives.reconstruction import Reconstruction as ReconstructionSection
 
 
 class Reconstruction:

@@ -1,1 +1,1 @@
-"""How weights move: optimizers, rounding, averages, and what of them a checkpoint holds."""
+"""Optimizers: building, stepping, rounding, EMA, and their state in checkpoints."""

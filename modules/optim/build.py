@@ -7,8 +7,8 @@ import torch
 
 from modules.interfaces import ParameterGroup
 from modules.optim.construct import Movable, construct, is_matrix
-from onetrainer.config.optimizer import Optimizer, require_package
 from onetrainer.config.optimizers.momentum import Muon
+from onetrainer.config.optimizers.optimizer import Optimizer, require_package
 
 # Settings of an optimizer section that are no arguments of its class: rates belong to groups.
 _OWN_KEYS = {"kind", "lr", "other_lr_ratio", "step_in_backward"}

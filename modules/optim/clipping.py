@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from modules.memory.sending import sent
+from modules.memory.to_device import sent
 
 EPSILON = 1e-6  # as torch's clip_grad_norm_ adds it to the norm
 

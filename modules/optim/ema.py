@@ -10,8 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from modules.optim.movement import portions
-from modules.optim.put_back import put_back
+from modules.optim.swapped_weights import put_back
+from modules.optim.update import portions
 
 
 class Ema:

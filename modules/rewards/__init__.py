@@ -1,1 +1,1 @@
-"""Rewards: what pictures are scored by."""
+"""Rewards: functions that score images."""

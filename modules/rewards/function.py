@@ -14,10 +14,10 @@ from types import CodeType, ModuleType
 import torch
 from torch import Tensor, nn
 
-from modules.memory.sending import sent
-from onetrainer.consent import allowed_code
+from modules.memory.to_device import sent
 from onetrainer.errors import UserError
-from onetrainer.function_file import OwnFunction
+from onetrainer.trust.function_file import OwnFunction
+from onetrainer.trust.trusted_files import allowed_code
 
 Scorer = Callable[[Tensor, list[str]], object]
 _ANSWER = "A score for each picture was expected: a tensor of shape (B,), or a list of numbers"

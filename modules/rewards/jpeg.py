@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from modules.memory.sending import sent
+from modules.memory.to_device import sent
 from modules.rewards.measures import LUMA, luma
 
 _BLOCK = 8

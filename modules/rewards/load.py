@@ -10,17 +10,17 @@ from torch import Tensor, nn
 
 from modules.interfaces import Reward
 from modules.rewards import measures
-from modules.rewards.aesthetic import Aesthetic
-from modules.rewards.clip import PERCENT, Clip, TextScore
-from modules.rewards.clip_load import Published, empty_clip, load_clip, published_clip
 from modules.rewards.function import load_function
-from modules.rewards.heads import empty_head, load_head
-from modules.rewards.image_reward import empty_image_reward, load_image_reward
 from modules.rewards.jpeg import Compressibility, JpegSize
 from modules.rewards.measures import Measure
-from modules.rewards.network_files import NetworkFiles, Tell, find_network, find_vocabulary
+from modules.rewards.networks.aesthetic import Aesthetic
+from modules.rewards.networks.clip import PERCENT, Clip, TextScore
+from modules.rewards.networks.clip_load import Published, empty_clip, load_clip, published_clip
+from modules.rewards.networks.heads import empty_head, load_head
+from modules.rewards.networks.image_reward import empty_image_reward, load_image_reward
+from modules.rewards.networks.network_files import NetworkFiles, Tell, find_network, find_vocabulary
 from modules.rewards.reference import LikenessByClip, likeness_by_clip, likeness_by_color
-from modules.rewards.reference_pictures import reference_pictures
+from modules.rewards.reference_images import reference_pictures
 from onetrainer.config.rewards.reward import READS_TEXT, RewardName
 from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError

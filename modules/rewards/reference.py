@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from modules.memory.sending import sent
-from modules.rewards.clip import Clip
+from modules.memory.to_device import sent
+from modules.rewards.networks.clip import Clip
 
 GRID = 16
 """Layout is looked at as a grid of so many fields each way."""

@@ -1,1 +1,1 @@
-"""Pictures out of a model."""
+"""Sample images from a model, for people and for rewards."""

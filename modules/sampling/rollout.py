@@ -13,8 +13,8 @@ from torch import Tensor
 
 from modules.diffusion.ddim import ddim_steps
 from modules.interfaces import Conditioning, Family
-from modules.memory.checkpointing import create_checkpointed_forward
-from modules.memory.sending import sent
+from modules.memory.layers.checkpointing import create_checkpointed_forward
+from modules.memory.to_device import sent
 
 Noise = Callable[[int, int], Tensor]
 """Of a picture's place in the batch and a step: standard normal noise, (4, h, w), on the CPU."""

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from modules.interfaces import Conditioning, Family
-from modules.memory.modes import evaluation
+from modules.memory.eval_mode import evaluation
 from modules.memory.residency import Enter
 from modules.sampling.schedulers import make_scheduler, set_steps, step
-from onetrainer.config.sampling import Prompt, SamplerName
+from onetrainer.config.run.sampling import Prompt, SamplerName
 
 LATENT_CHANNELS = 4
 LATENT_SCALE = 8  # pixels a latent's side

@@ -1,1 +1,1 @@
-"""The cache folder: encoded pictures, masks and captions, kept between runs. No torch."""
+"""The cache folder: encoded images, masks and captions, kept between runs. No torch."""

@@ -1,1 +1,1 @@
-"""What is said of pictures: where it comes from, and how it changes from turn to turn."""
+"""Captions: files, lists, tags, choices and placeholder tokens."""

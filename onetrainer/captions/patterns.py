@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from onetrainer.captions.words import word_key
+from onetrainer.captions.placeholder_tokens import word_key
 
 MAX_TAG = 100
 """No pattern is tried on a longer tag, in characters: that is a sentence, and time is bounded."""

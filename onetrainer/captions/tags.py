@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from onetrainer.captions.patterns import is_listed
-from onetrainer.config.captions import Captions
+from onetrainer.config.data.captions import Captions
 from onetrainer.seeds import derive, draws, shuffled
 
 Tag: TypeAlias = tuple[str, ...]

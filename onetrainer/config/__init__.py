@@ -1,1 +1,1 @@
-"""The typed config: one class a section, one field a setting."""
+"""The typed config: one class per section, one field per setting."""

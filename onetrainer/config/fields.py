@@ -10,8 +10,8 @@ from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen, MultipleOf
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from onetrainer.config.base import Section, Ui
-from onetrainer.config.variants import KIND, as_section, default_kind, variants
+from onetrainer.config.base.section import Section, Ui
+from onetrainer.config.base.variants import KIND, as_section, default_kind, variants
 
 Kind = Literal["yes-no", "integer", "number", "text", "choice", "list"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from onetrainer.config.base.variants import KIND, tags, without_tags
 from onetrainer.config.fields import Setting, sections, setting_at, settings
-from onetrainer.config.variants import KIND, tags, without_tags
 from onetrainer.errors import Problem
 
 _EXAMPLES: Mapping[str, str] = {"sampling.prompts": '[{"prompt": "a cat"}]'}

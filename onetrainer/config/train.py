@@ -4,24 +4,24 @@ from typing import Annotated
 
 from pydantic import Field
 
-from onetrainer.config.adapters import Lora
-from onetrainer.config.alignprop import AlignProp
-from onetrainer.config.base import Section, Ui
-from onetrainer.config.data import Data
-from onetrainer.config.denoising import Denoising
-from onetrainer.config.ema import Ema
-from onetrainer.config.embedding import Embeddings
-from onetrainer.config.hardware import Hardware
-from onetrainer.config.metadata import Metadata
-from onetrainer.config.method import Method
-from onetrainer.config.model import Model
-from onetrainer.config.objective import Objective
-from onetrainer.config.optimizer import Optimizer
+from onetrainer.config.base.section import Section, Ui
+from onetrainer.config.data.data import Data
+from onetrainer.config.methods.adapters import Lora
+from onetrainer.config.methods.embedding import Embeddings
+from onetrainer.config.methods.method import Method
+from onetrainer.config.objectives.denoising import Denoising
+from onetrainer.config.objectives.objective import Objective
 from onetrainer.config.optimizers.adam import AdamW
-from onetrainer.config.output import Output
-from onetrainer.config.sampling import Sampling
-from onetrainer.config.schedule import Constant, Schedule
-from onetrainer.config.validation import Validation
+from onetrainer.config.optimizers.optimizer import Optimizer
+from onetrainer.config.rewards.alignprop import AlignProp
+from onetrainer.config.run.ema import Ema
+from onetrainer.config.run.hardware import Hardware
+from onetrainer.config.run.metadata import Metadata
+from onetrainer.config.run.model import Model
+from onetrainer.config.run.output import Output
+from onetrainer.config.run.sampling import Sampling
+from onetrainer.config.run.schedule import Constant, Schedule
+from onetrainer.config.run.validation import Validation
 
 VERSION = 5
 

@@ -1,1 +1,1 @@
-"""The demo: what `onetrainer demo` writes, and the pictures that it is made of. No torch."""
+"""The demo that `onetrainer demo` writes: images, captions, configs. No torch."""

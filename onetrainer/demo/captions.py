@@ -2,7 +2,7 @@
 
 import random
 
-from onetrainer.demo.pictures import Scene
+from onetrainer.demo.images import Scene
 
 
 def caption(scene: Scene) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from PIL import Image, ImageDraw
 
 from onetrainer.demo.captions import article
-from onetrainer.demo.pictures import (
+from onetrainer.demo.images import (
     BACKGROUNDS,
     COLORS,
     Background,

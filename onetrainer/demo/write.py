@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onetrainer import ROOT
 from onetrainer.demo.configs import demo_configs
 from onetrainer.errors import UserError
-from onetrainer.run_folder import cannot_write, write_atomic
+from onetrainer.run.run_folder import cannot_write, write_atomic
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+CONFIGS = ROOT / "configs"
 BASE = CONFIGS / "demo" / "base"
 TOKENIZER = CONFIGS / "models" / "sd15" / "tokenizer"
 
@@ -111,7 +112,7 @@ def _write_pictures(folder: Path) -> None:
 
 
 def _write_signs(folder: Path) -> None:
-    from onetrainer.demo.signs import signs  # loads Pillow, too
+    from onetrainer.demo.token_images import signs  # loads Pillow, too
 
     folder.mkdir(exist_ok=True)
     for index, sign in enumerate(signs()):

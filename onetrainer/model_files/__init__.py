@@ -1,4 +1,4 @@
-"""What a model file or folder is, told from its headers alone."""
+"""Recognize a model file or folder from its header."""
 
 from onetrainer.model_files.choices import (
     require_family,

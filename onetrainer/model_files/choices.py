@@ -1,6 +1,12 @@
 """Whether a model is what the config says it is; where it is not, the right choice is named."""
 
-from onetrainer.config.model import FamilyName, Prediction, PredictionChoice, ZeroSnrChoice, base_of
+from onetrainer.config.run.model import (
+    FamilyName,
+    Prediction,
+    PredictionChoice,
+    ZeroSnrChoice,
+    base_of,
+)
 from onetrainer.errors import UserError
 from onetrainer.model_files.kinds import DESCRIPTIONS, FAMILIES, NAMES, PREDICTS, ModelFile
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from onetrainer.config.model import FAMILY_WORDS, FamilyName, Prediction
+from onetrainer.config.run.model import FAMILY_WORDS, FamilyName, Prediction
 
 Layout = Literal["folder", "single-file"]
 Kind = Literal[

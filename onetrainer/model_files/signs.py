@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from onetrainer.config.model import Prediction
+from onetrainer.config.run.model import Prediction
 from onetrainer.errors import UserError
 from onetrainer.tensor_files import TensorTable
 

@@ -6,13 +6,13 @@ A folder's configs tell its widths; a single file tells none and is opened with 
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from onetrainer.config.model import FamilyName, base_of
+from onetrainer import ROOT
+from onetrainer.config.run.model import FamilyName, base_of
 from onetrainer.tensor_files import TensorEntry
 
-MODELS = Path(__file__).resolve().parents[2] / "configs" / "models"
+MODELS = ROOT / "configs" / "models"
 _UNET = "model.diffusion_model."
 _ENTRANCE = _UNET + "input_blocks.0.0.weight"
 _CONTEXT = ".attn2.to_k.weight"

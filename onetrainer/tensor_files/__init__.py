@@ -1,4 +1,4 @@
-"""What a file of tensors holds, told from its header; nothing in it is ever executed."""
+"""Headers of files of tensors; nothing in a file is ever executed."""
 
 from onetrainer.tensor_files.entries import TensorEntry, TensorTable
 from onetrainer.tensor_files.table import read_table

@@ -25,14 +25,14 @@ from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from PIL import Image
 
 from modules.data.cache import EncodeOptions, EncoderDigests, encode_pictures
-from modules.data.encoded import Views
+from modules.data.encoded_items import Views
 from modules.data.images import load_pixels
 from modules.data.shards import Store
 from modules.interfaces import LatentMoments
-from onetrainer.data.concepts import ConceptSettings
-from onetrainer.data.index import index_concept
-from onetrainer.data.views import plain_view
-from onetrainer.pictures.memory import PictureMemory
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.dataset.items import index_concept
+from onetrainer.dataset.transforms import plain_view
+from onetrainer.images.image_index import PictureMemory
 from tests import tiny
 
 SHAPES = [(4000, 3000), (3000, 4000), (4000, 2667), (3000, 3000)]

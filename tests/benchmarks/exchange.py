@@ -21,16 +21,16 @@ from diffusers import (
 )
 from safetensors.torch import load_file
 
-from modules.formats.lora_file import read_lora
+from modules.formats.lora.lora_file import read_lora
 from modules.jobs.convert import convert
-from modules.methods.lora_targets import layer_names
+from modules.methods.layers.layer_presets import layer_names
 from modules.methods.merge import merge_loras
 from modules.sampling.sampler import sample
-from onetrainer.config.sampling import Prompt
-from onetrainer.convert_request import ConvertRequest
+from onetrainer.config.run.sampling import Prompt
+from onetrainer.jobs.convert_request import ConvertRequest
 from tests import tiny
 from tests.exports import export
-from tests.modules.methods.test_lora_exchange import trained
+from tests.modules.methods.adapters.test_lora_exchange import trained
 
 PIPELINES = {
     "sd15": StableDiffusionPipeline,

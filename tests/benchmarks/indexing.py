@@ -16,9 +16,9 @@ from time import perf_counter
 import numpy as np
 from PIL import Image
 
-from onetrainer.data.concepts import ConceptSettings
-from onetrainer.data.index import index_concept
-from onetrainer.pictures.header import RecentHeaders, full_header, read_header
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.dataset.items import index_concept
+from onetrainer.images.header import RecentHeaders, full_header, read_header
 
 KINDS = ("png", "jpg", "webp", "jpg", "png")
 FILES, A_FOLDER = 50, 20_000

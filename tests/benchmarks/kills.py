@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 from time import perf_counter, sleep
 
-from onetrainer import client
-from onetrainer.events import Checkpoint, Finished, Progress, Sample
-from onetrainer.run_folder import RunFolder
+from onetrainer.run import client
+from onetrainer.run.events import Checkpoint, Finished, Progress, Sample
+from onetrainer.run.run_folder import RunFolder
 from tests import runs
 
 CHANGES = {

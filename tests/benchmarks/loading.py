@@ -20,12 +20,12 @@ from time import perf_counter
 import torch
 from torch import Size, Tensor, nn
 
-from modules.formats.component_configs import MODELS
-from modules.formats.component_shapes import shapes_of
-from modules.formats.model_folder import write_model_folder
-from modules.formats.single_file import write_single_file
-from modules.formats.tensor_source import LazyTensor
-from modules.formats.whole_model import WholeModel, describe
+from modules.formats.files.component_configs import MODELS
+from modules.formats.files.tensor_source import LazyTensor
+from modules.formats.models.component_shapes import shapes_of
+from modules.formats.models.model_folder import write_model_folder
+from modules.formats.models.single_file import write_single_file
+from modules.formats.models.whole_model import WholeModel, describe
 
 BASES = ("sd15", "sdxl")
 LOADERS = ("ours", "diffusers", "ours-folder", "diffusers-folder")
@@ -125,9 +125,9 @@ def _load(loader: str, home: Path, base: str) -> dict[str, object]:
 
 
 def _ours(path: Path, base: str) -> tuple[Callable[[], object], Callable[..., Iterator[nn.Module]]]:
-    from modules.build import family_spec
     from modules.families.load import load as load_family
-    from onetrainer.config.model import Model
+    from modules.families.registry import family_spec
+    from onetrainer.config.run.model import Model
 
     section = Model(path=str(path), family=base)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
 
-from onetrainer.demo.pictures import draw, random_scene
-from onetrainer.pictures.detail import detail_of
-from onetrainer.pictures.features import features_of
-from onetrainer.pictures.item_checks import LEAST_DETAIL, LEAST_STRONG, TRACE
-from onetrainer.pictures.similar import alike_pairs, groups_of
+from onetrainer.checks.item_checks import LEAST_DETAIL, LEAST_STRONG, TRACE
+from onetrainer.dataset.near_duplicates import alike_pairs, groups_of
+from onetrainer.demo.images import draw, random_scene
+from onetrainer.images.detail import detail_of
+from onetrainer.images.features import features_of
 from tests.onetrainer.drawn import as_jpeg, cut, enlarged, leaves, scaled
 
 SIZE = 640

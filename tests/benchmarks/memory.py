@@ -16,22 +16,22 @@ from time import monotonic
 
 import torch
 
-from modules.build import family_spec
-from modules.engine import Engine
+from modules.assembly.method import attach, objective_of
+from modules.assembly.optimizer import ema_of, movement_of, steps_in_backward, stops_of
+from modules.assembly.placement import manage, residency_of, storage_dtypes
+from modules.assembly.validation_set import grid_of
+from modules.evaluation.validation import HeldOutPictures, measure
 from modules.families.empty import empty_family
+from modules.families.registry import family_spec
 from modules.families.stable_diffusion import StableDiffusion
+from modules.forecast.forecast import Target, forecast
 from modules.interfaces import Batch, Conditioning, LatentMoments
-from modules.jobs.attach import attach, objective_of
-from modules.jobs.held_out import grid_of
-from modules.jobs.placement import manage, residency_of, storage_dtypes
-from modules.jobs.plan import Target, forecast
-from modules.jobs.stepping import ema_of, movement_of, steps_in_backward, stops_of
 from modules.memory.precision import compute_dtype
 from modules.methods.full import Full
 from modules.methods.model_source import ModelSource
 from modules.optim.build import build_optimizer
-from modules.validation import HeldOutPictures, measure
-from onetrainer.config.model import base_of
+from modules.training.engine import Engine
+from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.model_files.kinds import ModelFile
 from tests import pretend

@@ -27,22 +27,22 @@ from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from modules.build import family_spec
 from modules.data.prompts import frames_of
 from modules.families.empty import empty_family
+from modules.families.registry import family_spec
 from modules.interfaces import Conditioning, PromptBatch
 from modules.memory.precision import autocast
 from modules.memory.residency import put
-from modules.methods.adapters import Adapters
+from modules.methods.adapters.adapters import Adapters
 from modules.objectives.alignprop import AlignProp
 from modules.objectives.denoising import Denoising
 from modules.rewards.measures import Measure, brightness
 from modules.rewards.mixer import Mixer, Named
 from modules.sampling.rollout import Rollout, untrained
 from modules.sampling.schedulers import make_scheduler, set_steps
-from onetrainer.config.adapters import Lora
-from onetrainer.config.alignprop import AlignProp as Section
-from onetrainer.config.denoising import Denoising as DenoisingSection
+from onetrainer.config.methods.adapters import Lora
+from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
+from onetrainer.config.rewards.alignprop import AlignProp as Section
 from tests import pretend, tiny
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda")

@@ -23,19 +23,19 @@ import torch
 from PIL import Image
 
 from modules import seeds
-from modules.build import load_family
 from modules.demo.pixels import to_pixels
+from modules.families.registry import load_family
 from modules.families.stable_diffusion import StableDiffusion
 from modules.interfaces import Batch, Conditioning, LatentMoments
 from modules.methods.full import Full, part_dtypes
 from modules.methods.model_source import ModelSource
 from modules.objectives.denoising import Denoising
 from modules.optim.build import build_optimizer
-from modules.optim.movement import Movement
-from onetrainer.config.denoising import Denoising as DenoisingSection
-from onetrainer.config.full import Full as FullSection
-from onetrainer.config.model import Model
+from modules.optim.update import Movement
+from onetrainer.config.methods.full import Full as FullSection
+from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.optimizers.adam import AdamW
+from onetrainer.config.run.model import Model
 from onetrainer.demo.write import write_demo
 
 CPU = torch.device("cpu")

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
-from onetrainer import client
-from onetrainer.events import Progress
+from onetrainer.run import client
+from onetrainer.run.events import Progress
 from tests import runs
 
 REPEATS = 5

@@ -14,31 +14,31 @@ from time import process_time
 
 import torch
 
+from modules.assembly.dataset import Batches
 from modules.data.batches import Shelf
 from modules.data.cache import EncodeOptions, encode_captions, encode_pictures, encoder_digests
-from modules.data.encoded import Views
-from modules.data.loading import Loader
+from modules.data.encoded_items import Views
+from modules.data.loader import Loader
 from modules.data.shards import Store
-from modules.engine import Engine
-from modules.inbox import Inbox
-from modules.jobs.data import Batches
-from modules.methods.adapters import Adapters
-from modules.metrics import Reporter
+from modules.methods.adapters.adapters import Adapters
 from modules.objectives.denoising import Denoising
 from modules.optim.build import build_optimizer
-from modules.optim.movement import Movement
-from modules.optim.stops import Stops
-from modules.state import TrainState
+from modules.optim.freeze_schedule import Stops
+from modules.optim.update import Movement
 from modules.trainer import Trainer
-from onetrainer.captions.draw import plain_caption
-from onetrainer.config.adapters import Lora as LoraSection
-from onetrainer.config.denoising import Denoising as DenoisingSection
+from modules.training.checkpoints import TrainState
+from modules.training.engine import Engine
+from modules.training.inbox import Inbox
+from modules.training.reporter import Reporter
+from onetrainer.config.methods.adapters import Lora as LoraSection
+from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.train import TrainConfig
-from onetrainer.data.batch_plan import BatchPlan, portions_of
-from onetrainer.data.dataset import read_dataset
-from onetrainer.event_log import EventWriter
-from onetrainer.pictures.memory import PictureMemory
+from onetrainer.dataset.batch_plan import BatchPlan, portions_of
+from onetrainer.dataset.caption_sampling import plain_caption
+from onetrainer.dataset.dataset import read_dataset
+from onetrainer.images.image_index import PictureMemory
+from onetrainer.run.event_log import EventWriter
 from tests import tiny
 
 CPU = torch.device("cpu")

@@ -4,7 +4,7 @@ import pytest
 from safetensors.torch import load_file
 
 from modules.jobs.train import train
-from onetrainer.events import Progress, Sample
+from onetrainer.run.events import Progress, Sample
 from tests import runs, tiny
 
 pytestmark = pytest.mark.cuda

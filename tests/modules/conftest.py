@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from modules.families.stable_diffusion import StableDiffusion
-from onetrainer import client
+from onetrainer.run import client
 from tests import runs, tiny
 
 

@@ -14,13 +14,14 @@ import signal
 import sys
 from pathlib import Path
 
-from modules import state, worker
-from modules.engine import Engine
-from modules.inbox import Inbox
+from modules import worker
 from modules.jobs import train
-from modules.metrics import Reporter
-from onetrainer.commands import Command
-from onetrainer.wire import encode_command
+from modules.training import checkpoints
+from modules.training.engine import Engine
+from modules.training.inbox import Inbox
+from modules.training.reporter import Reporter
+from onetrainer.run.commands import Command
+from onetrainer.run.wire import encode_command
 from tests import runs
 
 
@@ -49,11 +50,11 @@ def once_told(steps, happen):
 
 def when_saving(steps, happen):
     def write(path, content):
-        if path.name == state.STATE_FILE and f"step-{steps:06d}" in path.parent.name:
+        if path.name == checkpoints.STATE_FILE and f"step-{steps:06d}" in path.parent.name:
             happen()
         original(path, content)
 
-    original, state.write_atomic = state.write_atomic, write
+    original, checkpoints.write_atomic = checkpoints.write_atomic, write
 
 
 def heard():

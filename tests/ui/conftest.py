@@ -10,13 +10,13 @@ import pytest
 
 from tests.ui.desk import Desk, pump_until, screen
 from tests.ui.project import write_project
-from ui.draft import Draft
-from ui.forms.fields import pages
+from ui.background.threads import Jobs
 from ui.forms.form import Form
 from ui.forms.row import FormContext
-from ui.jobs import Jobs
-from ui.kit import Kit
-from ui.theme import Theme
+from ui.model.draft import Draft
+from ui.model.form_fields import pages
+from ui.theme.theme import Theme
+from ui.widgets.widgets import Kit
 
 HERE = Path(__file__).parent
 

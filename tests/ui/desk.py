@@ -19,9 +19,9 @@ from typing import Any
 
 from PIL import ImageGrab
 
-from ui.jobs import Jobs
+from onetrainer import ROOT
+from ui.background.threads import Jobs
 
-ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 30.0
 NEEDED = ("Xvfb", "openbox", "xdotool")
 BUTTONS = 0b11111 << 8

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image, ImageEnhance
 
-from onetrainer.events import Evaluated, Rewarded
+from onetrainer.run.events import Evaluated, Rewarded
 from tests.ui.fake_paint import paint
 
 PROMPTS = ("a round balloon over the sea, watercolor", "a paper tent in a field of lavender")

@@ -14,8 +14,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from onetrainer.event_log import EventWriter, rewind
-from onetrainer.events import (
+from onetrainer.run.event_log import EventWriter, rewind
+from onetrainer.run.events import (
     Checkpoint,
     Event,
     Failed,
@@ -29,8 +29,8 @@ from onetrainer.events import (
     Validated,
     Warned,
 )
-from onetrainer.run_folder import RunFolder
-from onetrainer.wire import decode_command, encode_event
+from onetrainer.run.run_folder import RunFolder
+from onetrainer.run.wire import decode_command, encode_event
 from tests.ui.fake_paint import paint
 from tests.ui.fake_rewards import Looks, rewarded
 

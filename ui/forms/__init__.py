@@ -1,1 +1,1 @@
-"""Forms made from the config's own fields."""
+"""Forms built from the config's fields."""

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from tkinter import ttk
 
+from onetrainer.config.base.variants import KIND
 from onetrainer.config.fields import Setting
-from onetrainer.config.variants import KIND
-from ui.forms.fields import Group
 from ui.forms.lists import ListCard
 from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Plot, Row, put_in_order, show_leads
-from ui.forms.seen import Seen, has_effect, is_seen
-from ui.kinds import entries_of
+from ui.model.form_fields import Group
+from ui.model.variants import entries_of
+from ui.model.visible_settings import Seen, has_effect, is_seen
 
 _WRAP = 620
 # From so many rows on the settings of an inner section stand under its title.

@@ -8,11 +8,11 @@ from tkinter import ttk
 from typing import Protocol
 
 from onetrainer.config.fields import Setting
-from ui.forms.entries import summary_of, title_of
 from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row, put_in_order, show_leads
-from ui.forms.seen import Seen, is_seen
-from ui.kinds import entries_of
-from ui.line_breaks import broken_at_dots, shortened
+from ui.messages.line_breaks import broken_at_dots, shortened
+from ui.model.new_entries import summary_of, title_of
+from ui.model.variants import entries_of
+from ui.model.visible_settings import Seen, is_seen
 
 # A line of figures is as wide as a line of text; long entries have wider ones.
 _MOST_COLUMNS, _OF_LONG = 4, 3

@@ -3,14 +3,14 @@
 import tkinter as tk
 from collections.abc import Iterator
 
-from onetrainer.config.variants import KIND
+from onetrainer.config.base.variants import KIND
 from ui.forms.card import GroupCard
-from ui.forms.fields import PagePlan, groups_in
 from ui.forms.lists import ListCard
 from ui.forms.row import FormContext, Row
-from ui.forms.seen import Seen, beside, switch_of
-from ui.kinds import Kinds, section_of
-from ui.kit import focused
+from ui.model.form_fields import PagePlan, groups_in
+from ui.model.variants import Kinds, section_of
+from ui.model.visible_settings import Seen, beside, switch_of
+from ui.widgets.widgets import focused
 
 _GAP = 14
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from tkinter import ttk
 
 from onetrainer.config.fields import Setting
-from ui.forms.entries import noun_of, told_apart, with_new
 from ui.forms.entry import Entry
 from ui.forms.row import FormContext, Row
-from ui.forms.seen import Seen
-from ui.forms.words import in_words
-from ui.kinds import entries_of
-from ui.kit import focused
+from ui.messages.problems import in_words
+from ui.model.new_entries import noun_of, told_apart, with_new
+from ui.model.variants import entries_of
+from ui.model.visible_settings import Seen
+from ui.widgets.widgets import focused
 
 # So many entries that can be folded are open when a config is opened.
 _MOST_OPEN = 2

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import customtkinter
 
 from onetrainer.config.fields import Setting
-from ui.forms.fields import as_text
-from ui.kit import Kit
-from ui.palette import Role
-from ui.theme import pair
+from ui.model.form_fields import as_text
+from ui.theme.palette import Role
+from ui.theme.theme import pair
+from ui.widgets.widgets import Kit
 
 _LINES, _LIST_LINES = 2, 5
 _MOST_LINES = 9

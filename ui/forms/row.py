@@ -9,12 +9,12 @@ from typing import Protocol
 
 from onetrainer.config.fields import Setting
 from onetrainer.errors import Cure, Problem
-from ui.draft import Draft
-from ui.forms.fields import as_words, counted_in
-from ui.forms.widgets import EntryEditor, explain, make_editor
-from ui.forms.words import cure_words, in_words
-from ui.kit import Button, Kit
-from ui.tooltip import Tooltip
+from ui.forms.editors import EntryEditor, explain, make_editor
+from ui.messages.problems import cure_words, in_words
+from ui.model.draft import Draft
+from ui.model.form_fields import as_words, counted_in
+from ui.widgets.tooltip import Tooltip
+from ui.widgets.widgets import Button, Kit
 
 CHECK_AFTER_MS = 150
 LABEL_WIDTH = 206

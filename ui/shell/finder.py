@@ -5,11 +5,11 @@ from collections.abc import Callable
 from functools import partial
 from tkinter import ttk
 
-from ui.draft import Draft
-from ui.forms.fields import PagePlan, as_words
-from ui.kit import Kit, focused
-from ui.line_breaks import shortened_to
-from ui.search import Hit, find_settings
+from ui.messages.line_breaks import shortened_to
+from ui.model.draft import Draft
+from ui.model.form_fields import PagePlan, as_words
+from ui.model.search import Hit, find_settings
+from ui.widgets.widgets import Kit, focused
 
 _WIDTH = 540
 _LONGEST_VALUE = 40

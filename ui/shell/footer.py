@@ -5,8 +5,8 @@ from collections.abc import Callable
 from tkinter import ttk
 
 from onetrainer.errors import Problem
-from ui.kit import Kit
-from ui.run_state import RunState, duration, speed
+from ui.progress.run_state import RunState, duration, speed
+from ui.widgets.widgets import Kit
 
 
 class Footer:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from tkinter import ttk
 
-from ui.draft import Draft
-from ui.kit import Kit
+from ui.model.draft import Draft
 from ui.shell.nav import WIDTH
+from ui.widgets.widgets import Kit
 
 _LONGEST_NAME = 34
 _MARGIN = 28

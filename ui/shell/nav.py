@@ -7,9 +7,9 @@ from tkinter import ttk
 
 import customtkinter
 
-from ui.kit import Kit, focusable
-from ui.palette import Role
-from ui.theme import pair
+from ui.theme.palette import Role
+from ui.theme.theme import pair
+from ui.widgets.widgets import Kit, focusable
 
 WIDTH = 196
 # Of an entry, in a window of the usual height and in a low one.

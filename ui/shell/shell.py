@@ -6,12 +6,12 @@ from tkinter import ttk
 from typing import Protocol
 
 from ui.context import Context, Offer
-from ui.forms.fields import PagePlan, page_of
-from ui.kit import focused
+from ui.model.form_fields import PagePlan, page_of
 from ui.shell.finder import Finder
 from ui.shell.footer import Footer
 from ui.shell.header import Header, HeaderActions
 from ui.shell.nav import Nav
+from ui.widgets.widgets import focused
 
 _RUN_PAGES = (("preview", "Preview"), ("run", "Run"), ("samples", "Samples"), ("runs", "Runs"))
 _MESSAGE_MS = 9000

@@ -11,12 +11,12 @@ from typing import Literal
 import torch
 from torch import Size, Tensor
 
+from modules.formats.files.tensor_source import LazyTensor, TensorReader, combined
 from modules.formats.original.open_clip import open_clip_recipes
 from modules.formats.original.recipe import Recipe, fits, merge, split
 from modules.formats.original.unet_names import unet_names
 from modules.formats.original.vae_names import is_attention_matrix, vae_name
-from modules.formats.tensor_source import LazyTensor, TensorReader, combined
-from onetrainer.config.model import Base
+from onetrainer.config.run.model import Base
 from onetrainer.errors import UserError
 
 Component = Literal["unet", "vae", "text_encoder", "text_encoder_2"]

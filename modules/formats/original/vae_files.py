@@ -6,7 +6,7 @@ from dataclasses import replace
 from modules.formats.original.layout import prefix, recipes
 from modules.formats.original.recipe import Recipe
 from modules.formats.original.vae_names import modern_vae_name
-from onetrainer.config.model import Base
+from onetrainer.config.run.model import Base
 
 MARK = "encoder.mid.block_1.norm1.weight"  # the original layout alone calls a tensor so
 

@@ -1,1 +1,1 @@
-"""What the denoising objective is made of, a file for each of its questions."""
+"""Sections about the objective and its loss."""

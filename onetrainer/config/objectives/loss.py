@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base import Section, Ui
+from onetrainer.config.base.section import Section, Ui
 
 HuberSchedule = Literal["constant", "exponential", "snr"]
 Share = Annotated[float, Field(ge=0, le=1000)]

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base import Section, Ui
+from onetrainer.config.base.section import Section, Ui
 
 PriorWeight = Annotated[
     float,

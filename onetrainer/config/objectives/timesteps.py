@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base import Section, Ui
+from onetrainer.config.base.section import Section, Ui
 
 Center = Annotated[
     float, Field(ge=0, le=1), Ui("Center", level="advanced", search="noising_bias bias")

@@ -1,1 +1,1 @@
-"""The optimizers, each with its own settings and only those, by the library they come from."""
+"""Sections of the optimizers, grouped by the library they come from."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
-from onetrainer.config.base import Ui
-from onetrainer.config.optimizers.section import (
+from onetrainer.config.base.section import Ui
+from onetrainer.config.optimizers.optimizer_section import (
     Beta1,
     Beta2,
     Eps,

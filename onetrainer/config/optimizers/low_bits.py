@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base import Ui
+from onetrainer.config.base.section import Ui
 from onetrainer.config.optimizers.momentum import Alpha, Ramp
-from onetrainer.config.optimizers.section import (
+from onetrainer.config.optimizers.optimizer_section import (
     Beta1,
     Beta2,
     Beta3,

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base import Ui
-from onetrainer.config.optimizers.section import (
+from onetrainer.config.base.section import Ui
+from onetrainer.config.optimizers.optimizer_section import (
     DECOUPLED,
     Beta1,
     Beta2,

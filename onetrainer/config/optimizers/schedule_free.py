@@ -9,14 +9,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base import Ui
+from onetrainer.config.base.section import Ui
 from onetrainer.config.optimizers.adaptive import (
     Coefficient,
     FirstGuess,
     Multiplier,
     OptionalBeta3,
 )
-from onetrainer.config.optimizers.section import (
+from onetrainer.config.optimizers.optimizer_section import (
     Beta2,
     Eps,
     Lr,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from onetrainer.config.base import Section, Ui
+from onetrainer.config.base.section import Section, Ui
 
 RewardName = Literal[
     "aesthetic",

@@ -11,14 +11,14 @@ from PIL import Image
 
 from modules.data.batches import Shelf
 from modules.data.cache import EncodeOptions, encode_captions, encode_pictures, encoder_digests
-from modules.data.encoded import Views
+from modules.data.encoded_items import Views
 from modules.data.shards import Store
 from modules.families.stable_diffusion import StableDiffusion
-from onetrainer.captions.draw import drawn_caption
-from onetrainer.data.concepts import ConceptSettings
-from onetrainer.data.index import index_concept
-from onetrainer.pictures import memory as picture_memory
-from onetrainer.pictures.memory import PictureMemory
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.dataset.caption_sampling import drawn_caption
+from onetrainer.dataset.items import index_concept
+from onetrainer.images import image_index as picture_memory
+from onetrainer.images.image_index import PictureMemory
 from tests import tiny
 
 SIZES = [(64, 64), (96, 48), (64, 64), (48, 96), (70, 66)]

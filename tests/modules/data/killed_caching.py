@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from modules.data import shards
-from onetrainer.data.concepts import ConceptSettings
+from onetrainer.concepts.concepts import ConceptSettings
 from tests import tiny
 from tests.modules.data.conftest import CountingFamily, Workbench
 

@@ -9,14 +9,14 @@ from PIL import Image
 
 from modules.data.batches import load_batch
 from modules.data.images import load_pixels
-from onetrainer.config.augmentation import Augmentation
-from onetrainer.config.buckets import Buckets, Size
-from onetrainer.config.captions import Captions
-from onetrainer.data.batch_plan import BatchPlan, Shown, portions_of
-from onetrainer.data.buckets import Bucket
-from onetrainer.data.dataset import Dataset
-from onetrainer.data.index import index_concept
-from onetrainer.data.views import frame, view
+from onetrainer.config.data.augmentation import Augmentation
+from onetrainer.config.data.buckets import Buckets, Size
+from onetrainer.config.data.captions import Captions
+from onetrainer.dataset.batch_plan import BatchPlan, Shown, portions_of
+from onetrainer.dataset.buckets import Bucket
+from onetrainer.dataset.dataset import Dataset
+from onetrainer.dataset.items import index_concept
+from onetrainer.dataset.transforms import frame, view
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.modules.data.conftest import noise

@@ -10,12 +10,12 @@ import torch
 
 from modules.data.cache import CachingStopped, EncoderDigests, damage_notes
 from modules.data.images import load_pixels
-from onetrainer.config.augmentation import Augmentation
-from onetrainer.config.buckets import Buckets
-from onetrainer.data.index import index_concept
-from onetrainer.data.views import view, view_count
+from onetrainer.config.data.augmentation import Augmentation
+from onetrainer.config.data.buckets import Buckets
+from onetrainer.dataset.items import index_concept
+from onetrainer.dataset.transforms import view, view_count
 from onetrainer.errors import UserError
-from onetrainer.pictures.memory import PictureMemory
+from onetrainer.images.image_index import PictureMemory
 from tests import pretend, tiny
 
 PICTURES, TEXTS = 5, 5  # four distinct captions and the empty one

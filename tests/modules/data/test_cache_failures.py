@@ -12,7 +12,7 @@ from modules.data.images import load_pixels
 from modules.data.shards import Store
 from modules.interfaces import Conditioning
 from onetrainer.cache.format import read_shard
-from onetrainer.data.views import view
+from onetrainer.dataset.transforms import view
 from onetrainer.errors import UserError
 
 PICTURES, TEXTS = 5, 5  # four distinct captions and the empty one

@@ -6,9 +6,9 @@ import torch
 from PIL import Image
 
 from modules.data.batches import load_batch
-from onetrainer.config.augmentation import Augmentation
-from onetrainer.data.batch_plan import Shown, StepPlan
-from onetrainer.data.buckets import Bucket
+from onetrainer.config.data.augmentation import Augmentation
+from onetrainer.dataset.batch_plan import Shown, StepPlan
+from onetrainer.dataset.buckets import Bucket
 
 
 def draw(bench, name, value, size=(64, 64)):

@@ -10,10 +10,10 @@ import torch
 from PIL import Image
 
 from modules.data.images import decode_conditioning, load_pixels
-from onetrainer.data.buckets import Bucket, Closer, CropGeometry
-from onetrainer.data.index import Item
-from onetrainer.data.views import View
-from onetrainer.pictures.file import PictureError
+from onetrainer.dataset.buckets import Bucket, Closer, CropGeometry
+from onetrainer.dataset.items import Item
+from onetrainer.dataset.transforms import View
+from onetrainer.images.image_file import PictureError
 from tests.views import color, noise, pixels_of, saved, smooth, view_of
 
 WHITE, BLACK = 1.0, -1.0

@@ -6,10 +6,10 @@ import torch
 from PIL import Image
 
 from modules.data.images import load_pixels
-from onetrainer.data.concepts import ConceptSettings
-from onetrainer.data.index import index_concept
-from onetrainer.data.views import plain_view
-from onetrainer.pictures.file import PictureError
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.dataset.items import index_concept
+from onetrainer.dataset.transforms import plain_view
+from onetrainer.images.image_file import PictureError
 from tests.views import color, pixels_of, saved
 
 WHITE, BLACK = 1.0, -1.0

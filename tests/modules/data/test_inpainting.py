@@ -9,9 +9,9 @@ from PIL import Image
 
 from modules.data.batches import load_batch
 from onetrainer.cache.store import report
-from onetrainer.config.augmentation import Augmentation
-from onetrainer.data.batch_plan import Shown, StepPlan
-from onetrainer.data.buckets import Bucket
+from onetrainer.config.data.augmentation import Augmentation
+from onetrainer.dataset.batch_plan import Shown, StepPlan
+from onetrainer.dataset.buckets import Bucket
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.modules.data.conftest import noise

@@ -10,11 +10,11 @@ from torch.nn.functional import avg_pool2d
 
 from modules.data.images import load_pixels
 from modules.data.masks import decode_hole, decode_mask
-from onetrainer.data.buckets import Closer
-from onetrainer.data.concepts import ConceptSettings
-from onetrainer.data.index import Item, index_concept
-from onetrainer.data.views import plain_view
-from onetrainer.pictures.file import PictureError
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.dataset.buckets import Closer
+from onetrainer.dataset.items import Item, index_concept
+from onetrainer.dataset.transforms import plain_view
+from onetrainer.images.image_file import PictureError
 from tests.views import view_of
 
 

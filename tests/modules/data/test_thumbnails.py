@@ -6,10 +6,10 @@ import torch
 from PIL import Image
 
 from modules.data.images import load_pixels
-from onetrainer.data.dataset import read_dataset
-from onetrainer.data.views import view
-from onetrainer.pictures.contact_sheet import thumbnail
-from onetrainer.presets import resolve
+from onetrainer.dataset.dataset import read_dataset
+from onetrainer.dataset.transforms import view
+from onetrainer.presets.presets import resolve
+from onetrainer.preview.contact_sheet import thumbnail
 
 CHANGES = {"flip": "random", "rotate": 20, "crop_jitter": 0.3, "hue": 90, "contrast": 0.5}
 

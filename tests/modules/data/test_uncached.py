@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from onetrainer.config.augmentation import Augmentation
+from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.errors import UserError
 
 

@@ -4,9 +4,9 @@ import pytest
 from safetensors import safe_open
 
 from modules.demo.check import open_base, paint
-from modules.demo.look import look
+from modules.demo.recognition import look
 from onetrainer.demo.captions import caption
-from onetrainer.demo.pictures import Scene
+from onetrainer.demo.images import Scene
 from onetrainer.demo.write import BASE
 
 MEGABYTE = 1_000_000

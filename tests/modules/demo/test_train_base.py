@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from modules.demo.check import open_base
-from modules.demo.pace import one_cycle
+from modules.demo.learning_rate import one_cycle
 from modules.demo.painter import BATCH
 from modules.demo.pixels import to_pictures, to_pixels
 from modules.demo.train_base import train_painter, trained_autoencoder
-from onetrainer.demo.pictures import Scene, draw
+from onetrainer.demo.images import Scene, draw
 
 
 def test_one_step_of_each_stage_gives_a_complete_model(tmp_path):

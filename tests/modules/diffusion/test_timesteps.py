@@ -10,7 +10,7 @@ from modules import seeds
 from modules.diffusion.timesteps import cumulative, uniform, weighted
 from modules.objectives.denoising_settings import timestep_table
 from onetrainer.config.objectives.timesteps import Timesteps, Uniform
-from onetrainer.timestep_density import density
+from onetrainer.schedules.timestep_density import density
 
 COUNT, STEPS = 200_000, 100
 SECTIONS = [

@@ -10,9 +10,9 @@ from diffusers.loaders.single_file_utils import (
 )
 from safetensors.torch import load_file, save_file
 
-from modules.build import family_spec
 from modules.families.load import load
-from onetrainer.config.model import Model, base_of
+from modules.families.registry import family_spec
+from onetrainer.config.run.model import Model, base_of
 from onetrainer.errors import UserError
 from tests import tiny
 

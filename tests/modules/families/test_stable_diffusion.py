@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from modules.families.components import load_tokenizer
-from modules.formats.component_configs import MODELS
+from modules.formats.files.component_configs import MODELS
 from modules.interfaces import Conditioning
 from onetrainer.errors import UserError
 from tests import tiny

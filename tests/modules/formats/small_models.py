@@ -25,9 +25,9 @@ from transformers import (
     CLIPTokenizer,
 )
 
-from modules.formats.component_configs import MODELS
+from modules.formats.files.component_configs import MODELS
 from modules.formats.original.layout import COMPONENTS
-from onetrainer.config.model import base_of
+from onetrainer.config.run.model import base_of
 
 PIPELINES = {
     "sd15": StableDiffusionPipeline,

@@ -3,7 +3,7 @@
 import pytest
 
 from modules.jobs.convert import convert
-from onetrainer.convert_request import ConvertRequest
+from onetrainer.jobs.convert_request import ConvertRequest
 from tests.modules.formats import small_models
 from tests.modules.formats.small_models import FAMILIES
 

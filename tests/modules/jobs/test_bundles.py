@@ -4,16 +4,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from modules.formats.embedding_file import Embedding, read_embedding, write_embedding
-from modules.formats.lora_file import read_lora
-from modules.formats.standard_names import standard_names
+from modules.formats.embeddings.embedding_file import Embedding, read_embedding, write_embedding
+from modules.formats.lora.lora_file import read_lora
+from modules.formats.lora.standard_names import standard_names
 from modules.jobs.sample import _embeddings
 from onetrainer.__main__ import _parser
-from onetrainer.convert_request import ConvertRequest
+from onetrainer.cli.show import describe
 from onetrainer.errors import UserError
-from onetrainer.options import given
-from onetrainer.sample_request import Lora, SampleRequest
-from onetrainer.show import describe
+from onetrainer.jobs.convert_request import ConvertRequest
+from onetrainer.jobs.options import given
+from onetrainer.jobs.sample_request import Lora, SampleRequest
 
 VECTORS = torch.randn(3, 768, generator=torch.Generator().manual_seed(0))
 LAYER = "unet.mid_block.attentions.0.transformer_blocks.0.attn2.to_k"

@@ -10,10 +10,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from modules.formats.tensor_source import TensorReader
+from modules.formats.files.tensor_source import TensorReader
 from modules.jobs.convert import convert
-from onetrainer.convert_request import ConvertRequest
 from onetrainer.errors import UserError
+from onetrainer.jobs.convert_request import ConvertRequest
 from tests.modules.formats import small_models
 from tests.modules.formats.small_models import FAMILIES, assert_equal, read_folder
 

@@ -1,340 +1,61 @@
-"""The forecast of a run's memory: beside hand counts, and beside what the pretended card counts."""
-
-import gc
+"""The job of planning: what it tells beside the numbers."""
 
 import pytest
 import torch
-from PIL import Image
 
-from modules.jobs.plan import (
-    Planner,
-    Target,
-    choose_checkpointing,
-    forecast,
-    planner,
-    target_of,
-)
+from modules.forecast import fix_search
+from modules.jobs.plan import plan
 from onetrainer.config.train import TrainConfig
-from onetrainer.config.validation import Validation
-from onetrainer.data.buckets import Bucket, bucket_for
-from onetrainer.data.concepts import bucket_step
-from onetrainer.errors import UserError
-from onetrainer.memory_words import SURE_SHARE
-from onetrainer.presets import with_value
+from onetrainer.jobs.plan_request import PlanRequest
+from onetrainer.run.events import Forecast, Phase
 from tests import tiny
-from tests.benchmarks import memory
-
-ON_CARD = Target("cuda")
-GIB = 1 << 30
-# Numbers of parameters of the published models, as their model cards and papers give them.
-UNET, TEXT_ENCODER, VAE = 859_520_964, 123_060_480, 83_653_863
-# The numbers of LoRA of rank 16 on all of SD 1.5's 192 linear layers outside of time embeddings.
-LORA = 6_776_832
-PROMPT = {"prompt": "a", "width": 512, "height": 512}
-
-
-def config(document=(), **settings):
-    """SD 1.5 with LoRA at 512 px; settings by paths with __ for dots."""
-    made = dict(document)
-    for path, value in settings.items():
-        made = with_value(made, path.replace("__", "."), value)
-    return TrainConfig.model_validate(made)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _libraries_are_not_searched():
-    """Every forecast collects garbage first; what is imported by now is none."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """A tiny model at a size at which what it keeps counts more than its weights."""
-    folder = tiny.write_configs(tmp_path_factory.mktemp("plan") / "base")
-    return {"model": {"path": str(folder)}, "data": {"resolution": 256}}
+def base(tmp_path_factory):
+    return str(tiny.write_configs(tmp_path_factory.mktemp("plan") / "base"))
 
 
-def training(document, **settings):
-    """The bytes of the training phase, by part."""
-    return forecast(config(document, **settings), ON_CARD).phases["training"]
+def told(base, memory=0.0, **hardware):
+    document = {"model": {"path": base}, "data": {"resolution": 64}, "hardware": hardware}
+    config, events = TrainConfig.model_validate(document), []
+    plan(PlanRequest(config=config, memory=memory), events.append)
+    assert isinstance(events[0], Phase)
+    return [event for event in events if isinstance(event, Forecast)]
 
 
-def test_weights_take_what_the_published_models_have():
-    found = forecast(
-        config(sampling__prompts=[PROMPT], hardware__gradient_checkpointing="block"), ON_CARD
-    ).phases
-    # In bfloat16, but for the VAE; each tensor is rounded up to 512 bytes.
-    assert found["training"]["unet"] == pytest.approx(2 * UNET, rel=1e-3)
-    assert found["encoding"]["text_encoders"] == pytest.approx(2 * TEXT_ENCODER, rel=1e-3)
-    assert found["decoding"]["vae"] == pytest.approx(4 * VAE, rel=1e-3)
-    # The preset's layers, rank 16: 6.8 million numbers in float32, and two statistics of each.
-    assert found["training"]["adapters"] == pytest.approx(4 * LORA, rel=0.02)
-    assert found["training"]["optimizer"] == pytest.approx(8 * LORA, rel=0.02)
-    assert "vae" not in found["training"]
-    assert "text_encoders" not in found["training"]
+def test_it_says_what_automatic_checkpointing_would_take(base, monkeypatch):
+    monkeypatch.setattr(fix_search, "candidates", lambda *_, **__: [])  # each takes its time
+    (roomy,) = told(base, memory=24, gradient_checkpointing="auto")
+    assert "Automatic checkpointing would take: off." in roomy.notes
+    scarce = told(base, memory=0.001, gradient_checkpointing="auto")
+    # What is told again, with what lowers the peak, has the notes as well.
+    assert len(scarce) == 2
+    for one in scarce:
+        assert "Automatic checkpointing would take: whole blocks." in one.notes
 
 
-@pytest.mark.parametrize(
-    ("settings", "values"),
-    [
-        ("hardware.gradient_checkpointing", ("off", "selective", "block")),
-        ("hardware.offload_layers", (0.0, 0.5, 0.9)),
-        ("hardware.offload_activations", (0.0, 0.5, 1.0)),
-        ("training.batch_size", (4, 2, 1)),
-        ("data.resolution", (256, 128)),
-        ("data.cache_latents", (False, True)),
-        ("data.cache_text", (False, True)),
-    ],
-)
-def test_every_setting_that_saves_memory_lowers_the_training(small, settings, values):
-    document = with_value(small, "hardware.gradient_checkpointing", "off")
-    if settings.startswith(("hardware.offload",)):
-        document = with_value(small, "hardware.gradient_checkpointing", "block")
-    with planner(ON_CARD) as plans:
-        found = [plans.forecast(config(document, **{settings: value})) for value in values]
-    peaks = [sum(one.phases["training"].values()) for one in found]
-    assert peaks == sorted(peaks, reverse=True)
-    assert len(set(peaks)) == len(peaks)
+def test_it_says_that_samples_without_prompts_are_not_counted(base):
+    (found,) = told(base, memory=24)
+    assert found.notes == ["Samples are not counted, because there is no prompt."]
 
 
-DEAR = {
-    "method": {"kind": "full", "weights": "fp32", "targets": "attn"},
-    "optimizer": {"kind": "adamw"},
-    "ema": {"use": True},
-    "data": {"resolution": 64},
-}
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
+def test_it_says_that_main_memory_is_counted_where_there_is_no_card(base):
+    assert any("main memory is counted" in note for note in told(base)[0].notes)
+    chosen = told(base, device="cpu")[0].notes
+    assert not any("main memory is counted" in note for note in chosen)
 
 
-@pytest.fixture(scope="module")
-def dear():
-    """A full training of SD 1.5's attention, with everything on the device."""
-    return sum(training(DEAR).values())
+def test_it_says_whose_sizes_are_counted_for_a_model_that_is_not_there(tmp_path):
+    (found,) = told(str(tmp_path / "nope.safetensors"), memory=24)
+    assert found.notes[0] == "nope.safetensors is not there: SD 1.5's published sizes are counted."
 
 
-@pytest.mark.parametrize(
-    "saving",
-    [
-        {"method.weights": "bf16"},
-        {"ema.place": "host"},
-        {"optimizer": {"kind": "adafactor"}},
-        {"optimizer": {"kind": "adamw8bit"}},
-        {"optimizer": {"kind": "sgd"}},
-    ],
-    ids=str,
-)
-def test_every_way_of_saving_in_a_full_training_lowers_it(dear, saving):
-    cheap = DEAR
-    for path, value in saving.items():
-        cheap = with_value(cheap, path, value)
-    assert sum(training(cheap).values()) < dear
-
-
-def test_a_step_in_backward_saves_the_gradients():
-    # In bfloat16, where the forward pass keeps no casts of weights that would be larger.
-    small = with_value(DEAR, "method.weights", "bf16")
-    whole = training(small)
-    moving = {**small, "optimizer": {"kind": "adamw", "step_in_backward": True}}
-    alone = training(with_value(moving, "training.gradient_clipping", 0.0))
-    assert sum(alone.values()) < sum(whole.values())
-    assert alone.get("gradients", 0) < whole["gradients"] / 10
-
-
-def test_a_step_in_backward_keeps_its_statistics_under_fp16():
-    moving = with_value(DEAR, "optimizer", {"kind": "adamw", "step_in_backward": True})
-    moving = with_value(moving, "training.gradient_clipping", 0.0)
-    plain, scaled = (training(moving, hardware__precision=kind) for kind in ("bf16", "fp16"))
-    assert scaled["optimizer"] == plain["optimizer"] > 0
-
-
-def test_quantized_weights_take_half():
-    plain, packed = (
-        training({}, hardware__quantization=kind, data__resolution=64) for kind in ("none", "int8")
-    )
-    # 69 % of SD 1.5's weights are in convolutions, nearly all others in linear layers.
-    assert packed["unet"] == pytest.approx((1 - 0.31 / 2) * plain["unet"], rel=0.02)
-
-
-def test_parts_that_stay_on_the_device_are_counted_where_they_are_not_needed(small):
-    small = with_value(small, "sampling.prompts", [PROMPT | {"width": 64, "height": 64}])
-    away, here = (training(small, hardware__temp_device=place) for place in ("cpu", "same"))
-    assert "vae" not in away
-    assert here["vae"] > 0
-
-
-def test_on_the_processor_what_waits_is_in_the_same_memory(small):
-    prompts = with_value(small, "sampling.prompts", [PROMPT | {"width": 64, "height": 64}])
-    found = forecast(config(prompts), Target("cpu", program=GIB)).phases["training"]
-    assert found["vae"] > 0
-    assert found["program"] == GIB
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", tiny.FAMILIES)
-def test_every_family_can_be_planned_in_every_phase(tmp_path, family):
-    base = tiny.write_configs(tmp_path / "base", family)
-    document = {
-        "model": {"family": family, "path": str(base)},
-        "data": {"resolution": 64, "cache_latents": False, "cache_text": False},
-        "sampling": {"prompts": [PROMPT | {"width": 64, "height": 64}], "sampler": "unipc"},
-        "validation": {"use": True, "timesteps": 1},
-    }
-    found = forecast(config(document), ON_CARD).phases
-    assert all(found[phase]["activations"] > 0 for phase in ("training", "decoding"))
-
-
-def test_each_phase_that_the_run_has_is_there(small):
-    document = with_value(small, "sampling.prompts", [PROMPT | {"width": 64, "height": 64}])
-    document = with_value(document, "validation.use", True)
-    found = forecast(config(document), ON_CARD)
-    assert list(found.phases) == [
-        "caching",
-        "training",
-        "validation",
-        "encoding",
-        "drawing",
-        "decoding",
-        "saving",
-    ]
-    sums = {phase: sum(parts.values()) for phase, parts in found.phases.items()}
-    assert (found.peak_phase, found.peak_bytes) == (max(sums, key=sums.get), max(sums.values()))
-    assert list(forecast(config(small), ON_CARD).phases) == ["caching", "training", "saving"]
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        {"kind": "lora", "text_encoder": {"train": True}},
-        {"kind": "dora"},
-        {"kind": "loha"},
-        {"kind": "lokr"},
-        {"kind": "oft"},
-        {"kind": "full", "weights": "bf16", "text_encoder": {"train": True}},
-        {"kind": "vae"},
-        {"kind": "embedding", "place": "input"},
-        {"kind": "embedding", "place": "output"},
-    ],
-    ids=lambda method: "-".join([method["kind"], method.get("place", "")]),
-)
-def test_every_method_can_be_planned(small, method):
-    document = {**small, "method": method}
-    if method["kind"] == "vae":
-        document["objective"] = {"kind": "reconstruction"}
-    if method["kind"] == "embedding":
-        words = [{"word": "<x>", "place": method["place"], "initial_text": "a red cat"}]
-        document |= {"method": {"kind": "embedding"}, "embeddings": {"words": words}}
-    found = training(document)
-    assert found["activations"] > 0
-    assert found["optimizer"] > 0
-
-
-def test_words_beside_a_full_training_and_the_model_before_it_are_counted(small):
-    document = {
-        **small,
-        "method": {"kind": "full", "weights": "bf16"},
-        "embeddings": {"words": [{"word": "<x>"}]},
-    }
-    plain = training(document)
-    document["data"] = document["data"] | {"class_folder": "there"}
-    document["objective"] = {"kind": "denoising", "prior": {"kind": "own_prediction"}}
-    compared = training(document)
-    assert plain["adapters"] > 0
-    assert sum(compared.values()) > sum(plain.values())
-
-
-@pytest.mark.slow
-def test_it_is_what_the_pretended_card_measures():
-    # Other ways of training, and SDXL, are compared by tests/benchmarks/memory.py.
-    case = memory.Case("sd15", "lora", "block", 0.9).config()
-    case = case.model_copy(update={"validation": Validation(use=True, timesteps=2)})
-    found, measured = forecast(case, ON_CARD).phases, memory.measured_phases(case)
-    assert set(measured) == {"training", "validation", "saving"}
-    for phase, peak in measured.items():
-        assert sum(found[phase].values()) == pytest.approx(peak, rel=0.02), phase
-    # Else what these phases compute would say nothing.
-    assert measured["training"] > 1.2 * measured["validation"] > 1.4 * measured["saving"]
-
-
-def test_what_caching_encodes_with_is_on_the_device_then(tmp_path):
-    anew = {"cache_latents": False, "resolution": 64}
-    for family, has_blanks in (("sd15", False), ("sd15-inpainting", True)):
-        base = tiny.write_configs(tmp_path / family, family)
-        document = {"model": {"family": family, "path": str(base)}, "data": anew}
-        found = forecast(config(document), ON_CARD).phases["caching"]
-        assert ("vae" in found) == has_blanks
-        cached = forecast(config(document, data__cache_latents=True), ON_CARD).phases["caching"]
-        assert "vae" in cached
-
-
-def test_a_model_that_is_kept_for_other_settings_forecasts_the_same(tmp_path):
-    base = tiny.write_configs(tmp_path / "base", "sd15-inpainting")
-    anew = {"cache_latents": False, "resolution": 64}
-    asked = config({"model": {"family": "sd15-inpainting", "path": str(base)}, "data": anew})
-    with planner(ON_CARD) as plans:
-        assert plans.forecast(asked) == plans.forecast(asked)
-
-
-def test_automatic_checkpointing_is_the_fastest_that_fits(small):
-    asked = config(small, hardware__gradient_checkpointing="auto")
-    with planner(ON_CARD) as plans:
-        peaks = {}
-        for policy in ("off", "selective"):
-            found = plans.forecast(config(small, hardware__gradient_checkpointing=policy))
-            peaks[policy] = sum(found.phases["training"].values())
-
-        def chosen(free):
-            return plans.choose_checkpointing(asked, round(free))
-
-        assert chosen(peaks["off"] / SURE_SHARE + 1) == "off"
-        assert chosen(peaks["off"] / SURE_SHARE - 1) == "selective"
-        assert chosen(peaks["selective"] / SURE_SHARE - 1) == "block"
-        assert chosen(0) == "block"
-    assert choose_checkpointing(asked, 0, target=ON_CARD) == "block"
-
-
-def test_automatic_checkpointing_is_decided_before_it_is_counted(small):
-    asked = config(small, hardware__gradient_checkpointing="auto")
-    found = forecast(asked, Target("cuda", available=1))
-    assert found.phases["training"] == training(small, hardware__gradient_checkpointing="block")
-
-
-def test_the_largest_of_the_pictures_counts(tmp_path):
-    tiny.write_pictures(tmp_path / "p", ("a",), side=64)
-    (tmp_path / "p" / "wide.png").write_bytes((tmp_path / "p" / "picture-0.png").read_bytes())
-    there = config(data__folder=str(tmp_path / "p"), data__resolution=256)
-    plans = Planner(ON_CARD)
-    assert plans.bucket_of(there) == Bucket(256, 256)
-    assert plans.bucket_of(config(data__folder=str(tmp_path / "none"))) == Bucket(512, 512)
-
-
-def test_held_out_and_class_pictures_count_too(tmp_path):
-    sides = {"learnt": (64, 64), "apart": (160, 64), "class": (64, 224)}
-    for name, side in sides.items():
-        (tmp_path / name).mkdir()
-        Image.new("RGB", side).save(tmp_path / name / "a.png")
-        (tmp_path / name / "a.txt").write_text("a")
-    there = {"data": {"folder": str(tmp_path / "learnt"), "resolution": 64}}
-    apart = config(there, validation__folder=str(tmp_path / "apart"))
-    used = with_value(there, "data.class_folder", str(tmp_path / "class"))
-    plans = Planner(ON_CARD)
-    step = bucket_step(apart.model.family, apart.data.buckets.step, 64)
-    square = bucket_for(64, 64, 64, step)
-    alone = {name: bucket_for(*side, 64, step) for name, side in sides.items()}
-    assert plans.bucket_of(config(there)) == plans.bucket_of(apart) == square
-    used_apart = apart.model_copy(
-        update={"validation": Validation(use=True, folder=apart.validation.folder)}
-    )
-    for asked, name in ((used_apart, "apart"), (config(used), "class")):
-        largest = max((square, alone[name]), key=lambda one: one.width * one.height)
-        assert plans.bucket_of(asked) == largest
-
-
-def test_this_computer_is_asked_what_is_free():
-    target = target_of(config(hardware__device="cpu"))
-    assert target.kind == "cpu"
-    assert 0 < target.program < target.available
-    if not torch.cuda.is_available():
-        with pytest.raises(UserError, match="no graphics card"):
-            target_of(config(hardware__device="cuda"))
+def test_time_is_told_of_this_machine_alone(base):
+    (here,) = told(base, device="cpu")
+    assert here.time["words"].endswith("in all (on this processor)")
+    assert here.time["run_seconds"] == pytest.approx(1000 * here.time["seconds"])
+    (elsewhere,) = told(base, memory=24)
+    assert "seconds" not in elsewhere.time
+    assert elsewhere.time["parts"] == here.time["parts"] == {"ordinary": 1, "backward": 2}

@@ -9,16 +9,16 @@ import pytest
 import torch
 from PIL import Image
 
-from modules.formats.embedding_file import Embedding, bundle_members, write_embedding
-from modules.formats.files import write_safetensors
+from modules.formats.embeddings.embedding_file import Embedding, bundle_members, write_embedding
+from modules.formats.files.files import write_safetensors
 from modules.jobs.sample import sample_job
-from modules.sampling.pictures import to_picture
+from modules.sampling.image_files import to_picture
 from modules.sampling.sampler import sample
-from onetrainer.config.sampling import Prompt
+from onetrainer.config.run.sampling import Prompt
 from onetrainer.errors import UserError
-from onetrainer.events import Phase, Sample, Warned
+from onetrainer.jobs.sample_request import Lora, SampleRequest
 from onetrainer.model_files.embedding_keys import bundled_name
-from onetrainer.sample_request import Lora, SampleRequest
+from onetrainer.run.events import Phase, Sample, Warned
 from tests import tiny
 
 LAYER = "lora_unet_up_blocks_3_attentions_2_transformer_blocks_0_ff_net_2"

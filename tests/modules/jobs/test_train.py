@@ -10,9 +10,9 @@ from safetensors import safe_open
 
 from modules.families import hub
 from modules.jobs.train import train
-from modules.state import newest_record
+from modules.training.checkpoints import newest_record
 from onetrainer.errors import UserError
-from onetrainer.events import Sample, Started, Warned
+from onetrainer.run.events import Sample, Started, Warned
 from tests import runs
 
 pytestmark = pytest.mark.slow

@@ -6,8 +6,8 @@ import torch
 from modules.memory import precision
 from modules.memory.precision import PartPrecision, precision_of
 from modules.memory.scaling import LossScale
-from modules.methods.adapters import Adapters
-from onetrainer.config.adapters import Lora as LoraSection
+from modules.methods.adapters.adapters import Adapters
+from onetrainer.config.methods.adapters import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import tiny
 

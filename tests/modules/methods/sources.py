@@ -5,13 +5,13 @@ from pathlib import Path
 
 import torch
 
-from modules.build import family_spec
 from modules.families.load import load
+from modules.families.registry import family_spec
 from modules.families.stable_diffusion import StableDiffusion
 from modules.methods.full import Full, part_dtypes
 from modules.methods.model_source import ModelSource
-from onetrainer.config.full import Full as FullSection
-from onetrainer.config.model import Model, base_of
+from onetrainer.config.methods.full import Full as FullSection
+from onetrainer.config.run.model import Model, base_of
 from tests import tiny
 
 

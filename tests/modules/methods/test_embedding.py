@@ -5,13 +5,13 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from modules.formats.embedding_file import Embedding, read_by_word, write_embedding
+from modules.formats.embeddings.embedding_file import Embedding, read_by_word, write_embedding
 from modules.interfaces import ExportOptions
 from modules.methods.embedding import Embeddings, file_names, ordinary_words
 from modules.sampling.sampler import sample
-from onetrainer.config.embedding import Embeddings as Section
-from onetrainer.config.embedding import Word
-from onetrainer.config.sampling import Prompt
+from onetrainer.config.methods.embedding import Embeddings as Section
+from onetrainer.config.methods.embedding import Word
+from onetrainer.config.run.sampling import Prompt
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.managed import Calls, checkpoint

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from modules.formats.embedding_file import read_embedding
+from modules.formats.embeddings.embedding_file import read_embedding
 from modules.interfaces import ExportOptions
 from modules.methods.embedding import Embeddings
 from modules.optim.ema import Ema
-from modules.optim.movement import Movement
-from modules.optim.shown import ShownWeights
-from onetrainer.config.embedding import Embeddings as Section
-from onetrainer.config.embedding import Word
+from modules.optim.exported_weights import ShownWeights
+from modules.optim.update import Movement
+from onetrainer.config.methods.embedding import Embeddings as Section
+from onetrainer.config.methods.embedding import Word
 from tests import tiny
 
 PLACES = pytest.mark.parametrize("place", ["input", "output"])

@@ -14,9 +14,9 @@ from torch import nn
 from modules.memory.precision import autocast
 from modules.methods.embedding import Embeddings
 from modules.sampling.sampler import Around, sample
-from onetrainer.config.embedding import Embeddings as Section
-from onetrainer.config.embedding import Word
-from onetrainer.config.sampling import Prompt
+from onetrainer.config.methods.embedding import Embeddings as Section
+from onetrainer.config.methods.embedding import Word
+from onetrainer.config.run.sampling import Prompt
 from tests import tiny
 from tests.managed import checkpoint
 

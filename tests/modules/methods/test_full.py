@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from modules.methods.full import Full
-from onetrainer.config.full import Full as FullSection
-from onetrainer.config.parts import LayerRule
+from onetrainer.config.base.components import LayerRule
+from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.modules.methods.sources import loss_of, shake, states

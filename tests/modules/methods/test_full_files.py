@@ -13,10 +13,10 @@ from diffusers import (
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from modules.formats import files
+from modules.formats.files import files
 from modules.interfaces import ExportOptions
-from onetrainer.config.full import Full as FullSection
-from onetrainer.config.model import base_of
+from onetrainer.config.methods.full import Full as FullSection
+from onetrainer.config.run.model import base_of
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.modules.methods.sources import attach, shake, states, write_origin

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from modules.methods.full import part_dtypes
-from onetrainer.config.full import Full as FullSection
-from onetrainer.config.rules_full import BF16_BITS
+from onetrainer.config.methods.full import Full as FullSection
+from onetrainer.rules.full import BF16_BITS
 from tests import tiny
 from tests.managed import checkpoint
 from tests.modules.methods.sources import attach, loss_of, states, write_origin

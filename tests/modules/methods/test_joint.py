@@ -4,15 +4,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from modules.formats.embedding_file import read_by_word
+from modules.formats.embeddings.embedding_file import read_by_word
 from modules.interfaces import ExportOptions
 from modules.memory.precision import autocast
-from modules.methods.adapters import Adapters
+from modules.methods.adapters.adapters import Adapters
 from modules.methods.embedding import Embeddings
 from modules.methods.joint import Joint
-from onetrainer.config.adapters import Lora as LoraSection
-from onetrainer.config.embedding import Embeddings as Section
-from onetrainer.config.embedding import Word
+from onetrainer.config.methods.adapters import Lora as LoraSection
+from onetrainer.config.methods.embedding import Embeddings as Section
+from onetrainer.config.methods.embedding import Word
 from onetrainer.model_files.embedding_keys import bundled
 from tests import tiny
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from modules.formats.lora_file import LoraFile, read_lora
-from modules.formats.lora_names import Layer
-from modules.methods.adapters import Adapters
-from modules.methods.lora_targets import layer_names
+from modules.formats.lora.lora_file import LoraFile, read_lora
+from modules.formats.lora.lora_names import Layer
+from modules.methods.adapters.adapters import Adapters
+from modules.methods.layers.layer_presets import layer_names
 from modules.methods.merge import merge_loras
-from onetrainer.config.adapters import Lora as LoraSection
+from onetrainer.config.methods.adapters import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import exports, tiny
 

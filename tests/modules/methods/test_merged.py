@@ -5,20 +5,20 @@ import torch
 from torch import nn
 
 from modules.families.layers import layers_of
-from modules.memory.layers import LayerSettings, manage_layers
+from modules.memory.layers.layers import LayerSettings, manage_layers
 from modules.memory.precision import autocast
 from modules.memory.quantize import QuantizedLinear
-from modules.methods.adapters import Adapters
+from modules.methods.adapters.adapters import Adapters
 from modules.methods.embedding import Embeddings
 from modules.methods.full import Full
 from modules.methods.joint import Joint
 from modules.methods.quantized import quantize_family
 from modules.methods.vae import VaeDecoder
 from modules.optim.ema import Ema
-from onetrainer.config.embedding import Embeddings as EmbeddingsSection
-from onetrainer.config.embedding import Word
-from onetrainer.config.full import Full as FullSection
-from onetrainer.config.full import Vae as VaeSection
+from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
+from onetrainer.config.methods.embedding import Word
+from onetrainer.config.methods.full import Full as FullSection
+from onetrainer.config.methods.full import Vae as VaeSection
 from tests import pretend, tiny
 from tests.adapters import FRAME, KINDS, predict, section, shake
 from tests.managed import Calls, manage

@@ -9,17 +9,17 @@ from torch import nn
 
 from modules.data.cache import encoder_digests
 from modules.families.layers import layers_of
-from modules.memory.layers import LayerSettings, manage_layers
+from modules.memory.layers.layers import LayerSettings, manage_layers
 from modules.memory.precision import autocast, compute_dtype
 from modules.memory.quantize import Kind, QuantizedLinear
-from modules.methods.adapters import Adapters
+from modules.methods.adapters.adapters import Adapters
 from modules.methods.embedding import Embeddings
-from modules.methods.lora_targets import layer_names
+from modules.methods.layers.layer_presets import layer_names
 from modules.methods.quantized import parts_left, quantize_family
-from onetrainer import preflight_packages
-from onetrainer.config.embedding import EmbeddingOnly, Word
-from onetrainer.config.embedding import Embeddings as EmbeddingsSection
-from onetrainer.config.full import Full, Vae
+from onetrainer.checks import packages
+from onetrainer.config.methods.embedding import EmbeddingOnly, Word
+from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
+from onetrainer.config.methods.full import Full, Vae
 from onetrainer.errors import UserError
 from tests import pretend, tiny
 from tests.adapters import FRAME, KINDS, predict, section, shake
@@ -178,7 +178,7 @@ def test_a_family_in_which_everything_trains_is_told():
 
 
 def test_a_missing_package_is_told_with_its_command(monkeypatch):
-    monkeypatch.setitem(preflight_packages.QUANTIZERS, "int8", "no_such_package")
+    monkeypatch.setitem(packages.QUANTIZERS, "int8", "no_such_package")
     with pytest.raises(UserError, match=r"no_such_package.*--extra bits"):
         quantized("int8")
 

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from modules.families.components import load_vae
 from modules.interfaces import ExportOptions
 from modules.methods.vae import VaeDecoder
-from onetrainer.config.full import Vae as VaeSection
-from onetrainer.config.model import base_of
+from onetrainer.config.methods.full import Vae as VaeSection
+from onetrainer.config.run.model import base_of
 from onetrainer.errors import UserError
 from onetrainer.model_files import inspect_model
 from tests import tiny

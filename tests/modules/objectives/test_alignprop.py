@@ -8,16 +8,16 @@ import torch
 from modules import seeds
 from modules.diffusion.draws import Draws
 from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, Conditioning, PromptBatch
-from modules.methods.adapters import Adapters
+from modules.methods.adapters.adapters import Adapters
 from modules.methods.full import Full
 from modules.objectives.alignprop import AlignProp
-from modules.objectives.alignprop_courses import courses_of
+from modules.objectives.trajectories import courses_of
 from modules.rewards.measures import Measure, brightness, color
 from modules.rewards.mixer import Mixer, Named
 from modules.sampling.rollout import Course, Rollout
-from onetrainer.config.alignprop import AlignProp as Section
-from onetrainer.config.full import Full as FullSection
+from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.rewards import algorithms
+from onetrainer.config.rewards.alignprop import AlignProp as Section
 from tests import adapters, exact, tiny
 
 SEED, STEP, STEPS = 3, 5, 3

@@ -9,17 +9,17 @@ import torch
 from torch import nn
 
 from modules import seeds
+from modules.assembly.prompts import MixedBatches
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
 from modules.interfaces import REWARD, Batch, LatentMoments
-from modules.jobs.prompts import MixedBatches
-from modules.methods.adapters import Adapters
+from modules.methods.adapters.adapters import Adapters
 from modules.objectives.best_of_n import BestOfN
+from modules.objectives.candidate_files import Rounds
 from modules.objectives.candidates import Candidates
 from modules.objectives.denoising import Denoising
-from modules.objectives.rounds import Rounds
 from modules.rewards.mixer import Mixer, Named
 from modules.sampling.rollout import Rollout, untrained
-from onetrainer.config.denoising import Denoising as DenoisingSection
+from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.rewards.algorithms import BestOfN as Section
 from onetrainer.errors import UserError
 from tests import tiny

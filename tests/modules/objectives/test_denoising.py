@@ -9,7 +9,7 @@ from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from modules import seeds
 from modules.interfaces import Batch, LatentMoments
 from modules.objectives.denoising import Denoising
-from onetrainer.config.denoising import Denoising as Section
+from onetrainer.config.objectives.denoising import Denoising as Section
 from tests import tiny
 
 SEED, STEP = 3, 7

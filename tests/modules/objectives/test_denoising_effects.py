@@ -10,10 +10,10 @@ import torch
 from modules import seeds
 from modules.diffusion.schedule import at
 from modules.interfaces import Batch, LatentMoments
-from modules.methods.adapters import Adapters
+from modules.methods.adapters.adapters import Adapters
 from modules.objectives.denoising import Denoising
-from onetrainer.config.adapters import Lora as LoraSection
-from onetrainer.config.denoising import Denoising as Section
+from onetrainer.config.methods.adapters import Lora as LoraSection
+from onetrainer.config.objectives.denoising import Denoising as Section
 from tests import tiny
 
 SEED, STEP, CPU = 3, 7, torch.device("cpu")

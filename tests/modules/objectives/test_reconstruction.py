@@ -13,8 +13,8 @@ from modules import seeds
 from modules.interfaces import Batch, LatentMoments
 from modules.methods.vae import VaeDecoder
 from modules.objectives.reconstruction import Reconstruction, reconstruction_loss
-from onetrainer.config.full import Vae as VaeSection
-from onetrainer.config.reconstruction import Reconstruction as Section
+from onetrainer.config.methods.full import Vae as VaeSection
+from onetrainer.config.objectives.reconstruction import Reconstruction as Section
 from onetrainer.errors import UserError
 from tests import tiny
 

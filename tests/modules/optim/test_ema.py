@@ -6,9 +6,9 @@ from diffusers.training_utils import EMAModel
 from torch import nn
 
 from modules.optim.ema import Ema
-from modules.state import EMA_FILE, newest_record
+from modules.training.checkpoints import EMA_FILE, newest_record
 from onetrainer.config.optimizers.adam import AdamW
-from onetrainer.run_folder import create_run
+from onetrainer.run.run_folder import create_run
 from tests.stepping import Training, equal
 
 PLACES = pytest.mark.parametrize("place", ["device", "host"])

@@ -9,7 +9,7 @@ import torch
 from modules.interfaces import ParameterGroup
 from modules.optim.build import arguments_of, build_optimizer
 from modules.optim.construct import is_matrix, set_lr
-from modules.optim.movement import Movement
+from modules.optim.update import Movement
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.optimizers.adaptive import DAdaptLion, Prodigy

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from onetrainer.config.model import Model
+from onetrainer.config.run.model import Model
 from onetrainer.demo.write import write_demo
 from tests.benchmarks import rounding
 

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from modules import seeds
-from modules.engine import Engine
 from modules.interfaces import ParameterGroup
-from modules.memory.layers import LayerSettings
+from modules.memory.layers.layers import LayerSettings
 from modules.optim.build import build_optimizer
 from modules.optim.construct import set_lr
-from modules.optim.movement import Movement
-from modules.optim.progress import OptimizerProgress
-from modules.optim.stops import Stops
+from modules.optim.freeze_schedule import Stops
+from modules.optim.optimizer_state import OptimizerProgress
+from modules.optim.update import Movement
+from modules.training.engine import Engine
 from onetrainer.config.optimizers.adafactor import Adafactor
 from onetrainer.config.optimizers.adam import AdamW
 from tests import tiny

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from modules.interfaces import Conditioning
-from modules.memory.layers import LayerSettings, manage_layers
+from modules.memory.layers.layers import LayerSettings, manage_layers
 from modules.sampling.rollout import Course, Rollout, untrained
 from tests import exact, tiny
 

@@ -17,7 +17,7 @@ from diffusers import (
 from diffusers.pipelines.stable_diffusion.pipeline_stable_diffusion import rescale_noise_cfg
 
 from modules.sampling import sampler
-from onetrainer.config.sampling import Prompt
+from onetrainer.config.run.sampling import Prompt
 from tests import tiny
 
 # Of how diffusers reads a tensor; ours keeps it quiet, its own pipelines do not.

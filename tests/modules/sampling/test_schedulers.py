@@ -5,7 +5,7 @@ import torch
 
 from modules.diffusion.schedule import ScheduleSettings, scaled_linear
 from modules.sampling.schedulers import make_scheduler, set_steps, step
-from onetrainer.config.sampling import SamplerName
+from onetrainer.config.run.sampling import SamplerName
 from onetrainer.errors import UserError
 
 SAMPLERS = get_args(SamplerName)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from onetrainer import job_terminal
 from onetrainer.__main__ import main
 from onetrainer.cache.format import entry_key, new_name, read_shard
 from onetrainer.cache.index import CacheIndex
 from onetrainer.cache.leases import Lease
 from onetrainer.cache.merge import seal
 from onetrainer.cache.store import prune, report
-from onetrainer.cache.words import pruned_lines
+from onetrainer.cli import job_progress
 from onetrainer.errors import UserError
-from onetrainer.events import Failed, Finished
+from onetrainer.messages.cache import pruned_lines
+from onetrainer.run.events import Failed, Finished
 from tests.cache_files import ROW, counts, put, readable, used
 from tests.ui.project import write_project
 
@@ -307,7 +307,7 @@ def encode(tmp_path, monkeypatch, capsys):
             def events(self):
                 yield ending
 
-        monkeypatch.setattr(job_terminal, "Job", Encoding)
+        monkeypatch.setattr(job_progress, "Job", Encoding)
         code = main(["cache", str(write_project(tmp_path)), "--encode", "--json"])
         out, err = capsys.readouterr()
         return code, json.loads(out), err

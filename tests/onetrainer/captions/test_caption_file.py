@@ -2,7 +2,7 @@
 
 import pytest
 
-from onetrainer.captions.file import MAX_BYTES, CaptionError, read_captions
+from onetrainer.captions.caption_file import MAX_BYTES, CaptionError, read_captions
 
 
 def written(tmp_path, data):

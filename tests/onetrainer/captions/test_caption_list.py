@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from onetrainer.captions.list import read_caption_list
+from onetrainer.captions.caption_list import read_caption_list
 from onetrainer.errors import UserError
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from onetrainer.captions.rules import caption_problems
-from onetrainer.config.captions import Captions
+from onetrainer.captions.caption_rules import caption_problems
+from onetrainer.config.data.captions import Captions
 from onetrainer.errors import Cure
 
 PATH = "data.concepts.1.captions"

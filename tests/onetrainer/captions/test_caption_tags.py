@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from onetrainer.captions.draw import drawn_caption
-from onetrainer.config.captions import Captions
-from onetrainer.data.concepts import ConceptSettings
-from onetrainer.data.index import Item
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.config.data.captions import Captions
+from onetrainer.dataset.caption_sampling import drawn_caption
+from onetrainer.dataset.items import Item
 
 TURNS = 4000
 

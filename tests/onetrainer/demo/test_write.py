@@ -7,13 +7,13 @@ import sys
 import pytest
 from PIL import Image
 
-from onetrainer.config.rules import broken_rules
 from onetrainer.demo.captions import caption
 from onetrainer.demo.configs import HELD_OUT, REWARDED, demo_config, demo_configs
-from onetrainer.demo.pictures import BACKGROUNDS, COLORS, SHAPES, SIZES, Scene
+from onetrainer.demo.images import BACKGROUNDS, COLORS, SHAPES, SIZES, Scene
 from onetrainer.demo.write import write_demo
 from onetrainer.errors import UserError
-from onetrainer.presets import load_document, resolve
+from onetrainer.presets.presets import load_document, resolve
+from onetrainer.rules.rules import broken_rules
 
 
 def contents(folder):

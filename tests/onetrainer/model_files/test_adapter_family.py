@@ -6,12 +6,12 @@ import pytest
 from accelerate import init_empty_weights
 from diffusers import FluxTransformer2DModel, HunyuanDiT2DModel, SD3Transformer2DModel
 
-from modules.formats.lora_names import COMPONENTS, NAMINGS, PARTS
-from modules.formats.standard_names import standard_names
+from modules.formats.lora.lora_names import COMPONENTS, NAMINGS, PARTS
+from modules.formats.lora.standard_names import standard_names
+from onetrainer.cli.show import describe
 from onetrainer.model_files import inspect_model
 from onetrainer.model_files.adapter_family import family_of_adapter
 from onetrainer.model_files.tensors import recognize
-from onetrainer.show import describe
 from onetrainer.tensor_files import read_table
 from tests import headers
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from modules.formats.tensor_source import open_tensors
+from modules.formats.files.tensor_source import open_tensors
 from onetrainer.errors import UserError
 from onetrainer.model_files import inspect_model, require_family, weight_files
 from onetrainer.tensor_files import read_table

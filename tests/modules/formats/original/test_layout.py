@@ -1,7 +1,6 @@
 """Full-size shapes on the meta device, against diffusers' own converters."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +15,7 @@ from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 from safetensors.torch import save_file
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
+from modules.formats.files.tensor_source import open_tensors
 from modules.formats.original.layout import (
     COMPONENTS,
     MissingTensorsError,
@@ -26,10 +26,10 @@ from modules.formats.original.layout import (
     to_original,
 )
 from modules.formats.original.recipe import split
-from modules.formats.tensor_source import open_tensors
+from onetrainer import ROOT
 from onetrainer.errors import UserError
 
-MODELS = Path(__file__).resolve().parents[4] / "configs" / "models"
+MODELS = ROOT / "configs" / "models"
 CPU = torch.device("cpu")
 
 

@@ -1,0 +1,1 @@
+"""Build what a run consists of, from its whole config."""

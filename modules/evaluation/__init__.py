@@ -1,0 +1,1 @@
+"""Measure a model on what it does not train on: validation loss and held-out prompts."""

@@ -1,0 +1,106 @@
+"""What only the model can tell of pictures beforehand: how long caching takes, long captions."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from modules.families.prompts.prompts import CHUNK
+from modules.forecast.meta_run import Stage
+from modules.forecast.operator_costs import Machine, Work
+from modules.interfaces import Family
+from modules.meta_device.device import DEVICE
+from onetrainer.cache.run_entries import memory_of
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.config.train import TrainConfig
+from onetrainer.dataset.caption_sampling import drawn_caption
+from onetrainer.dataset.dataset import Dataset, is_pictures_alone
+from onetrainer.dataset.items import Headers
+from onetrainer.errors import UserError
+from onetrainer.preview.dataset_preview import DataPlan, plan_data
+
+NAMED = 20
+"""So many long captions are named."""
+_WORDS = "a picture"
+
+
+def data_of(stage: Stage, machine: Machine | None, headers: Headers) -> dict[str, Any]:
+    """What `Forecast.data` tells of a run; empty where its pictures cannot be read, or are none.
+
+    machine: None where it is another than this one, so that nothing is known of its time.
+    headers: of pictures that were read already.
+    """
+    plan = _read(stage.config, headers)
+    if plan is None:
+        return {}
+    found: dict[str, Any] = {}
+    if machine is not None and (plan.cache.views or plan.cache.captions):
+        found["caching_seconds"] = _seconds(stage, plan, machine)
+    if not is_pictures_alone(stage.config):
+        has_words = bool(stage.config.embeddings.words)
+        found |= long_captions(stage.attached.family, plan.dataset, has_words=has_words)
+    return found
+
+
+def long_captions(family: Family, dataset: Dataset, *, has_words: bool = False) -> dict[str, Any]:
+    """Pictures with captions of more than a chunk of tokens, as `Forecast.data` has them.
+
+    At their longest: with nothing left out of them that may be. has_words: whether the model knows
+    words of several vectors.
+    """
+    longest: dict[str, int] = {}
+    # A token takes a byte at least, so that most captions need not be counted.
+    least = 0 if has_words else CHUNK
+    for item in (*dataset.items, *(dataset.held_out or ())):
+        concept = _whole(dataset.concepts[item.concept])
+        for turn in range(len(item.captions)):
+            caption = drawn_caption(item, concept, turn)
+            if len(caption.encode()) <= least:
+                continue
+            count = family.count_tokens(caption)
+            if count > CHUNK:
+                path = str(item.path)
+                longest[path] = max(count, longest.get(path, 0))
+    ordered = sorted(longest.items(), key=lambda one: -one[1])[:NAMED]
+    return {
+        "chunk": CHUNK,
+        "long_caption_count": len(longest),
+        "long_captions": [{"path": path, "tokens": count} for path, count in ordered],
+    }
+
+
+def _read(config: TrainConfig, headers: Headers) -> DataPlan | None:
+    try:
+        with memory_of(config) as memory:
+            return plan_data(config, headers=headers, looks=memory)
+    except UserError:
+        return None  # they need not be there yet
+
+
+def _whole(concept: ConceptSettings) -> ConceptSettings:
+    """The same with captions of which nothing is left out."""
+    whole = concept.captions.model_copy(update={"dropout": 0.0, "drop_tags": "off"})
+    return replace(concept, captions=whole)
+
+
+def _seconds(stage: Stage, plan: DataPlan, machine: Machine) -> float:
+    """How long encoding takes. Reading pictures goes on beside it."""
+    family, bucket = stage.attached.family, stage.bucket
+    seconds = 0.0
+    with torch.no_grad():
+        if plan.cache.views:
+            with Work() as work:
+                family.encode_images(_pixels(stage))
+            each = machine.seconds(work) / (bucket.width * bucket.height)
+            seconds += each * plan.cache.pixels
+        if plan.cache.captions:
+            with Work() as work:
+                family.encode_text([_WORDS])
+            seconds += machine.seconds(work) * plan.cache.captions
+    return seconds
+
+
+def _pixels(stage: Stage) -> Tensor:
+    """A picture of the run's largest size."""
+    return torch.zeros(1, 3, stage.bucket.height, stage.bucket.width, device=DEVICE)

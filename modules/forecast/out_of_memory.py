@@ -1,0 +1,99 @@
+"""A lack of memory during a run, told in the terms of a forecast: what took it, what to change."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psutil
+import torch
+
+from modules.forecast.fix_search import with_cures
+from modules.forecast.forecast import Target, planner
+from modules.memory.precision import choose_device
+from onetrainer.config.migrate import migrate
+from onetrainer.config.train import TrainConfig
+from onetrainer.json_file import read_json
+from onetrainer.messages.memory import amount, fits, largest_parts, phase_words, setting_value
+from onetrainer.presets.presets import resolve
+from onetrainer.run.event_log import read_all
+from onetrainer.run.events import Event, Failed, Forecast, Phase, Progress
+from onetrainer.run.run_folder import RunFolder
+
+_FORECAST_PHASES: Mapping[str, tuple[str, ...]] = {
+    "loading": ("caching",),
+    "validating": ("validation",),
+    "sampling": ("encoding", "drawing", "decoding"),
+}
+"""What a run's phases are called in a forecast, where that is something else."""
+SAFE = "Everything up to the last checkpoint is safe."
+
+
+def explain_failure(folder: RunFolder) -> Failed:
+    """What to tell of a run that ran out of memory just now. Raises whatever goes wrong."""
+    config = resolve(migrate(read_json(folder.config), source=""), source="")
+    return explain_out_of_memory(config, phase_of(read_all(folder.events)))
+
+
+def explain_out_of_memory(config: TrainConfig, phase: str, target: Target | None = None) -> Failed:
+    """What took the memory in a phase of a run, and which setting to change.
+
+    phase: as events or forecasts call it. target: None means this computer, with all its memory.
+    """
+    target = target or _whole(config)
+    with planner(target) as plans:
+        config = plans.decided(config)
+        known = plans.forecast(config)
+        phase = _counted(known, phase)
+        parts = known.phases[phase]
+        needed = sum(parts.values())
+        what = f"there is not enough memory for {phase_words(phase)}"
+        expected = (
+            f"It takes about {amount(needed)} ({largest_parts(parts)}), and there are"
+            f" {amount(target.available)} in all"
+        )
+        if fits(needed, target.available):
+            return Failed("program", what, expected, f"{_OTHERS} {SAFE}")
+        cures = with_cures(plans, config, known).cures
+    return Failed("program", what, expected, f"{_remedy(cures, target.available)} {SAFE}")
+
+
+def phase_of(events: Sequence[Event]) -> str:
+    """The phase that a run was in when its last event was told."""
+    phase = "loading"
+    for event in events:
+        match event:
+            case Phase(name=name):
+                phase = name
+            case Progress():
+                phase = "training"
+    return phase
+
+
+_OTHERS = "That should fit: close what else uses the device, or lower the batch size."
+
+
+def _whole(config: TrainConfig) -> Target:
+    """This computer with all of its memory: what is free now says nothing any more."""
+    if choose_device(config.hardware.device).type == "cuda":
+        return Target("cuda", available=torch.cuda.mem_get_info()[1])
+    return Target("cpu", available=psutil.virtual_memory().total)
+
+
+def _counted(known: Forecast, phase: str) -> str:
+    """The phase of a forecast that takes most of what a run's phase may be."""
+    names = [name for name in _FORECAST_PHASES.get(phase, (phase,)) if name in known.phases]
+    return max(names or [known.peak_phase], key=lambda name: sum(known.phases[name].values()))
+
+
+def _remedy(cures: Sequence[Mapping[str, Any]], available: int) -> str:
+    """The first cure that is enough; else the one that lowers most."""
+    if not cures:
+        return "Lower the resolution, or use a device with more memory."
+    enough = [cure for cure in cures if fits(int(cure["peak_bytes"]), available)]
+    cure = enough[0] if enough else min(cures, key=lambda one: int(one["peak_bytes"]))
+    changes = ", ".join(
+        f"{path} to {setting_value(value)}" for path, value in cure["changes"].items()
+    )
+    return (
+        f"Set {changes}: {cure['words']} ({cure['cost']}), which takes"
+        f" {amount(int(cure['peak_bytes']))}."
+    )

@@ -1,0 +1,168 @@
+"""How long a step takes, and a run: what each pass of its networks computes, by how fast that is.
+
+Counted are the UNet, the decoder and the rewards. What is not: moving weights, reading files, and
+what offloading copies.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from modules.assembly.rewards import rollout_of
+from modules.data.prompts import frames_of
+from modules.families.stable_diffusion import LATENT_SIDE
+from modules.forecast.meta_run import Stage
+from modules.forecast.operator_costs import Machine, Work
+from modules.memory.precision import autocast
+from modules.meta_device.device import DEVICE
+from modules.rewards.mixer import Mixer
+from modules.sampling.rollout import Rollout
+from onetrainer.config.rewards.algorithms import BestOfN
+from onetrainer.config.rewards.alignprop import AlignProp
+from onetrainer.messages.durations import time_words
+from onetrainer.rewards.cost import StepCost, cost_of, halves_of
+
+_CHANNELS = 4
+_WORDS = "a picture"
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """What each takes.
+
+    plain, trained: a pass of the UNet without a gradient, and, with its way
+    back and what is computed again, with one. ordinary: the same of a picture that is learnt as it
+    is. scored, scored_plainly: a picture that is decoded and scored, with a gradient and without.
+    """
+
+    plain: float
+    trained: float
+    ordinary: float
+    scored: float
+    scored_plainly: float
+
+    def of(self, cost: StepCost) -> float:
+        """All passes and pictures together."""
+        return (
+            self.plain * (cost.drawing + cost.anchor)
+            + self.trained * (cost.trained + cost.anchor_trained)
+            + self.ordinary * cost.ordinary
+            + self.scored * cost.scored
+            + self.scored_plainly * cost.scored_plainly
+        )
+
+
+def time_of(stage: Stage, machine: Machine | None, where: str) -> dict[str, Any]:
+    """What `Forecast.time` tells of a run. Empty for one that does not ask the UNet.
+
+    machine: None where it is another than this one, so that only passes can be told. where: what
+    it is called, such as "on this processor".
+    """
+    cost = cost_of(stage.config)
+    parts = cost.step.by_part()
+    if not parts:
+        return {}
+    found: dict[str, Any] = {"unet_calls": sum(parts.values()), "parts": parts}
+    if machine is None:
+        return found
+    seconds = _seconds(stage, machine)
+    step = seconds.of(cost.step)
+    run = step * cost.steps + seconds.of(cost.look) * cost.looks + seconds.of(cost.samples)
+    words = time_words(step=step, run=run, where=where)
+    return found | {"seconds": step, "run_seconds": run, "words": words}
+
+
+def _seconds(stage: Stage, machine: Machine) -> Seconds:
+    config, passes = stage.config, _Passes(stage, machine)
+    stage.attached.method.train(True)
+    section, mixer = config.objective, stage.mixer
+    ordinary = passes.with_gradient(passes.predicted) / passes.rows
+    if not isinstance(section, AlignProp) or mixer is None:
+        plain = passes.without(passes.predicted) / passes.rows
+        return Seconds(plain, 0.0, ordinary, 0.0, passes.without(passes.decoded))
+    rollout = rollout_of(config, stage.attached, device=DEVICE)
+    foretold = partial(passes.foretold, rollout)
+    scored = partial(passes.scored, rollout, mixer)
+    merged = stage.attached.method.merged if section.rollout.merge else nullcontext
+    with merged():
+        plain = passes.without(foretold) / passes.rows
+    plainly = passes.without(scored)
+    if isinstance(section.algorithm, BestOfN):
+        return Seconds(plain, 0.0, ordinary, 0.0, plainly)
+    trained = passes.with_gradient(foretold) / passes.rows
+    return Seconds(plain, trained, ordinary, passes.with_gradient(scored), plainly)
+
+
+class _Passes:
+    """What is computed in one go, and how long that takes.
+
+    rows: latents that go through the UNet at once, both halves of guidance among them.
+    """
+
+    def __init__(self, stage: Stage, machine: Machine) -> None:
+        self._stage = stage
+        self._machine = machine
+        self._family = stage.attached.family
+        section, batch = stage.config.objective, stage.config.training.batch_size
+        self._size = stage.bucket.width, stage.bucket.height
+        self.rows = batch
+        if isinstance(section, AlignProp):
+            self._size = section.rollout.width, section.rollout.height
+            self.rows = batch * halves_of(section.rollout.guidance)
+        with torch.no_grad(), self._autocast():
+            self._text = self._family.encode_text([_WORDS]).repeated(self.rows)
+        self._frames = frames_of(self._size, self.rows).to(DEVICE)
+
+    def without(self, compute: Callable[[Tensor], Tensor]) -> float:
+        """Seconds without a gradient. compute: given latents of as many pictures as it wants."""
+        with torch.no_grad(), self._autocast(), Work() as work:
+            compute(self._latents())
+        return self._machine.seconds(work)
+
+    def with_gradient(self, compute: Callable[[Tensor], Tensor]) -> float:
+        """Seconds forward and backward."""
+        with Work() as work:
+            with self._autocast():
+                value = compute(self._latents().requires_grad_()).float().sum()
+            value.backward()  # type: ignore[no-untyped-call] # torch's
+        for group in self._stage.attached.method.parameter_groups():
+            for weight in group.parameters.values():
+                weight.grad = None
+        return self._machine.seconds(work)
+
+    def predicted(self, latents: Tensor) -> Tensor:
+        """The UNet's prediction of every row."""
+        timesteps = torch.zeros(self.rows, dtype=torch.int64, device=DEVICE)
+        rows = latents.expand(self.rows, -1, -1, -1)
+        return self._family.predict(rows, timesteps, self._text, frames=self._frames)
+
+    def foretold(self, rollout: Rollout, latents: Tensor) -> Tensor:
+        """The same as in a drawing."""
+        return rollout.noise_in(
+            latents.expand(self.rows, -1, -1, -1),
+            [0] * self.rows,
+            conditioning=self._text,
+            frames=self._frames,
+        )
+
+    def scored(self, rollout: Rollout, mixer: Mixer, latents: Tensor) -> Tensor:
+        """A picture's scores."""
+        return mixer.score(rollout.decode(latents), [_WORDS]).total
+
+    def decoded(self, latents: Tensor) -> Tensor:
+        """A picture."""
+        return self._family.decode_latents(latents)
+
+    def _latents(self) -> Tensor:
+        """Those of a picture, (1, 4, h, w)."""
+        width, height = self._size
+        shape = (1, _CHANNELS, height // LATENT_SIDE, width // LATENT_SIDE)
+        return torch.zeros(shape, device=DEVICE)
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        return autocast(DEVICE, self._stage.config.hardware.precision)

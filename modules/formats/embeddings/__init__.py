@@ -1,0 +1,1 @@
+"""Textual-inversion files, and the metadata standard that all written files follow."""

@@ -1,0 +1,1 @@
+"""Read and write files of tensors and component configs."""

@@ -1,0 +1,1 @@
+"""LoRA files and their relatives, in the naming of every program."""

@@ -1,0 +1,164 @@
+"""What each layer of a model is called in LoRA files, in every naming.
+
+Three namings are written: kohya's (sd-scripts; all programs read it), diffusers' (peft's module
+paths) and ComfyUI's (the original layout's paths). Source: kohya-ss/sd-scripts, networks/lora.py;
+comfyanonymous/ComfyUI, comfy/lora.py; diffusers, loaders/lora_pipeline.py.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from modules.formats.original.layout import Component, prefix, recipes
+from onetrainer.config.run.model import Base
+from onetrainer.config.run.output import LoraNaming
+from onetrainer.model_files.adapter_keys import WRAPPED
+
+Part = Literal["unet", "te", "te1", "te2"]
+Naming = LoraNaming
+NAMINGS: tuple[Naming, ...] = ("kohya", "diffusers", "comfyui")
+
+PARTS: Mapping[Base, tuple[Part, ...]] = {
+    "sd15": ("unet", "te"),
+    "sd2": ("unet", "te"),
+    "sdxl": ("unet", "te1", "te2"),
+}
+COMPONENTS: Mapping[Part, Component] = {
+    "unet": "unet",
+    "te": "text_encoder",
+    "te1": "text_encoder",
+    "te2": "text_encoder_2",
+}
+"""The folder of each part in the diffusers layout, which also starts diffusers' names."""
+
+TEXT_LEVEL = "text_model."  # which transformers since 5.6 leaves out of some modules' paths
+PROJECTION = "text_projection"  # the one layer of a text encoder that lies beside that level
+LYCORIS = "lycoris_"  # how LyCORIS names layers when it is given a bare UNet
+
+
+@dataclass(frozen=True, order=True)
+class Layer:
+    """One layer of a model: its part, and its path as diffusers and transformers spell it.
+
+    Paths of text encoders always have the `text_model.` level.
+    """
+
+    part: Part
+    path: str
+
+
+@dataclass(frozen=True)
+class LayerNames:
+    """Every layer of a model with its names.
+
+    names: what is written. spellings: everything that is read.
+    """
+
+    base: Base
+    names: Mapping[Naming, Mapping[Layer, str]]
+    spellings: Mapping[str, Layer]
+
+    @staticmethod
+    def of(base: Base, tensors: Mapping[Part, Iterable[str]]) -> "LayerNames":
+        """The names of the layers of a model.
+
+        tensors: by part, the names of its tensors as in `state_dict`, with or without the
+        `text_model.` level.
+        """
+        names: dict[Naming, dict[Layer, str]] = {naming: {} for naming in NAMINGS}
+        spellings: dict[str, Layer] = {}
+        for part, own in tensors.items():
+            rows = _unet_rows(base, own) if part == "unet" else _text_rows(base, part, own)
+            for layer, written, others in rows:
+                for naming in NAMINGS:
+                    names[naming][layer] = written[naming]
+                for spelling in (*written.values(), *others):
+                    if spellings.setdefault(spelling, layer) != layer:
+                        raise ValueError(f"{spelling} means {layer} and {spellings[spelling]}")
+        return LayerNames(base, names, spellings)
+
+    @property
+    def layers(self) -> list[Layer]:
+        """In the model's order."""
+        return list(self.names["kohya"])
+
+    def find(self, name: str) -> Layer | None:
+        """The layer that a name of any naming means; None if the model has no such layer."""
+        return self.spellings.get(name.removeprefix(WRAPPED))
+
+    def name(self, layer: Layer, naming: Naming) -> str:
+        """What a file in that naming calls the layer; KeyError if the model does not have it."""
+        return self.names[naming][layer]
+
+
+Row = tuple[Layer, Mapping[Naming, str], tuple[str, ...]]
+"""A layer, its written names, and what else it is called."""
+
+
+def canonical(part: Part, path: str) -> str:
+    """A layer's path with the `text_model.` level where it belongs."""
+    if part == "unet" or path.partition(".")[0] == PROJECTION:
+        return path
+    return TEXT_LEVEL + path.removeprefix(TEXT_LEVEL)
+
+
+def flat(path: str) -> str:
+    """A path as kohya's names have it."""
+    return path.replace(".", "_")
+
+
+def _unet_rows(base: Base, tensors: Iterable[str]) -> Iterator[Row]:
+    level, tensors = prefix(base, "unet"), list(tensors)
+    originals = {
+        _layer_path(recipe.ours[0]): _layer_path(recipe.original.removeprefix(level))
+        for recipe in recipes(base, "unet", tensors)
+    }
+    for path in dict.fromkeys(_layer_path(name) for name in tensors):
+        original = originals[path]
+        # sd-scripts builds its own UNet for SDXL, with the names of the first release.
+        kohya, other = (original, path) if base == "sdxl" else (path, original)
+        written: dict[Naming, str] = {
+            "kohya": f"lora_unet_{flat(kohya)}",
+            "diffusers": f"unet.{path}",
+            "comfyui": f"diffusion_model.{original}",
+        }
+        others = (
+            f"lora_unet_{flat(other)}",
+            f"oft_unet_{flat(kohya)}",
+            f"{LYCORIS}{flat(path)}",
+            f"{LYCORIS}unet_{flat(path)}",
+            f"{level}{original}",
+            path,
+            original,
+        )
+        yield Layer("unet", path), written, others
+
+
+def _text_rows(base: Base, part: Part, tensors: Iterable[str]) -> Iterator[Row]:
+    component = COMPONENTS[part]
+    clip = {"te": "clip_h" if base == "sd2" else "clip_l", "te1": "clip_l", "te2": "clip_g"}[part]
+    # Some programs write lora_te1_ and clip_l for the one encoder of SD 1.x and 2.x.
+    kohya_words = ("te", "te1") if part == "te" else (part,)
+    clip_words = (clip, "clip_l") if part == "te" else (clip,)
+    for path in dict.fromkeys(canonical(part, _layer_path(name)) for name in tensors):
+        written: dict[Naming, str] = {
+            "kohya": f"lora_{part}_{flat(path)}",
+            "diffusers": f"{component}.{path}",
+            "comfyui": f"text_encoders.{clip}.transformer.{path}",
+        }
+        others = [
+            spelling
+            for way in (path, path.removeprefix(TEXT_LEVEL))
+            for spelling in (
+                *(f"lora_{word}_{flat(way)}" for word in kohya_words),
+                *(f"{LYCORIS}{word}_{flat(way)}" for word in kohya_words),
+                *(f"text_encoders.{word}.transformer.{way}" for word in clip_words),
+                f"{component}.{way}",
+            )
+        ]
+        yield Layer(part, path), written, tuple(others)
+
+
+def _layer_path(tensor: str) -> str:
+    """A tensor's name without its last word, which is "weight" or "bias"."""
+    return tensor.rpartition(".")[0]

@@ -1,0 +1,19 @@
+"""The layers of each base's published models, for files that come without a model."""
+
+from functools import cache
+
+from modules.formats.files.component_configs import MODELS, read_config
+from modules.formats.lora.lora_names import COMPONENTS, PARTS, LayerNames
+from modules.formats.models.component_shapes import shapes_of
+from onetrainer.config.run.model import Base
+
+
+@cache
+def standard_names(base: Base) -> LayerNames:
+    """The names of every layer of a full-size model; takes about a second for SDXL, once."""
+    tensors = {}
+    for part in PARTS[base]:
+        component = COMPONENTS[part]
+        config = read_config(MODELS / base / component / "config.json")
+        tensors[part] = list(shapes_of(component, config))
+    return LayerNames.of(base, tensors)

@@ -1,0 +1,1 @@
+"""Whole base models: folders, single files, VAE files."""

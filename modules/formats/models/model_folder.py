@@ -1,0 +1,185 @@
+"""A whole model as a diffusers folder."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from modules.formats.files.component_configs import MODELS, Config, read_config
+from modules.formats.files.files import (
+    bytes_of,
+    refuse_existing,
+    replacing,
+    replacing_folder,
+    require_space,
+    write_safetensors,
+)
+from modules.formats.files.tensor_source import LazyTensor, converted
+from modules.formats.models.single_file import convert_extras
+from modules.formats.models.whole_model import INDEX, Description, WholeModel
+from modules.formats.original.layout import Component
+from onetrainer.config.run.model import FamilyName, base_of
+from onetrainer.errors import UserError
+from onetrainer.model_files.folders import DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS
+
+EXTRAS_FILE = "original_extras.safetensors"
+"""What single files hold and folders do not, for the way back."""
+
+WEIGHTS: Mapping[Component, str] = {
+    "unet": DIFFUSERS_WEIGHTS,
+    "vae": DIFFUSERS_WEIGHTS,
+    "text_encoder": TRANSFORMERS_WEIGHTS,
+    "text_encoder_2": TRANSFORMERS_WEIGHTS,
+}
+PIPELINES: Mapping[FamilyName, str] = {
+    "sd15": "StableDiffusionPipeline",
+    "sd15-inpainting": "StableDiffusionInpaintPipeline",
+    "sd2": "StableDiffusionPipeline",
+    "sd2-inpainting": "StableDiffusionInpaintPipeline",
+    "sdxl": "StableDiffusionXLPipeline",
+    "sdxl-inpainting": "StableDiffusionXLInpaintPipeline",
+}
+VOCABULARY = ("vocab.json", "merges.txt")
+TOKENIZER_CONFIG = "tokenizer_config.json"
+TOKENIZER_FILES = (*VOCABULARY, "tokenizer.json", "special_tokens_map.json", "added_tokens.json")
+# Where transformers writes which folders and files a tokenizer came from; it reads none of them.
+TOKENIZER_PLACES = ("name_or_path", "_name_or_path", "cache_dir")
+# What an index says of drawing with the model. Source: the arguments of diffusers' pipelines.
+FLAGS: Mapping[FamilyName, tuple[str, ...]] = {
+    "sdxl": ("force_zeros_for_empty_prompt",),
+    "sdxl-inpainting": ("force_zeros_for_empty_prompt", "requires_aesthetics_score"),
+}
+TOKENIZERS = ("tokenizer", "tokenizer_2")
+TORCH_FILE = {"format": "pt"}  # without it, some versions of transformers refuse a file
+SMALL_FILES = 8 * 1024**2  # room for configs and two tokenizers, with much to spare
+
+
+def write_model_folder(
+    path: Path, model: WholeModel, *, dtype: torch.dtype | None, overwrite: bool
+) -> None:
+    """Writes the model, complete or not at all, as diffusers' pipelines load it.
+
+    dtype: of every weight; None keeps each tensor's own. Raises UserError, before anything is
+    written, if the path is taken or the disk has too little room; later, if the dtype cannot hold
+    a weight.
+    """
+    weights = {
+        component: {
+            name: converted(tensor, dtype, name=f"{component}/{name}")
+            for name, tensor in tensors.items()
+        }
+        for component, tensors in model.components.items()
+    }
+    extras = None if model.extras is None else convert_extras(model.extras, dtype)
+    _refuse_taken(path, overwrite=overwrite)
+    require_space(path, _size(weights, extras or {}))
+    with replacing_folder(path) as folder:
+        for component, tensors in weights.items():
+            file = folder / component / f"{WEIGHTS[component]}.safetensors"
+            write_safetensors(file, tensors, TORCH_FILE)
+        if extras is not None:
+            write_safetensors(folder / EXTRAS_FILE, extras, model.metadata)
+        _write_descriptions(folder, model.description)
+
+
+def left_out(index: Config) -> list[str]:
+    """The parts that a folder's index names, and that are not written: "safety checker"."""
+    written = (*WEIGHTS, *TOKENIZERS, "scheduler")
+    return [
+        name.replace("_", " ")
+        for name, value in index.items()
+        if isinstance(value, list) and any(value) and name not in written
+    ]
+
+
+def _refuse_taken(path: Path, *, overwrite: bool) -> None:
+    """Only what looks like a model is ever replaced: a folder may hold anything."""
+    if not overwrite:
+        refuse_existing(path)
+    if path.is_dir() and any(path.iterdir()) and not (path / INDEX).is_file():
+        raise UserError(
+            f"{path}: this folder holds something else than a model",
+            f"An empty folder, or one with {INDEX}, was expected",
+            "Choose another name",
+        )
+    if path.is_file():
+        raise UserError(f"{path}: this is a file", "A folder was expected", "Choose another name")
+
+
+def _write_descriptions(folder: Path, description: Description) -> None:
+    for component, config in description.configs.items():
+        _write_json(folder / component / "config.json", config)
+    _write_json(folder / "scheduler" / "scheduler_config.json", description.scheduler)
+    index = _index(description)
+    for name in TOKENIZERS:
+        if name in index:
+            _copy_tokenizer(folder / name, description)
+    _write_json(folder / INDEX, index)
+
+
+def _index(description: Description) -> Config:
+    """The published models' index, with what the model's own says of drawing and tokenizers."""
+    family, own = description.family, description.index
+    kept = (*FLAGS.get(family, ()), *TOKENIZERS)
+    published = read_config(MODELS / base_of(family) / INDEX)
+    return {
+        **published,
+        **{name: own[name] for name in kept if _is_named(own.get(name))},
+        "_class_name": PIPELINES[family],
+        "scheduler": ["diffusers", description.scheduler["_class_name"]],
+    }
+
+
+def _is_named(entry: object) -> bool:
+    """Whether an index says something: [null, null] is how it says that a part is not there."""
+    return entry is not None and not (isinstance(entry, list) and None in entry)
+
+
+def _copy_tokenizer(folder: Path, description: Description) -> None:
+    """The model's own tokenizer; what it lacks is the same in all of Stable Diffusion."""
+    folder.mkdir(parents=True)
+    own = description.home / folder.name
+    published = MODELS / base_of(description.family) / folder.name
+    source = own if own.is_dir() else published
+    for name in TOKENIZER_FILES:
+        if (source / name).is_file():
+            _copy(source / name, folder / name)
+    if (source / TOKENIZER_CONFIG).is_file():
+        config = read_config(source / TOKENIZER_CONFIG)
+        _write_json(folder / TOKENIZER_CONFIG, _without_places(config))
+    if not any((folder / name).is_file() for name in ("vocab.json", "tokenizer.json")):
+        for name in VOCABULARY:
+            _copy(MODELS / "sd15" / "tokenizer" / name, folder / name)
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        data = source.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"{source}: the file cannot be read ({(error.strerror or str(error)).lower()})",
+            remedy="Check the rights to read it and the disk",
+        ) from error
+    with replacing(target) as file:
+        file.write(data)
+
+
+def _without_places(config: Config) -> Config:
+    return {
+        key: value
+        for key, value in config.items()
+        if key not in TOKENIZER_PLACES and not key.endswith("_file")
+    }
+
+
+def _write_json(path: Path, content: Config) -> None:
+    text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+def _size(
+    weights: Mapping[Component, Mapping[str, LazyTensor]], extras: Mapping[str, LazyTensor]
+) -> int:
+    return sum(map(bytes_of, weights.values())) + bytes_of(extras) + SMALL_FILES

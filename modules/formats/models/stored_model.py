@@ -1,0 +1,190 @@
+"""Opens a whole model from a folder or a single file, without reading its weights yet."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import Size
+
+from modules.formats.files.component_configs import Config, read_config
+from modules.formats.files.tensor_source import LazyTensor, TensorReader, open_tensors
+from modules.formats.models.component_shapes import shapes_of
+from modules.formats.models.extras import EMA, ema_recipe, extra_names, is_of_positions
+from modules.formats.models.model_folder import EXTRAS_FILE, WEIGHTS, left_out
+from modules.formats.models.whole_model import Description, WholeModel, without_path
+from modules.formats.original.layout import (
+    COMPONENTS,
+    Component,
+    MissingTensorsError,
+    lazy_component,
+    recipes,
+)
+from modules.formats.original.recipe import Recipe
+from modules.formats.original.vae_files import vae_recipes
+from onetrainer.config.run.model import Base, base_of
+from onetrainer.errors import UserError
+from onetrainer.model_files import ModelFile, weight_files
+
+Tensors = Mapping[str, LazyTensor]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An open model, and what a person should know of where its tensors come from."""
+
+    model: WholeModel
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class StoredVae:
+    """An open VAE: its config, and its tensors by our names."""
+
+    config: Config
+    tensors: Tensors
+
+
+@contextmanager
+def stored_vae(path: Path, base: Base, config: Config) -> Iterator[StoredVae]:
+    """A VAE, whose tensors are read when they are needed, while the block lasts.
+
+    path: its folder, a file in either spelling, or a whole model in either layout. config: what is
+    assumed of a file, which does not tell. Raises UserError if tensors are missing.
+    """
+    with ExitStack() as stack:
+        yield _open_vae(stack, path, base, config)
+
+
+@contextmanager
+def open_stored(
+    found: ModelFile, description: Description, *, vae: Path | None = None, ema: bool = False
+) -> Iterator[Stored]:
+    """A whole model, whose tensors are read when they are needed, while the block lasts.
+
+    vae: a file or folder whose VAE takes the place of the model's own. ema: takes the averaged
+    weights of the UNet. Raises UserError if tensors are missing.
+    """
+    base = base_of(description.family)
+    own = [name for name in COMPONENTS[base] if not (vae and name == "vae")]
+    with ExitStack() as stack:
+        if found.layout == "folder":
+            stored = _open_folder(stack, found.path, description, own, ema=ema)
+        else:
+            stored = _open_file(stack, found.path, description, own, ema=ema)
+        if vae is not None:
+            opened = _open_vae(stack, vae, base, description.configs["vae"])
+            stored = _with_vae(stored, opened.config, opened.tensors)
+            stored.notes.append(f"The VAE is that of {vae.name}.")
+        yield stored
+
+
+def _open_file(
+    stack: ExitStack, path: Path, description: Description, own: Sequence[Component], *, ema: bool
+) -> Stored:
+    reader = stack.enter_context(open_tensors(path))
+    base = base_of(description.family)
+    shapes = {name: shapes_of(name, config) for name, config in description.configs.items()}
+    plain = {name: recipes(base, name, shapes[name]) for name in shapes}
+    chosen = plain | ({"unet": [ema_recipe(one) for one in plain["unet"]]} if ema else {})
+    averages = [name for name in reader.names if name.startswith(EMA)]
+    if ema and not averages:
+        raise _no_average_error(path)
+    components = {name: _component(reader, path, name, chosen[name], shapes[name]) for name in own}
+    taken = [recipe for found in plain.values() for recipe in found]
+    extras = {name: reader.lazy(old) for name, old in extra_names(reader.names, taken).items()}
+    notes = _extra_notes(extras) + _average_notes(len(averages), ema=ema)
+    return Stored(WholeModel(description, components, extras, reader.metadata), notes)
+
+
+def _open_folder(
+    stack: ExitStack, path: Path, description: Description, own: Sequence[Component], *, ema: bool
+) -> Stored:
+    if ema:
+        raise _no_average_error(path)
+    components = {
+        name: _folder_component(stack, path / name, name, description.configs[name]) for name in own
+    }
+    unwritten = left_out(description.index)
+    notes = ["Left out " + ", ".join(unwritten) + "."] if unwritten else []
+    if not (path / EXTRAS_FILE).is_file():
+        return Stored(WholeModel(description, components, None, {}), notes)
+    reader = stack.enter_context(open_tensors(path / EXTRAS_FILE))
+    extras = {name: reader.lazy(name) for name in reader.names}
+    notes += _extra_notes(extras)
+    return Stored(WholeModel(description, components, extras, reader.metadata), notes)
+
+
+def _folder_component(
+    stack: ExitStack, folder: Path, component: Component, config: Config
+) -> Tensors:
+    """A component's tensors by our names, whichever of the libraries' versions wrote them."""
+    reader = stack.enter_context(open_tensors(weight_files(folder, WEIGHTS[component])))
+    shapes = shapes_of(component, config)
+    if component == "vae":  # the one with names of several ages; the base does not matter to it
+        return _component(reader, folder, "vae", vae_recipes("sd15", shapes, reader.names), shapes)
+    found = [Recipe(name, (name,), "same") for name in shapes]
+    return _component(reader, folder, component, found, shapes)
+
+
+def _open_vae(stack: ExitStack, path: Path, base: Base, config: Config) -> StoredVae:
+    """A VAE of its own: a folder, a file in either spelling, or the VAE of a whole model.
+
+    config: what is assumed of a file, which does not tell.
+    """
+    if path.is_dir():
+        folder = path / "vae" if (path / "vae").is_dir() else path
+        config = without_path(read_config(folder / "config.json"))
+        return StoredVae(config, _folder_component(stack, folder, "vae", config))
+    reader = stack.enter_context(open_tensors(path))
+    shapes = shapes_of("vae", config)
+    found = vae_recipes(base, shapes, reader.names)
+    return StoredVae(config, _component(reader, path, "vae", found, shapes))
+
+
+def _with_vae(stored: Stored, config: Config, tensors: Tensors) -> Stored:
+    model = stored.model
+    description = replace(model.description, configs={**model.description.configs, "vae": config})
+    components = {**model.components, "vae": tensors}
+    return replace(stored, model=replace(model, description=description, components=components))
+
+
+def _component(
+    reader: TensorReader,
+    path: Path,
+    component: Component,
+    found: Sequence[Recipe],
+    shapes: Mapping[str, Size],
+) -> Tensors:
+    try:
+        return lazy_component(reader, found, shapes)
+    except MissingTensorsError as error:
+        raise UserError(
+            f"{path.name}: {len(error.names)} of the tensors of the {component.replace('_', ' ')}"
+            f" are missing or have another shape, first {error.names[0]}",
+            "A complete model was expected",
+            "Choose another file; this one was perhaps made for another kind of model",
+        ) from error
+
+
+def _extra_notes(extras: Tensors) -> list[str]:
+    told = [name for name in extras if not is_of_positions(name)]
+    if not told:
+        return []
+    names = ", ".join(told[:3]) + (", …" if len(told) > 3 else "")
+    count = "1 tensor" if len(told) == 1 else f"{len(told)} tensors"
+    return [f"Kept {count} that no part of the model uses: {names}."]
+
+
+def _average_notes(count: int, *, ema: bool) -> list[str]:
+    if ema:
+        return ["The UNet's weights are the averaged (EMA) ones of the file."]
+    return [f"Left out {count} averaged (EMA) weights."] if count else []
+
+
+def _no_average_error(path: Path) -> UserError:
+    return UserError(
+        f"{path.name}: there are no averaged (EMA) weights in it",
+        f"Names that begin with {EMA} were expected",
+        "Leave out the choice of averaged weights, or choose the model's full file",
+    )

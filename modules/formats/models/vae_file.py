@@ -1,0 +1,73 @@
+"""A VAE by itself, as programs take it in place of a model's own."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from modules.formats.files.component_configs import Config
+from modules.formats.files.files import (
+    bytes_of,
+    replacing,
+    replacing_folder,
+    require_space,
+    write_safetensors,
+)
+from modules.formats.files.tensor_source import LazyTensor, converted
+from modules.formats.models.whole_model import Tensors
+from modules.formats.original.layout import prefix, recipes, to_original
+from onetrainer.config.run.model import Base
+from onetrainer.errors import UserError
+from onetrainer.model_files.folders import DIFFUSERS_WEIGHTS
+
+CONFIG = "config.json"
+TORCH_FILE = {"format": "pt"}  # without it, some versions of diffusers refuse a file
+SMALL_FILES = 1024**2  # room for a config, with much to spare
+
+
+def write_vae_file(
+    path: Path, base: Base, tensors: Tensors, *, dtype: torch.dtype, metadata: Mapping[str, str]
+) -> None:
+    """One file in the original layout, whose names begin with "encoder." and "decoder.".
+
+    tensors: by diffusers' names. Complete or not at all. Raises UserError if the disk has too
+    little room, or the dtype cannot hold a weight.
+    """
+    start = prefix(base, "vae")
+    bare = [
+        replace(recipe, original=recipe.original.removeprefix(start))
+        for recipe in recipes(base, "vae", tensors)
+    ]
+    state = to_original(bare, tensors)
+    write_safetensors(path, _cast(state, dtype), metadata, hashes=True)
+
+
+def write_vae_folder(path: Path, config: Config, tensors: Tensors, *, dtype: torch.dtype) -> None:
+    """A folder as diffusers' AutoencoderKL loads it, complete or not at all.
+
+    Raises UserError as `write_vae_file`, and if there is something at the path that is no VAE.
+    """
+    weights = _cast(tensors, dtype)
+    _refuse_foreign(path)
+    require_space(path, bytes_of(weights) + SMALL_FILES)
+    with replacing_folder(path) as folder:
+        write_safetensors(folder / f"{DIFFUSERS_WEIGHTS}.safetensors", weights, TORCH_FILE)
+        with replacing(folder / CONFIG) as file:
+            text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+            file.write(text.encode("utf-8"))
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Only what looks like a VAE is ever replaced: a folder may hold anything."""
+    if path.is_file() or (path.is_dir() and any(path.iterdir()) and not (path / CONFIG).is_file()):
+        raise UserError(
+            f"{path}: there is something else than a VAE here",
+            f"An empty folder, or one with {CONFIG}, was expected",
+            "Choose another name",
+        )
+
+
+def _cast(tensors: Tensors, dtype: torch.dtype) -> dict[str, LazyTensor]:
+    return {name: converted(tensor, dtype, name=name) for name, tensor in tensors.items()}

@@ -1,0 +1,1 @@
+"""How single layers save memory: checkpointing, offload, activation offload."""

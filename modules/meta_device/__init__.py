@@ -1,0 +1,1 @@
+"""A device that stores and computes nothing, to count what a run would take."""

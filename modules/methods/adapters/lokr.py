@@ -1,0 +1,95 @@
+"""LoKr: a layer's change as the Kronecker product of a small matrix and a larger one.
+
+Source: Yeh et al. 2023, arXiv:2309.14859.
+"""
+
+import math
+
+import torch
+from lycoris.functional.lokr import kron_bypass
+from lycoris.modules.lokr import LokrModule
+from torch import Tensor, nn
+
+from modules.methods.adapters.dropout import Dropouts, adapted, without_some_ranks
+from onetrainer.config.methods.adapters import LoKr
+from onetrainer.model_files.adapter_keys import ALPHA
+
+
+class LokrAdapter(LokrModule):  # type: ignore[misc] # LyCORIS has no types
+    """One layer's LoKr, computed without building the product.
+
+    Each of the two matrices is whole ("lokr_w1", "lokr_w2") or a product of low rank ("…_a",
+    "…_b"). Rank dropout leaves out ranks of the larger one, or of the smaller if only that has
+    any; where both are whole, it does nothing. LyCORIS leaves out outputs, has no ordinary
+    dropout, and chooses a kernel at every call.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        layer: nn.Module,
+        *,
+        rank: int,
+        alpha: float,
+        section: LoKr,
+        dropouts: Dropouts,
+    ) -> None:
+        super().__init__(
+            name,
+            layer,
+            lora_dim=rank,
+            alpha=alpha,
+            rank_dropout=dropouts.ranks,
+            module_dropout=dropouts.module,
+            factor=section.factor,
+            decompose_both=section.decompose_both,
+            full_matrix=section.full_matrix,
+            bypass_mode=True,
+        )
+        self.inputs_dropout = nn.Dropout(dropouts.inputs)  # LyCORIS prints that it has none
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether neither matrix is of low rank, so that rank and alpha do not count."""
+        return bool(self.use_w1 and self.use_w2)
+
+    def draw(self, generator: torch.Generator) -> None:
+        """Initial values, with which the adapter changes nothing; LyCORIS' distributions."""
+        own = dict(self.named_parameters())
+        nothing = "lokr_w2" if self.use_w2 else "lokr_w2_b"
+        for kind in sorted(own):
+            if kind == nothing:
+                nn.init.zeros_(own[kind])
+            else:
+                nn.init.kaiming_uniform_(own[kind], a=math.sqrt(5), generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The layer's output with the adapter's change, in x's dtype."""
+        return adapted(self, x, self._change)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a file holds of it."""
+        own = {kind: parameter.detach() for kind, parameter in self.named_parameters()}
+        return {**own, ALPHA: self.alpha.detach()}
+
+    def _change(self, x: Tensor, output: Tensor) -> Tensor:
+        own = dict(self.named_parameters())
+        ranks = "lokr_w1_a" if self.use_w2 else "lokr_w2_a"
+        if ranks in own:
+            own[ranks] = without_some_ranks(self, own[ranks])
+        kernel = self.shape[2:]
+        if "lokr_w2_b" in own and kernel:  # stored as (rank, in * kernel)
+            inputs = own["lokr_w2_b"]
+            own["lokr_w2_b"] = inputs.view(len(inputs), -1, *kernel)
+        w1, w1_a, w1_b, w2, w2_a, w2_b = (
+            own[kind].to(x.dtype) if kind in own else None
+            for kind in ("lokr_w1", "lokr_w1_a", "lokr_w1_b", "lokr_w2", "lokr_w2_a", "lokr_w2_b")
+        )
+        added: Tensor = kron_bypass(
+            self.inputs_dropout(x),
+            *(w1, w1_a, w1_b, w2, w2_a, w2_b),
+            scale=self.scale,
+            extra_args=self.kw_dict,
+            backend="torch",
+        )
+        return added

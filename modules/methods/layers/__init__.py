@@ -1,0 +1,1 @@
+"""The layers of a model: names, presets, rules, and inference in the middle of training."""

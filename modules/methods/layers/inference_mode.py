@@ -1,0 +1,24 @@
+"""Computing without gradients in the middle of training."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from modules.memory.eval_mode import evaluation
+
+
+@contextmanager
+def quickened(networks: Collection[nn.Module]) -> Iterator[None]:
+    """Meanwhile networks compute without gradients, in evaluation mode.
+
+    Afterwards autocast forgets its casts of weights that train: it would keep those without
+    gradients beside the others until its context ends.
+    """
+    with evaluation(*networks):
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            torch.clear_autocast_cache()

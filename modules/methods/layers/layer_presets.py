@@ -1,0 +1,77 @@
+"""The layers of a model, and which of them the presets name."""
+
+from collections.abc import Iterator
+
+from torch import nn
+
+from modules.formats.lora.lora_names import COMPONENTS, Layer, LayerNames, Part, canonical, flat
+from modules.interfaces import Family
+from onetrainer.config.methods.adapters import AdapterTargets
+from onetrainer.config.run.model import base_of
+
+ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
+TEXT_ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
+TEXT_MLP = ("fc1", "fc2")
+
+
+def layer_names(family: Family) -> LayerNames:
+    """What every layer of a family is called in LoRA files."""
+    tensors = {part: list(module.state_dict()) for part, module in _parts(family).items()}
+    return LayerNames.of(base_of(family.name), tensors)
+
+
+def layers_of(family: Family) -> Iterator[tuple[Layer, nn.Module]]:
+    """Every module of a family's UNet and text encoders."""
+    for part, module in _parts(family).items():
+        yield from (
+            (Layer(part, canonical(part, path)), own) for path, own in module.named_modules()
+        )
+
+
+def is_chosen(part: Part, path: str, targets: AdapterTargets) -> bool:
+    """Whether a preset names a linear or convolution layer; path: the module's."""
+    if part == "unet":
+        return _is_chosen_in_unet(path, targets)
+    return _is_chosen_in_text(path, targets)
+
+
+def adapter_name(layer: Layer) -> str:
+    """An adapter's name in checkpoints, the same for every base: kohya's with diffusers' paths."""
+    return f"lora_{layer.part}_{flat(layer.path)}"
+
+
+def _is_chosen_in_unet(path: str, targets: AdapterTargets) -> bool:
+    """Whether a linear or convolution layer of the UNet gets an adapter.
+
+    "attn": the projections of self- and cross-attention. "attn-mlp": every layer of the
+    transformer blocks and the projections into and out of them, which is what kohya's and most
+    other LoRAs train. "full": every linear and convolution layer.
+    """
+    match targets:
+        case "attn":
+            return ".attentions." in path and path.endswith(ATTENTION)
+        case "attn-mlp":
+            return ".attentions." in path
+        case "full":
+            return True
+        case "named":
+            return False
+
+
+def _is_chosen_in_text(path: str, targets: AdapterTargets) -> bool:
+    """Attention alone for "attn", attention and feed-forward for "attn-mlp" and "full"."""
+    match targets:
+        case "attn":
+            return path.endswith(TEXT_ATTENTION)
+        case "attn-mlp" | "full":
+            return path.endswith(TEXT_ATTENTION + TEXT_MLP)
+        case "named":
+            return False
+
+
+def _parts(family: Family) -> dict[Part, nn.Module]:
+    parts: dict[Part, nn.Module] = {"unet": family.unet}
+    for part in COMPONENTS:
+        if part in family.text_encoders:
+            parts[part] = family.text_encoders[part]
+    return parts

@@ -1,0 +1,1 @@
+"""Rewards that are neural networks, and their files."""

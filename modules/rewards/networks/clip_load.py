@@ -1,0 +1,192 @@
+"""CLIP's networks out of files: with their weights, or empty for counting."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from accelerate import init_empty_weights
+from torch import Size, nn
+from transformers import (
+    CLIPTextConfig,
+    CLIPTextModelWithProjection,
+    CLIPTokenizer,
+    CLIPVisionConfig,
+    CLIPVisionModelWithProjection,
+)
+
+from modules.formats.files.component_configs import MODELS
+from modules.formats.files.tensor_source import TensorReader, open_tensors
+from modules.formats.original.layout import MissingTensorsError, read_component
+from modules.rewards.networks.clip import Clip
+from modules.rewards.networks.clip_convert import (
+    Found,
+    Told,
+    Tower,
+    find_tower,
+    recipes,
+    text_config,
+    vision_config,
+)
+from modules.rewards.networks.network_files import NetworkFiles
+from onetrainer.errors import UserError
+
+TOKENIZER = MODELS / "sd15" / "tokenizer"  # OpenCLIP's networks have the same words
+Published = Literal["vit-l-14", "vit-h-14"]
+# Width and layers of the vision tower and of the text tower, whose width is also what both give.
+_PUBLISHED: Mapping[Published, tuple[tuple[int, int], tuple[int, int]]] = {
+    "vit-l-14": ((1024, 24), (768, 12)),
+    "vit-h-14": ((1280, 32), (1024, 24)),
+}
+_META = torch.device("meta")
+
+
+def load_clip(
+    files: NetworkFiles, *, texts: bool, device: torch.device, dtype: torch.dtype
+) -> Clip:
+    """The CLIP in some files. texts: whether texts are to be looked at, too.
+
+    Raises UserError where the files hold none, or not all of it.
+    """
+    with open_tensors(files.weights) as reader:
+        vision = _empty_vision(_vision_config(reader, files))
+        found = _tower(reader, "vision", files)
+        _fill(vision, reader, found, "vision", device=device, dtype=dtype)
+        if not texts:
+            return Clip(vision, None, None)
+        text = _empty_text(_text_config(reader, files))
+        found = _tower(reader, "text", files)
+        _fill(text, reader, found, "text", device=device, dtype=dtype)
+        name = f"{found.prefix}logit_scale"
+        scale = reader.read_as(name, torch.float32).exp().item() if name in reader else 1.0
+    return Clip(vision, text, _tokenizer(files), scale)
+
+
+def empty_clip(files: NetworkFiles, *, texts: bool, dtype: torch.dtype) -> Clip:
+    """The same without weights, on the meta device; of the files only the headers are read."""
+    with open_tensors(files.weights) as reader:
+        vision = _vision_config(reader, files)
+        text = _text_config(reader, files) if texts else None
+    return _empty(vision, text, dtype)
+
+
+def published_clip(name: Published, *, texts: bool, dtype: torch.dtype) -> Clip:
+    """A published network without weights, on the meta device.
+
+    "vit-l-14": OpenAI's, which the aesthetic heads read. "vit-h-14": OpenCLIP's, which PickScore
+    and HPSv2 began as.
+    """
+    (width, layers), (text_width, text_layers) = _PUBLISHED[name]
+    vision = CLIPVisionConfig(
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=16,
+        patch_size=14,
+        projection_dim=text_width,
+    )
+    text = CLIPTextConfig(
+        vocab_size=49408,
+        hidden_size=text_width,
+        intermediate_size=4 * text_width,
+        num_hidden_layers=text_layers,
+        num_attention_heads=text_width // 64,
+        projection_dim=text_width,
+    )
+    return _empty(vision, text if texts else None, dtype)
+
+
+def _empty(vision: CLIPVisionConfig, text: CLIPTextConfig | None, dtype: torch.dtype) -> Clip:
+    seeing = _empty_vision(vision)
+    _prepare(seeing, dtype)
+    if text is None:
+        return Clip(seeing, None, None)
+    reading = _empty_text(text)
+    _prepare(reading, dtype)
+    return Clip(seeing, reading, _common_tokenizer())
+
+
+def _prepare(network: nn.Module, dtype: torch.dtype) -> None:
+    network.requires_grad_(False).eval()
+    network.to(_META, dtype)
+
+
+def _vision_config(reader: TensorReader, files: NetworkFiles) -> CLIPVisionConfig:
+    found = _tower(reader, "vision", files)
+    return vision_config(found, _shapes(reader), _told(files.config(), "vision_config"))
+
+
+def _text_config(reader: TensorReader, files: NetworkFiles) -> CLIPTextConfig:
+    found = _tower(reader, "text", files)
+    return text_config(found, _shapes(reader), _told(files.config(), "text_config"))
+
+
+def _empty_vision(config: CLIPVisionConfig) -> CLIPVisionModelWithProjection:
+    with init_empty_weights():
+        return CLIPVisionModelWithProjection(config)
+
+
+def _empty_text(config: CLIPTextConfig) -> CLIPTextModelWithProjection:
+    with init_empty_weights():
+        return CLIPTextModelWithProjection(config)
+
+
+def _common_tokenizer() -> CLIPTokenizer:
+    tokenizer: CLIPTokenizer = CLIPTokenizer.from_pretrained(TOKENIZER, local_files_only=True)
+    return tokenizer
+
+
+def _tokenizer(files: NetworkFiles) -> CLIPTokenizer:
+    """The folder's, if it has other words than the common one."""
+    common = _common_tokenizer()
+    if not (files.home / "vocab.json").is_file() and not (files.home / "tokenizer.json").is_file():
+        return common
+    own: CLIPTokenizer = CLIPTokenizer.from_pretrained(files.home, local_files_only=True)
+    return common if own.get_vocab() == common.get_vocab() else own
+
+
+def _tower(reader: TensorReader, tower: Tower, files: NetworkFiles) -> Found:
+    found = find_tower(reader.names, tower)
+    if found is None:
+        raise UserError(
+            f"{files.weights[0]}: there is no CLIP's {tower} tower in it",
+            "A CLIP in the layout of transformers or OpenCLIP was expected",
+            "Choose another file; a text encoder alone, as models have it, is not enough",
+        )
+    return found
+
+
+def _shapes(reader: TensorReader) -> Mapping[str, Size]:
+    return {name: reader.shape(name) for name in reader.names}
+
+
+def _told(config: Mapping[str, object], part: str) -> Told:
+    """A tower's part of a config; a lone tower's config is that part."""
+    inner = config.get(part)
+    if isinstance(inner, dict) and config.get("model_type") == "clip":
+        return inner
+    kind = config.get("model_type")
+    return config if kind == f"clip_{part.removesuffix('_config')}_model" else {}
+
+
+def _fill(
+    network: nn.Module,
+    reader: TensorReader,
+    found: Found,
+    tower: Tower,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> None:
+    shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
+    try:
+        taken = recipes(found, tower, shapes)
+        state = read_component(reader, taken, shapes, dtype=dtype, device=device)
+    except MissingTensorsError as error:
+        raise UserError(
+            f"{reader.tables[0].path}: {len(error.names)} tensors of the {tower} tower are missing"
+            f" or have another shape, first {error.names[0]}",
+            "A complete CLIP was expected",
+            "Choose another file, or download it again",
+        ) from error
+    network.load_state_dict(state, assign=True)
+    network.requires_grad_(False).eval().to(device)

@@ -1,0 +1,1 @@
+"""What the training loop works with: device, checkpoints, commands, progress, tasks."""

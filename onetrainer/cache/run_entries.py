@@ -1,0 +1,160 @@
+"""What a run keeps of its pictures and captions, and how much room that takes."""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from onetrainer.config.data.data import Conditioning
+from onetrainer.config.run.model import base_of
+from onetrainer.config.train import TrainConfig
+from onetrainer.dataset.batch_plan import BatchPlan, all_sizes
+from onetrainer.dataset.buckets import Bucket
+from onetrainer.dataset.caption_caching import keeps_captions
+from onetrainer.dataset.caption_sampling import drawn_caption, plain_caption, varies
+from onetrainer.dataset.dataset import Dataset
+from onetrainer.dataset.items import Item
+from onetrainer.dataset.transforms import bucket_at, variations, view_count
+from onetrainer.images.image_index import PictureMemory
+
+_VAE = 8
+"""Pixels a side for each of a latent's."""
+_LATENT = 2 * 4 * 4
+"""Bytes of a latent's pixel: mean and deviation of four channels, float32."""
+_SEEN = 4 * 4
+_MASK = 4
+_CHUNK = 77
+"""Tokens of an encoded caption, start and end included."""
+_WORDS = 50
+"""Of a caption, about so many words fill a chunk; most words are one token or two."""
+_WIDTHS = {"sd15": 768, "sd2": 1024, "sdxl": 2048}
+_POOLED = {"sdxl": 1280}
+
+
+@dataclass(frozen=True)
+class CachePlan:
+    """What is kept of pictures and captions, at most: parts of it may be there already.
+
+    views, captions: how many are encoded. pixels: of all views together. free_bytes: on the disk of
+    the folder.
+    """
+
+    folder: Path
+    views: int
+    captions: int
+    pixels: int
+    picture_bytes: int
+    caption_bytes: int
+    free_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """Of both."""
+        return self.picture_bytes + self.caption_bytes
+
+
+def plan_cache(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> CachePlan:
+    """What a run is going to keep."""
+    views, cells, size = _kept_pictures(config, dataset)
+    captions = _kept_captions(config, dataset, batches) if keeps_captions(config) else set()
+    folder = cache_folder(config)
+    return CachePlan(
+        folder=folder,
+        views=views,
+        captions=len(captions),
+        pixels=cells * _VAE**2,
+        picture_bytes=size,
+        caption_bytes=_caption_bytes(config, captions),
+        free_bytes=_free(folder),
+    )
+
+
+def cache_folder(config: TrainConfig) -> Path:
+    """Where a run keeps what it has encoded."""
+    data, output = config.data, config.output
+    folder = Path(data.cache_folder) if data.cache_folder else Path(output.folder) / "cache"
+    return folder.expanduser()
+
+
+@contextmanager
+def memory_of(config: TrainConfig) -> Iterator[PictureMemory | None]:
+    """What is remembered of pictures where a run's cache is; None if there is none yet.
+
+    Looking leaves nothing behind.
+    """
+    folder = cache_folder(config)
+    if not folder.is_dir():
+        yield None
+        return
+    with closing(PictureMemory(folder)) as memory:
+        yield memory
+
+
+def _kept_pictures(config: TrainConfig, dataset: Dataset) -> tuple[int, int, int]:
+    """How many views are kept, how many pixels of latents are encoded, and how many bytes kept."""
+    if not config.data.cache_latents:
+        return 0, 0, 0
+    sees = config.data.conditioning if config.model.family.endswith("inpainting") else "blank"
+    counts = [(view_count(one), variations(one, is_cached=True)) for one in dataset.concepts]
+    views = cells = size = 0
+
+    def keep(item: Item, count: int, area: int) -> None:
+        nonlocal views, cells, size
+        passes, each = _kept_of(item, sees)
+        views, cells, size = views + count, cells + area * passes, size + area * each
+
+    sizes = all_sizes(dataset.items, dataset.concepts)
+    for item, buckets in zip(dataset.items, sizes, strict=True):
+        own, times = counts[item.concept]
+        keep(item, own, times * sum(map(_area, buckets[: own // times])))
+    for item in dataset.held_out or ():
+        keep(item, 1, _area(bucket_at(item, dataset.concepts[item.concept], 0)))
+    return views, cells, size
+
+
+def _kept_of(item: Item, sees: Conditioning) -> tuple[int, int]:
+    """How often the VAE encodes a view, and how many bytes are kept of a pixel of its latent.
+
+    sees: what an inpainting model sees; "blank" of other models.
+    """
+    mask = _MASK if item.mask else 0
+    has_more = item.conditioning if sees == "files" else item.mask
+    if sees == "blank" or not has_more:
+        return 1, _LATENT + mask
+    # What is seen, and the mask of what is not: apart from that of where it counts.
+    return 2, _LATENT + _SEEN + 2 * mask
+
+
+def _area(bucket: Bucket) -> int:
+    """Of its latent."""
+    return (bucket.width // _VAE) * (bucket.height // _VAE)
+
+
+def _kept_captions(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> set[str]:
+    """Every caption that the run shows; where they change, there are few showings."""
+    concepts = dataset.concepts
+    found = {plain_caption(item, concepts[item.concept]) for item in dataset.held_out or ()} | {""}
+    if any(varies(concept.captions) for concept in concepts):
+        shown = (one for step in range(config.training.steps) for one in batches.at(step).pictures)
+        items = ((dataset.items[one.item], one.turn) for one in shown)
+    else:
+        items = ((item, turn) for item in dataset.items for turn in range(len(item.captions)))
+    return found | {drawn_caption(item, concepts[item.concept], turn) for item, turn in items}
+
+
+def _caption_bytes(config: TrainConfig, captions: Iterable[str]) -> int:
+    base = base_of(config.model.family)
+    each = 4 if config.hardware.precision == "fp32" else 2
+    chunks = [-(-len(caption.split()) // _WORDS) or 1 for caption in captions]
+    tokens = _CHUNK * sum(chunks)
+    return each * (tokens * _WIDTHS[base] + len(chunks) * _POOLED.get(base, 0))
+
+
+def _free(folder: Path) -> int:
+    """Bytes on the disk that a folder is on, or will be; 0 where nobody knows."""
+    there = next((one for one in (folder, *folder.absolute().parents) if one.exists()), Path("/"))
+    try:
+        return shutil.disk_usage(there).free
+    except OSError:
+        return 0

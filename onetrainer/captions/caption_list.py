@@ -1,0 +1,160 @@
+"""A list that says the captions of many pictures: .csv, .jsonl or .txt."""
+
+import os
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from onetrainer.captions.caption_list_file import Listed, read_list
+from onetrainer.concepts.folder_listing import PICTURE_SUFFIXES, UNREAD_SUFFIXES
+from onetrainer.errors import UserError
+
+_SUFFIXES = PICTURE_SUFFIXES | UNREAD_SUFFIXES
+_EXAMPLES = 3
+
+Parts: TypeAlias = tuple[str, ...]
+Key: TypeAlias = Callable[[Parts], Parts]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What a list says of some pictures.
+
+    entries: of each picture, None if the list does not name it. unused: the entries that name none
+    of the pictures.
+    """
+
+    entries: tuple[Listed | None, ...]
+    unused: tuple[Listed, ...]
+
+    def notes(self, name: str) -> tuple[str, ...]:
+        """What to tell of entries that name no picture. name: of the list's file."""
+        if not self.unused:
+            return ()
+        some = ", ".join(f'"{one.file}" (line {one.line})' for one in self.unused[:_EXAMPLES])
+        more = f" and {len(self.unused) - _EXAMPLES} more" if len(self.unused) > _EXAMPLES else ""
+        noun = "an entry" if len(self.unused) == 1 else f"{len(self.unused)} entries"
+        return (f"{name} has {noun} without a picture: {some}{more}",)
+
+
+@dataclass(frozen=True)
+class CaptionList:
+    """What a list file says. encoding: the one it was read in. is_in_order: it names no files."""
+
+    path: Path
+    entries: tuple[Listed, ...]
+    encoding: str = "utf-8"
+    is_in_order: bool = False
+
+    def match(self, root: Path, names: Sequence[str]) -> Matched:
+        """Which picture each entry speaks of.
+
+        root: the pictures' folder. names: of the pictures, below it, with "/", in their order.
+        An entry names a picture by its path or the end of one: "cat.png" and "pets/cat.png" both
+        are /data/pets/cat.png. Where no picture ends so, its ending may differ or be missing.
+        Letter case decides only between two pictures that else are called the same. Several
+        entries for one picture are as many captions of it.
+        Raises UserError if an entry fits two pictures, or if a .txt has another number of lines.
+        """
+        if self.is_in_order:
+            return self._in_order(names)
+        pictures = _Pictures(root, names)
+        found: dict[int, Listed] = {}
+        left = list(self.entries)
+        for key in (_same, _stem):
+            tried, left = left, []
+            # A picture that is named in full is not meant by what has another ending.
+            taken = frozenset(found)
+            for entry in tried:
+                fits = [at for at in pictures.ending(entry.file, key) if at not in taken]
+                if len(fits) > 1:
+                    raise self._ambiguous(entry, [names[at] for at in fits])
+                if fits:
+                    found[fits[0]] = self._joined(found.get(fits[0]), entry)
+                else:
+                    left.append(entry)
+        return Matched(tuple(found.get(at) for at in range(len(names))), tuple(left))
+
+    def _joined(self, before: Listed | None, entry: Listed) -> Listed:
+        if before is None:
+            return entry
+        if before.focus and entry.focus and before.focus != entry.focus:
+            raise UserError(
+                f'{self.path}: lines {before.line} and {entry.line} give "{entry.file}" two'
+                " different points",
+                "Expected one point for each picture",
+                "Take one of them out",
+            )
+        captions = tuple(filter(None, (*before.captions, *entry.captions)))
+        return replace(before, captions=captions or ("",), focus=before.focus or entry.focus)
+
+    def _in_order(self, names: Sequence[str]) -> Matched:
+        entries = list(self.entries)
+        while len(entries) > len(names) and entries[-1].captions == ("",):
+            entries.pop()
+        if len(entries) != len(names):
+            raise UserError(
+                f"{self.path} has {len(entries)} lines for {len(names)} pictures",
+                "A .txt file needs a line for each picture, in the order of their names; an empty"
+                " line is a picture without a caption",
+                "Correct it, or use a .csv or .jsonl file, which names the pictures",
+            )
+        return Matched(tuple(entries), ())
+
+    def _ambiguous(self, entry: Listed, fits: Sequence[str]) -> UserError:
+        some = " or ".join(f'"{name}"' for name in fits[:2])
+        return UserError(
+            f'{self.path}, line {entry.line}: "{entry.file}" may be {some}',
+            "Expected a name that only one picture has",
+            "Write more of its path, and its ending",
+        )
+
+
+class _Pictures:
+    """Pictures, found by how their paths end."""
+
+    def __init__(self, root: Path, names: Sequence[str]) -> None:
+        base = _parts(Path(os.path.abspath(root)).as_posix())  # noqa: PTH100 - links stay as named
+        self._depth = len(base)
+        self._paths = [(*base, *_parts(name)) for name in names]
+        self._places: dict[tuple[Key, int], dict[Parts, list[int]]] = {}
+
+    def ending(self, file: str, key: Key) -> list[int]:
+        """The places of those that a file's name fits best. key: what of paths is compared."""
+        wanted = _parts(file)
+        size = len(wanted)
+        if (key, size) not in self._places:
+            places: defaultdict[Parts, list[int]] = defaultdict(list)
+            for at, path in enumerate(self._paths):
+                places[key(path[-size:])].append(at)
+            self._places[key, size] = places
+        fits = self._places[key, size].get(key(wanted), [])
+        # "cat.png" beside "pets/cat.png" is the one that lies in the folder itself.
+        fits = [at for at in fits if len(self._paths[at]) - self._depth == size] or fits
+        return [at for at in fits if self._paths[at][-size:] == wanted] or fits
+
+
+def read_caption_list(path: Path) -> CaptionList:
+    """Reads a list of captions. Raises UserError, with the line, if it cannot be understood."""
+    entries, encoding = read_list(path)
+    return CaptionList(path, tuple(entries), encoding, is_in_order=path.suffix.lower() == ".txt")
+
+
+def _parts(path: str) -> Parts:
+    """A path's names, whichever system wrote it."""
+    clean = unicodedata.normalize("NFC", path.strip()).replace("\\", "/")
+    return tuple(part for part in clean.split("/") if part not in ("", ".", ".."))
+
+
+def _same(parts: Parts) -> Parts:
+    return tuple(part.casefold() for part in parts)
+
+
+def _stem(parts: Parts) -> Parts:
+    """Without the ending, if it is one of pictures."""
+    *above, last = _same(parts)
+    suffix = Path(last).suffix
+    return (*above, last.removesuffix(suffix) if suffix in _SUFFIXES else last)

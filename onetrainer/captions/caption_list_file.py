@@ -1,0 +1,226 @@
+"""The lines of a list of captions, in each of its formats."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from onetrainer.captions.caption_file import decoded_text
+from onetrainer.errors import UserError
+
+MAX_BYTES = 1 << 28
+"""Larger files are no lists: a quarter of a gigabyte is a million long captions."""
+
+FILE_KEYS = ("file", "file_name", "filename", "image", "path")
+CAPTION_KEYS = ("caption", "captions", "text", "prompt")
+"""What columns and keys may be called, the first that is there; lists elsewhere have all these."""
+
+_NUMBERED = re.compile(r"caption_?(\d+)")
+_BROKEN = re.compile("[\x00\ud800-\udfff]")  # NUL, half an emoji
+_EXAMPLES = {
+    ".csv": "file,caption in the first line and cat.png,a cat below",
+    ".jsonl": '{"file": "cat.png", "caption": "a cat"}',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a list says of one picture.
+
+    line: where it says so, from 1. file: the picture as the list calls it, "" in a .txt file.
+    captions: at least one. focus: across and down, as shares of its size; None if none is given.
+    """
+
+    line: int
+    file: str
+    captions: tuple[str, ...]
+    focus: tuple[float, float] | None = None
+
+
+class _LineError(Exception):
+    """A line that cannot be understood. The message says why."""
+
+
+def read_list(path: Path) -> tuple[list[Listed], str]:
+    """What a list says, and its encoding. Raises UserError, naming the line."""
+    text, encoding = _text(path)
+    match path.suffix.lower():
+        case ".csv":
+            rows = _csv_rows(path, text)
+        case ".jsonl":
+            rows = _json_rows(path, text)
+        case ".txt":
+            return _plain(text), encoding
+        case _:
+            raise UserError(
+                f"{path} is no list of captions",
+                "A .csv, .jsonl or .txt file is needed",
+                "Choose another file, or give it the right ending",
+            )
+    entries = []
+    for line, row in rows:
+        try:
+            entries.append(_entry(line, row))
+        except _LineError as error:
+            raise _broken(path, line, str(error)) from error
+    if not entries:
+        raise UserError(
+            f"{path} names no picture",
+            f"Expected {_EXAMPLES[path.suffix.lower()]}",
+            "Write a line for each picture, or choose another file",
+        )
+    return entries, encoding
+
+
+def _text(path: Path) -> tuple[str, str]:
+    needed = "A list of captions is needed"
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: there is no such file", needed, "Choose another") from error
+    except OSError as error:
+        what = f"{path} cannot be read ({error.strerror})"
+        raise UserError(what, needed, "Choose another") from error
+    if len(data) > MAX_BYTES:
+        size = f"{MAX_BYTES >> 20} MB"
+        raise UserError(f"{path} is larger than {size}", needed, "Split it by folders")
+    decoded = decoded_text(data)
+    if decoded is None or "\0" in decoded[0]:
+        raise UserError(f"{path} is no text", needed, "Save it as UTF-8, or choose another")
+    return decoded
+
+
+def _plain(text: str) -> list[Listed]:
+    """A caption a line; empty ones count."""
+    lines = re.split(r"\r\n|\r|\n", text)
+    return [Listed(number, "", (_clean(line),)) for number, line in enumerate(lines, 1)]
+
+
+def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            why = error.msg if isinstance(error, json.JSONDecodeError) else "too much"
+            raise _broken(path, number, f"this is no JSON ({why})") from error
+        if not isinstance(row, dict):
+            raise _broken(path, number, "this is no object in { }")
+        yield number, {str(key).strip().lower(): value for key, value in row.items()}
+
+
+def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
+    """Rows by the names in the first line, in which , or ; or a tabulator is between columns."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    reader = csv.reader(
+        io.StringIO(text.lstrip("\r\n"), newline=""),
+        delimiter=max(",;\t", key=first.count),
+        skipinitialspace=True,
+        strict=True,
+    )
+    blank = len(re.split(r"\r\n|\r|\n", text[: len(text) - len(text.lstrip("\r\n"))])) - 1
+    header: list[str] = []
+    line = blank + 1
+    try:
+        for row in reader:
+            here, line = line, blank + reader.line_num + 1
+            if not any(cell.strip() for cell in row):
+                continue
+            if not header:
+                header = [cell.strip().lower() for cell in row]
+                _require_columns(path, here, header)
+                continue
+            if len(row) > len(header):
+                what = f"{len(row)} columns, but the first line names {len(header)}"
+                raise _broken(path, here, f'{what}; a caption with commas goes in "quotes"')
+            yield here, dict(zip(header, row, strict=False))
+    except csv.Error as error:
+        raise _broken(path, line, f"this cannot be read as CSV ({error})") from error
+
+
+def _require_columns(path: Path, line: int, header: Sequence[str]) -> None:
+    named = ", ".join(f'"{cell}"' for cell in header)[:200]
+    if len(set(filter(None, header))) != len([cell for cell in header if cell]):
+        raise _broken(path, line, f"two columns have the same name ({named})")
+    if not any(key in header for key in FILE_KEYS):
+        raise _broken(path, line, f'no column is called "file" ({named})')
+    if not _caption_keys(header):
+        raise _broken(path, line, f'no column is called "caption" ({named})')
+
+
+def _entry(line: int, row: Mapping[str, object]) -> Listed:
+    file = next((row[key] for key in FILE_KEYS if key in row), None)
+    if not isinstance(file, str) or not file.strip().strip("/\\.") or _BROKEN.search(file):
+        raise _LineError('"file" names no picture')
+    keys = _caption_keys(row)
+    if not keys:
+        raise _LineError('there is no "caption"')
+    captions = tuple(filter(None, (text for key in keys for text in _captions(key, row[key]))))
+    return Listed(line, file.strip(), captions or ("",), _focus(row))
+
+
+def _caption_keys(names: Iterable[str]) -> list[str]:
+    """Which of the names are captions: one, or numbered ones in the order of their numbers."""
+    names = list(names)
+    plain = [key for key in CAPTION_KEYS if key in names][:1]
+    numbered = [(int(found[1]), name) for name in names if (found := _NUMBERED.fullmatch(name))]
+    return plain + [name for _, name in sorted(numbered)]
+
+
+def _captions(key: str, value: object) -> list[str]:
+    if value is None:
+        return []
+    found = []
+    for text in value if isinstance(value, list) else [value]:
+        if not isinstance(text, str):
+            raise _LineError(f'"{key}" is no text, nor a list of texts')
+        if _BROKEN.search(text):
+            raise _LineError(f'"{key}" holds a character that is none')
+        found.append(_clean(text))
+    return found
+
+
+def _focus(row: Mapping[str, object]) -> tuple[float, float] | None:
+    given = row.get("focus")
+    if given in (None, ""):
+        across, down = row.get("focus_x"), row.get("focus_y")
+        if across in (None, "") and down in (None, ""):
+            return None
+    elif isinstance(given, list) and len(given) == 2:
+        across, down = given
+    else:
+        raise _LineError('"focus" is no list of two numbers, such as [0.5, 0.4]')
+    return _share("focus_x", across), _share("focus_y", down)
+
+
+def _share(name: str, value: object) -> float:
+    number = None
+    if isinstance(value, str):
+        try:
+            # Where ";" is between columns, "," is in numbers.
+            number = float(value.strip().replace(",", "."))
+        except ValueError:
+            number = None
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+    if number is None or not 0 <= number <= 1:
+        raise _LineError(f'"{name}" is {_shown(value)}, not a number from 0 to 1')
+    return number
+
+
+def _shown(value: object) -> str:
+    return "missing" if value in (None, "") else json.dumps(value, ensure_ascii=False)[:60]
+
+
+def _clean(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _broken(path: Path, line: int, why: str) -> UserError:
+    example = _EXAMPLES[path.suffix.lower()]
+    return UserError(f"{path}, line {line}: {why}", f"Expected {example}", "Correct this line")

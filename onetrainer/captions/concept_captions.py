@@ -1,0 +1,80 @@
+"""What is said of a concept's pictures, from wherever its captions come."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from onetrainer.captions.caption_file import CaptionError, read_captions
+from onetrainer.captions.caption_list import read_caption_list
+from onetrainer.captions.caption_list_file import Listed
+from onetrainer.concepts.concepts import ConceptSettings, folder_name
+from onetrainer.concepts.folder_listing import Found, is_picture, normal
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What is said of one picture. focus: the point to cut around. note: worth telling, or ""."""
+
+    captions: tuple[str, ...]
+    focus: tuple[float, float] | None = None
+    note: str = ""
+
+
+class ConceptCaptions:
+    """The captions of a concept's pictures.
+
+    pictures: all that its folder holds, in order. listed: how many entries its list has; unused:
+    those that name none of them.
+    Raises UserError for a list that cannot be read.
+    """
+
+    def __init__(self, concept: ConceptSettings, pictures: Sequence[Found]) -> None:
+        self._concept = concept
+        self._listed: dict[str, Listed | None] = {}
+        self.notes: tuple[str, ...] = ()
+        self.listed = 0
+        self.unused: tuple[Listed, ...] = ()
+        if concept.caption_source == "list" and concept.caption_list is not None:
+            self._match(concept.caption_list, pictures)
+
+    def of(self, found: Found) -> Said:
+        """What is said of a picture. Raises CaptionError if its file cannot be read."""
+        match self._concept.caption_source:
+            case "files":
+                return self._beside(found)
+            case "names":
+                return Said((found.stem,))
+            case "folders":
+                own = found.group.rpartition("/")[2]
+                return Said((own or normal(folder_name(self._concept.folder)),))
+            case "text":
+                return Said((" ".join(self._concept.caption_text.split()),))
+            case "list":
+                entry = self._listed.get(found.name)
+                return Said(("",)) if entry is None else Said(entry.captions or ("",), entry.focus)
+
+    def _match(self, file: Path, pictures: Sequence[Found]) -> None:
+        captions = read_caption_list(file)
+        names = [found.name for found in pictures if is_picture(found.name)]
+        matched = captions.match(self._concept.folder, names)
+        self._listed = dict(zip(names, matched.entries, strict=True))
+        self.listed, self.unused = len(captions.entries), matched.unused
+        self.notes = matched.notes(file.name)
+        if captions.encoding == "cp1252":
+            self.notes = (_windows_text(file.name), *self.notes)
+
+    def _beside(self, found: Found) -> Said:
+        if found.caption is None:
+            return Said(("",))
+        try:
+            captions, encoding = read_captions(found.caption, lines=self._concept.captions.lines)
+        except CaptionError:
+            if self._concept.learns_captions:
+                raise
+            return Said(("",))
+        is_guess = encoding == "cp1252" and self._concept.learns_captions
+        return Said(captions or ("",), note=_windows_text(found.caption.name) if is_guess else "")
+
+
+def _windows_text(name: str) -> str:
+    return f"{name} is not UTF-8; it was read as Windows text (cp1252)"

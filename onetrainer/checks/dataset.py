@@ -1,0 +1,349 @@
+"""What can be known to be wrong with the pictures before a run starts.
+
+They are listed by what is imported only when it is needed: reading pictures takes Pillow, whose
+import would be most of the time that a check of settings takes.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onetrainer.captions.placeholder_tokens import missing_words
+from onetrainer.concepts.concepts import PRIOR_ROLES, ConceptSettings
+from onetrainer.concepts.folder_listing import CONDITIONING_SUFFIX, MASK_SUFFIX
+from onetrainer.config.methods.embedding import EmbeddingOnly
+from onetrainer.config.rewards.alignprop import AlignProp
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Cure, Problem, UserError
+from onetrainer.json_file import shortened
+from onetrainer.metrics.validation import FEW_PICTURES
+from onetrainer.rules.data import beside, is_same_folder, masks_place, subfolders_place
+
+if TYPE_CHECKING:
+    from onetrainer.dataset.items import DatasetIndex, Item
+
+_SHOWN_PICTURES = 5
+
+Indexes = Mapping[int, "DatasetIndex"]
+"""What concepts hold, by their place among them; without those that cannot be listed."""
+
+
+def check_pictures(config: TrainConfig) -> list[Problem]:
+    """Problems of the pictures, each at the place of its folder."""
+    from onetrainer.dataset.dataset import is_pictures_alone, reads_folder, used_concepts
+
+    if not reads_folder(config):
+        return []
+    concepts = used_concepts(config)
+    indexes, found = _listed(config, concepts)
+    is_plain = is_pictures_alone(config)
+    found += _left_inside(concepts, indexes)
+    for number, index in indexes.items():
+        is_told = is_plain or _is_told_by_rules(config, concepts[number])
+        found += _index_problems(concepts[number], index, has_captions=not is_told)
+    if is_plain:
+        return [*found, *_unused(config), *_split_problems(config, concepts, indexes)]
+    found += [*_unmasked(config, concepts, indexes), *_unshown(config, indexes)]
+    found += _same_files(concepts, indexes)
+    return found + _split_problems(config, concepts, indexes)
+
+
+def cannot_look(path: str, error: OSError) -> Problem:
+    """What to say of a setting that leads to what the system does not let us look at."""
+    reason = (error.strerror or str(error)).lower()
+    place = shortened(Path(str(error.filename or "")))
+    return Problem(path, f"{place}: {reason}", "Expected a place that can be read", "Check it.")
+
+
+def _listed(
+    config: TrainConfig, concepts: Sequence[ConceptSettings]
+) -> "tuple[dict[int, DatasetIndex], list[Problem]]":
+    from onetrainer.captions.caption_list import read_caption_list
+    from onetrainer.dataset.items import index_concept
+    from onetrainer.images.header import recent_headers
+
+    indexes, found = {}, []
+    for number, concept in enumerate(concepts):
+        place = concept.place
+        try:
+            if concept.caption_source == "list" and concept.caption_list is not None:
+                place = beside(concept, "caption_list")
+                read_caption_list(concept.caption_list)
+                place = concept.place
+            required = concept.require_captions and not _is_told_by_rules(config, concept)
+            seen = replace(concept, require_captions=required)
+            indexes[number] = index_concept(seen, number=number, headers=recent_headers())
+        except UserError as error:
+            found.append(Problem(place, error.what, error.expected, error.remedy))
+        except OSError as error:  # a name too long, a folder that may not be looked into
+            found.append(cannot_look(place, error))
+    return indexes, found
+
+
+def _is_told_by_rules(config: TrainConfig, concept: ConceptSettings) -> bool:
+    """Whether the settings alone show that a folder's pictures have no caption."""
+    is_empty = not concept.caption_text.strip() and not concept.trigger
+    is_ruled = concept.place != "validation.folder" or bool(config.data.folder)
+    return concept.caption_source == "text" and is_empty and is_ruled
+
+
+def _left_inside(concepts: Sequence[ConceptSettings], indexes: Indexes) -> list[Problem]:
+    """Pictures in folders within a folder, of which no one is told to take them."""
+    from onetrainer.concepts.folder_listing import count_pictures
+
+    named = {Path(os.path.realpath(each.folder)) for each in concepts}
+    found = []
+    for number, index in indexes.items():
+        counts = [
+            count
+            for folder in index.inner
+            if Path(os.path.realpath(folder)) not in named and (count := count_pictures(folder))
+        ]
+        if counts:
+            switch = subfolders_place(concepts[number])
+            found.append(_not_taken(concepts[number].place, switch, sum(counts), len(counts)))
+    return found
+
+
+def _not_taken(place: str, switch: str, pictures: int, folders: int) -> Problem:
+    more = f"{pictures} more picture{'s lie' if pictures > 1 else ' lies'}"
+    within = f"{folders} folders" if folders > 1 else "a folder"
+    return Problem(
+        place,
+        f"{more} in {within} within it, and {'are' if pictures > 1 else 'is'} not taken",
+        "Only those in the folder itself are",
+        "Include subfolders, if they are meant.",
+        "warning",
+        Cure(switch, True),
+    )
+
+
+def _split_problems(
+    config: TrainConfig, concepts: Sequence[ConceptSettings], indexes: Indexes
+) -> list[Problem]:
+    """Of holding out, and of what is left to learn; none while a folder cannot be listed."""
+    from onetrainer.dataset.dataset import split
+
+    is_whole = len(indexes) == len(concepts)
+    if not is_whole or not any(concept.role == "train" for concept in concepts):
+        return []
+    held = next((each.place for each in concepts if each.role == "validation"), "")
+    try:
+        dataset = split(config, concepts, [indexes[number] for number in range(len(concepts))])
+    except UserError as error:
+        return [Problem(held or "validation.use", error.what, error.expected, error.remedy)]
+    found = []
+    if dataset.held_out is not None and len(dataset.held_out) < FEW_PICTURES:
+        found.append(_few(held, len(dataset.held_out)))
+    if isinstance(config.objective, AlignProp):
+        return found  # the words are learned of prompts
+    learned = [item for item in dataset.items if not item.is_prior]
+    return found + absent_words(config, _texts(concepts, learned))
+
+
+def _texts(concepts: Sequence[ConceptSettings], items: "Sequence[Item]") -> list[str]:
+    """All that may be said of pictures."""
+    used = {item.concept for item in items}
+    always = [text for n in used for text in (concepts[n].trigger, concepts[n].captions.template)]
+    return [*always, *(caption for item in items for caption in item.captions)]
+
+
+def _few(held: str, count: int) -> Problem:
+    pictures = f"{count} picture{'s' if count > 1 else ''}"
+    says = "say" if count > 1 else "says"
+    return Problem(
+        held or "validation.share",
+        f"only {pictures} would be held out, which {says} little about all others",
+        f"Expected {FEW_PICTURES} at least; some ten are better",
+        "Put more pictures into the folder."
+        if held
+        else "Hold out a larger share, or choose a folder of pictures to hold out.",
+        "warning",
+    )
+
+
+def absent_words(
+    config: TrainConfig, captions: Sequence[str], *, are_prompts: bool = False, is_all: bool = True
+) -> list[Problem]:
+    """Words that no caption holds; an error where nothing else is trained.
+
+    are_prompts: whether these are the prompts of reward training. is_all: whether nothing else is
+    read to learn them of.
+    """
+    words = {f"embeddings.words.{place}.word": w for place, w in enumerate(config.embeddings.words)}
+    trained = {path: word.word for path, word in words.items() if word.train}
+    absent = missing_words(captions, list(trained.values()))
+    is_alone = is_all and isinstance(config.method, EmbeddingOnly) and len(absent) == len(trained)
+    noun, where, into = (
+        ("prompt", "prompts", "prompts (objective.prompts)")
+        if are_prompts
+        else ("caption", "captions of the pictures", "text files beside the pictures")
+    )
+    return [
+        Problem(
+            path,
+            f'no {noun} holds the word "{word}", so nothing can be learnt of it',
+            f"Expected it in the {where}",
+            f'Write it into the {into}, such as "a photo of {word}".',
+            "error" if is_alone else "warning",
+        )
+        for path, word in trained.items()
+        if word in absent
+    ]
+
+
+def _same_files(concepts: Sequence[ConceptSettings], indexes: Indexes) -> Iterator[Problem]:
+    """Files that lie in two folders at once, as one folder is inside the other one.
+
+    Those to learn that are held out as well are left out of learning, which needs no word.
+    """
+    from onetrainer.dataset.dataset import real_paths
+
+    if len(indexes) < 2:
+        return
+    places = {number: real_paths(index.items) for number, index in indexes.items()}
+    for later in indexes:
+        for earlier in (number for number in indexes if number < later):
+            one, other = concepts[earlier], concepts[later]
+            both = [item for place, item in places[later].items() if place in places[earlier]]
+            if both and not is_same_folder(one, other):
+                yield from _same_file(one, other, [item.path.name for item in both])
+
+
+def _same_file(one: ConceptSettings, other: ConceptSettings, names: list[str]) -> Iterator[Problem]:
+    some = ", ".join(names[:_SHOWN_PICTURES]) + (" …" if len(names) > _SHOWN_PICTURES else "")
+    roles = {one.role, other.role}
+    if "validation" in roles:
+        if roles & PRIOR_ROLES:
+            held, kept = (one, other) if one.role == "validation" else (other, one)
+            yield Problem(
+                held.place,
+                f"{len(names)} of its pictures are class pictures ({kept.place}), too: {some}",
+                "Expected pictures that the model does not see while it learns",
+                "Choose another folder, or leave it empty to hold out a share of the pictures.",
+            )
+    elif "train" in roles and roles & PRIOR_ROLES:
+        learned, kept = (one, other) if one.role == "train" else (other, one)
+        yield Problem(
+            kept.place,
+            f"{len(names)} of its pictures are among those to be learnt ({learned.place}), too:"
+            f" {some}",
+            "Expected other pictures, so neither folder inside the other one",
+            "Move one of the folders out of the other, or do not include subfolders.",
+        )
+    else:
+        yield Problem(
+            other.place,
+            f"{len(names)} of its pictures are among those of {one.place}, too: {some}",
+            "They are shown as often as both say",
+            "Move one of the folders out of the other, if that is not meant.",
+            "warning",
+        )
+
+
+def _unused(config: TrainConfig) -> Iterator[Problem]:
+    data = config.data
+    if data.masks != "off":
+        yield _of_no_use("data.masks", "masks", "off")
+    if data.class_folder:
+        yield _of_no_use("data.class_folder", "class pictures", "")
+
+
+def _of_no_use(place: str, noun: str, empty: str) -> Problem:
+    return Problem(
+        place,
+        f"a VAE is trained without {noun}",
+        "They change nothing",
+        "Take them out.",
+        "warning",
+        Cure(place, empty),
+    )
+
+
+def _index_problems(
+    concept: ConceptSettings, index: "DatasetIndex", *, has_captions: bool = True
+) -> Iterator[Problem]:
+    from onetrainer.dataset.items import lacking
+
+    place = concept.place
+    if index.skipped:
+        names = [f"{each.name} ({each.reason})" for each in index.skipped]
+        yield _skipped_pictures(place, names)
+    if index.uncaptioned and has_captions:
+        yield Problem(
+            place,
+            f"{lacking(index.uncaptioned, len(index.items))} no caption",
+            f"They are trained with {_left(concept)}",
+            "Write a line for each into the list of captions."
+            if concept.caption_source == "list"
+            else "Write a .txt file of the same name beside each.",
+            "warning",
+        )
+
+
+def _left(concept: ConceptSettings) -> str:
+    """What is shown of a picture without a caption."""
+    return "trigger words alone" if concept.trigger.strip() else "an empty prompt"
+
+
+def _unmasked(
+    config: TrainConfig, concepts: Sequence[ConceptSettings], indexes: Indexes
+) -> Iterator[Problem]:
+    """Settings that look for masks, where no picture that they are for has one.
+
+    Nothing is said of a setting as long as one of its folders cannot be listed.
+    """
+    groups: dict[str, list[int]] = {}
+    for number, concept in enumerate(concepts):
+        if concept.masks != "off":
+            groups.setdefault(masks_place(config, concept), []).append(number)
+    for place, numbers in groups.items():
+        is_whole = all(number in indexes for number in numbers)
+        if is_whole and not any(indexes[number].masked for number in numbers):
+            example = indexes[numbers[0]].items[0].path
+            wanted = (
+                f'A mask is a file like "{example.stem}{MASK_SUFFIX}" beside "{example.name}"'
+                if concepts[numbers[0]].masks == "files"
+                else "A picture with transparent parts was expected"
+            )
+            yield Problem(
+                place,
+                "no picture has a mask, so all of each counts",
+                wanted,
+                "Add masks, or do without.",
+                "warning",
+                Cure(place, "off"),
+            )
+
+
+def _unshown(config: TrainConfig, indexes: Indexes) -> Iterator[Problem]:
+    """That an inpainting model is to be shown pictures of its own, and there are none."""
+    is_inpainting = config.model.family.endswith("inpainting")
+    if config.data.conditioning != "files" or not is_inpainting or not indexes:
+        return
+    items = [item for index in indexes.values() for item in index.items]
+    if not any(item.conditioning is not None for item in items):
+        example = items[0].path
+        yield Problem(
+            "data.conditioning",
+            "no picture has one beside it that the model could be shown",
+            f'It is a file like "{example.stem}{CONDITIONING_SUFFIX}" beside "{example.name}"',
+            "Add some, or let the model be shown something else.",
+            "warning",
+            Cure("data.conditioning", "blank"),
+        )
+
+
+def _skipped_pictures(place: str, names: list[str]) -> Problem:
+    rest = len(names) - _SHOWN_PICTURES
+    listed = ", ".join(names[:_SHOWN_PICTURES]) + (f" and {rest} more" if rest > 0 else "")
+    count = f"{len(names)} picture{'s' if len(names) > 1 else ''}"
+    return Problem(
+        place,
+        f"{count} cannot be used: {listed}",
+        "The others are trained",
+        "Replace or remove them.",
+        "warning",
+    )

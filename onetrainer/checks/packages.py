@@ -1,0 +1,51 @@
+"""Packages that a config needs and that are not installed."""
+
+import importlib.util
+
+from onetrainer.config.methods.full import Vae
+from onetrainer.config.objectives.reconstruction import Reconstruction, missing_packages
+from onetrainer.config.optimizers.optimizer import install_command, missing_package
+from onetrainer.config.run.hardware import Quantization
+from onetrainer.config.run.output import BOARD_EXTRA, BOARD_PACKAGE
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Cure, Problem
+
+QUANTIZERS = {"int8": "torchao", "fp8": "torchao", "nf4": "bitsandbytes"}
+QUANTIZER_EXTRA = "bits"
+
+
+def package_problems(config: TrainConfig) -> list[Problem]:
+    """A problem for every setting whose package is missing, with the command to install it."""
+    missing = [missing_package(config.optimizer)]
+    if isinstance(config.objective, Reconstruction):
+        missing.append(missing_packages(config.objective))
+    if not isinstance(config.method, Vae):  # nothing is quantized there
+        missing.append(missing_quantizer(config.hardware.quantization))
+    if config.output.tensorboard and importlib.util.find_spec(BOARD_PACKAGE) is None:
+        missing.append(missing_board())
+    return [problem for problem in missing if problem]
+
+
+def missing_board() -> Problem:
+    """The package that writes for TensorBoard, if it is missing."""
+    return Problem(
+        "output.tensorboard",
+        f'TensorBoard needs the package "{BOARD_PACKAGE}", which is not installed',
+        "It comes with an extra of this program",
+        f"Install it with: {install_command(BOARD_EXTRA)}; or turn it off.",
+        cure=Cure("output.tensorboard", value=False),
+    )
+
+
+def missing_quantizer(kind: Quantization) -> Problem | None:
+    """The package that a number format of frozen weights needs; None if all is there."""
+    package = QUANTIZERS.get(kind)
+    if package is None or importlib.util.find_spec(package) is not None:
+        return None
+    return Problem(
+        "hardware.quantization",
+        f'{kind} needs the package "{package}", which is not installed',
+        "It comes with an extra of this program",
+        f"Install it with: {install_command(QUANTIZER_EXTRA)}; or set it to none.",
+        cure=Cure("hardware.quantization", "none"),
+    )

@@ -1,0 +1,244 @@
+"""What can be known to be wrong before a run starts: files, folders, disk; without torch."""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from onetrainer.checks.dataset import cannot_look, check_pictures
+from onetrainer.checks.packages import package_problems
+from onetrainer.checks.rewards import check_rewards
+from onetrainer.config.methods.adapters import Adapter
+from onetrainer.config.run.model import FAMILY_WORDS
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Cure, Problem, ProblemsError, UserError
+from onetrainer.json_file import Document
+from onetrainer.model_files import (
+    ModelFile,
+    inspect_model,
+    require_family,
+    require_predictable,
+    require_published_size,
+    require_vae,
+    resolve_prediction,
+    resolve_zero_snr,
+)
+from onetrainer.model_files.hub import cached_folder, is_hub_name
+from onetrainer.presets import presets
+from onetrainer.rules.rules import broken_rules
+
+ENOUGH_DISK = 1 << 30
+LEAST_DISK = 64 << 20
+_PREDICTION, _ZERO_SNR = "model.prediction", "model.zero_terminal_snr"
+
+
+def document_problems(document: Document, *, source: str) -> tuple[TrainConfig, list[Problem]]:
+    """The config of a document with everything that is wrong about it, told in one go.
+
+    Settings that are wrong by themselves have their defaults in the config, so that the others can
+    be looked into: files, folders, and what several settings show together.
+    """
+    try:
+        config = presets.with_absolute_paths(presets.resolve(document, source=source))
+        return config, all_problems(config)
+    except ProblemsError as error:
+        wrong = error.problems
+    sound = presets.without(document, [problem.path for problem in wrong])
+    try:
+        config = presets.with_absolute_paths(presets.resolve(sound, source=source))
+    except ProblemsError:
+        return TrainConfig(), wrong
+    named = {problem.path for problem in wrong}
+    return config, wrong + [found for found in all_problems(config) if found.path not in named]
+
+
+def all_problems(config: TrainConfig) -> list[Problem]:
+    """Everything wrong with a config whose values are each allowed: rules, then the disk."""
+    broken = broken_rules(config)
+    named = {problem.path for problem in broken if problem.severity == "error"}
+    # A path that is missing has been told of already.
+    return broken + [found for found in check_environment(config) if found.path not in named]
+
+
+def check_environment(config: TrainConfig) -> list[Problem]:
+    """What the files and folders that the config names would stop or hamper."""
+    checks: dict[str, Callable[[TrainConfig], list[Problem]]] = {
+        "model.path": _check_model,
+        "model.vae": _check_vae,
+        "data.folder": check_pictures,
+        "objective.rewards": check_rewards,
+        "output.folder": lambda config: _check_writable("output.folder", config.output.folder),
+        "data.cache_folder": lambda config: _check_writable(
+            "data.cache_folder", config.data.cache_folder
+        ),
+    }
+    found = []
+    for path, check in checks.items():
+        try:
+            found += check(config)
+        except UserError as error:
+            found.append(_problem(path, error))
+        except OSError as error:  # a name too long, a folder that may not be looked into
+            found.append(cannot_look(path, error))
+    found += _check_start_files(config)
+    return found + package_problems(config)
+
+
+def require_startable(problems: list[Problem], *, source: str = "") -> list[Problem]:
+    """The warnings among them. Raises ProblemsError with all the errors if there is one."""
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise ProblemsError(errors, source)
+    return problems
+
+
+def _check_model(config: TrainConfig) -> list[Problem]:
+    if not config.model.path:
+        return []
+    path = _local_place(config.model.path, is_offline=config.model.offline)
+    if path is None:
+        return []
+    model = inspect_model(path)
+    try:
+        require_family(model, config.model.family, vae_given=bool(config.model.vae))
+        require_published_size(model)
+    except UserError as error:
+        if model.kind in FAMILY_WORDS and model.kind != config.model.family:
+            return [_problem("model.family", error, Cure("model.family", model.kind))]
+        return [_problem("model.path", error)]
+    return _check_choices(config, model)
+
+
+def _check_choices(config: TrainConfig, model: ModelFile) -> list[Problem]:
+    """What the config says of a model of the right family."""
+    place, choice = _PREDICTION, str(config.model.prediction)
+    try:
+        prediction = resolve_prediction(model, config.model.prediction)
+        place, choice = _ZERO_SNR, str(config.model.zero_terminal_snr)
+        zero_snr = resolve_zero_snr(model, config.model.zero_terminal_snr)
+    except UserError as error:
+        return [_unresolved(place, choice, error)]
+    try:
+        require_predictable(prediction, zero_terminal_snr=zero_snr, model=model)
+    except UserError as error:
+        return [_unpredictable(model, error)]
+    return _overruled(config, model)
+
+
+def _unresolved(place: str, choice: str, error: UserError) -> Problem:
+    if choice != "auto":
+        return _problem(place, error, Cure(place, "auto"))
+    either = tuple(Cure(place, prediction) for prediction in ("v_prediction", "epsilon"))
+    return replace(_problem(place, error), choices=either)
+
+
+def _unpredictable(model: ModelFile, error: UserError) -> Problem:
+    if not model.zero_terminal_snr:
+        return _problem(_ZERO_SNR, error, Cure(_ZERO_SNR, "auto"))
+    if model.zero_snr_is_sure:
+        return _problem(_PREDICTION, error, Cure(_PREDICTION, "v_prediction"))
+    return _problem(_ZERO_SNR, error)  # a person has to decide which of the two is wrong
+
+
+def _overruled(config: TrainConfig, model: ModelFile) -> list[Problem]:
+    """What the model says of itself and the config otherwise, which counts."""
+    found = []
+    choice = config.model.prediction
+    if choice != "auto" and model.prediction not in (None, choice):
+        told = f'say "{model.prediction}" ({model.told_by})'
+        found.append(_overruled_words(model, _PREDICTION, choice, told))
+    if config.model.zero_terminal_snr == "off" and model.zero_terminal_snr:
+        found.append(_overruled_words(model, _ZERO_SNR, "off", "ask for zero terminal SNR"))
+    return found
+
+
+def _overruled_words(model: ModelFile, place: str, choice: str, told: str) -> Problem:
+    return Problem(
+        place,
+        f"{model.path.name}: the file's own words {told}",
+        f'"{choice}" is set here, and counts',
+        'Choose "auto" if its pictures turn out as nothing but noise.',
+        "warning",
+        Cure(place, "auto"),
+    )
+
+
+def _check_vae(config: TrainConfig) -> list[Problem]:
+    if config.model.vae:
+        path = _local_place(config.model.vae, is_offline=config.model.offline)
+        if path is not None:
+            require_vae(inspect_model(path), config.model.family)
+    return []
+
+
+def _local_place(text: str, *, is_offline: bool) -> Path | None:
+    """Where a model is on this machine; None for one that is yet to be downloaded.
+
+    Raises UserError if it is not here and must not be downloaded.
+    """
+    if not is_hub_name(text):
+        return Path(text)
+    folder = cached_folder(text)
+    if folder is None and is_offline:
+        raise UserError(
+            f"{text}: there is no such file or folder, and no model of this name on the Hugging"
+            " Face Hub has been downloaded before",
+            "A model on this machine was expected, as the network is not to be used",
+            "Choose a file or folder, or turn off model.offline to allow the network",
+        )
+    return folder
+
+
+def _problem(place: str, error: UserError, cure: Cure | None = None) -> Problem:
+    return Problem(place, error.what, error.expected, error.remedy, cure=cure)
+
+
+def _check_start_files(config: TrainConfig) -> list[Problem]:
+    """Files to go on from that are not there; what is in them is looked into with the model."""
+    words = config.embeddings.words
+    files = {
+        f"embeddings.words.{place}.start_from": word.start_from for place, word in enumerate(words)
+    }
+    if isinstance(config.method, Adapter):
+        files["method.start_from"] = config.method.start_from
+    return [
+        Problem(
+            path,
+            f"{file}: there is no such file",
+            "Expected a file to go on from",
+            "Choose another one, or leave it empty to start anew.",
+        )
+        for path, file in files.items()
+        if file and not Path(file).is_file()
+    ]
+
+
+def _check_writable(path: str, value: str) -> list[Problem]:
+    if not value:
+        return []
+    folder = Path(value).absolute()
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    what = ""
+    if not existing.is_dir():
+        what = f"{existing}: this is a file"
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        what = f"{existing}: this folder cannot be written to"
+    if what:
+        return [Problem(path, what, "Expected a folder you may write to", "Choose another one.")]
+    return _check_space(path, existing)
+
+
+def _check_space(path: str, folder: Path) -> list[Problem]:
+    free = shutil.disk_usage(folder).free
+    if free >= ENOUGH_DISK:
+        return []
+    return [
+        Problem(
+            path,
+            f"{folder}: only {free / 2**20:.0f} MiB are free on this disk",
+            f"At least {LEAST_DISK >> 20} MiB are needed, and 1 GiB is comfortable",
+            "Free some space or choose another disk.",
+            "error" if free < LEAST_DISK else "warning",
+        )
+    ]

@@ -1,0 +1,92 @@
+"""`onetrainer plan`: what a run will do with its pictures, and how much memory it would take."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from onetrainer.cache.run_entries import memory_of
+from onetrainer.checks.preflight import require_startable
+from onetrainer.cli.job_progress import run_job
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import EXIT_DONE, UserError, for_programs
+from onetrainer.jobs.options import validated
+from onetrainer.jobs.plan_request import PlanRequest, SeenHeaders, gigabytes
+from onetrainer.messages.dataset import as_document, lines
+from onetrainer.messages.memory import Report
+from onetrainer.presets import presets
+from onetrainer.preview.contact_sheet import write_sheets
+from onetrainer.preview.dataset_preview import plan_data
+from onetrainer.rules.rules import broken_rules
+
+NOT_NEEDED = frozenset({"model.path", "data.folder"})
+"""Settings without which memory can be counted all the same."""
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Tells of the pictures at once, then of memory and time, counted in a process of its own.
+
+    Neither the model nor the pictures need to be there; that it does not fit is an answer, too.
+    """
+    memory = 0.0 if options.memory is None else gigabytes(options.memory)
+    path = presets.locate(options.config, may_be_run=True)
+    document = presets.with_overrides(presets.load_document(path), options.set)
+    config = presets.with_absolute_paths(presets.resolve(document, source=options.config))
+    # What is yet to be chosen does not matter to the memory.
+    wrong = [one for one in broken_rules(config) if one.path not in NOT_NEEDED]
+    require_startable(wrong, source=options.config)
+    # Whoever reads JSON gets nothing else.
+    out = sys.stderr if options.json else sys.stdout
+    sheets = options.pictures and options.pictures.expanduser()
+    data, headers = _pictures(config, sheets, is_json=options.json)
+    wanted = {"config": config, "memory": memory, "headers": headers.seen}
+    request = validated(PlanRequest, wanted)
+    report = Report(is_json=options.json, data=data)
+
+    def failed(problem: str) -> None:
+        if options.json:
+            sys.stdout.write(f"{for_programs(problem)}\n")
+
+    code = run_job("plan", request, out=out, lines_of=report.lines, failed=failed)
+    if code == EXIT_DONE:
+        for line in report.last_lines():
+            sys.stdout.write(f"{line}\n")
+    return code
+
+
+def _pictures(
+    config: TrainConfig, sheets: Path | None, *, is_json: bool
+) -> tuple[dict[str, Any], SeenHeaders]:
+    """Tells of the pictures, and draws sheets of them if a folder is named.
+
+    Returns a document, and the headers that were read. What is wrong with the pictures is told;
+    only where they are to be drawn is it an end.
+    """
+    headers = SeenHeaders({})
+    try:
+        with memory_of(config) as memory:
+            headers.memory = memory
+            found = plan_data(config, headers=headers, looks=memory)
+    except UserError as error:
+        if sheets is not None:
+            raise
+        sys.stderr.write(f"pictures: {error}\n")
+        return {"problem": str(error)}, headers
+    if found is None:
+        if sheets is not None:
+            raise UserError(
+                "there are no pictures to draw",
+                "Expected a config with pictures to learn",
+                "Choose some (data.folder), or leave --pictures out",
+            )
+        return {}, headers
+    document = as_document(found)
+    told = [] if is_json else lines(found)
+    if sheets is not None:
+        drawn = write_sheets(found, sheets)
+        document["sheets"] = [str(path) for path in drawn]
+        told += [f"Drawn, a sheet for each size: {sheets}"]
+    for line in [*told, ""] if told else []:
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+    return document, headers

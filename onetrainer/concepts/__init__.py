@@ -1,0 +1,1 @@
+"""Concepts: the image folders that a config names, and the files in them."""

@@ -1,0 +1,256 @@
+"""The folders of pictures that a config names, each with all that counts for it."""
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+from onetrainer.config.data.augmentation import Augmentation
+from onetrainer.config.data.buckets import Buckets
+from onetrainer.config.data.captions import Captions
+from onetrainer.config.data.concept import CaptionSource, Concept, Masks, Role
+from onetrainer.config.data.data import Conditioning
+from onetrainer.config.objectives.reconstruction import Reconstruction
+from onetrainer.config.run.model import FamilyName, base_of
+from onetrainer.config.train import TrainConfig
+from onetrainer.seeds import derive
+
+PRIOR_ROLES = frozenset[Role](["prior", "own_prediction"])
+"""Of pictures that keep what the model knows."""
+
+_STEPS = {"sd15": 8, "sd2": 8, "sdxl": 64}
+_SMALL = {128: 8, 256: 16}
+"""Below a resolution, which only tests and small models use, sides step finer."""
+
+
+@dataclass(frozen=True)
+class ConceptSettings:
+    """One folder of pictures, with what counts for it, be it its own or that of all.
+
+    place: the config's path of its folder, "data.folder" or "data.concepts.2.folder". name: what
+    it is called. identity: what draws know it by, wherever it lies: its name, and a number where
+    others before it have that name; "" of folders that are no entries of data.concepts, which may
+    be called anything. resolutions: the ones it is shown at in turn. step: what sides of buckets
+    are a multiple of. repeats: how often an epoch shows each of its pictures; pictures: how many an
+    epoch shows in all, 0 goes by repeats; as_many: as many as there are pictures shown to learn.
+    learns_captions: whether they play any part.
+    """
+
+    place: str
+    name: str
+    folder: Path
+    identity: str = ""
+    role: Role = "train"
+    deep: bool = False
+    repeats: Fraction = Fraction(1)
+    pictures: int = 0
+    as_many: bool = False
+    loss_weight: float = 1.0
+    seed: int = 0
+    resolutions: tuple[int, ...] = (512,)
+    step: int = 8
+    caption_source: CaptionSource = "files"
+    caption_text: str = ""
+    caption_list: Path | None = None
+    trigger: str = ""
+    require_captions: bool = True
+    learns_captions: bool = True
+    masks: Masks = "off"
+    conditioning: Conditioning = "blank"
+    buckets: Buckets = field(default_factory=Buckets)
+    captions: Captions = field(default_factory=Captions)
+    augmentation: Augmentation = field(default_factory=Augmentation)
+
+    @property
+    def is_prior(self) -> bool:
+        """Whether its pictures keep what the model knows."""
+        return self.role in PRIOR_ROLES
+
+    @property
+    def is_said_alone(self) -> bool:
+        """Whether trigger words are all that is to be said of its pictures."""
+        is_silent = self.caption_source == "text" and not self.caption_text.strip()
+        return is_silent and bool(self.trigger.strip())
+
+    @property
+    def label(self) -> str:
+        """What the folder is called in the window."""
+        return _LABELS.get(self.place, "Folder")
+
+
+_LABELS = {
+    "data.folder": "Pictures",
+    "data.class_folder": "Class pictures",
+    "validation.folder": "Held-out pictures",
+}
+
+
+def concepts_of(config: TrainConfig) -> tuple[ConceptSettings, ...]:
+    """Every folder in use: the first, the others in their order, class pictures, held-out ones.
+
+    Of a VAE's training those alone that are learned or held out, without captions and masks.
+    """
+    data = config.data
+    found = []
+    if data.folder:
+        found.append(_main(config, "data.folder", data.folder))
+    calls: Counter[str] = Counter()
+    for place, concept in enumerate(data.concepts):
+        calls[name := _name(concept)] += 1
+        if concept.use and concept.folder:
+            found.append(_own(config, place, concept, nth=calls[name]))
+    if data.class_folder:
+        found.append(
+            _main(config, "data.class_folder", data.class_folder, role="prior", as_many=True)
+        )
+    if config.validation.use and config.validation.folder:
+        folder = config.validation.folder
+        found.append(_main(config, "validation.folder", folder, role="validation"))
+    if isinstance(config.objective, Reconstruction):
+        return tuple(each for each in found if not each.is_prior)
+    return tuple(found)
+
+
+def folder_name(folder: Path) -> str:
+    """What a folder is called, also where it is named "." or ".."."""
+    if folder.name not in ("", ".."):
+        return folder.name
+    return Path(os.path.abspath(folder)).name  # noqa: PTH100 - links stay as named
+
+
+def has_masks(config: TrainConfig) -> bool:
+    """Whether any picture may have a mask, also one of a folder that is yet to be chosen."""
+    return config.data.masks != "off" or any(one.masks != "off" for one in concepts_of(config))
+
+
+def bucket_step(family: FamilyName, chosen: int, resolution: int) -> int:
+    """What every side of a bucket is a multiple of, in pixels. chosen: 0 for the family's own.
+
+    SDXL was trained in steps of 64 (Podell et al. 2023, arXiv:2307.01952, appendix I). The UNets of
+    SD 1.5 and 2 take any multiple of the VAE's 8.
+    """
+    if chosen:
+        return chosen
+    own = _STEPS[base_of(family)]
+    return min([own, *(step for below, step in _SMALL.items() if resolution < below)])
+
+
+def _main(
+    config: TrainConfig, place: str, folder: str, *, role: Role = "train", as_many: bool = False
+) -> ConceptSettings:
+    """A folder that has no settings but those for all."""
+    data = config.data
+    is_plain = isinstance(config.objective, Reconstruction)
+    said = _said(config, place)
+    return ConceptSettings(
+        place=place,
+        name=folder_name(Path(folder).expanduser()),
+        folder=Path(folder).expanduser(),
+        role=role,
+        deep=data.include_subfolders,
+        as_many=as_many,
+        seed=config.training.seed,
+        resolutions=_resolutions(config, 0),
+        step=bucket_step(config.model.family, data.buckets.step, data.resolution),
+        caption_source=said.source,
+        caption_text=said.text,
+        caption_list=_list(config, said.file),
+        trigger="" if role in PRIOR_ROLES else data.trigger,
+        require_captions=data.require_captions and not is_plain,
+        learns_captions=not is_plain,
+        masks="off" if is_plain or role in PRIOR_ROLES else data.masks,
+        conditioning="blank" if is_plain else data.conditioning,
+        buckets=data.buckets,
+        captions=data.captions,
+        augmentation=data.augmentation,
+    )
+
+
+class _Said(NamedTuple):
+    """Where a folder's captions come from. file: a list of them, "" for none."""
+
+    source: CaptionSource
+    text: str = ""
+    file: str = ""
+
+
+def _said(config: TrainConfig, place: str) -> _Said:
+    """What is said of the pictures of a folder that has no settings but those for all.
+
+    Class and held-out pictures are captioned as those that are learned, unless they have a text or
+    a list of their own. A list names those that are learned alone; one text for all says what is
+    learned, which class pictures do not show.
+    """
+    data, held_out = config.data, config.validation.caption_list
+    match place, data.caption_source:
+        case "data.folder", source:
+            return _Said(source, data.caption_text, data.caption_list)
+        case "data.class_folder", _ if data.class_text.strip():
+            return _Said("text", data.class_text)
+        case "validation.folder", _ if held_out:
+            return _Said("list", file=held_out)
+        case _, "names" | "folders" as source:
+            return _Said(source)
+        case "validation.folder", "text":
+            return _Said("text", data.caption_text)
+    return _Said("files")
+
+
+def _own(config: TrainConfig, place: int, concept: Concept, *, nth: int) -> ConceptSettings:
+    """One of the further folders. nth: the how-manieth of its name it is, from 1."""
+    data, name = config.data, _name(concept)
+    identity = name if nth == 1 else f"{name} ({nth})"
+    is_plain = isinstance(config.objective, Reconstruction)
+    masks: Masks = data.masks if concept.masks == "same" else concept.masks
+    resolution = concept.resolution or data.resolution
+    return ConceptSettings(
+        place=f"data.concepts.{place}.folder",
+        name=name,
+        identity=identity,
+        folder=Path(concept.folder).expanduser(),
+        role=concept.role,
+        deep=concept.include_subfolders,
+        repeats=Fraction(str(concept.repeats)),
+        pictures=concept.pictures,
+        loss_weight=concept.loss_weight,
+        # Of its own, so that 1.png in twenty folders is not mirrored in all or none of them.
+        seed=concept.seed or derive(config.training.seed, "concept", identity),
+        resolutions=_resolutions(config, concept.resolution),
+        step=bucket_step(config.model.family, data.buckets.step, resolution),
+        caption_source=concept.caption_source,
+        caption_text=concept.caption_text,
+        caption_list=_list(config, concept.caption_list),
+        trigger=concept.trigger,
+        require_captions=data.require_captions and not is_plain,
+        learns_captions=not is_plain,
+        masks="off" if is_plain or concept.role in PRIOR_ROLES else masks,
+        conditioning="blank" if is_plain else data.conditioning,
+        buckets=data.buckets,
+        captions=concept.captions if concept.own_captions else data.captions,
+        augmentation=concept.augmentation if concept.own_augmentation else data.augmentation,
+    )
+
+
+def _name(concept: Concept) -> str:
+    return concept.name or folder_name(Path(concept.folder).expanduser())
+
+
+def _list(config: TrainConfig, text: str) -> Path | None:
+    """A list of captions; None if none is named, or nothing that it says counts.
+
+    A VAE learns no captions: of a list it takes but the points to cut around.
+    """
+    is_plain = isinstance(config.objective, Reconstruction)
+    if not text or (is_plain and config.data.buckets.crop != "focus"):
+        return None
+    return Path(text).expanduser()
+
+
+def _resolutions(config: TrainConfig, own: int) -> tuple[int, ...]:
+    """The resolutions to be shown at in turn; a folder's own one stands alone."""
+    if own:
+        return (own,)
+    more = (each.resolution for each in config.data.buckets.resolutions)
+    return tuple(dict.fromkeys([config.data.resolution, *more]))

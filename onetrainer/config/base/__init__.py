@@ -1,0 +1,1 @@
+"""What every section is made of: fields with labels, variants, components."""

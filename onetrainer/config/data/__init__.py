@@ -1,0 +1,1 @@
+"""Sections about images and captions."""

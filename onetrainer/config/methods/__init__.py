@@ -1,0 +1,1 @@
+"""Sections about what is trained: adapters, full fine-tuning, embeddings."""

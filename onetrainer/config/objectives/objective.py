@@ -1,0 +1,11 @@
+"""What training minimises."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from onetrainer.config.objectives.denoising import Denoising
+from onetrainer.config.objectives.reconstruction import Reconstruction
+from onetrainer.config.rewards.alignprop import AlignProp
+
+Objective = Annotated[Denoising | Reconstruction | AlignProp, Field(discriminator="kind")]

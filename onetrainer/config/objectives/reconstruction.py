@@ -1,0 +1,46 @@
+"""The objective of VAE fine-tuning: pictures that come back as they were."""
+
+import importlib.util
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from onetrainer.config.base.section import Section, Ui
+from onetrainer.config.optimizers.optimizer import install_command
+from onetrainer.errors import Cure, Problem
+
+LPIPS_EXTRA = "perceptual"
+LPIPS_PACKAGES = ("lpips", "torchvision")
+
+
+class Reconstruction(Section):
+    """How far decoded pictures are from those that were encoded."""
+
+    title: ClassVar[str] = "reconstruction"
+    kind: Literal["reconstruction"] = "reconstruction"
+
+    l1: Annotated[float, Field(ge=0, le=1000), Ui("L1", search="mae absolute")] = 1.0
+    """How much the mean absolute difference of pixels counts."""
+
+    l2: Annotated[float, Field(ge=0, le=1000), Ui("L2", search="mse squared")] = 0.0
+    """How much the mean squared difference of pixels counts."""
+
+    lpips: Annotated[
+        float, Field(ge=0, le=1000), Ui("LPIPS", search="perceptual vgg sharpness")
+    ] = 0.0
+    """How much the perceptual difference counts (Zhang et al. 2018); needs extra packages,
+    and downloads the weights of a network (VGG-16, 530 MB) the first time."""
+
+
+def missing_packages(section: Reconstruction) -> Problem | None:
+    """The packages that the section needs and that are not installed; None if all is there."""
+    missing = [name for name in LPIPS_PACKAGES if importlib.util.find_spec(name) is None]
+    if not missing or section.lpips == 0:
+        return None
+    return Problem(
+        "objective.lpips",
+        f"LPIPS needs {' and '.join(missing)}, which cannot be found",
+        "They come with an extra of this program",
+        f"Install them with: {install_command(LPIPS_EXTRA)}; or set it to 0.",
+        cure=Cure("objective.lpips", 0.0),
+    )

@@ -1,0 +1,38 @@
+"""The objective of reward training: pictures that score higher."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from onetrainer.config.base.section import Section, Ui
+from onetrainer.config.rewards.algorithms import Algorithm, AlignPropSteps
+from onetrainer.config.rewards.evaluation import Evaluation
+from onetrainer.config.rewards.generation import Keep, Prompts, Rollout
+from onetrainer.config.rewards.reward import Reward
+
+
+class AlignProp(Section):
+    """Reward training: draws pictures, scores them, and follows the score's gradient back through
+    the drawing (Prabhudesai et al. 2023, arXiv:2310.03739).
+    """
+
+    title: ClassVar[str] = "reward (AlignProp)"
+    kind: Literal["alignprop"] = "alignprop"
+
+    algorithm: Annotated[
+        Algorithm, Ui("Algorithm", search="alignprop draft refl drtune best of n raft")
+    ] = AlignPropSteps()
+    """How the reward reaches the weights."""
+
+    rewards: Annotated[
+        tuple[Reward, ...],
+        Field(max_length=16),
+        Ui("Rewards", search="score aesthetic pickscore"),
+    ] = ()
+    """What pictures are scored by; add one that is only watched, to know whether the others still
+    mean anything."""
+
+    prompts: Prompts = Prompts()
+    rollout: Rollout = Rollout()
+    keep: Keep = Keep()
+    evaluation: Evaluation = Evaluation()

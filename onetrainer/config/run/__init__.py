@@ -1,0 +1,1 @@
+"""Sections that every run has: model, schedule, hardware, sampling, validation, output."""

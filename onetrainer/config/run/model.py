@@ -1,0 +1,102 @@
+"""Which model is trained."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from onetrainer.config.base.section import Section, Ui
+
+FamilyName = Literal["sd15", "sd15-inpainting", "sd2", "sd2-inpainting", "sdxl", "sdxl-inpainting"]
+Base = Literal["sd15", "sd2", "sdxl"]
+Prediction = Literal["epsilon", "v_prediction"]
+PredictionChoice = Literal["auto", "epsilon", "v_prediction"]
+ZeroSnrChoice = Literal["auto", "on", "off"]
+
+FAMILY_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        "sd15": "SD 1.5",
+        "sd15-inpainting": "SD 1.5 inpainting",
+        "sd2": "SD 2",
+        "sd2-inpainting": "SD 2 inpainting",
+        "sdxl": "SDXL",
+        "sdxl-inpainting": "SDXL inpainting",
+    }
+)
+PREDICTION_WORDS: Mapping[str, str] = MappingProxyType(
+    {"auto": "automatic", "epsilon": "epsilon", "v_prediction": "v-prediction"}
+)
+_SIDES: Mapping[Base, int] = MappingProxyType({"sd15": 512, "sd2": 512, "sdxl": 1024})
+_SIDE_OF_SD2_V = 768
+
+
+class Model(Section):
+    """The base model that training starts from."""
+
+    family: Annotated[
+        FamilyName, Ui("Model family", search="architecture version sd", choices=FAMILY_WORDS)
+    ] = "sd15"
+    """The architecture of the base model: "sd15" is Stable Diffusion 1.x, "sd2" 2.0 and 2.1."""
+
+    path: Annotated[str, Ui("Base model", editor="model", search="checkpoint hub")] = ""
+    """A diffusers folder, a single file in the original layout (.safetensors or .ckpt), or the
+    name of a model on the Hugging Face Hub."""
+
+    vae: Annotated[str, Ui("Other VAE", level="advanced", editor="model", search="autoencoder")] = (
+        ""
+    )
+    """A VAE to use in place of the model's own: a file or a diffusers folder. Empty for its own."""
+
+    prediction: Annotated[
+        PredictionChoice,
+        Ui(
+            "Prediction",
+            level="advanced",
+            search="v-prediction epsilon vpred",
+            choices=PREDICTION_WORDS,
+        ),
+    ] = "auto"
+    """What the model predicts: noise ("epsilon") or velocity ("v_prediction"). "auto" reads it
+    from the model; only files that do not tell need it set."""
+
+    zero_terminal_snr: Annotated[
+        ZeroSnrChoice,
+        Ui(
+            "Zero terminal SNR",
+            level="advanced",
+            search="ztsnr schedule",
+            choices={"auto": "automatic"},
+        ),
+    ] = "auto"
+    """Whether the noise schedule ends in pure noise. "auto" reads it from the model."""
+
+    clip_skip: Annotated[
+        int, Field(ge=0, le=12), Ui("Clip skip", level="advanced", search="text encoder layer")
+    ] = 0
+    """Which of the text encoder's layers is read, counted from the end, as inference programs
+    count: 1 is the last. 0 is what the family was trained with: 1 for SD 1.5, 2 for SD 2 and
+    SDXL."""
+
+    offline: Annotated[bool, Ui("Never use the network", level="advanced", search="hub")] = False
+    """A model named by its hub name is then taken from what was downloaded before."""
+
+
+def native_side(family: FamilyName, prediction: Prediction) -> int:
+    """The side, in pixels, of the squares that the published models of a family were made for.
+
+    Source: the model cards of Stable Diffusion 1.5, 2.1-base (epsilon), 2.1 (v) and XL.
+    """
+    base = base_of(family)
+    return _SIDE_OF_SD2_V if base == "sd2" and prediction == "v_prediction" else _SIDES[base]
+
+
+def base_of(family: FamilyName) -> Base:
+    """A family without what it was tuned for: "sdxl" of "sdxl-inpainting"."""
+    match family:
+        case "sd15" | "sd15-inpainting":
+            return "sd15"
+        case "sd2" | "sd2-inpainting":
+            return "sd2"
+        case "sdxl" | "sdxl-inpainting":
+            return "sdxl"

@@ -1,0 +1,90 @@
+"""What a run leaves behind, and where."""
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+
+from onetrainer.config.base.section import Section, Ui
+from onetrainer.config.methods.adapters import Adapter
+
+SavePrecision = Literal["fp32", "fp16", "bf16"]
+LoraNaming = Literal["kohya", "diffusers", "comfyui"]
+ModelFormat = Literal["single-file", "diffusers"]
+BOARD_PACKAGE = "tensorboard"
+BOARD_EXTRA = "tensorboard"
+
+_WITH_ADAPTERS = {
+    "method.kind": tuple(str(kind.model_fields["kind"].default) for kind in get_args(Adapter))
+}
+
+
+class Output(Section):
+    """The files of a run."""
+
+    name: Annotated[
+        str,
+        Field(min_length=1, max_length=100, pattern=r'^[^/\\:*?"<>|\x00-\x1f]+$'),
+        Ui("Name", search="file title"),
+    ] = "my-lora"
+    """The name of the run and of the file it makes."""
+
+    folder: Annotated[str, Ui("Runs folder", editor="new-folder", search="workspace")] = "runs"
+    """Each run gets a new folder of its own in here."""
+
+    precision: Annotated[SavePrecision, Ui("Save as", level="advanced", search="dtype")] = "fp16"
+    """The number format of the finished file. Every program reads fp16."""
+
+    lora_naming: Annotated[
+        LoraNaming,
+        Ui(
+            "LoRA naming",
+            level="advanced",
+            search="format keys kohya peft comfyui",
+            choices={"comfyui": "ComfyUI"},
+            only_with=_WITH_ADAPTERS,
+        ),
+    ] = "kohya"
+    """How the layers are named in a LoRA file. Nearly every program reads "kohya"; "diffusers" and
+    "comfyui" are the names that those two use themselves."""
+
+    fold_alpha: Annotated[
+        bool,
+        Ui(
+            "Write alpha as the rank",
+            level="advanced",
+            search="strength scale alpha dim",
+            only_with=_WITH_ADAPTERS,
+        ),
+    ] = False
+    """Writes a LoRA's alpha as its rank, with matrices scaled to the same effect, for programs
+    that take no heed of alpha. Strength 1 is as trained either way."""
+
+    model_format: Annotated[
+        ModelFormat,
+        Ui(
+            "Model format",
+            level="advanced",
+            search="checkpoint safetensors diffusers folder layout",
+            choices={"single-file": "one file", "diffusers": "diffusers folder"},
+            only_with={"method.kind": ("full", "vae")},
+        ),
+    ] = "single-file"
+    """How a whole fine-tuned model is written: as one file in the original layout, which most
+    programs read, or as a diffusers folder."""
+
+    save_every: Annotated[
+        int, Field(ge=0, le=10_000_000), Ui("Checkpoint every", unit="steps", search="backup")
+    ] = 250
+    """Saves the state of the run after every so many steps, to resume from; 0 means only when it
+    stops and at the end."""
+
+    tensorboard: Annotated[
+        bool, Ui("TensorBoard", level="advanced", search="log curves scalars events wandb")
+    ] = False
+    """Also writes curves and pictures for TensorBoard, into the run's folder; needs an extra
+    package."""
+
+    keep_checkpoints: Annotated[
+        int, Field(ge=1, le=1000), Ui("Keep checkpoints", level="advanced", search="backup prune")
+    ] = 2
+    """How many of the newest checkpoints are kept; older ones are deleted."""

@@ -1,0 +1,95 @@
+"""Pictures that show how far training has come."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from onetrainer.config.base.section import Section, Ui
+
+Side = Annotated[int, Field(ge=64, le=4096, multiple_of=8)]
+SamplerName = Literal[
+    "ddim",
+    "euler",
+    "euler_a",
+    "dpmpp_2m",
+    "dpmpp_2m_karras",
+    "dpmpp_2m_sde",
+    "dpmpp_2m_sde_karras",
+    "unipc",
+    "lcm",
+]
+SAMPLER_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        "ddim": "DDIM",
+        "euler": "Euler",
+        "euler_a": "Euler a",
+        "dpmpp_2m": "DPM++ 2M",
+        "dpmpp_2m_karras": "DPM++ 2M Karras",
+        "dpmpp_2m_sde": "DPM++ 2M SDE",
+        "dpmpp_2m_sde_karras": "DPM++ 2M SDE Karras",
+        "unipc": "UniPC",
+        "lcm": "LCM",
+    }
+)
+
+
+class Prompt(Section):
+    """One sample picture, drawn again and again with the same noise."""
+
+    prompt: Annotated[str, Field(max_length=4000), Ui("Prompt", editor="text")] = ""
+    """What the picture should show."""
+
+    negative: Annotated[str, Field(max_length=4000), Ui("Negative prompt", level="advanced")] = ""
+    """What the picture should not show."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**63), Ui("Seed")] = 42
+    """The number its starting noise comes from: same seed, same noise."""
+
+    width: Annotated[Side, Ui("Width", unit="px", like="data.resolution")] = 512
+    """The width of the sample, a multiple of 8."""
+
+    height: Annotated[Side, Ui("Height", unit="px", like="data.resolution")] = 512
+    """The height of the sample, a multiple of 8."""
+
+
+class Sampling(Section):
+    """Which samples are drawn, and when."""
+
+    prompts: Annotated[tuple[Prompt, ...], Field(max_length=64), Ui("Sample prompts")] = ()
+    """The pictures that are drawn each time; none means no samples."""
+
+    every: Annotated[int, Field(ge=0, le=10_000_000), Ui("Sample every", unit="steps")] = 100
+    """Draws samples after every so many steps; 0 means only at the start and at the end."""
+
+    at_start: Annotated[bool, Ui("Sample at the start", level="advanced")] = True
+    """Draws samples before the first step, so that there is something to compare with."""
+
+    at_end: Annotated[bool, Ui("Sample at the end", level="advanced")] = True
+    """Draws samples after the last step."""
+
+    steps: Annotated[int, Field(ge=1, le=1000), Ui("Sampling steps", level="advanced")] = 20
+    """How many denoising steps a sample takes."""
+
+    guidance: Annotated[
+        float, Field(ge=0, le=50), Ui("Guidance", level="advanced", search="cfg scale")
+    ] = 7.0
+    """How strongly samples follow their prompt; 1 means without guidance."""
+
+    guidance_rescale: Annotated[
+        float, Field(ge=0, le=1), Ui("Guidance rescale", level="advanced", search="cfg rescale")
+    ] = 0.0
+    """How far guided predictions are brought back to the contrast of unguided ones; 0 means not.
+    Models with zero terminal SNR were meant for 0.7."""
+
+    sampler: Annotated[
+        SamplerName,
+        Ui(
+            "Sampler",
+            level="advanced",
+            search="scheduler euler dpm karras",
+            choices=SAMPLER_WORDS,
+        ),
+    ] = "ddim"
+    """The method that takes a sample from noise to picture. "lcm" is for LCM models alone."""

@@ -1,1 +1,0 @@
-"""The pictures of a run: folders, items, sizes, views, and what every step takes. No torch."""

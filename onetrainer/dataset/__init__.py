@@ -1,0 +1,1 @@
+"""The dataset of a run: items, buckets, transforms, captions, batches. No torch."""

@@ -1,0 +1,44 @@
+"""Whether a run's captions are encoded once, before training, or in every step."""
+
+from onetrainer.concepts.concepts import concepts_of
+from onetrainer.config.methods.embedding import EmbeddingOnly
+from onetrainer.config.methods.full import Vae
+from onetrainer.config.objectives.reconstruction import Reconstruction
+from onetrainer.config.run.model import base_of
+from onetrainer.config.train import TrainConfig
+from onetrainer.dataset.caption_sampling import varies
+
+MOST_VARYING = 10_000
+"""So many captions that are other ones every time are encoded beforehand: 1.2 GB for SD 1.5 in 16
+bits, 3.2 GB for SDXL. Most of them are shown once, so that encoding them within the steps takes as
+long; but then the text encoders are needed on the device."""
+
+
+def trains_text_encoder(config: TrainConfig) -> bool:
+    """Whether a text encoder's own weights, or adapters on them, are trained."""
+    match config.method:
+        case EmbeddingOnly() | Vae():
+            return False
+        case method:
+            has_second = base_of(config.model.family) == "sdxl"
+            return method.text_encoder.train or (has_second and method.text_encoder_2.train)
+
+
+def encodes_text_anew(config: TrainConfig) -> bool:
+    """Whether captions are to be encoded in every step.
+
+    Because their encodings change, nobody keeps them, or more of them are shown than can be kept.
+    """
+    changes = trains_text_encoder(config) or bool(config.embeddings.words)
+    return changes or not config.data.cache_text or _shows_too_many(config)
+
+
+def keeps_captions(config: TrainConfig) -> bool:
+    """Whether captions are encoded before training; a VAE is trained without any."""
+    return not isinstance(config.objective, Reconstruction) and not encodes_text_anew(config)
+
+
+def _shows_too_many(config: TrainConfig) -> bool:
+    training = config.training
+    shown = training.steps * training.batch_size * training.accumulation
+    return shown > MOST_VARYING and any(varies(one.captions) for one in concepts_of(config))

@@ -1,0 +1,218 @@
+"""The caption that a picture is shown with, drawn from (seed, picture, turn).
+
+In this order:
+
+1. **Dropout**: with its chance the caption is the empty prompt, whatever follows, triggers too.
+2. **Which caption**, where a picture has several: in so many turns as there are, each is taken
+   once, in an order drawn anew for each such round, so that all are seen equally often.
+3. **Choices** within it, {red|green}, are made: also in turn, in rounds of the showings of this
+   caption.
+4. **Trigger words** are put in front, unless it begins with them. They are never shuffled, dropped
+   or written in other letters, nor is what stands in one tag with them.
+5. **Tags**: small letters; then some are dropped; the rest is shuffled; then capitals are written;
+   then they are joined, with marks taken out and the separator in place of the secondary one.
+   A caption that none of this changes stays as it was written.
+6. **Template**: the result is put into it, its own choices made. The template's own words are not
+   tags, so they stay where they are.
+
+Every chance has a purpose of its own among the seeds, so that turning one thing on leaves the
+draws of the others as they were.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
+
+from onetrainer.captions.caption_rules import FIELDS
+from onetrainer.captions.choices import (
+    BraceError,
+    Choice,
+    Order,
+    Text,
+    as_written,
+    choices,
+    parsed,
+    taken,
+)
+from onetrainer.captions.tags import (
+    Tags,
+    between,
+    capital_tags,
+    joined_tags,
+    kept_tags,
+    shuffled_tags,
+    small_tags,
+    split_tags,
+    splits_at,
+    works_on_tags,
+)
+from onetrainer.concepts.concepts import ConceptSettings, folder_name
+from onetrainer.config.data.captions import Captions
+from onetrainer.dataset.items import Item
+from onetrainer.seeds import derive, draws, shuffled
+
+
+def drawn_caption(item: Item, concept: ConceptSettings, turn: int) -> str:
+    """The caption of one showing; "" for the empty prompt. turn: showings before this one."""
+    captions = concept.captions
+    if draws(concept.seed, "caption dropout", turn, item.name).random() < captions.dropout:
+        return ""
+    count = len(item.captions)
+    round_, at = divmod(turn, count)
+    order = shuffled(range(count), derive(concept.seed, "caption round", round_, item.name))
+    caption = item.captions[order[at]]
+    if captions.wildcards:
+        caption = _chosen(caption, round_, _orders(concept.seed, f"{order[at]}:{item.name}"))
+
+    def arranged(tags: Tags) -> Tags:
+        for change in (kept_tags, shuffled_tags, capital_tags):
+            tags = change(tags, captions, concept.seed, turn, item.name)
+        return tags
+
+    text = _with_trigger(caption, concept, arranged)
+    return _in_template(text, item, concept, turn, _orders(concept.seed, f"template:{item.name}"))
+
+
+def plain_caption(item: Item, concept: ConceptSettings) -> str:
+    """The first caption with nothing drawn: with trigger, template and the first of each choice."""
+    caption = item.captions[0]
+    if concept.captions.wildcards:
+        caption = _chosen(caption, 0, as_written)
+    text = _with_trigger(caption, concept, lambda tags: tags)
+    return _in_template(text, item, concept, 0, as_written)
+
+
+def varies(captions: Captions) -> bool:
+    """Whether there may be more to show of a caption than itself and the empty prompt.
+
+    Dropout and several captions of one picture do not count: what they show is known beforehand.
+    """
+    chance = captions.drop_chance
+    is_cut = {
+        "off": False,
+        "all": 0 < chance < 1,
+        "each": 0 < chance < 1,
+        "later": chance > 0,
+    }[captions.drop_tags]
+    chance = captions.capitals_chance
+    is_written = {
+        "off": False,
+        "random": chance > 0,
+        "any": chance > 0,
+    }.get(captions.capitals, 0 < chance < 1)
+    return captions.wildcards or captions.shuffle or is_cut or is_written
+
+
+def varies_for(item: Item, concept: ConceptSettings) -> bool:
+    """Whether a picture's caption may be another one in another turn."""
+    captions = concept.captions
+    if 0 < captions.dropout < 1:
+        return True
+    if captions.dropout == 1:
+        return False
+    if len(set(item.captions)) > 1 or varies(captions.model_copy(update={"wildcards": False})):
+        return True
+    texts = [*map(_parsed_or_as_is, item.captions), _template(captions.template) or ()]
+    found = [one for text in texts for one in choices(text)]
+    return captions.wildcards and any(len(one.options) > 1 for one in found)
+
+
+def _chosen(caption: str, showing: int, order: Order) -> str:
+    return taken(_parsed_or_as_is(caption), showing, order)
+
+
+def _parsed_or_as_is(text: str) -> Text:
+    try:
+        return parsed(text)
+    except BraceError:
+        return (text,)  # told beforehand, by `brace_fault`
+
+
+def _orders(seed: int, name: str) -> Order:
+    """The order of each round of each choice of one text, by the text's name."""
+
+    def order(choice: Choice, round_: int) -> list[int]:
+        number = derive(seed, "caption choice", round_, choice.place, name)
+        return shuffled(range(len(choice.options)), number)
+
+    return order
+
+
+def _with_trigger(caption: str, concept: ConceptSettings, arranged: Callable[[Tags], Tags]) -> str:
+    """The caption with its tags arranged, and the trigger words before them.
+
+    What stands in one tag with them, as in "ohwx man, hat", stays with them.
+    """
+    captions = concept.captions
+    trigger, rest = _split_at_trigger(" ".join(caption.split()), concept)
+    if not works_on_tags(captions, rest):
+        return trigger + (rest.lower() if captions.lowercase else rest)
+    marks = (splits_at(captions), captions.keep_separator.strip())
+    ends = [at for mark in marks if mark and (at := rest.find(mark)) >= 0] if trigger else [0]
+    end = min(ends, default=len(rest))
+    beside, rest = rest[:end], rest[end:]
+    if together := captions.secondary_separator.strip():
+        beside = beside.replace(together, between(captions))
+    tags = split_tags(rest, captions)
+    if captions.lowercase:
+        tags, beside = small_tags(tags), beside.lower()
+    text = joined_tags(arranged(tags), captions)
+    head = " ".join((trigger + beside).split())
+    return between(captions).join(part for part in (head, text) if part)
+
+
+def _split_at_trigger(caption: str, concept: ConceptSettings) -> tuple[str, str]:
+    """What a caption begins with and never changes, and the rest of it with the mark between."""
+    mark = splits_at(concept.captions)
+    tags = [" ".join(tag.split()) for tag in concept.trigger.split(mark)]
+    tags = [tag for tag in tags if tag]
+    if not tags:
+        return "", caption
+    if found := _beginning(tuple(tags), mark).match(caption):
+        return found[0], caption[found.end() :]
+    trigger = between(concept.captions).join(tags)
+    return trigger, between(concept.captions) + caption if caption else ""
+
+
+@lru_cache(1024)
+def _beginning(tags: tuple[str, ...], mark: str) -> re.Pattern[str]:
+    """What matches the tags at a text's beginning, as whole words, whatever their letter case."""
+    spelled = (r"\s+".join(re.escape(word) for word in tag.split()) for tag in tags)
+    spelling = rf"\s*{re.escape(mark.strip())}\s*".join(spelled) if mark.strip() else ""
+    spelling = spelling or r"\s+".join(re.escape(tag) for tag in tags)
+    end = r"(?!\w)" if tags[-1][-1].isalnum() else ""
+    return re.compile(spelling + end, re.IGNORECASE)
+
+
+@lru_cache(256)
+def _template(template: str) -> Text | None:
+    """A template that can be used; None for one that cannot, or is empty."""
+    try:
+        found = parsed(template)
+    except BraceError:
+        return None
+    return found if any(one.field == "caption" for one in choices(found)) else None
+
+
+def _in_template(text: str, item: Item, concept: ConceptSettings, turn: int, order: Order) -> str:
+    template = _template(concept.captions.template)
+    if template is None:
+        return " ".join(text.split())
+    names = (item.path.stem, folder_name(item.path.parent), concept.name)
+    fields = dict(zip(FIELDS, (text, *map(_composed, names)), strict=True))
+    if not concept.captions.wildcards:
+        turn, order = 0, as_written
+    written = " ".join(taken(template, turn, order, fields).split())
+    return written if text else _without_gap(written, concept.captions)
+
+
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
+
+
+def _without_gap(text: str, captions: Captions) -> str:
+    """Without the separators that had the missing caption between them."""
+    mark = splits_at(captions)
+    parts = (part.strip() for part in text.split(mark))
+    return between(captions).join(part for part in parts if part)

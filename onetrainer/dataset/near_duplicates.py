@@ -1,0 +1,321 @@
+"""Which pictures look nearly the same: scaled, saved again, cut closer, brighter, mirrored.
+
+Two steps: 64 bits of each picture are compared with those of every other one, and what is near is
+confirmed by thumbnails. The thresholds were measured; see docs/pictures.md.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onetrainer.dataset.items import Item, Skipped
+from onetrainer.images.features import PLAIN, THUMB, VERSION, Features, features_of, unpacked
+from onetrainer.images.image_file import PictureError
+from onetrainer.images.image_index import PictureMemory
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MOST_BITS = 12
+"""Pictures whose bits differ in more places are not compared any further."""
+
+LIKENESS = 0.95
+"""The correlation of two thumbnails from which on pictures count as nearly the same."""
+
+PART_LIKENESS = 0.97
+"""The same where one is cut closer, of softened thumbnails, and in the likest of many ways."""
+
+SAME_COLOR = 3.0
+"""Plain pictures look the same whose colors differ by less, of 255."""
+
+THREADS = 4
+_AT_ONCE = 4_000_000  # comparisons of bits: 64 MB
+_CHUNK = 2048  # comparisons of thumbnails: 50 MB
+_MOST_TRIES = 20  # other cuts are tried of so many pairs of a picture: of 10,000 alike, not of all
+_AHEAD = 4  # pictures in work for each thread, so that few are in memory
+_UNLIKE = 0.55  # less correlation than this is not looked at in other cuts
+_CUTS = (0.0, 0.025, 0.05, 0.075)  # shares of a side that one may be cut closer than the other
+
+Progress = Callable[[int, int], None]
+
+
+class LookingStopped(Exception):
+    """Somebody asked to stop while pictures were looked at."""
+
+
+def similar_groups(
+    items: Sequence[Item],
+    memory: PictureMemory | None = None,
+    progress: Progress | None = None,
+    *,
+    should_stop: Callable[[], bool] | None = None,
+    threads: int = THREADS,
+) -> list[int]:
+    """The number of each item's group: equal for pictures that look nearly the same.
+
+    Groups are numbered in the order of their first items. A picture that cannot be read is a group
+    of its own. Raises LookingStopped if should_stop says so.
+    """
+    paths = [item.path for item in items]
+    looked = look_at(paths, memory, progress, should_stop=should_stop, threads=threads)
+    found = [None if isinstance(one, PictureError) else one for one in looked]
+    return groups_of(found, should_stop=should_stop)
+
+
+def remembered_groups(
+    items: Sequence[Item],
+    memory: PictureMemory,
+    *,
+    should_stop: Callable[[], bool] | None = None,
+) -> list[int] | None:
+    """As `similar_groups`, of what is remembered alone; None unless that is known of all.
+
+    Raises LookingStopped.
+    """
+    known: list[Features | None] = []
+    for item in items:
+        one = memory.features(item.path, VERSION)
+        if one is None and memory.damage(item.path) is None:
+            return None
+        known.append(None if one is None else unpacked(one))
+    return groups_of(known, should_stop=should_stop)
+
+
+def remembered_damage(items: Sequence[Item], memory: PictureMemory) -> list[Skipped]:
+    """Those of the items that could not be decoded when they were last looked at, and why."""
+    if not memory.has_damage():
+        return []
+    return [
+        Skipped(item.path, reason)
+        for item in items
+        if (reason := memory.damage(item.path)) is not None
+        and memory.features(item.path, VERSION) is None
+    ]
+
+
+def look_at(
+    paths: Sequence[Path],
+    memory: PictureMemory | None = None,
+    progress: Progress | None = None,
+    *,
+    should_stop: Callable[[], bool] | None = None,
+    threads: int = THREADS,
+) -> list[Features | PictureError]:
+    """How each picture looks, or why it cannot be read. progress: gets (done, all).
+
+    Raises LookingStopped if should_stop says so.
+    """
+    found: list[Features | PictureError] = []
+    waiting: list[Future[Features | PictureError]] = []
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for path in paths:
+                waiting.append(pool.submit(_looked, path, memory))
+                if len(waiting) >= _AHEAD * threads:
+                    _take(waiting, found, len(paths), progress, should_stop)
+            while waiting:
+                _take(waiting, found, len(paths), progress, should_stop)
+        finally:
+            for future in waiting:
+                future.cancel()
+            if memory:
+                memory.save()
+    return found
+
+
+def groups_of(
+    features: Sequence[Features | None], *, should_stop: Callable[[], bool] | None = None
+) -> list[int]:
+    """The number of the group of each picture; None looks like nothing else."""
+    places = [place for place, one in enumerate(features) if one is not None]
+    known = [one for one in features if one is not None]
+    pairs = alike_pairs(known, should_stop=should_stop)
+    return groups_of_pairs(len(features), [(places[a], places[b]) for a, b in pairs])
+
+
+def groups_of_pairs(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
+    """The number of the group of each of so many pictures, of which pairs are linked."""
+    leaders = list(range(count))
+    for first, second in pairs:
+        _join(leaders, first, second)
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(_leader(leaders, place), len(numbers)) for place in range(count)]
+
+
+def alike_pairs(
+    features: Sequence[Features], *, should_stop: Callable[[], bool] | None = None
+) -> list[tuple[int, int]]:
+    """Pairs of pictures that look nearly the same, the earlier one first.
+
+    Just as many as link each group together: one fewer than it has pictures.
+    Raises LookingStopped if should_stop says so.
+    """
+    import numpy as np
+
+    if not features:
+        return []
+    hashes = np.array([one.hash for one in features], dtype=np.uint64)
+    others = (hashes, np.array([one.mirrored for one in features], dtype=np.uint64))
+    thumbs = np.frombuffer(b"".join(one.thumb for one in features), np.uint8)
+    thumbs = thumbs.reshape(-1, THUMB, THUMB, 3)
+    rows = max(1, _AT_ONCE // len(features))
+    leaders = list(range(len(features)))
+    found = []
+    for start in range(0, len(features), rows):
+        if should_stop and should_stop():
+            raise LookingStopped
+        some = hashes[start : start + rows, None]
+        for is_mirrored, other in enumerate(others):
+            # Only later ones: the earlier ones were compared when it was their turn.
+            near = np.argwhere(np.bitwise_count(some ^ other[None, start:]) <= MOST_BITS) + start
+            near = near[near[:, 1] > near[:, 0]]
+            for pair in _confirmed(thumbs, near, leaders, is_mirrored=bool(is_mirrored)):
+                _join(leaders, *pair)
+                found.append(pair)
+    return found
+
+
+def _looked(path: Path, memory: PictureMemory | None) -> Features | PictureError:
+    try:
+        return features_of(path, memory)
+    except PictureError as error:
+        return error
+
+
+def _take(
+    waiting: list[Future[Features | PictureError]],
+    found: list[Features | PictureError],
+    total: int,
+    progress: Progress | None,
+    should_stop: Callable[[], bool] | None,
+) -> None:
+    """Moves the first result from waiting to found."""
+    if should_stop and should_stop():
+        raise LookingStopped
+    found.append(waiting.pop(0).result())
+    if progress:
+        progress(len(found), total)
+
+
+def _confirmed(
+    thumbs: "NDArray[np.uint8]", near: "NDArray[np.int64]", leaders: list[int], *, is_mirrored: bool
+) -> Iterator[tuple[int, int]]:
+    """Those of the pairs that show the same and are not in one group yet, when it is their turn.
+
+    near: (m, 2), places in thumbs. leaders: read again for each pair.
+    """
+    import numpy as np
+
+    for part in range(0, len(near), _CHUNK):
+        chunk = near[part : part + _CHUNK]
+        is_new = [_leader(leaders, a) != _leader(leaders, b) for a, b in chunk.tolist()]
+        chunk = chunk[np.array(is_new, dtype=bool)]
+        yield from _alike(thumbs, chunk, leaders, is_mirrored=is_mirrored)
+
+
+def _join(leaders: list[int], first: int, second: int) -> None:
+    """Makes one group of two. leaders: changed."""
+    a, b = _leader(leaders, first), _leader(leaders, second)
+    leaders[max(a, b)] = min(a, b)
+
+
+def _leader(leaders: list[int], place: int) -> int:
+    """The first of a picture's group. leaders: shortened on the way."""
+    while leaders[place] != place:
+        leaders[place] = leaders[leaders[place]]
+        place = leaders[place]
+    return place
+
+
+def _alike(
+    thumbs: "NDArray[np.uint8]",
+    pairs: "NDArray[np.int64]",
+    leaders: list[int],
+    *,
+    is_mirrored: bool,
+) -> Iterator[tuple[int, int]]:
+    """Those of the pairs whose thumbnails show the same, or one a little more of it.
+
+    thumbs: (n, THUMB, THUMB, 3). pairs: (m, 2), places in thumbs.
+    """
+    import numpy as np
+
+    first, second = (thumbs[places].astype(np.float32) for places in (pairs[:, 0], pairs[:, 1]))
+    if is_mirrored:
+        second = second[:, :, ::-1]
+    are_plain = (_contrast(first) < PLAIN) & (_contrast(second) < PLAIN)
+    distance = np.abs(first - second).max((1, 2, 3))
+    likeness = _correlations(first, second)
+    tries: dict[int, int] = {}
+    for place, (a, b) in enumerate(pairs.tolist()):
+        if _leader(leaders, a) == _leader(leaders, b):
+            continue
+        if are_plain[place]:
+            is_like = distance[place] < SAME_COLOR
+        elif likeness[place] >= LIKENESS or likeness[place] < _UNLIKE:
+            is_like = likeness[place] >= LIKENESS
+        else:
+            tries[a] = tries.get(a, 0) + 1
+            is_like = tries[a] <= _MOST_TRIES and _is_part(first[place], second[place])
+        if is_like:
+            yield a, b
+
+
+def _is_part(a: "NDArray[np.float32]", b: "NDArray[np.float32]") -> bool:
+    """Whether one of two thumbnails, (THUMB, THUMB, 3), shows the other cut a little closer."""
+    import numpy as np
+
+    cuts = _cuts()
+    a, b = (_softened(each) for each in (a, b))
+    for whole, part in ((a, b), (b, a)):
+        ways = np.einsum("ryx,xkc,sqk->rsyqc", cuts, whole, cuts, optimize=True)
+        ways = ways.reshape(-1, THUMB, THUMB, 3)
+        if _correlations(ways, part[None]).max() >= PART_LIKENESS:
+            return True
+    return False
+
+
+def _softened(picture: "NDArray[np.float32]") -> "NDArray[np.float32]":
+    """Each pixel with its neighbors, so that details between two pixels of a cut count less."""
+    import numpy as np
+
+    for _ in range(2):
+        wide = np.pad(picture, ((1, 1), (0, 0), (0, 0)), mode="edge")
+        picture = (0.25 * wide[:-2] + 0.5 * wide[1:-1] + 0.25 * wide[2:]).transpose(1, 0, 2)
+    return picture
+
+
+def _contrast(pictures: "NDArray[np.float32]") -> "NDArray[np.float32]":
+    """(n,): of the color that changes most, for pictures of (n, THUMB, THUMB, 3)."""
+    contrast: NDArray[np.float32] = pictures.std((1, 2)).max(1)
+    return contrast
+
+
+def _correlations(a: "NDArray[np.float32]", b: "NDArray[np.float32]") -> "NDArray[np.float32]":
+    """(n,): of pictures of (n, THUMB, THUMB, 3) with others, without their mean brightness."""
+    import numpy as np
+
+    first, second = (each - each.mean((1, 2, 3), keepdims=True) for each in (a, b))
+    strength = np.sqrt((first**2).mean((1, 2, 3)) * (second**2).mean((1, 2, 3)))
+    likeness: NDArray[np.float32] = (first * second).mean((1, 2, 3)) / np.maximum(strength, 1.0)
+    return likeness
+
+
+@cache
+def _cuts() -> "NDArray[np.float32]":
+    """(n, THUMB, THUMB): matrices that scale a part of a row or column to the whole of it."""
+    import numpy as np
+
+    edges = np.arange(THUMB + 1.0)
+    made = []
+    for share in _CUTS:
+        for start in sorted({0.0, share / 2, share}):
+            at = (start + edges / THUMB * (1 - share)) * THUMB
+            # How much of each pixel lies between two of the new edges.
+            low, high = np.maximum(at[:-1, None], edges[:-1]), np.minimum(at[1:, None], edges[1:])
+            part = np.maximum(high - low, 0)
+            made.append(part / part.sum(1, keepdims=True))
+    return np.array(made, dtype=np.float32)

@@ -1,0 +1,326 @@
+"""Views: the ways in which one picture is shown, each by its number, and what each does to it.
+
+A picture has a view for every resolution of its folder and every variation of its changes. All of
+a view follows from the folder's seed, the picture's name and the view's number.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.dataset.buckets import (
+    PLAIN,
+    Bucket,
+    Closer,
+    CropGeometry,
+    bucket_for,
+    bucket_within,
+    fixed_bucket,
+    places,
+    scaled_size,
+)
+from onetrainer.dataset.items import Item
+from onetrainer.seeds import derive, draws, shuffled
+
+AUTOMATIC_VARIATIONS = 4
+"""How many variations are cached where more than mirroring is drawn and no number is set."""
+
+DIGITS = 4
+"""Drawn amounts are rounded to so many decimals, so that they read the same everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is done to an upright picture, in this order.
+
+    flip, flip_vertical: left and right, top and bottom are exchanged. geometry: how it is scaled,
+    enlargement for its angle and cut included, and where the cut lies. angle: in degrees, how far
+    the picture is then turned counter-clockwise about the middle of the cut. Colors follow, of the
+    cut, in red, green and blue from 0 to 1: brightness multiplies them by 1 + brightness; contrast
+    their distance from 0.5 by 1 + contrast; saturation their distance from their gray by
+    1 + saturation; hue turns them by so many degrees around the circle of colors.
+    """
+
+    geometry: CropGeometry
+    flip: bool = False
+    flip_vertical: bool = False
+    angle: float = 0.0
+    brightness: float = 0.0
+    contrast: float = 0.0
+    saturation: float = 0.0
+    hue: float = 0.0
+
+    @property
+    def bucket(self) -> Bucket:
+        """The size of what is shown."""
+        return self.geometry.bucket
+
+    @property
+    def is_recolored(self) -> bool:
+        """Whether any color changes."""
+        return bool(self.brightness or self.contrast or self.saturation or self.hue)
+
+    def cut_key(self) -> tuple[str | int, ...]:
+        """All that decides where a pixel comes from; of a mask, all that counts."""
+        cut = self.geometry
+        sizes = (cut.width, cut.height, cut.left, cut.top, cut.bucket.width, cut.bucket.height)
+        return (*sizes, int(self.flip), int(self.flip_vertical), repr(self.angle))
+
+    def key(self) -> tuple[str | int, ...]:
+        """All that decides the pixels shown."""
+        colors = (self.brightness, self.contrast, self.saturation, self.hue)
+        return (*self.cut_key(), *map(repr, colors))
+
+
+class _Numbers(NamedTuple):
+    """What is drawn for one variation: shares from 0 to 1, amounts from -1 to 1.
+
+    All are drawn whatever is set, so that setting one more leaves the others as they were.
+    """
+
+    zoom: float
+    across: float
+    down: float
+    angle: float
+    brightness: float
+    contrast: float
+    saturation: float
+    hue: float
+
+
+SHARES = 3
+_NONE = _Numbers(*[0.0] * len(_Numbers._fields))
+_WHOLE = _Numbers(*[1.0] * len(_Numbers._fields))
+
+
+def variations(concept: ConceptSettings, *, is_cached: bool) -> int:
+    """In how many variations each picture is kept; 1 where nothing is drawn.
+
+    Also 1 where pictures are not cached: each showing is then a variation of its own.
+    """
+    if not is_cached or not _is_varied(concept):
+        return 1
+    if concept.augmentation.variations:
+        return concept.augmentation.variations
+    return AUTOMATIC_VARIATIONS if _is_drawn(concept) else _sides(concept)
+
+
+def view_count(concept: ConceptSettings) -> int:
+    """How many cached views each picture has: of every resolution every variation."""
+    return _rung_count(concept) * variations(concept, is_cached=True)
+
+
+def view(item: Item, concept: ConceptSettings, number: int) -> View:
+    """A picture's view by its number."""
+    variation = number // _rung_count(concept)
+    return _view(
+        item,
+        concept,
+        bucket_at(item, concept, number),
+        flips=_flips(item, concept, variation),
+        numbers=_numbers(item, concept, variation),
+    )
+
+
+def plain_view(item: Item, concept: ConceptSettings) -> View:
+    """The first view without anything drawn, for pictures that are measured or looked at.
+
+    What is done to every picture alike stays: what is always mirrored, and fixed changes.
+    """
+    always = concept.augmentation
+    flips = (always.flip == "always", always.flip_vertical == "always")
+    return _view(item, concept, bucket_at(item, concept, 0), flips=flips, numbers=None)
+
+
+def view_number(item: Item, concept: ConceptSettings, turn: int, *, is_cached: bool) -> int:
+    """Which view is shown after `turn` showings.
+
+    Resolutions take turns, in an order of the picture's own. Cached views are all shown in each
+    round of `view_count` turns; where they are not cached, every turn is a variation of its own.
+    """
+    count = _rung_count(concept)
+    kept = variations(concept, is_cached=is_cached)
+    if count == kept == 1 and (is_cached or not _is_varied(concept)):
+        return 0
+    rung = 0
+    if count > 1:
+        rung = shuffled(range(count), derive(concept.seed, "resolutions", item.name))[turn % count]
+    if not is_cached:
+        return rung + count * (turn if _is_varied(concept) else 0)
+    done, within = divmod(turn, count * kept)
+    order = shuffled(range(kept), derive(concept.seed, "variations", item.name, rung, done))
+    return rung + count * order[within // count]
+
+
+def bucket_at(item: Item, concept: ConceptSettings, number: int) -> Bucket:
+    """The size of a view, without drawing it."""
+    settings, closer = concept.buckets, PLAIN
+    if settings.upscale_limit:
+        change = concept.augmentation
+        closer = Closer(1 + change.crop_jitter, change.rotate)
+    if settings.sizes:
+        sizes = [Bucket(size.width, size.height) for size in settings.sizes]
+        return fixed_bucket(
+            item.width, item.height, sizes, limit=settings.upscale_limit, closer=closer
+        )
+    resolution = concept.resolutions[number % len(concept.resolutions)]
+    if not settings.upscale_limit:
+        return bucket_for(item.width, item.height, resolution, concept.step)
+    return bucket_within(
+        item.width,
+        item.height,
+        resolution,
+        concept.step,
+        limit=settings.upscale_limit,
+        closer=closer,
+    )
+
+
+def frame(item: Item, view: View) -> tuple[float, ...]:
+    """What was done to a picture, in pixels: what SDXL is told of it.
+
+    Height and width of the whole picture, top and left of the cut in the scaled and mirrored one,
+    height and width of the cut. Source: Podell et al. 2023, arXiv:2307.01952, section 2.2.
+    """
+    cut, bucket = view.geometry, view.bucket
+    whole = (item.height, item.width)
+    return tuple(map(float, (*whole, cut.top, cut.left, bucket.height, bucket.width)))
+
+
+def enlarged(item: Item, view: View) -> float:
+    """The factor by which a picture is scaled: above 1 it is enlarged."""
+    # Of the longer side, which rounding to whole pixels changes least.
+    if item.width >= item.height:
+        return view.geometry.width / item.width
+    return view.geometry.height / item.height
+
+
+def cut_share(item: Item, view: View) -> float:
+    """The share of a picture's area that is not seen, from 0 to 1."""
+    cut, bucket = view.geometry, view.bucket
+    return 1 - bucket.width * bucket.height / (cut.width * cut.height)
+
+
+def _view(
+    item: Item,
+    concept: ConceptSettings,
+    bucket: Bucket,
+    *,
+    flips: tuple[bool, bool],
+    numbers: _Numbers | None,
+) -> View:
+    """numbers: what is drawn, None where nothing is to be."""
+    most = concept.augmentation
+    shares = _WHOLE if most.fixed else numbers or _NONE
+    closer = Closer(
+        zoom=1 + _amount(most.crop_jitter, shares.zoom), angle=_amount(most.rotate, shares.angle)
+    )
+    wide, high = scaled_size(item.width, item.height, bucket, closer)
+    across = places(wide, bucket, closer.angle, is_across=True)
+    down = places(high, bucket, closer.angle, is_across=False)
+    if concept.buckets.crop == "focus":
+        x, y = _focus(item, concept, flips)
+        # No farther aside than enlarging has gained, so that the point stays in the cut.
+        aside = (numbers.across - 0.5, numbers.down - 0.5) if numbers else (0.0, 0.0)
+        gained = closer.zoom - 1
+        left = _around(across, x * wide + (gained * aside[0] - 0.5) * bucket.width)
+        top = _around(down, y * high + (gained * aside[1] - 0.5) * bucket.height)
+    elif numbers and _is_anywhere(concept):
+        left, top = _at_share(across, numbers.across), _at_share(down, numbers.down)
+    else:
+        left, top = sum(across) // 2, sum(down) // 2
+    return View(
+        geometry=CropGeometry(wide, high, left, top, bucket),
+        flip=flips[0],
+        flip_vertical=flips[1],
+        angle=closer.angle,
+        brightness=_amount(most.brightness, shares.brightness),
+        contrast=_amount(most.contrast, shares.contrast),
+        saturation=_amount(most.saturation, shares.saturation),
+        hue=_amount(most.hue, shares.hue),
+    )
+
+
+def _amount(most: float, share: float) -> float:
+    # Adding 0 makes 0 of -0, which would read as another view.
+    return round(most * share, DIGITS) + 0.0
+
+
+def _at_share(between: tuple[int, int], share: float) -> int:
+    first, last = between
+    return first + math.floor(share * (last - first + 1))
+
+
+def _around(between: tuple[int, int], place: float) -> int:
+    """The nearest place to the wished one."""
+    first, last = between
+    return min(max(math.floor(place + 0.5), first), last)
+
+
+def _focus(item: Item, concept: ConceptSettings, flips: tuple[bool, bool]) -> tuple[float, float]:
+    """The point of interest in the mirrored picture, in shares of its sides."""
+    x, y = item.focus or (concept.buckets.focus_x, concept.buckets.focus_y)
+    return (1 - x if flips[0] else x, 1 - y if flips[1] else y)
+
+
+def _numbers(item: Item, concept: ConceptSettings, variation: int) -> _Numbers | None:
+    if not _is_drawn(concept):
+        return None
+    random = draws(concept.seed, "view", item.name, variation)
+    shares = [random.random() for _ in _Numbers._fields]
+    # Those that go either way.
+    return _Numbers(*shares[:SHARES], *(2 * share - 1 for share in shares[SHARES:]))
+
+
+def _flips(item: Item, concept: ConceptSettings, variation: int) -> tuple[bool, bool]:
+    """Whether left and right, top and bottom, are exchanged.
+
+    Drawn in rounds in which every side has its turn: of two variations exactly one is mirrored.
+    """
+    change = concept.augmentation
+    flip, flip_vertical = change.flip == "always", change.flip_vertical == "always"
+    count = _sides(concept)
+    if count == 1:
+        return flip, flip_vertical
+    done, within = divmod(variation, count)
+    side = shuffled(range(count), derive(concept.seed, "flip", item.name, done))[within]
+    if change.flip == "random":
+        side, flip = side // 2, bool(side % 2)
+    if change.flip_vertical == "random":
+        flip_vertical = bool(side % 2)
+    return flip, flip_vertical
+
+
+def _sides(concept: ConceptSettings) -> int:
+    """In how many ways a picture may be mirrored at random."""
+    change = concept.augmentation
+    return 1 << [change.flip, change.flip_vertical].count("random")
+
+
+def _is_varied(concept: ConceptSettings) -> bool:
+    """Whether anything differs between variations."""
+    return _sides(concept) > 1 or _is_drawn(concept)
+
+
+def _is_drawn(concept: ConceptSettings) -> bool:
+    """Whether more than mirroring is drawn."""
+    change = concept.augmentation
+    if concept.buckets.crop == "random":
+        return True
+    amounts = (
+        *(change.rotate, change.crop_jitter, change.brightness),
+        *(change.contrast, change.saturation, change.hue),
+    )
+    return not change.fixed and any(amounts)
+
+
+def _is_anywhere(concept: ConceptSettings) -> bool:
+    """Whether the place of the cut is drawn."""
+    change = concept.augmentation
+    return concept.buckets.crop == "random" or bool(change.crop_jitter and not change.fixed)
+
+
+def _rung_count(concept: ConceptSettings) -> int:
+    """How many resolutions there are; fixed sizes stand in for all of them."""
+    return 1 if concept.buckets.sizes else len(concept.resolutions)

@@ -1,0 +1,163 @@
+"""How a picture looks, in a few numbers: to tell near-duplicates, and those without fine detail.
+
+Pillow and numpy are imported when a picture is looked at: naming this module costs nothing.
+"""
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onetrainer.images.detail import Detail, detail_of
+from onetrainer.images.image_file import DEEP_MODES, READ_ERRORS, PictureError, opened, orientation
+from onetrainer.images.image_index import PictureMemory
+
+if TYPE_CHECKING:
+    from numpy import bool_
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+
+THUMB = 20
+"""The side of a thumbnail, in pixels."""
+
+_HASHED = 32  # pixels a side that a hash is made of
+
+PLAIN = 4.0
+"""Pictures of less contrast, of 255, look the same when their colors are the same."""
+
+VERSION = 1
+"""Counted up with every change of what the features say, so that older ones are not used."""
+
+_DEEP_STEP = 257  # from 16 bits to 8
+# The 64 lowest waves by number, (down, across), without that of the mean brightness.
+_BY_NUMBER = sorted(((d, a) for d in range(9) for a in range(9)), key=lambda p: (sum(p), max(p), p))
+_LOWEST = tuple(zip(*_BY_NUMBER[1:65], strict=True))
+
+
+@dataclass(frozen=True)
+class Features:
+    """How one picture looks.
+
+    hash, mirrored: 64 bits that are nearly the same for pictures that look nearly the same, of the
+    picture and of its mirror image. thumb: 20 × 20 × 3 values of the whole picture, whatever its
+    shape, rows from the top. detail: how fine it is; None if it is too small or plain to tell.
+    """
+
+    hash: int
+    mirrored: int
+    thumb: bytes
+    detail: Detail | None = None
+
+    def packed(self) -> bytes:
+        """As bytes, for `unpacked`."""
+        detail = self.detail.packed() if self.detail else b""
+        numbers = self.hash.to_bytes(8, "big") + self.mirrored.to_bytes(8, "big")
+        return numbers + self.thumb + detail
+
+
+def unpacked(data: bytes) -> Features:
+    """What was packed by this version."""
+    end = 16 + 3 * THUMB * THUMB
+    detail = Detail.unpacked(data[end:]) if data[end:] else None
+    first, second = (int.from_bytes(part, "big") for part in (data[:8], data[8:16]))
+    return Features(first, second, data[16:end], detail)
+
+
+def features_of(path: Path, memory: PictureMemory | None = None) -> Features:
+    """How a picture looks, from memory where the file is unchanged.
+
+    Raises PictureError if its pixels cannot be read, all of which are decoded. That is remembered,
+    and still tried anew each time: another version of Pillow may read more.
+    """
+    known = memory.features(path, VERSION) if memory else None
+    if known:
+        return unpacked(known)
+    try:
+        # With its digest at once: the file is read just once.
+        data = memory.read(path)[0] if memory else path.read_bytes()
+    except OSError as error:
+        raise PictureError(path, f"cannot be read ({error.strerror})") from error
+    try:
+        with io.BytesIO(data) as file, opened(file, path) as image:
+            turn = orientation(image, file)
+            picture = _on_a_page(image)
+    except PictureError as error:
+        # Too little memory is no fault of the picture.
+        if memory and not isinstance(error.__cause__, MemoryError):
+            memory.learn_damage(path, VERSION, error.reason)
+        raise
+    found = _look(picture, turn, path)
+    if memory:
+        memory.learn_features(path, VERSION, found.packed())
+    return found
+
+
+def _look(picture: "Image", turn: int, path: Path) -> Features:
+    from PIL import Image
+
+    try:
+        box, grey = Image.Resampling.BOX, picture.convert("L")
+        thumb, small = picture.resize((THUMB, THUMB), box), grey.resize((_HASHED, _HASHED), box)
+        if turn > 1:
+            thumb, small = _upright(thumb, turn), _upright(small, turn)
+        first, second = _hashes(small)
+        return Features(first, second, thumb.tobytes(), detail_of(grey))
+    except READ_ERRORS as error:  # memory, above all
+        raise PictureError(path, f"cannot be looked at ({error})") from error
+
+
+def _upright(image: "Image", turn: int) -> "Image":
+    """Turned as EXIF's orientation says (CIPA DC-008, tag 0x0112)."""
+    from PIL.Image import Transpose
+
+    turns = {
+        2: Transpose.FLIP_LEFT_RIGHT,
+        3: Transpose.ROTATE_180,
+        4: Transpose.FLIP_TOP_BOTTOM,
+        5: Transpose.TRANSPOSE,
+        6: Transpose.ROTATE_270,
+        7: Transpose.TRANSVERSE,
+        8: Transpose.ROTATE_90,
+    }
+    return image.transpose(turns[turn])
+
+
+def _on_a_page(image: "Image") -> "Image":
+    """The picture as RGB; what is transparent is white, as in training."""
+    import numpy as np
+    from PIL import Image
+
+    if image.mode in DEEP_MODES:
+        grey = (np.asarray(image) // _DEEP_STEP).astype(np.uint8)
+        return Image.fromarray(grey).convert("RGB")
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    page = Image.new("RGBA", image.size, "white")
+    page.alpha_composite(image.convert("RGBA"))
+    return page.convert("RGB")
+
+
+def _hashes(small: "Image") -> tuple[int, int]:
+    """The signs of its 64 lowest cosine waves, of the picture and of its mirror image.
+
+    A mirror image has the same waves, those of odd number across with the other sign. Both are 0 of
+    a plain picture, whose waves are noise.
+    Source: Zauner 2010, "Implementation and benchmarking of perceptual image hash functions", 3.2.
+    """
+    import numpy as np
+
+    values = np.asarray(small, dtype=np.float64)
+    if values.std() < PLAIN:
+        return 0, 0
+    places = np.arange(_HASHED) + 0.5
+    basis = np.cos(np.pi * np.arange(9)[:, None] * places / _HASHED)
+    down, across = _LOWEST
+    waves = (basis @ values @ basis.T)[down, across]
+    mirrored = np.where(np.array(across) % 2, -waves, waves)
+    return _bits(waves > 0), _bits(mirrored > 0)
+
+
+def _bits(signs: "NDArray[bool_]") -> int:
+    import numpy as np
+
+    return int.from_bytes(np.packbits(signs).tobytes(), "big")

@@ -1,0 +1,288 @@
+"""What is known of picture files from earlier readings, so that unchanged ones are not read again.
+
+Nothing here is needed: what is lost is found out anew. So no failure of the file it is kept in, be
+it damaged, locked, in a folder that cannot be written to or on a full disk, is an error to anyone.
+"""
+
+import hashlib
+import os
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+from onetrainer.images.header import Header, stamp_of
+
+FILE_NAME = "pictures.sqlite"
+
+MOST_FACTS = 600_000
+"""Three of each of 200,000 pictures; those not asked for longest go first. Measured: 2.2 kB for a
+picture, so 440 MB at most."""
+
+_FORMAT = 1
+_PENDING = 500
+_WAIT_SECONDS = 5.0
+_DAY = 86_400
+_DAMAGE = "damage"
+
+_TABLE = """CREATE TABLE IF NOT EXISTS facts (
+    place BLOB, kind TEXT, stamp BLOB, value BLOB, sum INTEGER, day INTEGER,
+    PRIMARY KEY (place, kind))"""
+
+_Key = tuple[bytes, str]  # of a path, and the kind of fact
+
+
+class PictureMemory:
+    """Facts about picture files by path, each valid as long as the file is unchanged.
+
+    A file counts as unchanged if its path, size, times of change and place on the disk are. May be
+    used by several threads, and its folder by several processes. Few facts are in memory at a time:
+    new ones until the next are written together, which `save` does at once.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE_NAME
+        self._lock = Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._has_failed = False
+        self._asked: dict[_Key, bytes] = {}
+        self._new: dict[_Key, tuple[bytes, bytes]] = {}
+        self._used: set[_Key] = set()
+
+    def known(self, path: Path) -> Header | None:
+        """What the picture's header said; None if it has to be read."""
+        value = self._get(path, "header")
+        if value is None:
+            return None
+        width, height, has_alpha = map(int, value.split())
+        return Header(width, height, bool(has_alpha))
+
+    def learn(self, path: Path, header: Header) -> None:
+        """Remembers a header that was read after `known` had none."""
+        text = f"{header.width} {header.height} {int(header.has_alpha)}"
+        self._learn(path, "header", text.encode())
+
+    def digest(self, path: Path) -> str | None:
+        """The SHA-256 of the file's bytes, as hex; None if it has to be read."""
+        value = self._get(path, "digest")
+        return None if value is None else value.hex()
+
+    def read(self, path: Path) -> tuple[bytes, str]:
+        """A file's bytes and their SHA-256, which is remembered. Raises OSError."""
+        before = _stamp(path)
+        data = path.read_bytes()
+        digest = hashlib.sha256(data)
+        # Compared before and after, so that a file changed meanwhile is not taken for settled.
+        if before and before == _stamp(path):
+            self._put(path, "digest", before, digest.digest())
+        return data, digest.hexdigest()
+
+    def features(self, path: Path, version: int) -> bytes | None:
+        """What was learned of how the picture looks; None if it has to be looked at.
+
+        version: of what the features say; those of another one are not known.
+        """
+        return self._get(path, f"features{version}")
+
+    def learn_features(self, path: Path, version: int, features: bytes) -> None:
+        """Remembers how a picture looks that was looked at after `features` had none."""
+        self._learn(path, f"features{version}", features)
+
+    def damage(self, path: Path) -> str | None:
+        """Why the picture could not be decoded when it was last tried; None if that is not known.
+
+        Of a picture that has features since, it says nothing any more.
+        """
+        value = self._get(path, _DAMAGE)
+        return None if value is None else value.decode()
+
+    def learn_damage(self, path: Path, version: int, reason: str) -> None:
+        """Remembers that a picture cannot be decoded, after `features` of this version had none."""
+        asked = (_place(path), f"features{version}")
+        self._learn(path, _DAMAGE, reason.encode(errors="replace"), asked)
+
+    def has_damage(self) -> bool:
+        """Whether any picture at all is remembered as damaged, which spares asking for each."""
+        with self._lock, self._trying():
+            if any(kind == _DAMAGE for _, kind in self._new):
+                return True
+            if connection := self._opened(is_new_allowed=False):
+                query = "SELECT 1 FROM facts WHERE kind = ? LIMIT 1"
+                return connection.execute(query, (_DAMAGE,)).fetchone() is not None
+        return False
+
+    def save(self) -> None:
+        """Writes what is new, and forgets the oldest of what is too much."""
+        with self._lock, self._trying():
+            self._write()
+            if self._connection is not None:
+                _forget(self._connection)
+
+    def close(self) -> None:
+        """Saves, and lets go of the file."""
+        self.save()
+        with self._lock, self._trying():
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _get(self, path: Path, kind: str) -> bytes | None:
+        stamp = _stamp(path)
+        if not stamp:
+            return None
+        key = (_place(path), kind)
+        with self._lock, self._trying():
+            if key in self._new and self._new[key][0] == stamp:
+                return self._new[key][1]
+            value = self._stored(key, stamp)
+            if value is not None:
+                return value
+        if kind not in ("digest", _DAMAGE):
+            self._asked[key] = stamp
+        return None
+
+    def _stored(self, key: _Key, stamp: bytes) -> bytes | None:
+        connection = self._opened(is_new_allowed=False)
+        if connection is None:
+            return None
+        query = "SELECT stamp, value, sum, day FROM facts WHERE place = ? AND kind = ?"
+        row = connection.execute(query, key).fetchone()
+        if row is None or row[0] != stamp or not isinstance(row[1], bytes):
+            return None
+        if row[2] != _sum(key, stamp, row[1]):
+            return None
+        if row[3] != _today():
+            self._used.add(key)
+            if len(self._used) >= _PENDING:
+                self._write()
+        return row[1]
+
+    def _learn(self, path: Path, kind: str, value: bytes, asked: _Key | None = None) -> None:
+        # Only if it looks as it did before it was read.
+        stamp = self._asked.pop(asked or (_place(path), kind), b"")
+        if stamp and stamp == _stamp(path):
+            self._put(path, kind, stamp, value)
+
+    def _put(self, path: Path, kind: str, stamp: bytes, value: bytes) -> None:
+        with self._lock, self._trying():
+            self._new[_place(path), kind] = (stamp, value)
+            if len(self._new) >= _PENDING:
+                self._write()
+
+    def _write(self) -> None:
+        """Everything new in one transaction; on failure it is dropped, not kept for ever."""
+        new, used = self._new, self._used
+        if not new and not used:
+            return
+        self._new, self._used = {}, set()
+        connection = self._opened(is_new_allowed=True)
+        if connection is None:
+            return
+        today = _today()
+        rows = [
+            (*key, stamp, value, _sum(key, stamp, value), today)
+            for key, (stamp, value) in new.items()
+        ]
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?)", rows)
+            query = "UPDATE facts SET day = ? WHERE place = ? AND kind = ?"
+            connection.executemany(query, [(today, *key) for key in used])
+            connection.execute("COMMIT")
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _opened(self, *, is_new_allowed: bool) -> sqlite3.Connection | None:
+        """The file's connection; None if there is no file yet, or it has failed."""
+        if self._connection is None and not self._has_failed:
+            if is_new_allowed:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+            elif not self._file.exists():
+                return None
+            self._connection = _connected(self._file)
+        return self._connection
+
+    @contextmanager
+    def _trying(self) -> Iterator[None]:
+        """Lets failures pass; a damaged file is removed, to be begun anew."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # another table than ours
+                self._begin_anew()
+            # Locked by another process for long, or the disk is full: what was to be written is
+            # forgotten. A file that cannot be opened at all is not tried again.
+            self._has_failed = self._connection is None and self._file.exists()
+        except sqlite3.DatabaseError:
+            self._begin_anew()
+        except OSError:
+            self._has_failed = True
+
+    def _begin_anew(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        try:
+            for name in (FILE_NAME, f"{FILE_NAME}-journal"):
+                self._file.with_name(name).unlink(missing_ok=True)
+        except OSError:
+            self._has_failed = True  # in use by another process, on Windows
+
+
+def _connected(file: Path) -> sqlite3.Connection:
+    """Raises sqlite3.DatabaseError if the file holds something else, or another format."""
+    connection = sqlite3.connect(
+        file, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version not in (0, _FORMAT):
+            raise sqlite3.DatabaseError("another format")
+        if version == 0:
+            connection.execute(_TABLE)
+            connection.execute(f"PRAGMA user_version = {_FORMAT}")
+        # A lost write costs a reading, so the disk need not confirm each.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("SELECT place, kind, stamp, value, sum, day FROM facts LIMIT 1")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _forget(connection: sqlite3.Connection) -> None:
+    """The facts not asked for longest, a tenth more than is too much so that it is seldom done."""
+    (count,) = connection.execute("SELECT count(*) FROM facts").fetchone()
+    if count <= MOST_FACTS:
+        return
+    excess = count - MOST_FACTS + MOST_FACTS // 10
+    connection.execute(
+        "DELETE FROM facts WHERE (place, kind) IN"
+        " (SELECT place, kind FROM facts ORDER BY day LIMIT ?)",
+        (excess,),
+    )
+
+
+def _place(path: Path) -> bytes:
+    """A path's short stand-in: the file then tells nobody what the pictures are called."""
+    return hashlib.blake2b(os.fsencode(path.absolute()), digest_size=16).digest()
+
+
+def _stamp(path: Path) -> bytes:
+    """What changes when a file does, in few bytes; empty if that cannot be relied on yet."""
+    found = stamp_of(path)
+    text = ":".join(map(str, found))
+    return hashlib.blake2b(text.encode(), digest_size=16).digest() if found else b""
+
+
+def _sum(key: _Key, stamp: bytes, value: bytes) -> int:
+    return zlib.crc32(value, zlib.crc32(stamp, zlib.crc32(key[1].encode(), zlib.crc32(key[0]))))
+
+
+def _today() -> int:
+    return int(time.time()) // _DAY

@@ -1,0 +1,1 @@
+"""Jobs without a run folder, and what each can be asked for."""

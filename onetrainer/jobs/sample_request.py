@@ -1,0 +1,266 @@
+"""What a drawing of pictures is asked to do: base model, what is added to it, prompts and seeds."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field
+
+from onetrainer.captions.prompt_file import MAX_TEXT, read_prompts, require_prompts
+from onetrainer.config.base.section import Section, Ui
+from onetrainer.config.problems import shown
+from onetrainer.config.run.hardware import Precision
+from onetrainer.config.run.model import (
+    FamilyName,
+    Model,
+    Prediction,
+    PredictionChoice,
+    ZeroSnrChoice,
+    native_side,
+)
+from onetrainer.config.run.sampling import SAMPLER_WORDS, Prompt, SamplerName, Sampling
+from onetrainer.errors import UserError
+from onetrainer.jobs.options import given, validated
+from onetrainer.model_files import (
+    DESCRIPTIONS,
+    FAMILIES,
+    ModelFile,
+    inspect_model,
+    require_family,
+    require_made_for,
+    require_published_size,
+    require_vae,
+    resolve_prediction,
+    resolve_zero_snr,
+)
+from onetrainer.model_files.hub import is_hub_name
+
+NO_ADDITIONS = ("vae", "unet", "text-encoder", *FAMILIES)
+
+MAX_STRENGTH = 100
+MAX_SEED = 2**63 - 1
+MAX_SEEDS = 10_000
+
+SIDE = Field(ge=64, le=4096, multiple_of=8)
+Strength = Annotated[float, Field(ge=-MAX_STRENGTH, le=MAX_STRENGTH)]
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
+
+
+Number = TypeVar("Number", int, float)
+
+
+class Lora(Section):
+    """A LoRA file, and how strongly it counts; 1 is as it was trained."""
+
+    path: str
+    strength: Strength = 1.0
+
+
+class SampleRequest(Section):
+    """Pictures of every prompt with every seed."""
+
+    base: str
+    """A folder, a file or the name of a model on the hub."""
+
+    family: Annotated[FamilyName | None, Ui("Model family")] = None
+    """None means what the model's tensors say."""
+
+    prediction: Annotated[PredictionChoice, Ui("Prediction")] = "auto"
+    zero_terminal_snr: Annotated[ZeroSnrChoice, Ui("Zero terminal SNR")] = "auto"
+    clip_skip: Annotated[int, Field(ge=0, le=12), Ui("Clip skip")] = 0
+    vae: str = ""
+    offline: bool = False
+
+    prompts: Annotated[tuple[Text, ...], Field(min_length=1)]
+    negative: Text = ""
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (Prompt().seed,)
+    loras: tuple[Lora, ...] = ()
+    embeddings: tuple[str, ...] = ()
+    """Files; the word of each is the file's name without suffix, and the name it tells itself."""
+
+    width: Annotated[int | None, SIDE, Ui("Width")] = None
+    height: Annotated[int | None, SIDE, Ui("Height")] = None
+    """None means what the model was made for."""
+
+    steps: Annotated[int, Field(ge=1, le=1000), Ui("Sampling steps")] = Sampling().steps
+    guidance: Annotated[float, Field(ge=0, le=50), Ui("Guidance")] = Sampling().guidance
+    guidance_rescale: Annotated[float, Field(ge=0, le=1), Ui("Guidance rescale")] = 0.0
+    sampler: Annotated[SamplerName, Ui("Sampler")] = Sampling().sampler
+    batch: Annotated[int, Field(ge=1, le=1024), Ui("Pictures at once")] = 1
+    precision: Annotated[Precision | None, Ui("Precision")] = None
+    """None means bf16 on a graphics card, and fp32 on the processor."""
+
+    device: Annotated[Literal["auto", "cuda", "cpu"], Ui("Device")] = "auto"
+    grid: bool = False
+    out: str = "samples"
+
+
+def request_of(options: argparse.Namespace) -> SampleRequest:
+    """The request of a command line; raises UserError for what can be known to be wrong already."""
+    values = given(options, SampleRequest) | {
+        "prompts": _prompts(options),
+        "seeds": _seeds(options),
+        "loras": [_lora(text) for text in options.lora],
+        "embeddings": options.embedding,
+    }
+    if options.sampler is not None:
+        values["sampler"] = _sampler(options.sampler)
+    request = validated(SampleRequest, values)
+    _check_files(request)
+    return request
+
+
+def model_section(request: SampleRequest, path: Path) -> Model:
+    """The base model's settings, with the family that it has. path: of it, on this disk.
+
+    Raises UserError for a model of another family than the asked one, or of none.
+    """
+    return Model(
+        family=_family(request, inspect_model(path)),
+        path=str(path),
+        vae=request.vae,
+        prediction=request.prediction,
+        zero_terminal_snr=request.zero_terminal_snr,
+        clip_skip=request.clip_skip,
+        offline=request.offline,
+    )
+
+
+def size_of(request: SampleRequest, family: FamilyName, prediction: Prediction) -> tuple[int, int]:
+    """Width and height: the asked ones, or what the model was made for."""
+    side = native_side(family, prediction)
+    return request.width or side, request.height or side
+
+
+def _family(request: SampleRequest, model: ModelFile) -> FamilyName:
+    # Of a model that is none of them, the message tells what it is.
+    told = next((name for name in FAMILIES if name == model.kind), FAMILIES[0])
+    family = request.family or told
+    require_family(model, family, vae_given=bool(request.vae))
+    require_published_size(model)
+    return family
+
+
+def require_additions(request: SampleRequest, family: FamilyName | None) -> None:
+    """Raises UserError for a LoRA, an embedding or a VAE that is none, or for another family.
+
+    family: the base model's, None if that is not known yet. Only headers are read, and what does
+    not tell its family passes.
+    """
+    if request.vae and family:
+        require_vae(inspect_model(Path(request.vae)), family)
+    for path in [*(Path(lora.path) for lora in request.loras), *map(Path, request.embeddings)]:
+        found = inspect_model(path)
+        if found.kind in NO_ADDITIONS:
+            raise UserError(
+                f"{path.name}: this is {DESCRIPTIONS[found.kind]}",
+                "A LoRA (--lora) or an embedding (--embedding) was expected",
+                "Choose another file",
+            )
+        if family:
+            require_made_for(found, family)
+
+
+def _check_files(request: SampleRequest) -> None:
+    """Told before an engine is loaded for nothing."""
+    paths = [*(lora.path for lora in request.loras), *request.embeddings, request.vae]
+    for path in map(Path, filter(None, paths)):
+        if not path.exists():
+            raise UserError(
+                f"{path}: there is no such file", remedy="Check its path, and quote spaces in it"
+            )
+    if is_hub_name(request.base):  # looked at when it has been downloaded
+        require_additions(request, None)
+        return
+    section = model_section(request, Path(request.base))
+    model = inspect_model(Path(request.base))
+    resolve_prediction(model, section.prediction)
+    resolve_zero_snr(model, section.zero_terminal_snr)
+    require_additions(request, section.family)
+
+
+def _prompts(options: argparse.Namespace) -> list[str]:
+    prompts = [*options.prompt]
+    require_prompts("--prompt", prompts)
+    require_prompts("--negative", [options.negative or ""])
+    if options.prompts is not None:
+        lines = read_prompts(options.prompts)
+        require_prompts(f"{options.prompts}: a line", lines)
+        prompts += lines
+    if not prompts:
+        raise UserError(
+            "there is no prompt",
+            "At least one was expected",
+            'Add --prompt "what the picture should show", or --prompts FILE',
+        )
+    return prompts
+
+
+def _sampler(text: str) -> str:
+    """The value for a sampler's name as people or files write it, in any case."""
+    names = {word.casefold(): value for value, word in SAMPLER_WORDS.items()}
+    name = " ".join(text.split()).casefold()
+    return names.get(name, name if name in SAMPLER_WORDS else text)
+
+
+def _seeds(options: argparse.Namespace) -> list[int]:
+    seeds = [_seed(text) for text in options.seed] or [Prompt().seed]
+    if options.seeds is None:
+        return seeds
+    if len(seeds) > 1:
+        raise UserError(
+            "--seeds counts on from one seed, and several were given",
+            remedy="Give --seed once, or leave --seeds out",
+        )
+    first = seeds[0]
+    most = min(MAX_SEEDS, MAX_SEED - first + 1)
+    return [*range(first, first + _whole("--seeds", options.seeds, 1, most))]
+
+
+def _seed(text: str) -> int:
+    number = _number(int, text)
+    if number is None or not 0 <= number <= MAX_SEED:
+        is_random = number == -1  # in other programs
+        wrong = "does not stand for a random seed" if is_random else "is not allowed"
+        raise UserError(
+            f"--seed: {shown(text)} {wrong} here",
+            f"Expected a whole number from 0 to {MAX_SEED:,}",
+            f"Choose any, each gives another picture; left out, it is {Prompt().seed}",
+        )
+    return number
+
+
+def _whole(option: str, text: str, low: int, high: int) -> int:
+    number = _number(int, text)
+    if number is None or not low <= number <= high:
+        raise UserError(
+            f"{option}: {shown(text)} is not allowed here",
+            f"Expected a whole number from {low} to {high:,}",
+            "Correct it, or leave it out",
+        )
+    return number
+
+
+def _lora(text: str) -> dict[str, object]:
+    """A file and its strength: "style.safetensors:0.8". The colon of a drive is none of ours."""
+    path, colon, behind = text.rpartition(":")
+    strength = _number(float, behind)
+    if not colon or not path or Path(text).exists() or strength is None:
+        return {"path": text}
+    if not -MAX_STRENGTH <= strength <= MAX_STRENGTH:
+        raise UserError(
+            f"--lora: {shown(behind)} is not allowed here as the strength of {Path(path).name}",
+            f"Expected a number from {-MAX_STRENGTH} to {MAX_STRENGTH}",
+            "Correct it, or leave it out to get 1",
+        )
+    return {"path": path, "strength": strength}
+
+
+def _number(kind: Callable[[str], Number], text: str) -> Number | None:
+    """None for what is none."""
+    try:
+        return kind(text)
+    except ValueError:
+        return None

@@ -1,0 +1,83 @@
+"""A cache folder's contents, and what was removed from it, in words."""
+
+import time
+from collections.abc import Sequence
+
+from onetrainer.cache.format import Kind
+from onetrainer.cache.store import CacheReport, KindReport, PruneReport
+from onetrainer.messages.byte_sizes import amount
+
+_WORDS: dict[Kind, str] = {"latents": "pictures", "masks": "masks", "text": "captions"}
+_EXAMPLES = 5
+
+
+def lines(report: CacheReport) -> list[str]:
+    """What a cache folder holds."""
+    told = [f"{report.folder}: {amount(report.bytes)}" + (", in use" if report.is_in_use else "")]
+    told += [_of_kind(kind) for kind in report.kinds]
+    unused = sum(kind.unused_bytes for kind in report.kinds)
+    if unused:
+        told.append(f"{amount(unused)} of this is of no use any more; --prune frees what it can")
+    if report.older_entries:
+        told.append(
+            f"{_count(report.older_entries, 'file')} of an older version, "
+            f"{amount(report.older_bytes)}: not read any more, and removed by --prune"
+        )
+    if report.damaged:
+        told.append(f"damaged, and encoded anew when needed: {_some(report.damaged)}")
+    if report.foreign:
+        told.append(f"not the cache's, and left alone: {_some(report.foreign)}")
+    return told
+
+
+def pruned_lines(report: PruneReport, folder: str, limit_bytes: int | None) -> list[str]:
+    """What was removed."""
+    told = [f"{folder}: {_removed(report)}; {amount(report.bytes)} are left"]
+    if report.computers:
+        told.append(
+            f"A program on {_some(report.computers)} uses this folder. As long as it does, no file"
+            " is removed that it might be reading"
+        )
+    elif limit_bytes is not None and report.bytes > limit_bytes:
+        rest = "the index, and what is remembered of pictures, are not removed"
+        rest = "programs at work use the rest" if report.is_in_use else rest
+        told.append(f"That is more than {amount(limit_bytes)}: {rest}")
+    return told
+
+
+def _removed(report: PruneReport) -> str:
+    """What was removed and what that has freed: "removed 3 entries, 12 MB"."""
+    if not report.freed_bytes and not report.entries and not report.older_entries:
+        return "nothing had to be removed"
+    parts = [_count(report.entries, "entry", "entries")] if report.entries else []
+    if report.older_entries:
+        parts.append(f"{_count(report.older_entries, 'file')} of an older version")
+    if report.leftover_bytes:
+        size = f"{amount(report.leftover_bytes)} of " if parts else ""
+        parts.append(f"{size}what earlier work had left behind and nothing reads any more")
+    together = " together" if len(parts) > 1 else ""
+    return f"removed {' and '.join(parts)}, {amount(report.freed_bytes)}{together}"
+
+
+def _of_kind(kind: KindReport) -> str:
+    word = _WORDS[kind.kind]
+    if kind.last_used is None or kind.oldest_used is None:
+        return f"  {word:9} none"
+    files = _count(kind.shards, "file")
+    return (
+        f"  {word:9} {kind.entries} in {files}, {amount(kind.bytes)},"
+        f" last used {_day(kind.last_used)} (oldest: {_day(kind.oldest_used)})"
+    )
+
+
+def _day(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(seconds))
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _EXAMPLES
+    return ", ".join(names[:_EXAMPLES]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,247 @@
+"""What a run will do with its pictures, in words and as a document."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from onetrainer.config.data.concept import Role
+from onetrainer.images.findings import printable
+from onetrainer.messages.byte_sizes import amount
+from onetrainer.preview.dataset_preview import (
+    ENLARGED,
+    MUCH_CUT,
+    BucketPlan,
+    Changed,
+    ConceptPlan,
+    DataPlan,
+)
+
+_NAMED = 3
+_LETTERS = 400
+"""Longer captions are not told whole; --json has them."""
+_DIGITS = 1000
+"""From this number on, fractions do not matter."""
+_ROLES: Mapping[Role, str] = MappingProxyType(
+    {
+        "train": "learned",
+        "validation": "measured",
+        "prior": "kept",
+        "own_prediction": "kept as the model has them",
+    }
+)
+
+
+def lines(plan: DataPlan) -> list[str]:
+    """For a terminal; the window has pictures of its own for the same."""
+    found = [f"Pictures: {totals(plan)}.", ""]
+    if len(plan.concepts) > 1:
+        rows = [["folder", "pictures", "an epoch", ""], *map(_concept_row, plan.concepts)]
+        found += [*_table(rows), ""]
+    found += [*course(plan), ""]
+    rows = [["size", "pictures", "an epoch", "steps"], *map(_bucket_row, plan.buckets)]
+    found += [*_table(rows), ""]
+    found += [*remarks(plan), *caption_lines(plan)]
+    return [printable(line) for line in (*found, cache_line(plan))]
+
+
+def totals(plan: DataPlan) -> str:
+    """How many pictures there are, and for what: "20 to learn, 100 to keep, 3 held out"."""
+    learned = sum(one.pictures for one in plan.concepts if one.role == "train")
+    parts = [f"{_count(learned)} to learn"]
+    if plan.pictures > learned:
+        parts.append(f"{_count(plan.pictures - learned)} to keep")
+    if plan.held_out:
+        parts.append(f"{_count(plan.held_out)} held out")
+    return ", ".join(parts)
+
+
+def course(plan: DataPlan) -> list[str]:
+    """How long an epoch and the run are, a sentence each."""
+    found = [
+        f"An epoch shows {_counted(plan.shown_per_epoch, 'picture')} in"
+        f" {_counted(plan.steps_per_epoch, 'step')}; {_counted(plan.steps, 'step')} are"
+        f" {_epochs(plan.epochs)} and show {_counted(plan.shown, 'picture')}."
+    ]
+    if plan.small_steps:
+        found.append(
+            f"In {_count(plan.small_steps)} of its steps fewer than {plan.full_step} pictures"
+            " of their size are left; each counts the same there."
+        )
+    return found
+
+
+def remarks(plan: DataPlan) -> list[str]:
+    """What happens to pictures that their owner may want to know of, a sentence each."""
+    found = _changed(
+        plan.enlarged,
+        f"enlarged more than {ENLARGED:g} times",
+        lambda factor: f"{factor:.1f} times",
+    )
+    found += _changed(
+        plan.cut, f"of which more than {MUCH_CUT:.0%} is cut off", lambda share: f"{share:.0%}"
+    )
+    if plan.uncaptioned and plan.captions:
+        some = ", ".join(path.name for path in plan.without_caption[:_NAMED])
+        more = " …" if plan.uncaptioned > _NAMED else ""
+        found.append(f"{_counted(plan.uncaptioned, 'picture')} without a caption: {some}{more}.")
+    if plan.skipped:
+        some = "; ".join(map(str, plan.skipped[:_NAMED]))
+        count = _counted(len(plan.skipped), "picture")
+        found.append(f"{count} left out: {some}{_more(plan.skipped)}.")
+    if plan.holds_out_alike:
+        found.append(
+            "A run holds out pictures that look nearly the same together. It is not known yet"
+            " which do, so others may be held out in the end; a check of the pictures finds out."
+        )
+    found += [f"{note}." for note in plan.notes[:_NAMED]]
+    if (rest := len(plan.notes) - _NAMED) > 0:
+        found.append(f"And {_counted(rest, 'note')} more; --json tells all.")
+    return found
+
+
+def caption_lines(plan: DataPlan) -> list[str]:
+    """Captions as they are drawn, below the name of their picture."""
+    if not plan.captions:
+        return []
+    found = ["Captions, as they will be shown:"]
+    for one in plan.captions:
+        found.append(f"  {one.path.name}")
+        found += [f"    {_shortened(caption) or '(no caption)'}" for caption in one.drawn]
+    return found
+
+
+def cache_line(plan: DataPlan) -> str:
+    """What is kept, and whether there is room for it."""
+    cache = plan.cache
+    if not cache.bytes:
+        return "Cache: nothing is kept."
+    each = "picture" if cache.views == plan.pictures + (plan.held_out or 0) else "view"
+    what = [_counted(cache.views, each)] if cache.views else []
+    what += [_counted(cache.captions, "caption")] if cache.captions else []
+    told = f"Cache: {' and '.join(what)}, {amount(cache.bytes)} at most, in {cache.folder}"
+    if not cache.free_bytes:
+        return f"{told}."
+    room = "are free there" if cache.bytes < cache.free_bytes else "are free there, too little"
+    return f"{told}; {amount(cache.free_bytes)} {room}."
+
+
+def as_document(plan: DataPlan) -> dict[str, Any]:
+    """The same as data, for `--json`."""
+    cache = plan.cache
+    return {
+        "pictures": plan.pictures,
+        "held_out": plan.held_out,
+        "concepts": [
+            {
+                "name": one.name,
+                "role": one.role,
+                "folder": str(one.folder),
+                "pictures": one.pictures,
+                "held_out": one.held_out,
+                "per_epoch": one.per_epoch,
+                "loss_weight": one.loss_weight,
+            }
+            for one in plan.concepts
+        ],
+        "buckets": [
+            {
+                "width": one.bucket.width,
+                "height": one.bucket.height,
+                "pictures": one.pictures,
+                "shown": one.shown,
+                "steps": one.steps,
+            }
+            for one in plan.buckets
+        ],
+        "steps": plan.steps,
+        "steps_per_epoch": plan.steps_per_epoch,
+        "small_steps": plan.small_steps,
+        "shown_per_epoch": plan.shown_per_epoch,
+        "epochs": plan.epochs,
+        "shown": plan.shown,
+        "enlarged": _changed_document(plan.enlarged, "factor"),
+        "cut": _changed_document(plan.cut, "share"),
+        "captions": [{"path": str(one.path), "drawn": list(one.drawn)} for one in plan.captions],
+        "uncaptioned": plan.uncaptioned,
+        "without_caption": [str(path) for path in plan.without_caption],
+        "skipped": [{"path": str(one.path), "reason": one.reason} for one in plan.skipped],
+        "notes": list(plan.notes),
+        "holds_out_alike": plan.holds_out_alike,
+        "cache": {
+            "folder": str(cache.folder),
+            "views": cache.views,
+            "captions": cache.captions,
+            "picture_bytes": cache.picture_bytes,
+            "caption_bytes": cache.caption_bytes,
+            "free_bytes": cache.free_bytes,
+        },
+    }
+
+
+def _changed_document(changed: Changed, name: str) -> dict[str, Any]:
+    most = [{"path": str(one.path), name: one.amount} for one in changed.most]
+    return {"count": changed.count, "most": most}
+
+
+def _bucket_row(one: BucketPlan) -> list[str]:
+    size = f"{one.bucket.width} × {one.bucket.height}"
+    return [size, *map(_count, (one.pictures, one.shown, one.steps))]
+
+
+def _concept_row(one: ConceptPlan) -> list[str]:
+    pictures = one.held_out if one.role == "validation" else one.pictures
+    each = one.per_epoch
+    is_whole = each >= _DIGITS or each.is_integer()
+    per_epoch = (_count(round(each)) if is_whole else f"{each:.4g}") if each else "-"
+    words = _ROLES[one.role]
+    if one.role != "validation" and one.held_out:
+        words += f", {_count(one.held_out)} held out"
+    return [one.name, _count(pictures), per_epoch, words]
+
+
+def _changed(changed: Changed, words: str, told: Callable[[float], str]) -> list[str]:
+    if not changed.count:
+        return []
+    some = changed.most[:_NAMED]
+    named = ", ".join(f"{one.path.name} ({told(one.amount)})" for one in some)
+    more = " …" if changed.count > len(some) else ""
+    return [f"{_counted(changed.count, 'picture')} {words}: {named}{more}."]
+
+
+def _more(values: Sequence[object]) -> str:
+    return " …" if len(values) > _NAMED else ""
+
+
+def _shortened(caption: str) -> str:
+    """A caption as long as a few lines of a terminal."""
+    if len(caption) <= _LETTERS:
+        return caption
+    return f"{caption[:_LETTERS].rstrip()} … ({_counted(len(caption.split()), 'word')})"
+
+
+def _epochs(epochs: float) -> str:
+    """So many epochs: "9.5 epochs"."""
+    told = f"{epochs:.2g}" if epochs < 1 else f"{epochs:,.1f}".removesuffix(".0")
+    if epochs >= 100:
+        told = _count(round(epochs))
+    return f"{told} epoch{'' if told == '1' else 's'}"
+
+
+def _count(count: int) -> str:
+    return f"{count:,}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{_count(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Indented; the first column to the left, numbers to the right, the fourth as it is."""
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        (
+            f"  {row[0].ljust(widths[0])}  {row[1].rjust(widths[1])}  {row[2].rjust(widths[2])}"
+            f"  {row[3]}"
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,1 @@
+"""Statistics of validation losses and rewards: bands, paired differences, verdicts."""

@@ -1,0 +1,1 @@
+"""Find, load, merge, compare and save configs and presets."""

@@ -1,0 +1,1 @@
+"""Preview what a run will do with its images."""

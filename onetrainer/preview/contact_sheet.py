@@ -1,0 +1,142 @@
+"""What training sees of pictures, as pictures: thumbnails of the exact cuts, and sheets of them.
+
+Pillow and numpy are imported when something is drawn: naming this module costs nothing.
+"""
+
+from collections.abc import Callable
+from heapq import nlargest
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onetrainer.dataset.buckets import Bucket
+from onetrainer.dataset.items import Item
+from onetrainer.dataset.transformed_image import DEEP_WHITE, recolored, shown
+from onetrainer.dataset.transforms import View, cut_share
+from onetrainer.dataset.transforms import view as view_of
+from onetrainer.errors import UserError
+from onetrainer.images.findings import printable
+from onetrainer.images.image_file import PictureError
+from onetrainer.preview.dataset_preview import DataPlan
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MOST_ON_SHEET = 60
+COLUMNS = 6
+SIDE = 192
+"""The longer side of a thumbnail, in pixels."""
+LABEL = 18
+GAP = 8
+_LETTERS = 28
+"""As many of a name fit under a thumbnail."""
+_VISIBLE = 0.005
+_WHITE = 255
+_PAPER, _INK = (250, 250, 250), (40, 40, 40)
+_QUALITY = 88
+
+
+def thumbnail(item: Item, view: View, size: int) -> "Image":
+    """What a view shows of an item's picture, exactly; "RGB", its longer side size at most.
+
+    Raises PictureError if it cannot be read, or is no longer the picture that was indexed.
+    """
+    import numpy as np
+    from PIL import Image
+
+    try:
+        with item.path.open("rb") as file:
+            image = shown(item, view, file)
+    except OSError as error:
+        raise PictureError(item.path, f"cannot be read ({error.strerror})") from error
+    if image.mode == "F":
+        grey = np.asarray(image).clip(0, DEEP_WHITE) * (_WHITE / DEEP_WHITE)
+        image = Image.fromarray(grey.round().astype(np.uint8)).convert("RGB")
+    if view.is_recolored:
+        colors = np.asarray(image).transpose(2, 0, 1).astype(np.float32) / np.float32(_WHITE)
+        values = recolored(colors, view).transpose(1, 2, 0) * _WHITE
+        image = Image.fromarray(values.round().astype(np.uint8))
+    image.thumbnail((size, size))
+    return image
+
+
+def write_sheets(
+    plan: DataPlan, folder: Path, *, progress: Callable[[int, int], None] = lambda *_: None
+) -> list[Path]:
+    """Draws a sheet for each size, of the pictures that most is cut off, with their names.
+
+    folder: as `check_folder` wants it, which raises UserError. progress: told how many of how many
+    sheets are drawn.
+    """
+    check_folder(folder, plan)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for place, one in enumerate(plan.buckets):
+        progress(place, len(plan.buckets))
+        path = folder / f"{one.bucket.width}x{one.bucket.height}.jpg"
+        _sheet(plan, one.bucket).save(path, quality=_QUALITY)
+        paths.append(path)
+    return paths
+
+
+def check_folder(folder: Path, plan: DataPlan) -> None:
+    """Raises UserError unless it is a new or an empty one, outside those of pictures."""
+    expected = "Expected a new or an empty folder, for the sheets alone"
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        what = "is a file" if not folder.is_dir() else "holds other things"
+        raise UserError(f"{folder}: this {what}", expected, "Name another one")
+    place = folder.absolute().resolve()
+    for concept in plan.dataset.concepts:
+        own = concept.folder.resolve()
+        if own == place or own in place.parents:
+            raise UserError(
+                f"{folder} lies in a folder of pictures ({concept.folder})",
+                "The sheets would be taken for pictures to learn",
+                "Name one outside of it",
+            )
+
+
+def _chosen(plan: DataPlan, bucket: Bucket) -> list[tuple[Item, View]]:
+    """The pictures of a size, the most cut first."""
+    concepts = plan.dataset.concepts
+    every = [
+        (item, view_of(item, concepts[item.concept], number))
+        for item, number in plan.pictures_of(bucket)
+    ]
+    return nlargest(MOST_ON_SHEET, every, key=lambda one: cut_share(*one))
+
+
+def _sheet(plan: DataPlan, bucket: Bucket) -> "Image":
+    from PIL import Image, ImageDraw
+
+    pictures = _chosen(plan, bucket)
+    scale = min(1.0, SIDE / max(bucket.width, bucket.height))
+    wide, high = SIDE + GAP, round(bucket.height * scale) + LABEL + GAP
+    columns = min(COLUMNS, len(pictures))
+    rows = -(-len(pictures) // columns)
+    sheet = Image.new("RGB", (columns * wide + GAP, rows * high + GAP), _PAPER)
+    draw = ImageDraw.Draw(sheet)
+    for place, (item, own) in enumerate(pictures):
+        left, top = GAP + place % columns * wide, GAP + place // columns * high
+        try:
+            sheet.paste(thumbnail(item, own, SIDE), (left, top))
+        except PictureError as error:
+            draw.text((left, top), error.reason[:_LETTERS], fill=_INK)
+        label = _label(_name(plan, item), cut_share(item, own))
+        draw.text((left, top + high - LABEL - GAP + 2), label, fill=_INK)
+    return sheet
+
+
+def _name(plan: DataPlan, item: Item) -> str:
+    """What tells a picture from all others: its path below its folder, whose name comes first
+    where there are several.
+    """
+    concepts = plan.dataset.concepts
+    name = f"{concepts[item.concept].name}/{item.name}" if len(concepts) > 1 else item.name
+    return printable(name)
+
+
+def _label(name: str, cut: float) -> str:
+    """A name, of a long one its end, and how much of the picture is cut off."""
+    told = f" -{cut:.0%}" if cut >= _VISIBLE else ""
+    room = _LETTERS - len(told)
+    return (name if len(name) <= room else f"…{name[1 - room :]}") + told

@@ -1,0 +1,300 @@
+"""What a run will do with its pictures, told before it begins; pictures' headers are read alone."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from heapq import nlargest
+from itertools import islice
+from pathlib import Path
+
+from onetrainer.cache.run_entries import CachePlan, plan_cache
+from onetrainer.concepts.concepts import concepts_of
+from onetrainer.config.data.concept import Role
+from onetrainer.config.train import TrainConfig, uses_pictures
+from onetrainer.dataset.batch_plan import BatchPlan, all_sizes, portions_of
+from onetrainer.dataset.buckets import Bucket, crop_geometry
+from onetrainer.dataset.caption_sampling import drawn_caption, varies_for
+from onetrainer.dataset.dataset import Dataset, is_pictures_alone, read_dataset, without_damaged
+from onetrainer.dataset.items import Headers, Item, Skipped, is_uncaptioned
+from onetrainer.dataset.near_duplicates import remembered_damage, remembered_groups
+from onetrainer.dataset.transforms import View, cut_share, enlarged
+from onetrainer.images.image_index import PictureMemory
+
+ENLARGED = 1.05
+"""Pictures that are enlarged by less are not told of: nobody sees it."""
+MUCH_CUT = 0.1
+"""Of pictures, the share of the area from which on cutting is told of. Sizes are as near to a
+picture's shape as costs less than that, unless it is longer than all of them."""
+NAMED = 10
+"""How many pictures are named of those that something happens to."""
+EXAMPLES = 4
+TURNS = 3
+"""How many captions are shown of an example, where they change."""
+EXACT_EPOCHS = 200
+"""Where epochs differ from each other, so many are counted and more are taken to be like them."""
+EXACT_SHOWINGS = 400_000
+"""But not many more showings than that, of which each takes some 13 µs where sizes take turns."""
+
+
+@dataclass(frozen=True)
+class ConceptPlan:
+    """One folder. pictures: what is learned or kept of it; held_out: what is measured instead.
+
+    per_epoch: how many showings an epoch has, on average.
+    """
+
+    name: str
+    role: Role
+    folder: Path
+    pictures: int
+    held_out: int
+    per_epoch: float
+    loss_weight: float
+
+
+@dataclass(frozen=True)
+class BucketPlan:
+    """One size. pictures: how many are shown at it; shown, steps: in the first epoch."""
+
+    bucket: Bucket
+    pictures: int
+    shown: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class Noticed:
+    """A picture that something happens to. amount: the factor, or the share of its area."""
+
+    path: Path
+    amount: float
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Pictures that something happens to: how many, and those it happens to most."""
+
+    count: int
+    most: tuple[Noticed, ...]
+
+
+@dataclass(frozen=True)
+class CaptionExample:
+    """What is said of a picture, in one showing after the other; once where it never changes."""
+
+    path: Path
+    drawn: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """What will happen to every picture.
+
+    pictures: to learn and to keep; held_out: None where nothing is measured. epochs, shown: of the
+    whole run, about so where epochs differ. small_steps: of the first epoch, those with fewer
+    pictures than full_step; each picture counts the same in them. holds_out_alike: other pictures
+    may be held out in the end, since it is not remembered of all how they look. without_caption:
+    the first of the uncaptioned ones.
+    dataset: the pictures themselves.
+    """
+
+    dataset: Dataset = field(repr=False)
+    concepts: tuple[ConceptPlan, ...]
+    buckets: tuple[BucketPlan, ...]
+    pictures: int
+    held_out: int | None
+    steps: int
+    full_step: int
+    steps_per_epoch: int
+    small_steps: int
+    shown_per_epoch: int
+    epochs: float
+    shown: int
+    enlarged: Changed
+    cut: Changed
+    captions: tuple[CaptionExample, ...]
+    uncaptioned: int
+    skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...]
+    cache: CachePlan
+    holds_out_alike: bool = False
+    without_caption: tuple[Path, ...] = ()
+
+    def pictures_of(self, bucket: Bucket) -> list[tuple[Item, int]]:
+        """The pictures that are shown at a size, each with the number of its first view there."""
+        items = self.dataset.items
+        sizes = all_sizes(items, self.dataset.concepts)
+        return [
+            (item, own.index(bucket))
+            for item, own in zip(items, sizes, strict=True)
+            if bucket in own
+        ]
+
+
+def plan_data(
+    config: TrainConfig,
+    *,
+    headers: Headers | None = None,
+    looks: PictureMemory | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> DataPlan | None:
+    """What a config's run will do; None where it has no pictures, or none are chosen yet.
+
+    headers: what is remembered of pictures' headers. looks: of how they look, and which of them are
+    damaged, which a run leaves out. Those that look alike are not looked for beyond that, so that
+    where it is not known of all of them, other ones may be held out in the end. Raises UserError as
+    `read_dataset` does, and where all pictures are damaged; LookingStopped if should_stop says so:
+    to compare the looks of 100,000 pictures takes half a minute.
+    """
+    is_chosen = any(concept.role == "train" for concept in concepts_of(config))
+    if not is_chosen or not uses_pictures(config):
+        return None
+    similar = _Remembered(looks, should_stop) if looks is not None else None
+    dataset = read_dataset(config, headers=headers, similar=similar)
+    if looks is not None:
+        damaged = remembered_damage([*dataset.items, *(dataset.held_out or ())], looks)
+        dataset = without_damaged(dataset, damaged) if damaged else dataset
+    return planned(config, dataset, are_alike_known=similar is not None and similar.is_sure)
+
+
+class _Remembered:
+    """Finds pictures that look nearly the same by what is remembered of all of them.
+
+    is_sure: whether it has found them.
+    """
+
+    def __init__(self, memory: PictureMemory, should_stop: Callable[[], bool] | None) -> None:
+        self._memory = memory
+        self._should_stop = should_stop
+        self.is_sure = False
+
+    def __call__(self, items: Sequence[Item]) -> Sequence[int]:
+        groups = remembered_groups(items, self._memory, should_stop=self._should_stop)
+        self.is_sure = groups is not None
+        return range(len(items)) if groups is None else groups
+
+
+def planned(config: TrainConfig, dataset: Dataset, *, are_alike_known: bool = False) -> DataPlan:
+    """The same of pictures that were read already; there must be some to learn.
+
+    are_alike_known: whether those that look alike are on one side already.
+    """
+    training = config.training
+    portions = portions_of(dataset, is_cached=config.data.cache_latents)
+    batches = BatchPlan(
+        portions,
+        batch_size=training.batch_size,
+        accumulation=training.accumulation,
+        seed=training.seed,
+    )
+    first = batches.epoch_of(0)
+    full = training.batch_size * training.accumulation
+    counts = batches.counts_in(first)
+    epochs, shown = _whole_run(batches, training.steps)
+    per_epoch = {dataset.items[one.first].concept: one.per_epoch for one in portions}
+    at, larger, cut = _looked_over(dataset)
+    return DataPlan(
+        dataset=dataset,
+        concepts=_concepts(dataset, per_epoch),
+        buckets=tuple(
+            BucketPlan(bucket, at[bucket], counts[bucket], -(-counts[bucket] // full))
+            for bucket in sorted(at, key=lambda one: (one.width / one.height, one.width))
+        ),
+        pictures=len(dataset.items),
+        held_out=None if dataset.held_out is None else len(dataset.held_out),
+        steps=training.steps,
+        full_step=full,
+        steps_per_epoch=batches.steps_per_epoch,
+        small_steps=sum(bool(count % full) for count in counts.values()),
+        shown_per_epoch=counts.total(),
+        epochs=epochs,
+        shown=shown,
+        enlarged=larger,
+        cut=cut,
+        captions=() if is_pictures_alone(config) else caption_examples(dataset),
+        uncaptioned=dataset.uncaptioned,
+        skipped=dataset.skipped,
+        notes=dataset.notes,
+        holds_out_alike=not are_alike_known and _holds_out_alike(config, dataset),
+        cache=plan_cache(config, dataset, batches),
+        without_caption=_without_caption(dataset),
+    )
+
+
+def _without_caption(dataset: Dataset) -> tuple[Path, ...]:
+    found = (item.path for item in dataset.items if is_uncaptioned(item, dataset.concept_of(item)))
+    return tuple(islice(found, NAMED))
+
+
+def _holds_out_alike(config: TrainConfig, dataset: Dataset) -> bool:
+    """Whether the run looks for similar pictures before it holds some out."""
+    roles = {dataset.concept_of(item).role for item in dataset.held_out or ()}
+    return config.validation.keep_similar and "train" in roles
+
+
+def caption_examples(
+    dataset: Dataset, *, count: int = EXAMPLES, turns: int = TURNS
+) -> tuple[CaptionExample, ...]:
+    """What is said of a few pictures from all over the data set, as it will be drawn."""
+    items = [item for item in dataset.items if not item.is_prior] or list(dataset.items)
+    places = dict.fromkeys(round(n * (len(items) - 1) / max(1, count - 1)) for n in range(count))
+    found = []
+    for item in (items[place] for place in places):
+        concept = dataset.concepts[item.concept]
+        shown = turns if varies_for(item, concept) else 1
+        drawn = tuple(drawn_caption(item, concept, turn) for turn in range(shown))
+        found.append(CaptionExample(item.path, drawn))
+    return tuple(found)
+
+
+def _concepts(dataset: Dataset, per_epoch: dict[int, Fraction]) -> tuple[ConceptPlan, ...]:
+    learned = Counter(item.concept for item in dataset.items)
+    held = Counter(item.concept for item in dataset.held_out or ())
+    return tuple(
+        ConceptPlan(
+            name=concept.name,
+            role=concept.role,
+            folder=concept.folder,
+            pictures=learned[number],
+            held_out=held[number],
+            per_epoch=float(per_epoch.get(number, 0)),
+            loss_weight=concept.loss_weight,
+        )
+        for number, concept in enumerate(dataset.concepts)
+    )
+
+
+def _whole_run(batches: BatchPlan, steps: int) -> tuple[float, int]:
+    """How many epochs so many steps are, and how many pictures they show."""
+    if not batches.period:
+        each = batches.shown_in(batches.epoch_of(0))
+        epochs = min(EXACT_EPOCHS, max(2, EXACT_SHOWINGS // each))
+        far = batches.first_step(epochs)
+        if 0 < far <= steps:
+            return epochs * steps / far, batches.shown_until(epochs) * steps // far
+    epoch = batches.epoch_of(steps)
+    begun = batches.first_step(epoch)
+    return epoch + (steps - begun) / batches.steps_in(epoch), batches.shown_before(steps)
+
+
+def _looked_over(dataset: Dataset) -> tuple[Counter[Bucket], Changed, Changed]:
+    """How many pictures have each size; those enlarged, and those cut, at the worst of theirs.
+
+    Without what is drawn: that is asked for.
+    """
+    at: Counter[Bucket] = Counter()
+    factors, shares = [], []
+    sizes = all_sizes(dataset.items, dataset.concepts)
+    for item, own in zip(dataset.items, sizes, strict=True):
+        at.update(buckets := set(own))
+        views = [View(crop_geometry(item.width, item.height, bucket)) for bucket in buckets]
+        factors.append((max(enlarged(item, view) for view in views), item.path))
+        shares.append((max(cut_share(item, view) for view in views), item.path))
+    return at, _changed(factors, ENLARGED), _changed(shares, MUCH_CUT)
+
+
+def _changed(amounts: Sequence[tuple[float, Path]], least: float) -> Changed:
+    some = [one for one in amounts if one[0] >= least]
+    most = nlargest(NAMED, some, key=lambda one: one[0])
+    return Changed(len(some), tuple(Noticed(path, amount) for amount, path in most))

@@ -1,0 +1,1 @@
+"""Prompts, cost and truncated backpropagation of reward training."""

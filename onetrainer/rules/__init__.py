@@ -1,0 +1,1 @@
+"""Rules between settings: combinations that make no sense are refused in words."""

@@ -1,0 +1,144 @@
+"""What only several settings together can show to be wrong."""
+
+from onetrainer.config.run.model import Model, base_of
+from onetrainer.config.train import TrainConfig, uses_pictures
+from onetrainer.errors import Cure, Problem
+from onetrainer.rules import data as rules_data
+from onetrainer.rules import (
+    embedding,
+    full,
+    memory,
+    method,
+    objective,
+    optimizer,
+    rewards,
+    schedule,
+    validation,
+)
+
+_PARTS = (
+    rules_data,
+    method,
+    full,
+    embedding,
+    objective,
+    optimizer,
+    schedule,
+    memory,
+    validation,
+    rewards,
+)
+# Samplers that can do so many steps at most; the others take as many as there are.
+MOST_STEPS = {"lcm": 50, "unipc": 999}
+SDXL_SIDE, SMALL_FOR_SDXL = 1024, 768  # px
+SMALL_SAMPLE = 0.75  # of the training resolution; less misleads about what was learnt
+
+
+def broken_rules(config: TrainConfig) -> list[Problem]:
+    """Problems between settings that are each right alone; warnings are marked as such."""
+    found = [*_errors(config), *_warnings(config)]
+    for part in _PARTS:
+        found += part.problems(config)
+    # Errors first: those forbid the start.
+    return sorted(found, key=lambda problem: problem.severity != "error")
+
+
+def _errors(config: TrainConfig) -> list[Problem]:
+    found = []
+    for place, prompt in enumerate(config.sampling.prompts):
+        if not prompt.prompt.strip() and not prompt.negative.strip():
+            found.append(
+                Problem(
+                    f"sampling.prompts.{place}.prompt",
+                    "the prompt is empty",
+                    "Expected what the picture should show",
+                    "Write a prompt or remove this sample.",
+                )
+            )
+    name = config.output.name
+    if not name.strip() or name != name.strip() or name.endswith(".") or len(name.encode()) > 150:
+        found.append(
+            Problem(
+                "output.name",
+                f"{name[:40]!r} cannot be the name of a file everywhere",
+                "Expected at most 150 bytes of text, without spaces or dots at its ends",
+                "Choose another name.",
+            )
+        )
+    found += _model_errors(config.model)
+    most = MOST_STEPS.get(config.sampling.sampler, config.sampling.steps)
+    if config.sampling.steps > most:
+        found.append(
+            Problem(
+                "sampling.steps",
+                f"{config.sampling.steps} steps are more than the sampler"
+                f' "{config.sampling.sampler}" can do',
+                f"Expected at most {most} with it",
+                "Lower the steps or choose another sampler.",
+            )
+        )
+    if not config.model.path:
+        found.append(
+            _missing("model.path", "a base model", "a folder, a file or a name on the hub")
+        )
+    return found
+
+
+def _model_errors(model: Model) -> list[Problem]:
+    found = []
+    if base_of(model.family) == "sd2" and model.clip_skip == 1:
+        found.append(
+            Problem(
+                "model.clip_skip",
+                "SD 2 was trained on the last layer but one, and its diffusers folders do not hold"
+                " the last",
+                "Expected 0 or at least 2 for SD 2",
+                "Set it to 0, which is 2 here.",
+            )
+        )
+    if model.zero_terminal_snr == "on" and model.prediction == "epsilon":
+        found.append(
+            Problem(
+                "model.zero_terminal_snr",
+                "a model that predicts noise (epsilon) cannot be trained with zero terminal SNR: at"
+                " the last step there is nothing but noise to predict from",
+                'Expected "v_prediction" with it',
+                'Choose "off", or "v_prediction" if the model predicts velocity.',
+            )
+        )
+    return found
+
+
+def _warnings(config: TrainConfig) -> list[Problem]:
+    found = []
+    is_small = config.data.resolution < SMALL_FOR_SDXL and uses_pictures(config)
+    if base_of(config.model.family) == "sdxl" and is_small:
+        found.append(
+            Problem(
+                "data.resolution",
+                f"{config.data.resolution} px is small for SDXL",
+                f"It was made for {SDXL_SIDE} px and draws poorly at less",
+                f"Raise it to {SDXL_SIDE}, if the memory allows.",
+                "warning",
+                Cure("data.resolution", SDXL_SIDE),
+            )
+        )
+    small = SMALL_SAMPLE * config.data.resolution
+    for place, prompt in enumerate(config.sampling.prompts):
+        if prompt.width * prompt.height < small**2:
+            found.append(
+                Problem(
+                    f"sampling.prompts.{place}.width",
+                    f"{prompt.width} × {prompt.height} px is small beside the training resolution",
+                    f"Models draw best near the size they learn at, {config.data.resolution} px",
+                    "Raise width and height.",
+                    "warning",
+                )
+            )
+    return found
+
+
+def _missing(path: str, noun: str, kind: str) -> Problem:
+    return Problem(
+        path, f"no {noun.removeprefix('a ')} is chosen", f"Expected {kind}", "Choose one."
+    )

@@ -1,0 +1,94 @@
+"""The runs of a folder: how each one stands, read from the end of its events."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from onetrainer.run.events import Event, Failed, Finished, Progress, Started, Stopped
+from onetrainer.run.run_folder import RunFolder
+from onetrainer.run.wire import decode_event
+
+Standing = Literal["running", "finished", "stopped", "paused", "failed", "broken off", "not begun"]
+
+# The last events tell how a run ended; a long run's file has megabytes before them.
+_TAIL_BYTES = 64 * 1024
+_MOST_RUNS = 500
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run in a line. changed: when its events grew last, in seconds since the epoch.
+
+    loss: the last one, None before the first step.
+    """
+
+    path: Path
+    standing: Standing
+    step: int
+    total_steps: int
+    loss: float | None
+    changed: float
+
+    @property
+    def name(self) -> str:
+        """The run's name: that of its folder."""
+        return self.path.name
+
+
+def find_runs(parent: Path) -> list[RunSummary]:
+    """The runs in a folder, the one that was at work last first; none if there is no folder."""
+    try:
+        folders = [path for path in parent.iterdir() if (path / "config.json").is_file()]
+        folders.sort(key=lambda path: -path.stat().st_mtime)
+    except OSError:
+        return []
+    found = [summary(RunFolder(path)) for path in folders[:_MOST_RUNS]]
+    return sorted(found, key=lambda run: -run.changed)
+
+
+def summary(folder: RunFolder) -> RunSummary:
+    """How one run stands."""
+    step, total, loss = 0, 0, None
+    ending: Event | None = None
+    for event in _last_events(folder.events):
+        match event:
+            case Started():
+                step, total, ending = event.step, event.total_steps, None
+            case Progress():
+                step, total, loss = event.step, event.total_steps, event.loss
+            case Finished() | Stopped():
+                step, ending = event.step, event
+            case Failed():
+                ending = event
+    try:
+        changed = folder.events.stat().st_mtime
+    except OSError:
+        changed = folder.config.stat().st_mtime
+    return RunSummary(folder.path, _standing(folder, ending, step), step, total, loss, changed)
+
+
+def _standing(folder: RunFolder, ending: Event | None, step: int) -> Standing:
+    if folder.is_busy():
+        return "running"
+    match ending:
+        case Finished():
+            return "finished"
+        case Stopped():
+            return "paused" if ending.reason == "pause" else "stopped"
+        case Failed():
+            return "failed"
+    return "broken off" if step or folder.events.exists() else "not begun"
+
+
+def _last_events(path: Path) -> Iterable[Event]:
+    try:
+        with path.open("rb") as handle:
+            size = handle.seek(0, 2)
+            handle.seek(max(0, size - _TAIL_BYTES))
+            lines = handle.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    # The first line may be the end of one; it is then no event.
+    decoded = (decode_event(line) for line in lines if line)
+    return [event for event in decoded if event is not None]

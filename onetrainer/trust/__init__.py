@@ -1,0 +1,1 @@
+"""Which of a person's own functions may be run."""

@@ -1,0 +1,162 @@
+"""Threads read batches ahead; what they read does not depend on them."""
+
+import threading
+
+import pytest
+import torch
+
+from modules.data import loader as loading
+from modules.data.loader import Loader
+from modules.data.prefetch import Line, ahead
+from onetrainer.config.data.augmentation import Augmentation
+from onetrainer.config.data.captions import Captions
+from onetrainer.errors import UserError
+from tests.modules.data.test_batches import planned
+
+STEPS = 9
+
+
+def content(batch):
+    """A batch as something to compare, bit for bit."""
+    tensors = [batch.moments.mean, batch.moments.std, batch.frames, batch.pixels, batch.mask]
+    tensors += [batch.conditioning.hidden, batch.masked]
+    plain = (batch.captions, batch.step_captions, batch.positions, batch.weight)
+    return plain, [None if one is None else one.tolist() for one in tensors]
+
+
+def loader_of(shelf, *, threads, with_pixels=False):
+    return Loader(
+        shelf, planned(shelf, 1, 2), threads=threads, steps=STEPS, with_pixels=with_pixels
+    )
+
+
+def run(loader, steps=range(STEPS)):
+    batches = [[content(batch) for batch in loader.at(step)] for step in steps]
+    loader.close()
+    return batches
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("with_pixels", [True, False])
+def test_number_of_threads_changes_no_bit(bench, keeps, with_pixels):
+    bench.add_beside("p0", "masklabel", (64, 64), seed=20)
+    bench.set(
+        augmentation=Augmentation(flip="random", rotate=5),
+        captions=Captions(dropout=0.3, shuffle=True),
+        conditioning="masks",
+    )
+    shelf = bench.encode(keeps_latents=keeps, conditioning="masks")
+    runs = [
+        run(loader_of(shelf, threads=threads, with_pixels=with_pixels)) for threads in (0, 1, 4)
+    ]
+    assert sum(map(len, runs[0])) > STEPS
+    assert runs[0] == runs[1] == runs[2]
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_any_step_can_be_asked_for_in_any_order(bench, threads):
+    shelf = bench.encode()
+    whole = run(loader_of(shelf, threads=0))
+    order = [4, 5, 6, 2, 3, 8, 0, 1, 1, 7]
+    assert run(loader_of(shelf, threads=threads), order) == [whole[step] for step in order]
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_step_that_was_left_begins_anew(bench, threads):
+    shelf = bench.encode()
+    whole = run(loader_of(shelf, threads=0))
+    loader = loader_of(shelf, threads=threads)
+    step = next(number for number, batches in enumerate(whole) if number and len(batches) == 2)
+    list(loader.at(step - 1))
+    next(loader.at(step))
+    assert [content(batch) for batch in loader.at(step)] == whole[step]
+    loader.close()
+
+
+def test_nothing_is_read_beyond_the_last_step(bench, monkeypatch):
+    shelf, read = bench.encode(), []
+
+    def note(shelf, plan, number, **_):
+        read.append(plan.step)
+        return lambda: None
+
+    monkeypatch.setattr(loading, "read_batch", note)
+    loader = loader_of(shelf, threads=4)
+    for step in range(STEPS):
+        list(loader.at(step))
+    loader.close()
+    assert max(read) == STEPS - 1
+
+
+def test_no_thread_outlives_the_loader(bench):
+    shelf = bench.encode()
+    before = set(threading.enumerate())
+    loader = loader_of(shelf, threads=4)
+    list(loader.at(0))
+    assert (its := set(threading.enumerate()) - before)
+    loader.close()
+    assert not its & set(threading.enumerate())
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_what_goes_wrong_in_a_thread_is_told_where_it_is_asked_for(bench, threads):
+    shelf = bench.encode(keeps_latents=False)
+    for item in shelf.pictures.items:
+        item.path.unlink()
+    loader = loader_of(shelf, threads=threads)
+    with pytest.raises(UserError, match="must be left alone"):
+        list(loader.at(0))
+    loader.close()
+
+
+def test_vae_encodes_on_the_thread_that_asks(bench):
+    shelf, threads = bench.encode(keeps_latents=False), set()
+    inner = bench.family.inner
+
+    def note(pixels):
+        threads.add(threading.current_thread())
+        return inner.encode_images(pixels)
+
+    bench.family.encode_images = note
+    run(loader_of(shelf, threads=3))
+    assert threads == {threading.current_thread()}
+
+
+@pytest.mark.parametrize("threads", [0, 1, 5])
+def test_results_come_in_the_order_of_the_work(threads):
+    gates = [threading.Event() for _ in range(20)]
+
+    def work(number):
+        if threads > 1:  # later work is done before earlier work
+            gates[number].set()
+            gates[min(number + 1, 19)].wait(10)
+        return number * number
+
+    assert list(ahead(work, range(20), threads=threads, most=8)) == [n * n for n in range(20)]
+
+
+def test_no_more_is_begun_than_may_wait():
+    begun = []
+    results = ahead(lambda number: number, (begun.append(n) or n for n in range(100)),
+                    threads=2, most=5)  # fmt: skip
+    assert next(results) == 0
+    assert len(begun) == 6
+    results.close()
+
+
+def test_what_work_raises_is_raised_where_its_result_is_taken():
+    line = Line(threads=1, most=0)
+    line.give(lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        list(line.due())
+    line.close()
+
+
+def test_tensors_of_a_batch_are_its_own(bench):
+    """A view of the cache's file would change with it, and be lost with it."""
+    shelf = bench.encode()
+    (batch,) = list(loader_of(shelf, threads=0).at(0))[:1]
+    before = shelf.pictures.moments(0, 0).mean.clone()
+    batch.moments.mean.add_(1)
+    batch.moments.std.add_(1)
+    assert torch.equal(shelf.pictures.moments(0, 0).mean, before)

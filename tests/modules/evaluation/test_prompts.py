@@ -1,0 +1,146 @@
+"""Looks at held-out prompts: what is drawn and measured, against what is said of it."""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from modules import seeds
+from modules.data.prompts import EMPTY, EncodedPrompts
+from modules.evaluation.prompts import DISTANCE_LEVELS, Evaluator, HeldOutPrompts
+from modules.methods.adapters.adapters import Adapters
+from modules.methods.embedding import Embeddings
+from modules.rewards.measures import Measure, brightness
+from modules.rewards.mixer import Mixer, Named
+from modules.sampling.rollout import Rollout
+from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
+from onetrainer.config.methods.embedding import Word
+from tests import adapters, tiny
+
+PROMPTS = ("a cat", "a large dog")
+MIXER = Mixer((Named("brightness", Measure(brightness)),))
+
+
+def evaluator(family, method=None, *, encoded=False, at_once=2, count=3):
+    texts = EncodedPrompts.of(family, (EMPTY, *PROMPTS)) if encoded else None
+    return Evaluator(
+        family=family,
+        held_out=HeldOutPrompts(PROMPTS, count, 4, (64, 64), texts, at_once),
+        rollout=Rollout(
+            family,
+            steps=2,
+            eta=1.0,
+            guidance=2.0,
+            train_device=tiny.CPU,
+            temp_device=tiny.CPU,
+        ),
+        merged=nullcontext if method is None else method.merged,
+        autocast=nullcontext,
+        untouched=None if method is None else method.untouched,
+        device=tiny.CPU,
+    )
+
+
+def looked(own):
+    return list(own.look(MIXER, lambda _: None))
+
+
+def learned(name, what):
+    """A family of which the words, the text encoders or the UNet have been trained."""
+    prediction = "v_prediction" if name == "sd2" else "epsilon"
+    family = tiny.family(name, prediction=prediction)
+    with torch.no_grad():  # an untrained UNet pays hardly any heed to its text
+        for path, weight in family.unet.named_parameters():
+            if ".attn2.to_v" in path or ".attn2.to_out" in path:
+                weight.mul_(16)
+    if what == "words":
+        section = EmbeddingsSection(words=[Word(word="cat", initial_text="dog")])
+        family, method = Embeddings.attach(family, section, seed=0)
+        with torch.no_grad():
+            for rows in method.own_modules().parameters():
+                rows.copy_(torch.randn(rows.shape, generator=torch.Generator().manual_seed(1)))
+        return family, method
+    section = adapters.section("lora", targets="attn", text=what == "text")
+    method = Adapters.attach(family, section, seed=0)
+    adapters.shake(method)
+    if what == "text":
+        for adapter in method.adapters["unet"].values():
+            torch.nn.init.zeros_(adapter.lora_up.weight)
+    return family, method
+
+
+@pytest.mark.parametrize(
+    ("name", "what"), [("sd15", "words"), ("sd15", "text"), ("sdxl", "unet"), ("sd2", "unet")]
+)
+def test_the_distance_is_that_of_noise_predictions_of_each_models_own_reading(name, what):
+    family, method = learned(name, what)
+    own = evaluator(family, method, encoded=what == "unet", count=2)
+    found = looked(own)[0].distance
+    assert (found > 1e-9).all()
+    assert (looked(own)[1].distance > 1e-9).all() == (what != "words")  # of "cat" alone
+    with torch.no_grad():
+        latents = own._latents(PROMPTS[0], [4, 5])
+        total = torch.zeros(2)
+        for place, share in enumerate(DISTANCE_LEVELS):
+            level = int(share * 1000)
+            noise = torch.randn(4, 8, 8, generator=seeds.generator(4, "distance", place))
+            signal, spread = family.schedule.signal[level], family.schedule.noise[level]
+            noisy = signal * latents + spread * noise
+
+            def noise_of(noisy=noisy, level=level, signal=signal, spread=spread):
+                text = family.encode_text([PROMPTS[0]]).repeated(2)
+                frames = torch.tensor([[64.0, 64, 0, 0, 64, 64]] * 2)
+                seen = family.predict(noisy, torch.full((2,), level), text, frames=frames)
+                return seen if family.prediction == "epsilon" else signal * seen + spread * noisy
+
+            now = noise_of()
+            with method.untouched():
+                total += (now - noise_of()).square().mean(dim=(1, 2, 3)) / len(DISTANCE_LEVELS)
+    # Drawn beside the adapters, and by merged weights: other roundings.
+    torch.testing.assert_close(found, total, rtol=1e-3, atol=1e-12)
+
+
+def test_a_look_is_the_same_however_many_pictures_are_drawn_at_once():
+    family = tiny.family()
+    for one, other in zip(
+        looked(evaluator(family, at_once=1)), looked(evaluator(family, at_once=3)), strict=True
+    ):
+        assert one.prompt == other.prompt
+        torch.testing.assert_close(one.pictures, other.pictures, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(one.total, other.total, atol=1e-5, rtol=1e-5)
+        assert len(one.total) == 3
+        assert (one.pictures[0] - one.pictures[1]).abs().max() > 0.01  # another seed
+
+
+def test_a_look_draws_nothing_from_torchs_own_generator_and_leaves_no_graph():
+    family = tiny.family()
+    family.unet.requires_grad_()
+    state = torch.get_rng_state()
+    first = looked(evaluator(family))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not any(one.pictures.requires_grad or one.total.requires_grad for one in first)
+    assert all(
+        torch.equal(one.pictures, other.pictures)
+        for one, other in zip(first, looked(evaluator(family)), strict=True)
+    )
+
+
+def test_without_its_pictures_a_prompt_takes_none_of_their_memory():
+    drawn = looked(evaluator(tiny.family()))[0]
+    assert drawn.without_pictures().pictures.untyped_storage().nbytes() == 0
+    assert torch.equal(drawn.without_pictures().small, drawn.small)
+
+
+def test_whoever_is_told_before_pictures_may_end_it():
+    told = []
+
+    def before_each(done):
+        told.append(done)
+        if done == 3:
+            raise KeyboardInterrupt
+
+    look = evaluator(tiny.family()).look(MIXER, before_each)
+    assert next(look).prompt == PROMPTS[0]
+    with pytest.raises(KeyboardInterrupt):
+        next(look)
+    assert told == [0, 2, 3]

@@ -1,0 +1,222 @@
+"""The grid that held-out pictures are measured on, and what depends on nothing else."""
+
+import hashlib
+from fractions import Fraction
+
+import pytest
+import torch
+
+from modules import seeds
+from modules.assembly.validation_set import grid_of
+from modules.diffusion.schedule import ScheduleSettings, scaled_linear
+from modules.evaluation.validation import Grid, HeldOutPictures, measure
+from modules.interfaces import Batch, LatentMoments
+from modules.objectives.denoising import Denoising
+from onetrainer.config.objectives.denoising import Denoising as Section
+from onetrainer.errors import UserError
+from onetrainer.metrics.loss_errors import diverged
+from onetrainer.presets.presets import resolve
+from tests import tiny
+
+SHAPE = torch.Size((4, 8, 8))
+GRID = Grid(levels=3, noises=2, seed=7)
+
+
+def batch(name, side=8):
+    generator = torch.Generator().manual_seed(len(name))
+    mean = torch.randn(1, 4, 8, side, generator=generator)
+    return Batch(
+        moments=LatentMoments(mean, torch.ones_like(mean)),
+        captions=(name,),
+        step_captions=(name,),
+        conditioning=None,
+        frames=torch.tensor([[64.0, 8.0 * side, 0.0, 0.0, 64.0, 8.0 * side]]),
+        positions=(0,),
+        weight=1.0,
+    )
+
+
+def pictures(*names):
+    return HeldOutPictures(
+        names=names,
+        concepts=dict.fromkeys(names, ""),
+        digest=" ".join(names),
+        load=lambda place: batch(names[place], side=16 if names[place] == "wide" else 8),
+    )
+
+
+@pytest.fixture(scope="module")
+def objective():
+    return Denoising(tiny.family(), section=Section(), device=tiny.CPU)
+
+
+def measured(made, objective, *, grid=GRID, at_once=4, before_each=lambda done: None, **told):
+    return measure(
+        made,
+        grid,
+        objective=objective,
+        autocast=lambda: torch.autocast("cpu", enabled=False),
+        at_once=at_once,
+        before_each=before_each,
+        **told,
+    )
+
+
+def probes(grid, at_once=100, name="a"):
+    return list(grid.probes(name, SHAPE, at_once=at_once))
+
+
+@pytest.mark.parametrize(("levels", "timesteps"), [(1, [500]), (4, [125, 375, 625, 875])])
+def test_levels_are_the_middles_of_equal_parts(levels, timesteps):
+    (probe,) = probes(Grid(levels, 1, 0))
+    assert [int(level * 1000) for level in probe.levels] == timesteps
+
+
+def test_a_hundred_levels_hit_every_tenth_timestep_exactly():
+    (probe,) = probes(Grid(100, 1, 0))
+    assert [int(level * 1000) for level in probe.levels] == list(range(5, 1000, 10))
+
+
+def test_every_cell_has_a_noise_of_its_own_from_the_validations_seed():
+    (probe,) = probes(GRID)
+    assert probe.levels == tuple(Fraction(part, 6) for part in (1, 1, 3, 3, 5, 5))
+    digest = int.from_bytes(hashlib.sha256(b"a").digest()[:8], "big")
+    cells = [(level, number) for level in range(3) for number in range(2)]
+    for noise, cell in zip(probe.noise, cells, strict=True):
+        generator = seeds.generator(7, "held-out-noise", digest, *cell)
+        assert torch.equal(noise, torch.randn(SHAPE, generator=generator))
+    assert len({float(noise.sum()) for noise in probe.noise}) == 6
+
+
+def test_other_pictures_and_other_seeds_have_other_noise():
+    (one,), (other,) = probes(GRID), probes(GRID, name="b")
+    (reseeded,) = probes(Grid(3, 2, 8))
+    assert not torch.equal(one.noise, other.noise)
+    assert not torch.equal(one.noise, reseeded.noise)
+
+
+@pytest.mark.parametrize(("at_once", "sizes"), [(1, [1] * 6), (4, [4, 2]), (6, [6]), (9, [6])])
+def test_no_more_cells_than_allowed_are_computed_at_once(at_once, sizes):
+    made = probes(GRID, at_once)
+    assert [len(probe.levels) for probe in made] == sizes
+    assert torch.equal(torch.cat([probe.noise for probe in made]), probes(GRID)[0].noise)
+
+
+def test_a_picture_has_the_same_numbers_whichever_others_there_are(objective):
+    alone = measured(pictures("a picture"), objective)
+    among = measured(pictures("wide", "a picture", "another of them"), objective)
+    assert among["a picture"] == alone["a picture"]  # to the last bit
+    assert [len(losses) for losses in among.values()] == [6, 6, 6]
+
+
+def test_the_size_of_batches_changes_nothing_but_rounding(objective):
+    each = [measured(pictures("a", "b"), objective, at_once=size) for size in (1, 4, 6)]
+    for other in each[1:]:
+        for name in ("a", "b"):
+            assert other[name] == pytest.approx(each[0][name], rel=1e-5)
+
+
+def test_nothing_is_drawn_from_torchs_own_generator(objective):
+    state = torch.get_rng_state()
+    first = measured(pictures("a"), objective)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(99)
+    assert measured(pictures("a"), objective) == first
+
+
+def test_each_picture_is_told_before_it_is_measured_and_may_end_it(objective):
+    told = []
+
+    def before_each(done):
+        told.append(done)
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measured(pictures("a", "b", "c"), objective, before_each=before_each)
+    assert told == [0, 1, 2]
+
+
+def test_a_loss_that_is_no_number_is_told_with_its_picture():
+    family = tiny.family()
+    with torch.no_grad():
+        family.unet.conv_out.bias.fill_(torch.nan)
+    broken = Denoising(family, section=Section(), device=tiny.CPU)
+    with pytest.raises(UserError, match="a: the held-out loss is nan"):
+        measured(pictures("a"), broken)
+
+
+@pytest.mark.parametrize(
+    ("precision", "remedy"),
+    [("fp16", "try bf16 or fp32"), ("bf16", "try fp32 "), ("fp32", "Look at the base model")],
+)
+def test_no_number_before_training_is_the_base_models(precision, remedy):
+    family = tiny.family()
+    with torch.no_grad():
+        family.unet.conv_out.bias.fill_(torch.nan)
+    broken = Denoising(family, section=Section(), device=tiny.CPU)
+    with pytest.raises(UserError, match="a: the base model gives no number") as raised:
+        measured(pictures("a"), broken, is_untrained=True, precision=precision)
+    assert remedy in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("precision", "end"),
+    [("fp16", ", or train in bf16 or fp32."), ("bf16", ", or train in fp32."), ("fp32", "lr).")],
+)
+def test_only_a_finer_precision_is_advised_against_divergence(precision, end):
+    assert diverged("the loss is nan", precision).remedy.endswith(end)
+
+
+def test_another_measure_has_another_digest():
+    made = pictures("a")
+    assert len({Grid(3, 2, 7, measure).digest(made) for measure in ("", "l1", "l2")}) == 3
+
+
+def grid_of_config(**sections):
+    return grid_of(resolve(sections, source=""))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": {"prediction": "v_prediction"}},
+        {"model": {"clip_skip": 2}},
+        {"model": {"zero_terminal_snr": "on"}},
+        {"ema": {"use": True}},
+        {"data": {"masks": "files"}},
+    ],
+)
+def test_what_changes_the_level_of_the_loss_changes_the_grid(changes):
+    assert grid_of_config(**changes) != grid_of_config()
+    assert grid_of_config(optimizer={"lr": 1e-3}) == grid_of_config()
+
+
+def test_the_weight_outside_masks_changes_the_grid_only_where_there_are_masks():
+    weight = {"kind": "denoising", "mask": {"unmasked_weight": 0.3}}
+    masked = {"masks": "files"}
+    assert grid_of_config(objective=weight) == grid_of_config()
+    assert grid_of_config(objective=weight, data=masked) != grid_of_config(data=masked)
+
+
+def test_the_weights_of_a_vaes_own_loss_change_its_grid():
+    vae = {"method": {"kind": "vae"}}
+    other = {"objective": {"kind": "reconstruction", "l1": 0.5}}
+    assert grid_of_config(**vae, **other) != grid_of_config(
+        **vae, objective={"kind": "reconstruction"}
+    )
+
+
+def test_another_grid_or_another_set_has_another_digest():
+    made = pictures("a", "b")
+    digests = {
+        grid.digest(each)
+        for grid in (GRID, Grid(3, 2, 8), Grid(2, 3, 7))
+        for each in (made, pictures("a"))
+    }
+    assert len(digests) == 6
+
+
+def test_the_schedule_of_a_family_has_a_thousand_steps():
+    """What the timesteps above are shares of."""
+    assert scaled_linear(ScheduleSettings(zero_terminal_snr=False)).steps == 1000

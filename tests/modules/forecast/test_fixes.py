@@ -1,0 +1,208 @@
+"""What lowers the peak: each cure holds what it says, and the cheapest come first."""
+
+import pytest
+
+from modules.forecast import fix_search
+from modules.forecast.fix_search import with_cures
+from modules.forecast.fixes import EIGHT_BITS, applied, candidates, joined
+from modules.forecast.forecast import Target, forecast, planner
+from onetrainer.config.train import TrainConfig
+from onetrainer.messages.memory import SURE_SHARE, cure_lines
+from onetrainer.presets.presets import resolve, with_overrides
+from onetrainer.rules.rules import broken_rules
+from onetrainer.run.events import Forecast
+from tests import tiny
+
+PROMPT = {"prompt": "a", "width": 64, "height": 64}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder = tiny.write_configs(tmp_path_factory.mktemp("plan") / "base")
+    return {
+        "model": {"path": str(folder)},
+        "data": {"resolution": 192, "folder": "there"},
+        "training": {"batch_size": 2},
+    }
+
+
+def config(*documents):
+    made = {}
+    for document in documents:
+        made |= document
+    return TrainConfig.model_validate(made)
+
+
+def paths(changes):
+    return [tuple(change.changes) for change in changes]
+
+
+FULL = {
+    "method": {"kind": "full", "weights": "fp32"},
+    "ema": {"use": True},
+    "hardware": {"temp_device": "same"},
+    "sampling": {"prompts": [PROMPT]},
+}
+
+
+def test_every_candidate_is_a_config_without_new_errors(small):
+    asked = config(small, FULL)
+    known = {problem.what for problem in broken_rules(asked)}
+    found = candidates(asked, on_card=True)
+    assert len(found) > 8
+    for change in found:
+        changed = applied(asked, change.changes)
+        errors = [one for one in broken_rules(changed) if one.severity == "error"]
+        assert [one.what for one in errors if one.what not in known] == []
+        assert changed != asked
+
+
+def test_cheap_changes_come_before_dear_ones(small):
+    found = paths(candidates(config(small, FULL), on_card=True))
+    order = [
+        "ema.place",
+        "optimizer.step_in_backward",
+        "hardware.gradient_checkpointing",
+        "hardware.offload_activations",
+        "hardware.offload_layers",
+        "data.resolution",
+    ]
+    places = [next(at for at, one in enumerate(found) if path in one) for path in order]
+    assert places == sorted(places)
+
+
+def test_what_is_of_no_use_is_no_candidate(small):
+    plain = {path for one in paths(candidates(config(small), on_card=True)) for path in one}
+    assert plain.isdisjoint({"ema.place", "hardware.vae_tiling", "data.cache_latents"})
+    assert plain.isdisjoint({"optimizer.kind", "method.weights"})
+    beside = {path for one in paths(candidates(config(small), on_card=False)) for path in one}
+    assert beside.isdisjoint({"hardware.offload_layers", "hardware.offload_activations"})
+    accumulated = config(small, FULL, {"training": {"accumulation": 2}})
+    of_full = {path for one in paths(candidates(accumulated, on_card=True)) for path in one}
+    assert "optimizer.step_in_backward" not in of_full
+    quantized = config(small, {"hardware": {"quantization": "int8", "offload_layers": 0.9}})
+    left = {path for one in paths(candidates(quantized, on_card=True)) for path in one}
+    assert left.isdisjoint({"hardware.quantization", "hardware.offload_layers"})
+
+
+def test_another_optimizer_keeps_the_rates_of_this_one(small):
+    asked = config(small, FULL, {"optimizer": {"kind": "adamw", "lr": 3e-6, "beta2": 0.95}})
+    changed = applied(asked, {"optimizer.kind": "adamw8bit"}).optimizer
+    assert (changed.kind, changed.lr, changed.beta2) == ("adamw8bit", 3e-6, 0.95)
+    assert applied(asked, {"training.steps": 0}) is None
+
+
+@pytest.mark.parametrize(("kind", "small_kind"), EIGHT_BITS.items())
+def test_every_optimizer_has_its_like_in_8_bits(small, kind, small_kind):
+    asked = config(small, FULL, {"optimizer": {"kind": kind, "lr": 3e-6}})
+    changed = applied(asked, {"optimizer.kind": small_kind})
+    assert changed is not None
+    kept = changed.optimizer.model_dump()
+    assert kept["lr"] == 3e-6
+    before = asked.optimizer.model_dump()
+    assert {name for name in kept if kept[name] != before[name]} == {"kind"}
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw", "adam8bit", "adamw8bit"])
+def test_adafactor_is_offered_for_a_whole_model(small, kind):
+    rates = {"kind": kind, "lr": 3e-6, "weight_decay": 0.02, "beta1": 0.8, "eps": 1e-6}
+    asked = config(small, FULL, {"optimizer": rates})
+    (change,) = (
+        one
+        for one in candidates(asked, on_card=True)
+        if one.changes.get("optimizer.kind") == "adafactor"
+    )
+    changed = applied(asked, change.changes).optimizer
+    assert (changed.kind, changed.lr, changed.weight_decay) == ("adafactor", 3e-6, 0.02)
+    assert changed.beta1 is None
+    # A terminal keeps what a person has set; it is told all that the forecast was made of.
+    document = asked.model_dump(mode="json")
+    (lines, *_) = [cure_lines([{**vars(change), "peak_bytes": 1}], 2)]
+    typed = [part for part in lines[1].split() if part != "--set"]
+    there = resolve(with_overrides(document, typed), source="").optimizer
+    assert there.beta1 is None
+    assert there == changed
+
+
+def test_of_the_same_setting_the_last_one_counts_together(small):
+    found = {
+        next(iter(change.changes)): change for change in candidates(config(small), on_card=True)
+    }
+    selective, block = (
+        change
+        for change in candidates(config(small), on_card=True)
+        if "hardware.gradient_checkpointing" in change.changes
+    )
+    both = joined([selective, found["training.batch_size"], block])
+    assert both.changes == {
+        "hardware.gradient_checkpointing": "block",
+        "training.batch_size": 1,
+        "training.accumulation": 2,
+    }
+    assert both.words.startswith("all of these: ")
+    assert both.words.split(": ", 1)[1] == f"{found['training.batch_size'].words}; {block.words}"
+    assert selective.cost not in both.cost
+
+
+class Scales:
+    """A planner that knows at once what a run takes: so much less for each setting that saves."""
+
+    SAVED = {"selective": 100, "block": 200}  # noqa: RUF012 - a constant of this test
+
+    def __init__(self, available):
+        self.target = Target("cuda", available=round(available / SURE_SHARE) + 1)
+        self.asked = []
+
+    def forecast(self, config, known=None, touched=None):
+        hardware = config.hardware
+        self.asked.append(config)
+        peak = 1000 - self.SAVED.get(hardware.gradient_checkpointing, 0)
+        peak -= 150 * (config.training.batch_size == 1)
+        peak -= round(300 * hardware.offload_layers)
+        return Forecast({"training": {"unet": peak}}, "training", peak, self.target.available)
+
+
+def searched(small, available):
+    """The cures where so much is sure to fit, and the planner that was asked."""
+    plans, asked = Scales(available), config(small)
+    return with_cures(plans, asked, plans.forecast(asked)).cures, plans
+
+
+def test_costlier_cures_are_left_out_where_two_cheaper_ones_are_enough(small):
+    cures, plans = searched(small, 850)
+    assert [cure["peak_bytes"] for cure in cures] == [900, 850, 800]
+    assert all(config.hardware.offload_layers == 0 for config in plans.asked)
+
+
+def test_several_together_come_first_where_none_is_enough(small):
+    (first, *alone), _ = searched(small, 600)
+    assert first["words"].startswith("all of these: ")
+    # 1000 - 100 (selective) - 150 (a batch of one), - 200 in place of the 100, - 150 (half).
+    assert first["peak_bytes"] == 500
+    assert first["changes"]["hardware.offload_layers"] == 0.5
+    assert min(cure["peak_bytes"] for cure in alone) > 600
+
+
+def test_what_is_as_near_as_they_come_is_told_where_nothing_is_enough(small):
+    (first, *others), _ = searched(small, 10)
+    peaks = [cure["peak_bytes"] for cure in others]
+    assert peaks == sorted(peaks)
+    assert first["peak_bytes"] == 1000 - 200 - 150 - 270
+
+
+def test_the_peak_of_a_cure_is_that_of_the_changed_config(small, monkeypatch):
+    def first_ones(config, *, on_card):
+        return candidates(config, on_card=on_card)[:2]
+
+    monkeypatch.setattr(fix_search, "candidates", first_ones)  # each takes its time
+    asked = config(small)
+    peak = forecast(asked, Target("cuda")).peak_bytes
+    with planner(Target("cuda", available=round(0.5 * peak))) as plans:
+        found = with_cures(plans, asked, plans.forecast(asked))
+    assert found.peak_bytes == peak
+    assert len(found.cures) == 2
+    for cure in found.cures:
+        changed = forecast(applied(asked, cure["changes"]), Target("cuda"))
+        assert cure["peak_bytes"] == changed.peak_bytes < peak
+        assert cure["words"]
+        assert cure["cost"]

@@ -1,0 +1,82 @@
+"""What operators do, and how long that takes: beside torch's own count, and by hand."""
+
+from collections import Counter
+
+import pytest
+import torch
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+
+from modules.forecast.operator_costs import Machine, Operation, Work, probed
+from tests import tiny
+
+F32 = torch.float32
+
+
+def flops(work):
+    return sum(one.flops * count for one, count in work.operations.items())
+
+
+def test_arithmetic_is_what_torch_counts():
+    family = tiny.family()
+    latents = torch.zeros(2, 4, 16, 16, requires_grad=True)
+    timesteps, text = torch.zeros(2, dtype=torch.int64), torch.zeros(2, 77, tiny.WIDTH)
+
+    def compute():
+        family.unet(latents, timesteps, text).sample.sum().backward()
+
+    with FlopCounterMode(display=False) as counted:
+        compute()
+    with Work() as work:
+        compute()
+    attention = sum(
+        one.flops * count for one, count in work.operations.items() if one.kind == "attention"
+    )
+    # torch does not count the processor's attention.
+    assert attention > 0
+    assert flops(work) - attention == counted.get_total_flops()
+
+
+def test_attention_of_narrow_heads_weighs_as_many_pairs():
+    wide, narrow = Work(), Work()
+    for work, width in ((wide, 40), (narrow, 4)):
+        tokens = torch.zeros(1, 2, 64, width)
+        with work:
+            functional.scaled_dot_product_attention(tokens, tokens, tokens)
+    # Two products of 64 x 40 x 64 in each of two heads; a product is a sum as well.
+    assert flops(wide) == flops(narrow) == 2 * 2 * 2 * 64 * 40 * 64
+
+
+def test_views_are_free():
+    numbers = torch.zeros(4, 4)
+    with Work() as work:
+        numbers.view(16).unsqueeze(0).transpose(0, 1)
+    assert not work.operations
+
+
+def test_the_slowest_of_three_counts():
+    machine = Machine({("product", F32): 1e9, ("product", torch.bfloat16): 4e9}, 1e6, 1e-3)
+    work = Work()
+    work.operations = Counter(
+        {
+            Operation("product", F32, flops=10**9, moved=1): 2,  # a second each
+            Operation("product", torch.bfloat16, flops=10**9, moved=1): 1,  # a quarter
+            Operation("product", torch.float64, flops=10**9, moved=1): 1,  # as in float32
+            Operation("other", F32, flops=0, moved=10**6): 3,  # a second each
+            Operation("other", F32, flops=0, moved=4): 5,  # a thousandth each
+        }
+    )
+    assert machine.seconds(work) == pytest.approx(2 + 0.25 + 1 + 3 + 0.005)
+
+
+def test_a_machine_is_measured_without_touching_random_numbers():
+    before = torch.get_rng_state()
+    machine = probed(tiny.CPU, torch.bfloat16)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert machine.moved > 0
+    assert machine.called > 0
+    assert set(machine.flops) == {
+        (kind, dtype)
+        for kind in ("product", "convolution", "attention")
+        for dtype in (F32, torch.bfloat16)
+    }

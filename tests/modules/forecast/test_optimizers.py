@@ -1,0 +1,45 @@
+"""What optimizers keep, on a device that does not exist and in truth: the same bytes."""
+
+import pytest
+import torch
+from torch import nn
+
+from modules.forecast.step_memory import as_on_a_card
+from modules.meta_device.device import DEVICE, Imagined
+from modules.meta_device.meter import tensors_in
+from modules.optim.schedule_free import enter_training_form
+from modules.optim.update import Movement
+from tests.optimizer_steps import SECTIONS, SHAPES, built, weights
+
+
+def kept(optimizer):
+    """Bytes of everything in its state that is no single number."""
+    states = list(tensors_in(list(optimizer.state.values())))
+    return sum(one.numel() * one.element_size() for one in states if one.dim() > 0)
+
+
+def moved(section, trained, dtype):
+    """The optimizer after two steps."""
+    optimizer = built(section, trained)
+    enter_training_form(optimizer)
+    as_on_a_card(optimizer)
+    rounding = 0 if dtype == torch.bfloat16 else None
+    movement = Movement(optimizer, rounding_seed=rounding, moves_alone=section.moves_alone)
+    for step in range(2):
+        for weight in trained.values():
+            weight.grad = torch.ones_like(weight)
+        movement.begin(step)
+        movement.move_all()
+    return optimizer
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
+def test_what_an_optimizer_keeps_is_what_it_keeps_in_truth(section, dtype):
+    real = kept(moved(section(), weights(dtype), dtype))
+    with Imagined("cuda"):
+        trained = {
+            name: nn.Parameter(torch.empty(shape, device=DEVICE, dtype=dtype))
+            for name, shape in SHAPES.items()
+        }
+        assert kept(moved(section(), trained, dtype)) == real > 0

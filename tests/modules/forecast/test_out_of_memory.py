@@ -1,0 +1,128 @@
+"""A lack of memory in a run: told with its phase, its parts, and the setting to change."""
+
+import json
+
+import pytest
+import torch
+
+from modules import worker
+from modules.forecast import out_of_memory
+from modules.forecast.forecast import Target, forecast
+from modules.forecast.out_of_memory import explain_out_of_memory, phase_of
+from onetrainer.config.run.validation import Validation
+from onetrainer.config.train import TrainConfig, Training
+from onetrainer.errors import EXIT_PROGRAM
+from onetrainer.messages.memory import GB, amount
+from onetrainer.run.event_log import EventWriter
+from onetrainer.run.events import Failed, Phase, Progress, Sample
+from onetrainer.run.run_folder import create_run
+from tests import tiny
+from tests.runs import events_of
+
+CUDA_WORDS = "CUDA out of memory. Tried to allocate 20.00 MiB."
+PROMPT = {"prompt": "a", "width": 64, "height": 64}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    folder = tiny.write_configs(tmp_path_factory.mktemp("plan") / "base")
+    document = {
+        "model": {"path": str(folder)},
+        "data": {"resolution": 192, "folder": "there"},
+        "sampling": {"prompts": [PROMPT]},
+        "hardware": {"device": "cpu"},
+    }
+    return TrainConfig.model_validate(document)
+
+
+@pytest.fixture
+def run(config, tmp_path):
+    made = create_run(tmp_path / "runs", name="run", config=config.model_dump(mode="json"))
+    events = EventWriter(made.events)
+    events.write(Phase("caching", 1, 2))
+    events.write(Progress(1, 2, 0, 0.1, 1e-4))
+    events.close()
+    return made
+
+
+def fails_with(error, monkeypatch):
+    def train(_folder):
+        raise error
+
+    from modules.jobs import train as job
+
+    monkeypatch.setattr(job, "train", train)
+
+
+def test_it_names_the_phase_its_largest_parts_and_the_setting_to_change(config):
+    large = config.model_copy(update={"training": Training(batch_size=8)})
+    parts = forecast(large, Target("cuda")).phases["training"]
+    available = sum(parts.values())  # which is sure to fit only into more
+    told = explain_out_of_memory(large, "training", Target("cuda", available=available))
+    assert (told.kind, told.what) == ("program", "there is not enough memory for training")
+    assert "activations" in told.expected
+    assert f"{amount(available)} in all" in told.expected
+    assert "hardware.gradient_checkpointing to " in told.remedy
+    assert "Everything up to the last checkpoint is safe" in told.remedy
+
+
+def test_where_it_should_fit_others_are_in_the_way(config):
+    told = explain_out_of_memory(config, "training", Target("cuda", available=GB))
+    assert "close what else uses the device" in told.remedy
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        ("sampling", "drawing samples|decoding samples|reading prompts"),
+        ("loading", "encoding pictures"),
+        ("validating", "validation"),
+    ],
+)
+def test_phases_of_runs_are_those_of_forecasts(config, phase, words):
+    config = config.model_copy(update={"validation": Validation(use=True)})
+    told = explain_out_of_memory(config, phase, Target("cuda", available=GB))
+    assert any(word in told.what for word in words.split("|"))
+
+
+def test_the_phase_is_that_of_the_last_event():
+    progress = Progress(1, 2, 0, 0.1, 1e-4)
+    sample = Sample(1, 0, "x.png", "a", 1)
+    assert phase_of([]) == "loading"
+    assert phase_of([Phase("caching"), progress]) == "training"
+    assert phase_of([Phase("caching"), progress, Phase("sampling"), sample]) == "sampling"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError(CUDA_WORDS),
+        MemoryError(),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_run_that_lacks_memory_ends_with_the_explanation(run, error, monkeypatch):
+    fails_with(error, monkeypatch)
+    assert worker._train(run) == EXIT_PROGRAM
+    told = events_of(run)[-1]
+    assert isinstance(told, Failed)
+    assert told.what == "there is not enough memory for training"
+    assert "UNet" in told.expected or "activations" in told.expected
+
+
+def test_the_plain_words_are_left_where_nothing_can_be_counted(run, monkeypatch):
+    fails_with(torch.OutOfMemoryError(CUDA_WORDS), monkeypatch)
+    run.config.write_text(json.dumps({"model": {"family": "none"}}))
+    assert worker._train(run) == EXIT_PROGRAM
+    told = events_of(run)[-1]
+    assert told.what == "there is not enough memory for this"
+    assert "gradient checkpointing" in told.remedy
+
+
+def test_another_error_is_not_explained(run, monkeypatch):
+    fails_with(ZeroDivisionError("by zero"), monkeypatch)
+    monkeypatch.setattr(out_of_memory, "explain_failure", pytest.fail)
+    worker._train(run)
+    assert "ZeroDivisionError" in events_of(run)[-1].what

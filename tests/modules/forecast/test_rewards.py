@@ -1,0 +1,233 @@
+"""The forecast of reward training: passes beside those that are made, memory beside all steps."""
+
+import json
+
+import pytest
+import torch
+
+from modules.assembly.method import attach
+from modules.assembly.placement import manage
+from modules.assembly.rewards import mixer_of, reward_objective
+from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
+from modules.diffusion.draws import Draws
+from modules.evaluation.prompts import DISTANCE_LEVELS
+from modules.forecast import phases as plan_phases
+from modules.forecast import rewards as plan_rewards
+from modules.forecast.fixes import applied, candidates
+from modules.forecast.forecast import Target, forecast, planner
+from modules.forecast.operator_costs import Machine
+from modules.objectives.trajectories import courses_of
+from modules.rewards.load import make_reward
+from onetrainer.config.train import TrainConfig
+from onetrainer.rewards.cost import DISTANCE_PASSES, cost_of
+from tests import tiny
+
+ON_CARD = Target("cuda")
+STEPS, PICTURES = 4, 2
+# A thousand operations a second, and nothing else takes time.
+SLOW = Machine({}, 1e18, 1e-3)
+
+
+def config(algorithm, *, base="", rewards=("sharpness",), keep=None, hardware=None, **rollout):
+    drawn = {"steps": STEPS, "width": 64, "height": 64, "guidance": 3}
+    return TrainConfig.model_validate(
+        {
+            "model": {"path": base},
+            "method": {"kind": "lora", "rank": 2},
+            "training": {"batch_size": PICTURES},
+            "hardware": {"precision": "fp32", "gradient_checkpointing": "off"} | (hardware or {}),
+            "objective": {
+                "kind": "alignprop",
+                "algorithm": algorithm,
+                "rewards": [{"reward": each} for each in rewards],
+                "prompts": {"text": "a cat\na dog"},
+                "rollout": drawn | rollout,
+                "keep": keep or {},
+            },
+        }
+    )
+
+
+class Passes:
+    """Rows that a layer of the UNet computes."""
+
+    def __init__(self, layer):
+        self.plain = self.recorded = 0
+        layer.register_forward_pre_hook(self._count)
+
+    def _count(self, _, given):
+        if torch.is_grad_enabled():
+            self.recorded += len(given[0])
+        else:
+            self.plain += len(given[0])
+
+
+def counted(asked, *, layer):
+    """A step of the real objective, forward and backward."""
+    family = tiny.family()
+    attached = attach(asked, family, asked.model)
+    section = asked.objective
+    rewards = [
+        make_reward(one, device=tiny.CPU, dtype=torch.float32, offline=True, tell=lambda _: None)
+        for one in section.rewards
+    ]
+    mixer = mixer_of(section, rewards)
+    texts = EncodedPrompts.of(family, (EMPTY, "a cat", "a dog"))
+    prompts = PromptBatches(("a cat", "a dog"), texts, PICTURES, 1, 0, (64, 64))
+    objective = reward_objective(asked, attached, lambda: mixer, device=tiny.CPU, prompts=prompts)
+    passes = Passes(layer(family.unet))
+    layers = manage(asked, family, device=tiny.CPU)
+    for batch in prompts.at(0):
+        objective.loss(batch, seed=0, step=0).value.backward()
+    layers.undo()
+    return passes
+
+
+CASES = {
+    "draft": ({"kind": "draft", "last_steps": 2}, {}),
+    "anchor": ({"kind": "draft", "last_steps": 1}, {"keep": {"anchor": 1.0}}),
+    "draft_lv": ({"kind": "draft_lv", "gradients": 3}, {"checkpoint": False}),
+    "refl": ({"kind": "refl", "earliest": 0.5, "latest": 0.75}, {}),
+    "drtune": ({"kind": "drtune", "trained_steps": 2, "early_stop": 0}, {}),
+    "one half": ({"kind": "draft", "last_steps": 2}, {"guidance_gradient": False}),
+    "no guidance": ({"kind": "alignprop", "through": "all"}, {"guidance": 1}),
+    "blocks": (
+        {"kind": "draft", "last_steps": 1},
+        {"hardware": {"gradient_checkpointing": "block"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_passes_are_those_that_a_step_makes(name):
+    algorithm, settings = CASES[name]
+    asked = config(algorithm, **settings)
+    is_within = name == "blocks"
+    passes = counted(
+        asked,
+        layer=lambda unet: unet.mid_block.resnets[0].conv1 if is_within else unet.conv_in,
+    )
+    step = cost_of(asked).step
+    assert passes.plain == step.drawing + step.anchor
+    assert passes.recorded == step.with_gradient + step.repeated
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"kind": "alignprop", "least_share": 0.2, "most_share": 0.9},
+        {"kind": "refl", "earliest": 0.3},
+        {"kind": "drtune", "trained_steps": 3},
+    ],
+)
+def test_what_is_drawn_by_chance_counts_with_its_mean(algorithm):
+    asked = config(algorithm, steps=10, guidance=1)
+    draws = Draws(0, 0, tuple(range(1000)))
+    courses = courses_of(asked.objective.algorithm, steps=10, draws=draws)
+    step = cost_of(asked).step
+    trained = sum(len(one.trained_steps) for one in courses) / len(courses)
+    calls = sum(one.last + 1 for one in courses) / len(courses)
+    # Spreads of about 3 steps over 1000 pictures: a standard error of 0.1.
+    assert step.trained / PICTURES == pytest.approx(trained, abs=0.3)
+    assert (step.trained + step.drawing) / PICTURES == pytest.approx(calls, abs=0.3)
+
+
+def test_the_distance_to_the_base_asks_two_models_at_each_level():
+    assert 2 * len(DISTANCE_LEVELS) == DISTANCE_PASSES
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A UNet with the fewest blocks, since what takes time here is every operator."""
+    folder = tiny.write_configs(tmp_path_factory.mktemp("plan") / "base")
+    path = folder / "unet" / "config.json"
+    document = json.loads(path.read_text()) | {
+        "layers_per_block": 1,
+        "block_out_channels": [8, 16],
+        "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
+        "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
+    }
+    path.write_text(json.dumps(document))
+    return str(folder)
+
+
+def training(asked):
+    return forecast(asked, ON_CARD).phases["training"]
+
+
+def test_memory_of_many_steps_follows_from_that_of_two(base, monkeypatch):
+    asked = config({"kind": "draft", "last_steps": 4}, base=base, checkpoint=False, steps=6)
+    found = training(asked)
+    for module in (plan_phases, plan_rewards):
+        monkeypatch.setattr(module, "ENOUGH_TRAINED", 4)
+    whole = training(asked)
+    assert sum(found.values()) == pytest.approx(sum(whole.values()), rel=0.01)
+
+
+def test_checkpointing_each_step_makes_memory_nearly_the_same_for_any_number(base):
+    def activations(last, **settings):
+        algorithm = {"kind": "draft", "last_steps": last}
+        return training(config(algorithm, base=base, steps=20, **settings))["activations"]
+
+    many = activations(20)
+    assert many < 1.2 * activations(1)
+    assert activations(20, checkpoint=False) > 5 * many
+
+
+@pytest.mark.parametrize(
+    "algorithm", [{"kind": "draft_lv"}, {"kind": "drtune"}, {"kind": "best_of_n"}]
+)
+def test_every_algorithm_is_forecast(base, algorithm):
+    found = training(config(algorithm, base=base, rewards=("jpeg_size", "color")))
+    assert found["activations"] > 0
+    assert found["vae"] > 0
+
+
+def test_ordinary_steps_leave_no_second_statistics(base):
+    found = training(config({"kind": "refl"}, base=base, keep={"denoising_share": 0.5}))
+    # Two numbers for each, rounded up like the adapters.
+    assert found["optimizer"] <= 2 * found["adapters"]
+
+
+def test_networks_of_rewards_count_as_published_where_they_are_not_there(base):
+    found = training(config({"kind": "refl"}, base=base, rewards=("aesthetic",)))
+    # CLIP ViT-L/14's picture half has 303 966 208 numbers, and its projection 786 432.
+    assert found["rewards"] == pytest.approx(4 * 304_752_640, rel=0.02)
+
+
+def test_time_is_that_of_all_passes(base):
+    one = config({"kind": "draft", "last_steps": 1}, base=base)
+    more = one.model_copy(update={"training": one.training.model_copy(update={"accumulation": 3})})
+    with planner(ON_CARD) as plans:
+        short, long = (plans.time(each, SLOW, "here") for each in (one, more))
+        unknown = plans.time(one, None, "")
+    assert long["seconds"] == pytest.approx(3 * short["seconds"])
+    assert short["run_seconds"] > short["seconds"] * one.training.steps  # with looks
+    assert short["unet_calls"] == sum(short["parts"].values())
+    assert short["words"].endswith("in all (here)")
+    assert unknown == {"unet_calls": short["unet_calls"], "parts": short["parts"]}
+
+
+def test_time_of_checkpointing_is_that_of_another_forward_pass(base):
+    def seconds(**settings):
+        asked = config({"kind": "draft", "last_steps": STEPS}, base=base, **settings)
+        with planner(ON_CARD) as plans:
+            return plans.time(asked, SLOW, "here")["seconds"]
+
+    # Forward, again, and backward, which has about as many operators as forward.
+    assert seconds() / seconds(checkpoint=False) == pytest.approx(3 / 2, rel=0.1)
+
+
+def test_what_reward_training_keeps_can_be_lowered(base):
+    asked = config({"kind": "draft"}, base=base, checkpoint=False, width=512, height=768)
+    paths = [
+        path.removeprefix("objective.rollout.")
+        for change in candidates(asked, on_card=True)
+        for path in change.changes
+        if path.startswith("objective")
+    ]
+    assert paths == ["merge", "checkpoint", "width", "height"]
+    smaller = {f"objective.rollout.{side}" for side in ("width", "height")}
+    (change,) = [one for one in candidates(asked, on_card=True) if one.changes.keys() == smaller]
+    drawn = applied(asked, change.changes).objective.rollout
+    assert (drawn.width, drawn.height) == (384, 576)

@@ -1,0 +1,121 @@
+"""Jobs without a run folder, with a real process: `onetrainer sample` from a shell."""
+
+import os
+import signal
+import subprocess
+import sys
+from itertools import takewhile
+from shlex import split
+
+import pytest
+
+from onetrainer import ROOT
+from onetrainer.errors import EXIT_STOPPED
+from onetrainer.jobs.job import Job
+from onetrainer.jobs.sample_request import SampleRequest
+from onetrainer.run.events import Failed, Phase, Sample, Stopped
+from tests import tiny
+from tests.runs import DEADLINE, wait_until
+
+SMALL = split("--prompt a --prompt b --width 64 --height 64 --steps 2 --precision fp32")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("shell")
+    tiny.write_folder(made / "base")
+    return made
+
+
+@pytest.fixture(autouse=True)
+def own_logs(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def logs(tmp_path):
+    return [path.name for path in tmp_path.glob("onetrainer-*.log")]
+
+
+def command(folder, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "onetrainer", *arguments],
+        cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+def request(folder, **changes):
+    values = {"base": str(folder / "base"), "prompts": ("a cat",), "width": 64, "height": 64,
+              "steps": 2, "precision": "fp32", "out": str(folder / "out")}  # fmt: skip
+    return SampleRequest(**values | changes)
+
+
+def test_pictures_from_a_shell(folder, tmp_path):
+    done = command(folder, "sample", "base", *SMALL, "--grid", "--out", "pictures")
+    out, err = done.communicate(timeout=DEADLINE)
+    assert (done.returncode, err) == (0, "")
+    names = ["00001-42.png", "00002-42.png", "00003-grid.png"]
+    # On a slow machine what it is doing is told before.
+    assert out.splitlines()[-3:] == [f"pictures/{name}" for name in names]
+    assert sorted(path.name for path in (folder / "pictures").iterdir()) == names
+    assert logs(tmp_path) == []
+
+
+def test_ctrl_c_ends_the_drawing_and_leaves_nothing_half_written(folder, tmp_path):
+    done = command(folder, "sample", "base", *SMALL, "--seeds", "5000", "--out", "ended")
+    wait_until(lambda: (folder / "ended" / "00001-42.png").exists())
+    done.send_signal(signal.SIGINT)
+    out, err = done.communicate(timeout=DEADLINE)
+    assert (done.returncode, err) == (EXIT_STOPPED, "")
+    assert out.splitlines()[-1] == "Stopped."
+    assert {path.suffix for path in (folder / "ended").iterdir()} == {".png"}
+    assert logs(tmp_path) == []
+
+
+def test_what_a_person_can_put_right_is_one_message_and_exit_code_2(folder, tmp_path):
+    # LCM's limit is known to the engine alone, so that this comes from the process.
+    done = command(folder, "sample", "base", *SMALL, "--sampler", "lcm", "--steps", "60")
+    out, err = done.communicate(timeout=DEADLINE)
+    assert (done.returncode, out) == (2, "")
+    assert err.splitlines() == [
+        "60 sampling steps are too many for LCM. It takes at most 50. Lower the number of"
+        " sampling steps or choose another sampler."
+    ]
+    assert logs(tmp_path) == []
+
+
+NOISE = """
+import os, sys
+class Noisy:
+    def find_spec(self, name, *_):
+        if name == "diffusers":
+            os.write(1, b'{"type": "Warned", "text": "a library\\'s"}\\n')
+            print("more of it", flush=True)
+sys.meta_path.insert(0, Noisy())
+"""
+
+
+def test_a_killed_job_is_told_of_with_what_libraries_printed(folder, monkeypatch, tmp_path):
+    (tmp_path / "noisy").mkdir()
+    (tmp_path / "noisy" / "sitecustomize.py").write_text(NOISE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "noisy"))
+    job = Job("sample", request(folder, seeds=tuple(range(5000))))
+    events = job.events()
+    before = list(takewhile(lambda event: not isinstance(event, Sample), events))
+    os.kill(job.pid, signal.SIGKILL)
+    *_, ending = events
+    assert {type(event) for event in before} == {Phase}
+    assert isinstance(ending, Failed)
+    assert (ending.kind, "SIGKILL" in ending.what) == ("program", True)
+    assert all(text in ending.remedy for text in (str(job.log), "a library's", "more of it"))
+    assert logs(tmp_path) == [job.log.name]
+
+
+def test_a_job_that_is_stopped_twice_ends_at_once(folder):
+    job = Job("sample", request(folder, steps=2))
+    job.stop()
+    job.stop()
+    *_, ending = job.events()
+    assert ending == Stopped(0, "stop")

@@ -1,0 +1,102 @@
+"""Layers that are computed in another manner: which of them, and back again."""
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+from modules.families.layers import layers_of
+from modules.memory.layers.layers import LayerSettings, evenly, size_of
+from tests import tiny
+from tests.managed import Calls, Journeys, checkpoint, manage
+
+ALL = LayerSettings(checkpointing="block", offload=1.0, activations=1.0)
+
+
+def layers(*widths):
+    return {"part": [nn.Linear(width, 4, bias=False) for width in widths]}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.25, 0.5, 0.7, 0.9, 1.0])
+@pytest.mark.parametrize("sizes", [[1] * 12, [8, 8, 2, 2, 2, 64, 1, 64, 2, 2, 8, 8], [5]])
+def test_what_is_chosen_reaches_the_share_at_every_point_and_exceeds_it_by_less_than_one(
+    sizes, share
+):
+    chosen = evenly(sizes, share)
+    taken = [size * is_chosen for size, is_chosen in zip(sizes, chosen, strict=True)]
+    for sum_taken, total in zip(
+        itertools.accumulate(taken), itertools.accumulate(sizes), strict=True
+    ):
+        assert share * total <= sum_taken
+    assert sum(taken) == 0 or sum(taken) - max(taken) < share * sum(sizes)
+
+
+def test_a_third_is_every_third_and_the_ends_are_none_and_all():
+    assert evenly([1] * 9, 1 / 3) == (True, False, False) * 3
+    assert not any(evenly([3, 1, 2], 0))
+    assert all(evenly([3, 1, 2], 1))
+
+
+def test_waiting_are_the_weights_of_layers_that_reach_the_share_of_each_part():
+    family = tiny.family()
+    listed = layers_of(family)
+    waiting = manage(family, LayerSettings(offload=0.5)).waiting
+    for own in listed.values():
+        sizes = [size_of(layer) for layer in own]
+        waits = [all(weight in waiting for weight in layer.parameters()) for layer in own]
+        stays = [not any(weight in waiting for weight in layer.parameters()) for layer in own]
+        assert all(a != b for a, b in zip(waits, stays, strict=True))
+        bytes_waiting = sum(s for s, is_waiting in zip(sizes, waits, strict=True) if is_waiting)
+        assert 0.5 * sum(sizes) <= bytes_waiting < 0.5 * sum(sizes) + max(sizes)
+
+
+def test_nothing_waits_where_both_devices_are_the_same():
+    own, journeys = layers(4, 4), Journeys()
+    managed = manage(own, ALL, journeys, is_apart=False)
+    own["part"][0](own["part"][1](torch.ones(1, 4))).sum().backward()
+    assert managed.waiting == frozenset()
+    assert journeys.fetched == journeys.sent == journeys.announced == []
+
+
+def test_layers_whose_inputs_or_weights_wait_are_checkpointed_and_others_are_as_they_were():
+    own = layers(*[4] * 4)["part"]
+    forwards = [layer.forward for layer in own]
+    manage({"part": own}, LayerSettings(activations=0.5))
+    managed = [layer.forward != forward for layer, forward in zip(own, forwards, strict=True)]
+    assert managed == [True, False, True, False]
+
+
+def test_managing_twice_is_managing_once():
+    own = {"part": [nn.Sequential(nn.Linear(4, 4), nn.Tanh())]}
+    calls, journeys = Calls(own["part"][0][0]), Journeys()
+    manage(own, ALL)
+    manage(own, ALL, journeys)
+    own["part"][0](torch.ones(2, 4)).sum().backward()
+    assert calls.count == 2
+    assert len(journeys.fetched) == 2 * 2 + 1  # weight and bias, twice, and the input
+
+
+def test_undone_layers_are_as_they_were_also_if_they_had_a_forward_of_their_own():
+    plain, patched = layers(4, 4)["part"]
+    patched.forward = own = lambda x: x + 1
+    managed = manage({"part": [plain, patched]}, ALL)
+    assert torch.equal(patched(torch.ones(1, 4)), torch.full((1, 4), 2.0))
+    managed.undo()
+    managed.undo()
+    assert "forward" not in vars(plain)
+    assert patched.forward is own
+
+
+def test_settings_that_save_nothing_change_no_layer():
+    own = layers(4)["part"]
+    manage({"part": own}, LayerSettings(prefetch=True))
+    assert "forward" not in vars(own[0])
+
+
+def test_names_and_states_of_weights_stay_the_same():
+    family = tiny.family()
+    names = list(family.unet.state_dict())
+    checkpoint(family)
+    manage(family, ALL)
+    assert list(family.unet.state_dict()) == names

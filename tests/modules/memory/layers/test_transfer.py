@@ -1,0 +1,243 @@
+"""Copies between devices: apart from their source, and on streams never before they have landed."""
+
+import pytest
+import torch
+from torch import nn
+
+from modules.memory.layers.layers import LayerSettings, manage_layers
+from modules.memory.layers.streams import MOST_LEAVING, StreamedInputs, StreamedWeights
+from modules.memory.layers.transfer import DirectTransfer, all_copied
+from onetrainer.errors import UserError
+from tests import pretend
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+WIDTH, COUNT = 64, 6
+LAYER = 4 * (WIDTH * WIDTH + WIDTH)  # bytes of a layer's weights
+INPUT = 4 * 256 * WIDTH  # bytes of a layer's input
+
+
+class Layer(nn.Linear):
+    def __init__(self):
+        super().__init__(WIDTH, WIDTH)
+
+    def forward(self, x):
+        return torch.tanh(super().forward(x))
+
+
+def layers(*, trains=True):
+    torch.manual_seed(0)
+    return [Layer().requires_grad_(trains) for _ in range(COUNT)]
+
+
+def run(own, device):
+    """Output and gradients of two microbatches; the first layer's input needs a gradient, too."""
+    found = []
+    for seed in (0, 1):
+        given = torch.randn(256, WIDTH, generator=torch.Generator().manual_seed(seed)).to(device)
+        flowing = given.requires_grad_(True)
+        for layer in own:
+            flowing = layer(flowing)
+        flowing.square().sum().backward()
+        found += [flowing.detach().cpu(), given.grad.cpu()]
+    weights = [weight for layer in own for weight in layer.parameters()]
+    assert all(w.grad.device == w.device for w in weights if w.requires_grad)
+    return found + [w.grad.cpu() for w in weights if w.requires_grad]
+
+
+def managed(settings, *, trains=True):
+    """Layers on the pretended card, but for those that wait."""
+    own = layers(trains=trains)
+    waiting = manage_layers({"part": own}, settings, train_device=CUDA, temp_device=CPU).waiting
+    for layer in own:
+        for weight in layer.parameters():
+            if weight not in waiting:
+                weight.data = weight.data.to(CUDA)
+    return own
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+@pytest.mark.parametrize("trains", [False, True])
+@pytest.mark.parametrize(
+    ("offload", "activations"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (1.0, 1.0)]
+)
+def test_on_a_card_gradients_are_those_of_the_plain_run(offload, activations, trains, prefetch):
+    expected = run(layers(trains=trains), CPU)
+    settings = LayerSettings("block", offload, activations, prefetch)
+    with pretend.accelerator():
+        found = run(managed(settings, trains=trains), CUDA)
+    assert len(found) == len(expected)
+    assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_weights_on_the_card_are_two_layers_of_those_that_wait(prefetch):
+    with pretend.accelerator() as card:
+        own = managed(LayerSettings("block", 1.0, 0.0, prefetch), trains=False)
+        assert card.allocated == 0
+        with torch.no_grad():
+            flowing = torch.ones(1, WIDTH, device=CUDA)
+            for layer in own:
+                flowing = layer(flowing)
+        visiting = card.peak - 4 * 4 * WIDTH  # without what flows
+        assert visiting <= (2 if prefetch else 1) * LAYER
+
+
+@pytest.mark.parametrize(("prefetch", "kept"), [(False, 0), (True, MOST_LEAVING)])
+def test_inputs_that_wait_are_not_on_the_card(prefetch, kept):
+    with pretend.accelerator() as card:
+        own = managed(LayerSettings("block", 0.0, 1.0, prefetch))
+        weights = card.allocated
+        flowing = torch.ones(256, WIDTH, device=CUDA)
+        for layer in own:
+            flowing = layer(flowing)
+        assert card.allocated - weights == (1 + kept) * INPUT  # the output, and what is leaving
+
+
+def test_with_streams_the_processor_does_not_wait_for_the_card_in_a_step_of_frozen_layers():
+    with pretend.accelerator() as card:
+        own = managed(LayerSettings("block", 1.0, 1.0, prefetch=True), trains=False)
+        given = torch.ones(256, WIDTH, device=CUDA, requires_grad=True)
+        card.syncs.clear()
+        flowing = given
+        for layer in own:
+            flowing = layer(flowing)
+        flowing.sum().backward()
+        assert card.syncs == []
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_the_processor_waits_once_for_all_gradients_of_a_layer_that_waits(prefetch):
+    with pretend.accelerator() as card:
+        own = managed(LayerSettings("block", 1.0, 0.0, prefetch))
+        given = torch.ones(256, WIDTH, device=CUDA)
+        flowing = given
+        for layer in own:
+            flowing = layer(flowing)
+        card.syncs.clear()
+        flowing.sum().backward()
+        waits = [sync.what for sync in card.syncs]
+        assert waits.count("event.synchronize") == COUNT
+        # In its second forward each layer's weight and bias come from memory that is not pinned.
+        assert waits.count("copy to the card") == (0 if prefetch else 2 * COUNT)
+        assert "copy to the host" not in waits
+
+
+def test_copies_for_which_one_waits_once_can_be_read_at_once_and_keep_their_form():
+    with pretend.accelerator() as card:
+        there = [torch.arange(6.0, device=CUDA).view(2, 3).T, torch.ones(4, device=CUDA).bfloat16()]
+        card.syncs.clear()
+        copies = all_copied(there, CPU)
+        assert len(card.syncs) == 1
+        assert copies[0].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+        assert copies[0].stride() == (1, 3)
+        assert copies[1].dtype == torch.bfloat16
+
+
+def test_gradients_come_one_by_one_where_no_memory_can_be_pinned(monkeypatch):
+    to = torch.Tensor.to
+
+    def refuse(tensor, *args, non_blocking=False, **kwargs):
+        if non_blocking:
+            raise RuntimeError("CUDA error: out of memory")
+        return to(tensor, *args, **kwargs)
+
+    with pretend.accelerator():
+        there = [torch.full((2,), float(number), device=CUDA) for number in range(3)]
+        monkeypatch.setattr(torch.Tensor, "to", refuse)
+        copies = all_copied(there, CPU)
+        assert [copy.tolist() for copy in copies] == [[0.0] * 2, [1.0] * 2, [2.0] * 2]
+
+
+def test_a_weight_that_has_changed_since_it_was_announced_is_fetched_anew():
+    with pretend.accelerator():
+        transfer = StreamedWeights(CUDA, CPU)
+        weight, other = nn.Parameter(torch.zeros(4)), nn.Parameter(torch.ones(4))
+        transfer.prefetch([weight, other])
+        torch.cuda.synchronize()
+        with torch.no_grad():
+            weight += 2
+        other.data = torch.full((4,), 3.0)
+        assert transfer.to_device(weight).tolist() == [2.0] * 4
+        assert transfer.to_device(other).tolist() == [3.0] * 4
+
+
+def test_what_was_announced_in_vain_is_given_back():
+    with pretend.accelerator() as card:
+        transfer = StreamedWeights(CUDA, CPU)
+        transfer.prefetch([nn.Parameter(torch.zeros(4)) for _ in range(8)])
+        assert card.allocated == 8 * 16
+        transfer.prefetch([])
+        assert card.allocated == 0
+        torch.zeros(32, device=CUDA)  # memory that a copy might still write is an error here
+
+
+def test_weights_that_wait_are_pinned_once():
+    with pretend.accelerator():
+        transfer = StreamedWeights(CUDA, CPU)
+        weight = nn.Parameter(torch.zeros(4))
+        transfer.prefetch([weight])
+        address = weight.data_ptr()
+        assert weight.is_pinned()
+        transfer.prefetch([weight])
+        assert weight.data_ptr() == address
+
+
+def test_a_weight_that_was_not_announced_is_pinned_when_it_is_fetched():
+    with pretend.accelerator() as card:
+        transfer = StreamedWeights(CUDA, CPU)
+        weight = nn.Parameter(torch.ones(4))
+        copy = transfer.to_device(weight)
+        assert weight.is_pinned()
+        assert card.syncs == []
+        assert copy.tolist() == [1.0] * 4
+
+
+def refuse(*_, **__):
+    raise RuntimeError("CUDA error: out of memory")
+
+
+@pytest.mark.parametrize("is_announced", [False, True])
+def test_where_weights_cannot_be_pinned_the_settings_are_named(monkeypatch, is_announced):
+    with pretend.accelerator():
+        transfer = StreamedWeights(CUDA, CPU)
+        weight = nn.Parameter(torch.zeros(4))
+        monkeypatch.setattr(torch.Tensor, "pin_memory", refuse)
+        with pytest.raises(UserError, match=r"hardware\.prefetch") as found:
+            transfer.prefetch([weight]) if is_announced else transfer.to_device(weight)
+        assert "hardware.offload_layers" in found.value.remedy
+
+
+def test_where_inputs_cannot_be_pinned_the_settings_are_named(monkeypatch):
+    with pretend.accelerator():
+        transfer = StreamedInputs(CUDA)
+        given = torch.zeros(4, device=CUDA)
+        monkeypatch.setattr(torch, "empty_like", refuse)
+        with pytest.raises(UserError, match=r"hardware\.prefetch") as found:
+            transfer.to_host(given)
+        assert "hardware.offload_activations" in found.value.remedy
+
+
+def test_inputs_come_back_as_they_went_also_if_their_memory_was_used_again():
+    with pretend.accelerator():
+        transfer = StreamedInputs(CUDA)
+        hosts = []
+        for number in range(5):
+            tensor = torch.full((3, 4), float(number), device=CUDA).T
+            hosts.append(transfer.to_host(tensor))
+            del tensor
+        for number, host in reversed(list(enumerate(hosts))):
+            transfer.prefetch(hosts[number - 1 : number])
+            back = transfer.to_device(host)
+            assert back.stride() == (1, 4)
+            assert back.tolist() == [[float(number)] * 3] * 4
+
+
+def test_direct_copies_are_apart_from_their_source_also_on_the_same_device():
+    transfer = DirectTransfer(CPU, CPU)
+    weight = nn.Parameter(torch.zeros(2, 3).T)
+    copies = transfer.to_device(weight), transfer.to_host(weight), *transfer.all_to_host([weight])
+    for copy in copies:
+        copy += 1
+        assert not copy.requires_grad
+        assert copy.stride() == weight.stride()
+    assert not weight.any()

@@ -1,0 +1,135 @@
+"""Counting storages: exactly those that are alive, by what they belong to and where they are."""
+
+import pytest
+import torch
+from torch import nn
+
+from modules.meta_device.meter import Meter, Peak, tensors_in
+
+KB = 1024
+META = torch.device("meta")
+
+
+@pytest.fixture
+def meter():
+    with Meter() as made:
+        yield made
+
+
+def made(kilobytes, **options):
+    return torch.empty(kilobytes * KB // 4, device=META, **options)
+
+
+def test_whole_storages_count_once_and_views_not_at_all(meter):
+    tensor = made(8)
+    view = tensor[:10].view(2, 5)
+    assert meter.alive() == {"activations": 8 * KB}
+    del tensor
+    assert meter.alive() == {"activations": 8 * KB}
+    del view
+    assert meter.alive() == {}
+
+
+def test_sizes_are_those_of_cudas_allocator(meter):
+    kept = torch.empty(1, device=META), torch.empty(129, device=META)
+    assert meter.alive() == {"activations": 512 + 1024}
+    del kept
+
+
+def test_the_peak_is_the_highest_sum_since_the_restart_with_what_it_was_made_of(meter):
+    with meter.making("gradients"):
+        kept = made(4)
+    del kept
+    high = made(16), made(2)
+    del high
+    assert meter.peak == Peak(18 * KB, {"activations": 18 * KB})
+    meter.restart()
+    low = made(6)
+    assert meter.peak.size == 6 * KB
+    del low
+
+
+def test_what_is_made_of_main_memory_alone_stays_there(meter):
+    with meter.placing("host"):
+        host = made(4)
+    near = made(4)
+    doubled, both = host * 2, host + near
+    assert [meter.side_of(one) for one in (host, doubled, near, both)] == [
+        "host",
+        "host",
+        "device",
+        "device",
+    ]
+    assert meter.alive("host") == {"activations": 8 * KB}
+
+
+def test_what_belongs_elsewhere_or_is_elsewhere_moves_with_its_bytes(meter):
+    tensor = made(4)
+    meter.assign(tensor, "optimizer")
+    assert meter.alive() == {"optimizer": 4 * KB}
+    meter.move(tensor, "host")
+    assert (meter.alive(), meter.alive("host")) == ({}, {"optimizer": 4 * KB})
+    del tensor
+    assert meter.alive("host") == {}
+
+
+def test_a_step_of_a_stack_takes_what_can_be_counted_by_hand(meter):
+    # 8 layers of 256 x 256 with a batch of 64: a layer's weight takes 256 KB, its output 64 KB.
+    net = nn.Sequential(*[nn.Linear(256, 256, bias=False) for _ in range(8)]).to(META)
+    for weight in net.parameters():
+        meter.assign(weight, "weights")
+    loss = net(torch.empty(64, 256, device=META)).sum()
+    assert meter.alive()["activations"] == 8 * 64 * KB + 512  # the input, 7 outputs, the loss
+    loss.backward()
+    # At the end of backward: all gradients, and of the activations two that are in use.
+    gradients = sum(meter.size_of(weight.grad) for weight in net.parameters())
+    assert gradients == 8 * 256 * KB
+    assert meter.peak.size <= 8 * 256 * KB * 2 + 8 * 64 * KB + 3 * 64 * KB
+
+
+def test_values_that_are_asked_for_are_ones(meter):
+    tensor = torch.empty(3, device=META)
+    assert tensor.sum().item() == 1.0
+    assert tensor.int()[0].item() == 1
+
+
+def test_where_there_is_one_memory_both_sides_count():
+    with Meter(counts_host=True) as meter:
+        with meter.placing("host"):
+            host = made(4)
+        near = made(2)
+        assert meter.peak == Peak(6 * KB, {"activations": 6 * KB})
+        meter.move(host, "device")
+        assert meter.alive() == {"activations": 6 * KB}
+        del near
+
+
+def test_what_is_remembered_of_an_operator_is_what_it_gives(meter):
+    def results():
+        x, w = torch.empty(4, 6, device=META), torch.empty(6, 8, device=META, dtype=torch.float64)
+        parts = [
+            x @ w.float(),
+            (x + 1).t(),
+            x.sum(0, keepdim=True),
+            x.double() * w.t()[:4, :4].sum(),
+        ]
+        parts += torch.std_mean(x, dim=1)
+        return [(one.shape, one.stride(), one.dtype) for one in parts]
+
+    first = results()
+    assert results() == first
+    assert first[0] == (torch.Size([4, 8]), (8, 1), torch.float32)
+    assert first[1] == (torch.Size([6, 4]), (1, 6), torch.float32)
+
+
+def test_what_is_changed_in_place_stays_what_it_was(meter):
+    x = made(4)
+    with torch.no_grad():
+        assert x.add_(1) is x
+        assert x.copy_(made(4)) is x
+    assert meter.alive() == {"activations": 4 * KB}
+
+
+def test_tensors_in_finds_them_all():
+    one, two, three = torch.ones(1), torch.ones(2), torch.ones(3)
+    assert list(tensors_in({"a": one, "b": [two, (three, 5)], "c": "x"})) == [one, two, three]

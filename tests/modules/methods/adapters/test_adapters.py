@@ -1,0 +1,242 @@
+"""What holds for every kind of adapter: what it computes, learns, keeps and writes."""
+
+import pytest
+import torch
+from lycoris.functional import factorization
+from torch import nn
+
+from modules.formats.lora.lora_file import read_lora
+from modules.methods.adapters.adapters import Adapters
+from modules.methods.adapters.layer_settings import Plan
+from modules.methods.adapters.oft import size_of_blocks
+from modules.methods.adapters.variants import make_adapter
+from modules.methods.adapters.weight_formulas import changed_weight
+from modules.methods.layers.layer_presets import layer_names
+from modules.methods.merge import merge_loras
+from onetrainer.config.methods.adapters import Lora
+from tests import tiny
+from tests.adapters import KINDS, predict, section, shake
+from tests.exports import export
+from tests.managed import checkpoint
+
+LAYERS = {
+    "linear": (lambda: nn.Linear(24, 16), (2, 5, 24)),
+    "convolution": (lambda: nn.Conv2d(12, 16, 3, padding=1, stride=2), (2, 12, 7, 6)),
+    "convolution of one pixel": (lambda: nn.Conv2d(12, 16, 1), (2, 12, 6, 6)),
+}
+DROPOUTS = {"dropout": 0.2, "rank_dropout": 0.3, "module_dropout": 0.2}
+
+
+def on_layer(kind: str, layer: nn.Module, *, scale: float = 0.2, **changes):
+    """An adapter with an effect on one layer."""
+    wanted = section(kind, **changes)
+    rank, alpha = getattr(wanted, "rank", None), getattr(wanted, "alpha", None)
+    layer.requires_grad_(False)
+    adapter = make_adapter("x", Plan(None, layer, rank, alpha, None), wanted, seed=0)
+    generator = torch.Generator().manual_seed(1)
+    for parameter in adapter.parameters():
+        parameter.data += torch.randn(parameter.shape, generator=generator) * scale
+    adapter.apply_to()
+    return adapter
+
+
+def trained_tensors(adapter) -> dict[str, torch.Tensor]:
+    """An adapter's tensors in float64, to be differentiated, and its alpha."""
+    own = {kind: p.detach().double().requires_grad_() for kind, p in adapter.named_parameters()}
+    return {**own, "alpha": adapter.alpha.double()}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("sd15", kind) for kind in KINDS]
+    + [("sdxl", kind) for kind in ("lora", "dora", "loha", "lokr", "oft")]
+    + [("sd2", "dora"), ("sd2", "oft"), ("sd15-inpainting", "loha"), ("sdxl-inpainting", "lokr")],
+)
+def test_adapters_begin_without_effect_and_end_as_the_merged_weights(tmp_path, name, kind):
+    adapted, merged = tiny.family(name), tiny.family(name)
+    before = predict(adapted)
+    method = Adapters.attach(adapted, section(kind, text=True, targets="full"), seed=0)
+    # DoRA divides a length by itself, which is 1 but for rounding.
+    torch.testing.assert_close(predict(adapted), before, atol=2e-6 if kind == "dora" else 0, rtol=0)
+    shake(method)
+    path = tmp_path / "adapter.safetensors"
+    export(method, path, dtype=torch.float32, metadata={})
+    merge_loras(merged, [(read_lora(path, layer_names(merged)), 1.0)])
+    assert (predict(merged) - before).abs().max() > 0.02
+    torch.testing.assert_close(predict(adapted), predict(merged), atol=2e-5, rtol=1e-4)
+    with method.untouched():
+        assert torch.equal(predict(adapted), before)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_are_those_of_the_published_formula_in_float64(kind, layer):
+    make, shape = LAYERS[layer]
+    torch.manual_seed(0)
+    plain = make()
+    given = torch.randn(shape, requires_grad=True)
+    double = given.detach().double().requires_grad_()
+    adapter = on_layer(kind, plain)
+    kinds = trained_tensors(adapter)
+    reference = make().double()
+    del reference.weight
+    reference.bias = nn.Parameter(plain.bias.double(), requires_grad=False)
+    reference.weight = changed_weight(plain.weight.double(), kinds, 1.0)
+    expected = reference(double)
+    toward = torch.randn(expected.shape)
+    (plain(given) * toward).sum().backward()
+    (expected * toward.double()).sum().backward()
+    pairs = [(p.grad, kinds[own].grad) for own, p in adapter.named_parameters()]
+    for ours, theirs in [*pairs, (given.grad, double.grad)]:
+        assert theirs.abs().max() > 1e-3
+        torch.testing.assert_close(ours.double(), theirs, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("autocast", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_changes_are_not_lost_beside_half_precision_weights(kind, autocast, dtype):
+    # A change of a thousandth of the weight, of which bfloat16 weights hold nothing.
+    torch.manual_seed(0)
+    plain = nn.Linear(64, 48).to(dtype)
+    adapter = on_layer(kind, plain, scale=0.0)
+    shares = {"dora_scale": 1e-3, "lora_up.weight": 1e-3, "oft_blocks": 1e-3}
+    for name, parameter in adapter.named_parameters():
+        noise = torch.randn(parameter.shape)
+        parameter.data += noise * shares.get(name, 1e-2)
+    given = torch.randn(32, 64, dtype=torch.float32 if autocast else dtype)
+    with torch.no_grad(), torch.autocast("cpu", dtype, enabled=autocast):
+        change = adapter._change(given, adapter.org_forward(given))
+    weight = plain.weight.double()
+    changed = changed_weight(weight, trained_tensors(adapter), 1.0).detach()
+    expected = given.double() @ (changed - weight).T
+    assert (change.double() - expected).norm() < 0.02 * expected.norm()
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [(kind, torch.float32) for kind in ("lora", "dora", "loha", "lokr", "oft")]
+    + [("dora", torch.bfloat16), ("oft", torch.bfloat16)],
+)
+def test_checkpointing_drops_the_same_and_gives_equal_gradients(kind, dtype):
+    drops = {"module_dropout": 0.3} if kind == "oft" else DROPOUTS
+    found = []
+    for checkpointing in (False, True):
+        family = tiny.family(compute_dtype=dtype)
+        method = Adapters.attach(family, section(kind, text=True, **drops), seed=0)
+        shake(method)
+        if checkpointing:
+            checkpoint(family)
+        method.train(True)
+        torch.manual_seed(0)
+        noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype != torch.float32):
+            conditioning = family.encode_text(["a cat"])
+            out = family.predict(noisy, torch.tensor([500]), conditioning, frames=torch.ones(1, 6))
+        out.square().mean().backward()
+        groups = method.parameter_groups()
+        found.append([p.grad for group in groups for p in group.parameters.values()])
+    assert all(gradient.isfinite().all() for gradient in found[0])
+    assert sum(bool(gradient.any()) for gradient in found[0]) > len(found[0]) / 3
+    for plain, checkpointed in zip(*found, strict=True):
+        torch.testing.assert_close(checkpointed, plain, atol=1e-7, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_state_survives_a_round_trip(kind):
+    method = Adapters.attach(tiny.family(), section(kind, targets="attn"), seed=0)
+    shake(method)
+    state = {name: tensor.clone() for name, tensor in method.state_dict().items()}
+    other = Adapters.attach(tiny.family(), section(kind, targets="attn"), seed=1)
+    other.load_state_dict(state)
+    assert all(torch.equal(tensor, state[name]) for name, tensor in other.state_dict().items())
+    groups = method.parameter_groups()
+    assert {name for group in groups for name in group.parameters} == state.keys()
+    assert {tensor.dtype for tensor in state.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("kind", ["lora", "dora", "loha", "lokr", "lokr-both", "oft"])
+def test_start_depends_on_seed_and_name_alone(kind):
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one = Adapters.attach(tiny.family(), section(kind, targets="attn"), seed=7).state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    more = Adapters.attach(tiny.family(), section(kind, text=True), seed=7).state_dict()
+    assert all(torch.equal(tensor, more[name]) for name, tensor in one.items())
+
+
+@pytest.mark.parametrize("kind", ["lora", "loha", "lokr"])
+@pytest.mark.parametrize("drop", ["dropout", "rank_dropout"])
+def test_dropout_changes_nothing_on_average(kind, drop):
+    torch.manual_seed(0)
+    plain = nn.Linear(24, 16)
+    adapter = on_layer(kind, plain, **{drop: 0.4})
+    given = torch.randn(1, 24)
+    with torch.no_grad():
+        base = adapter.org_forward(given)
+        adapter.eval()
+        expected = plain(given) - base
+        adapter.train()
+        draws = torch.stack([plain(given) - base for _ in range(4000)])
+    # A mean of 4000 is within five of its own standard deviations.
+    error = (draws.mean(0) - expected).abs() / (draws.std(0) / 4000**0.5)
+    assert draws.std(0).min() > 0
+    assert error.max() < 5
+
+
+def test_rank_dropout_leaves_out_whole_ranks():
+    plain = nn.Linear(24, 16)
+    adapter = on_layer("lora", plain, rank=64, rank_dropout=0.25)
+    torch.manual_seed(0)
+    plain(torch.randn(3, 24)).sum().backward()
+    idle = (adapter.lora_down.weight.grad == 0).all(1)
+    assert torch.equal(idle, (adapter.lora_up.weight.grad == 0).all(0))
+    assert 6 <= int(idle.sum()) <= 26  # of 64, 16 on average
+
+
+@pytest.mark.parametrize("kind", ["lora", "dora", "loha", "lokr", "oft"])
+def test_module_dropout_leaves_out_whole_adapters_and_gives_gradients_of_zero(kind):
+    plain = nn.Linear(24, 16)
+    adapter = on_layer(kind, plain, module_dropout=0.5)
+    given, left_out = torch.randn(2, 24), 0
+    torch.manual_seed(0)
+    for _ in range(100):
+        adapter.zero_grad()
+        output = plain(given)
+        if torch.equal(output, adapter.org_forward(given)):
+            left_out += 1
+            output.sum().backward()
+            assert not any(parameter.grad.any() for parameter in adapter.parameters())
+    assert 30 < left_out < 70
+    adapter.eval()
+    assert not torch.equal(plain(given), adapter.org_forward(given))
+
+
+def test_a_constraint_limits_how_far_a_layer_turns():
+    plain = nn.Linear(24, 16)
+    adapter = on_layer("oft-constrained", plain, scale=5.0)
+    blocks = adapter.tensors()["oft_blocks"]
+    skew = blocks - blocks.transpose(1, 2)
+    assert float(skew.norm()) == pytest.approx(0.01 * 16, rel=1e-5)  # for each of 16 outputs
+    weight = plain.weight
+    turned = changed_weight(weight, {"oft_blocks": blocks, "alpha": torch.tensor(0.0)}, 1.0)
+    torch.testing.assert_close(turned.norm(), weight.norm(), atol=1e-5, rtol=0)
+    with torch.no_grad():
+        torch.testing.assert_close(plain(torch.eye(24)), turned.T + plain.bias)
+
+
+def test_blocks_are_the_largest_that_lycoris_can_read():
+    sizes = {outputs: size_of_blocks(outputs, 32) for outputs in (4, 7, 320, 640, 768, 1280, 10240)}
+    assert sizes == {4: 2, 7: 1, 320: 16, 640: 20, 768: 24, 1280: 32, 10240: 32}
+    # LyCORIS' own division gives (size, count) for each of them.
+    assert all(factorization(n, size) == (size, n // size) for n, size in sizes.items())
+
+
+def test_up_matrices_learn_faster_with_lora_plus():
+    wanted = Lora(targets="attn", plus_ratio=16, unet={"lr": 1e-4, "stop_after": 7})
+    groups = Adapters.attach(tiny.family(), wanted, seed=0).parameter_groups()
+    found = {
+        group.lr_ratio: {name.partition(".")[2] for name in group.parameters} for group in groups
+    }
+    assert found == {1.0: {"lora_down.weight"}, 16.0: {"lora_up.weight"}}
+    assert [(group.part, group.lr, group.stop_after) for group in groups] == [("unet", 1e-4, 7)] * 2

@@ -1,0 +1,96 @@
+"""Weights that stop stay exactly as they are, whatever the optimizer remembers of them."""
+
+from typing import get_args
+
+import pytest
+
+from modules.optim.freeze_schedule import Stop, Stops
+from modules.optim.schedule_free import evaluation_form
+from modules.training.checkpoints import newest_record
+from onetrainer.config.optimizers.adam import AdamW
+from onetrainer.config.optimizers.optimizer import Optimizer, missing_package
+from onetrainer.run.run_folder import create_run
+from tests.stepping import Training, equal
+
+SECTIONS = [
+    kind(weight_decay=0.1) if "weight_decay" in kind.model_fields else kind()
+    for kind in get_args(get_args(Optimizer)[0])
+    if not missing_package(kind()) and "paged" not in kind().kind  # that is for graphics cards
+]
+
+
+def part(made, name):
+    return {
+        key: w for key, w in made.snapshot().items() if key.startswith("last") == (name == "te")
+    }
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.kind)
+def test_from_its_step_on_a_group_stays_and_the_others_go_on(section):
+    made = Training(section, stop_after=(0, 4)).run(0, 3)
+    moving = part(made, "te")
+    made.run(3, 4)
+    te, unet = part(made, "te"), part(made, "unet")
+    made.run(4, 9)
+    assert not equal(te, moving)  # it still moved in the fourth step
+    assert equal(part(made, "te"), te)
+    assert not equal(part(made, "unet"), unet)
+
+
+@pytest.mark.parametrize("kind", ["schedulefree_adamw", "schedulefree_sgd", "prodigy_schedulefree"])
+def test_the_shown_form_of_what_has_stopped_stays_too(kind):
+    section = next(section for section in SECTIONS if section.kind == kind)
+    made = Training(section, stop_after=(0, 4)).run(0, 5)
+    with evaluation_form(made.movement):
+        te = part(made, "te")
+    made.run(5, 9)
+    with evaluation_form(made.movement):
+        assert equal(part(made, "te"), te)
+
+
+@pytest.mark.parametrize("in_backward", [False, True])
+def test_it_has_stopped_right_after_a_resume(tmp_path, in_backward):
+    folder = create_run(tmp_path, name="run", config={})
+    options = {"in_backward": in_backward, "stop_after": (0, 4)}
+    whole = Training(AdamW(lr=0.01, weight_decay=0.5), **options).run(0, 6)
+    whole.save(folder, 6)
+    te = part(whole, "te")
+    other = Training(AdamW(lr=0.01, weight_decay=0.5), **options, seed=1)
+    other.checkpoints(folder).restore(newest_record(folder))
+    other.run(6, 9)
+    for step in range(6, 9):
+        whole.step(step)
+    assert equal(part(other, "te"), te)
+    assert equal(other.snapshot(), whole.snapshot())
+
+
+def test_a_resume_with_a_later_end_moves_it_again(tmp_path):
+    folder = create_run(tmp_path, name="run", config={})
+    Training(AdamW(lr=0.01), stop_after=(0, 4)).run(0, 6).save(folder, 6)
+    other = Training(AdamW(lr=0.01), stop_after=(0, 8))
+    other.checkpoints(folder).restore(newest_record(folder))
+    te = part(other, "te")
+    assert not equal(part(other.run(6, 7), "te"), te)
+
+
+def test_nothing_is_computed_for_what_has_stopped():
+    made = Training(AdamW(lr=0.01), stop_after=(0, 1)).run(0, 2)
+    te = list(made.net.last.parameters())
+    assert all(not weight.requires_grad and weight.grad is None for weight in te)
+
+
+def test_a_step_of_the_other_group_is_not_changed_by_it():
+    # The frozen group's gradients would be zero if it were done by multiplying.
+    made = Training(AdamW(lr=0.01), stop_after=(0, 1)).run(0, 2)
+    reference = Training(AdamW(lr=0.01)).run(0, 1)
+    for weight in reference.net.last.parameters():
+        weight.requires_grad_(False)
+    reference.run(1, 2)
+    assert equal(made.snapshot(), reference.snapshot())
+
+
+@pytest.mark.parametrize(
+    ("ends", "last"), [((2, 3), 3), ((0, 3), 0), ((0, 0), 0), ((5,), 5), ((), 0)]
+)
+def test_the_end_of_all_is_that_of_the_last(ends, last):
+    assert Stops([Stop([], after) for after in ends]).end == last

@@ -1,0 +1,140 @@
+"""The step in backward with the loss scale of fp16: what is right moves, what overflows stays."""
+
+from typing import get_args
+
+import pytest
+import torch
+
+from modules.formats.files.optimizer_state import Packer
+from modules.training.checkpoints import newest_record
+from onetrainer.config.optimizers.adam import AdamW
+from onetrainer.config.optimizers.optimizer import Optimizer, missing_package
+from onetrainer.run.run_folder import create_run
+from tests import pretend
+from tests.stepping import Training, equal
+
+SECTIONS = [
+    kind()
+    for kind in get_args(get_args(Optimizer)[0])
+    if not missing_package(kind()) and "paged" not in kind().kind  # that is for graphics cards
+]
+ALONE = [section for section in SECTIONS if section.moves_alone]
+INFINITE = float("inf")
+
+
+def training(section, **options):
+    """A training in fp16, whose weights are float32; `run` without steps hooks it."""
+    return Training(section, precision="fp16", **options).run(0, 0)
+
+
+def overflow_in(made, *names):
+    """From now on the gradients of these weights overflow; returns what ends that."""
+    return [made.weights[name].register_hook(lambda g: g * INFINITE) for name in names]
+
+
+def statistics(made, name):
+    """A copy of what the optimizer knows of a weight, taken apart into JSON and plain tensors."""
+    packer = Packer()
+    document = packer.pack(dict(made.optimizer.state.get(made.weights[name], {})), "state")
+    return document, {key: tensor.clone() for key, tensor in packer.tensors.items()}
+
+
+def same(one, other):
+    return one[0] == other[0] and equal(one[1], other[1])
+
+
+@pytest.mark.parametrize("section", ALONE, ids=lambda section: section.kind)
+def test_without_overflows_it_gives_the_weights_of_the_normal_step(section):
+    normal = training(section).run(0, 5)
+    other = Training(section, precision="fp16", in_backward=True).run(0, 5)
+    assert not equal(normal.snapshot(), training(section).snapshot())
+    assert equal(normal.snapshot(), other.snapshot())
+    assert normal.engine.state_dict() == other.engine.state_dict()
+
+
+@pytest.mark.parametrize("earlier", [0, 3], ids=["at first", "later"])
+@pytest.mark.parametrize("section", ALONE, ids=lambda section: section.kind)
+def test_only_the_weight_that_overflows_stays_with_all_its_statistics(section, earlier):
+    made, other = (
+        Training(section, precision="fp16", in_backward=True).run(0, earlier) for _ in range(2)
+    )
+    name, before = "middle.weight", made.snapshot()
+    known, scale = statistics(made, name), made.engine.state_dict()["scale"]
+    overflow_in(made, name)
+    for each in (made, other):
+        each.step(earlier + 5)
+    # Its own gradient is changed alone, so that the others move as without the overflow.
+    assert equal(made.snapshot(), other.snapshot() | {name: before[name]})
+    assert same(statistics(made, name), known)
+    assert not same(statistics(other, name), known)
+    assert made.engine.state_dict()["scale"] == scale / 2
+
+
+@pytest.mark.parametrize("section", ALONE, ids=lambda section: section.kind)
+def test_an_overflow_of_everything_is_a_step_that_never_was(section):
+    # As the normal step: also what groups count, which bias corrections depend on.
+    results = []
+    for in_backward in (False, True):
+        made = Training(section, precision="fp16", in_backward=in_backward).run(0, 2)
+        ends = overflow_in(made, *made.weights)
+        made.step(2)
+        for end in ends:
+            end.remove()
+        for step in (3, 4):
+            made.step(step)
+        results.append((made.snapshot(), made.engine.state_dict()))
+    assert equal(results[0][0], results[1][0])
+    assert results[0][1] == results[1][1]
+
+
+def test_a_group_counts_a_step_in_which_any_of_its_weights_moved():
+    section = next(section for section in ALONE if section.kind == "lion")
+    made = Training(section, precision="fp16", in_backward=True).run(0, 2)
+    overflow_in(made, "middle.weight", *(name for name in made.weights if name.startswith("last")))
+    made.step(2)
+    assert [group["step"] for group in made.optimizer.param_groups] == [3, 2]
+
+
+def test_an_overflow_that_goes_on_through_the_network_leaves_what_comes_after_it():
+    made = Training(AdamW(), precision="fp16", in_backward=True).run(0, 2)
+    before = made.snapshot()
+    made.net.last[0].register_full_backward_pre_hook(lambda _, gradient: (gradient[0] * INFINITE,))
+    made.step(3)
+    moved = {name for name, weight in made.snapshot().items() if not weight.equal(before[name])}
+    assert moved == {"last.1.weight", "last.1.bias"}
+
+
+def test_a_resumed_run_goes_on_bit_for_bit(tmp_path):
+    folder = create_run(tmp_path, name="run", config={})
+    whole = Training(AdamW(), precision="fp16", in_backward=True).run(0, 2)
+    ends = overflow_in(whole, "first.weight")
+    whole.step(2)
+    ends[0].remove()
+    whole.save(folder, 3)
+    whole.step(3)
+    resumed = Training(AdamW(), precision="fp16", in_backward=True, seed=1)
+    resumed.checkpoints(folder).restore(newest_record(folder))
+    resumed.run(3, 4)
+    assert equal(resumed.snapshot(), whole.snapshot())
+    assert resumed.engine.state_dict() == whole.engine.state_dict()
+
+
+@pytest.mark.parametrize("fused", [True, False], ids=["counted on the card", "counted by the host"])
+def test_a_step_reads_from_the_card_once_and_counts_right_wherever_it_counts(fused):
+    # torch's AdamW keeps its count of steps in main memory, unless it is fused.
+    with pretend.accelerator() as card:
+        made = Training(AdamW(), precision="fp16", in_backward=True, device=torch.device("cuda"))
+        for group in made.optimizer.param_groups:
+            group["fused"] = fused
+        made.run(0, 2)
+        known = statistics(made, "first.weight")
+        overflow_in(made, "first.weight")
+        card.syncs.clear()
+        made.step(3)
+        # Not what this test's own pictures wait for on their way to the card.
+        assert [sync.where.split(":")[0] for sync in card.syncs if "tests" not in sync.where] == [
+            "modules/optim/fused_backward.py"
+        ]
+        counts = {n: float(made.optimizer.state[w]["step"]) for n, w in made.weights.items()}
+        assert counts == {n: 2.0 if n == "first.weight" else 3.0 for n in made.weights}
+        assert same(statistics(made, "first.weight"), known)

@@ -1,0 +1,231 @@
+"""What a checkpoint holds of an optimizer: everything it has written, and none of its settings."""
+
+import json
+from typing import get_args
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from modules.optim.optimizer_state import OptimizerProgress, effective_lr
+from modules.training.checkpoints import newest_record
+from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative
+from onetrainer.config.optimizers.adam import AdamW, Sgd
+from onetrainer.config.optimizers.adaptive import Prodigy
+from onetrainer.config.optimizers.momentum import Lion
+from onetrainer.config.optimizers.optimizer import Optimizer, missing_package
+from onetrainer.config.optimizers.schedule_free import ProdigyScheduleFree
+from onetrainer.run.run_folder import create_run
+from tests.stepping import Training, equal
+
+SECTIONS = [
+    kind()
+    for kind in get_args(get_args(Optimizer)[0])
+    if not missing_package(kind()) and "paged" not in kind().kind  # that is for graphics cards
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return create_run(tmp_path, name="run", config={})
+
+
+def resumed(folder, section, **options):
+    """A training that takes the newest checkpoint up, from other weights."""
+    made = Training(section, **options, seed=1)
+    return made, made.checkpoints(folder).restore(newest_record(folder))
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.kind)
+@pytest.mark.parametrize("rounds", [False, True], ids=["fp32", "bf16"])
+def test_five_steps_saved_and_resumed_for_five_equal_ten(folder, section, rounds):
+    options = {"dtype": torch.bfloat16, "rounding_seed": 7} if rounds else {}
+    whole = Training(section, **options).run(0, 5)
+    whole.save(folder, 5)
+    whole.run(5, 10)
+    other, told = resumed(folder, section, **options)
+    other.run(5, 10)
+    assert told == []
+    assert equal(other.snapshot(), whole.snapshot())
+
+
+@pytest.mark.parametrize("in_backward", [False, True], ids=["normal", "in backward"])
+@pytest.mark.parametrize("rounds", [False, True], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("ema", [False, True], ids=["", "ema"])
+@pytest.mark.parametrize("section", [AdamW(lr=0.01), Lion()], ids=lambda section: section.kind)
+def test_all_combinations_resume_bit_for_bit(folder, section, ema, rounds, in_backward):
+    options = {"in_backward": in_backward, "ema": ema}
+    options |= {"dtype": torch.bfloat16, "rounding_seed": 7} if rounds else {}
+    whole = Training(section, **options).run(0, 5)
+    whole.save(folder, 5)
+    for step in range(5, 10):
+        whole.step(step)
+    other, _ = resumed(folder, section, **options)
+    other.run(5, 10)
+    assert equal(other.snapshot(), whole.snapshot())
+    if ema:
+        assert equal(other.ema.state_dict(), whole.ema.state_dict())
+        assert not equal(other.ema.state_dict(), whole.snapshot())
+
+
+def test_settings_are_those_of_the_config(folder):
+    Training(Prodigy(weight_decay=0.1)).run(0, 5).save(folder, 5)
+    other, _ = resumed(folder, Prodigy(weight_decay=0.2, beta1=0.8))
+    for group in other.optimizer.param_groups:
+        assert (group["weight_decay"], group["betas"][0]) == (0.2, 0.8)
+
+
+def test_the_estimate_of_the_rate_is_taken_up_and_reported(folder):
+    made = Training(Prodigy()).run(0, 6)
+    made.save(folder, 6)
+    group = made.optimizer.param_groups[0]
+    assert group["d"] > group["d0"]
+    other, _ = resumed(folder, Prodigy())
+    assert other.optimizer.param_groups[0]["d"] == group["d"]
+    other.optimizer.param_groups[0]["lr"] = 0.5
+    assert float(effective_lr(other.optimizer)) == 0.5 * group["d"]
+
+
+def test_without_an_estimate_the_rate_is_the_rate():
+    made = Training(AdamW(lr=3e-4))
+    assert effective_lr(made.optimizer) == 3e-4
+
+
+def test_another_optimizer_begins_anew_and_says_so(folder):
+    Training(AdamW()).run(0, 3).save(folder, 3)
+    other, told = resumed(folder, Lion())
+    assert "AdamW" in told[0]
+    assert not other.optimizer.state
+    other.run(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        (Adafactor(), Adafactor(beta1=0.9), "betas"),
+        (Adafactor(beta1=0.9), Adafactor(), "betas"),
+        (
+            Adafactor(beta1=0.9),
+            AdafactorRelative(beta1=0.9, scale_parameter=False),
+            "relative_step",
+        ),
+        (ProdigyScheduleFree(), ProdigyScheduleFree(factored=False), "factored"),
+    ],
+    ids=lambda section: section if isinstance(section, str) else section.kind,
+)
+def test_settings_that_shape_what_is_remembered_begin_anew_and_say_so(folder, before, after, named):
+    Training(before).run(0, 3).save(folder, 3)
+    other, told = resumed(folder, after)
+    assert len(told) == 1
+    assert f"({named})" in told[0]
+    assert "begin anew" in told[0]
+    assert not other.optimizer.state
+    other.run(3, 5)
+
+
+def test_settings_that_are_only_larger_or_smaller_keep_what_is_remembered(folder):
+    Training(Adafactor(beta1=0.9)).run(0, 3).save(folder, 3)
+    other, told = resumed(folder, Adafactor(beta1=0.8, beta2=0.9, weight_decay=0.1))
+    assert told == []
+    assert other.optimizer.state
+    other.run(3, 5)
+
+
+def test_paged_statistics_are_restored_into_memory_of_the_optimizer():
+    asked = []
+
+    class Paged(torch.optim.SGD):
+        """As bitsandbytes has them, on a device that is no processor."""
+
+        is_paged = True
+
+        def get_state_buffer(self, p, dtype):
+            asked.append((p.shape, dtype))
+            return torch.zeros_like(p, dtype=dtype)
+
+    weight = nn.Parameter(torch.zeros(3, device="meta"))
+    progress = OptimizerProgress(optimizer := Paged([weight]), {"a": weight})
+    optimizer.state[weight] = {"step": 1, "state1": torch.zeros(3, dtype=torch.uint8)}
+    tensors, document = progress.save()
+    progress.load(tensors, document)
+    assert asked == [((3,), torch.uint8)]
+    assert optimizer.state[weight]["state1"].device.type == "meta"
+
+
+def test_an_estimate_that_groups_share_may_be_zero():
+    made = Training(Prodigy())
+    made.optimizer.param_groups[0] |= {"shared_d": torch.tensor(0.0), "lr": 1.0}
+    assert float(effective_lr(made.optimizer)) == 0
+
+
+def test_progress_belongs_to_names_and_not_to_places():
+    # A changed config may split a network into groups, or put it behind another.
+    def made(order, fill):
+        weights = {name: nn.Parameter(torch.full((2,), fill)) for name in "ab"}
+        optimizer = torch.optim.AdamW([{"params": [weights[name]]} for name in order])
+        return weights, optimizer, OptimizerProgress(optimizer, weights)
+
+    weights, optimizer, progress = made("ab", 1.0)
+    for group, (name, weight) in zip(optimizer.param_groups, weights.items(), strict=True):
+        weight.grad = torch.full_like(weight, ord(name))
+        group["k"] = name
+    optimizer.step()
+    others, other, restored = made("ba", 2.0)
+    restored.load(*progress.save())
+    assert [group["k"] for group in other.param_groups] == ["b", "a"]
+    for name, weight in others.items():
+        assert equal(other.state[weight], optimizer.state[weights[name]])
+
+
+def test_shared_tensors_are_saved_once_and_stay_shared(folder):
+    section = next(section for section in SECTIONS if section.kind == "adamw8bit")
+    made = Training(section).run(0, 1)
+    tensors, _ = made.progress.save()
+    assert len({tensor.data_ptr() for tensor in tensors.values()}) == len(tensors)
+
+
+def test_checkpoints_from_before_groups_had_progress_still_load(folder):
+    made = Training(AdamW(lr=0.01)).run(0, 3)
+    made.save(folder, 3)
+    path = folder.checkpoint(3)
+    # As they were: numbers in the optimizer's order, and the step as the only plain value.
+    state = made.optimizer.state_dict()["state"]
+    tensors = {
+        f"{number}.{name}": value.clone()
+        for number, values in state.items()
+        for name, value in values.items()
+    }
+    assert set(load_file(path / "optimizer.safetensors")) != set(tensors)
+    other = Training(AdamW(lr=0.01), seed=1)
+    other.load_state_dict(made.state_dict())
+    assert other.progress.load(tensors, {}) == []
+    assert equal(other.run(3, 6).snapshot(), made.run(3, 6).snapshot())
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"layout": 2, "optimizer": "AdamW"},
+        {"layout": 2, "optimizer": "AdamW", "state": {"first.weight": 3}, "groups": []},
+        {"layout": 2, "optimizer": "AdamW", "state": {"other": {"map": {}}}, "groups": []},
+        {
+            "layout": 2,
+            "optimizer": "AdamW",
+            "state": {"first.weight": {"tensor": "x"}},
+            "groups": [],
+        },
+    ],
+)
+def test_what_does_not_fit_is_refused(document):
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        Training(AdamW()).progress.load({}, json.loads(json.dumps(document)))
+
+
+@pytest.mark.parametrize("name", ["os:system", "torchao.optim:AdamW4bit", "builtins:eval"])
+def test_a_file_cannot_name_a_class_that_is_no_known_tensor(name):
+    state = {"first.weight": {"map": {"x": {"class": name, "parts": {}, "context": []}}}}
+    with pytest.raises(ValueError, match="kind of tensor"):
+        Training(Sgd()).progress.load(
+            {}, {"layout": 2, "optimizer": "SGD", "state": state, "groups": []}
+        )

@@ -1,0 +1,157 @@
+"""Schedule-free weights are shown in evaluation form, and train as if nobody had looked."""
+
+import pytest
+import torch
+
+from modules.optim.exported_weights import ShownWeights
+from modules.optim.schedule_free import evaluation_form
+from modules.training.checkpoints import newest_record
+from onetrainer.config.optimizers.adam import AdamW
+from onetrainer.config.optimizers.optimizer import missing_package
+from onetrainer.config.optimizers.schedule_free import (
+    ProdigyScheduleFree,
+    ScheduleFreeAdamW,
+    ScheduleFreeSgd,
+)
+from onetrainer.run.run_folder import create_run
+from tests.stepping import Training, equal
+
+SECTIONS = [
+    section
+    for section in (
+        ScheduleFreeAdamW(lr=0.01, beta1=0.8),
+        ScheduleFreeSgd(lr=0.5),
+        ProdigyScheduleFree(d0=1e-3),
+    )
+    if not missing_package(section)
+]
+FREE = pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.kind)
+ROUNDS = pytest.mark.parametrize("rounds", [False, True], ids=["fp32", "bf16"])
+
+
+def nothing():
+    """A method that wants nothing of its weights."""
+
+
+def trained(section, rounds=False):
+    options = {"dtype": torch.bfloat16, "rounding_seed": 7} if rounds else {}
+    return Training(section, **options)
+
+
+@FREE
+@ROUNDS
+def test_runs_with_and_without_samples_train_the_same_weights(section, rounds):
+    plain, sampled = trained(section, rounds), trained(section, rounds)
+    for step in range(8):
+        with evaluation_form(sampled.movement):
+            pass
+        plain.step(step)
+        sampled.step(step)
+        before = sampled.snapshot()
+        with evaluation_form(sampled.movement):
+            assert step < 3 or not equal(sampled.snapshot(), before)
+        assert equal(sampled.snapshot(), before)
+    assert equal(sampled.snapshot(), plain.snapshot())
+
+
+def test_the_form_is_the_average_of_the_paper():
+    # y = (1 - β) z + β x, solved for x; z is what the optimizer keeps.
+    made = trained(SECTIONS[0]).run(0, 8)
+    y = made.snapshot()
+    z = {name: made.optimizer.state[w]["z"].clone() for name, w in made.weights.items()}
+    with evaluation_form(made.movement):
+        for name, x in made.snapshot().items():
+            expected = (y[name].double() - 0.2 * z[name].double()) / 0.8
+            torch.testing.assert_close(x.double(), expected, rtol=0, atol=1e-6)
+
+
+def test_the_average_of_schedule_free_sgd_is_that_of_its_sequence():
+    # With a constant rate x is the plain mean of z_1 … z_n.
+    made = Training(ScheduleFreeSgd(lr=0.5))
+    sums = {}
+    for step in range(100, 106):  # long after the warm-up
+        made.step(step)
+        for name, weight in made.weights.items():
+            sums[name] = sums.get(name, 0) + made.optimizer.state[weight]["z"].double()
+    with evaluation_form(made.movement):
+        for name, x in made.snapshot().items():
+            torch.testing.assert_close(x.double(), sums[name] / 6, rtol=0, atol=1e-6)
+
+
+@FREE
+def test_the_training_form_comes_back_also_when_sampling_fails(section):
+    made = trained(section).run(0, 5)
+    before = made.snapshot()
+    with pytest.raises(ZeroDivisionError), evaluation_form(made.movement):
+        raise ZeroDivisionError
+    assert equal(made.snapshot(), before)
+    made.step(5)
+
+
+@FREE
+def test_checkpoints_hold_the_training_form(tmp_path, section):
+    folder = create_run(tmp_path, name="run", config={})
+    made = trained(section).run(0, 5)
+    with ShownWeights(made.movement, None, nothing).final():
+        pass
+    made.save(folder, 5)
+    other = Training(section, seed=1)
+    other.checkpoints(folder).restore(newest_record(folder))
+    assert equal(other.snapshot(), made.snapshot())
+    with evaluation_form(made.movement), evaluation_form(other.movement):
+        assert equal(other.snapshot(), made.snapshot())
+
+
+@FREE
+def test_files_of_schedule_free_optimizers_hold_the_evaluation_form(section):
+    made = trained(section).run(0, 5)
+    training = made.snapshot()
+    with evaluation_form(made.movement):
+        evaluation = made.snapshot()
+    with ShownWeights(made.movement, None, nothing).exported():
+        assert equal(made.snapshot(), evaluation)
+    assert equal(made.snapshot(), training) and not equal(training, evaluation)
+
+
+@FREE
+def test_what_a_method_wants_of_its_weights_counts_while_they_are_an_average(section):
+    made = trained(section).run(0, 5)
+    before = made.snapshot()
+
+    def keep():
+        with torch.no_grad():
+            made.net.first.weight.fill_(3.0)
+
+    shown = ShownWeights(made.movement, None, keep)
+    for form in (shown.final, shown.exported, shown.last):
+        with form():
+            assert bool((made.net.first.weight == 3).all())
+        assert equal(made.snapshot(), before)
+
+
+def test_weights_that_are_no_average_are_left_alone():
+    def keep():
+        raise AssertionError("weights of the last step were changed")
+
+    shown = ShownWeights(Training(AdamW()).run(0, 3).movement, None, keep)
+    for form in (shown.final, shown.exported, shown.last):
+        with form():
+            pass
+
+
+def test_other_optimizers_are_shown_as_they_are():
+    made = Training(AdamW()).run(0, 3)
+    before = made.snapshot()
+    with ShownWeights(made.movement, None, nothing).final():
+        assert equal(made.snapshot(), before)
+
+
+def test_with_an_average_that_is_shown_and_the_last_weights_are_when_asked_for():
+    made = Training(AdamW(lr=0.01), ema=True).run(0, 8)
+    before, shown = made.snapshot(), ShownWeights(made.movement, made.ema, nothing)
+    with shown.last():
+        assert equal(made.snapshot(), before)
+    for form in (shown.final, shown.exported):
+        with form():
+            assert equal(made.snapshot(), made.ema.state_dict())
+    assert equal(made.snapshot(), before)

@@ -1,0 +1,163 @@
+"""A person's own reward: run with consent alone, checked, and its mistakes told by their place."""
+
+import py_compile
+import sys
+
+import pytest
+import torch
+
+from modules.rewards.load import make_reward
+from onetrainer.config.rewards.reward import Reward as Section
+from onetrainer.errors import UserError
+from onetrainer.trust import trusted_files
+
+CPU = torch.device("cpu")
+PROMPTS = ("a", "b")
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Makes the reward of some code, allowed or not."""
+    store = tmp_path / "allowed.json"
+
+    def made(code, *, allowed=True, name="score", has_gradient=False):
+        file = tmp_path / "own.py"
+        file.write_text(code)
+        spec = f"{file}:{name}"
+        if allowed:
+            trusted_files.allow(spec, store=store)
+        section = Section(reward="function", function=spec, has_gradient=has_gradient)
+        return make_reward(
+            section, device=CPU, dtype=torch.float32, offline=True, tell=print, consents=store
+        )
+
+    return made
+
+
+def pictures():
+    return torch.rand(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+
+
+def test_nothing_is_run_before_consent(make, tmp_path):
+    trace = tmp_path / "trace"
+    code = f"import pathlib\npathlib.Path({str(trace)!r}).touch()\ndef score(p, q): return [0, 0]\n"
+    with pytest.raises(UserError, match="you have not said yet that this code may be run"):
+        make(code, allowed=False)
+    assert not trace.exists()
+    make(code)
+    assert trace.exists()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["[1, 2.5]", "(1, 2.5)", "np.array([1, 2.5])", "torch.tensor([1, 2.5], dtype=torch.float64)"],
+)
+def test_scores_may_be_tensors_or_numbers(make, answer):
+    code = f"import numpy as np, torch\ndef score(pictures, prompts): return {answer}\n"
+    scores = make(code).score(pictures(), PROMPTS)
+    assert scores.dtype == torch.float32
+    assert scores.tolist() == [1, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("None", "it gave nothing"),
+        ("'high'", "it gave a str"),
+        ("1.0", r"shape \(\) for 2 pictures"),
+        ("[1]", r"shape \(1,\) for 2 pictures"),
+        ("pictures.mean((2, 3))", r"shape \(2, 3\) for 2 pictures"),
+        ("[1, float('nan')]", "no finite number"),
+        ("[1, float('inf')]", "no finite number"),
+    ],
+)
+def test_an_answer_that_is_no_score_is_told(make, answer, words):
+    own = make(f"def score(pictures, prompts): return {answer}\n")
+    with pytest.raises(UserError, match=rf"own\.py: score: .*{words}"):
+        own.score(pictures(), PROMPTS)
+
+
+def test_what_the_code_raises_is_told_with_its_line(make):
+    own = make(
+        "import json\ndef score(pictures, prompts): return read()\n"
+        "def read():\n    return json.loads('?')\n"
+    )
+    with pytest.raises(UserError, match=r"own\.py, line 4: JSONDecodeError: Expecting value"):
+        own.score(pictures(), PROMPTS)
+    with pytest.raises(UserError, match=r"own\.py, line 1: SystemExit: 3"):
+        make("raise SystemExit(3)\ndef score(pictures, prompts): pass\n")
+    with pytest.raises(UserError, match=r"own\.py: \"score\" is a int"):
+        make("score = 5\n")
+
+
+def test_a_lack_of_memory_stays_what_it_is(make):
+    own = make("def score(pictures, prompts): raise MemoryError\n")
+    with pytest.raises(MemoryError):
+        own.score(pictures(), PROMPTS)
+
+
+def test_a_gradient_flows_through_a_function_that_has_one(make):
+    own = make(
+        "def score(pictures, prompts): return pictures[:, 0].mean((1, 2)) * 2\n", has_gradient=True
+    )
+    shown = pictures().requires_grad_()
+    own.score(shown, PROMPTS).sum().backward()
+    assert shown.grad[:, 0].unique().tolist() == [2 / 16]
+    assert not shown.grad[:, 1:].any()
+
+
+def test_a_promised_gradient_that_is_none_is_told(make):
+    own = make("def score(pictures, prompts): return [1, 2]\n", has_gradient=True)
+    with pytest.raises(UserError, match="no gradient"):
+        own.score(pictures().requires_grad_(), PROMPTS)
+    assert own.score(pictures(), PROMPTS).tolist() == [1, 2]
+
+
+def test_what_a_function_does_to_its_pictures_is_nobody_elses(make):
+    own = make(
+        "def score(pictures, prompts):\n    pictures.zero_(); prompts.clear()\n    return [0, 0]\n"
+    )
+    shown, kept = pictures(), pictures()
+    own.score(shown, PROMPTS)
+    assert torch.equal(shown, kept)
+
+
+def test_files_beside_it_can_be_imported_and_the_search_path_is_left_alone(make, tmp_path):
+    (tmp_path / "beside_own_reward.py").write_text("VALUE = 7\n")
+    before = list(sys.path)
+    own = make("from beside_own_reward import VALUE\ndef score(p, q): return [VALUE, VALUE]\n")
+    assert own.score(pictures(), PROMPTS).tolist() == [7, 7]
+    assert sys.path == before
+
+
+def test_a_module_is_run_by_its_name(tmp_path, monkeypatch):
+    (tmp_path / "own_reward_module.py").write_text("def score(p, q): return p.mean((1, 2, 3))\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec, store = "own_reward_module:score", tmp_path / "allowed.json"
+    trusted_files.allow(spec, store=store)
+    section = Section(reward="function", function=spec)
+    own = make_reward(
+        section, device=CPU, dtype=torch.float32, offline=True, tell=print, consents=store
+    )
+    shown = pictures()
+    torch.testing.assert_close(own.score(shown, PROMPTS), shown.mean((1, 2, 3)))
+
+
+def test_what_was_compiled_of_a_module_before_is_not_run(tmp_path, monkeypatch):
+    package = tmp_path / "own_compiled_package"
+    package.mkdir()
+    shown = {"__init__.py": "", "light.py": "def score(p, q): return [1] * len(p)\n"}
+    for name, code in shown.items():
+        (package / name).write_text("raise RuntimeError('not what was shown')\n")
+        py_compile.compile(
+            package / name, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+        )
+        (package / name).write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec, store = "own_compiled_package.light:score", tmp_path / "allowed.json"
+    trusted_files.allow(spec, store=store)
+    section = Section(reward="function", function=spec)
+    own = make_reward(
+        section, device=CPU, dtype=torch.float32, offline=True, tell=print, consents=store
+    )
+    assert own.score(pictures(), PROMPTS).tolist() == [1, 1]

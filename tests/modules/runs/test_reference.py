@@ -1,0 +1,162 @@
+"""The first steps of a run against a loop written by hand over plain diffusers and peft."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
+from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
+from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
+from peft import LoraConfig, inject_adapter_in_model
+from PIL import Image
+from safetensors.torch import load_file
+from transformers import CLIPTextModel, CLIPTokenizer
+
+from modules import seeds
+from modules.families.registry import load_family
+from modules.jobs.train import train
+from modules.methods.adapters.adapters import Adapters
+from onetrainer.config.methods.adapters import Lora as LoraSection
+from onetrainer.config.run.model import Model
+from onetrainer.dataset.batch_plan import BatchPlan, portions_of
+from onetrainer.dataset.dataset import read_dataset
+from onetrainer.presets.presets import resolve
+from onetrainer.run.events import Progress
+from tests import runs, tiny
+
+STEPS, SEED, RANK, ALPHA, LR = 3, 5, 4, 2.0, 1e-3
+CHANGES = {
+    "training": {"steps": STEPS, "batch_size": 2, "seed": SEED, "gradient_clipping": 1.0},
+    "method": {"rank": RANK, "alpha": ALPHA, "targets": "attn"},
+    "optimizer": {"lr": LR},
+    "schedule": {"kind": "constant", "warmup_steps": 0},
+    "data": {"captions": {"dropout": 0.0}},
+    "sampling": {"every": 0, "at_start": False, "at_end": False},
+}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return runs.write_project(tmp_path_factory.mktemp("reference"))
+
+
+@torch.no_grad()
+def encoded(base, items):
+    """Each picture's posterior and each caption's hidden states, by diffusers and transformers."""
+    vae = AutoencoderKL.from_pretrained(base / "vae")
+    encoder = CLIPTextModel.from_pretrained(base / "text_encoder")
+    tokenizer = CLIPTokenizer.from_pretrained(base / "tokenizer")
+    posteriors, hidden = [], []
+    for item in items:
+        pixels = np.asarray(Image.open(item.path).convert("RGB"), dtype=np.float32) / 127.5 - 1
+        image = torch.from_numpy(pixels).permute(2, 0, 1)[None]
+        posteriors.append(vae.encode(image).latent_dist)
+        tokens = tokenizer(
+            item.caption, padding="max_length", max_length=77, return_tensors="pt"
+        ).input_ids
+        hidden.append(encoder(tokens).last_hidden_state)
+    return posteriors, hidden, vae.config.scaling_factor
+
+
+def with_peft(base):
+    """The UNet with peft's adapters, which start from our down matrices."""
+    unet = UNet2DConditionModel.from_pretrained(base / "unet")
+    unet.requires_grad_(False)
+    targets = ["to_q", "to_k", "to_v", "to_out.0"]
+    inject_adapter_in_model(LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets), unet)
+    ours = Adapters.attach(
+        load_family(Model(path=str(base)), compute_dtype=torch.float32, device=torch.device("cpu")),
+        LoraSection(rank=RANK, alpha=ALPHA, targets="attn"),
+        seed=SEED,
+    ).state_dict()
+    adapters = {name: weight for name, weight in unet.named_parameters() if weight.requires_grad}
+    for name, weight in adapters.items():
+        layer, kind = name.split(".lora_")
+        with torch.no_grad():
+            key = f"lora_unet_{layer.replace('.', '_')}.lora_{kind.split('_')[0]}"
+            key = key.replace("lora_A", "lora_down.weight").replace("lora_B", "lora_up.weight")
+            weight.copy_(ours[key.split(".default")[0]])
+    assert len(adapters) == len(ours)
+    return unet, list(adapters.values())
+
+
+def draw(purpose, step, position, shape):
+    return torch.randn(shape, generator=seeds.generator(SEED, purpose, step, position))
+
+
+def reference_losses(base, config):
+    dataset = read_dataset(config)
+    items = dataset.items
+    posteriors, hidden, scale = encoded(base, items)
+    unet, weights = with_peft(base)
+    scheduler = DDPMScheduler.from_config(
+        {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
+    )
+    optimizer = torch.optim.AdamW(weights, lr=LR, weight_decay=0.01)
+    portions = portions_of(dataset, is_cached=True)
+    plan = BatchPlan(portions, batch_size=2, accumulation=1, seed=SEED)
+    losses = []
+    for step in range(STEPS):
+        picked = [shown.item for shown in plan.at(step).pictures]
+        shape = (4, 8, 8)
+        latents = torch.cat(
+            [
+                (posteriors[i].mean + posteriors[i].std * draw("latent", step, p, shape)) * scale
+                for p, i in enumerate(picked)
+            ]
+        )
+        noise = torch.stack([draw("noise", step, p, shape) for p in range(len(picked))])
+        timesteps = torch.cat(
+            [
+                torch.randint(0, 1000, (1,), generator=seeds.generator(SEED, "timestep", step, p))
+                for p in range(len(picked))
+            ]
+        )
+        noisy = scheduler.add_noise(latents, noise, timesteps)
+        conditioning = torch.cat([hidden[i] for i in picked])
+        loss = ((unet(noisy, timesteps, conditioning).sample - noise) ** 2).mean()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def test_the_first_losses_equal_those_of_a_loop_over_diffusers_and_peft(config):
+    folder = runs.new_run(config, **CHANGES)
+    assert train(folder) == 0
+    ours = [event.loss for event in runs.events_of(folder) if isinstance(event, Progress)]
+    resolved = resolve(json.loads(folder.config.read_text()), source="the run")
+    expected = reference_losses(config.parent / "base", resolved)
+    assert len(set(expected)) == STEPS
+    assert ours == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("train_text_encoder", [False, True])
+def test_accumulation_gives_the_update_of_one_big_batch(config, tmp_path, train_text_encoder):
+    pictures = tiny.write_pictures(
+        tmp_path / "p", ("a red square", "so many words " * 60, "green", "night " * 80)
+    )
+    losses, weights = [], []
+    for batch_size, accumulation in ((4, 1), (2, 2), (1, 4)):
+        training = {"steps": 2, "batch_size": batch_size, "accumulation": accumulation}
+        folder = runs.new_run(
+            config,
+            **CHANGES
+            | {
+                "training": {**CHANGES["training"], **training},
+                "method": {**CHANGES["method"], **tiny.encoders(train_text_encoder)},
+                "data": {"folder": str(pictures)},
+                # A large epsilon: Adam would turn the rounding of a zero gradient into a step.
+                "optimizer": {"lr": LR, "eps": 1e-3},
+            },
+        )
+        assert train(folder) == 0
+        losses.append([e.loss for e in runs.events_of(folder) if isinstance(e, Progress)])
+        weights.append(load_file(folder.output / "my-lora.safetensors"))
+    for other, loss in zip(weights[1:], losses[1:], strict=True):
+        assert loss == pytest.approx(losses[0], abs=1e-5)
+        for name, value in weights[0].items():
+            torch.testing.assert_close(other[name], value, rtol=0, atol=2e-6)

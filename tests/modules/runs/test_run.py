@@ -1,0 +1,378 @@
+"""Whole runs: outcome, resume, commands, and what goes wrong.
+
+In a real worker process where the process matters, and in this one where it does not.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from modules.interfaces import Loss
+from modules.jobs.train import train
+from modules.methods.adapters.adapters import Adapters
+from modules.objectives.denoising import Denoising
+from modules.training.inbox import Inbox
+from modules.training.reporter import Reporter
+from modules.training.tasks import SampleTask
+from onetrainer.errors import UserError
+from onetrainer.run import client
+from onetrainer.run.commands import Command
+from onetrainer.run.events import (
+    Checkpoint,
+    Failed,
+    Finished,
+    Progress,
+    Sample,
+    Started,
+    Stopped,
+    Warned,
+)
+from tests import runs, tiny
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return runs.write_project(tmp_path_factory.mktemp("a project"))
+
+
+@pytest.fixture(scope="module")
+def straight(config):
+    """A run that nothing has interrupted."""
+    folder = runs.new_run(config)
+    assert runs.finish(folder) == 0
+    return folder
+
+
+def lora(folder):
+    return (folder.output / "my-lora.safetensors").read_bytes()
+
+
+def weights(folder):
+    """Of a run whose config differs, and is told by its file: what stands behind the header."""
+    data = lora(folder)
+    return data[8 + int.from_bytes(data[:8], "little") :]
+
+
+@pytest.fixture
+def crash_in(monkeypatch):
+    """Runs a folder until a step has been made, then dies without another word."""
+
+    class Crash(BaseException):
+        pass
+
+    def crash(folder, step):
+        def progress(self, **arguments):
+            if arguments["step"] == step:
+                raise Crash
+            original(self, **arguments)
+
+        original = Reporter.progress
+        with monkeypatch.context() as patch:
+            patch.setattr(Reporter, "progress", progress)
+            with pytest.raises(Crash):
+                train(folder)
+
+    return crash
+
+
+def told(folder, kind):
+    return [event for event in runs.events_of(folder) if isinstance(event, kind)]
+
+
+def essence(folder):
+    """What a run tells, without times and speeds."""
+    return [
+        (event.step, event.loss, event.lr) if isinstance(event, Progress) else event
+        for event in runs.events_of(folder)
+        if isinstance(event, Progress | Sample | Checkpoint | Finished)
+    ]
+
+
+def test_a_run_tells_every_step_once_and_leaves_its_files(straight):
+    assert [event.step for event in told(straight, Progress)] == [1, 2, 3, 4, 5, 6]
+    assert [event.step for event in told(straight, Sample)] == [0, 2, 4, 6]
+    assert [event.step for event in told(straight, Checkpoint)] == [3, 6]
+    assert told(straight, Finished)[0].outputs == ["output/my-lora.safetensors"]
+    for event in told(straight, Sample):
+        assert (straight.path / event.path).is_file()
+
+
+def test_the_weights_have_moved(straight):
+    state = load_file(straight.output / "my-lora.safetensors")
+    up = {name: value for name, value in state.items() if ".lora_up." in name}
+    still = [name for name, value in up.items() if float(value.abs().max()) == 0]
+    # At the UNet's bottom these pictures are one latent wide: self-attention has no choice there.
+    assert up
+    assert all("attn1_to_q" in name or "attn1_to_k" in name for name in still)
+
+
+def test_a_second_run_gives_the_same_bytes(config, straight):
+    again = runs.new_run(config)
+    assert train(again) == 0
+    assert lora(again) == lora(straight)
+    assert essence(again) == essence(straight)
+    for picture in straight.samples.glob("*.png"):
+        assert (again.samples / picture.name).read_bytes() == picture.read_bytes()
+
+
+def test_a_killed_run_resumes_to_the_same_bytes(config, straight, at_a_moment):
+    folder = runs.new_run(config)
+    assert at_a_moment("kill 5", folder) == -signal.SIGKILL
+    assert [event.step for event in told(folder, Progress)] == [1, 2, 3, 4, 5]
+    assert runs.finish(folder) == 0
+    assert lora(folder) == lora(straight)
+    assert essence(folder) == essence(straight)
+
+
+@pytest.mark.parametrize("step", [1, 3, 6])
+def test_a_run_that_dies_in_any_step_resumes_to_the_same_bytes(config, straight, step, crash_in):
+    folder = runs.new_run(config)
+    crash_in(folder, step)
+    assert train(folder) == 0
+    assert lora(folder) == lora(straight)
+    assert essence(folder) == essence(straight)
+
+
+def test_a_run_killed_while_it_saves_resumes_to_the_same_weights(config, straight, at_a_moment):
+    folder = runs.new_run(config, output={"save_every": 1})
+    assert at_a_moment("kill-saving 4", folder) == -signal.SIGKILL
+    assert [path.name for path in folder.checkpoints.glob("*.part")] == ["step-000004.part"]
+    assert runs.finish(folder) == 0
+    assert weights(folder) == weights(straight)
+    assert not list(folder.checkpoints.glob("*.part"))
+
+
+def test_a_paused_run_frees_the_device_and_goes_on(config, straight, at_a_moment):
+    folder = runs.new_run(config)
+    assert at_a_moment("pause 1", folder) == 3
+    (stopped,) = told(folder, Stopped)
+    assert (stopped.step, stopped.reason) == (2, "pause")
+    assert folder.checkpoint(stopped.step).is_dir()
+    assert not list(folder.output.iterdir())
+    assert runs.finish(folder) == 0
+    assert lora(folder) == lora(straight)
+    assert [event.step for event in told(folder, Progress)] == [1, 2, 3, 4, 5, 6]
+    assert told(folder, Started)[-1].step == stopped.step
+
+
+def test_stop_leaves_the_file_as_trained_so_far_and_save_now_too(config):
+    folder = runs.new_run(config, training={"steps": 10_000}, sampling={"every": 0})
+    run = client.start(folder)
+    runs.wait_until(lambda: any(isinstance(e, Progress) for e in run.poll().events))
+    run.send(Command("save"))
+    runs.wait_until(lambda: len(list(folder.output.glob("*.safetensors"))) == 1)
+    run.send(Command("sample"))
+    runs.wait_until(lambda: any(isinstance(e, Sample) and e.step for e in run.poll().events))
+    run.send(Command("stop"))
+    assert run.wait(runs.DEADLINE) == 3
+    (stopped,) = told(folder, Stopped)
+    assert (folder.path / stopped.outputs[0]).is_file()
+    assert f"{stopped.step:06d}" in stopped.outputs[0]
+    run.poll()
+    assert run.death() is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": {**tiny.encoders(True), "dropout": 0.3}},
+        {"hardware": {"precision": "bf16"}, "training": {"accumulation": 2, "batch_size": 1}},
+        {"hardware": {"precision": "fp16", "gradient_checkpointing": "block"}},
+    ],
+    ids=["text encoder and dropout", "bf16 and accumulation", "fp16 and checkpointing"],
+)
+def test_every_variant_resumes_to_the_same_bytes(config, changes, crash_in):
+    straight, folder = (runs.new_run(config, **changes) for _ in range(2))
+    assert train(straight) == 0
+    crash_in(folder, 4)
+    assert train(folder) == 0
+    assert lora(folder) == lora(straight)
+    parts = {name.split("_")[1] for name in load_file(folder.output / "my-lora.safetensors")}
+    assert parts == ({"unet", "te"} if "method" in changes else {"unet"})
+
+
+def test_a_picture_that_cannot_be_read_is_named_and_the_run_goes_on(config, tmp_path):
+    pictures = tmp_path / "pictures"
+    shutil.copytree(config.parent / "pictures", pictures)
+    Image.effect_noise((64, 64), 50).save(pictures / "cut.png")
+    whole = (pictures / "cut.png").read_bytes()
+    (pictures / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (pictures / "no picture.jpg").write_text("hello")
+    folder = runs.new_run(config, data={"folder": str(pictures)})
+    assert train(folder) == 0
+    warned = " ".join(event.text for event in told(folder, Warned))
+    summary = " ".join(told(folder, Finished)[0].summary)
+    for name in ("cut.png", "no picture.jpg"):
+        assert name in warned
+        assert name in summary
+    assert "Trained on 4 pictures" in summary
+
+
+def test_a_second_worker_is_turned_away_and_the_first_not_disturbed(config):
+    folder = runs.new_run(config, training={"steps": 10_000}, sampling={"every": 0})
+    first = client.start(folder)
+    runs.wait_until(lambda: any(isinstance(e, Started) for e in first.poll().events))
+    with pytest.raises(UserError, match="another process"):
+        client.start(folder)
+    worker = [sys.executable, "-m", client.WORKER, str(folder.path)]
+    second = subprocess.run(worker, capture_output=True, text=True)
+    assert second.returncode == 2
+    assert "another process" in second.stderr
+    assert first.is_alive
+    first.kill()
+    assert len(told(folder, Started)) == 1
+
+
+def test_a_base_model_that_is_gone_is_one_message_and_exit_code_2(config):
+    folder = runs.new_run(config, model={"path": str(config.parent / "gone")})
+    assert runs.finish(folder) == 2
+    (failed,) = told(folder, Failed)
+    assert failed.kind == "user"
+    assert "gone" in failed.what
+    assert "Traceback" not in folder.log.read_text()
+
+
+def test_a_loss_that_is_no_number_ends_the_run_and_nothing_is_saved(config, monkeypatch):
+    def broken(self, batch, *, seed, step):
+        loss = original(self, batch, seed=seed, step=step)
+        return Loss(loss.value, loss.per_item * float("nan")) if step == 4 else loss
+
+    original = Denoising.loss
+    monkeypatch.setattr(Denoising, "loss", broken)
+    folder = runs.new_run(config)
+    with pytest.raises(UserError, match="step 5: training has diverged"):
+        train(folder)
+    assert [step for step, _ in folder.complete_checkpoints()] == [3]
+    assert not list(folder.output.iterdir())
+
+
+def test_save_now_never_writes_weights_that_are_no_numbers(config, monkeypatch):
+    def spoil_and_ask(self, **arguments):
+        original(self, **arguments)
+        if arguments["step"] == 4:
+            with torch.no_grad():
+                next(iter(method[0].parameter_groups()[0].parameters.values())).fill_(float("nan"))
+            client.attach(folder).send(Command("save"))
+            runs.wait_until(lambda: inbox[0].has("save"))
+
+    def remember(kept, attribute):
+        def made(self, *arguments, **named):
+            init(self, *arguments, **named)
+            kept.append(self)
+
+        init = attribute.__init__
+        monkeypatch.setattr(attribute, "__init__", made)
+
+    method, inbox, original = [], [], Reporter.progress
+    remember(method, Adapters)
+    remember(inbox, Inbox)
+    monkeypatch.setattr(Reporter, "progress", spoil_and_ask)
+    folder = runs.new_run(config)
+    with pytest.raises(UserError, match="no longer numbers"):
+        train(folder)
+    assert [step for step, _ in folder.complete_checkpoints()] == [3]
+    assert not list(folder.output.iterdir())
+
+
+def test_a_changed_config_counts_and_is_told_once(config):
+    folder = runs.new_run(config, training={"steps": 3}, sampling={"every": 0})
+    assert train(folder) == 0
+    changed = json.loads(folder.config.read_text())
+    changed["training"]["steps"] = 5
+    changed["optimizer"]["lr"] = 1e-30
+    changed["optimizer"]["weight_decay"] = 0.0
+    folder.config.write_text(json.dumps(changed))
+    before = load_file(folder.output / "my-lora.safetensors")
+    assert train(folder) == 0
+    assert [event.step for event in told(folder, Progress)] == [1, 2, 3, 4, 5]
+    assert told(folder, Progress)[-1].lr <= 1e-30
+    after = load_file(folder.output / "my-lora.safetensors")
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert [e.text for e in told(folder, Warned)].count(told(folder, Warned)[0].text) == 1
+    assert "config.json was changed" in told(folder, Warned)[0].text
+
+
+def test_fewer_steps_than_are_made_is_refused(config):
+    folder = runs.new_run(config, training={"steps": 3}, sampling={"every": 0})
+    assert train(folder) == 0
+    folder.config.write_text(folder.config.read_text().replace('"steps": 3', '"steps": 2'))
+    with pytest.raises(UserError, match="3 are made already"):
+        train(folder)
+
+
+def test_changed_pictures_are_told(config, tmp_path):
+    pictures = tmp_path / "pictures"
+    shutil.copytree(config.parent / "pictures", pictures)
+    folder = runs.new_run(config, data={"folder": str(pictures)}, training={"steps": 3})
+    assert train(folder) == 0
+    (pictures / "picture-0.txt").write_text("another caption")
+    folder.config.write_text(folder.config.read_text().replace('"steps": 3', '"steps": 4'))
+    assert train(folder) == 0
+    assert "captions were changed" in " ".join(event.text for event in told(folder, Warned))
+
+
+def test_left_out_pictures_are_told_once_however_often_the_run_is_resumed(config, tmp_path):
+    pictures = tmp_path / "pictures"
+    shutil.copytree(config.parent / "pictures", pictures)
+    (pictures / "broken.png").write_text("x")
+    folder = runs.new_run(config, data={"folder": str(pictures)}, training={"steps": 3})
+    for _ in range(2):
+        assert train(folder) == 0
+    assert len(told(folder, Warned)) == 1
+
+
+def test_a_stop_while_samples_are_drawn_is_quick_and_resume_draws_the_rest(
+    config, straight, monkeypatch
+):
+    prompts = [{"prompt": f"picture {n}", "width": 64, "height": 64} for n in range(4)]
+    folder = runs.new_run(config, sampling={"prompts": prompts})
+
+    def stop_after_the_second(self, step, index, prompt, *rest):
+        original(self, step, index, prompt, *rest)
+        if (step, index) == (4, 1):
+            client.attach(folder).send(Command("stop"))
+            runs.wait_until(self.inbox.is_leaving)
+
+    original = SampleTask._draw_one
+    monkeypatch.setattr(SampleTask, "_draw_one", stop_after_the_second)
+    assert train(folder) == 3
+    monkeypatch.undo()
+    folder.commands.write_bytes(b"")
+    assert train(folder) == 0
+    drawn = [(event.step, event.prompt_index) for event in told(folder, Sample)]
+    assert drawn == [(step, index) for step in (0, 2, 4, 6) for index in range(4)]
+    assert weights(folder) == weights(straight)
+
+
+def test_what_is_asked_while_the_worker_loads_counts(config, at_a_moment):
+    folder = runs.new_run(config, training={"steps": 10_000})
+    assert at_a_moment("hear 0", folder, Command("pause")) == 3
+    assert told(folder, Stopped)[0].step == 0
+
+
+def test_a_disk_that_fills_up_is_one_message(config, monkeypatch):
+    folder = runs.new_run(config)
+
+    def full(descriptor, content):
+        if b'"step": 4' in content:
+            original(descriptor, content[:9])
+            raise OSError(28, "No space left on device")
+        return original(descriptor, content)
+
+    original = os.write
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(UserError, match="no space left"):
+        train(folder)
+    monkeypatch.undo()
+    assert folder.events.read_bytes().endswith(b"\n")
+    assert [event.step for event in told(folder, Progress)] == [1, 2, 3]

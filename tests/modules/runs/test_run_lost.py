@@ -1,0 +1,131 @@
+"""A run under which what it has encoded is damaged makes that anew by itself, and goes on."""
+
+import errno
+
+import pytest
+
+from modules.jobs import train as job
+from modules.jobs.train import train
+from modules.training.reporter import Reporter
+from onetrainer.cache.database import Database
+from onetrainer.cache.errors import cannot_write
+from onetrainer.errors import UserError
+from onetrainer.run.events import Checkpoint, Finished, Progress, Sample, Warned
+from tests import runs
+
+pytestmark = pytest.mark.slow
+
+# Within the steps, so that what the second reads is not read before the first has been made.
+DATA = {"loader_threads": 0}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return runs.write_project(tmp_path_factory.mktemp("lost"))
+
+
+@pytest.fixture(scope="module")
+def straight(config):
+    folder = new_run(config)
+    assert train(folder) == 0
+    return folder
+
+
+def new_run(config):
+    return runs.new_run(config, data=DATA)
+
+
+def damage(folder, kind):
+    """Changes each entry's last byte in place, as a disk does."""
+    for path in (folder.path.parent / "cache" / kind).glob("*.safetensors"):
+        whole = bytearray(path.read_bytes())
+        length = int.from_bytes(whole[:8], "little") + 8
+        for place in range(length, len(whole)):
+            whole[place] ^= 1
+        with path.open("r+b") as file:
+            file.write(whole)
+
+
+def after(step, happen, monkeypatch):
+    """Lets something happen once, when a step has been made; 0 as soon as all is encoded."""
+    left = [happen]
+
+    def progress(self, **arguments):
+        note(self, **arguments)
+        if arguments["step"] == step and left:
+            left.pop()()
+
+    def assemble(*arguments):
+        if not step and left:
+            left.pop()()
+        return make(*arguments)
+
+    note, make = Reporter.progress, job.assemble
+    monkeypatch.setattr(Reporter, "progress", progress)
+    monkeypatch.setattr(job, "assemble", assemble)
+
+
+def told(folder, kind):
+    return [event for event in runs.events_of(folder) if isinstance(event, kind)]
+
+
+def lora(folder):
+    return (folder.output / "my-lora.safetensors").read_bytes()
+
+
+def essence(folder, *kinds):
+    return [
+        (event.step, event.loss, event.lr) if isinstance(event, Progress) else event
+        for event in told(folder, kinds)
+    ]
+
+
+@pytest.mark.parametrize("step", [0, 1])
+@pytest.mark.parametrize("kinds", [["latents"], ["text", "latents"]])
+def test_the_run_goes_on_to_the_same_bytes(config, straight, step, kinds, monkeypatch):
+    folder = new_run(config)
+    after(step, lambda: [damage(folder, kind) for kind in kinds], monkeypatch)
+    assert train(folder) == 0
+    assert lora(folder) == lora(straight)
+    assert essence(folder, Progress, Sample) == essence(straight, Progress, Sample)
+    assert "was removed or damaged; it was made anew" in told(folder, Warned)[0].text
+    assert told(folder, Checkpoint)[0].step == (step or 3)
+    assert len(told(folder, Finished)) == 1
+
+
+def test_all_that_is_damaged_is_made_anew_at_once(config, monkeypatch):
+    folder, starts = new_run(config), []
+    begin = job._begun
+    monkeypatch.setattr(job, "_begun", lambda *given: starts.append(1) or begin(*given))
+    after(0, lambda: damage(folder, "latents"), monkeypatch)
+    assert train(folder) == 0
+    assert len(starts) == 2
+
+
+def test_what_was_learned_is_kept_where_nothing_can_be_made_anew(config, monkeypatch):
+    folder = new_run(config)
+
+    def refuse(*_, **__):
+        raise cannot_write(folder.path, OSError(errno.EROFS, "read-only"))
+
+    def happen():
+        damage(folder, "latents")
+        monkeypatch.setattr(Database, "ask", refuse)
+
+    after(1, happen, monkeypatch)
+    with pytest.raises(UserError, match="cannot be written"):
+        train(folder)
+    assert [step for step, _ in folder.complete_checkpoints()] == [1]
+
+
+def test_what_is_lost_again_at_once_ends_the_run_in_words(config, monkeypatch):
+    folder, made = new_run(config), job.assemble
+
+    def assemble(*arguments):
+        damage(folder, "latents")
+        return made(*arguments)
+
+    monkeypatch.setattr(job, "assemble", assemble)
+    with pytest.raises(UserError, match="removed or damaged"):
+        train(folder)
+    assert told(folder, Progress) == []

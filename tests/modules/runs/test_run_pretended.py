@@ -1,0 +1,257 @@
+"""Whole runs on a pretended graphics card: no mixed devices in any phase, no waiting in steps."""
+
+import json
+from collections import Counter
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from modules.assembly import placement
+from modules.jobs.train import train
+from modules.memory.layers.activations import SavedInputs
+from modules.memory.layers.checkpointing import create_checkpointed_forward
+from modules.memory.layers.transfer import DirectTransfer
+from modules.trainer import Trainer
+from modules.training import reporter
+from onetrainer.run.events import Phase, Sample, Validated
+from tests import pretend, runs, table, tiny
+
+SAMPLES = {
+    "prompts": [{"prompt": "a square", "width": 64, "height": 64}],
+    "every": 2,
+    "steps": 2,
+}
+VALIDATION = {"use": True, "folder": "held-out", "every": 2, "timesteps": 2}
+STEPS = 4
+FAMILIES = ("sd15", "sd15-inpainting", "sdxl")
+
+
+@pytest.fixture(scope="session")
+def projects(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pretended")
+    return {name: table.write_project(folder / name, name) for name in FAMILIES}
+
+
+def new_run(project, case, device, **changes):
+    """A run of a case of the table, with sections changed."""
+    document = table.document_of(case)
+    document["training"] |= {"steps": STEPS}
+    document["hardware"] |= {"device": device}
+    document["data"] |= {"cache_folder": f"cache-{device}"}
+    for section, values in changes.items():
+        document[section] = {**document.get(section, {}), **values}
+    config = project / "pretended.json"
+    config.write_text(json.dumps(document))
+    return runs.new_run(config)
+
+
+def weights(folder):
+    return load_file(folder.checkpoint(STEPS) / "weights.safetensors")
+
+
+def assert_same_on_a_card(project, case, **changes):
+    """Trains on the processor and on a pretended card; gives the events of the latter."""
+    plain = new_run(project, case, "cpu", **changes)
+    assert train(plain) == 0
+    on_card = new_run(project, case, "cuda", **changes)
+    with pretend.accelerator():
+        assert train(on_card) == 0
+    expected, found = weights(plain), weights(on_card)
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    return runs.events_of(on_card)
+
+
+@pytest.mark.parametrize("temp_device", ["cpu", "same"])
+def test_sdxl_is_validated_and_sampled_after_latents_and_captions_were_cached(
+    projects, temp_device
+):
+    case = table.Case("sdxl", "dora", "plain", "bf16")
+    events = assert_same_on_a_card(
+        projects["sdxl"],
+        case,
+        method={"text_encoder": {"train": False}, "text_encoder_2": {"train": False}},
+        hardware={"temp_device": temp_device},
+        sampling=SAMPLES,
+        validation=VALIDATION,
+    )
+    phases = {event.name for event in events if isinstance(event, Phase)}
+    assert {"caching", "training", "validating", "sampling", "saving"} <= phases
+    assert [e.step for e in events if isinstance(e, Validated)] == [0, 2, 4]
+    assert [e.step for e in events if isinstance(e, Sample)] == [2, 4]
+
+
+def test_an_output_embedding_of_sdxl_trains_beside_encoders_in_half_precision(projects):
+    case = table.Case("sdxl", "output-embedding", "plain", "fp16")
+    events = assert_same_on_a_card(projects["sdxl"], case, sampling=SAMPLES, validation=VALIDATION)
+    assert [e.step for e in events if isinstance(e, Validated)] == [0, 2, 4]
+
+
+AVERAGED = {"ema": {"use": True, "place": "host"}}
+CHECKPOINTED = {"hardware": {"precision": "bf16", "gradient_checkpointing": "selective"}}
+OFFLOADED = {
+    "hardware": {
+        "precision": "bf16",
+        "offload_layers": 0.5,
+        "offload_activations": 0.5,
+        "prefetch": True,
+    }
+}
+IN_BACKWARD = {
+    "optimizer": {"step_in_backward": True},
+    "training": {"gradient_clipping": 0.0},
+}
+# Between steps there is a look, which waits for what it shows.
+_WATCHED = table.REWARDED["objective"]["evaluation"] | {"every": 10 * STEPS}
+LOOKS_LATE = {"objective": table.REWARDED["objective"] | {"evaluation": _WATCHED}}
+STEP_CASES = {
+    "lora": (table.Case("sdxl", "lora", "rich", "bf16"), {}),
+    "no cache": (table.Case("sd15", "lora", "plain", "bf16", "uncached"), {}),
+    "inpainting": (table.Case("sd15-inpainting", "lora", "rich", "bf16"), {}),
+    "inpainting, no cache": (table.Case("sd15-inpainting", "lora", "rich", "bf16", "uncached"), {}),
+    "full": (table.Case("sd15", "full-bf16", "plain", "bf16"), AVERAGED),
+    "words": (table.Case("sd15", "lora-and-embedding", "rich", "fp32"), {}),
+    "vae": (table.Case("sd15", "vae", "plain", "fp32"), {}),
+    "checkpointed": (table.Case("sd15", "lora", "plain", "bf16"), CHECKPOINTED),
+    "offloaded": (table.Case("sd15", "lora", "plain", "bf16"), OFFLOADED),
+    "in backward": (table.Case("sd15", "full-bf16", "plain", "bf16"), IN_BACKWARD),
+    "rewards": (table.Case("sd15", "lora-and-embedding", "reward", "bf16"), LOOKS_LATE),
+    # It computes with the model's original weights in between, which are in main memory.
+    "own prediction": (table.Case("sd15", "full-bf16", "rich", "bf16"), {}),
+}
+QUIET = {"sampling": {"at_end": False}, "validation": {"use": False}, "output": {"save_every": 0}}
+
+
+def syncs_in_steps(monkeypatch, folder):
+    """What the host waited for between the first step's beginning and the last one's end."""
+    marks = []
+    with pretend.accelerator() as card:
+        do_tasks, begin = Trainer._do_tasks, reporter.Reporter.start_clock
+
+        def started(self, step):
+            begin(self, step)
+            marks.append(len(card.syncs))
+
+        def ended(self, step):
+            marks.append(len(card.syncs))
+            do_tasks(self, step)
+            marks.append(len(card.syncs))
+
+        monkeypatch.setattr(reporter.Reporter, "start_clock", started)
+        monkeypatch.setattr(Trainer, "_do_tasks", ended)
+        # Slow steps are read at once; on this card all are slow.
+        monkeypatch.setattr(reporter, "_OLDEST_UNREAD", float("inf"))
+        assert train(folder) == 0
+    pairs = zip(marks[:-1:2], marks[1::2], strict=True)
+    return [sync for first, last in pairs for sync in card.syncs[first:last]]
+
+
+@pytest.mark.parametrize("name", STEP_CASES)
+def test_no_step_waits_for_the_card(projects, monkeypatch, name):
+    case, changes = STEP_CASES[name]
+    folder = new_run(projects[case.family], case, "cuda", **(QUIET | changes))
+    assert syncs_in_steps(monkeypatch, folder) == []
+
+
+def test_a_step_in_fp16_waits_once_to_learn_whether_it_overflowed(projects, monkeypatch):
+    case = table.Case("sd15", "lora", "plain", "fp16")
+    folder = new_run(projects["sd15"], case, "cuda", **QUIET)
+    assert len(syncs_in_steps(monkeypatch, folder)) == STEPS
+
+
+def waits_with_layers_offloaded(monkeypatch, project, method, *, prefetch):
+    """By kind, how often steps wait while half of the layers do, and which layers that are."""
+    found = []
+
+    def managing(*args, **kwargs):
+        found.append(placement.manage(*args, **kwargs))
+        return found[-1]
+
+    monkeypatch.setattr("modules.jobs.train.manage", managing)
+    case = table.Case("sd15", method, "plain", "bf16")
+    hardware = {"precision": "bf16", "offload_layers": 0.5, "prefetch": prefetch}
+    folder = new_run(project, case, "cuda", **QUIET, hardware=hardware)
+    waits = syncs_in_steps(monkeypatch, folder)
+    (managed,) = found
+    layers = [layer for layer in managed.layers if set(layer.parameters()) & managed.waiting]
+    assert 0 < len(layers) < len(managed.layers)
+    return Counter((sync.what, sync.where.partition(":")[0]) for sync in waits), layers
+
+
+def test_without_prefetch_a_step_waits_for_every_weight_that_is_fetched(projects, monkeypatch):
+    waits, layers = waits_with_layers_offloaded(
+        monkeypatch, projects["sd15"], "lora", prefetch=False
+    )
+    # Each comes twice: in the forward pass, and when its layer is computed again.
+    fetched = 2 * sum(len(list(layer.parameters())) for layer in layers)
+    assert waits == {("copy to the card", "modules/memory/layers/transfer.py"): STEPS * fetched}
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_full_fine_tuning_waits_once_for_the_gradients_of_each_layer_that_waits(
+    projects, monkeypatch, prefetch
+):
+    waits, layers = waits_with_layers_offloaded(
+        monkeypatch, projects["sd15"], "full-bf16", prefetch=prefetch
+    )
+    weights = sum(len(list(layer.parameters())) for layer in layers)
+    expected = {
+        ("event.synchronize", "modules/memory/layers/transfer.py"): STEPS * len(layers),
+        # Gradients in main memory are shortened by what is computed on the card.
+        ("copy to the host", "modules/optim/clipping.py"): STEPS,
+    }
+    if not prefetch:
+        expected["copy to the card", "modules/memory/layers/transfer.py"] = STEPS * 2 * weights
+    assert waits == expected
+
+
+def test_losses_are_read_once_in_eight_steps(projects, monkeypatch):
+    case = table.Case("sd15", "output-embedding", "plain", "fp32")
+    folder = new_run(projects["sd15"], case, "cuda", **QUIET, training={"steps": 17})
+    waits = syncs_in_steps(monkeypatch, folder)
+    assert len(waits) == 2
+    assert all(sync.where.startswith("modules/memory/to_device.py") for sync in waits)
+
+
+def test_residency_alone_moves_networks(projects):
+    case = table.Case("sd15", "lora-and-embedding", "plain", "fp32")
+    folder = new_run(projects["sd15"], case, "cuda")
+    with pretend.accelerator() as card:
+        assert train(folder) == 0
+    assert card.module_moves
+    assert all(place.startswith("modules/memory/residency.py") for place in card.module_moves)
+
+
+def gradients_of_a_unet(device, *, is_checkpointed):
+    """Of a small UNet's weights, on the CPU afterwards."""
+    unet = tiny.family().unet.to(device)
+    forward = unet.forward
+    if is_checkpointed:
+        saved = SavedInputs(DirectTransfer(device, tiny.CPU))
+        forward = create_checkpointed_forward(forward, device, tiny.CPU, saved=saved)
+    unet.conv_in.weight.requires_grad_(True)
+    noisy = torch.linspace(-1, 1, 4 * 8 * 8).view(1, 4, 8, 8).to(device)
+    text = torch.linspace(-1, 1, 77 * tiny.WIDTH).view(1, 77, tiny.WIDTH).to(device)
+    forward(noisy, torch.tensor([500], device=device), text).sample.square().mean().backward()
+    return unet.conv_in.weight.grad.cpu()
+
+
+def test_a_checkpointed_unet_computes_on_the_card_while_its_inputs_wait_in_main_memory():
+    plain = gradients_of_a_unet(tiny.CPU, is_checkpointed=False)
+    with pretend.accelerator() as card:
+        device = torch.device("cuda")
+        on_card = gradients_of_a_unet(device, is_checkpointed=True)
+        waited = [sync for sync in card.syncs if "transfer.py" in sync.where]
+    assert waited, "nothing was sent away"
+    assert bool(plain.any())
+    assert torch.equal(on_card, plain)
+
+
+def test_automatic_checkpointing_is_decided_before_the_model_is_loaded(projects):
+    case = table.Case("sd15", "lora", "plain", "fp32")
+    hardware = {"gradient_checkpointing": "auto"}
+    folder = new_run(projects["sd15"], case, "cpu", **QUIET, hardware=hardware)
+    assert train(folder) == 0
+    details = [e.detail for e in runs.events_of(folder) if isinstance(e, Phase)]
+    chosen = details.index("gradient checkpointing: off")
+    assert details.index("counting memory") < chosen < details.index("base model")

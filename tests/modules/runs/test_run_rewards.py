@@ -1,0 +1,257 @@
+"""Whole runs of reward training: what is told, kept and drawn, and that a killed one goes on."""
+
+import json
+import shutil
+import signal
+
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from modules.jobs.train import train
+from modules.training import evaluate_task
+from modules.training.inbox import Inbox
+from onetrainer.metrics.evaluation_files import RewardFiles
+from onetrainer.presets.presets import load_document
+from onetrainer.run.events import (
+    Checkpoint,
+    Evaluated,
+    Finished,
+    Progress,
+    Rewarded,
+    Stopped,
+    Validated,
+    Warned,
+)
+from tests import runs
+
+pytestmark = pytest.mark.slow
+
+REWARDED = {
+    "kind": "alignprop",
+    "rewards": [{"reward": "color"}, {"reward": "contrast", "train": False}],
+    "prompts": {"text": "a cat\na dog\na red square\na green hen"},
+    "rollout": {"steps": 3, "guidance": 2.0, "width": 64, "height": 64},
+    "evaluation": {"prompts": "a fox\na boat", "every": 3, "seeds": 2, "guard": "warn"},
+}
+NO_PICTURES = {"folder": ""}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return runs.write_project(tmp_path_factory.mktemp("rewards"))
+
+
+def reward_run(config, objective=None, **changes):
+    """A run folder of reward training, without pictures unless some are asked for."""
+    document = load_document(config)
+    document["objective"] = {**REWARDED, **(objective or {})}
+    document |= {"data": {**document["data"], **NO_PICTURES}, "sampling": {}}
+    document["output"] = {**document["output"], "keep_checkpoints": 9}
+    for section, values in changes.items():
+        document[section] = {**document.get(section, {}), **values}
+    path = config.with_name("reward.json")
+    path.write_text(json.dumps(document))
+    return runs.new_run(path)
+
+
+def weights_of(folder, step=6):
+    return load_file(folder.checkpoint(step) / "weights.safetensors")
+
+
+def told(folder, kind):
+    return [event for event in runs.events_of(folder) if isinstance(event, kind)]
+
+
+def require_same(one, other, step=6):
+    first, second = weights_of(one, step), weights_of(other, step)
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name
+
+
+@pytest.fixture(scope="module")
+def straight(config):
+    """A run that nothing has interrupted, made without a process of its own."""
+    folder = reward_run(config)
+    assert train(folder) == 0
+    return folder
+
+
+def test_each_step_tells_its_rewards(straight):
+    steps = told(straight, Rewarded)
+    assert [event.step for event in steps] == [1, 2, 3, 4, 5, 6]
+    for event in steps:
+        assert event.pictures == 2
+        assert event.by_name.keys() == {"color", "contrast"}
+        assert event.spread > 0
+        assert 1 <= event.last_steps <= 3
+    by_step = {event.step: event.loss for event in told(straight, Progress)}
+    assert all(by_step[event.step] == pytest.approx(-event.reward) for event in steps)
+
+
+def test_looks_are_told_with_their_pictures(straight):
+    looks = told(straight, Evaluated)
+    assert [look.step for look in looks] == [0, 3, 6]
+    assert looks[0].verdict == "first"
+    assert looks[0].reward == pytest.approx(0, abs=1e-5)  # in units of its own scores
+    for look in looks:
+        assert [(one["prompt"], one["seed"]) for one in look.pictures] == [
+            (prompt, seed) for prompt in ("a fox", "a boat") for seed in (0, 1)
+        ]
+        for one in look.pictures:
+            with Image.open(straight.path / one["path"]) as picture:
+                assert picture.size == (64, 64)
+            assert one["rewards"].keys() == {"", "color", "contrast"}
+        assert {"contrast", "saturation", "diversity", "distance"} <= look.drift.keys()
+    assert looks[0].drift["distance"] == 0
+    assert looks[-1].drift["distance"] > 0
+
+
+def test_the_loss_falls_as_the_reward_rises(straight):
+    looks = told(straight, Evaluated)
+    assert looks[-1].reward > looks[0].reward
+
+
+def test_a_killed_run_goes_on_bit_for_bit(config, straight, at_a_moment):
+    folder = reward_run(config)
+    assert at_a_moment("kill 4", folder) == -signal.SIGKILL
+    assert [one.step for one in told(folder, Checkpoint)] == [3]
+    assert [one.step for one in told(folder, Rewarded)] == [1, 2, 3, 4]
+    assert runs.finish(folder) == 0
+    require_same(straight, folder)
+    first, second = (told(one, Evaluated) for one in (straight, folder))
+    assert [(look.step, look.reward, look.drift) for look in first] == [
+        (look.step, look.reward, look.drift) for look in second
+    ]
+
+
+def test_a_step_is_the_same_however_it_is_cut(config, straight):
+    folder = reward_run(config, training={"batch_size": 1, "accumulation": 2})
+    assert train(folder) == 0
+    # Two pictures at once or one by one: products of other shapes round otherwise.
+    for name, tensor in weights_of(straight, 3).items():
+        assert torch.allclose(tensor, weights_of(folder, 3)[name], atol=1e-4), name
+
+
+def test_ordinary_steps_are_spread_among_the_others(config):
+    data = load_document(config)["data"]
+    keep = {"denoising_share": 0.5, "anchor": 0.1}
+    folder = reward_run(config, {"keep": keep}, data=data)
+    assert train(folder) == 0
+    steps = told(folder, Rewarded)
+    assert [event.step for event in steps] == [1, 3, 5]
+    assert all(event.anchor is not None for event in steps)
+    assert len(told(folder, Progress)) == 6
+
+
+def test_best_of_n_learns_from_its_best_pictures_and_goes_on_in_the_middle_of_a_round(config):
+    algorithm = {"kind": "best_of_n", "candidates": 3, "prompts": 2, "steps": 4}
+    size = {"reward": "jpeg_size", "weight": 1.0}
+    objective = {"algorithm": algorithm, "rewards": [size, {"reward": "contrast", "train": False}]}
+    whole = reward_run(config, objective)
+    assert train(whole) == 0
+    assert sorted(path.name for path in whole.rewards.glob("round-*")) == [
+        "round-000000.safetensors",
+        "round-000001.safetensors",
+    ]
+    again = reward_run(config, objective)
+    for source in (whole.checkpoint(3),):
+        shutil.copytree(source, again.path / source.relative_to(whole.path))
+    shutil.copytree(whole.rewards, again.rewards)
+    shutil.copy(whole.events, again.events)
+    assert train(again) == 0
+    require_same(whole, again)
+
+
+def test_the_guard_stops_a_hacked_run_and_keeps_the_best(config, monkeypatch):
+    """With two prompts no test of pictures is sure; what is certain is that they become alike."""
+    evaluation = {**REWARDED["evaluation"], "guard": "stop", "every": 2, "patience": 2,
+                  "least_diversity": 0.9}  # fmt: skip
+    objective = {"evaluation": evaluation, "algorithm": {"kind": "draft"}}
+    folder = reward_run(config, objective, training={"steps": 40}, optimizer={"lr": 0.05})
+    assert train(folder) == 0
+    looks, finished = told(folder, Evaluated), told(folder, Finished)[0]
+    assert looks[-1].verdict == "hacking"
+    assert looks[-1].stops
+    assert finished.step == looks[-1].step < 40
+    best = looks[-1].best_step
+    assert best < finished.step
+    names = [path.rpartition("/")[2] for path in finished.outputs]
+    if best:
+        assert "my-lora-best.safetensors" in names
+        assert folder.checkpoint(best).is_dir()
+    assert any("guard stopped it" in line.lower() for line in finished.summary)
+
+
+def test_a_run_that_is_asked_to_end_gives_its_step_up(config, at_a_moment):
+    folder = reward_run(config, training={"steps": 50, "accumulation": 8})
+    assert at_a_moment("stop 1", folder) == 3
+    (stopped,) = told(folder, Stopped)
+    assert stopped.step == 1
+    assert folder.checkpoint(1).is_dir()
+
+
+def test_a_run_that_is_stopped_in_a_look_makes_it_when_it_goes_on(config, straight, monkeypatch):
+    def tell(self, done):
+        if self._step == 3 and done:
+            monkeypatch.setattr(Inbox, "leaving", "stop")
+        original(self, done)
+
+    folder, original = reward_run(config), evaluate_task._Progress.tell
+    monkeypatch.setattr(evaluate_task._Progress, "tell", tell)
+    assert train(folder) == 3
+    monkeypatch.undo()
+    assert [look.step for look in told(folder, Evaluated)] == [0]
+    assert train(folder) == 0
+    require_same(straight, folder)
+    first, second = (told(one, Evaluated) for one in (straight, folder))
+    assert [(look.step, look.reward, look.pictures) for look in first] == [
+        (look.step, look.reward, look.pictures) for look in second
+    ]
+
+
+def test_validation_counts_passes_over_prompts_and_keeps_the_best_where_looks_do_not(config):
+    document = load_document(config)
+    folder = reward_run(
+        config,
+        {
+            "keep": {"denoising_share": 0.5},
+            "evaluation": {**REWARDED["evaluation"], "keep_best": False},
+        },
+        data=document["data"],
+        validation={"use": True, "share": 0.3, "unit": "epochs", "every": 1, "at_end": False,
+                    "at_start": False},
+    )  # fmt: skip
+    assert train(folder) == 0
+    # Steps 1, 3 and 5 draw two of four prompts each.
+    assert [event.step for event in told(folder, Validated)] == [3]
+    names = [path.rpartition("/")[2] for path in told(folder, Finished)[0].outputs]
+    assert "my-lora-best.safetensors" in names
+
+
+def test_other_rewards_after_a_checkpoint_are_told_and_begin_anew(config, straight):
+    other = {"rewards": [{"reward": "brightness"}, {"reward": "contrast", "train": False}]}
+    folder = reward_run(config, other)
+    shutil.copytree(straight.checkpoint(3), folder.checkpoint(3))
+    shutil.copytree(straight.rewards, folder.rewards)
+    shutil.copy(straight.events, folder.events)
+    assert train(folder) == 0
+    assert any("cannot be compared" in event.text for event in told(folder, Warned))
+    # What was told of step 3 counted other rewards: the first look of these is told beside it.
+    looks = [(look.step, look.verdict) for look in told(folder, Evaluated)]
+    assert looks[:3] == [(0, "first"), looks[1], (3, "first")]
+    assert [step for step, _ in looks] == [0, 3, 3, 6]
+    assert told(folder, Evaluated)[2].rewards.keys() == {"brightness", "contrast"}
+    files = RewardFiles(folder.rewards, grid="none", until=6)
+    assert files.others == 3
+
+
+def test_a_target_that_the_base_has_reached_is_told(config):
+    rewards = [{"reward": "color", "target": -1.0}, {"reward": "contrast", "target": 9.0}]
+    folder = reward_run(config, {"rewards": rewards}, training={"steps": 1})
+    assert train(folder) == 0
+    texts = [event.text for event in told(folder, Warned) if "Enough at" in event.text]
+    assert len(texts) == 1
+    assert texts[0].startswith("color: ")

@@ -1,0 +1,134 @@
+"""Whole runs with what moves weights: rounding, the step in backward, averages, ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from modules.jobs.train import train
+from modules.training.checkpoints import EMA_FILE, WEIGHTS_FILE
+from modules.training.reporter import Reporter
+from onetrainer.presets.presets import load_document, resolve, with_absolute_paths
+from onetrainer.run.events import Progress, Sample, Warned
+from onetrainer.run.run_folder import create_run
+from tests import runs
+from tests.stepping import equal
+
+pytestmark = pytest.mark.slow
+
+FULL = {
+    "method": {"kind": "full", "weights": "bf16", "stochastic_rounding": True, "targets": "attn"},
+    "optimizer": {"kind": "adamw", "lr": 1e-3, "step_in_backward": True},
+    "training": {"steps": 6, "batch_size": 2, "gradient_clipping": 0.0},
+    "ema": {"use": True, "every": 2},
+    "schedule": {"kind": "constant", "warmup_steps": 4},
+}
+NO_SAMPLES = {"sampling": {"prompts": [], "every": 0, "at_start": False, "at_end": False}}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return runs.write_project(tmp_path_factory.mktemp("stepping"))
+
+
+def new_run(config, changes):
+    """A run of the project whose sections are replaced, not merged, where their kind changes."""
+    document = load_document(config) | changes
+    for section in ("training", "sampling"):
+        document[section] = {**runs.SETTINGS[section], **changes.get(section, {})}
+    resolved = with_absolute_paths(resolve(document, source=str(config)))
+    folder = resolved.output.folder
+    return create_run(Path(folder), name="run", config=resolved.model_dump(mode="json"))
+
+
+def kept(folder, step, name=WEIGHTS_FILE):
+    return load_file(folder.checkpoint(step) / name)
+
+
+def crash_after(folder, step, monkeypatch):
+    """Runs a folder until a step is made, then dies without another word."""
+
+    class Crash(BaseException):
+        pass
+
+    def progress(self, **arguments):
+        if arguments["step"] == step:
+            raise Crash
+        original(self, **arguments)
+
+    original = Reporter.progress
+    with monkeypatch.context() as patch:
+        patch.setattr(Reporter, "progress", progress)
+        with pytest.raises(Crash):
+            train(folder)
+
+
+def test_a_run_in_backward_that_died_resumes_to_the_same_weights_and_average(config, monkeypatch):
+    straight = new_run(config, FULL | NO_SAMPLES)
+    assert train(straight) == 0
+    died = new_run(config, FULL | NO_SAMPLES)
+    crash_after(died, 5, monkeypatch)
+    assert train(died) == 0
+    for name in (WEIGHTS_FILE, EMA_FILE):
+        assert equal(kept(died, 6, name), kept(straight, 6, name))
+        # The warm-up is over only after the resume: a stale rate would have stayed small.
+        assert not equal(kept(died, 6, name), kept(died, 3, name))
+
+
+def test_step_in_backward_and_samples_change_no_weight(config):
+    plain = new_run(config, FULL | NO_SAMPLES | {"optimizer": {"kind": "adamw", "lr": 1e-3}})
+    fused = new_run(config, FULL | {"ema": {"use": True, "every": 2, "sample_both": True}})
+    assert (train(plain), train(fused)) == (0, 0)
+    for name in (WEIGHTS_FILE, EMA_FILE):
+        assert equal(kept(fused, 6, name), kept(plain, 6, name))
+    drawn = [event for event in runs.events_of(fused) if isinstance(event, Sample)]
+    assert [(event.step, event.prompt_index) for event in drawn][-2:] == [(6, 0), (6, 1)]
+
+
+def test_a_schedule_free_run_trains_the_same_with_and_without_samples(config):
+    changes = {
+        "optimizer": {"kind": "schedulefree_adamw", "lr": 0.01},
+        "schedule": {"kind": "constant", "warmup_steps": 2},
+        "training": {"steps": 6, "batch_size": 2},
+    }
+    sampled, plain = new_run(config, changes), new_run(config, changes | NO_SAMPLES)
+    assert (train(sampled), train(plain)) == (0, 0)
+    assert equal(kept(sampled, 6), kept(plain, 6))
+    # The file holds the evaluation form, the checkpoint what it trains with.
+    output = load_file(sampled.output / "my-lora.safetensors")
+    shared = [name for name in kept(sampled, 6) if name in output]
+    differing = [name for name in shared if not output[name].equal(kept(sampled, 6)[name])]
+    # All but where attention has no choice, since pictures are one latent wide there.
+    assert len(differing) > 0.8 * len(shared) > 0
+
+
+def test_an_average_is_what_the_file_holds_and_may_be_switched_on_later(config):
+    changes = {"ema": {"use": True, "decay": 0.5}, "training": {"steps": 4, "batch_size": 2}}
+    folder = new_run(config, changes | NO_SAMPLES)
+    assert train(folder) == 0
+    output = load_file(folder.output / "my-lora.safetensors")
+    average = kept(folder, 4, EMA_FILE)
+    shared = [name for name in average if name in output]
+    assert shared
+    assert all(output[name].equal(average[name]) for name in shared)
+    (folder.checkpoint(4) / EMA_FILE).unlink()
+    document = json.loads(folder.config.read_text())
+    document["training"]["steps"] = 5
+    folder.config.write_text(json.dumps(document))
+    assert train(folder) == 0
+    texts = [event.text for event in runs.events_of(folder) if isinstance(event, Warned)]
+    assert any("no average" in text for text in texts)
+
+
+def test_an_adaptive_rate_is_told_as_it_really_is(config):
+    changes = {
+        "optimizer": {"kind": "prodigy"},
+        "schedule": {"kind": "constant", "warmup_steps": 0},
+        "training": {"steps": 6, "batch_size": 2},
+    }
+    folder = new_run(config, changes | NO_SAMPLES)
+    assert train(folder) == 0
+    rates = [event.lr for event in runs.events_of(folder) if isinstance(event, Progress)]
+    assert rates[0] == pytest.approx(1e-6)  # Prodigy's first guess
+    assert rates[-1] > 2 * rates[0]

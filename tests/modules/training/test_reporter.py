@@ -1,0 +1,66 @@
+"""What a run tells of its steps, and how seldom it waits for it."""
+
+import pytest
+import torch
+
+from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, REWARD_PREFIX, Loss
+from modules.training import reporter as metrics
+from modules.training.reporter import Reporter
+from onetrainer.run.event_log import EventWriter, read_all
+from onetrainer.run.events import Progress, Rewarded
+from tests import pretend
+
+REWARDS = torch.tensor([1.0, 2.0, 6.0])
+
+
+def losses(device, *, on_host=()):
+    """A step of three pictures in two microbatches. on_host: scores that are in main memory."""
+    scores = {
+        REWARD: REWARDS,
+        REWARD_PREFIX + "color": REWARDS / 2,
+        LAST_STEPS: torch.tensor([1.0, 2.0, 3.0]),
+        ANCHOR: torch.tensor([0.5, 0.5, 2.0]),
+    }
+    placed = {name: own if name in on_host else own.to(device) for name, own in scores.items()}
+    return [
+        Loss(
+            torch.zeros(()),
+            -placed[REWARD].to(device)[rows],
+            {name: own[rows] for name, own in placed.items()},
+        )
+        for rows in (slice(0, 2), slice(2, 3))
+    ]
+
+
+def told(path, device, steps, **settings):
+    events = EventWriter(path)
+    reporter = Reporter(events, device=torch.device(device), total_steps=9)
+    for step in range(1, steps + 1):
+        lr = torch.tensor(0.25, device=device) if step % 2 else 1e-4
+        reporter.progress(step=step, epoch=0, lr=lr, losses=losses(device, **settings))
+    reporter.flush()
+    events.close()
+    return read_all(path)
+
+
+def test_each_rewarded_step_is_told_with_means_and_spreads(tmp_path):
+    (rewarded, progress) = told(tmp_path / "events.jsonl", "cpu", 1)
+    assert isinstance(rewarded, Rewarded)
+    assert isinstance(progress, Progress)
+    assert (rewarded.step, rewarded.pictures, rewarded.last_steps, rewarded.anchor) == (1, 3, 2, 1)
+    assert (rewarded.reward, rewarded.spread) == pytest.approx((3, REWARDS.std().item()))
+    color = rewarded.by_name["color"]
+    assert (color["mean"], color["spread"]) == pytest.approx((1.5, REWARDS.std().item() / 2))
+    assert (progress.loss, progress.lr) == (-3, 0.25)
+
+
+@pytest.mark.parametrize("on_host", [(), (REWARD, ANCHOR)])
+def test_all_figures_of_many_steps_are_read_from_a_card_at_once(tmp_path, monkeypatch, on_host):
+    monkeypatch.setattr(metrics, "_OLDEST_UNREAD", float("inf"))
+    with pretend.accelerator() as card:
+        events = told(tmp_path / "events.jsonl", "cuda", 4, on_host=on_host)
+        reads = [sync.where.partition(":")[0] for sync in card.syncs]
+    assert [place for place in reads if "tests" not in place] == ["modules/memory/to_device.py"]
+    assert [event.step for event in events] == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert [event.lr for event in events if isinstance(event, Progress)] == [0.25, 1e-4] * 2
+    assert all(event.reward == 3 for event in events if isinstance(event, Rewarded))

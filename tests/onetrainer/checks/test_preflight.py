@@ -1,0 +1,312 @@
+"""What is known to be wrong before a run starts, with real files."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from onetrainer.checks.preflight import all_problems, document_problems, require_startable
+from onetrainer.errors import Cure, ProblemsError
+from onetrainer.presets.presets import resolve
+from onetrainer.rules.rules import broken_rules
+from tests import headers, tiny
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("preflight")
+    tiny.write_folder(folder / "base")
+    tiny.write_pictures(folder / "pictures")
+    return folder
+
+
+def config(project: Path, **changes):
+    document = {
+        "model": {"path": str(project / "base")},
+        "data": {"folder": str(project / "pictures"), "resolution": 64},
+        "output": {"folder": str(project / "runs")},
+    }
+    for section, values in changes.items():
+        document[section] = {**document.get(section, {}), **values}
+    return resolve(document, source="test")
+
+
+def problem(made):
+    (found,) = all_problems(made)
+    assert found.remedy
+    return found
+
+
+def test_a_sound_config_has_no_problems(project):
+    assert require_startable(all_problems(config(project))) == []
+
+
+def test_a_single_file_of_unusual_size_is_refused_and_its_folder_is_not(project, tmp_path):
+    path = tiny.write_single_file(tmp_path / "small.safetensors")
+    found = problem(config(project, model={"path": str(path)}))
+    assert found.path == "model.path"
+    assert "unusual size" in found.what
+    assert "model_format=diffusers" in found.remedy
+    folder = tiny.write_folder(tmp_path / "small")
+    assert all_problems(config(project, model={"path": str(folder)})) == []
+
+
+def test_an_sdxl_file_is_named_as_such(project, tmp_path):
+    path = tiny.write_sdxl(tmp_path / "xl.safetensors")
+    found = problem(config(project, model={"path": str(path)}))
+    assert found.path == "model.family"
+    assert "this is an SDXL model" in found.what
+    assert 'Choose "sdxl"' in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "words"),
+    [
+        ({"prediction": "v_prediction"}, "model.prediction", 'Choose "epsilon" or "auto"'),
+        ({"zero_terminal_snr": "on"}, "model.zero_terminal_snr", 'Choose "off"'),
+        ({"zero_terminal_snr": "on", "prediction": "epsilon"}, "model.zero_terminal_snr", '"off"'),
+        ({"vae": "pictures"}, "model.vae", "Choose the folder that holds"),
+        ({"vae": "nothing.safetensors"}, "model.vae", "Check the path"),
+        ({"path": "pictures"}, "model.path", "Choose the folder that holds"),
+        ({"path": "owner/nobody-has-this", "offline": True}, "model.path", "allow the network"),
+        ({"vae": "owner/nobody-has-this", "offline": True}, "model.vae", "allow the network"),
+    ],
+)
+def test_a_wrong_choice_about_the_model_is_told_beside_its_setting(project, changes, place, words):
+    places = {
+        key: str(project / value)
+        for key, value in changes.items()
+        if key in ("path", "vae") and not str(value).startswith("owner/")
+    }
+    found = problem(config(project, model={**changes, **places}))
+    assert found.path == place
+    assert words in found.remedy
+
+
+def write_marked(path, *, metadata=None, markers=()):
+    """A whole SD 1.5 file, as far as its header tells."""
+    shapes = headers.full_size("sd15") | dict.fromkeys(markers, (0,))
+    return str(headers.write(path, shapes, metadata=metadata))
+
+
+@pytest.mark.parametrize(
+    ("said", "choices", "words"),
+    [
+        ({"modelspec.prediction_type": "epsilon"}, {"prediction": "v_prediction"},
+         'the file\'s own words say "epsilon" (its metadata "modelspec.prediction_type")'),
+        ({"ss_zero_terminal_snr": "True", "modelspec.prediction_type": "v"},
+         {"zero_terminal_snr": "off"}, "the file's own words ask for zero terminal SNR"),
+    ],
+)  # fmt: skip
+def test_choice_against_metadata_is_warned_of_and_counts(project, tmp_path, said, choices, words):
+    path = write_marked(tmp_path / "m.safetensors", metadata=said)
+    (place,) = choices
+    made = config(project, model={"path": path, **choices})
+    (found,) = require_startable(all_problems(made))
+    assert (found.path, found.severity) == (f"model.{place}", "warning")
+    assert words in found.what
+    assert found.cure == Cure(f"model.{place}", "auto")
+
+
+def test_zero_terminal_snr_that_a_file_asks_for_names_velocity_which_then_starts(project, tmp_path):
+    path = write_marked(tmp_path / "m.safetensors", markers=["ztsnr"])
+    for choices in ({}, {"prediction": "epsilon"}, {"zero_terminal_snr": "on"}):
+        found = problem(config(project, model={"path": path, **choices}))
+        assert found.cure == Cure("model.prediction", "v_prediction")
+        assert found.path == "model.prediction"
+        assert '"off"' not in found.remedy
+    assert all_problems(config(project, model={"path": path, "prediction": "v_prediction"})) == []
+
+
+def test_metadata_that_contradicts_itself_leaves_both_ways_open(project, tmp_path):
+    said = {"ss_zero_terminal_snr": "True", "modelspec.prediction_type": "epsilon"}
+    path = write_marked(tmp_path / "m.safetensors", metadata=said)
+    assert problem(config(project, model={"path": path})).cure is None
+    for choices in ({"prediction": "v_prediction"}, {"zero_terminal_snr": "off"}):
+        made = config(project, model={"path": path, **choices})
+        assert [p.severity for p in all_problems(made)] == ["warning"]
+
+
+def test_a_lora_chosen_as_base_model_is_told_as_such(project, tmp_path):
+    path = tiny.write_header(tmp_path / "a.safetensors", {"lora_unet_x.lora_down.weight": (4, 8)})
+    found = problem(config(project, model={"path": str(path)}))
+    assert found.path == "model.path"
+    assert "this is a LoRA" in found.what
+
+
+def test_a_model_that_is_yet_to_be_downloaded_forbids_nothing(project):
+    assert all_problems(config(project, model={"path": "owner/nobody-has-this"})) == []
+
+
+def test_a_downloaded_model_is_looked_into_by_its_name(project, monkeypatch):
+    monkeypatch.setattr("onetrainer.checks.preflight.cached_folder", lambda _: project / "base")
+    for offline in (True, False):
+        made = config(project, model={"path": "owner/name", "offline": offline})
+        assert all_problems(made) == []
+    found = problem(config(project, model={"path": "owner/name", "family": "sd2"}))
+    assert 'Choose "sd15"' in found.remedy
+
+
+def test_another_vae_makes_up_for_a_missing_one(project, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(project / "base", folder)
+    (folder / "vae").rename(tmp_path / "vae")
+    found = problem(config(project, model={"path": str(folder)}))
+    assert "Other VAE" in found.remedy
+    made = config(project, model={"path": str(folder), "vae": str(tmp_path / "vae")})
+    assert all_problems(made) == []
+
+
+@pytest.mark.parametrize("family", ["sd2", "sd2-inpainting"])
+def test_the_layer_that_sd2_does_not_keep_cannot_be_chosen(family):
+    for clip_skip, count in ((0, 0), (1, 1), (2, 0), (3, 0)):
+        made = resolve({"model": {"family": family, "clip_skip": clip_skip}}, source="")
+        found = [problem for problem in broken_rules(made) if problem.path == "model.clip_skip"]
+        assert len(found) == count
+
+
+def test_a_truncated_file_is_named(project, tmp_path):
+    path = tiny.write_single_file(tmp_path / "cut.safetensors")
+    path.write_bytes(path.read_bytes()[:-1000])
+    found = problem(config(project, model={"path": str(path)}))
+    assert "cut.safetensors" in found.what
+    with pytest.raises(ProblemsError):
+        require_startable(all_problems(config(project, model={"path": str(path)})))
+
+
+@pytest.mark.parametrize("make", ["nothing", "empty", "no captions", "text only"])
+def test_a_folder_that_teaches_nothing_is_an_error(project, tmp_path, make):
+    folder = tmp_path / "p"
+    if make != "nothing":
+        folder.mkdir()
+    if make == "no captions":
+        Image.new("RGB", (64, 64)).save(folder / "a.png")
+    if make == "text only":
+        (folder / "a.txt").write_text("a")
+    found = problem(config(project, data={"folder": str(folder)}))
+    assert (found.path, found.severity) == ("data.folder", "error")
+
+
+def test_pictures_that_cannot_be_used_are_named_and_do_not_forbid_the_start(project, tmp_path):
+    folder = tiny.write_pictures(tmp_path / "p")
+    (folder / "broken.png").write_text("no picture")
+    Image.new("RGB", (1, 1)).save(folder / "dot.png")
+    Image.new("RGB", (20000, 50)).save(folder / "strip.png")
+    (found,) = require_startable(all_problems(config(project, data={"folder": str(folder)})))
+    assert found.severity == "warning"
+    for name in ("broken.png", "dot.png", "strip.png"):
+        assert name in found.what
+
+
+def test_wrong_values_do_not_hide_what_is_wrong_with_files(project, tmp_path):
+    document = {
+        "training": {"steps": "abc", "sed": 1},
+        "sampling": {"prompts": [{"prompt": "a", "width": 3}]},
+        "model": {"path": str(project / "base")},
+        "data": {"folder": str(tmp_path / "nope")},
+    }
+    paths = [found.path for found in document_problems(document, source="")[1]]
+    assert paths == ["training.steps", "training.sed", "sampling.prompts.0.width", "data.folder"]
+
+
+def test_an_output_folder_that_is_a_file_is_an_error(project, tmp_path):
+    (tmp_path / "file").touch()
+    found = problem(config(project, output={"folder": str(tmp_path / "file" / "runs")}))
+    assert found.path == "output.folder"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [("ro,size=100m", "written"), ("size=8m", "MiB are free")]
+)
+def test_a_disk_that_cannot_take_a_run_is_an_error(project, tmp_path, options, words):
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(tmp_path)], capture_output=True
+    )
+    if mount.returncode != 0:
+        pytest.skip("this user may not mount a small disk")
+    try:
+        found = problem(config(project, output={"folder": str(tmp_path / "runs")}))
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+    assert (found.path, found.severity) == ("output.folder", "error")
+    assert words in found.what
+
+
+def test_wrong_class_folder_is_told_beside_its_setting(project, tmp_path):
+    found = problem(config(project, data={"class_folder": str(tmp_path / "nothing")}))
+    assert found.path == "data.class_folder"
+    assert 'under "Class pictures"' in found.remedy
+    found = problem(config(project, data={"class_folder": str(project / "pictures")}))
+    assert (found.path, found.severity) == ("data.class_folder", "error")
+
+
+def test_class_pictures_that_are_held_out_are_told_beside_the_held_out_folder(project, tmp_path):
+    inner = tiny.write_pictures(tmp_path / "held")
+    held = {"use": True, "folder": str(tmp_path), "every": 1}
+    folders = {"class_folder": str(inner), "include_subfolders": True}
+    found = all_problems(config(project, data=folders, validation=held))
+    (error,) = (one for one in found if one.severity == "error")
+    assert error.path == "validation.folder"
+    assert "picture-0.png" in error.what
+    found = all_problems(config(project, data=folders, validation={**held, "use": False}))
+    assert [one for one in found if one.severity == "error"] == []
+
+
+def test_class_pictures_without_captions_are_told_beside_their_setting(project, tmp_path):
+    tiny.write_pictures(tmp_path, ("a dog", ""))
+    found = problem(config(project, data={"class_folder": str(tmp_path)}))
+    assert (found.path, found.severity) == ("data.class_folder", "warning")
+    assert "1 of 2 pictures has no caption" in found.what
+
+
+def test_class_pictures_inside_the_pictures_to_learn_are_told_where_both_are_read(tmp_path):
+    outer = tiny.write_pictures(tmp_path / "pictures")
+    inner = tiny.write_pictures(outer / "class")
+    tiny.write_folder(tmp_path / "base")
+    for learnt, kept in ((outer, inner), (inner, outer)):
+        folders = {"folder": str(learnt), "class_folder": str(kept)}
+        assert all_problems(config(tmp_path, data=folders)) == []
+        found = problem(config(tmp_path, data={**folders, "include_subfolders": True}))
+        assert (found.path, found.severity) == ("data.class_folder", "error")
+        assert "picture-0.png" in found.what
+
+
+@pytest.mark.parametrize("masks", ["files", "alpha"])
+def test_masks_that_no_picture_has_are_told_with_a_cure(project, masks):
+    found = problem(config(project, data={"masks": masks}))
+    assert (found.path, found.severity) == ("data.masks", "warning")
+    assert found.cure == Cure("data.masks", "off")
+
+
+def test_a_vae_needs_no_captions_and_is_told_what_it_does_not_use(project, tmp_path):
+    Image.new("RGB", (64, 64)).save(tmp_path / "a.png")
+    changes = {"folder": str(tmp_path), "masks": "files", "class_folder": str(tmp_path / "x")}
+    made = config(project, data=changes, objective={"kind": "reconstruction"})
+    found = [one for one in all_problems(made) if one.path.startswith("data.")]
+    assert [one.path for one in found] == ["data.masks", "data.class_folder"]
+    assert {one.severity for one in found} == {"warning"}
+
+
+@pytest.mark.parametrize("kind", ["lora", "oft"])
+def test_files_to_go_on_from_that_are_not_there_are_told(project, kind):
+    word = {"word": "<x>", "start_from": str(project / "none.pt")}
+    found = all_problems(
+        config(
+            project,
+            method={"kind": kind, "start_from": str(project / "none.safetensors")},
+            embeddings={"words": [word]},
+        )
+    )
+    assert {"method.start_from", "embeddings.words.0.start_from"} <= {p.path for p in found}
+
+
+@pytest.mark.parametrize(("kind", "severity"), [("embedding", "error"), ("lora", "warning")])
+def test_a_word_that_no_caption_holds_is_told_beside_it(project, kind, severity):
+    words = [{"word": "<none>"}]
+    (found,) = all_problems(config(project, method={"kind": kind}, embeddings={"words": words}))
+    assert (found.path, found.severity) == ("embeddings.words.0.word", severity)
+    held = [{"word": "<none>"}, {"word": "Red"}]
+    found = all_problems(config(project, method={"kind": kind}, embeddings={"words": held}))
+    assert [p.severity for p in found if p.path.startswith("embeddings")] == ["warning"]

@@ -1,0 +1,139 @@
+"""`onetrainer plan`: what is told of the pictures, whatever the forecast of memory says."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from onetrainer.__main__ import main
+from onetrainer.cli import job_progress
+from onetrainer.messages.caching import data_lines
+from onetrainer.run.events import Failed, Finished, Forecast
+from tests.pictures import folder
+
+LONG = {"path": "/pictures/cat.png", "tokens": 99}
+FOUND = {"caching_seconds": 90.0, "chunk": 75, "long_caption_count": 1, "long_captions": [LONG]}
+
+
+class Forecasting:
+    """A job that has counted already."""
+
+    def __init__(self, _name, request):
+        self._has_pictures = bool(request.config.data.folder)
+
+    def events(self):
+        data = FOUND if self._has_pictures else {}
+        yield Forecast({"training": {"unet": 2**30}}, "training", 2**30, 2**31, data=data)
+        yield Finished(0, [])
+
+
+@pytest.fixture(autouse=True)
+def counted(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+    monkeypatch.setattr(job_progress, "Job", Forecasting)
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(**data):
+        data = {"folder": str(folder(tmp_path / "cats", [(64, 64)] * 5)), "resolution": 64} | data
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps({"data": data}))
+        return str(path)
+
+    return write
+
+
+def test_pictures_come_first_and_memory_after_them(config, capsys):
+    assert main(["plan", config()]) == 0
+    out = capsys.readouterr().out
+    assert out.index("Pictures: 5 to learn.") < out.index("64 × 64") < out.index("It fits: ")
+    assert out.index("It fits: ") < out.index("Caching takes about 90 s")
+    assert "1 caption longer than 75 tokens, read in pieces, nothing is cut: cat.png (99)." in out
+
+
+def test_headers_read_here_go_along(config, monkeypatch):
+    asked = []
+
+    class Asked(Forecasting):
+        def __init__(self, name, request):
+            super().__init__(name, request)
+            asked.append(request)
+
+    monkeypatch.setattr(job_progress, "Job", Asked)
+    assert main(["plan", config()]) == 0
+    (request,) = asked
+    folder_ = Path(request.config.data.folder)
+    assert request.headers == {str(folder_ / f"{n}.png"): (64, 64, False) for n in range(5)}
+
+
+@pytest.mark.parametrize("kind", ["user", "program"])
+def test_what_a_job_fails_of_is_told_in_json_too(config, monkeypatch, capsys, kind):
+    class Failing(Forecasting):
+        def events(self):
+            yield Failed(kind, "no memory", "Expected some", "Close something")
+
+    monkeypatch.setattr(job_progress, "Job", Failing)
+    assert main(["plan", config(), "--json"]) == {"user": 2, "program": 1}[kind]
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"problem": "no memory. Expected some. Close something."}
+    assert err.strip().endswith(json.loads(out)["problem"])
+
+
+def test_as_json_both_are_one_document(config, capsys):
+    assert main(["plan", config(), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["peak_bytes"] == 2**30
+    assert told["data"]["pictures"] == 5
+    assert told["data"]["buckets"][0]["width"] == 64
+    assert told["data"]["caching_seconds"] == 90.0
+
+
+def test_memory_is_told_without_pictures(config, capsys):
+    assert main(["plan", config(folder="")]) == 0
+    assert "Pictures" not in (out := capsys.readouterr().out)
+    assert out.startswith("Memory in GB")
+    assert main(["plan", config(folder=""), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["data"] == {}
+
+
+def test_what_is_wrong_with_the_pictures_is_told_and_memory_all_the_same(config, tmp_path, capsys):
+    nowhere = str(tmp_path / "nowhere")
+    assert main(["plan", config(folder=nowhere)]) == 0
+    out, err = capsys.readouterr()
+    assert nowhere in err
+    assert "It fits: " in out
+    assert main(["plan", config(folder=nowhere), "--json"]) == 0
+    assert nowhere in json.loads(capsys.readouterr().out)["data"]["problem"]
+
+
+def test_pictures_are_drawn_into_a_new_folder(config, tmp_path, capsys):
+    sheets = tmp_path / "sheets"
+    assert main(["plan", config(), "--pictures", str(sheets)]) == 0
+    assert [path.name for path in sheets.iterdir()] == ["64x64.jpg"]
+    assert str(sheets) in capsys.readouterr().out
+    assert main(["plan", config(), "--pictures", str(sheets)]) == 2
+    assert "holds other things" in capsys.readouterr().err
+
+
+def test_drawing_pictures_that_are_not_there_is_refused(config, tmp_path, capsys):
+    for folder_ in ("", str(tmp_path / "nowhere")):
+        made = config(folder=folder_)
+        assert main(["plan", made, "--pictures", str(tmp_path / "sheets")]) == 2
+        assert capsys.readouterr().err
+    assert not (tmp_path / "sheets").exists()
+
+
+def test_planning_leaves_nothing_behind(config, tmp_path):
+    made = config(cache_folder=str(tmp_path / "cache"))
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["plan", made]) == 0
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_of_many_long_captions_the_longest_are_named():
+    many = [{"path": f"{n}.png", "tokens": 200 - n} for n in range(20)]
+    (told,) = data_lines({"chunk": 75, "long_caption_count": 1234, "long_captions": many})
+    assert told.startswith("1,234 captions longer than 75 tokens")
+    assert told.endswith("0.png (200), 1.png (199), 2.png (198) ….")
+    assert data_lines({}) == []

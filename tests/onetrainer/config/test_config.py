@@ -1,0 +1,136 @@
+"""The config: what it refuses, in which words, and what can be read from its fields."""
+
+import json
+
+import pytest
+
+from onetrainer.config.fields import settings
+from onetrainer.config.migrate import migrate
+from onetrainer.config.run.model import native_side
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import ProblemsError, UserError
+from onetrainer.presets.presets import load_document, resolve
+from onetrainer.rules.rules import broken_rules
+
+
+def problems_of(**document):
+    with pytest.raises(ProblemsError) as caught:
+        resolve(document, source="test")
+    return {problem.path: problem for problem in caught.value.problems}
+
+
+def test_every_problem_is_told_at_once():
+    found = problems_of(training={"steps": -1, "batch_size": "two"}, optimizer={"lr": 0})
+    assert set(found) == {"training.steps", "training.batch_size", "optimizer.lr"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("steps", float("nan"), "whole number from 1"),
+        ("steps", 10**12, "whole number from 1"),
+        ("steps", True, "whole number from 1"),
+        ("steps", 2.5, "whole number from 1"),
+        ("steps", None, "whole number from 1"),
+        ("gradient_clipping", float("inf"), "from 0 to 1,000"),
+        ("gradient_clipping", -1, "from 0 to 1,000"),
+        ("seed", 2**63, "below 2^63"),
+        ("seed", "7", "below 2^63"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_was_expected(key, value, expected):
+    problem = problems_of(training={key: value})[f"training.{key}"]
+    assert expected in problem.expected
+    assert problem.remedy
+
+
+def test_an_unknown_key_names_the_nearest_one():
+    found = problems_of(training={"sed": 1}, method={"lr": 1}, mdel={})
+    assert '"training.seed"' in found["training.sed"].remedy
+    assert '"optimizer.lr"' in found["method.lr"].remedy
+    assert '"model"' in found["mdel"].remedy
+
+
+def test_a_problem_inside_a_list_names_its_place():
+    found = problems_of(sampling={"prompts": [{"prompt": "a"}, {"width": 65}]})
+    assert "multiple of 8" in found["sampling.prompts.1.width"].expected
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a\\b", "x" * 101, "nul\x00"])
+def test_a_name_that_cannot_be_a_file_is_refused(name):
+    assert "output.name" in problems_of(output={"name": name})
+
+
+def test_defaults_break_only_the_rules_about_what_must_be_chosen():
+    assert [p.path for p in broken_rules(TrainConfig())] == ["model.path", "data.folder"]
+
+
+def test_warm_up_beyond_the_run_breaks_a_rule():
+    config = resolve({"training": {"steps": 5}, "schedule": {"warmup_steps": 6}}, source="")
+    assert "schedule.warmup_steps" in [p.path for p in broken_rules(config)]
+
+
+def test_every_setting_has_words_for_people():
+    found = list(settings(TrainConfig))
+    assert len(found) > 30
+    for setting in found:
+        assert setting.help, setting.path
+        assert setting.ui.label, setting.path
+        assert setting.expected, setting.path
+
+
+def test_every_default_satisfies_its_own_check():
+    document = json.loads(TrainConfig().model_dump_json())
+    assert resolve(document, source="") == TrainConfig()
+
+
+@pytest.mark.parametrize("version", [0, -1, "1", True, None, 1.5])
+def test_a_version_that_is_none_is_refused(version):
+    with pytest.raises(UserError, match="not a config version"):
+        migrate({"version": version}, source="x.json")
+
+
+@pytest.mark.parametrize(
+    ("use", "concepts", "turns"),
+    [(True, [{"folder": "/a"}], "names"), (True, [], "folders"), (False, [{}], "folders")],
+)
+def test_what_a_file_of_version_four_holds_out_of_folders_goes_by_names(use, concepts, turns):
+    old = {"version": 4, "data": {"concepts": concepts}, "validation": {"use": use, "share": 0.2}}
+    found = resolve(migrate(old, source=""), source="").validation
+    assert (found.turns, found.share) == (turns, 0.2)
+    assert resolve({**old, "version": 5}, source="").validation.turns == "folders"
+
+
+@pytest.mark.parametrize("has_pictures", [True, False])
+def test_what_an_old_file_and_the_one_it_extends_hold_out_goes_by_names(tmp_path, has_pictures):
+    both = {"data": {"concepts": [{"folder": "/a"}]}}, {"validation": {"use": True}}
+    base, own = both if has_pictures else both[::-1]
+    (tmp_path / "base.json").write_text(json.dumps({"version": 4, **base}))
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps({"version": 4, "extends": "base.json", **own}))
+    assert resolve(load_document(path), source="").validation.turns == "names"
+
+
+def test_a_newer_version_is_refused_in_words():
+    with pytest.raises(UserError, match="config version 99") as caught:
+        migrate({"version": 99}, source="x.json")
+    assert "Update" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("family", "prediction", "side"),
+    [
+        ("sd15", "v_prediction", 512),
+        ("sd2", "epsilon", 512),
+        ("sd2-inpainting", "epsilon", 512),
+        ("sd2", "v_prediction", 768),
+        ("sdxl-inpainting", "v_prediction", 1024),
+    ],
+)
+def test_every_family_has_a_native_side(family, prediction, side):
+    assert native_side(family, prediction) == side
+
+
+def test_what_may_be_left_out_for_nothing_is_not_told_as_null():
+    (problem,) = problems_of(method={"text_encoder": {"lr": "x"}}).values()
+    assert problem.remedy == "Correct it, or leave it out."

@@ -1,0 +1,242 @@
+"""Which pictures each step shows: random portions, buckets and sizes, from any step on."""
+
+import random
+import sys
+import tracemalloc
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+
+from onetrainer.dataset.batch_plan import BatchPlan, Portion
+from onetrainer.dataset.buckets import Bucket
+
+SIZES = [Bucket(64, 64), Bucket(48, 88), Bucket(88, 48), Bucket(40, 104)]
+ASKED = ["1", "2", "3", "10", "0.5", "1.5", "0.25", "0.001", "2.125", "7 of all", "all and 1"]
+EPOCHS = 6
+RANDOM = pytest.mark.parametrize("case", range(60))
+
+
+def drawn(case):
+    """The settings of a random plan: portions of random folders, and how steps are cut."""
+    dice = random.Random(case)
+    portions, first = [], 0
+    for _ in range(dice.randint(1, 4)):
+        portions.append(_portion(dice, first, dice.choice([1, 2, 3, 5, 17, 40])))
+        first += portions[-1].count
+    if dice.random() < 0.3:  # class pictures: as many as all others together
+        shown = sum((one.per_epoch for one in portions), Fraction(0))
+        portions.append(_portion(dice, first, dice.randint(1, 30), shown))
+    sizes = {"batch_size": dice.choice([1, 2, 3, 4, 7, 64]), "accumulation": dice.randint(1, 3)}
+    return portions, sizes | {"seed": dice.randrange(2**32), "world": dice.randint(1, 4)}
+
+
+def _portion(dice, first, count, per_epoch=None):
+    asked = dice.choice(ASKED)
+    if per_epoch is None:
+        numbers = {"7 of all": Fraction(7), "all and 1": Fraction(count + 1)}
+        per_epoch = numbers[asked] if asked in numbers else Fraction(asked) * count
+    views = dice.choice([1, 1, 3])
+    table = [[dice.choice(SIZES) for _ in range(views)] for _ in range(count)]
+    return Portion(
+        first=first,
+        count=count,
+        per_epoch=per_epoch,
+        seed=dice.randrange(2**32),
+        number_at=lambda item, turn: (item + turn) % views,
+        bucket_at=lambda item, number: table[item - first][number],
+        period=dice.choice([0, views]),
+    )
+
+
+def plan(case, **changes):
+    portions, sizes = drawn(case)
+    return BatchPlan(portions, **(sizes | changes))
+
+
+def epochs(plan, count=EPOCHS):
+    """The steps of each of the first epochs."""
+    starts = [plan.first_step(epoch) for epoch in range(count + 1)]
+    return [[plan.at(step) for step in range(*pair)] for pair in pairwise(starts)]
+
+
+@RANDOM
+def test_each_epoch_shows_every_picture_exactly_as_often_as_asked(case):
+    portions, so_far = drawn(case)[0], Counter()
+    for epoch, steps in enumerate(epochs(plan(case))):
+        shown = Counter(one.item for step in steps for one in step.pictures)
+        so_far += shown
+        for one in portions:
+            items = range(one.first, one.first + one.count)
+            if one.per_epoch % one.count == 0:
+                assert {shown[item] for item in items} == {one.per_epoch // one.count}
+            # Of a fraction: all of it over the epochs so far, and no picture ahead of another.
+            total = (epoch + 1) * one.per_epoch // 1
+            assert sum(so_far[item] for item in items) == total
+            assert {so_far[item] for item in items} <= {total // one.count, -(-total // one.count)}
+
+
+@RANDOM
+def test_a_pictures_turns_count_its_showings_one_by_one(case):
+    turns = {}
+    for steps in epochs(plan(case)):
+        now = {}
+        for step in steps:
+            for one in step.pictures:
+                now.setdefault(one.item, []).append(one.turn)
+        for item, own in now.items():
+            turns.setdefault(item, []).extend(sorted(own))
+    assert all(own == list(range(len(own))) for own in turns.values())
+
+
+@RANDOM
+def test_a_step_holds_one_bucket_and_leaves_only_what_is_left_of_it(case):
+    portions, sizes = drawn(case)
+    full = sizes["batch_size"] * sizes["accumulation"] * sizes["world"]
+    for epoch, steps in enumerate(epochs(plan(case))):
+        shown = Counter()
+        for step in steps:
+            assert step.epoch == epoch
+            for one in step.pictures:
+                portion = next(p for p in portions if 0 <= one.item - p.first < p.count)
+                assert one.number == portion.number_at(one.item, one.turn)
+                assert portion.bucket_at(one.item, one.number) == step.bucket
+            shown[step.bucket] += len(step.pictures)
+        fewest = sum(-(-count // full) for count in shown.values())
+        assert len(steps) == fewest == plan(case).steps_in(epoch)
+        assert shown == plan(case).counts_in(epoch)
+        assert sum(shown.values()) == plan(case).shown_in(epoch)
+
+
+@RANDOM
+def test_a_plan_asked_anywhere_tells_what_one_asked_from_the_start_tells(case):
+    whole = [step for steps in epochs(plan(case)) for step in steps]
+    picked = random.Random(case).sample(range(len(whole)), min(len(whole), 5))
+    for step in picked:
+        assert plan(case).at(step) == whole[step]
+        assert plan(case).epoch_of(step) == whole[step].epoch
+        assert plan(case).shown_before(step) == sum(len(one.pictures) for one in whole[:step])
+    restless = plan(case)
+    assert [restless.at(step) for step in picked] == [whole[step] for step in picked]
+
+
+@RANDOM
+def test_ranks_share_a_step_without_showing_a_picture_twice(case):
+    world = drawn(case)[1]["world"]
+    for step in [one for steps in epochs(plan(case), 2) for one in steps]:
+        placed = [
+            (position + offset, shown)
+            for rank in range(world)
+            for position, microbatch in step.of_rank(rank, world)
+            for offset, shown in enumerate(microbatch)
+        ]
+        assert sorted(placed) == list(enumerate(step.pictures))
+
+
+@RANDOM
+def test_a_full_step_gives_every_rank_as_many_pictures(case):
+    sizes = drawn(case)[1]
+    world, each = sizes["world"], sizes["batch_size"] * sizes["accumulation"]
+    for step in [one for steps in epochs(plan(case), 2) for one in steps]:
+        if len(step.pictures) == each * world:
+            own = [sum(len(some) for _, some in step.of_rank(r, world)) for r in range(world)]
+            assert own == [each] * world
+
+
+@RANDOM
+def test_a_picture_weighs_the_same_whatever_bucket_it_is_in(case):
+    sizes = drawn(case)[1]
+    full = sizes["batch_size"] * sizes["accumulation"] * sizes["world"]
+    steps = [plan(case).at(step) for step in range(12)]
+    assert {step.weight for step in steps} == {1 / full}
+    assert {len(step.pictures) for step in steps} <= set(range(1, full + 1))
+
+
+@pytest.mark.parametrize("cut", [(12, 1, 1), (1, 12, 1), (3, 2, 2), (1, 3, 4), (4, 1, 3)])
+def test_the_order_is_the_same_however_a_step_is_cut(cut):
+    batch_size, accumulation, world = cut
+    one = plan(3, batch_size=batch_size, accumulation=accumulation, world=world)
+    whole = plan(3, batch_size=6, accumulation=2, world=1)
+    assert [one.at(step).pictures for step in range(20)] == [
+        whole.at(step).pictures for step in range(20)
+    ]
+    assert {len(some) for step in range(20) for some in one.at(step).microbatches[:-1]} <= {
+        batch_size
+    }
+
+
+def alike(count, per_epoch, *, batch_size, seed=0):
+    """A plan of so many pictures of one size."""
+    portion = Portion(0, count, Fraction(per_epoch), 1, lambda *_: 0, lambda *_: SIZES[0], period=1)
+    return BatchPlan([portion], batch_size=batch_size, accumulation=1, seed=seed)
+
+
+@pytest.mark.parametrize("batch_size", [1, 12])
+def test_every_epoch_and_seed_has_an_order_of_its_own(batch_size):
+    orders = set()
+    for seed in range(3):
+        for steps in epochs(alike(12, 12, batch_size=batch_size, seed=seed), 3):
+            orders.add(tuple(one.item for step in steps for one in step.pictures))
+    assert len(orders) == 9
+    assert {tuple(sorted(one)) for one in orders} == {tuple(range(12))}
+
+
+def test_every_round_takes_pictures_in_an_order_of_its_own():
+    plan = alike(12, 3, batch_size=3)
+    parts = [frozenset(one.item for one in plan.at(epoch).pictures) for epoch in range(12)]
+    rounds = [parts[start : start + 4] for start in (0, 4, 8)]
+    assert all(frozenset.union(*one) == set(range(12)) for one in rounds)
+    assert len({part for one in rounds for part in one}) > 8
+
+
+def test_a_long_run_takes_no_more_memory_than_a_short_one():
+    def kept(steps):
+        plan = alike(100, 100, batch_size=1)
+        tracemalloc.start()
+        for step in range(steps):
+            plan.at(step)
+        size = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return size
+
+    assert kept(5000) < 1.5 * kept(500)
+
+
+def test_epochs_that_show_nothing_have_no_steps():
+    made = alike(1, "0.25", batch_size=1)
+    assert [made.steps_in(epoch) for epoch in range(8)] == [0, 0, 0, 1, 0, 0, 0, 1]
+    assert [made.at(step).epoch for step in range(3)] == [3, 7, 11]
+    assert made.steps_per_epoch == 1
+
+
+def test_a_plan_without_pictures_is_a_mistake():
+    empty = Portion(0, 0, Fraction(5), 1, lambda *_: 0, lambda *_: SIZES[0])
+    with pytest.raises(ValueError, match="no picture"):
+        BatchPlan([empty], batch_size=1, accumulation=1, seed=1)
+
+
+@pytest.fixture
+def hasty():
+    """Threads that interrupt each other all the time."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_threads_that_ask_at_once_are_told_the_same(hasty):
+    def plan():
+        return alike(100, 13, batch_size=5)
+
+    made, steps = plan(), plan().first_step(40)
+
+    def ask(number):
+        order = random.Random(number).sample(range(steps), steps)
+        return {step: made.at(step) for step in order}
+
+    with ThreadPoolExecutor(8) as threads:
+        told = list(threads.map(ask, range(8)))
+    whole = {step: plan().at(step) for step in range(steps)}
+    assert all(own == whole for own in told)

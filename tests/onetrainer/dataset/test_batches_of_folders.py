@@ -1,0 +1,130 @@
+"""Which pictures of random folders each step shows, by a config alone."""
+
+import random
+from collections import Counter
+from fractions import Fraction
+
+import pytest
+
+from onetrainer.dataset.batch_plan import BatchPlan, portions_of
+from onetrainer.dataset.dataset import read_dataset
+from onetrainer.dataset.transforms import view, view_number
+from onetrainer.presets.presets import resolve
+from tests.pictures import folder, shapes
+
+EPOCHS = 4
+REPEATS = [1, 2, 3, 0.5, 1.5, 0.4]
+RANDOM = pytest.mark.parametrize("case", range(12))
+
+
+def settings(dice, root):
+    """A config of random folders: repeats, samples, class pictures, resolutions, changes."""
+    concepts = []
+    for number in range(dice.randint(0, 3)):
+        own = {"folder": str(folder(root / f"more{number}", shapes(dice, 6)))}
+        own |= dice.choice([{"repeats": dice.choice(REPEATS)}, {"pictures": dice.randint(1, 20)}])
+        own["role"] = dice.choice(["train", "train", "prior", "own_prediction"])
+        concepts.append(own)
+    data = {
+        "folder": str(folder(root / "first", shapes(dice, 12))),
+        "resolution": 64,
+        "concepts": concepts,
+        "buckets": {"resolutions": dice.choice([[], [{"resolution": 96}]])},
+        "augmentation": {"flip": dice.choice(["off", "random"])},
+        "cache_latents": dice.random() < 0.7,
+    }
+    if dice.random() < 0.4:
+        data["class_folder"] = str(folder(root / "class", shapes(dice, 9)))
+    return resolve({"data": data, "training": {"seed": dice.randrange(99)}}, source="")
+
+
+def made(case, root):
+    """The dataset of a case, its config, and what makes its plan."""
+    dice = random.Random(case)
+    config = settings(dice, root)
+    dataset = read_dataset(config)
+    sizes = {"batch_size": dice.randint(1, 5), "accumulation": dice.randint(1, 2)}
+    sizes["world"] = dice.randint(1, 4)
+
+    def plan():
+        portions = portions_of(dataset, is_cached=config.data.cache_latents)
+        return BatchPlan(portions, seed=config.training.seed, **sizes)
+
+    return dataset, config, plan
+
+
+def asked(dataset):
+    """How many showings of each concept an epoch is to have, from the settings."""
+    each = {}
+    for number, concept in enumerate(dataset.concepts):
+        count = sum(item.concept == number for item in dataset.items)
+        each[number] = Fraction(concept.pictures or concept.repeats * count)
+    learned = [n for n, concept in enumerate(dataset.concepts) if concept.role == "train"]
+    for number, concept in enumerate(dataset.concepts):
+        if concept.as_many:
+            each[number] = sum(each[one] for one in learned)
+    return each
+
+
+@RANDOM
+def test_every_picture_is_shown_as_often_as_its_folder_asks(case, tmp_path):
+    dataset, _, plan = made(case, tmp_path)
+    one, so_far = plan(), Counter()
+    for epoch in range(EPOCHS):
+        steps = range(one.first_step(epoch), one.first_step(epoch + 1))
+        so_far.update(shown.item for step in steps for shown in one.at(step).pictures)
+        for number, per_epoch in asked(dataset).items():
+            places = [n for n, item in enumerate(dataset.items) if item.concept == number]
+            total = int((epoch + 1) * per_epoch)
+            assert sum(so_far[place] for place in places) == total
+            least = total // len(places)
+            assert {so_far[place] for place in places} <= {least, least + 1}
+
+
+@RANDOM
+def test_every_showing_is_of_the_steps_size(case, tmp_path):
+    dataset, config, plan = made(case, tmp_path)
+    one = plan()
+    for step in range(one.first_step(EPOCHS)):
+        for shown in one.at(step).pictures:
+            item = dataset.items[shown.item]
+            concept, is_cached = dataset.concept_of(item), config.data.cache_latents
+            assert shown.number == view_number(item, concept, shown.turn, is_cached=is_cached)
+            assert view(item, concept, shown.number).bucket == one.at(step).bucket
+
+
+@RANDOM
+def test_a_run_of_folders_goes_on_anywhere_on_any_number_of_ranks(case, tmp_path):
+    _, _, plan = made(case, tmp_path)
+    one = plan()
+    whole = [one.at(step) for step in range(one.first_step(EPOCHS))]
+    for step in random.Random(case).choices(range(len(whole)), k=6):
+        assert plan().at(step) == whole[step]
+        of_ranks = [shown for rank in range(4) for _, some in whole[step].of_rank(rank, 4)
+                    for shown in some]  # fmt: skip
+        assert Counter(of_ranks) == Counter(whole[step].pictures)
+
+
+def test_pictures_that_could_not_be_encoded_leave_the_others_in_place(tmp_path):
+    dataset, _, _ = made(0, tmp_path)
+    kept = [place for place in range(len(dataset.items)) if place != 1]
+    portions = portions_of(dataset, is_cached=True, kept=kept)
+    one = BatchPlan(portions, batch_size=2, accumulation=1, seed=0)
+    for step in range(one.first_step(2)):
+        for shown in one.at(step).pictures:
+            item = dataset.items[kept[shown.item]]
+            own = view(item, dataset.concept_of(item), shown.number)
+            assert own.bucket == one.at(step).bucket
+    assert sum(portion.count for portion in portions) == len(kept)
+
+
+def test_folders_of_one_seed_have_orders_of_their_own(tmp_path):
+    concepts = [
+        {"folder": str(folder(tmp_path / name, [(64, 64)] * 12)), "pictures": 3}
+        for name in ("one", "two")
+    ]
+    config = resolve({"data": {"resolution": 64, "concepts": concepts}}, source="")
+    portions = portions_of(read_dataset(config), is_cached=True)
+    plan = BatchPlan(portions, batch_size=6, accumulation=1, seed=0)
+    shown = sorted(one.item for one in plan.at(0).pictures)
+    assert [item - 12 for item in shown[3:]] != shown[:3]

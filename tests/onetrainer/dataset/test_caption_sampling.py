@@ -1,0 +1,348 @@
+"""Captions are drawn from seed, picture and turn, in the order that is written down."""
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.config.data.captions import Captions
+from onetrainer.dataset.caption_sampling import drawn_caption, plain_caption, varies, varies_for
+from onetrainer.dataset.items import Item
+
+TURNS = 4000
+
+
+def picture(*captions, name="pets/a cat.png"):
+    return Item(Path("/data/pets/a cat.png"), captions, 64, 64, name=name)
+
+
+def concept(*, trigger="", seed=3, name="Cats", **captions):
+    return ConceptSettings(
+        place="data.folder",
+        name=name,
+        folder=Path("/data"),
+        seed=seed,
+        trigger=trigger,
+        captions=Captions(**captions),
+    )
+
+
+def drawn(caption, turns=1, name="a.png", **settings):
+    """What a caption, or several, becomes in each turn."""
+    captions = (caption,) if isinstance(caption, str) else caption
+    own = concept(**settings)
+    return [drawn_caption(picture(*captions, name=name), own, turn) for turn in range(turns)]
+
+
+def tags(caption):
+    return caption.split(", ") if caption else []
+
+
+def is_likely(count, total, chance):
+    """Within five standard deviations of a binomial: one in three million is not."""
+    return abs(count - total * chance) <= 5 * math.sqrt(total * chance * (1 - chance))
+
+
+# --- what nothing changes
+
+
+@pytest.mark.parametrize("caption", ["a cat,on a sofa", "", "{a|b} ||| c;;;d", "ſtrange İ ﬁ 猫"])
+def test_captions_stay_as_written_unless_something_is_set(caption):
+    assert drawn(caption, 3) == [caption] * 3
+
+
+def test_same_seed_picture_and_turn_give_the_same_caption():
+    settings = {"shuffle": True, "drop_tags": "each", "drop_chance": 0.5, "dropout": 0.3}
+    first, again = (drawn("a, b, c, d, e, f", 50, **settings) for _ in range(2))
+    assert first == again
+    assert first != drawn("a, b, c, d, e, f", 50, seed=4, **settings)
+    assert first != drawn("a, b, c, d, e, f", 50, name="b.png", **settings)
+
+
+def test_turning_one_thing_on_leaves_other_draws_as_they_were():
+    plain = drawn("a, b, c, d, e", 100, shuffle=True)
+    also = drawn("a, b, c, d, e", 100, shuffle=True, dropout=0.3, capitals="upper")
+    assert [one.lower() for one in also if one] == [
+        one for one, other in zip(plain, also, strict=True) if other
+    ]
+
+
+# --- dropout
+
+
+def test_dropout_gives_the_true_empty_prompt_over_trigger_and_template():
+    settings = {"trigger": "ohwx", "template": "a photo of {caption}, sharp"}
+    assert drawn("cat", 5, dropout=1.0, **settings) == [""] * 5
+
+
+def test_dropout_replaces_its_share_of_captions():
+    dropped = drawn("cat", TURNS, dropout=0.1).count("")
+    assert is_likely(dropped, TURNS, 0.1)
+
+
+# --- several captions, and choices
+
+
+def test_alternatives_are_each_taken_once_a_round():
+    shown = drawn(("a", "b", "c", "d", "e"), 500)
+    rounds = [tuple(shown[at : at + 5]) for at in range(0, 500, 5)]
+    assert {tuple(sorted(one)) for one in rounds} == {("a", "b", "c", "d", "e")}
+    assert len(set(rounds)) > 40
+
+
+def test_first_alternative_of_a_round_is_any_of_them():
+    firsts = Counter(drawn(("a", "b", "c"), 3 * TURNS)[::3])
+    assert all(is_likely(firsts[one], TURNS, 1 / 3) for one in "abc")
+
+
+def test_choices_are_each_made_equally_often():
+    shown = Counter(drawn("a {red|green|blue} {big|small} cat", 600, wildcards=True))
+    colors = Counter(one.split()[1] for one in shown.elements())
+    assert colors == {"red": 200, "green": 200, "blue": 200}
+    sizes = Counter(one.split()[2] for one in shown.elements())
+    assert sizes == {"big": 300, "small": 300}
+    assert len(shown) == 6
+
+
+def test_choices_of_alternatives_are_made_equally_often_too():
+    shown = Counter(drawn(("{a|b}", "{c|d}"), 400, wildcards=True))
+    assert shown == dict.fromkeys("abcd", 100)
+
+
+def test_choices_are_made_in_an_order_of_their_own_in_every_round():
+    shown = drawn("{a|b|c|d}", 400, wildcards=True)
+    rounds = {tuple(shown[at : at + 4]) for at in range(0, 400, 4)}
+    assert len(rounds) > 18
+    assert {tuple(sorted(one)) for one in rounds} == {tuple("abcd")}
+
+
+def test_alternatives_make_their_choices_independently():
+    shown = drawn(("x{a|b}", "y{a|b}"), 4 * 200, wildcards=True)
+    first, second = ([one[1] for one in shown if one[0] == name] for name in "xy")
+    assert is_likely(sum(map(str.__eq__, first[::2], second[::2])), 200, 0.5)
+
+
+def test_choices_in_choices_share_the_turns_of_the_outer_one():
+    shown = Counter(drawn("{cat|{red|gray} dog}", 400, wildcards=True))
+    assert shown == {"cat": 200, "red dog": 100, "gray dog": 100}
+
+
+def test_braces_stay_where_wildcards_are_off():
+    assert drawn("{a|b} {{c}}") == ["{a|b} {{c}}"]
+
+
+def test_doubled_braces_are_themselves():
+    assert set(drawn("{{a|b}} {c|d}", 10, wildcards=True)) == {"{a|b} c", "{a|b} d"}
+
+
+def test_unbalanced_braces_leave_the_caption_as_written():
+    assert drawn("a {red|blue cat", 3, wildcards=True) == ["a {red|blue cat"] * 3
+
+
+# --- trigger words
+
+
+@pytest.mark.parametrize(
+    ("caption", "shown"),
+    [
+        ("a cat", "ohwx man, a cat"),
+        ("", "ohwx man"),
+        ("OHWX  man, hat", "OHWX man, hat"),
+        ("ohwx man in a hat", "ohwx man in a hat"),
+        ("ohwx mannequin", "ohwx man, ohwx mannequin"),
+        ("a photo of ohwx man", "ohwx man, a photo of ohwx man"),
+    ],
+)
+def test_every_caption_begins_with_the_trigger_once(caption, shown):
+    assert drawn(caption, trigger="ohwx man") == [shown]
+
+
+def test_trigger_of_two_tags_is_found_however_they_are_spaced():
+    assert drawn("ohwx ,  man, hat", trigger="ohwx, man,") == ["ohwx , man, hat"]
+
+
+def test_trigger_of_regex_signs_is_taken_as_text():
+    assert drawn("c++ (.*), x", trigger="c++ (.*)") == ["c++ (.*), x"]
+    assert drawn("x", trigger="c++ (.*)") == ["c++ (.*), x"]
+
+
+@pytest.mark.parametrize("caption", ["a, b, c, d", "ohwx Man, a, b, c, d"])
+def test_trigger_never_moves_nor_vanishes_nor_changes(caption):
+    shown = drawn(
+        caption,
+        300,
+        trigger="ohwx Man",
+        shuffle=True,
+        drop_tags="each",
+        drop_chance=0.5,
+        capitals="any",
+        capitals_chance=1.0,
+        lowercase=True,
+    )
+    assert all(tags(one)[0] == "ohwx Man" for one in shown)
+    assert all(set(map(str.lower, tags(one)[1:])) <= set("abcd") for one in shown)
+
+
+def test_what_stands_in_one_tag_with_the_trigger_stays_with_it():
+    shown = drawn("ohwx Smiling, a, b", 100, trigger="ohwx", shuffle=True, lowercase=True)
+    assert set(shown) == {"ohwx smiling, a, b", "ohwx smiling, b, a"}
+
+
+def test_what_is_tied_to_the_trigger_stays_with_it_and_its_mark_goes():
+    shown = drawn("ohwx;;;Blue, a", trigger="ohwx", secondary_separator=";;;", lowercase=True)
+    assert shown == ["ohwx, blue, a"]
+
+
+# --- template
+
+
+def test_template_knows_its_words():
+    template = "{concept}: {caption} ({name} in {folder}) {{x}}"
+    assert drawn("a {b}", template=template) == ["Cats: a {b} (a cat in pets) {x}"]
+
+
+def test_trigger_is_inside_the_template():
+    shown = drawn("", template="a photo of {caption}", trigger="ohwx dog")
+    assert shown == ["a photo of ohwx dog"]
+
+
+def test_templates_words_are_no_tags():
+    shown = drawn("b, c", 50, template="a, {caption}, d", shuffle=True)
+    assert set(shown) == {"a, b, c, d", "a, c, b, d"}
+    gone = drawn("b, c", template="a, {caption}, d", drop_tags="all", drop_chance=1.0)
+    assert gone == ["a, d"]
+
+
+def test_templates_choices_are_made_and_what_is_put_in_is_not():
+    shown = Counter(drawn("{{x|y}}", 90, template="{a|an old|no} photo, {caption}", wildcards=True))
+    assert shown == {f"{one} photo, {{x|y}}": 30 for one in ("a", "an old", "no")}
+
+
+def test_template_makes_no_choice_without_wildcards():
+    assert set(drawn("cat", 20, template="{a|b} {caption}")) == {"a cat"}
+
+
+def test_fields_within_choices_are_filled_in():
+    shown = drawn("cat", 4, template="{a photo of {caption}|{caption}}", wildcards=True)
+    assert Counter(shown) == {"a photo of cat": 2, "cat": 2}
+
+
+def test_format_signs_in_captions_and_names_do_nothing():
+    own = concept(name="{caption} %s {0.__class__}", template="{concept} {caption}")
+    shown = drawn_caption(picture("{concept} %d {0!r}"), own, 0)
+    assert shown == "{caption} %s {0.__class__} {concept} %d {0!r}"
+
+
+# --- all of it together
+
+
+def test_order_of_all_steps_by_hand():
+    """All that is left to chance here has one outcome."""
+    shown = drawn(
+        "OHWX, Red {Hat}; Blue+++Shoes; Green ||| Last One",
+        2,
+        trigger="ohwx",
+        template="photo of {caption} by ME",
+        wildcards=True,
+        separator=";",
+        secondary_separator="+++",
+        keep_separator="|||",
+        drop_tags="all",
+        drop_chance=1.0,
+        drop_listed="drop",
+        listed_tags="last one",
+        lowercase=True,
+        capitals="upper",
+        capitals_chance=1.0,
+    )
+    # Split at ";", "OHWX, Red Hat" is one tag: it begins with the trigger, so all of it stays.
+    assert shown == ["photo of OHWX, red hat; BLUE; SHOES; GREEN by ME"] * 2
+
+
+def test_example_of_the_documentation_is_true():
+    shown = drawn(
+        "cat, red hat;;;red shoes, sofa",
+        50,
+        trigger="ohwx",
+        shuffle=True,
+        keep=1,
+        secondary_separator=";;;",
+        template="photo of {caption}, sharp",
+    )
+    assert set(shown) == {
+        "photo of ohwx, cat, sofa, red hat, red shoes, sharp",
+        "photo of ohwx, cat, red hat, red shoes, sofa, sharp",
+    }
+
+
+def test_templates_leave_no_gap_around_an_empty_caption():
+    assert drawn("", template="a photo of {caption}, sharp") == ["a photo of, sharp"]
+    assert drawn("", template="{folder}, {caption}, sharp") == ["pets, sharp"]
+
+
+def test_plain_caption_draws_nothing():
+    own = concept(
+        trigger="ohwx",
+        template="photo of {caption}",
+        dropout=1.0,
+        shuffle=True,
+        drop_tags="all",
+        drop_chance=1.0,
+        capitals="upper",
+        capitals_chance=1.0,
+        wildcards=True,
+        lowercase=True,
+        secondary_separator=";;;",
+        keep_separator="|||",
+    )
+    item = picture("{Red|Blue} ||| Hat;;;{Old|New} Shoes", "other")
+    assert plain_caption(item, own) == "photo of ohwx, red, hat, old shoes"
+
+
+# --- whether anything varies
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, False),
+        ({"dropout": 0.5}, False),
+        ({"template": "x {caption}", "lowercase": True, "keep": 3}, False),
+        ({"shuffle": True}, True),
+        ({"wildcards": True}, True),
+        ({"drop_tags": "each", "drop_chance": 0.0}, False),
+        ({"drop_tags": "each", "drop_chance": 1.0}, False),
+        ({"drop_tags": "later", "drop_chance": 1.0}, True),
+        ({"drop_tags": "all", "keep": 1}, True),
+        ({"capitals": "upper", "capitals_chance": 1.0}, False),
+        ({"capitals": "random", "capitals_chance": 1.0}, True),
+        ({"capitals": "title"}, True),
+    ],
+)
+def test_varies_tells_whether_more_than_itself_is_shown(settings, expected):
+    assert varies(Captions(**settings)) is expected
+    assert (len(set(drawn("aa bb, cc, dd, {ee|ff}", 200, **settings)) - {""}) > 1) is expected
+
+
+@pytest.mark.parametrize(
+    ("captions", "settings", "expected"),
+    [
+        (("a",), {}, False),
+        (("a", "b"), {}, True),
+        (("a", "a"), {}, False),
+        (("a",), {"dropout": 0.1}, True),
+        (("a", "b"), {"dropout": 1.0}, False),
+        (("a",), {"wildcards": True}, False),
+        (("{a|b}",), {"wildcards": True}, True),
+        (("a",), {"wildcards": True, "template": "{x|y} {caption}"}, True),
+        (("{a",), {"wildcards": True}, False),
+        (("a, b",), {"shuffle": True}, True),
+    ],
+)
+def test_varies_for_tells_whether_a_picture_has_several_captions(captions, settings, expected):
+    own = concept(**settings)
+    assert varies_for(picture(*captions), own) is expected
+    shown = {drawn_caption(picture(*captions), own, turn) for turn in range(200)}
+    assert (len(shown) > 1) is expected

@@ -1,0 +1,389 @@
+"""Indexing lists what is learnt, and names whatever is left out."""
+
+import os
+import random
+import re
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageFile
+
+from onetrainer import ROOT
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.concepts.folder_listing import NAMELESS
+from onetrainer.config.fields import settings
+from onetrainer.config.train import TrainConfig
+from onetrainer.dataset.items import index_concept
+from onetrainer.errors import UserError
+from onetrainer.images.image_file import MAX_PIXELS, PictureError, opened
+
+ORIENTATION = 0x0112
+
+
+def save(path, size=(64, 64), mode="RGB", caption="a thing", **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size).save(path, **options)
+    if caption is not None:
+        path.with_suffix(".txt").write_text(caption, encoding="utf-8")
+    return path
+
+
+def exif(orientation):
+    block = Image.Exif()
+    block[ORIENTATION] = orientation
+    return block
+
+
+def index(folder, **settings):
+    return index_concept(ConceptSettings("data.folder", folder.name, folder, **settings))
+
+
+def names(found):
+    return [one.path.name for one in found]
+
+
+def reasons(found):
+    return {skip.path.name: skip.reason for skip in found.skipped}
+
+
+def png_of_size(width, height):
+    """A PNG's header without pixels, of any size."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    data = b"IDAT"
+    chunks = [
+        struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+        for chunk in (header, data)
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def test_items_have_caption_size_and_name(tmp_path):
+    save(tmp_path / "a.png", (1920, 1080), caption="  a red   square ")
+    (item,) = index(tmp_path).items
+    assert (item.caption, item.width, item.height) == ("a red square", 1920, 1080)
+    assert (item.path, item.name) == (tmp_path / "a.png", "a.png")
+
+
+def test_order_is_natural_and_blind_to_case(tmp_path):
+    for name in ["b10.png", "B2.png", "a.png", "b1.png", "Ü.png"]:
+        save(tmp_path / name)
+    assert names(index(tmp_path).items) == ["a.png", "b1.png", "B2.png", "b10.png", "Ü.png"]
+
+
+def test_every_kind_of_picture_is_read(tmp_path):
+    for suffix in ["png", "jpg", "JPEG", "jfif", "webp", "bmp", "gif", "tif", "tiff", "avif"]:
+        Image.new("RGB", (64, 48)).save(tmp_path / f"{suffix}.{suffix}")
+    found = index(tmp_path, require_captions=False)
+    assert len(found.items) == 10
+    assert {(item.width, item.height) for item in found.items} == {(64, 48)}
+    assert found.skipped == ()
+
+
+def test_no_pixel_is_decoded(tmp_path, monkeypatch):
+    for suffix in ["png", "jpg", "webp", "bmp", "gif", "tif", "avif"]:
+        Image.new("RGB", (64, 48)).save(tmp_path / f"{suffix}.{suffix}")
+
+    def refuse(self):
+        raise AssertionError("pixels were decoded")
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", refuse)
+    assert len(index(tmp_path, require_captions=False).items) == 7
+
+
+def test_what_is_beside_the_pictures_is_no_item(tmp_path):
+    save(tmp_path / "a.png")
+    for name in ["a.thumb.jpg", "a-masklabel.png", ".hidden.png", "._a.png", "notes.json"]:
+        (tmp_path / name).write_bytes(b"not a picture")
+    found = index(tmp_path)
+    assert (names(found.items), found.skipped) == (["a.png"], ())
+
+
+def test_subfolders_are_taken_when_asked(tmp_path):
+    save(tmp_path / "a.png")
+    save(tmp_path / "sub" / "deep" / "b.png")
+    save(tmp_path / ".hidden" / "c.png")
+    assert names(index(tmp_path).items) == ["a.png"]
+    assert names(index(tmp_path, deep=True).items) == ["a.png", "b.png"]
+
+
+def test_links_in_a_circle_end(tmp_path):
+    save(tmp_path / "sub" / "a.png")
+    (tmp_path / "sub" / "up").symlink_to(tmp_path, target_is_directory=True)
+    assert names(index(tmp_path, deep=True).items) == ["a.png"]
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tif", "avif"])
+def test_size_is_upright(tmp_path, turn, suffix):
+    Image.new("RGB", (64, 32)).save(tmp_path / f"a.{suffix}", exif=exif(turn))
+    (item,) = index(tmp_path, require_captions=False).items
+    assert (item.width, item.height) == ((32, 64) if turn >= 5 else (64, 32))
+
+
+def test_exif_behind_a_pngs_pixels_counts(tmp_path):
+    path = save(tmp_path / "a.png", (64, 32))
+    chunk = b"eXIf" + exif(6).tobytes().removeprefix(b"Exif\0\0")
+    block = struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    data = path.read_bytes()
+    path.write_bytes(data[:-12] + block + data[-12:])
+    (item,) = index(tmp_path).items
+    assert (item.width, item.height) == (32, 64)
+
+
+@pytest.mark.parametrize(
+    ("data", "caption"),
+    [
+        ("a café".encode(), "a café"),
+        (b"\xef\xbb\xbf" + "a café".encode(), "a café"),
+        ("a café".encode("utf-16"), "a café"),
+        (b"\xfe\xff" + "a café".encode("utf-16-be"), "a café"),
+        ("a café".encode("cp1252"), "a café"),
+        (b"one  two\t\r\n", "one two"),
+        (b"", ""),
+    ],
+)
+def test_captions_are_read_in_every_encoding(tmp_path, data, caption):
+    path = save(tmp_path / "a.png", caption=None)
+    path.with_suffix(".txt").write_bytes(data)
+    found = index(tmp_path, require_captions=False)
+    assert found.items[0].caption == caption
+    assert bool(found.notes) == (data == "a café".encode("cp1252"))
+    assert found.uncaptioned == (not caption)
+
+
+@pytest.mark.parametrize("data", [b"a\0b\0", b"\x81\x8d", b"x" * (2 << 20)])
+def test_picture_with_an_unreadable_caption_is_skipped_and_named(tmp_path, data):
+    save(tmp_path / "a.png")
+    save(tmp_path / "b.png").with_suffix(".txt").write_bytes(data)
+    found = index(tmp_path)
+    assert names(found.items) == ["a.png"]
+    assert list(reasons(found)) == ["b.png"]
+
+
+def test_caption_of_another_letter_case_is_found(tmp_path):
+    save(tmp_path / "a.png", caption=None)
+    (tmp_path / "a.TXT").write_text("yes")
+    assert index(tmp_path).items[0].caption == "yes"
+
+
+def test_missing_captions_are_counted(tmp_path):
+    save(tmp_path / "a.png")
+    save(tmp_path / "b.png", caption=None)
+    found = index(tmp_path)
+    assert [item.caption for item in found.items] == ["a thing", ""]
+    assert found.uncaptioned == 1
+
+
+def odd_pictures(folder):
+    """Files that cannot be learnt, with a word of the reason each should get."""
+    whole = save(folder / "good.png", (600, 600)).read_bytes()
+    (folder / "zero.png").write_bytes(b"")
+    (folder / "text.jpg").write_text("I am not a picture")
+    (folder / "cut.png").write_bytes(whole[:12])
+    (folder / "bomb.png").write_bytes(png_of_size(40_000, 40_000))
+    (folder / "half-gigapixel.png").write_bytes(png_of_size(50_000, 10_001))
+    save(folder / "long.png", (2000, 5))
+    save(folder / "ribbon.png", (20_000, 50))
+    save(folder / "dot.png", (1, 1))
+    save(folder / "float.tif", mode="F")
+    (folder / "phone.heic").write_bytes(b"x")
+    (folder / "dangling.png").symlink_to(folder / "nowhere.png")
+    os.mkfifo(folder / "pipe.png")
+    return {
+        "bomb.png": "500 megapixels",
+        "cut.png": "damaged",
+        "dangling.png": "link",
+        "dot.png": "too small",
+        "float.tif": "colour mode",
+        "half-gigapixel.png": "500 megapixels",
+        "long.png": "too small",
+        "phone.heic": "not read",
+        "pipe.png": "ordinary",
+        "ribbon.png": "too long",
+        "text.jpg": "not a PNG",
+        "zero.png": "empty",
+    }
+
+
+def test_unusable_pictures_are_named_with_a_reason_and_the_rest_is_kept(tmp_path):
+    expected = odd_pictures(tmp_path)
+    found = index(tmp_path)
+    assert names(found.items) == ["good.png"]
+    assert list(reasons(found)) == sorted(expected)
+    for name, word in expected.items():
+        assert word in reasons(found)[name]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_names_that_are_no_text_are_told_and_left_out(tmp_path):
+    save(tmp_path / "good.png")
+    whole = (tmp_path / "good.png").read_bytes()
+    inner = os.fsencode(tmp_path) + b"/in\xff"
+    Path(os.fsdecode(inner)).mkdir()
+    for path in (os.fsencode(tmp_path) + b"/\xfebad\n.png", inner + b"/a.png"):
+        Path(os.fsdecode(path)).write_bytes(whole)
+    found = index(tmp_path, deep=True)
+    assert names(found.items) == ["good.png"]
+    assert [str(one).encode() for one in found.skipped] == [
+        f"{name}: {NAMELESS}".encode() for name in ("a.png", "?bad?.png")
+    ]
+
+
+def test_what_is_said_of_the_folder_comes_before_what_is_said_of_pictures(tmp_path):
+    save(tmp_path / "a.png", caption=None)
+    (tmp_path / "a.txt").write_bytes(b"caf\xe9")
+    assert [note.split()[0] for note in index(tmp_path, masks="files").notes] == ["1", "a.txt"]
+
+
+def test_large_picture_within_the_limit_is_indexed(tmp_path):
+    save(tmp_path / "small.png")
+    (tmp_path / "a.png").write_bytes(png_of_size(20_000, 20_000))
+    assert index(tmp_path).items[0].width == 20_000
+
+
+def test_a_large_picture_is_opened_while_other_threads_open_small_ones(tmp_path):
+    save(tmp_path / "small.png")
+    large = tmp_path / "a.png"
+    large.write_bytes(png_of_size(20_000, 20_000))
+    with large.open("rb") as file, (tmp_path / "small.png").open("rb") as small:
+        with opened(small, tmp_path / "small.png"):
+            pass  # as another thread may do in between
+        assert Image.MAX_IMAGE_PIXELS == MAX_PIXELS
+        with opened(file, large) as image:
+            assert image.size == (20_000, 20_000)
+
+
+def test_limits_of_shape_and_size_themselves_are_allowed(tmp_path):
+    save(tmp_path / "a.png", (128, 16))
+    save(tmp_path / "b.png", (16, 128))
+    assert len(index(tmp_path).items) == 2
+
+
+@pytest.mark.parametrize(
+    ("prepare", "what", "remedy"),
+    [
+        (lambda folder: folder / "missing", "no such folder", "Choose another"),
+        (lambda folder: save(folder / "a.png"), "is a file", "Choose another"),
+        (lambda folder: folder, "is empty", "Put pictures there"),
+    ],
+)
+def test_folder_that_is_none_is_told(tmp_path, prepare, what, remedy):
+    with pytest.raises(UserError) as error:
+        index(prepare(tmp_path))
+    assert what in error.value.what
+    assert remedy in error.value.remedy
+
+
+def test_pictures_only_in_subfolders_suggest_including_them(tmp_path):
+    save(tmp_path / "10_cat" / "a.png")
+    with pytest.raises(UserError, match="Include subfolders") as error:
+        index(tmp_path)
+    assert "10_cat" in error.value.what
+
+
+def test_folder_without_pictures_is_told(tmp_path):
+    (tmp_path / "readme.md").write_text("x")
+    with pytest.raises(UserError, match="has no pictures") as error:
+        index(tmp_path, deep=True)
+    assert "PNG" in error.value.expected
+
+
+def test_a_list_whose_words_are_all_missing_is_told(tmp_path):
+    save(tmp_path / "a.png")
+    listed = tmp_path / "list.csv"
+    for rows in ("a.png,\n", "a.png,\nb.png,b\n"):
+        listed.write_text(f"file,caption\n{rows}")
+        with pytest.raises(UserError, match=r"picture has no caption: .* says of them is empty"):
+            index(tmp_path, caption_source="list", caption_list=listed)
+
+
+def test_of_the_folders_within_those_with_the_most_pictures_are_named(tmp_path):
+    for name, count in {"a": 1, "b": 3, "c": 2, "d": 1, "e": 4}.items():
+        (tmp_path / name).mkdir()
+        for number in range(count):
+            save(tmp_path / name / f"{number}.png")
+    with pytest.raises(UserError, match="Include subfolders") as error:
+        index(tmp_path)
+    assert error.value.what.endswith('folders within it: "e" (4), "b" (3), "c" (2) and 2 more')
+
+
+def test_folder_of_broken_pictures_names_some(tmp_path):
+    for number in range(5):
+        (tmp_path / f"{number}.png").write_bytes(b"")
+    with pytest.raises(UserError, match=r"none of its 5 .*0.png: the file is empty.* 2 more"):
+        index(tmp_path)
+
+
+def test_folder_without_captions_is_refused_unless_allowed(tmp_path):
+    save(tmp_path / "a.png", caption=None)
+    with pytest.raises(UserError, match="Require captions") as error:
+        index(tmp_path)
+    assert '"a.txt" for "a.png"' in error.value.expected
+    assert index(tmp_path, require_captions=False).uncaptioned == 1
+
+
+def test_indexing_writes_nothing(tmp_path):
+    odd_pictures(tmp_path)
+    before = {path: path.lstat().st_mtime_ns for path in tmp_path.iterdir()}
+    index(tmp_path)
+    assert {path: path.lstat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")
+@pytest.mark.parametrize("suffix", ["png", "jpg", "webp", "bmp", "gif", "tif", "avif"])
+def test_damage_of_any_kind_is_a_picture_error(tmp_path, suffix):
+    path = tmp_path / f"a.{suffix}"
+    Image.effect_noise((40, 40), 80).convert("RGB").save(path, exif=exif(6))
+    whole = path.read_bytes()
+    chance = random.Random(1)
+    for _ in range(60):
+        data = bytearray(whole[: chance.randrange(1, len(whole) + 1)])
+        for _ in range(chance.randrange(4)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        path.write_bytes(data)
+        try:
+            with path.open("rb") as file, opened(file, path) as image:
+                image.load()
+        except PictureError as error:
+            assert error.reason
+
+
+def test_naming_the_index_imports_neither_pillow_nor_torch():
+    code = "import sys, onetrainer.dataset.items; print({'PIL', 'torch', 'numpy'} & {*sys.modules})"
+    root = ROOT
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True
+    )
+    assert done.stdout.strip() == "set()"
+
+
+def test_trigger_words_are_caption_enough_where_one_text_is_for_all(tmp_path):
+    save(tmp_path / "a.png", caption=None)
+    silent = {"caption_source": "text", "caption_text": " "}
+    assert index(tmp_path, **silent, trigger="sks dog").uncaptioned == 0
+    for trigger in ("", " "):
+        with pytest.raises(UserError, match="one text is to be the caption"):
+            index(tmp_path, **silent, trigger=trigger)
+
+
+@pytest.mark.parametrize(
+    ("place", "instead"),
+    [
+        ("validation.folder", {"validation.caption_list"}),
+        ("data.class_folder", {"data.class_text"}),
+        ("data.folder", set()),
+    ],
+)
+def test_folders_of_one_source_of_captions_are_told_what_they_have_instead(
+    tmp_path, place, instead
+):
+    save(tmp_path / "a.png", caption=None)
+    with pytest.raises(UserError) as error:
+        index_concept(ConceptSettings(place, "a", tmp_path))
+    named = set(re.findall(r"\(([a-z_.]+)\)", error.value.remedy)) - {"data.require_captions"}
+    assert named == instead
+    assert named <= {setting.path for setting in settings(TrainConfig)}

@@ -1,0 +1,221 @@
+"""Odd pictures, from file to cut, checked against numbers that were worked out by hand.
+
+Every picture is a slope: red rises from left to right, green from top to bottom. Scaling keeps
+slopes, so that the color of a pixel tells where in the picture it is from.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.config.data.augmentation import Augmentation
+from onetrainer.config.data.buckets import Buckets, Size
+from onetrainer.dataset.items import index_concept
+from onetrainer.dataset.transformed_image import shown
+from onetrainer.dataset.transforms import cut_share, enlarged, frame, view
+
+SQUARE = {"sizes": (Size(width=512, height=512),)}
+PAIR = {"sizes": (Size(width=512, height=768), Size(width=768, height=512))}
+
+
+@dataclass(frozen=True)
+class Odd:
+    """A picture and what is to become of it.
+
+    size: upright. saved: name of the file. kind: mode of the file, or EXIF's turn. cut: size of the
+    scaled picture and the cut's left, top, width, height.
+    """
+
+    saved: str
+    size: tuple[int, int]
+    cut: tuple[int, int, int, int, int, int]
+    kind: str | int = "RGB"
+    buckets: dict[str, Any] | None = None
+    flip: str = "off"
+    flip_vertical: str = "off"
+    off: float = 2.0  # how far a color may be off, of 255
+
+
+# Buckets of 1024 in steps of 64: 1024², 1152 × 896, 1280 × 832, 1408 × 768, 1536 × 704,
+# 1664 × 640, 1792 × 576, 1920 × 576, 2048 × 512, and these upright.
+ODD = {
+    # 1200 / 900 = 1.33 is nearest to 1152 / 896 = 1.29; scale 896 / 900; 1200 · that = 1194.7
+    "turned right": Odd("a.png", (900, 1200), (896, 1195, 0, 21, 896, 1152), kind=6),
+    "turned left": Odd("a.jpg", (900, 1200), (896, 1195, 0, 21, 896, 1152), kind=8, off=4),
+    "turned around": Odd("a.png", (1200, 900), (1195, 896, 21, 0, 1152, 896), kind=3),
+    "mirrored and turned": Odd("a.png", (900, 1200), (896, 1195, 0, 21, 896, 1152), kind=5),
+    # scale 2048 / 2400 = 512 / 600
+    "4 to 1": Odd("a.png", (2400, 600), (2048, 512, 0, 0, 2048, 512)),
+    "1 to 4": Odd("a.webp", (300, 1200), (512, 2048, 0, 0, 512, 2048), off=6),
+    # scale 5.12; half of 4096 is cut off
+    "8 to 1": Odd("a.png", (800, 100), (4096, 512, 1024, 0, 2048, 512)),
+    "tiny": Odd("a.png", (16, 16), (1024, 1024, 0, 0, 1024, 1024)),
+    # 1.4996 is nearest to 1280 / 832 = 1.54; scale 1280 / 6000; 4001 · that = 853.5
+    "huge": Odd("a.jpg", (6000, 4001), (1280, 854, 0, 11, 1280, 832), off=4),
+    # 2.33 is nearest to 1536 / 704 = 2.18; scale 704 / 333; 777 · that = 1642.7
+    "16 bits": Odd("a.png", (777, 333), (1643, 704, 53, 0, 1536, 704), kind="I;16"),
+    # 1.33; scale 896 / 480; 640 · that = 1194.7
+    "transparent": Odd("a.png", (640, 480), (1195, 896, 21, 0, 1152, 896), kind="RGBA"),
+    # 1.50 is nearest to 1.54; scale 2.56; 333 · that = 852.5
+    "palette": Odd("a.gif", (500, 333), (1280, 852, 0, 10, 1280, 832), kind="P", off=4),
+    # scale 1.024; 1001 · that = 1025.02
+    "four inks": Odd("a.tif", (1000, 1001), (1024, 1025, 0, 0, 1024, 1024), kind="CMYK"),
+    "one pixel off": Odd("a.bmp", (1023, 1025), (1024, 1026, 0, 1, 1024, 1024)),
+    # No more than twice as large: of 384 in steps of 64, 1.5 is nearest to 448 / 320 = 1.4, and
+    # 320 / 200 = 1.6; of 512, 640 / 300 = 2.13 would be too much.
+    "small": Odd("a.png", (300, 200), (480, 320, 16, 0, 448, 320), buckets={"upscale_limit": 2.0}),
+    # Never enlarged but for what is less than 64.
+    "smallest": Odd("a.png", (16, 20), (64, 80, 0, 8, 64, 64), buckets={"upscale_limit": 1.0}),
+    # 1.78 is nearest to 1408 / 768 = 1.83; scale 1408 / 1920; 1080 · that = 792, 24 to spare.
+    # 0.49 · 792 - 384 = 4.08
+    "focus": Odd(
+        *("a.png", (1920, 1080), (1408, 792, 0, 4, 1408, 768)),
+        buckets={"crop": "focus", "focus_x": 0.1, "focus_y": 0.49},
+    ),
+    "focus at the edge": Odd(
+        *("a.png", (1920, 1080), (1408, 792, 0, 24, 1408, 768)),
+        buckets={"crop": "focus", "focus_y": 1.0},
+    ),
+    # scale 512 / 333; 777 · that = 1194.7; 0.3 · 1195 - 256 = 102.5
+    "focus in a square": Odd(
+        *("a.png", (777, 333), (1195, 512, 103, 0, 512, 512)),
+        buckets={"crop": "focus", "focus_x": 0.3, **SQUARE},
+    ),
+    # 0.7 · 1195 - 256 = 580.5
+    "focus mirrored": Odd(
+        *("a.png", (777, 333), (1195, 512, 581, 0, 512, 512)),
+        buckets={"crop": "focus", "focus_x": 0.3, **SQUARE},
+        flip="always",
+    ),
+    "upside down": Odd("a.png", (900, 1200), (896, 1195, 0, 21, 896, 1152), flip_vertical="always"),
+    # 1.33 is nearest to 1.5; scale 768 / 1200 = 0.64
+    "fixed sizes": Odd("a.png", (1200, 900), (768, 576, 0, 32, 768, 512), buckets=PAIR),
+}
+
+
+def slope(width, height):
+    """A picture, and its red in 16 bits."""
+    red = np.linspace(0, 255, width)
+    green = np.linspace(0, 255, height)
+    pixels = np.full((height, width, 3), 128, np.uint8)
+    pixels[..., 0] = np.round(red)
+    pixels[..., 1] = np.round(green)[:, None]
+    deep = np.tile(np.round(red * 257).astype(np.uint16), (height, 1))
+    return Image.fromarray(pixels), Image.fromarray(deep)
+
+
+def stored(odd):
+    """The picture as a file holds it, and what is saved with it."""
+    image, deep = slope(*odd.size)
+    if odd.kind == "I;16":
+        return deep, {}
+    if isinstance(odd.kind, int):
+        undo = {3: "ROTATE_180", 5: "TRANSPOSE", 6: "ROTATE_90", 8: "ROTATE_270"}[odd.kind]
+        exif = Image.Exif()
+        exif[0x0112] = odd.kind
+        return image.transpose(Image.Transpose[undo]), {"exif": exif}
+    if odd.kind == "P":
+        return image.getchannel("R").convert("P"), {}
+    image = image.convert(odd.kind)
+    if odd.kind == "RGBA":
+        image.putalpha(lower_half(odd.size))
+    return image, {}
+
+
+def lower_half(size):
+    """Opaque above, a fifth of it below."""
+    alpha = Image.new("L", size, 255)
+    alpha.paste(51, (0, size[1] // 2, *size))
+    return alpha
+
+
+def opened(odd, folder):
+    """The picture's item and its concept, of SDXL at 1024."""
+    image, options = stored(odd)
+    lossy = {"quality": 95} if odd.saved.endswith(("jpg", "webp")) else {}
+    image.save(folder / odd.saved, **options, **lossy)
+    concept = ConceptSettings(
+        place="data.folder",
+        name="odd",
+        folder=folder,
+        resolutions=(1024,),
+        step=64,
+        require_captions=False,
+        buckets=Buckets(**odd.buckets or {}),
+        augmentation=Augmentation(flip=odd.flip, flip_vertical=odd.flip_vertical),
+    )
+    (item,) = index_concept(concept).items
+    return item, concept
+
+
+def expected_color(odd, x, y):
+    """Of a pixel of the cut, by going back to the picture by hand."""
+    wide, high, left, top, _, _ = odd.cut
+    width, height = odd.size
+    across = (left + x + 0.5) / wide
+    down = (top + y + 0.5) / high
+    across = 1 - across if odd.flip == "always" else across
+    down = 1 - down if odd.flip_vertical == "always" else down
+    red = 255 * (across * width - 0.5) / (width - 1)
+    green = 255 * (down * height - 0.5) / (height - 1)
+    if odd.kind in ("I;16", "P"):
+        return [red] * 3
+    if odd.kind == "RGBA" and down > 0.5:
+        return [0.2 * part + 0.8 * 255 for part in (red, green, 128)]
+    return [red, green, 128]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_geometry_and_frame_are_those_worked_out_by_hand(tmp_path, name):
+    odd = ODD[name]
+    item, concept = opened(odd, tmp_path)
+    seen = view(item, concept, 0)
+    wide, high, left, top, width, height = odd.cut
+    cut = seen.geometry
+    made = (cut.width, cut.height, cut.left, cut.top, cut.bucket.width, cut.bucket.height)
+    assert ((item.width, item.height), made) == (odd.size, odd.cut)
+    assert frame(item, seen) == (*odd.size[::-1], top, left, height, width)
+    assert cut_share(item, seen) == pytest.approx(1 - width * height / wide / high)
+    assert enlarged(item, seen) == pytest.approx(wide / odd.size[0], rel=0.001)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_every_pixel_comes_from_where_the_frame_says(tmp_path, name):
+    odd = ODD[name]
+    item, concept = opened(odd, tmp_path)
+    with (tmp_path / odd.saved).open("rb") as file:
+        picture = shown(item, view(item, concept, 0), file)
+    assert picture.size == odd.cut[4:]
+    pixels = np.asarray(picture, dtype=np.float64)
+    if picture.mode == "F":
+        pixels = np.repeat(pixels[..., None] / 257, 3, axis=2)
+    # Not the outermost ones: scaling has nothing to look at beyond the edge.
+    for share_x, share_y in [(0.2, 0.3), (0.8, 0.2), (0.3, 0.7), (0.75, 0.8)]:
+        x, y = int(share_x * picture.width), int(share_y * picture.height)
+        assert pixels[y, x] == pytest.approx(expected_color(odd, x, y), abs=odd.off)
+
+
+def test_focus_of_its_own_comes_from_the_item(tmp_path):
+    item, concept = opened(ODD["focus in a square"], tmp_path)
+    # 0.5 · 1195 - 256 = 341.5
+    seen = view(replace(item, focus=(0.5, 0.5)), concept, 0)
+    assert seen.geometry.left == 342
+
+
+def test_no_picture_is_touched(tmp_path):
+    for place, odd in enumerate(ODD.values()):
+        folder = Path(tmp_path, str(place))
+        folder.mkdir()
+        if odd.size[0] > 2000:
+            continue
+        item, concept = opened(odd, folder)
+        before = item.path.read_bytes(), item.path.stat().st_mtime_ns
+        with item.path.open("rb") as file:
+            shown(item, view(item, concept, 0), file)
+        assert (item.path.read_bytes(), item.path.stat().st_mtime_ns) == before
+        assert [path.name for path in folder.iterdir()] == [odd.saved]

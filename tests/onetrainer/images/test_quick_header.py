@@ -1,0 +1,161 @@
+"""Headers that are read the quick way are what Pillow makes of them, of every odd file."""
+
+import random
+import struct
+import time
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image, PngImagePlugin
+
+from onetrainer.images.header import Header, RecentHeaders, full_header, read_header
+from onetrainer.images.image_file import PictureError
+from onetrainer.images.quick_header import quick_header
+
+SIZE = (48, 32)
+
+
+def exif(turn, maker="maker"):
+    block = Image.Exif()
+    block[0x010F] = maker
+    if turn is not None:
+        block[0x0112] = turn
+    return block
+
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def text(key, value):
+    made = PngImagePlugin.PngInfo()
+    made.add_itxt(key, value) if value.startswith("<") else made.add_text(key, value)
+    return {"pnginfo": made}
+
+
+XMP = '<x:xmpmeta tiff:Orientation="6"></x:xmpmeta>'
+PICTURES = {
+    **{f"exif-{turn}.{suffix}": ("RGB", {"exif": exif(turn)})
+       for turn in (None, 0, 1, 3, 6, 8, 9) for suffix in ("jpg", "png", "webp")},
+    **{f"{mode}.png": (mode, {}) for mode in ("1", "L", "P", "RGB", "RGBA", "LA", "I;16")},
+    **{f"{mode}.jpg": (mode, {}) for mode in ("L", "RGB", "CMYK")},
+    **{f"{mode}-through.png": (mode, {"transparency": value}) for mode, value in
+       {"1": 0, "L": 7, "P": 3, "RGB": (1, 2, 3), "I;16": 5}.items()},
+    "palette.png": ("P", {"transparency": b"\x00\x80\xff"}),
+    "progressive.jpg": ("RGB", {"progressive": True, "icc_profile": b"x" * 70_000}),
+    "comment.jpg": ("RGB", {"comment": b"a comment", "dpi": (72, 72)}),
+    "xmp.jpg": ("RGB", {"xmp": XMP.encode()}),
+    "both.jpg": ("RGB", {"exif": exif(3), "xmp": XMP.encode()}),
+    "long exif.jpg": ("RGB", {"exif": exif(6, "m" * 5000)}),
+    "text.png": ("RGB", text("parameters", "a cat, " * 3000)),
+    "named text.png": ("RGB", text("transparency", "1")),
+    "xmp.png": ("RGB", text("XML:com.adobe.xmp", XMP)),
+    "icc.png": ("RGB", {"icc_profile": b"profile" * 99, "gamma": 2.2, "dpi": (72, 72)}),
+    "lossless.webp": ("RGB", {"lossless": True}),
+    "lossless-through.webp": ("RGBA", {"lossless": True}),
+    "through.webp": ("RGBA", {}),
+    "icc.webp": ("RGB", {"icc_profile": b"profile" * 99}),
+    "xmp.webp": ("RGB", {"xmp": XMP.encode()}),
+    "moving.webp": ("RGB", {"save_all": True, "append_images": [Image.new("RGB", SIZE, "red")]}),
+    "moving.png": ("RGB", {"save_all": True, "append_images": [Image.new("RGB", SIZE, "red")]}),
+    "several.jpg": ("RGB", {"format": "MPO", "save_all": True,
+                            "append_images": [Image.new("RGB", SIZE, "red")]}),
+    **{f"other.{suffix}": ("RGB", {}) for suffix in ("gif", "bmp", "tif", "avif")},
+}  # fmt: skip
+ORDINARY = [name for name in PICTURES if name.startswith(("exif-6", "RGB", "text", "through"))]
+
+
+def save(folder, name):
+    mode, options = PICTURES[name]
+    shape = (SIZE[1], SIZE[0], 4)
+    pixels = Image.fromarray(np.random.default_rng(0).integers(1, 255, shape, dtype=np.uint8))
+    if mode == "RGBA":  # some of it shows through, or WebP leaves the alpha channel out
+        pixels.convert("RGBA").save(folder / name, **options)
+    else:
+        picture = Image.new(mode, SIZE) if mode == "I;16" else pixels.convert("RGB").convert(mode)
+        picture.save(folder / name, **options)
+    return folder / name
+
+
+def seen(read, path):
+    try:
+        return read(path)
+    except PictureError as error:
+        return error.reason
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_quick_and_full_reading_agree(tmp_path, name):
+    path = save(tmp_path, name)
+    assert read_header(path) == full_header(path)
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_pictures_are_read_the_quick_way(tmp_path, name):
+    turned = name.startswith("exif-6")
+    has_alpha = "RGBA" in name or "through" in name
+    size = SIZE[::-1] if turned else SIZE
+    assert quick_header(save(tmp_path, name)) == (*size, has_alpha)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_damaged_files_are_judged_alike(tmp_path, name):
+    """Every beginning of a file, and single bytes changed: what Pillow refuses is refused."""
+    path = save(tmp_path, name)
+    whole, draw = path.read_bytes(), random.Random(name)
+    for _ in range(30):
+        end = draw.randrange(len(whole) + 1) if draw.random() < 0.4 else len(whole)
+        damaged = bytearray(whole[:end])
+        for _ in range(draw.randrange(3) if damaged else 0):
+            damaged[draw.randrange(min(end, 700))] = draw.randrange(256)
+        path.write_bytes(damaged)
+        quick = quick_header(path)
+        assert quick is None or Header(*quick) == seen(full_header, path)
+
+
+@pytest.mark.parametrize("side", [32, 400])
+@pytest.mark.parametrize("length", [1 << 16, 1 << 10])
+def test_exif_behind_a_pngs_pixels_is_not_overlooked(tmp_path, side, length):
+    """Of small and large files, whose pixels are in few or many pieces."""
+    pixels = zlib.compress(np.random.default_rng(0).bytes(side * (3 * side + 1)))
+    pieces = [pixels[place : place + length] for place in range(0, len(pixels), length)]
+    header = struct.pack(">IIBBBBB", side, side // 2, 8, 2, 0, 0, 0)
+    parts = [chunk(b"IHDR", header), *(chunk(b"IDAT", piece) for piece in pieces)]
+    end, late = chunk(b"IEND", b""), chunk(b"eXIf", exif(6).tobytes()[6:])
+    for tail in ([end], [late, end], [end, late]):
+        path = tmp_path / "a.png"
+        path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join([*parts, *tail]))
+        size = (side // 2, side) if late in tail else (side, side // 2)
+        assert read_header(path) == full_header(path) == Header(*size, has_alpha=False)
+
+
+def test_a_picture_as_large_as_a_book_is_refused_however_it_is_read(tmp_path):
+    header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+    path = tmp_path / "a.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b""))
+    assert quick_header(path) is None
+    assert "megapixels" in seen(read_header, path)
+
+
+def test_headers_are_remembered_until_the_file_changes(tmp_path, monkeypatch):
+    path, header = save(tmp_path, "RGB.png"), Header(1, 2, has_alpha=False)
+    recent = RecentHeaders()
+    recent.learn(path, header)
+    assert recent.known(path) is None  # just written: it might change again and look the same
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now + 10**10)
+    recent.learn(path, header)
+    assert recent.known(path) == header
+    path.write_bytes(b"something else")
+    assert recent.known(path) is None
+
+
+def test_of_remembered_headers_the_oldest_go_first(tmp_path, monkeypatch):
+    paths = [save(tmp_path, name) for name in ("L.png", "RGB.png", "P.png")]
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now + 10**10)
+    recent = RecentHeaders(most=2)
+    for path in paths:
+        recent.learn(path, read_header(path))
+    assert [recent.known(path) is not None for path in paths] == [False, True, True]

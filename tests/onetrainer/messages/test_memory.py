@@ -1,0 +1,164 @@
+"""A forecast of memory in words."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from onetrainer.messages.memory import (
+    GB,
+    Report,
+    amount,
+    checkpointing_words,
+    cure_lines,
+    cure_section,
+    fits,
+    forecast_lines,
+    largest_parts,
+    notes,
+    part_words,
+    phase_words,
+    setting_value,
+    verdict,
+)
+from onetrainer.run.events import Forecast
+
+PHASES = {
+    "caching": {"vae": GB, "activations": 2 * GB},
+    "training": {"unet": 4 * GB, "optimizer": GB // 2, "activations": 5 * GB},
+}
+PEAK = round(9.5 * GB)
+CURES = [
+    {
+        "changes": {"hardware.gradient_checkpointing": "block", "training.accumulation": 2},
+        "words": "repeat whole blocks",
+        "cost": "a third more time",
+        "peak_bytes": 5 * GB,
+    },
+    {
+        "changes": {"hardware.vae_tiling": True, "hardware.offload_layers": 0.5},
+        "words": "half of the layers",
+        "cost": "twice the time",
+        "peak_bytes": 9 * GB,
+    },
+]
+
+
+def forecast(available=0.0, cures=()):
+    return Forecast(PHASES, "training", PEAK, round(available * GB), list(cures))
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (12 * GB, "12.0 GB"),
+        (round(9.876 * GB), "9.88 GB"),
+        (GB // 2, "0.50 GB"),
+        (50 << 20, "50 MB"),
+        (0, "0 MB"),
+    ],
+)
+def test_amounts_are_counted_as_on_a_cards_box(size, words):
+    assert amount(size) == words
+
+
+def test_the_verdict_tells_whether_it_fits_and_when_it_is_highest():
+    assert verdict(forecast(24)).startswith("It fits: 9.50 GB of 24.0 GB that are free")
+    assert verdict(forecast(10)).startswith("It fits only just: 9.50 GB of 10.0 GB")
+    assert verdict(forecast(8)).startswith("It does not fit: 9.50 GB are needed and 8.00 GB are")
+    assert "1.50 GB too little" in verdict(forecast(8))
+    assert verdict(forecast()).startswith("It takes 9.50 GB")
+    assert "the highest moment is training" in verdict(forecast(8))
+
+
+def test_a_forecast_that_is_right_within_a_tenth_is_sure_below_nine_tenths():
+    assert fits(90, 100)
+    assert not fits(91, 100)
+
+
+def test_the_table_has_a_row_for_each_part_and_sums():
+    lines = forecast_lines(forecast(24))
+    rows = {line.split("  ")[0].strip(): line.split()[-2:] for line in lines[2:-2]}
+    assert rows[""] == ["caching", "training"]
+    assert rows["UNet"] == ["-", "4.00"]
+    assert rows["activations"] == ["2.00", "5.00"]
+    assert rows["together"] == ["3.00", "9.50"]
+    assert lines[-1] == verdict(forecast(24))
+
+
+def test_cures_are_told_with_the_settings_to_type():
+    first, settings, second, others = cure_lines(CURES, available=10 * GB)
+    assert first.split()[:3] == ["fits", "5.00", "GB"]
+    assert first.endswith("repeat whole blocks (a third more time)")
+    assert settings.split() == [
+        "--set",
+        "hardware.gradient_checkpointing=block",
+        "--set",
+        "training.accumulation=2",
+    ]
+    assert second.split()[:3] == ["fits", "9.00", "GB"]
+    assert "hardware.vae_tiling=true" in others
+    assert "hardware.offload_layers=0.5" in others
+    assert cure_lines(CURES, available=round(9.5 * GB))[2].startswith("  just")
+    assert cure_lines(CURES, available=GB)[0].split()[0] == "5.00"
+
+
+def test_parts_and_phases_that_are_not_known_are_called_by_their_names():
+    assert (part_words("unet"), part_words("new_part")) == ("UNet", "new part")
+    assert (phase_words("drawing"), phase_words("else")) == ("drawing samples", "else")
+    assert largest_parts(PHASES["training"], 2) == "activations 5.00 GB, UNet 4.00 GB"
+
+
+def test_a_terminal_gets_the_table_first_and_the_cures_when_they_are_known():
+    report = Report(is_json=False)
+    assert report.lines(forecast(8)) == forecast_lines(forecast(8))
+    cures = report.lines(forecast(8, CURES))
+    assert cures[1].startswith("What lowers it")
+    assert cures[3:] == cure_lines(CURES, 8 * GB)
+    assert "No setting" in Report(is_json=False, _last=forecast(8)).lines(forecast(8))[1]
+    assert report.last_lines() == []
+
+
+def test_where_nothing_is_enough_the_nearest_is_told():
+    assert cure_section(forecast(8, CURES))[1].startswith("What lowers it")
+    assert cure_section(forecast(4, CURES))[1] == "Nothing here makes it fit; nearest first:"
+
+
+def test_what_was_counted_is_told_below_the_verdict():
+    told = replace(forecast(24), notes=["One.", "Two."])
+    assert forecast_lines(told) == [*forecast_lines(forecast(24)), "One.", "Two."]
+
+
+def test_notes_tell_what_is_counted_and_what_is_not():
+    plain = {"draws": True, "lacks_card": False, "missing_model": None, "family": "SD 1.5"}
+    assert notes(**plain) == []
+    assert notes(**plain | {"draws": False}) == [
+        "Samples are not counted, because there is no prompt."
+    ]
+    (card,) = notes(**plain | {"lacks_card": True})
+    assert "main memory is counted; --memory GB plans for a card" in card
+    (missing,) = notes(**plain | {"missing_model": "nope.safetensors"})
+    assert missing == "nope.safetensors is not there: SD 1.5's published sizes are counted."
+    assert notes(**plain | {"missing_model": ""})[0].startswith("No base model is chosen: SD 1.5's")
+    (chosen,) = notes(**plain, chosen="block")
+    assert chosen == "Automatic checkpointing would take: whole blocks."
+    assert checkpointing_words("selective") == "cheap operations"
+
+
+def test_values_are_as_a_config_file_has_them():
+    values = [None, True, 0.0, 0.5, 2, "adafactor"]
+    assert [setting_value(value) for value in values] == [
+        "null",
+        "true",
+        "0",
+        "0.5",
+        "2",
+        "adafactor",
+    ]
+
+
+def test_json_is_the_last_forecast_and_nothing_else():
+    report = Report(is_json=True)
+    assert report.lines(forecast(8)) == report.lines(forecast(8, CURES)) == []
+    told = json.loads("\n".join(report.last_lines()))
+    assert (told["peak_bytes"], told["cures"]) == (PEAK, CURES)

@@ -1,0 +1,63 @@
+"""The page of settings says what the program does."""
+
+import re
+
+import pytest
+
+from onetrainer import ROOT
+from onetrainer.config.base.variants import KIND, kinds_of
+from onetrainer.config.fields import Setting, settings
+from onetrainer.config.train import TrainConfig
+from onetrainer.presets.settings_reference import render
+
+PAGE = ROOT / "docs" / "settings.md"
+CHOICES = [s for s in settings(TrainConfig) if s.path.endswith(f".{KIND}")]
+EVERY_KIND = [(choice, kind) for choice in CHOICES for kind in choice.choices]
+
+
+@pytest.fixture(scope="module")
+def page():
+    return render()
+
+
+def with_kind(choice: Setting, kind: str) -> list[Setting]:
+    """The settings with a kind of section, and with what it has to be in."""
+    around = {section: min(kinds) for section, kinds in choice.needs}
+    kinds = kinds_of({}, TrainConfig) | around | {choice.path.removesuffix(f".{KIND}"): kind}
+    return [s for s in settings(TrainConfig, kinds=kinds) if s.ui.level != "hidden"]
+
+
+def test_the_page_in_the_docs_is_up_to_date(page):
+    assert PAGE.read_text(encoding="utf-8") == page, "make docs"
+
+
+@pytest.mark.parametrize(
+    ("choice", "kind"), EVERY_KIND, ids=[f"{c.path} {kind}" for c, kind in EVERY_KIND]
+)
+def test_the_page_tells_every_setting_of_every_kind(page, choice, kind):
+    for setting in with_kind(choice, kind):
+        assert f"`{setting.path}`" in page
+        told = setting.help.replace("|", "\\|")
+        assert told in page
+        if not setting.path.endswith(f".{KIND}"):
+            rows = [line for line in page.splitlines() if line.startswith(f"| `{setting.path}` |")]
+            assert any(told in row and setting.expected in row for row in rows)
+
+
+def test_each_setting_is_explained_in_the_same_words_only_once(page):
+    rows = [line for line in page.splitlines() if line.startswith("| `") and ".0." not in line]
+    assert len(set(rows)) == len(rows)
+
+
+def test_every_kind_is_listed_with_a_link_to_its_own_part(page):
+    titles = re.findall(r"^#+ (.+)$", page, re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", title).replace(" ", "-").lower() for title in titles}
+    links = re.findall(r"\]\(#([^)]+)\)", page)
+    assert set(links) <= anchors
+    assert len(links) == len(EVERY_KIND)
+    assert len(set(titles)) == len(titles)
+
+
+def test_a_default_that_kinds_differ_in_is_told_with_each(page):
+    assert "`optimizer.lr` (`0.0001`)" in page
+    assert "| by kind |" in page

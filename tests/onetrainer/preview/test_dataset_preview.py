@@ -1,0 +1,340 @@
+"""What is told of a run's pictures before it begins, against counting by hand."""
+
+import json
+import re
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from PIL import Image
+
+from onetrainer.config.run.validation import Validation
+from onetrainer.dataset.batch_plan import BatchPlan, portions_of
+from onetrainer.dataset.buckets import Bucket
+from onetrainer.dataset.dataset import read_dataset
+from onetrainer.dataset.near_duplicates import LookingStopped, similar_groups
+from onetrainer.errors import UserError
+from onetrainer.images.image_index import PictureMemory
+from onetrainer.messages.dataset import as_document, lines
+from onetrainer.presets.presets import resolve
+from onetrainer.preview.dataset_preview import caption_examples, plan_data
+from tests.onetrainer.drawn import as_jpeg, leaves
+from tests.pictures import folder
+
+SQUARE, WIDE = Bucket(64, 64), Bucket(88, 48)
+
+
+def config(root, /, *, data=None, **sections):
+    data = {"folder": str(root / "cats"), "resolution": 64} | (data or {})
+    return resolve({"data": data, "output": {"folder": str(root / "runs")}, **sections}, source="")
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Five square pictures, two wide ones, and one that is no picture."""
+    folder(tmp_path / "cats", [(64, 64)] * 4 + [(128, 128)] + [(88, 48)] * 2)
+    (tmp_path / "cats" / "bad.png").write_bytes(b"nothing")
+    return tmp_path
+
+
+def test_sizes_and_steps_are_counted(root):
+    plan = plan_data(config(root, training={"batch_size": 2, "accumulation": 1, "steps": 9}))
+    assert {one.bucket: (one.pictures, one.shown, one.steps) for one in plan.buckets} == {
+        SQUARE: (5, 5, 3),
+        WIDE: (2, 2, 1),
+    }
+    assert (plan.steps_per_epoch, plan.small_steps, plan.shown_per_epoch) == (4, 1, 7)
+    assert plan.epochs == 2.25
+    assert plan.shown in (15, 16)  # two epochs, and a step of one or two pictures
+    assert [one.path.name for one in plan.skipped] == ["bad.png"]
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 0.5, 1.25])
+def test_what_is_told_of_a_run_is_what_its_steps_show(root, repeats):
+    more = {"folder": str(folder(root / "more", [(48, 88)] * 3)), "repeats": repeats}
+    data = {"concepts": [more], "class_folder": str(folder(root / "class", [(64, 64)] * 5))}
+    made = config(root, data=data, training={"batch_size": 3, "steps": 23})
+    plan = plan_data(made)
+    portions = portions_of(read_dataset(made), is_cached=True)
+    batches = BatchPlan(portions, batch_size=3, accumulation=1, seed=0)
+    shown = [batches.at(step) for step in range(23)]
+    assert plan.shown == sum(len(step.pictures) for step in shown)
+    assert int(plan.epochs) == batches.epoch_of(23)
+    first = [step for step in shown if step.epoch == 0]
+    assert plan.shown_per_epoch == sum(len(step.pictures) for step in first)
+    assert plan.steps_per_epoch == len(first)
+
+
+def test_a_long_run_of_unequal_epochs_is_told_about_right(root):
+    data = {"class_folder": str(folder(root / "class", [(64, 64), (88, 48), (48, 88)]))}
+    plan = plan_data(config(root, data=data, training={"steps": 100_000}))
+    # Seven pictures to learn and seven to keep: one a step.
+    assert plan.shown == pytest.approx(100_000, rel=1e-3)
+    assert plan.epochs == pytest.approx(100_000 / 14, rel=1e-3)
+
+
+def test_a_long_run_of_many_pictures_counts_few_of_its_epochs(root, monkeypatch):
+    counted = []
+    real = BatchPlan.counts_in
+    monkeypatch.setattr(BatchPlan, "counts_in", lambda self, n: counted.append(n) or real(self, n))
+    monkeypatch.setattr("onetrainer.preview.dataset_preview.EXACT_SHOWINGS", 70)
+    data = {"class_folder": str(folder(root / "class", [(64, 64), (88, 48), (48, 88)]))}
+    plan = plan_data(config(root, data=data, training={"steps": 100_000}))
+    assert max(counted) == 4  # five epochs, of 14 pictures each
+    assert plan.epochs == pytest.approx(100_000 / 14, rel=1e-3)
+    assert plan.shown == pytest.approx(100_000, rel=1e-3)
+
+
+def test_pictures_are_counted_by_folder_and_by_what_they_are_for(root):
+    held = {"folder": str(folder(root / "held", [(64, 64)] * 2)), "role": "validation"}
+    kept = {"folder": str(folder(root / "kept", [(64, 64)] * 3)), "role": "prior", "pictures": 10}
+    data = {"concepts": [held, kept]}
+    plan = plan_data(config(root, data=data, validation={"use": True}))
+    told = {one.name: (one.pictures, one.held_out, one.per_epoch) for one in plan.concepts}
+    assert told == {"cats": (7, 0, 7), "held": (0, 2, 0), "kept": (3, 0, 10)}
+    assert (plan.pictures, plan.held_out) == (10, 2)
+
+
+@pytest.fixture
+def alike(tmp_path, monkeypatch):
+    """The config of four pictures of three likes each, and a memory for their looks."""
+    # Files this new are not relied on, which is no matter here.
+    monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
+    (tmp_path / "cats").mkdir()
+    for seed in range(4):
+        for quality in (95, 80, 60):
+            as_jpeg(leaves(seed, 96), quality).save(tmp_path / f"cats/{quality}-{seed}.png")
+    section = {"use": True, "share": 0.4, "keep_similar": True}
+    data = {"require_captions": False}
+    with closing(PictureMemory(tmp_path / "cache")) as memory:
+        yield config(tmp_path, data=data, validation=section), memory
+
+
+def test_held_out_pictures_are_those_of_the_run_where_all_looks_are_remembered(alike):
+    made, memory = alike
+    run = read_dataset(made, similar=lambda items: similar_groups(items, memory)).held_out
+    plan = plan_data(made, looks=memory)
+    assert plan.dataset.held_out == run and not plan.holds_out_alike
+    seeds = {item.path.stem.partition("-")[2] for item in run}
+    assert len(run) == 3 * len(seeds) > 0
+    assert "It is not known yet" not in "\n".join(lines(plan))
+
+
+def test_one_look_that_is_not_remembered_leaves_it_open_who_is_held_out(alike):
+    made, memory = alike
+    found = read_dataset(made)
+    similar_groups([*found.items[1:], *found.held_out], memory)
+    plan = plan_data(made, looks=memory)
+    assert plan.holds_out_alike
+    assert as_document(plan)["holds_out_alike"]
+    assert plan.dataset.held_out == found.held_out
+    assert "It is not known yet" in "\n".join(lines(plan))
+
+
+def test_pictures_known_to_be_damaged_are_left_out_as_the_run_leaves_them_out(alike):
+    made, memory = alike
+    bad = Path(made.data.folder, "60-2.png")
+    bad.write_bytes(bad.read_bytes()[:2000])
+    assert plan_data(made, looks=memory).skipped == ()
+    run = read_dataset(made, similar=lambda items: similar_groups(items, memory))
+    plan = plan_data(made, looks=memory)
+    # A run decodes its pictures after it has divided them.
+    assert plan.dataset.items == tuple(item for item in run.items if item.path != bad)
+    assert plan.dataset.held_out == tuple(item for item in run.held_out if item.path != bad)
+    assert [one.path for one in plan.skipped] == [bad]
+    assert "1 picture left out: 60-2.png: damaged" in (told := "\n".join(lines(plan)))
+    assert "It is not known yet" not in told
+
+
+def test_nothing_to_learn_is_told_where_all_pictures_are_known_to_be_damaged(alike):
+    made, memory = alike
+    found = read_dataset(made)
+    for item in found.items:
+        item.path.write_bytes(item.path.read_bytes()[:2000])
+    similar_groups([*found.items, *found.held_out], memory)
+    without = made.model_copy(update={"validation": Validation()})
+    assert plan_data(without, looks=memory).pictures == len(found.held_out)
+    for item in found.held_out:
+        item.path.write_bytes(item.path.read_bytes()[:2000])
+    similar_groups(found.held_out, memory)
+    with pytest.raises(UserError, match=r"none can be read .*damaged"):
+        plan_data(without, looks=memory)
+
+
+def test_notes_name_their_folder_where_there_are_several(root):
+    one, other = folder(root / "a/more", [(64, 64)]), folder(root / "b/more", [(64, 64)] * 2)
+    data = {"masks": "files"}
+    assert plan_data(config(root, data=data)).notes == (
+        "7 of 7 pictures have no mask; all of each counts",
+    )
+    data["concepts"] = [{"folder": str(one)}, {"folder": str(other)}]
+    found = [note.partition(": ")[0] for note in plan_data(config(root, data=data)).notes]
+    assert found == ["cats", str(one), str(other)]
+
+
+def test_pictures_without_a_caption_are_named_and_no_more_than_a_few(root):
+    for number in (1, 2, 4, 6):
+        (root / f"cats/{number}.txt").unlink()
+    plan = plan_data(config(root))
+    assert [path.name for path in plan.without_caption] == ["1.png", "2.png", "4.png", "6.png"]
+    assert "4 pictures without a caption: 1.png, 2.png, 4.png …." in lines(plan)
+    assert as_document(plan)["without_caption"] == [str(path) for path in plan.without_caption]
+
+
+def test_comparing_of_looks_can_be_stopped(alike):
+    made, memory = alike
+    found = read_dataset(made)
+    similar_groups([*found.items, *found.held_out], memory)
+    with pytest.raises(LookingStopped):
+        plan_data(made, looks=memory, should_stop=lambda: True)
+
+
+def test_a_very_long_caption_is_told_by_its_beginning(root):
+    (root / "cats" / "0.txt").write_text("many " * 5000)
+    plan = plan_data(config(root))
+    (told,) = (line for line in lines(plan) if "many many" in line)
+    assert told.endswith("many … (5,000 words)") and len(told) < 450
+    assert len(as_document(plan)["captions"][0]["drawn"][0]) > 20_000
+
+
+def test_enlarged_and_cut_pictures_are_named_the_worst_first(root):
+    Image.new("RGB", (16, 16)).save(root / "cats" / "tiny.png")
+    Image.new("RGB", (32, 32)).save(root / "cats" / "small.png")
+    Image.new("RGB", (700, 100)).save(root / "cats" / "long.png")
+    plan = plan_data(config(root))
+    assert [(one.path.name, one.amount) for one in plan.enlarged.most] == [
+        ("tiny.png", 4.0),
+        ("small.png", 2.0),
+    ]
+    assert [one.path.name for one in plan.cut.most] == ["long.png"]
+    # Of 7:1, a size of 4:1 shows 4/7.
+    assert plan.cut.most[0].amount == pytest.approx(1 - 4 / 7, abs=0.01)
+
+
+def test_captions_are_shown_as_they_will_be_drawn(root):
+    made = config(root, data={"trigger": "sks", "captions": {"shuffle": True}})
+    for example in plan_data(made).captions:
+        assert len(set(example.drawn)) > 1
+        for caption in example.drawn:
+            assert caption.startswith("sks, ")
+            assert {"a cat", "red", "sitting"} <= set(caption.split(", "))
+    plain = caption_examples(read_dataset(config(root)), count=3)
+    assert [one.path.stem for one in plain] == ["0", "3", "6"]
+    assert [one.drawn for one in plain] == [(f"a cat, red, sitting, {n}",) for n in (0, 3, 6)]
+
+
+def test_the_cache_takes_what_its_views_and_captions_take(root):
+    plan = plan_data(config(root, hardware={"precision": "bf16"})).cache
+    # Mean and deviation, four channels of float32, of 8 × 8 and of 11 × 6; seven captions and the
+    # empty one, 77 tokens of 768 numbers of 16 bits.
+    assert plan.picture_bytes == 2 * 4 * 4 * (5 * 8 * 8 + 2 * 11 * 6)
+    assert plan.caption_bytes == 8 * 77 * 768 * 2
+    assert (plan.views, plan.captions) == (7, 8)
+    assert plan.pixels == 5 * 64 * 64 + 2 * 88 * 48
+    assert plan.folder == root / "runs" / "cache"
+    assert plan.free_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("data", "views", "captions"),
+    [
+        ({"cache_latents": False}, 0, 8),
+        ({"cache_text": False}, 7, 0),
+        ({"augmentation": {"flip": "random"}}, 14, 8),
+        ({"augmentation": {"hue": 5, "variations": 3}}, 21, 8),
+        ({"buckets": {"resolutions": [{"resolution": 96}]}}, 14, 8),
+    ],
+)
+def test_the_cache_holds_what_the_settings_ask_for(root, data, views, captions):
+    cache = plan_data(config(root, data=data)).cache
+    assert (cache.views, cache.captions) == (views, captions)
+
+
+@pytest.mark.parametrize(
+    ("family", "conditioning", "bytes_more", "passes"),
+    [
+        ("sd15", "masks", 4, 1),
+        ("sd15-inpainting", "blank", 4, 1),
+        ("sd15-inpainting", "masks", 4 + 4 + 16, 2),  # what is seen is encoded as well
+        ("sd15-inpainting", "files", 4, 1),
+    ],
+)
+def test_masks_and_what_inpainting_sees_take_their_room(
+    root, family, conditioning, bytes_more, passes
+):
+    plain = plan_data(config(root)).cache
+    Image.new("L", (64, 64)).save(root / "cats" / "0-masklabel.png")
+    data = {"masks": "files", "conditioning": conditioning}
+    found = plan_data(config(root, data=data, model={"family": family})).cache
+    assert found.picture_bytes - plain.picture_bytes == bytes_more * 8 * 8
+    assert found.pixels - plain.pixels == (passes - 1) * 64 * 64
+
+
+def test_captions_that_change_are_kept_if_they_are_few(root):
+    drawn = {"captions": {"shuffle": True}}
+    few = plan_data(config(root, data=drawn, training={"steps": 21})).cache.captions
+    assert 8 < few <= 22
+    assert plan_data(config(root, data=drawn, training={"steps": 20_000})).cache.captions == 0
+
+
+def test_planning_changes_nothing(root):
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    plan_data(config(root))
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+
+
+def test_without_pictures_there_is_nothing_to_plan(root):
+    assert plan_data(config(root, data={"folder": ""})) is None
+    with pytest.raises(UserError):
+        plan_data(config(root, data={"folder": str(root / "nowhere")}))
+
+
+def test_pictures_of_a_size_are_found_with_their_view(root):
+    more = {"buckets": {"resolutions": [{"resolution": 128}]}}
+    plan = plan_data(config(root, data=more))
+    assert {number for _, number in plan.pictures_of(SQUARE)} == {0}
+    assert {number for _, number in plan.pictures_of(Bucket(128, 128))} == {1}
+    assert len(plan.pictures_of(WIDE)) == 2
+
+
+def test_all_of_it_is_told_in_words_and_as_json(root):
+    made = config(root, training={"batch_size": 2, "steps": 9}, validation={"use": True})
+    plan = plan_data(made)
+    told = "\n".join(lines(plan))
+    assert "Pictures: 6 to learn, 1 held out." in told
+    assert "9 steps are" in told
+    assert "64 × 64" in told
+    assert "1 picture left out: bad.png" in told
+    assert "a cat, red, sitting, 0" in told
+    document = json.loads(json.dumps(as_document(plan)))
+    assert document["steps_per_epoch"] == plan.steps_per_epoch
+    assert sum(one["shown"] for one in document["buckets"]) == plan.shown_per_epoch
+    assert document["skipped"][0]["path"].endswith("bad.png")
+
+
+def test_fractions_and_few_full_steps_are_told(root):
+    more = {"folder": str(folder(root / "more", [(64, 64)] * 3)), "repeats": 0.5}
+    data = {"concepts": [more], "augmentation": {"flip": "random"}}
+    made = config(root, data=data, training={"batch_size": 4, "steps": 2})
+    told = "\n".join(lines(plan_data(made)))
+    assert re.search(r"^  more +3 +1\.5  learned$", told, re.MULTILINE)
+    # One showing of the three squares and the five others are two steps; two wide ones are one.
+    assert "An epoch shows 8 pictures in 3 steps; 2 steps are 0.67 epochs" in told
+    assert "In 2 of its steps fewer than 4 pictures of their size are left" in told
+    assert "Cache: 20 views and 8 captions" in told  # both folders say the same
+
+
+def test_names_are_told_as_no_terminal_obeys_them_and_notes_are_counted(root):
+    for name in ("a\nline", "b", "c", "d"):
+        Image.new("RGB", (20, 20)).save(root / "cats" / f"{name}.png")
+        (root / "cats" / f"{name}.txt").write_bytes(b"caf\xe9")
+    told = lines(plan_data(config(root)))
+    assert any("a?line.png (3.2 times)" in line for line in told)
+    assert not any("\n" in line for line in told)
+    assert "And 1 note more; --json tells all." in told
+
+
+def test_too_little_room_for_the_cache_is_told(root, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    assert "1 kB are free there, too little." in lines(plan_data(config(root)))[-1]

@@ -1,0 +1,117 @@
+"""How many passes of the UNet a run takes: beside counts by hand."""
+
+import pytest
+
+from onetrainer.config.train import TrainConfig
+from onetrainer.rewards.cost import DISTANCE_PASSES, StepCost, cost_of
+
+STEPS, PICTURES = 10, 6  # of a drawing; in a step
+
+
+def config(algorithm=None, *, keep=None, checkpoint=False, hardware=None, **more):
+    objective = {
+        "kind": "alignprop",
+        "algorithm": algorithm or {"kind": "draft", "last_steps": 3},
+        "rollout": {"steps": STEPS, "guidance": 5, "checkpoint": checkpoint} | more,
+        "keep": keep or {},
+        "rewards": [{"reward": "sharpness"}, {"reward": "color", "train": False}],
+        "prompts": {"text": "\n".join("abcdefgh")},
+        "evaluation": {"every": 4, "prompts": "x\ny", "seeds": 3},
+    }
+    return TrainConfig.model_validate(
+        {
+            "objective": objective,
+            "training": {"batch_size": 2, "accumulation": 3, "steps": 10},
+            "hardware": hardware or {},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "plain", "trained"),
+    [
+        ({"kind": "alignprop", "through": "all"}, 0, STEPS),
+        ({"kind": "alignprop", "through": "fixed", "last_steps": 4}, 6, 4),
+        # Every number from 1 to 10 as likely as any other.
+        ({"kind": "alignprop"}, 4.5, 5.5),
+        ({"kind": "draft", "last_steps": 3}, 7, 3),
+        ({"kind": "draft_lv", "gradients": 3}, 9, 3),
+        # Steps 7.5 to 10 as they are counted from 0: half of the seventh, and the last two whole.
+        ({"kind": "refl"}, (0.5 * 7 + 8 + 9) / 2.5, 1),
+        # Up to 4 of 10 are left out, each number of them as likely as any other.
+        ({"kind": "drtune", "trained_steps": 5, "early_stop": 0.4}, 8 - 5, 5),
+    ],
+)
+def test_a_drawing_has_the_passes_of_its_algorithm(algorithm, plain, trained):
+    step = cost_of(config(algorithm)).step
+    assert step.drawing == pytest.approx(2 * PICTURES * plain)
+    assert step.trained == pytest.approx(2 * PICTURES * trained)
+    assert step.by_part()["backward"] == pytest.approx(2 * step.trained)
+    assert step.scored == PICTURES * (3 if algorithm["kind"] == "draft_lv" else 1)
+
+
+def test_without_guidance_there_is_one_pass_a_step():
+    step = cost_of(config(guidance=1)).step
+    assert (step.drawing, step.trained) == (PICTURES * 7, PICTURES * 3)
+
+
+def test_the_half_without_a_prompt_may_have_no_gradient():
+    step = cost_of(config(guidance_gradient=False)).step
+    assert (step.drawing, step.trained) == (PICTURES * (2 * 7 + 3), PICTURES * 3)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "policy", "times"),
+    [(False, "off", 0), (True, "off", 1), (True, "selective", 1), (False, "block", 1),
+     (True, "block", 2)],
+)  # fmt: skip
+def test_checkpointing_computes_again_what_has_a_gradient(checkpoint, policy, times):
+    hardware = {"gradient_checkpointing": policy}
+    step = cost_of(config(checkpoint=checkpoint, hardware=hardware)).step
+    assert step.repeated == times * step.trained
+
+
+def test_the_anchor_asks_two_models_once_a_picture():
+    step = cost_of(config(keep={"anchor": 1.0}, checkpoint=True)).step
+    assert step.by_part()["anchor"] == 2 * PICTURES
+    assert step.with_gradient == step.repeated == step.trained + PICTURES
+
+
+def test_ordinary_steps_take_their_share():
+    plain, mixed = cost_of(config()).step, cost_of(config(keep={"denoising_share": 0.25})).step
+    assert mixed.trained == 0.75 * plain.trained
+    assert mixed.ordinary == 0.25 * PICTURES
+    assert mixed.scored == 0.75 * PICTURES
+
+
+def test_rounds_of_best_of_n_are_spread_over_their_steps():
+    own = {"kind": "best_of_n", "candidates": 4, "prompts": 5, "steps": 4}
+    step = cost_of(config(own)).step
+    # Ten steps have three rounds, of which the last is not learnt for as long.
+    assert step.drawing == pytest.approx(3 * 4 * 5 * STEPS * 2 / 10)
+    assert (step.ordinary, step.trained, step.scored) == (PICTURES, 0, 0)
+
+
+def test_held_out_prompts_are_looked_at_before_between_and_after():
+    cost = cost_of(config())
+    assert cost.looks == 4  # before, after 4, 8 and 10 steps
+    assert cost.look.drawing == 2 * 3 * STEPS * 2
+    assert cost.look.anchor == 2 * 3 * DISTANCE_PASSES
+    assert cost.look.scored_plainly == 2 * 3
+
+
+def test_ordinary_training_has_a_pass_for_each_picture():
+    document = {
+        "training": {"batch_size": 2, "accumulation": 3, "steps": 10},
+        "sampling": {"prompts": [{"prompt": "a"}], "every": 4, "steps": 5, "guidance": 7},
+    }
+    cost = cost_of(TrainConfig.model_validate(document))
+    assert cost.step == StepCost(ordinary=6)
+    assert cost.step.by_part() == {"ordinary": 6, "backward": 12}
+    # Before, after 4 and 8 steps, and after the last.
+    assert cost.samples == StepCost(drawing=4 * 5 * 2, scored_plainly=4)
+
+
+def test_what_does_not_ask_the_unet_has_no_passes():
+    document = {"method": {"kind": "vae"}, "objective": {"kind": "reconstruction"}}
+    assert not cost_of(TrainConfig.model_validate(document)).step.by_part()

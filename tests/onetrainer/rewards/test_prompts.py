@@ -1,0 +1,155 @@
+"""Which prompts are learnt and which are held out, and what is told of them beforehand."""
+
+import pytest
+from PIL import Image
+
+from onetrainer.checks.dataset import check_pictures
+from onetrainer.checks.rewards import check_rewards
+from onetrainer.errors import UserError
+from onetrainer.presets.presets import resolve
+from onetrainer.rewards.prompts import prompts_of
+
+ANIMALS = [f"a photo of animal {number}" for number in range(20)]
+
+
+def config(seed=0, rewards=(), evaluation=None, **prompts):
+    objective = {
+        "kind": "alignprop",
+        "rewards": list(rewards) or [{"reward": "color"}],
+        "prompts": prompts or {"text": "\n".join(ANIMALS)},
+        "evaluation": evaluation or {},
+    }
+    return resolve({"objective": objective, "training": {"seed": seed}}, source="test")
+
+
+def test_a_share_is_held_out_and_not_learnt():
+    split = prompts_of(config())
+    assert len(split.held_out) == 4
+    assert sorted(split.learnt + split.held_out) == sorted(ANIMALS)
+    assert split.both == ()
+
+
+def test_what_is_held_out_comes_from_words_and_seed_alone():
+    turned = config(text="\n".join(reversed(ANIMALS)))
+    assert set(prompts_of(turned).held_out) == set(prompts_of(config()).held_out)
+    assert set(prompts_of(config(seed=1)).held_out) != set(prompts_of(config()).held_out)
+    more = config(text="\n".join([*ANIMALS, "a photo of a boat"]))
+    assert len(set(prompts_of(more).held_out) - set(prompts_of(config()).held_out)) <= 1
+
+
+def test_written_ones_are_held_out_and_all_others_learnt():
+    split = prompts_of(config(evaluation={"prompts": "a boat\n\n a car "}))
+    assert split.held_out == ("a boat", "a car")
+    assert split.learnt == tuple(ANIMALS)
+
+
+def test_a_single_prompt_is_both():
+    split = prompts_of(config(text="a cat\na cat\n"))
+    assert (split.learnt, split.held_out, split.both) == (("a cat",),) * 3
+
+
+def test_prompts_come_from_a_file(tmp_path):
+    file = tmp_path / "prompts.txt"
+    file.write_text("# animals\na cat\na dog\n", encoding="utf-8")
+    split = prompts_of(config(source="file", file=str(file), text=""))
+    assert sorted(split.learnt + split.held_out) == ["a cat", "a dog"]
+
+
+def test_no_more_are_held_out_than_are_asked_for():
+    assert len(prompts_of(config(evaluation={"most_prompts": 2})).held_out) == 2
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [{"source": "file", "file": "nowhere.txt"}, {"text": " "}, {"text": "a " * 4001}],
+)
+def test_what_is_wrong_with_prompts_is_said(prompts):
+    with pytest.raises(UserError):
+        prompts_of(config(**prompts))
+
+
+def test_what_is_wrong_before_the_start_is_said_at_its_setting(tmp_path):
+    (tmp_path / "code.py").write_text("def mine(pictures, prompts):\n    return [0.0]\n")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    rewards = [
+        {"reward": "aesthetic", "model": str(tmp_path), "head": str(tmp_path / "none.pth")},
+        {"reward": "clip", "model": str(tmp_path / "none"), "train": False},
+        {"reward": "reference", "folder": str(empty), "train": False},
+        {"reward": "function", "function": f"{tmp_path / 'code.py'}:mine", "train": False},
+    ]
+    found = check_rewards(config(rewards=rewards, source="file", file="nowhere.txt"))
+    assert [problem.path for problem in found] == [
+        "objective.rewards.0.head",
+        "objective.rewards.1.model",
+        "objective.rewards.2.folder",
+        "objective.rewards.3.function",
+        "objective.prompts.file",
+    ]
+    assert all(problem.severity == "error" for problem in found)
+
+
+def test_watching_what_is_trained_is_warned_of():
+    (problem,) = check_rewards(config(evaluation={"prompts": f"{ANIMALS[3]}\na boat"}))
+    assert problem.severity == "warning"
+    assert ANIMALS[3] in problem.what
+
+
+def test_too_few_held_out_prompts_are_warned_of():
+    rewards = [{"reward": "color"}, {"reward": "contrast", "train": False}]
+    fifteen = "\n".join(ANIMALS[:15])  # of which a fifth is three
+    (problem,) = check_rewards(config(rewards=rewards, text=fifteen))
+    assert (problem.path, problem.severity) == ("objective.evaluation.prompts", "warning")
+    assert "only 3 prompts" in problem.what
+    assert check_rewards(config(rewards=rewards)) == []
+    off = config(rewards=rewards, text=fifteen, evaluation={"guard": "off"})
+    assert check_rewards(off) == []
+
+
+def word_config(**changes):
+    document = {
+        "objective": {"kind": "alignprop", "prompts": {"text": "a photo of a cat\na drawing"}},
+        "method": {"kind": "embedding"},
+        "embeddings": {"words": [{"word": "sksthing"}]},
+    }
+    return resolve(document | changes, source="test")
+
+
+@pytest.mark.parametrize(
+    ("method", "severity"), [({"kind": "embedding"}, "error"), ({"kind": "lora"}, "warning")]
+)
+def test_a_word_that_no_prompt_holds_is_told(method, severity):
+    (problem,) = [one for one in check_rewards(word_config(method=method)) if "word" in one.path]
+    assert (problem.path, problem.severity) == ("embeddings.words.0.word", severity)
+    assert "objective.prompts" in problem.remedy
+    holding = {"kind": "alignprop", "prompts": {"text": "a sksthing\na photo of sksthing"}}
+    assert not [one for one in check_rewards(word_config(objective=holding)) if "word" in one.path]
+
+
+def test_a_folder_of_pictures_that_is_not_read_is_not_looked_into(tmp_path):
+    left = {"data": {"folder": str(tmp_path / "gone")}}
+    assert check_pictures(word_config(**left)) == []
+    read = {"kind": "alignprop", "prompts": {"source": "captions"}}
+    (found,) = check_pictures(word_config(**left, objective=read))
+    assert (found.path, found.severity) == ("data.folder", "error")
+
+
+def test_prompts_are_the_captions_of_every_folder_to_learn(tmp_path):
+    for name in ("one", "two", "kept"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (64, 64)).save(tmp_path / name / "a.png")
+        (tmp_path / name / "a.txt").write_text(f"a {name}")
+    concepts = [
+        {"folder": str(tmp_path / "two"), "trigger": "sks"},
+        {"folder": str(tmp_path / "kept"), "role": "prior"},
+    ]
+    split = prompts_of(
+        resolve(
+            {
+                "data": {"folder": str(tmp_path / "one"), "concepts": concepts},
+                "objective": {"kind": "alignprop", "prompts": {"source": "captions"}},
+            },
+            source="test",
+        )
+    )
+    assert sorted((*split.learnt, *split.held_out)) == ["a one", "sks, a two"]

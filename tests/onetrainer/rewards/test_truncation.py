@@ -1,0 +1,77 @@
+"""How many steps a reward's gradient goes through, against the definition of each draw."""
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from onetrainer.rewards import truncation
+
+# Midpoints: as many in every interval of a twentieth, a seventh or a third of them.
+COUNT = 4200
+CHANCES = [(n + 0.5) / COUNT for n in range(COUNT)]
+
+
+@pytest.mark.parametrize("steps", [1, 5, 20, 50])
+def test_of_all_shares_each_number_of_last_steps_is_as_likely(steps):
+    drawn = Counter(
+        truncation.last_steps(chance, steps=steps, least=0, most=1) for chance in CHANCES
+    )
+    assert drawn == dict.fromkeys(range(1, steps + 1), COUNT / steps)
+
+
+def test_a_range_of_shares_means_the_same_of_few_steps_and_of_many():
+    for steps in (5, 10, 50):
+        drawn = [truncation.last_steps(c, steps=steps, least=0.2, most=0.6) for c in CHANCES]
+        assert min(drawn) == 0.2 * steps + 1
+        assert max(drawn) == 0.6 * steps
+        assert sum(drawn) / COUNT == pytest.approx(0.4 * steps + 0.5)
+
+
+@pytest.mark.parametrize(("share", "steps", "expected"), [(0, 7, 1), (0.1, 30, 3), (1, 7, 7)])
+def test_an_exact_share_is_not_drawn(share, steps, expected):
+    for chance in (0.0, 0.5, 0.999):
+        found = truncation.last_steps(chance, steps=steps, least=share, most=share)
+        assert found == expected
+
+
+RANGES = [(0.0, 1.0), (0.0, 0.5), (0.13, 0.77), (0.9, 1.0), (0.3, 0.3), (0.75, 1.0), (1.0, 1.0)]
+
+
+@pytest.mark.parametrize("steps", [1, 3, 20, 50])
+@pytest.mark.parametrize(("low", "high"), RANGES)
+def test_means_are_those_of_the_draws(steps, low, high):
+    last = [truncation.last_steps(c, steps=steps, least=low, most=high) for c in CHANCES]
+    mean = truncation.mean_last_steps(steps=steps, least=low, most=high)
+    assert mean == pytest.approx(sum(last) / COUNT, abs=0.01)
+    late = [truncation.late_step(c, steps=steps, earliest=low, latest=high) for c in CHANCES]
+    mean = truncation.mean_late_step(steps=steps, earliest=low, latest=high)
+    assert mean == pytest.approx(sum(late) / COUNT, abs=0.01)
+    assert all(0 <= number < steps for number in late)
+
+
+def test_a_late_step_is_any_of_those_in_the_range():
+    drawn = Counter(
+        truncation.late_step(chance, steps=20, earliest=0.75, latest=1) for chance in CHANCES
+    )
+    assert drawn == dict.fromkeys(range(15, 20), COUNT / 5)
+
+
+def test_an_early_end_leaves_out_as_many_steps_as_any_up_to_its_share():
+    drawn = Counter(truncation.early_calls(c, steps=10, share=0.3) for c in CHANCES)
+    assert drawn == dict.fromkeys((7, 8, 9, 10), COUNT / 4)
+    assert truncation.mean_early_calls(steps=10, share=0.3) == 8.5
+    assert {truncation.early_calls(c, steps=10, share=0) for c in CHANCES} == {10}
+
+
+def test_spread_steps_are_evenly_apart_and_reach_every_step_as_often():
+    drawn = [truncation.spread_steps(chance, calls=20, count=5) for chance in CHANCES]
+    assert {tuple(b - a for a, b in pairwise(each)) for each in drawn} == {(4, 4, 4, 4)}
+    often = Counter(number for each in drawn for number in each)
+    assert often == dict.fromkeys(range(20), COUNT * 5 / 20)
+
+
+def test_of_fewer_steps_than_are_to_be_trained_all_are():
+    assert truncation.spread_steps(0.9, calls=3, count=5) == (0, 1, 2)
+    mean = truncation.mean_spread_steps(steps=6, share=0.5, count=5)
+    assert mean == (5 + 5 + 4 + 3) / 4

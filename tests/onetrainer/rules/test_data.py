@@ -1,0 +1,146 @@
+"""What folders, their roles and their captions may not be together."""
+
+import pytest
+
+from onetrainer.errors import Cure
+from onetrainer.presets.presets import resolve
+from onetrainer.rules.data import has_pictures, problems
+from onetrainer.rules.rules import broken_rules
+
+
+def config(*concepts, **sections):
+    data = {"concepts": list(concepts), **sections.pop("data", {})}
+    return resolve({"data": data, "model": {"path": "m"}, **sections}, source="")
+
+
+def told(made):
+    return {(found.path, found.severity) for found in problems(made)}
+
+
+def test_one_more_folder_is_enough_to_learn():
+    made = config({"folder": "/a"})
+    assert has_pictures(made)
+    assert broken_rules(made) == []
+
+
+def test_no_folder_at_all_is_told_at_the_first():
+    assert told(config()) == {("data.folder", "error")}
+    assert told(config({"folder": "/a", "use": False})) == {("data.folder", "error")}
+
+
+def test_a_concept_in_use_needs_a_folder():
+    made = config({}, {"use": False}, data={"folder": "/a"})
+    assert told(made) == {("data.concepts.0.folder", "error")}
+    assert told(config({})) == {("data.concepts.0.folder", "error")}
+
+
+@pytest.mark.parametrize("role", ["validation", "prior", "own_prediction"])
+def test_pictures_to_learn_are_needed_beside_all_others(role):
+    made = config({"folder": "/a", "role": role}, validation={"use": True})
+    assert told(made) == {("data.folder", "error")}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "place", "severity"),
+    [
+        ("train", "train", "data.concepts.1.folder", "warning"),
+        ("prior", "train", "data.concepts.0.folder", "error"),
+        ("train", "own_prediction", "data.concepts.1.folder", "error"),
+        ("validation", "train", "data.concepts.0.folder", "error"),
+        ("prior", "validation", "data.concepts.1.folder", "error"),
+        ("prior", "own_prediction", None, None),
+    ],
+)
+def test_one_folder_cannot_serve_twice(first, second, place, severity):
+    made = config(
+        {"folder": "/a/", "role": first},
+        {"folder": "/b/../a", "role": second},
+        data={"folder": "/c"},
+        validation={"use": True},
+    )
+    assert told(made) == ({(place, severity)} if place else set())
+
+
+@pytest.mark.parametrize("place", ["folder", "class_folder"])
+def test_held_out_folder_that_is_learned_or_kept_can_be_emptied(place):
+    data = {"folder": "/c", place: "/a"}
+    (found,) = problems(config(data=data, validation={"use": True, "folder": "/b/../a"}))
+    assert (found.path, found.severity) == ("validation.folder", "error")
+    assert found.cure == Cure("validation.folder", "")
+    assert problems(config(data={"folder": "/a"}, validation={"folder": "/a"})) == []
+
+
+def test_pictures_that_are_held_out_and_kept_are_told_where_they_are_held_out():
+    held = {"folder": "/a", "role": "validation"}
+    data = {"folder": "/c", "class_folder": "/a"}
+    assert told(config(held, data=data, validation={"use": True})) == {
+        ("data.concepts.0.folder", "error")
+    }
+
+
+def test_held_out_pictures_without_validation_are_told():
+    made = config({"folder": "/b", "role": "validation"}, data={"folder": "/a"})
+    (found,) = problems(made)
+    assert (found.path, found.cure) == ("data.concepts.0.role", Cure("validation.use", value=True))
+
+
+def test_a_vae_has_no_use_for_class_pictures():
+    concepts = [{"folder": "/b", "role": "prior"}, {"folder": "/c", "loss_weight": 0}]
+    made = config(*concepts, data={"folder": "/a"}, objective={"kind": "reconstruction"})
+    assert told(made) == {
+        ("data.concepts.0.role", "warning"),
+        ("data.concepts.1.loss_weight", "warning"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "missing"), [("text", "caption_text"), ("list", "caption_list"), ("names", None)]
+)
+def test_captions_from_nowhere_are_told_beside_their_setting(source, missing):
+    concept = {"folder": "/a", "caption_source": source}
+    paths = {"data.folder": config(data=concept), "data.concepts.0": config(concept)}
+    for place, made in paths.items():
+        wanted = f"{place.removesuffix('.folder')}.{missing}"
+        assert told(made) == ({(wanted, "error")} if missing else set())
+
+
+def test_one_trigger_word_is_caption_enough():
+    concept = {"folder": "/a", "caption_source": "text", "trigger": "sks dog"}
+    assert told(config(concept)) == told(config(data=concept)) == set()
+
+
+def test_own_captions_are_looked_at_and_unused_ones_are_not():
+    bad = {"folder": "/a", "captions": {"template": "a photo"}}
+    assert told(config(bad)) == set()
+    paths = [found.path for found in problems(config({**bad, "own_captions": True}))]
+    assert paths == ["data.concepts.0.captions.template"]
+
+
+def test_masks_are_needed_where_they_say_what_is_shown():
+    data = {"folder": "/a", "conditioning": "masks"}
+    assert told(config(data=data)) == set()
+    inpainting = {"path": "m", "family": "sd15-inpainting"}
+    assert told(config(data=data, model=inpainting)) == {("data.conditioning", "warning")}
+    assert told(config(data={**data, "masks": "files"}, model=inpainting)) == set()
+
+
+def test_fixed_sizes_and_more_resolutions_are_told():
+    buckets = {"sizes": [{}], "resolutions": [{}]}
+    made = config(data={"folder": "/a", "buckets": buckets})
+    assert told(made) == {("data.buckets.resolutions", "warning")}
+
+
+@pytest.mark.parametrize(
+    ("resolution", "is_told"), [(0, False), (8, True), (56, True), (64, False)]
+)
+def test_a_folders_own_resolution_is_as_large_as_that_of_all_may_be(resolution, is_told):
+    made = config({"folder": "/b", "resolution": resolution})
+    assert told(made) == ({("data.concepts.0.resolution", "error")} if is_told else set())
+
+
+def test_fixed_sizes_and_a_folders_own_resolution_are_told():
+    sizes = {"buckets": {"sizes": [{"width": 512, "height": 512}]}}
+    made = config({"folder": "/a", "resolution": 768}, data=sizes)
+    (found,) = problems(made)
+    assert (found.path, found.severity) == ("data.concepts.0.resolution", "warning")
+    assert found.cure == Cure("data.concepts.0.resolution", 0)

@@ -1,0 +1,44 @@
+"""Which averages are refused, and which are warned of."""
+
+import pytest
+
+from onetrainer.config.optimizers.schedule_free import ScheduleFreeAdamW
+from onetrainer.config.run.ema import Ema
+from onetrainer.config.train import TrainConfig, Training
+from onetrainer.presets.presets import resolve
+from onetrainer.rules.rules import broken_rules
+from onetrainer.rules.schedule import problems
+
+
+def found(steps=1000, optimizer=None, **ema):
+    config = TrainConfig(training=Training(steps=steps), ema=Ema(use=True, **ema))
+    if optimizer is not None:
+        config = config.model_copy(update={"optimizer": optimizer})
+    return [problem for problem in problems(config) if problem.path.startswith("ema")]
+
+
+def test_an_average_of_an_average_is_refused_and_told_of_once():
+    [problem] = found(optimizer=ScheduleFreeAdamW())
+    document = {"optimizer": {"kind": "schedulefree_adamw"}, "ema": {"use": True}}
+    told = broken_rules(resolve(document, source=""))
+    assert [one for one in told if one.path == "ema.use"] == [problem]
+    assert (problem.path, problem.severity, problem.cure.value) == ("ema.use", "error", False)
+
+
+def test_an_average_that_never_sees_a_step_is_refused():
+    assert not found(steps=50, every=50)
+    [problem] = found(steps=50, every=51)
+    assert (problem.path, problem.severity) == ("ema.every", "error")
+
+
+@pytest.mark.parametrize(("steps", "share"), [(1000, "37%"), (100, "90%")])
+def test_an_average_that_holds_on_to_the_start_is_warned_of(steps, share):
+    [problem] = found(steps=steps, decay=0.999, ramp=False)
+    assert problem.severity == "warning"
+    assert share in problem.what
+
+
+def test_a_ramp_a_long_run_or_a_small_decay_lets_the_start_go():
+    assert not found(steps=100, decay=0.999, ramp=True)
+    assert not found(steps=5000, decay=0.999, ramp=False)
+    assert not found(steps=1000, decay=0.99, ramp=False)

@@ -1,0 +1,82 @@
+"""Settings of the objective that do not go together, and what is said of them."""
+
+import json
+
+import pytest
+
+from onetrainer.config.train import TrainConfig
+from onetrainer.presets.presets import resolve, with_kind, with_value
+from onetrainer.rules.objective import problems
+
+
+def found(document):
+    return problems(resolve(document, source="test"))
+
+
+def test_the_defaults_have_no_problem():
+    assert problems(TrainConfig()) == []
+
+
+# What is set, and the setting and severity of the only problem.
+BROKEN = [
+    ({"objective": {"loss": {"mse": 0}}}, "objective.loss.mse", "error"),
+    ({"objective": {"timesteps": {"lowest": 0.5, "highest": 0.5}}},
+     "objective.timesteps.lowest", "error"),
+    ({"objective": {"weighting": {"kind": "v_like"}}, "model": {"prediction": "v_prediction"}},
+     "objective.weighting.kind", "warning"),
+    ({"objective": {"weighting": {"kind": "noise_like"}}, "model": {"prediction": "epsilon"}},
+     "objective.weighting.kind", "warning"),
+    ({"objective": {"noise": {"offset": 0.05}},
+      "model": {"zero_terminal_snr": "on", "prediction": "v_prediction"}},
+     "objective.noise.offset", "warning"),
+    ({"objective": {"noise": {"offset": 0.5}}}, "objective.noise.offset", "warning"),
+    ({"objective": {"noise": {"offset_by_timestep": True}}},
+     "objective.noise.offset_by_timestep", "warning"),
+    ({"objective": {"prior": {"weight": 0}}}, "objective.prior.weight", "warning"),
+    ({"objective": {"prior": {"kind": "own_prediction"}}}, "objective.prior.kind", "warning"),
+    ({"objective": {"mask": {"prior_weight": 0.5}}}, "objective.mask.prior_weight", "warning"),
+]  # fmt: skip
+FINE = [
+    {"objective": {"loss": {"mse": 0, "log_cosh": 1}}},
+    {"objective": {"timesteps": {"kind": "beta", "lowest": 0.5, "highest": 0.6}}},
+    {"objective": {"weighting": {"kind": "v_like"}}},
+    {"objective": {"weighting": {"kind": "min_snr"}}, "model": {"prediction": "v_prediction"}},
+    {"objective": {"noise": {"offset": 0.05, "offset_by_timestep": True}}},
+    {"objective": {"kind": "reconstruction"}},
+    {"objective": {"prior": {"kind": "own_prediction"}}, "data": {"class_folder": "class"}},
+    {"objective": {"mask": {"prior_weight": 0.5}}, "data": {"masks": "alpha"}},
+]
+
+
+@pytest.mark.parametrize(("document", "path", "severity"), BROKEN, ids=lambda part: str(part)[:60])
+def test_what_does_not_go_together_is_said(document, path, severity):
+    (problem,) = found(document)
+    assert (problem.path, problem.severity) == (path, severity)
+    assert problem.what
+    assert problem.expected
+    assert problem.remedy
+
+
+@pytest.mark.parametrize("document", FINE, ids=json.dumps)
+def test_what_goes_together_is_left_alone(document):
+    assert found(document) == []
+
+
+@pytest.mark.parametrize(("document", "path", "severity"), BROKEN, ids=lambda part: str(part)[:60])
+def test_cures_cure(document, path, severity):
+    (problem,) = found(document)
+    if (cure := problem.cure) is None:
+        return
+    if cure.path.endswith(".kind"):
+        mended = with_kind(document, cure.path.removesuffix(".kind"), cure.value)
+    else:
+        mended = with_value(document, cure.path, cure.value)
+    assert found(mended) == []
+
+
+def test_a_value_means_the_same_in_every_kind_that_keeps_it():
+    """What is set of a kind stays on the way to another one only where it fits."""
+    document = {"objective": {"timesteps": {"kind": "sigmoid", "center": 0.2, "slope": 9.0}}}
+    hill = with_kind(document, "objective.timesteps", "inverted_parabola")["objective"]["timesteps"]
+    assert hill["center"] == 0.2
+    assert "slope" not in hill

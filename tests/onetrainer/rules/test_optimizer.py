@@ -1,0 +1,190 @@
+"""What is told of optimizers and the settings beside them before a run starts."""
+
+import tomllib
+from typing import get_args
+
+import pytest
+
+from onetrainer import ROOT
+from onetrainer.config.optimizers.low_bits import AdamW8bit
+from onetrainer.config.optimizers.optimizer import Optimizer, install_command, missing_package
+from onetrainer.errors import Cure
+from onetrainer.presets.presets import resolve
+from onetrainer.rules.optimizer import problems
+
+SECTIONS = get_args(get_args(Optimizer)[0])
+ADAPTIVE = [section().kind for section in SECTIONS if section.is_adaptive]
+ONE_RATE = [section().kind for section in SECTIONS if section.has_one_rate]
+SCHEDULE_FREE = [section().kind for section in SECTIONS if section.is_schedule_free]
+CLIPPING_ITSELF = [section().kind for section in SECTIONS if section.clips_itself]
+
+
+def found(optimizer, **document):
+    """The problems of a config by path, with clipping off where it is not asked for."""
+    training = {"gradient_clipping": 0.0} | document.pop("training", {})
+    kind = {"kind": optimizer} if isinstance(optimizer, str) else optimizer
+    config = resolve({"optimizer": kind, "training": training, **document}, source="test")
+    return {problem.path: problem for problem in problems(config)}
+
+
+WARM = {"schedule": {"warmup_steps": 100}}
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+def test_defaults_with_a_constant_schedule_are_fine(section):
+    warm = WARM if section().kind == "adafactor" else {}
+    assert found(section().kind, **warm) == {}
+
+
+@pytest.mark.parametrize("kind", CLIPPING_ITSELF)
+def test_gradient_clipping_is_a_warning_where_steps_are_bounded_already(kind):
+    told = found(kind, training={"gradient_clipping": 1.0}, **WARM)["training.gradient_clipping"]
+    assert told.severity == "warning"
+    assert told.cure == Cure("training.gradient_clipping", 0.0)
+
+
+def test_adafactor_without_warm_up_is_a_warning_with_its_cure():
+    told = found("adafactor")["schedule.warmup_steps"]
+    assert (told.severity, told.cure) == ("warning", Cure("schedule.warmup_steps", 100))
+    assert found("adafactor", schedule={"warmup_share": 0.1}) == {}
+    assert found("adafactor", training={"steps": 50}) == {}
+
+
+def test_a_relative_step_has_no_learning_rate():
+    with pytest.raises(Exception, match=r"optimizer\.lr.*no such setting"):
+        found({"kind": "adafactor_relative", "lr": 1e-4})
+
+
+@pytest.mark.parametrize(
+    ("place", "document"),
+    [
+        ("method.unet.lr", {"method": {"kind": "lora", "unet": {"lr": 1e-4}}}),
+        (
+            "method.layers.0.lr",
+            {"method": {"kind": "full", "layers": [{"pattern": "attn", "lr": 1e-5}]}},
+        ),
+        ("method.plus_ratio", {"method": {"kind": "lora", "plus_ratio": 16}}),
+        ("embeddings.words.0.lr", {"embeddings": {"words": [{"word": "x", "lr": 1e-3}]}}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["adafactor_relative", *ONE_RATE])
+def test_rates_of_parts_are_refused_where_nothing_would_heed_them(kind, place, document):
+    assert found(kind, **document)[place].severity == "error"
+    assert place not in found("adamw", **document)
+
+
+def test_rates_of_what_does_not_train_do_not_matter():
+    idle = {"unet": {"lr": 1e-4, "train": False}, "text_encoder": {"train": True}}
+    assert found("prodigy", method={"kind": "lora"} | idle, embeddings={"lr": 1e-3}) == {}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "place"),
+    [
+        ({"kind": "cosine"}, "schedule.kind"),
+        ({"warmup_steps": 10}, "schedule.warmup_steps"),
+        ({"warmup_share": 0.1}, "schedule.warmup_share"),
+    ],
+)
+def test_a_relative_step_has_no_schedule(schedule, place):
+    told = found("adafactor_relative", schedule=schedule)[place]
+    assert told.severity == "error"
+    assert told.cure or told.choices
+
+
+@pytest.mark.parametrize("kind", SCHEDULE_FREE)
+def test_schedule_free_optimizers_want_no_schedule_and_their_average_is_told_of_once(kind):
+    told = found(kind, schedule={"kind": "cosine"}, ema={"use": True})
+    assert told["schedule.kind"].cure == Cure("schedule.kind", "constant")
+    assert told["schedule.kind"].severity == "warning"
+    assert "ema.use" not in told  # which rules_schedule refuses
+    assert found(kind, schedule={"warmup_steps": 100}) == {}
+
+
+@pytest.mark.parametrize("kind", ADAPTIVE)
+def test_a_rate_far_from_1_is_a_warning_where_the_rate_is_found(kind):
+    told = found({"kind": kind, "lr": 1e-4})["optimizer.lr"]
+    assert (told.severity, told.cure) == ("warning", Cure("optimizer.lr", 1.0))
+    assert found({"kind": kind, "lr": 0.5}) == {}
+
+
+def test_a_part_may_have_a_multiplier_where_rates_are_found_for_each():
+    method = {"kind": "lora", "text_encoder": {"train": True, "lr": 0.5}}
+    assert found("prodigy_schedulefree", method=method) == {}
+    method["text_encoder"]["lr"] = 1e-5
+    told = found("prodigy_schedulefree", method=method)["method.text_encoder.lr"]
+    assert told.severity == "warning"
+
+
+def test_prodigy_with_a_warm_up_wants_its_safeguard():
+    told = found("prodigy", **WARM)["optimizer.safeguard_warmup"]
+    assert told.cure == Cure("optimizer.safeguard_warmup", value=True)
+    assert found({"kind": "prodigy", "safeguard_warmup": True}, **WARM) == {}
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+def test_each_optimizer_has_a_rate_that_is_very_high_for_it(section):
+    kind = section().kind
+    if "lr" not in section.model_fields or section.is_adaptive or section.high_lr >= 10:
+        return
+    warm = WARM if kind == "adafactor" else {}
+    assert found({"kind": kind, "lr": section.high_lr}, **warm) == {}
+    told = found({"kind": kind, "lr": section.high_lr * 1.1}, **warm)["optimizer.lr"]
+    assert (told.severity, told.cure) == ("warning", None)
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+def test_a_step_in_backward_is_refused_beside_what_needs_all_gradients(section):
+    if not section.moves_alone:
+        return
+    told = found(
+        {"kind": section().kind, "step_in_backward": True},
+        training={"accumulation": 2, "gradient_clipping": 1.0},
+    )
+    for place in ("training.accumulation", "training.gradient_clipping"):
+        assert told[place].severity == "error"
+        assert told[place].choices
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_a_step_in_backward_goes_with_averages_and_every_precision(precision):
+    section = {"kind": "adamw", "step_in_backward": True}
+    assert found(section, ema={"use": True}, hardware={"precision": precision}) == {}
+
+
+def test_a_step_in_backward_refuses_gradient_clipping_that_is_only_unwise_elsewhere():
+    section = {"kind": "adafactor", "step_in_backward": True}
+    told = found(section, training={"gradient_clipping": 1.0}, **WARM)
+    assert [(path, problem.severity) for path, problem in told.items()] == [
+        ("training.gradient_clipping", "error")
+    ]
+
+
+def test_nesterov_needs_momentum():
+    told = found({"kind": "sgd", "nesterov": True, "momentum": 0.0})["optimizer.nesterov"]
+    assert (told.severity, told.cure) == ("error", Cure("optimizer.nesterov", value=False))
+
+
+class _Absent(AdamW8bit):
+    """An optimizer of a package that nobody has."""
+
+    target = "no_such_package.optim:AdamW"
+
+
+def test_a_missing_package_is_a_problem_that_names_its_command():
+    problem = missing_package(_Absent())
+    assert problem is not None
+    assert "no_such_package" in problem.what
+    assert problem.remedy.endswith(install_command("bits"))
+    assert missing_package(AdamW8bit()) is None
+
+
+def test_every_extra_exists_and_its_pins_are_those_of_the_tests():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    for section in SECTIONS:
+        package = section.target.partition(":")[0].partition(".")[0]
+        if section.extra:
+            assert set(extras[section.extra]) <= set(extras["test"])
+        else:
+            assert any(pin.startswith(f"{package}==") for pin in project["dependencies"])

@@ -1,0 +1,77 @@
+"""What is told of validation before a run starts: by the settings alone, and by the pictures."""
+
+import pytest
+from PIL import Image
+
+from onetrainer.checks.dataset import check_pictures
+from onetrainer.presets.presets import resolve
+from onetrainer.rules.validation import problems
+
+
+def made(steps=1000, data=None, **validation):
+    document = {"training": {"steps": steps}, "data": data or {}}
+    return resolve({**document, "validation": {"use": True, **validation}}, source="")
+
+
+def told(*arguments, **settings):
+    return [(one.path, one.severity) for one in problems(made(*arguments, **settings))]
+
+
+def pictures(folder, count):
+    folder.mkdir()
+    for number in range(count):
+        Image.new("RGB", (64, 64)).save(folder / f"{number}.png")
+        (folder / f"{number}.txt").write_text("a picture")
+    return {"folder": str(folder), "resolution": 64}
+
+
+def test_the_usual_settings_have_no_problems_and_those_of_no_validation_none_either():
+    assert told() == []
+    assert told(use=False, every=0, patience=3, at_start=False, at_end=False) == []
+
+
+def test_pictures_that_are_held_out_and_never_measured_are_refused():
+    assert told(every=0, at_start=False, at_end=False) == [("validation.every", "error")]
+    assert told(every=0, at_start=False) == []
+
+
+def test_patience_needs_validations_in_between():
+    assert told(every=0, patience=1) == [("validation.patience", "error")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_told"),
+    [
+        ({"patience": 9}, False),
+        ({"patience": 10}, True),
+        ({"patience": 9, "at_start": False}, True),
+        ({"patience": 10, "unit": "epochs"}, False),
+    ],
+)
+def test_patience_for_longer_than_the_run_is_warned_of(settings, is_told):
+    assert told(every=100, **settings) == [("validation.patience", "warning")] * is_told
+
+
+def test_few_held_out_pictures_are_warned_of(tmp_path):
+    data = pictures(tmp_path / "pictures", 12)
+    (found,) = check_pictures(made(data=data, share=0.1))
+    assert (found.path, found.severity) == ("validation.share", "warning")
+    assert "only 1 picture " in found.what
+    assert check_pictures(made(data=data, share=0.34)) == []
+
+
+def test_a_held_out_folder_is_looked_at(tmp_path):
+    data = pictures(tmp_path / "pictures", 4)
+    (found,) = check_pictures(made(data=data, folder=str(tmp_path / "nowhere")))
+    assert (found.path, found.severity) == ("validation.folder", "error")
+    assert "no such folder" in found.what
+    held = pictures(tmp_path / "held", 5)["folder"]
+    (tmp_path / "held" / "broken.png").write_bytes(b"nothing")
+    (found,) = check_pictures(made(data=data, folder=held))
+    assert (found.path, found.severity) == ("validation.folder", "warning")
+    assert "broken.png" in found.what
+
+
+def test_holding_out_the_only_picture_is_refused_before_the_start(tmp_path):
+    (found,) = check_pictures(made(data=pictures(tmp_path / "pictures", 1)))
+    assert (found.path, found.severity) == ("validation.use", "error")

@@ -1,0 +1,52 @@
+import json
+
+from onetrainer.run.event_log import EventWriter
+from onetrainer.run.events import Finished, Progress, Started, Stopped
+from onetrainer.run.history import find_runs
+from onetrainer.run.run_folder import create_run
+
+
+def make_run(parent, name, *events):
+    folder = create_run(parent, name=name, config={"a": 1})
+    if events:
+        writer = EventWriter(folder.events)
+        for event in events:
+            writer.write(event)
+        writer.close()
+    return folder
+
+
+def progress(step):
+    return Progress(step, 100, 1, 0.25, 1e-4)
+
+
+def test_runs_are_listed_with_how_they_stand(tmp_path):
+    make_run(tmp_path, "a", Started(1, 0, 100), progress(100), Finished(100, []))
+    make_run(tmp_path, "b", Started(1, 0, 100), progress(40), Stopped(40, "pause"))
+    make_run(tmp_path, "c", Started(1, 0, 100), progress(7))
+    make_run(tmp_path, "d")
+    busy = make_run(tmp_path, "e", Started(1, 0, 100), progress(9))
+    with busy.locked():
+        runs = {run.name: run for run in find_runs(tmp_path)}
+    standings = {name: run.standing for name, run in runs.items()}
+    assert standings == {
+        "a-001": "finished",
+        "b-001": "paused",
+        "c-001": "broken off",
+        "d-001": "not begun",
+        "e-001": "running",
+    }
+    assert (runs["b-001"].step, runs["b-001"].total_steps, runs["b-001"].loss) == (40, 100, 0.25)
+    assert runs["d-001"].loss is None
+
+
+def test_a_long_run_is_read_from_its_end(tmp_path):
+    make_run(tmp_path, "a", Started(1, 0, 100), *(progress(step) for step in range(2000)))
+    assert find_runs(tmp_path)[0].step == 1999
+
+
+def test_folders_that_are_no_runs_and_no_folder_at_all_are_no_runs(tmp_path):
+    (tmp_path / "else").mkdir()
+    (tmp_path / "file.json").write_text(json.dumps({}))
+    assert find_runs(tmp_path) == []
+    assert find_runs(tmp_path / "nothing") == []

@@ -1,0 +1,190 @@
+"""The run folder, its lock, and the events in it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onetrainer.errors import UserError
+from onetrainer.run import client
+from onetrainer.run.commands import Command
+from onetrainer.run.event_log import EventReader, EventWriter, rewind
+from onetrainer.run.events import (
+    Failed,
+    Finished,
+    Phase,
+    Progress,
+    Sample,
+    Started,
+    Stopped,
+    Warned,
+)
+from onetrainer.run.run_folder import RunFolder, create_run, fill_run, open_run, write_atomic
+from onetrainer.run.wire import decode_command, decode_event, encode_command, encode_event
+
+EVENTS = [
+    Started(1, 0, 10, {"torch": "2"}),
+    Phase("caching", 1, 2, "pictures"),
+    Progress(1, 10, 0, 0.5, 1e-4, 2.0, 4.5, 100),
+    Sample(0, 0, "samples/a.png", "a “cat”", 42),
+    Warned("careful\nnow"),
+    Finished(10, ["output/a"], ["x"]),
+    Stopped(3, "pause"),
+    Failed("user", "a", "b", "c"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path) -> RunFolder:
+    return create_run(tmp_path, name="run", config={"version": 1})
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_an_event_survives_the_wire(event):
+    line = encode_event(event, time=1.0)
+    assert line.count("\n") == 1
+    assert decode_event(line) == event
+
+
+@pytest.mark.parametrize("line", ["", "x", "[]", '{"type": "Nope"}', '{"type": "Phase"}', "1"])
+def test_a_line_that_is_no_event_is_passed_over(line):
+    assert decode_event(line) is None
+
+
+def test_an_event_of_a_later_version_is_read_without_what_is_new():
+    line = json.dumps({"type": "Warned", "time": 1, "text": "a", "colour": "red"})
+    assert decode_event(line) == Warned("a")
+
+
+def test_a_command_survives_the_wire():
+    assert decode_command(encode_command(Command("pause"))) == Command("pause")
+    assert decode_command('{"command": "format-disk"}') is None
+
+
+def test_a_reader_follows_and_never_sees_half_a_line(folder):
+    reader, writer = EventReader(folder.events), EventWriter(folder.events)
+    assert reader.read().events == []
+    writer.write(Warned("a"))
+    half = encode_event(Warned("b"), time=0).encode()
+    with folder.events.open("ab") as handle:
+        handle.write(half[:9])
+    assert reader.read().events == [Warned("a")]
+    with folder.events.open("ab") as handle:
+        handle.write(half[9:])
+    assert reader.read().events == [Warned("b")]
+    writer.close()
+
+
+def test_a_reader_is_told_when_the_run_was_taken_up_from_an_earlier_point(folder):
+    reader, writer = EventReader(folder.events), EventWriter(folder.events)
+    writer.write(Warned("a"))
+    kept = writer.size
+    writer.write(Warned("b"))
+    assert len(reader.read().events) == 2
+    writer.close()
+    rewind(folder.events, kept)
+    writer = EventWriter(folder.events)
+    for _ in range(50):  # longer than before: the size alone would not tell
+        writer.write(Warned("c"))
+    news = reader.read()
+    assert news.restarted
+    assert news.events == [Warned("a")] + [Warned("c")] * 50
+    assert not reader.read().restarted
+    writer.close()
+
+
+def test_runs_are_numbered(tmp_path):
+    names = [create_run(tmp_path, name="a b", config={}).name for _ in range(3)]
+    assert names == ["a b-001", "a b-002", "a b-003"]
+
+
+def test_a_folder_that_holds_something_is_not_taken(tmp_path):
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(UserError, match="not empty"):
+        fill_run(tmp_path, config={})
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_folder_without_a_run_is_named(tmp_path):
+    for path in (tmp_path, tmp_path / "nope"):
+        with pytest.raises(UserError, match=str(path)):
+            open_run(path)
+
+
+def test_only_a_checkpoint_with_its_state_counts(folder):
+    for step, has_state in ((5, True), (10, True), (15, False)):
+        folder.checkpoint(step).mkdir()
+        if has_state:
+            (folder.checkpoint(step) / "state.json").touch()
+    (folder.checkpoints / "step-000020.part").mkdir()
+    assert [step for step, _ in folder.complete_checkpoints()] == [5, 10]
+
+
+def test_a_second_worker_is_refused_and_a_dead_one_leaves_the_lock(folder):
+    code = (
+        "import sys, time; from pathlib import Path; "
+        "from onetrainer.run.run_folder import RunFolder\n"
+        "with RunFolder(Path(sys.argv[1])).locked():\n  print('in', flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen([sys.executable, "-c", code, folder.path], stdout=subprocess.PIPE)
+    assert other.stdout is not None
+    other.stdout.readline()
+    assert folder.is_busy()
+    with pytest.raises(UserError, match="another process"), folder.locked():
+        pass
+    assert folder.worker_pid() == other.pid
+    client.attach(folder).kill()
+    assert other.wait(20) != 0
+    other.stdout.close()
+    assert folder.worker_pid() is None
+    assert not folder.is_busy()
+    with folder.locked():
+        assert folder.is_busy()
+
+
+def test_an_atomic_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    write_atomic(path, b"old")
+
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_atomic(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [("import os; os.abort()", "SIGABRT"), ("raise SystemExit(7)", "exit code 7")],
+)
+def test_a_silent_death_is_told_in_words_with_the_log(folder, monkeypatch, code, words):
+    (folder.path / "dying.py").write_text(f"print('last words', flush=True)\n{code}\n")
+    monkeypatch.setenv("PYTHONPATH", str(folder.path))
+    monkeypatch.setattr(client, "WORKER", "dying")
+    run = client.start(folder)
+    run.wait(20)
+    run.poll()
+    death = run.death()
+    assert death is not None
+    assert words in death.what
+    assert "last words" in death.log
+
+
+def test_a_worker_that_said_how_it_ended_is_not_dead_without_a_word(folder):
+    writer = EventWriter(folder.events)
+    writer.write(Finished(1, []))
+    writer.close()
+    run = client.attach(folder)
+    run.poll()
+    assert run.death() is None
+
+
+def test_a_command_reaches_the_folder(folder: RunFolder):
+    client.attach(folder).send(Command("save"))
+    assert Path(folder.commands).read_text() == '{"command": "save"}\n'

@@ -1,0 +1,165 @@
+"""The look at files after a change: real threads, and a clock that is turned by hand."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from onetrainer.errors import Cure
+from onetrainer.presets.presets import BUILT_IN
+from tests.ui.project import MARKERS, PARTS, SDXL_PARTS, write_model
+from ui.actions.file_check import LOOK_AFTER_MS, FileCheck
+from ui.background.threads import Jobs
+from ui.model.draft import PENDING, Draft
+
+DEADLINE = 20.0
+
+
+class Root:
+    """The part of a Tk window that has something called later."""
+
+    def __init__(self):
+        self.waiting = {}
+        self.made = 0
+
+    def after(self, delay, call):
+        assert delay == LOOK_AFTER_MS
+        self.made += 1
+        self.waiting[str(self.made)] = call
+        return str(self.made)
+
+    def after_cancel(self, name):
+        del self.waiting[name]
+
+    def let_time_pass(self):
+        calls, self.waiting = list(self.waiting.values()), {}
+        for call in calls:
+            call()
+
+
+@pytest.fixture
+def window(home, project):
+    draft, root, jobs = Draft(), Root(), Jobs()
+    FileCheck(SimpleNamespace(draft=draft, root=root, kit=SimpleNamespace(jobs=jobs)))
+    draft.load(project)
+    return SimpleNamespace(draft=draft, root=root, jobs=jobs)
+
+
+def look(window):
+    window.root.let_time_pass()
+    end = time.monotonic() + DEADLINE
+    while window.draft.awaits_look:
+        window.jobs.deliver()
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_good_files_are_looked_at_after_loading(window):
+    assert window.draft.problems == [PENDING]
+    look(window)
+    assert window.draft.problems == []
+
+
+@pytest.mark.parametrize("content", [None, b"cut"])
+def test_a_missing_or_truncated_model_is_told_of_without_start(window, project, content):
+    model = project.parent / "other.safetensors"
+    if content is not None:
+        model.write_bytes(content)
+    window.draft.set("model.path", str(model))
+    look(window)
+    assert [problem.path for problem in window.draft.errors] == ["model.path"]
+
+
+def test_a_model_of_another_family_can_be_put_right_and_is_not_by_itself(window, tmp_path):
+    window.draft.set("model.path", str(write_model(tmp_path / "xl.safetensors", SDXL_PARTS)))
+    look(window)
+    problem = window.draft.problem("model.family")
+    assert problem.cure == Cure("model.family", "sdxl")
+    assert window.draft.value("model.family") == "sd15"
+    window.draft.set(problem.cure.path, problem.cure.value)
+    assert window.draft.problem("model.family") is None
+    look(window)
+    assert window.draft.errors == []
+
+
+def test_a_built_in_preset_of_another_family_than_the_model_s_says_so(window, project):
+    window.draft.load(BUILT_IN / "sdxl" / "lora.json")
+    look(window)
+    assert window.draft.value("model.path") == str(project.parent / "base.safetensors")
+    (problem,) = window.draft.errors
+    assert "SD 1.5" in problem.what
+    assert problem.cure == Cure("model.family", "sd15")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("model.prediction", "epsilon"), ("model.zero_terminal_snr", "off")]
+)
+def test_what_the_model_says_otherwise_can_be_left_to_it(window, tmp_path, path, value):
+    marked = write_model(tmp_path / "v.safetensors", {**PARTS, **MARKERS})
+    window.draft.set("model.path", str(marked))
+    window.draft.set(path, value)
+    look(window)
+    assert window.draft.problem(path).cure == Cure(path, "auto")
+    window.draft.set(path, "auto")
+    look(window)
+    assert window.draft.problems == []
+
+
+def test_what_an_sd2_model_does_not_tell_is_offered_to_choose_from(window, tmp_path):
+    parts = {name: shape for name, shape in PARTS.items() if "cond_stage" not in name}
+    parts["cond_stage_model.model.ln_final.weight"] = (1,)
+    window.draft.set("model.family", "sd2")
+    window.draft.set("model.path", str(write_model(tmp_path / "v2.safetensors", parts)))
+    look(window)
+    problem = window.draft.problem("model.prediction")
+    choices = [(choice.path, choice.value) for choice in problem.choices]
+    assert choices == [("model.prediction", "v_prediction"), ("model.prediction", "epsilon")]
+    assert problem.cure is None
+    for path, value in choices:
+        window.draft.set(path, value)
+        look(window)
+        assert window.draft.errors == []
+
+
+def test_a_name_of_the_hub_is_looked_for_on_this_computer_only(window, monkeypatch):
+    monkeypatch.setattr("onetrainer.checks.preflight.cached_folder", lambda name: None)
+    window.draft.set("model.path", "stabilityai/sdxl-base-1.0")
+    look(window)
+    assert window.draft.errors == []
+    assert window.draft.value("model.path") == "stabilityai/sdxl-base-1.0"
+    window.draft.set("model.offline", True)
+    look(window)
+    assert "stabilityai/sdxl-base-1.0" in window.draft.problem("model.path").what
+
+
+def test_an_empty_folder_of_pictures_is_told_of_without_start(window, tmp_path):
+    (tmp_path / "empty").mkdir()
+    window.draft.set("data.folder", str(tmp_path / "empty"))
+    look(window)
+    assert "is empty" in window.draft.problem("data.folder").what
+
+
+def test_typing_a_path_looks_once(window):
+    for length in range(1, 6):
+        window.draft.set("model.path", "/else"[:length])
+    assert len(window.root.waiting) == 1
+
+
+def test_other_settings_have_nobody_look(window):
+    look(window)
+    window.draft.set("training.steps", 61)
+    assert window.root.waiting == {}
+
+
+def test_an_answer_that_comes_too_late_is_passed_over(window, project):
+    window.draft.set("model.path", "/gone.safetensors")
+    window.root.let_time_pass()
+    window.draft.set("model.path", str(project.parent / "base.safetensors"))
+    look(window)
+    assert window.draft.problems == []
+
+
+def test_a_home_that_is_nobodys_is_said_in_words(window):
+    window.draft.set("model.path", "~nobody-of-this-name/model.safetensors")
+    look(window)
+    assert "no such user" in window.draft.problem("model.path").what

@@ -1,0 +1,256 @@
+"""What will happen to the pictures, as the window tells it."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from onetrainer.dataset.buckets import Bucket, CropGeometry
+from onetrainer.dataset.caption_sampling import drawn_caption
+from onetrainer.dataset.items import Item
+from onetrainer.dataset.near_duplicates import LookingStopped
+from onetrainer.dataset.transforms import View
+from onetrainer.errors import UserError
+from onetrainer.presets import presets
+from onetrainer.preview import dataset_preview
+from onetrainer.preview.contact_sheet import thumbnail
+from tests.ui.project import write_project
+from ui.background.background_query import GivenUpError, Watch
+from ui.background.dataset_preview import Turn, done_words, look_ahead, share_words, turn_words
+from ui.background.image_check import check_pictures, kinds_of, of_kind, result_words
+from ui.background.preview_images import corners_of, shown_small, whole_with_cut
+from ui.messages.dataset import facts, facts_of_model
+
+
+@pytest.fixture
+def watch():
+    return Watch(lambda done, total: None)
+
+
+def config_of(path, **changes):
+    document = json.loads(path.read_text())
+    for section, values in changes.items():
+        document[section] = {**document.get(section, {}), **values}
+    path.write_text(json.dumps(document))
+    return presets.resolve(presets.load_document(path), source=str(path))
+
+
+def outlook(project, watch, **changes):
+    return look_ahead(config_of(project, **changes), watch)
+
+
+def told(found):
+    return {fact.label.strip(): fact.words for fact in facts(found.plan)}
+
+
+def test_every_picture_is_at_one_size_of_each_resolution(project, watch):
+    sizes = {"buckets": {"resolutions": [{"resolution": 96}, {"resolution": 128}]}}
+    found = outlook(project, watch, data=sizes)
+    showings = [showing.item for size in found.sizes for showing in size.showings]
+    assert sorted(showings) == sorted([*range(12)] * 3)
+    for size in found.sizes:
+        assert all(found.view(showing).bucket == size.bucket for showing in size.showings)
+
+
+def test_nobody_waits_for_looks_to_be_compared(project, watch, monkeypatch):
+    def compare(*_, should_stop):
+        watch.give_up()
+        assert should_stop()
+        raise LookingStopped
+
+    monkeypatch.setattr(dataset_preview, "remembered_groups", compare)
+    data = {"cache_folder": str(project.parent)}
+    with pytest.raises(GivenUpError):
+        outlook(project, watch, data=data, validation={"use": True})
+
+
+def test_the_facts_are_those_of_the_run(project, watch):
+    found = outlook(project, watch)
+    words = told(found)
+    assert words["Pictures"] == "12 to learn"
+    assert words["An epoch"] == "12 pictures, 3 steps"
+    assert words["The run"] == "60 steps, 20 epochs"
+    assert words["Shown in all"] == "240 pictures"
+    # 12 pictures of 8 × 8 latents with mean and deviation of 4 channels, and one caption of 77
+    # vectors of 768, each of 4 bytes.
+    assert found.plan.cache.picture_bytes == 12 * 2 * 4 * 8 * 8 * 4
+
+
+def test_what_their_owner_should_know_is_marked(project, watch):
+    (project.parent / "pictures/paper-03.txt").unlink()
+    (project.parent / "pictures/bad.png").write_bytes(b"no picture")
+    found = outlook(project, watch, data={"resolution": 128})
+    marked = {fact.label: fact for fact in facts(found.plan) if fact.tone == "warning"}
+    assert set(marked) == {"Enlarged", "No caption", "Left out"}
+    assert marked["Enlarged"].words == "12 pictures, up to 1.3 times"
+    assert marked["Left out"].more[0].startswith("bad.png")
+    assert marked["No caption"].more == ("paper-03.png",)
+
+
+def test_what_the_model_tells_is_told_where_it_is_known():
+    assert facts_of_model({}) == []
+    long = {"chunk": 75, "long_caption_count": 1200}
+    found = facts_of_model(
+        {"caching_seconds": 90.0, **long, "long_captions": [{"path": "/a/b.txt", "tokens": 99}]}
+    )
+    assert [(fact.label, fact.words) for fact in found] == [
+        ("Caching", "about 90 s"),
+        ("Long captions", "1,200"),
+    ]
+    assert found[1].more[1] == "b.txt: 99"
+
+
+def test_several_folders_are_told_apart(project, watch):
+    more = {"folder": "pictures", "name": "Again", "repeats": 2, "role": "prior"}
+    words = told(outlook(project, watch, data={"concepts": [more]}))
+    assert words["Pictures"] == "12 to learn, 12 to keep"
+    assert words["Again"] == "12  ·  24 an epoch  ·  kept"
+
+
+def test_turns_are_those_of_training(project, watch):
+    captions = {"shuffle": True, "dropout": 0.3}
+    found = outlook(project, watch, data={"captions": captions, "augmentation": {"flip": "random"}})
+    showing = found.sizes[0].showings[0]
+    turns = found.turns(showing)
+    item, concept = found.item(showing), found.concept(showing)
+    assert [turn.caption for turn in turns] == [
+        drawn_caption(item, concept, number) for number in range(8)
+    ]
+    assert {turn.number for turn in turns} == {0, 1}
+
+
+def test_what_never_changes_is_shown_once(project, watch):
+    found = outlook(project, watch)
+    (turn,) = found.turns(found.sizes[0].showings[0])
+    assert turn_words(turn, [turn]) == "Every time"
+    assert share_words(found.sizes[0]) == "12 pictures in 3 steps of an epoch"
+
+
+def test_a_vae_s_pictures_have_no_captions(project, watch):
+    vae = {"method": {"kind": "vae"}, "objective": {"kind": "reconstruction"}}
+    found = outlook(project, watch, **vae)
+    (turn,) = found.turns(found.sizes[0].showings[0])
+    assert (found.has_captions, turn.caption) == (False, "")
+
+
+@pytest.mark.parametrize(("turn", "words"), [(0, "1st"), (1, "2nd"), (2, "3rd"), (3, "4th")])
+def test_turns_are_counted_from_one(turn, words):
+    turns = [Turn(turn, 0, "a"), Turn(turn + 1, 0, "b")]
+    assert turn_words(turns[0], turns) == f"{words} time"
+
+
+def test_without_pictures_it_is_said_what_is_missing(project, watch):
+    with pytest.raises(UserError, match="no folder of pictures"):
+        outlook(project, watch, data={"folder": ""})
+    with pytest.raises(UserError):
+        outlook(project, watch, data={"folder": "/nowhere"})
+
+
+def test_what_nobody_waits_for_is_given_up(project, watch):
+    watch.give_up()
+    with pytest.raises(GivenUpError):
+        outlook(project, watch)
+
+
+def test_looking_leaves_nothing_behind(project, watch):
+    before = sorted(project.parent.rglob("*"))
+    outlook(project, watch)
+    assert sorted(project.parent.rglob("*")) == before
+
+
+def test_what_is_done_to_a_picture_is_told_with_what_is_much():
+    def words(width, height, geometry, **changes):
+        return done_words(Item(None, ("",), width, height), View(geometry, **changes))
+
+    plain = CropGeometry(64, 64, 0, 0, Bucket(64, 64))
+    assert words(128, 128, plain) == ("128 × 128  ·  made 50% as wide", False)
+    assert words(32, 32, plain) == ("32 × 32  ·  enlarged 2 times", True)
+    wide = CropGeometry(128, 64, 0, 0, Bucket(64, 64))
+    assert words(256, 128, wide) == ("256 × 128  ·  made 50% as wide  ·  50% cut off", True)
+    changed = words(64, 64, plain, flip=True, angle=3.0, hue=5.0)
+    assert changed == ("64 × 64  ·  mirrored  ·  turned by 3.0°  ·  recolored", False)
+
+
+@pytest.fixture
+def quarters(tmp_path):
+    """Red, green, blue and white quarters of 400 × 200."""
+    pixels = np.zeros((200, 400, 3), np.uint8)
+    pixels[:100, :200] = (255, 0, 0)
+    pixels[:100, 200:] = (0, 255, 0)
+    pixels[100:, :200] = (0, 0, 255)
+    pixels[100:, 200:] = 255
+    path = tmp_path / "quarters.png"
+    Image.fromarray(pixels).save(path)
+    return Item(path, ("",), 400, 200)
+
+
+@pytest.mark.parametrize("angle", [0.0, 12.0, -30.0])
+@pytest.mark.parametrize("flip", [False, True])
+def test_a_small_picture_is_the_large_one_made_small(quarters, angle, flip):
+    view = View(CropGeometry(800, 400, 260, 40, Bucket(320, 256)), flip=flip, angle=angle, hue=40)
+    small = np.asarray(shown_small(quarters, view, 80), np.float32)
+    large = np.asarray(thumbnail(quarters, view, 80), np.float32)
+    assert small.shape == large.shape == (64, 80, 3)
+    assert np.abs(small - large).mean() < 4
+
+
+@pytest.mark.parametrize("angle", [0.0, 25.0, -40.0])
+def test_the_corners_are_where_the_cut_s_pixels_come_from(tmp_path, angle):
+    y, x = np.mgrid[0:200, 0:300]
+    places = np.stack([x // 2, y, np.zeros_like(x)], -1).astype(np.uint8)
+    path = tmp_path / "places.png"
+    Image.fromarray(places).save(path)
+    cut = View(CropGeometry(300, 200, 110, 70, Bucket(80, 64)), angle=angle)
+    shown = np.asarray(thumbnail(Item(path, ("",), 300, 200), cut, 80), np.float32)
+    seen = [shown[row, column] for row, column in ((0, 0), (0, -1), (-1, -1), (-1, 0))]
+    for (across, down), (red, green, _) in zip(corners_of(cut), seen, strict=True):
+        assert math.hypot(across - 2 * red, down - green) < 4
+
+
+def test_what_is_cut_off_is_dark_and_what_is_shown_is_not(quarters):
+    view = View(CropGeometry(400, 200, 200, 0, Bucket(200, 200)))
+    whole = np.asarray(whole_with_cut(quarters, view, (200, 200), "#0000ff"), np.int32)
+    assert whole.shape == (100, 200, 3)
+    assert tuple(whole[25, 50]) == (97, 0, 0)  # red, at 38 % of its light
+    assert tuple(whole[25, 150]) == (0, 255, 0)
+    assert tuple(whole[50, 100]) == (0, 0, 255)  # the line around it
+
+
+def test_a_picture_that_is_gone_is_no_picture(quarters):
+    quarters.path.unlink()
+    view = View(CropGeometry(400, 200, 0, 0, Bucket(200, 200)))
+    assert shown_small(quarters, view, 50) is None
+    assert whole_with_cut(quarters, view, (50, 50), "#ffffff") is None
+
+
+def test_findings_are_sorted_by_kinds_that_there_are(tmp_path, watch):
+    project = write_project(tmp_path / "project")
+    pictures = project.parent / "pictures"
+    (pictures / "lost.txt").write_text("nobody")
+    (pictures / "bad.png").write_bytes(b"no picture")
+    checked = check_pictures(config_of(project), watch)
+    kinds = {kind.key: kind.count for kind in kinds_of(checked.findings)}
+    assert kinds[""] == len(checked.findings) == sum(kinds.values()) - kinds[""]
+    assert (kinds["unreadable"], kinds["orphan"]) == (1, 1)
+    assert [each.path.name for each in of_kind(checked.findings, "orphan")] == ["lost.txt"]
+    assert result_words(checked).startswith("12 pictures looked at: ")
+
+
+def test_it_is_said_that_others_may_be_held_out_until_similar_pictures_are_known(
+    project, watch, monkeypatch
+):
+    # Files this new are not relied on, which is no matter here.
+    monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
+    sections = {"validation": {"use": True, "share": 0.3, "keep_similar": True}}
+    sections["data"] = {"cache_folder": str(project.parent / "cache")}
+    assert "check the pictures" in told(outlook(project, watch, **sections))["Held out"]
+    check_pictures(config_of(project, **sections), watch)
+    assert "Held out" not in told(outlook(project, watch, **sections))
+
+
+def test_a_check_can_be_given_up(project, watch):
+    watch.give_up()
+    with pytest.raises(GivenUpError):
+        check_pictures(config_of(project), watch)

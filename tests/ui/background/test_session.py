@@ -1,0 +1,168 @@
+"""The session with real processes of the fake worker, and no window."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from onetrainer.presets.presets import load_document, resolve
+from onetrainer.run import client
+from ui.background.session import KILL_AFTER, Session
+
+DEADLINE = 30.0
+
+
+@pytest.fixture
+def config(home, project, monkeypatch):
+    monkeypatch.setattr(client, "WORKER", "tests.ui.fake_worker")
+    return resolve(load_document(project), source="")
+
+
+@pytest.fixture
+def session():
+    made = Session()
+    yield made
+    if made.run is not None:
+        made.kill()
+        made.run.wait(10)
+
+
+def until(session, condition):
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        session.poll()
+        assert time.monotonic() < end, session.state
+        time.sleep(0.01)
+
+
+def start(session, config, monkeypatch, mode):
+    monkeypatch.setenv("FAKE_WORKER", mode)
+    session.start(config)
+
+
+def test_a_run_is_followed_to_its_end(session, config, monkeypatch):
+    start(session, config, monkeypatch, "ok")
+    assert session.is_running
+    until(session, lambda: not session.is_leaving)
+    assert session.state.status == "finished"
+    assert len(session.state.curve) == 60
+    assert len(session.state.samples) == 3 * 7
+    assert session.state.death is None
+
+
+def test_a_paused_run_goes_on_where_it_ended(session, config, monkeypatch):
+    start(session, config, monkeypatch, "slow")
+    until(session, lambda: session.state.step >= 3)
+    session.send("pause")
+    assert session.asked.name == "pause"
+    until(session, lambda: not session.is_leaving)
+    paused_at = session.state.step
+    assert session.state.status == "paused"
+    monkeypatch.setenv("FAKE_WORKER", "ok")
+    session.resume()
+    assert session.is_running
+    until(session, lambda: not session.is_leaving)
+    assert session.state.status == "finished"
+    steps = [point.step for point in session.state.curve.points()]
+    assert steps == list(range(1, 61))
+    assert session.state.started.step == paused_at
+
+
+def test_the_words_of_the_worker_before_are_no_end_of_the_resumed_run(session, config, monkeypatch):
+    start(session, config, monkeypatch, "slow")
+    until(session, lambda: session.state.step >= 2)
+    session.send("pause")
+    until(session, lambda: not session.is_leaving)
+    session.resume()
+    while session.state.step < 4:
+        session.poll()
+        assert session.state.status in ("starting", "running")
+        time.sleep(0.01)
+
+
+def test_a_resumed_run_keeps_its_picture_until_the_new_worker_has_told_all(
+    session, config, monkeypatch
+):
+    start(session, config, monkeypatch, "slow")
+    until(session, lambda: session.state.step >= 5)
+    session.send("pause")
+    until(session, lambda: not session.is_leaving)
+    step, samples = session.state.step, len(session.state.samples)
+    session.resume()
+    while session.state.started is None:
+        assert (session.state.step, len(session.state.curve)) == (step, step)
+        assert len(session.state.samples) == samples
+        assert session.state.status == "starting"
+        session.poll()
+    assert len(session.state.curve) >= step
+    assert session.state.step >= step
+
+
+@pytest.mark.parametrize(
+    ("sent", "name"), [(signal.SIGSEGV, "SIGSEGV"), (signal.SIGKILL, "memory")]
+)
+def test_a_worker_that_is_killed_is_told_of_in_words(session, config, monkeypatch, sent, name):
+    start(session, config, monkeypatch, "slow")
+    until(session, lambda: session.state.step >= 2)
+    os.kill(session.state.started.pid, sent)
+    until(session, lambda: not session.is_leaving)
+    assert session.state.status == "died"
+    assert name in session.state.death.what
+    assert "fake worker: loading" in session.state.death.log
+
+
+def test_a_worker_that_dies_before_it_goes_on_is_told_of(session, config, monkeypatch):
+    start(session, config, monkeypatch, "slow")
+    until(session, lambda: session.state.step >= 2)
+    session.send("pause")
+    until(session, lambda: not session.is_leaving)
+    monkeypatch.setattr(client, "WORKER", "no_such_worker")
+    session.resume()
+    until(session, lambda: not session.is_leaving)
+    assert session.state.status == "died"
+
+
+def test_another_session_attaches_to_a_run_at_work(session, config, monkeypatch):
+    start(session, config, monkeypatch, "slow")
+    until(session, lambda: session.state.step >= 2)
+    other = Session()
+    other.attach(session.folder.path)
+    until(other, lambda: other.state.step >= 4)
+    assert other.is_running
+    other.send("stop")
+    until(other, lambda: not other.is_leaving)
+    assert other.state.status == "stopped"
+    assert other.state.outputs == ["output/paper.safetensors"]
+
+
+def test_killing_is_offered_when_stopping_takes_long(config, monkeypatch):
+    now = [0.0]
+    session = Session(clock=lambda: now[0])
+    start(session, config, monkeypatch, "hang")
+    until(session, lambda: session.state.step >= 1)
+    session.send("stop")
+    assert not session.can_kill
+    now[0] += KILL_AFTER
+    assert session.can_kill
+    session.kill()
+    until(session, lambda: not session.is_leaving)
+    assert session.state.status == "died"
+
+
+def test_a_quiet_worker_is_noticed(config, monkeypatch):
+    now = [0.0]
+    session = Session(clock=lambda: now[0])
+    start(session, config, monkeypatch, "slow")
+    until(session, lambda: session.state.step >= 1)
+    assert session.quiet_seconds == 0
+    now[0] += 100
+    assert session.quiet_seconds >= 100
+    session.kill()
+    until(session, lambda: not session.is_leaving)
+
+
+def test_the_run_owns_a_copy_of_the_config(session, config, monkeypatch):
+    start(session, config, monkeypatch, "ok")
+    kept = resolve(load_document(session.folder.config), source="")
+    assert kept == config

@@ -1,0 +1,130 @@
+"""What is drawn of memory and of held-out pictures, measured on the canvas."""
+
+import pytest
+
+from onetrainer.run.events import Validated
+from tests.ui.desk import resize
+from ui.charts.bar_table import BarRow, BarTable
+from ui.charts.loss_chart import LossChart
+from ui.charts.stacked_bar import Stack
+from ui.progress.curve import Curve
+from ui.progress.validation import HeldOut
+from ui.theme.palette import DARK, SHARES
+
+WIDTH, HEIGHT = 600, 320
+
+
+def placed(root, canvas, height=HEIGHT):
+    canvas.pack(fill="both", expand=True)
+    resize(root, WIDTH, height)
+    return canvas
+
+
+def boxes(canvas, color):
+    """The left, upper, right and lower edges of everything in a color."""
+    items = canvas.find_all()
+    return [canvas.coords(item) for item in items if canvas.itemcget(item, "fill") == color]
+
+
+def curve():
+    made = Curve()
+    for step in range(1, 101):
+        made.append(step, 0.5 - step / 1000)
+    return made
+
+
+def held_out(*losses):
+    made = HeldOut()
+    for place, loss in enumerate(losses):
+        best = min(range(place + 1), key=lambda one: losses[one])
+        known = {"error": 0.001, "pictures": 5, "is_best": best == place, "words": ""}
+        made.take(Validated(place * 50, loss, best_step=best * 50, verdict="flat", **known))
+    return made
+
+
+def test_parts_of_a_stack_are_as_long_as_they_are_large(kit, root):
+    stack = Stack(kit, root, has_legend=True)
+    canvas = placed(root, stack.canvas)
+    parts = [("unet", "UNet", 300), ("vae", "VAE", 100)]
+    stack.show(parts, {"unet": 0, "vae": 1}, 800)
+    unet, vae = (boxes(canvas, color)[0] for color in SHARES["dark"][:2])
+    # Of 800 bytes in all; a pixel is the seam.
+    assert (unet[0], unet[2]) == (0, pytest.approx(WIDTH * 300 / 800 - 1))
+    assert (vae[0], vae[2]) == (pytest.approx(WIDTH * 3 / 8), pytest.approx(WIDTH / 2 - 1))
+    assert boxes(canvas, DARK.danger) == []  # it fits
+
+
+def test_a_stack_that_is_too_high_shows_where_the_room_ends(kit, root):
+    stack = Stack(kit, root, has_legend=False)
+    canvas = placed(root, stack.canvas)
+    stack.show([("unet", "UNet", 1000)], {"unet": 0}, 750)
+    (edge,) = boxes(canvas, DARK.danger)
+    assert edge[0] == pytest.approx(WIDTH * 0.75)
+
+
+def test_bars_of_a_table_are_as_long_as_their_shares(kit, root):
+    table = BarTable(kit, root, color="held_out")
+    canvas = placed(root, table.canvas)
+    table.show([BarRow("a", 1.0, "0.4"), BarRow("b", 0.25, "0.1"), BarRow("c", 0.0, "0.0")])
+    first, second = boxes(canvas, DARK.held_out)
+    full = first[2] - first[0]
+    assert second[2] - second[0] == pytest.approx(full / 4, abs=1)
+
+
+def test_a_long_name_is_cut_and_leaves_room_for_its_bar(kit, root):
+    table = BarTable(kit, root, color="held_out")
+    canvas = placed(root, table.canvas)
+    table.show([BarRow("a very long name of a folder " * 5, 1.0, "0.4")])
+    words = [canvas.itemcget(item, "text") for item in canvas.find_all() if _is_text(canvas, item)]
+    assert words[0].startswith("a very long") and words[0].endswith("…")
+    assert boxes(canvas, DARK.held_out)
+
+
+def test_held_out_pictures_have_a_panel_with_a_scale_of_their_own(kit, root):
+    chart = LossChart(kit, root)
+    canvas = placed(root, chart.canvas)
+    chart.show(curve(), [], held_out(0.1438, 0.1402, 0.1411))
+    (line,) = boxes(canvas, DARK.accent)
+    found = boxes(canvas, DARK.held_out)
+    dots = [box for box in found if len(box) == 4]
+    assert len(dots) == 3
+    assert min(box[1] for box in dots) > max(line[1::2])
+    # Of the whole panel, although the losses differ by hundredths of what training's do.
+    assert max(box[3] for box in dots) - min(box[1] for box in dots) > HEIGHT / 8
+    assert dots[1][1] > dots[2][1] > dots[0][1]
+
+
+def test_the_lowest_one_has_a_ring(kit, root):
+    chart = LossChart(kit, root)
+    canvas = placed(root, chart.canvas)
+    chart.show(curve(), [], held_out(0.1438, 0.1402, 0.1411))
+    rings = [i for i in canvas.find_all() if canvas.type(i) == "oval" and _outline(canvas, i)]
+    dots = [box for box in boxes(canvas, DARK.held_out) if len(box) == 4]
+    (ring,) = (canvas.coords(item) for item in rings)
+    assert (ring[0] + ring[2]) / 2 == pytest.approx((dots[1][0] + dots[1][2]) / 2)
+    assert (ring[1] + ring[3]) / 2 == pytest.approx((dots[1][1] + dots[1][3]) / 2)
+
+
+def test_both_panels_have_the_same_steps(kit, root):
+    chart = LossChart(kit, root)
+    canvas = placed(root, chart.canvas)
+    chart.show(curve(), [50], held_out(0.1438, 0.1402, 0.1411))
+    dots = [box for box in boxes(canvas, DARK.held_out) if len(box) == 4]
+    (mark,) = (box for box in boxes(canvas, DARK.good) if len(box) == 6)
+    assert mark[2] == pytest.approx((dots[1][0] + dots[1][2]) / 2)
+
+
+def test_a_low_chart_shows_the_loss_of_training_alone(kit, root):
+    chart = LossChart(kit, root)
+    canvas = placed(root, chart.canvas, height=120)
+    chart.show(curve(), [], held_out(0.1438, 0.1402))
+    assert boxes(canvas, DARK.held_out) == []
+    assert boxes(canvas, DARK.accent)
+
+
+def _is_text(canvas, item):
+    return canvas.type(item) == "text"
+
+
+def _outline(canvas, item):
+    return canvas.itemcget(item, "outline") == DARK.good

@@ -1,0 +1,110 @@
+"""The small plots beside the settings: of the learning rate, and of the noise."""
+
+import pytest
+
+from onetrainer.config.fields import setting_at
+from onetrainer.config.objectives.timesteps import Beta, Uniform
+from onetrainer.config.run.schedule import Constant, Linear, Point, Points
+from ui.model.draft import Draft
+from ui.pages.settings.noise_plot import bin_heights
+from ui.pages.settings.rate_plot import rate_points, rate_words
+from ui.theme.smooth import area
+
+
+def test_a_rate_begins_at_the_first_step_and_ends_at_the_last():
+    points = rate_points(Linear(), steps=5)
+    assert [place for place, _ in points] == pytest.approx([0, 0.25, 0.5, 0.75, 1])
+    assert [share for _, share in points] == pytest.approx([1, 0.8, 0.6, 0.4, 0.2])
+    assert rate_points(Constant(), steps=1) == [(0, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("steps", [20, 200, 1003, 100_000])
+def test_a_warm_up_is_a_straight_line_up_to_the_full_rate(steps):
+    warmup = steps // 10
+    points = rate_points(Constant(warmup_steps=warmup), steps=steps)
+    assert len(points) < 200
+    for place, share in points:
+        assert share == pytest.approx(min(1, place * (steps - 1) / warmup))
+    assert (warmup / (steps - 1), 1.0) in points
+
+
+def test_points_may_lie_above_the_rate():
+    points = Points(points=(Point(at=0.0, factor=3.0), Point(at=1.0, factor=0.0)))
+    assert max(share for _, share in rate_points(points, steps=1000)) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("adamw", "Learning rate over the run, up to 0.004"),
+        (
+            "prodigy",
+            "What multiplies the learning rate that Prodigy finds, over the run, up to 0.004",
+        ),
+    ],
+)
+def test_it_is_said_what_the_curve_is_of(kind, words):
+    draft = Draft()
+    draft.set("optimizer.kind", kind)
+    assert rate_words(draft, 0.004) == words
+
+
+def test_an_area_is_smooth_and_full_below_its_line():
+    colors = ("#000000", "#0000ff", "#ff0000")
+    line = [(0.0, 9.0), (20.0, 1.0)]
+    rows = area(20, 10, line, thickness=2, foot=10, colors=colors)
+    assert rows[0][0] == "#000000"
+    assert rows[9][18] == "#0000ff"
+    assert rows[5][10] > "#d00000"
+    # Where it goes up by less than a pixel there are shades between ground and line.
+    shades = {row[x] for row in rows for x in range(20)} - set(colors)
+    assert len(shades) > 5
+
+
+def test_a_jump_of_a_curve_is_drawn_from_end_to_end():
+    colors = ("#000000", "#0000ff", "#ff0000")
+    line = [(0.0, 2.0), (10.0, 2.0), (10.0, 8.0), (20.0, 8.0)]
+    rows = area(20, 10, line, thickness=2, foot=10, colors=colors)
+    assert {row[10] for row in rows[2:8]} == {"#ff0000"}
+
+
+def test_the_most_frequent_noise_is_as_high_as_the_plot():
+    assert bin_heights(Uniform()) == pytest.approx([1.0] * 100)
+    hill = bin_heights(Beta(alpha=2.0, beta=5.0))
+    # The mode of this distribution is (2 - 1) / (2 + 5 - 2).
+    assert hill.index(1.0) == pytest.approx(20, abs=1)
+    half = bin_heights(Uniform(lowest=0.5))
+    assert (half[:50], half[50:]) == ([0.0] * 50, pytest.approx([1.0] * 50))
+
+
+def test_an_empty_range_has_no_plot():
+    assert bin_heights(Uniform(lowest=0.5, highest=0.5)) == []
+
+
+@pytest.mark.parametrize(
+    ("section", "kind"),
+    [
+        (section, kind)
+        for section in ("schedule", "objective.timesteps")
+        for kind in setting_at(f"{section}.kind").choices
+    ],
+)
+def test_every_kind_has_a_plot_whatever_else_is_wrong(section, kind):
+    draft = Draft()
+    draft.set("training.batch_size", "none")
+    draft.set(f"{section}.kind", kind)
+    config = draft.alone(section)
+    curves = {
+        "schedule": lambda: [y for _, y in rate_points(config.schedule, steps=1000)],
+        "objective.timesteps": lambda: bin_heights(config.objective.timesteps),
+    }
+    heights = curves[section]()
+    assert max(heights) == pytest.approx(1, abs=0.02)
+    assert min(heights) >= 0
+
+
+def test_a_section_that_is_wrong_has_none():
+    draft = Draft()
+    draft.set("schedule.warmup_steps", "many")
+    assert draft.alone("schedule") is None
+    assert draft.alone("objective.timesteps") is not None

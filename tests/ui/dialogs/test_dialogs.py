@@ -1,0 +1,80 @@
+"""Dialogs alone, in this process: what they hold while they wait, and what they give back."""
+
+import pytest
+
+from onetrainer.errors import Problem
+from tests.ui.desk import once_asked
+from ui.dialogs.dialogs import Choice, Dialog, show_problems
+
+
+def make_dialog(kit, root, title):
+    dialog = Dialog(kit, root, title)
+    dialog.offer([Choice("yes", "Yes")])
+    return dialog
+
+
+def grab_of(root):
+    return str(root.tk.call("grab", "current", root))
+
+
+def test_the_window_does_not_close_while_a_dialog_waits(root, kit):
+    closed = []
+    root.protocol("WM_DELETE_WINDOW", lambda: closed.append("window"))
+    before = root.protocol("WM_DELETE_WINDOW")
+    dialog = make_dialog(kit, root, "A question")
+    seen = []
+
+    def try_to_close():
+        root.tk.eval(root.protocol("WM_DELETE_WINDOW"))
+        seen.append(bool(dialog.window.winfo_exists()))
+        dialog.close("yes")
+
+    once_asked(root, try_to_close)
+    assert dialog.wait() == "yes"
+    assert seen == [True]
+    assert closed == []
+    assert root.protocol("WM_DELETE_WINDOW") == before
+
+
+def test_a_dialog_over_a_dialog_gives_the_pointer_back(root, kit):
+    first = make_dialog(kit, root, "The first")
+    second = make_dialog(kit, root, "The second")
+    grabs = []
+
+    def ask_in_between():
+        once_asked(root, lambda: second.close("yes"))
+        second.wait()
+        grabs.append(grab_of(root) == str(first.window))
+        first.close("yes")
+
+    once_asked(root, ask_in_between)
+    assert first.wait() == "yes"
+    assert grabs == [True]
+    assert grab_of(root) == ""
+
+
+@pytest.mark.parametrize(
+    ("paths", "answer", "words"),
+    [
+        (["optimizer.lr"], "answer problem 0", "Go there"),
+        (["optimizer.lr", "data.folder"], "answer problem 1", "Data › Pictures"),
+    ],
+)
+def test_a_problem_of_the_list_leads_to_its_setting(root, kit, paths, answer, words):
+    went, seen = [], []
+
+    def press():
+        seen.append(kit.buttons[answer].widget.cget("text"))
+        kit.buttons[answer].widget.invoke()
+
+    once_asked(root, press)
+    show_problems(kit, root, [Problem(path, "wrong") for path in paths], went.append)
+    assert went == [paths[-1]]
+    assert seen == [words]
+
+
+def test_closing_the_list_of_problems_leads_nowhere(root, kit):
+    went = []
+    once_asked(root, lambda: kit.buttons["answer "].widget.invoke())
+    show_problems(kit, root, [Problem("optimizer.lr", "wrong")], went.append)
+    assert went == []

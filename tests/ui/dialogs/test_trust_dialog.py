@@ -1,0 +1,94 @@
+"""Code of a person's own is run after they have seen it and said yes, and not otherwise."""
+
+from functools import partial
+
+import pytest
+
+from onetrainer.config.rewards.alignprop import AlignProp
+from onetrainer.config.rewards.reward import Reward
+from onetrainer.config.train import TrainConfig
+from onetrainer.trust import trusted_files
+from tests.ui.desk import once_asked
+from ui.dialogs.trust_dialog import asked_for, may_run
+
+CODE = "import math\n\n\ndef mine(pictures, prompts):\n    return [0.0] * len(prompts)\n"
+
+
+@pytest.fixture
+def own(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(CODE)
+    return path
+
+
+def config_with(*specs):
+    rewards = tuple(Reward(reward="function", function=spec) for spec in specs)
+    return TrainConfig(objective=AlignProp(rewards=rewards))
+
+
+def answering(root, kit, seen, *answers, meanwhile=lambda: None):
+    """Has the dialogs that come up read, and answered one after the other.
+
+    meanwhile: what happens after the first one was read, and before it is answered.
+    """
+    left = list(answers)
+
+    def answer():
+        seen.append(kit.named["answer code"].get("1.0", "end-1c"))
+        if len(seen) == 1:
+            meanwhile()
+        do = left.pop(0)
+        if left:
+            once_asked(root, answer)
+        kit.buttons[f"answer {do}"].widget.invoke()
+
+    once_asked(root, answer)
+
+
+def test_yes_allows_the_very_code_that_was_shown(root, kit, own):
+    seen = []
+    answering(root, kit, seen, "run")
+    assert may_run(kit, root, config_with(f"{own}:mine"))
+    assert seen == [CODE.rstrip("\n")]
+    assert trusted_files.status(f"{own}:mine") == "allowed"
+    assert may_run(kit, root, config_with(f"{own}:mine"))  # without a question
+
+
+def test_no_allows_nothing(root, kit, own):
+    answering(root, kit, [], "")
+    assert not may_run(kit, root, config_with(f"{own}:mine"))
+    assert trusted_files.status(f"{own}:mine") == "unknown"
+
+
+def test_a_file_that_has_changed_is_asked_for_again(root, kit, own):
+    trusted_files.allow(f"{own}:mine")
+    own.write_text(CODE + "\n# more\n")
+    assert list(asked_for(config_with(f"{own}:mine"))) == [f"{own}:mine"]
+    answering(root, kit, [], "run")
+    assert may_run(kit, root, config_with(f"{own}:mine"))
+
+
+def test_a_file_that_changes_while_it_is_read_is_shown_again(root, kit, own):
+    seen = []
+    change = partial(own.write_text, CODE + "\nprint('and this')\n")
+    answering(root, kit, seen, "run", "", meanwhile=change)
+    assert not may_run(kit, root, config_with(f"{own}:mine"))
+    assert "and this" not in seen[0]
+    assert "and this" in seen[1]
+    assert trusted_files.status(f"{own}:mine") == "unknown"
+
+
+def test_a_change_below_what_is_shown_is_no_part_of_the_yes(root, kit, own):
+    own.write_text(CODE + "\n" * 3_000)
+    change = partial(own.write_text, CODE + "\n" * 3_000 + "print('and this')\n")
+    answering(root, kit, [], "run", "", meanwhile=change)
+    assert not may_run(kit, root, config_with(f"{own}:mine"))
+    assert trusted_files.status(f"{own}:mine") == "unknown"
+
+
+def test_each_function_is_asked_for_once_and_nothing_else_is(own, home, tmp_path):
+    spec, missing = f"{own}:mine", f"{tmp_path / 'no.py'}:mine"
+    assert list(asked_for(config_with(spec, spec, missing))) == [spec]
+    assert list(asked_for(TrainConfig())) == []
+    left = TrainConfig(objective=AlignProp(rewards=(Reward(reward="color", function=spec),)))
+    assert list(asked_for(left)) == []

@@ -1,0 +1,306 @@
+"""Entries of a list that have sections of their own: folders of pictures on the page of data."""
+
+import tkinter as tk
+
+import pytest
+
+from onetrainer.concepts.concepts import concepts_of
+from onetrainer.config.data.concept import Concept
+from ui.model.form_fields import groups_in, pages, setting_of
+from ui.model.new_entries import noun_of, summary_of, title_of
+from ui.model.search import find_settings
+from ui.model.variants import kinds_in
+from ui.model.visible_settings import beside, has_effect, switch_of
+from ui.widgets.widgets import focused
+
+LIST = "data.concepts"
+FIRST = f"{LIST}.0"
+SHUFFLE = f"{FIRST}.captions.shuffle"
+PLAN = next(plan for plan in pages() if plan.name == "data")
+
+
+def concept(**changes):
+    return Concept(**changes).model_dump(mode="json")
+
+
+def concepts(*folders):
+    return [concept(folder=folder) for folder in folders]
+
+
+def open_with(draft, values):
+    """As if a config with these folders had been opened."""
+    draft.set(LIST, values)
+    draft.restore(draft.document, draft.document, draft.source)
+
+
+@pytest.fixture
+def form(make_form):
+    return make_form("data")
+
+
+def shown(form, prefix=f"{FIRST}."):
+    rows = form.list_card(LIST).rows()
+    paths = {row.path for row in rows if row.is_shown and row.path.startswith(prefix)}
+    return {path.removeprefix(prefix) for path in paths}
+
+
+def test_settings_of_an_entry_s_section_are_shown_while_its_switch_is_on(form, draft):
+    open_with(draft, concepts("/a"))
+    assert not [path for path in shown(form) if "." in path]
+    draft.set(f"{FIRST}.own_captions", True)
+    with_captions = {path for path in shown(form) if "." in path}
+    assert "captions.shuffle" in with_captions
+    assert not [path for path in with_captions if path.startswith("augmentation.")]
+    draft.set(f"{FIRST}.own_captions", False)
+    assert not [path for path in shown(form) if "." in path]
+
+
+def test_a_setting_deep_in_an_entry_is_set_and_undone(form, draft, root):
+    open_with(draft, [concept(folder="/a", own_captions=True), concept(folder="/b")])
+    row = form.row(SHUFFLE)
+    row.editor.focus.focus_force()
+    root.update()
+    row.editor.focus.event_generate("<space>")
+    root.update()
+    row.commit()
+    assert draft.value(SHUFFLE) is True
+    assert draft.value(f"{LIST}.1.captions.shuffle") is False
+    draft.undo()
+    assert draft.value(SHUFFLE) is False
+    assert form.row(SHUFFLE).editor.read() is False
+
+
+def leads(form, root):
+    """The sentences over groups of settings that can be seen."""
+    root.update()
+    rows = form.list_card(LIST).rows()
+    return [
+        row.setting.path for row in rows if row._lead is not None and row._lead.winfo_ismapped()
+    ]
+
+
+def test_a_sentence_over_settings_of_an_entry_is_shown_only_with_them(form, draft, root):
+    open_with(draft, concepts("/a"))
+    draft.set(f"{FIRST}.own_captions", True)
+    assert leads(form, root) == ["captions.lines", "captions.separator", "captions.capitals"]
+    draft.set(f"{FIRST}.own_captions", False)
+    assert leads(form, root) == []
+    form.row(f"{FIRST}.captions.capitals")
+    draft.set(f"{FIRST}.own_augmentation", True)
+    assert leads(form, root) == []
+
+
+def test_what_is_set_deep_in_an_entry_is_what_training_goes_by(draft):
+    open_with(draft, [concept(folder="/a", own_captions=True)])
+    draft.set(SHUFFLE, True)
+    of_main, of_folder = concepts_of(draft.config())
+    assert (of_main.captions.shuffle, of_folder.captions.shuffle) == (False, True)
+
+
+def test_a_name_without_a_dot_is_of_the_same_section_wherever_it_lies():
+    assert beside("data.concepts.1.captions.drop_chance", "drop_tags") == (
+        "data.concepts.1.captions.drop_tags"
+    )
+    assert beside("data.captions.drop_chance", "drop_tags") == "data.captions.drop_tags"
+    assert beside("data.caption_text", "caption_source") == "data.caption_source"
+    assert beside("data.concepts.1.repeats", "model.family") == "model.family"
+
+
+def test_only_sections_of_entries_have_switches():
+    inner = setting_of(SHUFFLE)
+    assert switch_of(inner, SHUFFLE) == f"{FIRST}.own_captions"
+    assert switch_of(setting_of(f"{FIRST}.repeats"), f"{FIRST}.repeats") == ""
+    assert switch_of(setting_of("data.captions.shuffle"), "data.captions.shuffle") == ""
+
+
+def test_a_setting_depends_on_its_own_section_s_choice(draft):
+    open_with(draft, [concept(folder="/a", own_captions=True)])
+    chance = f"{FIRST}.captions.drop_chance"
+    draft.set("data.captions.drop_tags", "each")
+    assert not has_effect(draft, setting_of(chance), chance)
+    draft.set(f"{FIRST}.captions.drop_tags", "each")
+    assert has_effect(draft, setting_of(chance), chance)
+
+
+def test_numbers_are_compared_with_what_they_are_written_as(draft):
+    open_with(draft, concepts("/a"))
+    repeats = setting_of(f"{FIRST}.repeats")
+    assert has_effect(draft, repeats, f"{FIRST}.repeats")
+    draft.set(f"{FIRST}.pictures", 20)
+    assert not has_effect(draft, repeats, f"{FIRST}.repeats")
+
+
+def test_no_room_is_left_of_advanced_settings_that_are_hidden_again(form, draft, root):
+    open_with(draft, concepts("/a", "/b"))
+    form.with_advanced = False
+    heights = []
+    for form.with_advanced in (False, True, False):
+        form.refresh()
+        root.update()
+        heights.append(form.list_card(LIST).outer.winfo_reqheight())
+    before, opened, after = heights
+    assert before == after < opened
+
+
+def test_what_is_wrong_deep_in_an_entry_is_said_beside_it(form, draft, root):
+    open_with(draft, [concept(folder="/a", own_captions=True)])
+    path = f"{FIRST}.captions.dropout"
+    form.row(path)
+    draft.set(path, 3)
+    root.update()
+    assert draft.problem(path) is not None
+    assert "at most 1" in form.row(path).error or "0 to 1" in form.row(path).error
+
+
+def test_a_folded_entry_says_what_is_wrong_in_it(form, draft, root):
+    open_with(draft, concepts("/a", "/b", "/c"))
+    card = form.list_card(LIST)
+    draft.set(f"{FIRST}.repeats", "often")
+    root.update()
+    assert not card.is_open(0)
+    assert "1 to put right" in card._entries[0]._summary.cget("text")
+    form.reveal(f"{FIRST}.repeats")
+    assert card.is_open(0)
+    assert form.row(f"{FIRST}.repeats").is_shown
+
+
+def test_a_hidden_setting_deep_in_an_entry_can_be_gone_to(form, draft):
+    open_with(draft, concepts("/a", "/b", "/c"))
+    form.with_advanced = False
+    assert form.reveal(f"{LIST}.2.captions.shuffle").is_shown
+    assert shown(form, f"{LIST}.1.") == set()
+
+
+def test_few_entries_are_open_and_many_folded_when_a_config_is_opened(form, draft):
+    for count, is_open in ((2, True), (3, False)):
+        open_with(draft, concepts(*"abc"[:count]))
+        assert [form.list_card(LIST).is_open(place) for place in range(count)] == [is_open] * count
+
+
+def test_a_folded_entry_has_no_rows_made(form, draft):
+    open_with(draft, concepts(*"abc"))
+    assert list(form.list_card(LIST).rows()) == []
+
+
+def test_entries_stay_open_when_they_move(form, draft):
+    open_with(draft, concepts("/a", "/b", "/c"))
+    card = form.list_card(LIST)
+    card.fold(1)
+
+    def opened():
+        values = [value["folder"] for value in draft.value(LIST)]
+        return {folder for place, folder in enumerate(values) if card.is_open(place)}
+
+    card.move(1, -1)
+    assert opened() == {"/b"}
+    card.remove(1)
+    assert opened() == {"/b"}
+    card.duplicate(0)
+    assert [card.is_open(place) for place in range(3)] == [True, True, False]
+    card.remove(0)
+    assert [card.is_open(place) for place in range(2)] == [True, False]
+
+
+def test_a_new_folder_is_open_plain_and_has_the_keyboard(form, draft, root):
+    first = concept(folder="/a", name="Cats", trigger="a cat", repeats=3, caption_source="names")
+    open_with(draft, [first])
+    root.update()
+    form.list_card(LIST).add()
+    root.update()
+    new = draft.value(f"{LIST}.1")
+    assert new == concept()
+    assert form.list_card(LIST).is_open(1)
+    assert focused(root) is form.row(f"{LIST}.1.folder").editor.focus
+
+
+def test_the_keyboard_goes_to_the_switch_that_took_its_row_away(form, draft, root):
+    open_with(draft, concepts("/a"))
+    draft.set(f"{FIRST}.own_captions", True)
+    form.row(SHUFFLE).editor.focus.focus_force()
+    root.update()
+    draft.set(f"{FIRST}.own_captions", False)
+    root.update()
+    assert focused(root) is form.row(f"{FIRST}.own_captions").editor.focus
+
+
+def test_tab_visits_the_rows_of_an_entry_in_reading_order(form, draft, root):
+    open_with(draft, [concept(folder="/a", own_augmentation=True, own_captions=True)])
+    root.update()
+    widgets = []
+    widget = form.row(f"{FIRST}.folder").editor.focus
+    while widget is not None and str(widget).startswith(str(form.list_card(LIST).outer)):
+        widgets.append(widget)
+        widget = widget.tk_focusNext()
+        if widget in widgets:
+            break
+    rows = {str(row.editor.focus): row.path for row in form.list_card(LIST).rows()}
+    visited = [rows[str(widget)] for widget in widgets if str(widget) in rows]
+    heights = [form.row(path).editor.focus.winfo_rooty() for path in visited]
+    assert len(visited) > 20
+    assert heights == sorted(heights)
+
+
+def test_a_list_of_tags_is_edited_line_by_line_in_an_entry(form, draft, root):
+    open_with(draft, [concept(folder="/a", own_captions=True)])
+    for key, value in (("drop_tags", "each"), ("drop_listed", "drop")):
+        draft.set(f"{FIRST}.captions.{key}", value)
+    row = form.row(f"{FIRST}.captions.listed_tags")
+    assert isinstance(row.editor.focus, tk.Text)
+    row.editor.focus.insert("1.0", "red\nblue")
+    root.update()
+    row.commit()
+    assert draft.value(f"{FIRST}.captions.listed_tags") == "red\nblue"
+
+
+def test_each_entry_has_buttons_of_its_own_that_choose_a_folder(form, draft, kit):
+    open_with(draft, concepts("/a", "/b"))
+    buttons = [kit.named[f"choose folder {LIST}.{place}.folder"] for place in range(2)]
+    assert len(set(map(str, buttons))) == 2
+    assert "choose folder folder" not in kit.named
+    assert kit.named[f"{LIST}.1.folder"] is form.row(f"{LIST}.1.folder").editor.focus
+
+
+def test_entries_are_told_by_what_sets_them_apart():
+    setting = setting_of(LIST)
+    assert noun_of(setting) == "Folder"
+    assert title_of(setting, concept(folder="/pictures/cats")) == "cats"
+    assert title_of(setting, concept(folder="/pictures/cats", name="Our cats")) == "Our cats"
+    assert title_of(setting, concept()) == ""
+    changed = concept(folder="/a/b", repeats=2.5, role="validation", use=False)
+    words = ["/a/b", "Used to: validate", "Use: off", "Repeats: 2.5"]
+    assert summary_of(setting, changed) == words
+
+
+def test_the_page_of_data_has_a_card_for_each_question():
+    groups = groups_in(PLAN, kinds_in({}))
+    titles = ["Pictures", "More folders", "Captions", "Sizes", "Changes of pictures", "Cache"]
+    assert [group.title for group in groups] == titles
+    keys = {group.title: [s.path for s in group.settings] for group in groups}
+    assert keys["More folders"] == [LIST]
+    assert keys["Captions"][0] == "data.caption_source"
+    assert "data.captions.shuffle" in keys["Captions"]
+    assert all(key.startswith("data.cache") or "." in key for key in keys["Cache"])
+
+
+def test_a_beginner_sees_the_folder_the_resolution_masks_and_where_captions_are(form):
+    form.with_advanced = False
+    form.refresh()
+    paths = {row.path for card in form._cards for row in card.all_rows() if row.is_shown}
+    # The project's resolution is its own, which would be shown in any case.
+    assert paths == {"data.folder", "data.resolution", "data.masks", "data.caption_source"}
+
+
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("shuffle", "data.captions.shuffle"),
+        ("keep_tokens", "data.captions.keep"),
+        ("flip", "data.augmentation.flip"),
+        ("repeats", LIST),
+        ("upscale", "data.buckets.upscale_limit"),
+        ("disk space", "data.cache_limit"),
+    ],
+)
+def test_search_finds_what_is_said_of_pictures(query, path):
+    hits = find_settings(query, pages(), kinds_in({}))
+    assert path in [hit.goes_to for hit in hits][:3]

@@ -1,0 +1,153 @@
+"""A form whose sections come in kinds: rows that come, go and come back."""
+
+import tkinter as tk
+
+import pytest
+
+from onetrainer.config.methods.embedding import Word
+from ui.forms.row import CHECK_AFTER_MS
+from ui.model.draft import Draft
+from ui.pages.settings.summary_card import trained_lines
+
+
+def widgets(widget):
+    return sum(1 + widgets(child) for child in widget.winfo_children())
+
+
+def test_every_kind_can_be_shown_and_shows_its_values(make_form, draft, root):
+    for name, path in (
+        ("method", "method.kind"),
+        ("training", "optimizer.kind"),
+        ("training", "schedule.kind"),
+        ("loss", "objective.timesteps.kind"),
+        ("loss", "objective.weighting.kind"),
+        ("loss", "objective.kind"),
+    ):
+        form = make_form(name)
+        for kind in draft.setting(path).choices:
+            draft.set(path, kind)
+            root.update()
+            section = path.rpartition(".")[0]
+            for key, value in draft.value(section).items():
+                row = form.row(f"{section}.{key}")
+                assert row is None or row.editor.read() == value
+        draft.reset_all()
+
+
+def test_going_back_to_a_kind_makes_no_widget(make_form, draft, root):
+    make_form("training")
+    kinds = ("lion", "sgd", "adamw")
+    for kind in kinds:
+        draft.set("optimizer.kind", kind)
+    before = widgets(root)
+    for kind in kinds * 3:
+        draft.set("optimizer.kind", kind)
+    assert widgets(root) == before
+
+
+def test_a_row_goes_by_its_path_again_when_its_kind_comes_back(make_form, draft, kit):
+    form = make_form("training")
+    first = form.row("optimizer.lr").editor.focus
+    draft.set("optimizer.kind", "prodigy")
+    other = form.row("optimizer.lr").editor.focus
+    assert other is not first
+    assert kit.named["optimizer.lr"] is other
+    draft.set("optimizer.kind", "adamw")
+    assert kit.named["optimizer.lr"] is first
+
+
+def test_what_is_typed_into_a_row_that_goes_is_forgotten(make_form, draft, root):
+    form = make_form("training")
+    draft.set("optimizer.kind", "sgd")
+    form.row("optimizer.momentum").editor.focus.insert("end", "5")
+    draft.undo()
+    is_over = tk.BooleanVar(root)
+    root.after(CHECK_AFTER_MS + 50, lambda: is_over.set(True))
+    root.wait_variable(is_over)
+    assert draft.value("optimizer.momentum") is None
+    assert draft.value_errors == []
+
+
+def test_inner_sections_have_titles_where_they_need_to_be_told_apart(make_form):
+    form = make_form("method")
+    titles = form._cards[0]._titles
+    assert titles["method.unet"].cget("text") == "UNet"
+    assert titles["method.unet"].winfo_manager() == "grid"
+    form.with_advanced = False
+    form.refresh()
+    assert not titles["method.unet"].winfo_manager()
+
+
+def test_a_kind_without_settings_leaves_its_choice_alone_on_the_card(make_form, draft):
+    form = make_form("method")
+    draft.set("method.kind", "embedding")
+    shown = [row.path for row in form._cards[0].all_rows() if row.is_shown]
+    assert shown == ["method.kind"]
+    assert form._cards[0].outer.winfo_manager() == "grid"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "other", "value"),
+    [
+        ("loss", "objective.mask.unmasked_weight", "data.masks", "alpha"),
+        ("loss", "objective.prior.kind", "data.class_folder", "/cats"),
+        ("loss", "objective.prior.weight", "data.class_folder", "/cats"),
+        ("loss", "objective.loss.huber_threshold", "objective.loss.huber", 0.5),
+        ("loss", "objective.noise.pyramid_discount", "objective.noise.pyramid_levels", 6),
+        ("loss", "objective.noise.offset_by_timestep", "objective.noise.offset", 0.05),
+    ],
+)
+def test_what_can_have_no_effect_is_not_shown(make_form, draft, name, path, other, value):
+    form = make_form(name)
+    before = draft.value(other)
+    assert not form.row(path).is_shown
+    draft.set(other, value)
+    assert form.row(path).is_shown
+    draft.set(other, before)
+    assert not form.row(path).is_shown
+
+
+def test_a_card_with_nothing_to_show_is_not_there(make_form, draft):
+    form = make_form("loss")
+    mask = next(card for card in form._cards if card.row("objective.mask.unmasked_weight"))
+    assert not mask.outer.winfo_manager()
+    draft.set("data.masks", "files")
+    assert mask.outer.winfo_manager()
+
+
+def test_it_is_said_beside_a_number_what_none_of_it_means(make_form, draft):
+    form = make_form("method")
+    draft.set("embeddings.words", [Word().model_dump()])
+    unit = form.row("embeddings.words.0.vectors").editor._unit
+    assert unit.cget("text") == "automatic"
+    draft.set("embeddings.words.0.vectors", 3)
+    assert unit.cget("text") == ""
+    draft.set("embeddings.words.0.vectors", 0)
+    assert unit.cget("text") == "automatic"
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        ({}, ["LoRA: UNet"]),
+        ({"method.text_encoder.train": True}, ["LoRA: UNet and text encoder"]),
+        ({"method.unet.train": False}, ["LoRA: no network"]),
+        ({"method.kind": "full", "embeddings.words": [{}]}, ["Fine-tuning: UNet", "1 new word"]),
+        ({"method.kind": "embedding"}, ["Embedding"]),
+        ({"method.kind": "vae"}, ["VAE decoder"]),
+        (
+            {
+                "model.family": "sdxl",
+                "method.text_encoder.train": True,
+                "method.text_encoder_2.train": True,
+                "embeddings.words": [{}, {}],
+            },
+            ["LoRA: UNet, text encoder and second text encoder", "2 new words"],
+        ),
+    ],
+)
+def test_it_is_said_what_is_trained(home, changes, lines):
+    draft = Draft()
+    for path, value in changes.items():
+        draft.set(path, value)
+    assert trained_lines(draft) == lines

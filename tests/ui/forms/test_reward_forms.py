@@ -1,0 +1,244 @@
+"""The page of rewards: entries whose rows depend on each other, long lists, ways to and from it."""
+
+import tkinter as tk
+
+import pytest
+
+from onetrainer.config.fields import setting_at
+from onetrainer.config.rewards.reward import Reward
+from onetrainer.presets.settings_reference import render
+from ui.messages.memory import passes_title, shown_passes, time_words
+from ui.model.form_fields import groups_in, page_of, pages, setting_of
+from ui.model.search import find_settings
+from ui.model.variants import kinds_in
+from ui.model.visible_settings import beside, has_effect
+from ui.pages.settings.help_card import only_with_words
+from ui.pages.settings.objective_card import told
+from ui.pages.settings.summary_card import prompt_lines
+from ui.widgets.widgets import focused
+
+ENTRY = "objective.rewards.0"
+REWARDS = kinds_in({"objective": {"kind": "alignprop"}})
+
+
+def reward(**changes):
+    return Reward(**changes).model_dump(mode="json")
+
+
+@pytest.fixture
+def draft(draft):
+    draft.set("objective.kind", "alignprop")
+    return draft
+
+
+@pytest.fixture
+def make_form(make_form):
+    return lambda name="rewards": make_form(name, with_advanced=False)
+
+
+def shown_in_entry(form):
+    rows = form.list_card("objective.rewards").rows()
+    return {row.setting.path for row in rows if row.is_shown}
+
+
+@pytest.mark.parametrize(
+    ("name", "basic", "advanced"),
+    [
+        ("sharpness", set(), set()),
+        ("aesthetic", {"model", "head"}, set()),
+        ("clip", {"model"}, {"text", "unlike"}),
+        ("image_reward", {"model"}, {"text"}),
+        ("reference", {"model", "folder"}, set()),
+        ("color", {"color"}, set()),
+        ("jpeg_size", set(), {"quality"}),
+        ("function", {"function"}, {"has_gradient"}),
+    ],
+)
+def test_a_reward_shows_what_it_takes_and_nothing_else(make_form, draft, name, basic, advanced):
+    draft.set("objective.rewards", [reward(model="/m", quality=3, text="a")])
+    form = make_form()
+    draft.set(f"{ENTRY}.reward", name)
+    all_have = {"reward", "train", "weight"}
+    changed = {"quality", "text"} & advanced  # which are shown as they are not the usual ones
+    assert shown_in_entry(form) == all_have | basic | changed
+    form.with_advanced = True
+    form.refresh()
+    assert shown_in_entry(form) == all_have | basic | advanced | {"target", "normalize"}
+
+
+def test_entries_depend_on_their_own_choices(make_form, draft):
+    form = make_form()
+    draft.set("objective.rewards", [reward(reward="color"), reward(reward="function")])
+    assert form.row("objective.rewards.0.color").is_shown
+    assert not form.row("objective.rewards.1.color").is_shown
+    assert form.row("objective.rewards.1.function").is_shown
+
+
+def test_what_is_wrong_is_shown_even_without_an_effect(make_form, draft):
+    form = make_form()
+    draft.set("objective.rewards", [reward()])
+    assert not form.row(f"{ENTRY}.quality").is_shown
+    draft.set(f"{ENTRY}.quality", "good")
+    assert form.row(f"{ENTRY}.quality").is_shown
+    draft.set(f"{ENTRY}.quality", 80)
+    form.reveal(f"{ENTRY}.text")
+    assert form.row(f"{ENTRY}.text").is_shown
+
+
+def test_figures_stand_beside_each_other_without_gaps(make_form, draft, root):
+    form = make_form()
+    draft.set("objective.rewards", [reward(reward="function", has_gradient=True)])
+    root.update()
+    boxes = [form.row(f"{ENTRY}.{key}").editor.widget.master for key in ("train", "has_gradient")]
+    assert [box.grid_info()["column"] for box in boxes] == [0, 2]  # between them the weight
+    row = form.row(f"{ENTRY}.color").editor.widget.master
+    assert not row.winfo_manager()
+    choice = form.row(f"{ENTRY}.reward").editor.widget
+    assert choice.master is form.row(f"{ENTRY}.model").editor.widget.master
+    assert choice.winfo_rooty() < boxes[0].winfo_rooty()
+
+
+def test_what_is_wrong_with_a_list_stands_over_its_entries(make_form, draft, root):
+    form = make_form()
+    draft.set("objective.rewards", [reward(), reward(train=False)])
+    root.update()
+    part = form.list_card("objective.rewards")
+    assert not part._message.winfo_ismapped()
+    draft.set("objective.rewards.1.train", True)
+    root.update()
+    assert "every reward is trained" in part._message.cget("text").lower()
+    assert part._message.winfo_rooty() < part._entries[0].frame.winfo_rooty()
+
+
+def test_the_keyboard_goes_to_the_choice_that_took_its_row_away(make_form, draft, root):
+    draft.set("objective.rewards", [reward(reward="clip", model="/m")])
+    form = make_form()
+    form.row(f"{ENTRY}.model").editor.focus.focus_force()
+    root.update()
+    draft.set(f"{ENTRY}.reward", "brightness")
+    root.update()
+    assert focused(root) is form.row(f"{ENTRY}.reward").editor.focus
+
+
+def test_a_name_without_a_dot_is_one_of_the_same_entry(draft):
+    inner = setting_of(f"{ENTRY}.head")
+    assert beside("objective.rewards.3.head", "reward") == "objective.rewards.3.reward"
+    assert beside("objective.rewards.3.head", "data.folder") == "data.folder"
+    draft.set("objective.rewards", [reward(reward="aesthetic")])
+    assert has_effect(draft, inner, f"{ENTRY}.head")
+    draft.set(f"{ENTRY}.reward", "clip")
+    assert not has_effect(draft, inner, f"{ENTRY}.head")
+    words = only_with_words(f"{ENTRY}.reward", ("aesthetic", "color"))
+    assert words == "Counts with Reward LAION aesthetic score and a color"
+
+
+def test_the_page_of_rewards_is_empty_with_another_objective(make_form, draft):
+    form, loss = make_form(), make_form("loss")
+    assert form.has_cards
+    shown = [row.path for card in loss._cards for row in card.all_rows() if row.is_shown]
+    assert shown == ["objective.kind"]
+    draft.set("objective.kind", "denoising")
+    assert not form.has_cards
+    assert not any(card.outer.winfo_manager() for card in form._made.values())
+    assert loss.row("objective.timesteps.kind").is_shown
+
+
+def test_rewards_have_a_page_and_the_choice_of_objective_stays_on_its_own():
+    assert page_of("objective.kind") == page_of("objective.loss.mse") == "loss"
+    assert page_of("objective.rewards.2.model") == page_of("objective.rewards") == "rewards"
+    assert page_of("objective.algorithm.kind") == page_of("objective.rollout.steps") == "rewards"
+    plan = next(plan for plan in pages() if plan.name == "rewards")
+    assert groups_in(plan, kinds_in({})) == ()
+    titles = [group.title for group in groups_in(plan, REWARDS)]
+    assert titles[:3] == ["Rewards", "Algorithm", "Prompts"]
+
+
+@pytest.mark.parametrize(("count", "height"), [(1, 5), (7, 7), (300, 9)])
+def test_a_list_of_prompts_is_as_high_as_it_needs_up_to_some(make_form, draft, root, count, height):
+    form = make_form()
+    lines = "\n".join(f"a cat, {place}" for place in range(count))
+    draft.set("objective.prompts.text", lines)
+    root.update()
+    editor = form.row("objective.prompts.text").editor
+    assert editor.focus.cget("height") == height
+    assert editor.read() == lines
+    bars = [w for w in editor.widget.winfo_children() if not isinstance(w, tk.Text)]
+    assert len([bar for bar in bars if bar.winfo_manager()]) == (count > height)
+
+
+def test_return_begins_a_line_in_a_list_of_prompts(make_form, draft, root):
+    form = make_form()
+    row = form.row("objective.prompts.text")
+    row.editor.focus.focus_force()
+    root.update()
+    for key in ("a", "Return", "b"):
+        row.editor.focus.event_generate(f"<Key-{key}>")
+    root.update()
+    row.commit()
+    assert draft.value("objective.prompts.text") == "a\nb"
+
+
+def test_the_wheel_over_a_long_list_leaves_the_page_alone(make_form, draft, root):
+    form = make_form()
+    turned = []
+    draft.set("objective.prompts.text", "a\n" * 100)
+    root.update()
+    text = form.row("objective.prompts.text").editor.focus
+    kit = form._context.kit
+    kit.on_wheel[form._parent] = turned.append
+    kit.on_wheel[text](1)
+    assert turned == []
+    kit.on_wheel[text](-1)  # at its top
+    text.yview_moveto(1)
+    kit.on_wheel[text](1)
+    assert turned == [-1, 1]
+
+
+@pytest.mark.parametrize("query", ["hpsv2", "imagereward", "jpeg quality", "aesthetic score"])
+def test_search_finds_rewards_by_their_names(query):
+    hits = find_settings(query, pages(), REWARDS)
+    assert "objective.rewards" in [hit.goes_to for hit in hits]
+    elsewhere = find_settings(query, pages(), kinds_in({}))
+    assert ("objective.kind", "Loss and noise › Objective", "reward (AlignProp)") in [
+        (hit.goes_to, hit.place, hit.only_with) for hit in elsewhere
+    ]
+
+
+def test_the_reference_names_what_an_entry_s_setting_needs_by_its_path():
+    line = next(line for line in render().splitlines() if f"`{ENTRY}.head`" in line)
+    assert line.endswith(f"Has an effect only with `{ENTRY}.reward` `aesthetic`. |")
+
+
+def test_every_choice_that_an_entry_s_setting_needs_is_one_of_the_entry():
+    for inner in Reward.model_fields:
+        for other, wanted in setting_at(f"{ENTRY}.{inner}").ui.only_with.items():
+            assert set(wanted) < set(setting_at(f"{ENTRY}.{other}").choices)
+
+
+def test_it_is_said_where_the_rewards_are_and_how_to_choose_them():
+    assert told("rewards", "denoising", "lora").button == "Train toward rewards"
+    assert told("rewards", "denoising", "lora").reason == ""
+    assert "VAE" in told("rewards", "reconstruction", "vae").reason
+    assert told("rewards", "alignprop", "lora").button == "Learn from pictures instead"
+    assert told("loss", "alignprop", "lora").button == "Go to the rewards"
+    assert told("loss", "denoising", "lora") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", []),
+        ("a cat", ["1 prompt to train, 1 watched, all of them trained as well"]),
+        ("\n".join("abcdefghij"), ["8 prompts to train, 2 watched"]),
+    ],
+)
+def test_it_is_said_how_many_prompts_there_are(draft, text, lines):
+    draft.set("objective.prompts.text", text)
+    assert prompt_lines(draft) == lines
+
+
+def test_work_and_time_are_told_in_words():
+    assert passes_title(412.4) == "A step is as much work as 412 passes of the UNet"
+    parts = {"drawing": 9.0, "trained": 1.0, "something_else": 1.0}
+    assert [title for title, _ in shown_passes(parts)][:2] == ["Drawing", "With gradient"]
+    assert time_words(None) == ""

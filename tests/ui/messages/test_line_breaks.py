@@ -1,0 +1,30 @@
+"""Long texts that end early, and paths that begin late."""
+
+import pytest
+
+from ui.messages.line_breaks import end_of, shortened_to
+
+
+@pytest.mark.parametrize(
+    ("room", "words"),
+    [(60, "houses in summer/IMG_1000.JPG"), (20, "…summer/IMG_1000.JPG"), (9, "…1000.JPG")],
+)
+def test_of_a_path_that_is_too_long_the_file_s_end_is_kept(room, words):
+    assert end_of("houses in summer/IMG_1000.JPG", room, len) == words
+
+
+@pytest.mark.parametrize(
+    ("most", "words"),
+    [
+        (40, "a photo, or what is there"),
+        (19, "a photo, or what…"),
+        (9, "a photo…"),
+        (1, "…"),
+    ],
+)
+def test_words_that_are_left_out_are_whole(most, words):
+    assert shortened_to("a photo, or what is there", most) == words
+
+
+def test_a_word_that_is_too_long_is_cut():
+    assert shortened_to("/pictures/cats/whiskers", 10) == "/pictures…"

@@ -1,0 +1,123 @@
+"""A forecast of memory in words, colors and shares."""
+
+import pytest
+
+from onetrainer.run.events import Failed, Forecast
+from ui.messages.memory import (
+    OTHERS,
+    colors_of,
+    counted_words,
+    cured,
+    failed_words,
+    part_title,
+    phase_title,
+    shown_parts,
+    verdict,
+)
+from ui.theme.palette import SHARES
+
+GIB = 2**30
+
+
+def forecast(peak, free):
+    return Forecast({"training": {"unet": round(peak * GIB)}}, "training", round(peak * GIB), free)
+
+
+@pytest.mark.parametrize(
+    ("peak", "words", "tone"),
+    [
+        (9.4, "Fits: 9.4 GB of 12.0 GB", "good"),
+        (11.5, "Only just: 11.5 GB of 12.0 GB", "warning"),
+        (14.2, "Too much: 14.2 GB, 12.0 GB are free", "danger"),
+    ],
+)
+def test_it_is_said_whether_it_fits(peak, words, tone):
+    found = verdict(forecast(peak, 12 * GIB))
+    assert (found.words, found.tone) == (words, tone)
+    assert found.about == "The highest moment is training."
+
+
+def test_without_knowing_what_is_free_only_the_need_is_said():
+    found = verdict(forecast(9.4, 0))
+    assert (found.words, found.tone) == ("Needs 9.4 GB", "text")
+    assert "could not be told" in found.about
+
+
+def test_parts_too_small_to_see_are_told_in_one():
+    parts = {"unet": 900, "a": 5, "optimizer": 90, "b": 5}
+    assert shown_parts(parts) == [("unet", 900), ("optimizer", 90), (OTHERS, 10)]
+    assert shown_parts({"unet": 0}) == []
+    assert sum(size for _, size in shown_parts(parts)) == sum(parts.values())
+
+
+def test_every_part_has_a_color_of_its_own_as_far_as_there_are_any():
+    names = [
+        "unet",
+        "text_encoders",
+        "adapters",
+        "vae",
+        "new",
+        "gradients",
+        "optimizer",
+        "newer",
+        "newest",
+    ]
+    colors = colors_of([*names, OTHERS])
+    gray = len(SHARES["dark"]) - 1
+    assert len(set(colors.values())) == len(colors) == gray
+    assert gray not in colors.values()
+    assert OTHERS not in colors
+
+
+def test_a_part_keeps_its_color_whatever_is_beside_it():
+    first, second = colors_of(["unet", "vae", "activations"]), colors_of(["activations", "unet"])
+    assert {name: first[name] for name in second} == second
+
+
+def test_parts_and_phases_begin_a_line_with_a_capital():
+    assert [part_title(name) for name in ("unet", "average", OTHERS)] == [
+        "UNet",
+        "Average of the weights",
+        "Everything else",
+    ]
+    assert [phase_title(name) for name in ("drawing", "new")] == ["Drawing samples", "New"]
+
+
+def test_a_cure_says_what_it_comes_to_and_costs():
+    cure = {
+        "words": "repeat whole blocks",
+        "peak_bytes": 8 * GIB,
+        "cost": "a third more time",
+        "changes": {"hardware.gradient_checkpointing": "block"},
+    }
+    found = cured(cure, forecast(14.2, 12 * GIB))
+    assert found.words == "Repeat whole blocks"
+    assert found.about == "✓ fits · 8.0 GB instead of 14.2 GB · a third more time"
+    assert (found.tone, found.changes) == ("good", cure["changes"])
+
+
+@pytest.mark.parametrize(
+    ("peak", "mark", "tone"),
+    [(10.8, "✓ fits", "good"), (11.5, "only just", "warning"), (13, "not enough alone", "dim")],
+)
+def test_a_cure_fits_where_the_verdict_would_say_so(peak, mark, tone):
+    found = cured({"words": "x", "peak_bytes": round(peak * GIB)}, forecast(14.2, 12 * GIB))
+    assert (found.about.split(" · ")[0], found.tone) == (mark, tone)
+    after = verdict(forecast(peak, 12 * GIB))
+    assert after.tone == {"dim": "danger"}.get(tone, tone)
+
+
+def test_what_was_counted_is_said_where_it_is_not_plain():
+    card = Forecast({"training": {"unet": 5}, "drawing": {"unet": 5}}, "training", 5, 9)
+    assert counted_words(card, is_for_processor=False) == ""
+    main = Forecast({"training": {"unet": 5, "program": 1}}, "training", 6, 9)
+    assert counted_words(main, is_for_processor=False) == (
+        "No graphics card was found: main memory is counted. "
+        "Samples are not counted: there is no prompt."
+    )
+    assert counted_words(main, is_for_processor=True).startswith("The device is the processor:")
+
+
+def test_a_failure_is_told_without_the_log():
+    failed = Failed("program", "the worker died", "", "The log is /tmp/x:\n  | Traceback")
+    assert failed_words(failed) == "The worker died. The log is /tmp/x."

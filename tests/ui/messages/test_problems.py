@@ -1,0 +1,291 @@
+"""What the window says, without a window."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from onetrainer.concepts.concepts import ConceptSettings, concepts_of
+from onetrainer.errors import Cure, Problem
+from onetrainer.presets.presets import BUILT_IN
+from onetrainer.run.events import Sample, Stopped
+from onetrainer.run.history import RunSummary
+from onetrainer.run.run_folder import create_run
+from tests.ui.project import write_project
+from ui.actions.preset_actions import proposal, why_not_name
+from ui.background.folder_summary import Glance, glance_at
+from ui.background.session import Asked, Session
+from ui.messages.problems import cure_words, in_words
+from ui.model.document_source import Source
+from ui.model.draft import PENDING
+from ui.pages.run.banner import stopped_message
+from ui.pages.run.figures import activity
+from ui.pages.runs.page import in_words as standing_in_words
+from ui.pages.samples.page import extent
+from ui.pages.settings.summary_card import (
+    data_lines,
+    first_folder,
+    how_often,
+    other_folders,
+    run_lines,
+)
+from ui.progress.run_state import RunState
+from ui.progress.samples import SampleBook
+from ui.progress.worker_log import last_words, worth_reading
+from ui.shell.footer import problems_line
+
+ERROR, WARNING = Problem("a", "x"), Problem("a", "x", severity="warning")
+
+
+@pytest.mark.parametrize(
+    ("problems", "is_running", "words"),
+    [
+        ([], False, "✓ Ready to start"),
+        ([], True, ""),
+        ([PENDING], False, "Checking files…"),
+        ([PENDING], True, ""),
+        ([ERROR, WARNING, PENDING], False, "⚠ 1 problem ·"),
+        ([WARNING, PENDING], False, "⚠ 1 warning ·"),
+    ],
+)
+def test_ready_is_said_only_when_it_is_known(problems, is_running, words):
+    line = problems_line(problems, is_running=is_running)
+    assert line.startswith(words)
+    assert bool(line) == bool(words)
+
+
+def test_a_run_stopped_before_its_first_step_has_saved_nothing(tmp_path):
+    folder = create_run(tmp_path, name="paper", config={})
+    message = stopped_message(Stopped(0, "stop"), folder)
+    assert "Nothing had been trained yet; Resume starts from the beginning" in message.text
+    assert not message.can_open_output
+
+
+def test_a_stopped_run_offers_its_output_where_there_is_some(tmp_path):
+    folder = create_run(tmp_path, name="paper", config={})
+    (folder.output / "paper.safetensors").write_bytes(b"weights")
+    message = stopped_message(Stopped(12, "stop", ["output/paper.safetensors"]), folder)
+    assert "Everything up to step 12 is saved" in message.text
+    assert message.can_open_output
+
+
+def test_stopping_is_said_as_something_that_is_not_done_yet():
+    session = Session()
+    session.asked = Asked("stop", 0.0)
+    assert activity(session) == "Stopping: finishing this step, then saving…"
+
+
+def test_the_log_s_excerpt_is_that_of_the_last_worker_without_bars(tmp_path):
+    log = tmp_path / "worker.log"
+    log.write_text(
+        "worker 1 begins at 2026-11-20 08:00:00\nan old trouble\n"
+        "worker 2 begins at 2026-11-20 09:00:00\nloading\n\n"
+        "  0%|          | 0/20 [00:00<?, ?it/s]\r 50%|#####     | 10/20 [00:01<00:01,  9.8it/s]\r"
+        "100%|##########| 20/20 [00:40<00:00,  2.0s/it]\nthe trouble\n"
+    )
+    assert last_words(log) == ["loading", "the trouble"]
+    assert worth_reading(["no beginning in sight", "trouble"])[-1] == "trouble"
+    assert last_words(tmp_path / "none.log") == []
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("sdxl.safetensors: this is SDXL", "sdxl.safetensors: this is SDXL."),
+        ("my model.safetensors: cut off", "my model.safetensors: cut off."),
+        ("base: no unet in this folder", "base: no unet in this folder."),
+        ("the prompt is empty", "The prompt is empty."),
+    ],
+)
+def test_a_sentence_begins_with_a_capital_but_the_name_of_a_file_stays(what, words):
+    assert in_words(Problem("model.path", what)) == words
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "words"),
+    [
+        ("model.family", 'Choose "sdxl" as model.family', "Choose “SDXL” as “Model family”."),
+        ("model.family", 'The one that is set is "sd15"', "The one that is set is “SD 1.5”."),
+        (
+            "model.zero_terminal_snr",
+            'Choose "off", or "v_prediction" with it',
+            "Choose “off”, or “v-prediction” with it.",
+        ),
+        ("model.path", 'Choose "Other VAE" (model.vae)', "Choose “Other VAE”."),
+        ("schedule.warmup_steps", "fewer than training.steps = 60", "fewer than “Steps” = 60."),
+        ("model.path", "model.vae.ckpt, /model.vae are files", "model.vae.ckpt, /model.vae are"),
+        ("data.folder", '"auto" is the name of a folder', '"auto" is the name of a folder.'),
+        ("model.path", "choose a .safetensors version", "choose a .safetensors version."),
+        ("sampling.prompts", "sampling.prompts.0.seed is wrong", "sampling.prompts.0.seed is"),
+    ],
+)
+def test_settings_and_their_values_are_said_as_the_window_shows_them(path, said, words):
+    assert words in in_words(Problem(path, "wrong", said))
+
+
+@pytest.mark.parametrize(
+    ("seen", "pictures", "words"),
+    [
+        (1000, 3, "each of 3 pictures 333 times"),
+        (240, 96, "each of 96 pictures 2.5 times"),
+        (12, 12, "each of 12 pictures once"),
+        (60, 1, "the one picture 60 times"),
+        (60, 1200, "not all of 1,200 pictures"),
+    ],
+)
+def test_it_is_said_how_often_each_picture_is_seen(seen, pictures, words):
+    assert how_often(seen, pictures) == words
+
+
+@pytest.mark.parametrize(
+    ("batch", "count", "each"),
+    [
+        (1, "60 pictures seen", "each of 12 pictures 5 times"),
+        (2, "up to 120 pictures seen", "each of 12 pictures up to 10 times"),
+    ],
+)
+def test_steps_that_may_be_small_are_counted_as_the_most_they_show(draft, batch, count, each):
+    draft.set("training.steps", 60)
+    draft.set("training.accumulation", 1)
+    draft.set("training.batch_size", batch)
+    lines = run_lines(draft, Glance(exists=True, pictures=12))
+    assert {count, each} <= set(lines)
+    draft.set("data.class_folder", "/of/others")
+    lines = run_lines(draft, Glance(exists=True, pictures=12))
+    assert count in lines
+    assert not [line for line in lines if line.startswith("each of")]
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"), [([12], "1 prompt  ·  once"), ([0, 4, 8, 12], "1 prompt  ·  4 times")]
+)
+def test_times_at_which_samples_were_drawn_are_not_called_steps(steps, words):
+    samples = [Sample(step, 0, "samples/a.png", "a boat", 7) for step in steps]
+    assert extent(SampleBook.of(samples)) == words
+
+
+@pytest.mark.parametrize(
+    ("cure", "words"),
+    [
+        (Cure("model.family", "sd15-inpainting"), "Use SD 1.5 inpainting"),
+        (Cure("model.prediction", "auto"), "Set “Prediction” to automatic"),
+        (Cure("training.gradient_clipping", 0.0), "Set “Gradient clipping” to 0"),
+        (Cure("model.offline", value=False), "Turn “Never use the network” off"),
+    ],
+)
+def test_a_button_that_puts_a_problem_right_says_how(cure, words):
+    assert cure_words(cure, "model.family") == words
+
+
+def test_a_button_beside_its_own_switch_says_no_name():
+    assert cure_words(Cure("ema.use", value=True), "ema.use") == "Turn it on"
+
+
+def test_the_pages_run_and_runs_say_the_same_of_a_dead_worker():
+    state = RunState()
+    run = RunSummary(Path("paper-001"), "broken off", 3, 9, None, 0.0)
+    state.death = object()
+    assert standing_in_words(run) == state.in_words() == "The worker died"
+
+
+def captioned(folder, **said):
+    return ConceptSettings("data.folder", folder.name, folder, require_captions=False, **said)
+
+
+def test_only_pictures_that_can_be_used_are_counted(tmp_path):
+    pictures = write_project(tmp_path).parent / "pictures"
+    (pictures / "broken.png").write_bytes(b"no picture")
+    (pictures / "broken.txt").write_text("a caption")
+    (pictures / "empty.jpg").write_bytes(b"")
+    glance = glance_at(captioned(pictures))
+    assert (glance.pictures, glance.captions, glance.unusable) == (12, 12, 2)
+    assert "broken.png" not in [path.name for path in glance.first]
+
+
+def test_a_folder_of_unusable_pictures_is_told_from_an_empty_one(tmp_path):
+    folder = captioned(tmp_path)
+    assert glance_at(folder).unusable == 0
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    assert (glance_at(folder).pictures, glance_at(folder).unusable) == (0, 1)
+    assert not glance_at(captioned(tmp_path / "gone")).exists
+
+
+@pytest.mark.parametrize(
+    ("said", "lines"),
+    [
+        ({}, ["9 with a caption", "3 without one"]),
+        ({"caption_source": "names"}, ["12 with a caption: its name"]),
+        (
+            {"caption_source": "text", "caption_text": "a cat"},
+            ["12 with a caption: the same for all"],
+        ),
+        ({"caption_source": "text"}, ["12 without one"]),
+        (
+            {"caption_source": "text", "trigger": "ohwx"},
+            ["12 with a caption: the same for all"],
+        ),
+        ({"caption_source": "list", "caption_list": Path("gone.csv")}, ["gone.csv"]),
+    ],
+)
+def test_captions_are_counted_where_they_come_from(tmp_path, said, lines):
+    pictures = write_project(tmp_path).parent / "pictures"
+    for text in sorted(pictures.glob("*.txt"))[:3]:
+        text.unlink()
+    folder = captioned(pictures, **said)
+    told = data_lines(folder, glance_at(folder), others=0)
+    assert told[0] == "12 pictures"
+    for line, expected in zip(told[1:], lines, strict=True):
+        assert line.startswith(expected)
+
+
+def test_only_further_folders_that_are_used_and_no_measure_are_counted(draft, tmp_path):
+    folder = str(tmp_path)
+    others = [
+        {"folder": folder},
+        {"folder": folder, "role": "prior"},
+        {"folder": folder, "role": "validation"},
+        {"folder": folder, "use": False},
+        {"folder": ""},
+    ]
+    draft.set("data.concepts", others)
+    assert other_folders(draft) == 2
+    draft.set("data.concepts", others[2:])
+    assert other_folders(draft) == 0
+
+
+def test_a_picture_that_is_too_small_is_said_to_be_of_no_use(tmp_path):
+    Image.new("RGB", (12, 12)).save(tmp_path / "tiny.png")
+    folder = captioned(tmp_path)
+    assert data_lines(folder, glance_at(folder), others=0) == ["1 cannot be used"]
+
+
+def test_the_first_folder_is_the_one_that_a_run_reads(draft):
+    draft.set("data.caption_source", "names")
+    draft.set("data.include_subfolders", True)
+    (run,) = concepts_of(draft.alone("data"))
+    seen = first_folder(draft)
+    for name in ("folder", "deep", "caption_source", "caption_text", "caption_list", "trigger"):
+        assert getattr(seen, name) == getattr(run, name)
+
+
+@pytest.mark.parametrize(
+    ("source", "proposed"),
+    [
+        (Source(), ("my-preset", "")),
+        (Source("sd15/lora", BUILT_IN / "sd15/lora.json", False, "Theirs"), ("my-lora", "")),
+        (Source("paper-001", Path("/r/paper-001/config.json"), False, ""), ("paper-001", "")),
+        (Source("mine", Path("/p/mine.json"), True, "My words"), ("mine", "My words")),
+    ],
+)
+def test_a_new_preset_begins_with_a_name_of_its_own(source, proposed):
+    assert proposal(source) == proposed
+
+
+@pytest.mark.parametrize("name", ["what?", "a:b", "..", "a/../b", "/", "a//b", "end."])
+def test_a_name_that_no_file_can_have_is_refused_in_words(name):
+    assert why_not_name(name)
+
+
+@pytest.mark.parametrize("name", ["short one", "sd15/mine", "mine.json", "v1.5 fast"])
+def test_ordinary_names_are_taken(name):
+    assert why_not_name(name) == ""

@@ -1,0 +1,299 @@
+"""Sections that come in kinds, in the draft: choosing, keeping, undoing, going back."""
+
+import json
+
+from onetrainer.config.optimizers.momentum import Lion
+from onetrainer.errors import Cure
+from onetrainer.presets.presets import BUILT_IN, with_kind
+from tests.ui.project import write_project
+from ui.model.draft import Draft
+from ui.model.variants import defaults_in, filled_up
+
+
+def test_another_kind_has_its_own_settings_and_values(draft):
+    draft.set("optimizer.kind", "lion")
+    assert draft.value("optimizer") == Lion().model_dump(mode="json")
+    assert draft.setting("optimizer.lr").default == Lion().lr
+    assert draft.setting("optimizer.eps") is None
+    assert draft.config().optimizer == Lion()
+    assert draft.errors == []
+
+
+def test_what_a_person_has_set_stays_where_the_new_kind_has_it(draft):
+    draft.set("optimizer.lr", 3e-4)
+    draft.set("optimizer.eps", 1e-6)
+    draft.set("optimizer.kind", "lion")
+    assert draft.value("optimizer.lr") == 3e-4
+    assert draft.value("optimizer.eps") is None
+    assert draft.value("optimizer.beta2") == Lion().beta2
+
+
+def test_nothing_is_lost_on_the_way_through_other_kinds(draft):
+    draft.set("method.rank", 4)
+    before = draft.document
+    for kind in ("full", "embedding", "lora"):
+        draft.set("method.kind", kind)
+    assert draft.document == before
+
+
+def test_a_kind_comes_back_as_it_was_left_whatever_was_done_meanwhile(draft):
+    draft.set("method.rank", 24)
+    draft.set("method.kind", "oft")
+    draft.set("training.steps", 77)
+    draft.undo()
+    draft.redo()
+    draft.set("method.kind", "lora")
+    assert draft.value("method.rank") == 24
+    assert draft.value("training.steps") == 77
+
+
+def test_no_change_is_made_by_way_of_a_kind_without_the_settings(home, tmp_path):
+    draft = Draft()
+    draft.load(write_project(tmp_path, method={"targets": "full", "rank": 24}))
+    for kind in ("embedding", "dora", "vae", "lora"):
+        draft.set("method.kind", kind)
+        draft.set("training.steps", draft.value("training.steps") + 1)
+        own = [path for path in draft.changed() if path.startswith("method.")]
+        assert own == ([] if kind == "lora" else ["method.kind"])
+    assert (draft.value("method.targets"), draft.value("method.rank")) == ("full", 24)
+
+
+def test_what_is_set_in_one_kind_is_so_in_others_that_were_left_before(draft):
+    draft.set("method.rank", 24)
+    for kind, rank in (("dora", 32), ("loha", 9)):
+        draft.set("method.kind", kind)
+        assert draft.value("method.rank") == {"dora": 24, "loha": 32}[kind]
+        draft.set("method.rank", rank)
+    draft.set("method.kind", "lora")
+    assert draft.value("method.rank") == 9
+
+
+def test_what_was_taken_back_is_not_brought_along(draft):
+    draft.set("method.rank", 24)
+    draft.undo()
+    draft.set("method.kind", "dora")
+    assert draft.value("method.rank") == 16
+    assert draft.changed() == ["method.kind"]
+
+
+def test_another_preset_and_a_reset_forget_what_kinds_were_like(draft, project):
+    for forget in (draft.reset_all, lambda: draft.load(BUILT_IN / "sd15" / "dora.json")):
+        draft.set("method.kind", "loha")
+        draft.set("method.rank", 5)
+        forget()
+        draft.set("method.kind", "loha")
+        assert draft.value("method.rank") != 5
+
+
+def test_a_draft_of_last_time_keeps_what_was_opened_and_what_was_changed(draft):
+    base = draft.base
+    draft.set("method.rank", 24)
+    draft.set("method.kind", "dora")
+    again = Draft()
+    again.restore(draft.document, base, draft.source)
+    again.set("method.kind", "loha")
+    assert again.value("method.rank") == 24
+    assert again.changed() == ["method.kind", "method.rank"]
+
+
+def test_the_objective_goes_along_with_the_method_in_one_step(draft):
+    draft.set("objective.noise.offset", 0.05)
+    before = draft.document
+    draft.set("method.kind", "vae")
+    assert draft.along == Cure("objective.kind", "reconstruction")
+    assert draft.value("objective.kind") == "reconstruction"
+    assert draft.errors == []
+    draft.undo()
+    assert draft.document == before
+    draft.redo()
+    draft.set("training.steps", 99)
+    draft.set("method.kind", "full")
+    assert draft.along == Cure("objective.kind", "denoising")
+    assert draft.value("objective.noise.offset") == 0.05
+    draft.set("method.kind", "dora")
+    assert draft.along is None
+
+
+def test_an_objective_that_is_chosen_stays_even_if_it_does_not_fit(draft):
+    draft.set("objective.kind", "reconstruction")
+    assert draft.value("objective.kind") == "reconstruction"
+    assert [problem.path for problem in draft.errors] == ["objective.kind"]
+
+
+def test_entries_of_a_list_keep_what_entries_of_the_new_kind_have(draft):
+    draft.set("method.layers", [{"pattern": "attn1", "train": False, "rank": 4, "alpha": None}])
+    draft.set("method.kind", "full")
+    assert draft.value("method.layers") == [{"pattern": "attn1", "train": False}]
+    assert draft.errors == []
+    draft.set("method.kind", "lora")
+    assert draft.value("method.layers.0.rank") == 4
+
+
+def test_a_choice_of_kind_is_one_step_to_undo(draft):
+    draft.set("optimizer.eps", 1e-6)
+    before = draft.document
+    draft.set("optimizer.kind", "lion")
+    after = draft.document
+    draft.undo()
+    assert draft.document == before
+    draft.redo()
+    assert draft.document == after
+
+
+def test_only_the_choice_counts_as_a_change_and_not_what_follows_from_it(draft):
+    draft.set("optimizer.kind", "lion")
+    assert draft.changed() == ["optimizer.kind"]
+    assert draft.base_value("optimizer.kind") == "adamw"
+    assert not draft.is_default("optimizer.kind")
+    assert draft.is_default("optimizer.lr")
+    draft.set("optimizer.lr", 0.5)
+    assert draft.changed() == ["optimizer.kind", "optimizer.lr"]
+    assert draft.base_value("optimizer.lr") == Lion().lr
+
+
+def test_what_the_preset_sets_is_no_change_in_another_kind_that_has_it(home, tmp_path):
+    draft = Draft()
+    draft.load(write_project(tmp_path, optimizer={"lr": 0.003}))
+    draft.set("optimizer.kind", "lion")
+    assert draft.value("optimizer.lr") == 0.003
+    assert draft.changed() == ["optimizer.kind"]
+
+
+def test_reset_of_one_setting_goes_to_what_it_is_in_this_kind(draft):
+    draft.set("optimizer.kind", "lion")
+    draft.set("optimizer.lr", 0.5)
+    draft.reset("optimizer.lr")
+    assert draft.value("optimizer.lr") == Lion().lr
+
+
+def test_reset_of_a_kind_brings_the_whole_section_back(home, tmp_path):
+    draft = Draft()
+    draft.load(write_project(tmp_path, optimizer={"lr": 0.003, "eps": 1e-6}))
+    draft.set("optimizer.kind", "lion")
+    draft.set("optimizer.lr", 0.5)
+    draft.reset("optimizer.kind")
+    assert draft.document == draft.base
+    draft.undo()
+    assert (draft.value("optimizer.kind"), draft.value("optimizer.lr")) == ("lion", 0.5)
+
+
+def test_reset_of_an_inner_kind_leaves_the_outer_one(draft):
+    draft.set("objective.noise.offset", 0.05)
+    draft.set("objective.timesteps.kind", "beta")
+    draft.set("objective.timesteps.alpha", 3.0)
+    draft.reset("objective.timesteps.kind")
+    assert draft.changed() == ["objective.noise.offset"]
+
+
+def test_an_inner_kind_goes_with_the_outer_one_and_comes_back_with_it(draft):
+    draft.set("objective.timesteps.kind", "beta")
+    draft.set("objective.kind", "reconstruction")
+    assert draft.changed() == ["objective.kind"]
+    assert draft.value("objective.timesteps") is None
+    draft.reset("objective.kind")
+    assert draft.changed() == []
+    assert draft.value("objective.timesteps.kind") == "uniform"
+
+
+def test_all_changes_are_taken_back_at_once_kinds_too(draft):
+    draft.set("model.path", "/elsewhere")
+    draft.set("optimizer.kind", "lion")
+    draft.set("objective.timesteps.kind", "beta")
+    draft.set("method.kind", "full")
+    draft.reset_all()
+    assert draft.document == draft.base
+    draft.undo()
+    assert draft.value("method.kind") == "full"
+
+
+def test_problems_of_the_new_kind_s_settings_are_told(draft):
+    draft.set("optimizer.kind", "sgd")
+    draft.set("optimizer.momentum", "much")
+    assert [problem.path for problem in draft.errors] == ["optimizer.momentum"]
+    draft.set("optimizer.kind", "adamw")
+    assert draft.errors == []
+
+
+def test_a_preset_of_another_kind_is_taken_over_whole(draft, tmp_path):
+    preset = tmp_path / "lion.json"
+    preset.write_text(json.dumps({"version": 2, "optimizer": {"kind": "lion", "beta1": 0.95}}))
+    draft.set("optimizer.eps", 1e-6)
+    assert draft.load(preset) == ["optimizer.eps"]
+    assert draft.value("optimizer") == Lion(beta1=0.95).model_dump(mode="json")
+    assert draft.changed() == []
+    draft.undo()
+    assert draft.value("optimizer.eps") == 1e-6
+
+
+def test_what_a_way_of_training_goes_on_from_goes_with_its_preset(draft):
+    draft.set("method.start_from", "/loras/mine.safetensors")
+    draft.set("method.layers", [{"pattern": "attn1", "rank": 4}])
+    draft.load(BUILT_IN / "sdxl" / "lora.json")
+    assert (draft.value("method.start_from"), draft.value("method.layers")) == ("", [])
+
+
+def test_a_saved_kind_is_the_same_when_it_is_opened_again(draft, tmp_path):
+    draft.set("optimizer.kind", "lion")
+    draft.set("objective.timesteps.kind", "beta")
+    draft.set("objective.timesteps.alpha", 3.0)
+    draft.save(tmp_path / "mine.json")
+    again = Draft()
+    again.load(tmp_path / "mine.json")
+    assert again.config() == draft.config()
+
+
+def test_files_are_looked_at_for_the_method_that_is_chosen(draft):
+    draft.add_problems([])
+    draft.set("method.kind", "vae")
+    assert draft.awaits_look
+    assert draft.files_config().method.kind == "vae"
+    draft.set("optimizer.kind", "lion")
+    draft.set("embeddings.words", [{"word": 3}])
+    assert draft.files_config().embeddings.words == ()
+
+
+def test_a_draft_of_version_1_is_brought_up_to_date(home, draft):
+    old = {
+        "version": 1,
+        "model": {"path": "/base.safetensors", "family": "sdxl"},
+        "method": {"kind": "lora", "rank": 8, "train_text_encoder": True},
+        "optimizer": {"kind": "adamw", "lr": 0.002, "text_encoder_lr": 1e-5},
+        "schedule": {"kind": "cosine", "warmup_steps": 3},
+    }
+    draft.restore(old, old, draft.source)
+    assert [problem.path for problem in draft.errors] == ["data.folder"]
+    assert draft.value("method.text_encoder.train") is True
+    assert draft.value("method.text_encoder_2.lr") == 1e-5
+    assert draft.value("schedule.kind") == "cosine"
+    assert draft.changed() == []
+
+
+def test_a_draft_of_a_newer_version_gives_what_is_known_of_it(home, draft):
+    newer = {"version": 99, "optimizer": {"kind": "unheard-of", "lr": 0.002}, "method": 3}
+    draft.restore(newer, {}, draft.source)
+    assert draft.value("optimizer.lr") == 0.002
+    assert draft.value("method.rank") == 16
+
+
+def test_filling_up_takes_the_defaults_of_the_kinds_that_are_told():
+    document = filled_up({"optimizer": {"kind": "lion", "lr": 1.0, "eps": 3}})
+    assert document["optimizer"] == Lion(lr=1.0).model_dump(mode="json")
+    assert document["training"] == filled_up({})["training"]
+
+
+def test_kinds_are_chosen_as_the_terminal_chooses_them(draft):
+    expected = with_kind(draft.document, "method", "full")
+    draft.set("method.kind", "full")
+    assert draft.document == expected
+    assert draft.value("method") == defaults_in(draft.kinds)["method"]
+
+
+def test_it_is_told_as_well_when_the_objective_goes_back_with_the_method(draft):
+    draft.set("method.kind", "vae")
+    draft.set("method.kind", "lora")
+    assert draft.along == Cure("objective.kind", "denoising")
+    assert draft.changed() == []
+    draft.set("method.kind", "vae")
+    draft.reset("method.kind")
+    assert draft.value("objective.kind") == "denoising"
+    assert draft.errors == []

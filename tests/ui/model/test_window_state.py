@@ -1,0 +1,41 @@
+from onetrainer.presets.presets import BUILT_IN
+from ui.model.draft import Draft
+from ui.model.window_state import WindowState, read_state, state_file, write_state
+
+
+def test_what_is_being_edited_comes_back(home, project):
+    draft, other = Draft(), Draft()
+    draft.load(project)
+    draft.load(BUILT_IN / "sd15" / "lora.json")
+    assert draft.source.leaves
+    draft.set("training.steps", "many")
+    state = WindowState(mode="light", geometry="1000x700+1+2", run_folder="/runs/a-001")
+    state.keep(draft)
+    write_state(state)
+    again = read_state()
+    again.give_back(other)
+    assert (again.mode, again.geometry, again.run_folder) == (
+        "light",
+        "1000x700+1+2",
+        "/runs/a-001",
+    )
+    assert other.document == draft.document
+    assert other.source == draft.source
+    assert other.changed() == ["training.steps"]
+
+
+def test_no_file_and_a_broken_file_mean_a_fresh_state(home):
+    assert read_state() == WindowState()
+    state_file().parent.mkdir(parents=True)
+    for text in ("", "[1]", '{"mode": 3, "draft": "x", "else": 1}'):
+        state_file().write_text(text)
+        assert read_state() == WindowState()
+
+
+def test_a_draft_of_an_older_version_takes_the_new_defaults(home):
+    draft = Draft()
+    state = WindowState(draft={"training": {"steps": 5}, "gone": {"x": 1}}, base={})
+    state.give_back(draft)
+    assert draft.value("training.steps") == 5
+    assert draft.value("training.batch_size") == 1
+    assert draft.value("gone") is None

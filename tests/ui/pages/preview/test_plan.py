@@ -1,0 +1,169 @@
+"""The halves of the page Preview in this process: what fails in them, and what they paint."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from onetrainer.checks.image_check import Checked
+from onetrainer.images.findings import HEADLINES, Finding
+from tests.ui.desk import pump_until, resize
+from tests.ui.fake_paint import paint
+from ui.background.image_cache import Pictures
+from ui.pages.preview import plan as preview_plan
+from ui.pages.preview.check import CheckPart
+from ui.pages.preview.page import PreviewPage
+from ui.pages.preview.plan import PlanPart
+
+
+def nothing(*_, **__):
+    return ""
+
+
+@pytest.fixture
+def context(root, kit, draft):
+    resize(root, 1000, 700)
+    forecasts = SimpleNamespace(
+        listen=nothing,
+        forecast=None,
+        failed=None,
+        is_of_other_settings=False,
+        is_working=False,
+        why_not=nothing,
+    )
+    return SimpleNamespace(
+        root=root,
+        kit=kit,
+        draft=draft,
+        pictures=Pictures(kit.jobs),
+        forecasts=forecasts,
+        act=SimpleNamespace(commit=nothing, jump=nothing, open_path=nothing),
+    )
+
+
+def shown(context, kind):
+    """A half of the page, on the screen."""
+    frame = context.kit.frame(context.root, ground="window")
+    frame.pack(fill="both", expand=True)
+    part = kind(context, frame)
+    part.outer.pack(fill="both", expand=True)
+    context.root.update()
+    part.refresh()
+    return part
+
+
+def wait_until(context, condition):
+    def is_so():
+        context.kit.jobs.deliver()
+        return condition()
+
+    pump_until(context.root, is_so)
+
+
+def fail(*_):
+    raise IndexError("a defect")
+
+
+def test_a_page_that_is_refreshed_before_it_is_on_the_screen_asks_once_it_is(context):
+    frame = context.kit.frame(context.root, ground="window")
+    frame.pack(fill="both", expand=True)
+    part = PlanPart(context, frame)
+    part.refresh()
+    context.root.update()  # what was to be asked finds nothing on the screen
+    assert not part.ahead.is_working
+    part.outer.pack(fill="both", expand=True)
+    wait_until(context, lambda: part.ahead.answer)
+
+
+def test_an_unforeseen_error_is_told_and_one_can_look_again(context, monkeypatch):
+    real = preview_plan.look_ahead
+    monkeypatch.setattr(preview_plan, "look_ahead", fail)
+    part = shown(context, PlanPart)
+    assert "Looking" in part.words["told"]
+    with pytest.raises(IndexError):
+        wait_until(context, lambda: part.ahead.failed)
+    assert "went wrong: IndexError, a defect" in part.words["told"]
+    context.root.update()
+    assert not part.ahead.is_working  # it is not tried for ever
+    again = context.kit.named["preview again"]
+    assert again.winfo_viewable()
+    monkeypatch.setattr(part.ahead, "_ask", real)
+    context.kit.buttons["preview again"].widget.invoke()
+    wait_until(context, lambda: part.words["sizes"])
+    assert part.words["told"] == ""
+
+
+def texts(cells):
+    return [cells.canvas.itemcget(item, "text") for item in items_of_text(cells)]
+
+
+def boxes_of(cells):
+    return [cells.canvas.bbox(item) for item in items_of_text(cells)]
+
+
+def items_of_text(cells):
+    return [item for item in cells.canvas.find_all() if cells.canvas.type(item) == "text"]
+
+
+def check_with(context, findings):
+    part = shown(context, CheckPart)
+    part.check.answer = Checked(findings, len(findings))
+    part.check._answered = part.check._now()
+    part.refresh()
+    context.root.update()
+    return part
+
+
+def test_only_what_is_no_picture_has_its_kind_of_file_written_in_its_place(context, tmp_path):
+    good, bad = tmp_path / "good.png", tmp_path / "bad.jpg"
+    paint(0, 1.0, size=64).save(good)
+    bad.write_bytes(b"none")
+    findings = [Finding("unreadable", "error", path, "x", "y") for path in (good, bad)]
+    part = check_with(context, findings)
+    kept = context.pictures._kept
+    wait_until(context, lambda: {key[0] for key in kept} >= {good, bad})
+    context.root.update()
+    assert ".jpg" in texts(part._cells)
+    assert ".png" not in texts(part._cells)
+
+
+def test_every_kind_of_finding_has_room_for_its_name(context, tmp_path):
+    findings = [Finding(kind, "note", tmp_path, "x", "y") for kind in HEADLINES for _ in "ab"]
+    part = check_with(context, findings * 100)
+    assert set(HEADLINES.values()) <= set(texts(part._kind_cells))
+
+
+def test_a_finding_keeps_its_file_s_name_and_the_pointer_tells_the_whole_path(context, tmp_path):
+    folder = "houses & barns from the summer " * 4 + "holidays"
+    path = tmp_path / folder / "IMG_1000.JPG"
+    part = check_with(context, [Finding("unreadable", "error", path, "x", "y")])
+    (name,) = (text for text in texts(part._cells) if "IMG" in text)
+    assert name.startswith("…")
+    assert name.endswith(" holidays/IMG_1000.JPG")
+    part._cells.canvas.event_generate("<Motion>", warp=True, x=60, y=40)
+    context.root.update()
+    assert part._path_below_pointer() == str(path)
+
+
+def test_the_plan_heeds_what_a_check_has_learnt_of_similar_pictures(context, tmp_path, monkeypatch):
+    # Files this new are not relied on, which is no matter here.
+    monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
+    settings = {"data.cache_folder": str(tmp_path / "cache"), "validation.use": True}
+    for path, value in {**settings, "validation.keep_similar": True}.items():
+        context.draft.set(path, value)
+    page = PreviewPage(context, context.root)
+    page.outer.pack(fill="both", expand=True)
+    ahead = page.plan.ahead
+    wait_until(context, lambda: ahead.answer)
+    assert ahead.answer.plan.holds_out_alike
+    page.show("check")
+    page.check.check.start()
+    wait_until(context, lambda: not ahead.answer.plan.holds_out_alike)
+    assert page.check.check.answer
+
+
+def test_the_name_of_a_long_file_ends_before_what_is_wrong_with_it(context, tmp_path):
+    path = tmp_path / f"{'w' * 200}.png"
+    part = check_with(context, [Finding("unreadable", "error", path, "x", "y")])
+    boxes = dict(zip(texts(part._cells), boxes_of(part._cells), strict=True))
+    name = next(box for text, box in boxes.items() if "wwww" in text)
+    assert name[2] < boxes[HEADLINES["unreadable"]][0]

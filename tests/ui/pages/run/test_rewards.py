@@ -1,0 +1,338 @@
+"""Reward training in the window: what is made of its events, and what the run page shows."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from onetrainer.run.events import Evaluated, Finished, Phase, Progress, Rewarded, Started
+from tests.ui.desk import resize
+from ui.charts.reward_chart import RewardChart
+from ui.charts.trend_plots import TrendPlots
+from ui.progress.rewards import (
+    Rewards,
+    book_of,
+    columns_of,
+    picture_words,
+    rows_of,
+    score_words,
+    share_words,
+    trends_of,
+)
+from ui.progress.run_state import RunState
+
+
+def known(mean, since=None, band=None, **more):
+    return {
+        "mean": mean,
+        "error": 0.02,
+        "since_base": since,
+        "since_base_error": band,
+        "trained": 0,
+        **more,
+    }
+
+
+def look(step, reward=0.0, verdict="improving", **details):
+    scores = {"": reward, "sharpness": 0.25, "color": 0.5}
+    usual = {
+        "best_step": step,
+        "is_best": True,
+        "rewards": {"sharpness": known(0.2), "color": known(0.5, trained=1)},
+        "drift": {"diversity": 1.0},
+        "pictures": [
+            {
+                "path": f"rewards/{step}-{seed}.jpg",
+                "prompt": "a cat",
+                "seed": seed,
+                "rewards": scores,
+            }
+            for seed in (3, 4)
+        ],
+    }
+    return Evaluated(step, reward, 0.1, verdict=verdict, words="words", **{**usual, **details})
+
+
+def told(*events):
+    state = RunState()
+    for event in events:
+        state.apply(event)
+    return state.rewards
+
+
+def trend(name, *events, least_diversity=0.6):
+    found = trends_of(told(*events), least_diversity=least_diversity)
+    return next(one for one in found if one.name == name)
+
+
+def test_rewards_are_kept_beside_the_loss():
+    state = RunState()
+    for event in (
+        Started(1, 0, 9),
+        Phase("evaluating", 2, 6),
+        Rewarded(1, 0.5, 0.2, 4),
+        Progress(1, 9, 1, -0.5, 1e-4),
+        look(1),
+    ):
+        state.apply(event)
+    assert (len(state.rewards.scores), len(state.curve), len(state.rewards.looks)) == (1, 1, 1)
+    assert state.in_words() == "Drawing and scoring held-out prompts · 2 of 6"
+
+
+def test_a_step_of_long_training_keeps_its_spread_in_bounded_memory():
+    rewards = Rewards()
+    for step in range(1, 10_001):
+        rewards.take_step(Rewarded(step, 2.0 * step, float(step), 4))
+    scores, spreads = rewards.scores.points(), rewards.spreads.points()
+    assert len(scores) <= 2048
+    assert [point.mean for point in scores] == pytest.approx([2 * one.mean for one in spreads])
+
+
+def test_a_reward_that_is_no_number_leaves_a_gap_in_both_curves():
+    rewards = told(Rewarded(1, math.nan, 0.1, 4), Rewarded(2, 1.0, math.nan, 4))
+    assert [point.step for point in rewards.scores.points()] == [2]
+    assert [point.mean for point in rewards.spreads.points()] == [0.0]
+
+
+def test_a_look_takes_the_place_of_one_of_the_same_step_and_a_first_one_begins_anew():
+    rewards = told(look(0, verdict="first"), look(10, 1.0), look(5), look(10, 2.0))
+    assert [(one.step, one.reward) for one in rewards.looks] == [(0, 0.0), (5, 0.0), (10, 2.0)]
+    rewards.take_look(look(10, 3.0, verdict="first"))
+    assert [one.reward for one in rewards.looks] == [3.0]
+
+
+def test_the_grid_has_base_best_and_now_and_any_look_in_the_place_of_now():
+    rewards = told(look(0, verdict="first"), look(5), look(10), look(15, best_step=5))
+    titles = [column.title for column in columns_of(rewards)]
+    assert titles == ["base", "best · step 5", "now · step 15"]
+    assert [column.title for column in columns_of(rewards, 10)][2] == "step 10"
+    assert [column.cells[1].path for column in columns_of(rewards, 10)] == [
+        f"rewards/{step}-4.jpg" for step in (0, 5, 10)
+    ]
+    assert rows_of(rewards) == [("a cat", 3), ("a cat", 4)]
+
+
+def test_the_grid_of_a_single_look_has_one_column():
+    assert [column.title for column in columns_of(told(look(0, verdict="first")))] == ["base"]
+    assert columns_of(Rewards()) == []
+
+
+def test_a_look_with_fewer_pictures_leaves_places_empty():
+    short = look(0, verdict="first")
+    rewards = told(replace(short, pictures=short.pictures[:1]), look(5))
+    assert [cell is None for cell in columns_of(rewards)[0].cells] == [False, True]
+
+
+def test_a_picture_tells_trained_rewards_first_and_their_sum_only_where_there_are_several():
+    cell = columns_of(told(look(0, 0.7)))[0].cells[0]
+    assert cell.lines == (("color", "0.500"), ("sharpness", "0.250"))
+    both = {"sharpness": known(0.2, trained=1), "color": known(0.5, trained=1)}
+    rewards = told(look(0, 0.7, rewards=both))
+    assert columns_of(rewards)[0].cells[0].lines[0] == ("together", "0.700")
+    assert picture_words(rewards, 1, 0) == "together 0.700   sharpness 0.250   color 0.500"
+
+
+def test_the_viewer_goes_over_all_looks_of_a_picture():
+    book = book_of(told(look(0, verdict="first"), look(5)))
+    assert (book.prompts, book.steps_of(1)) == ([0, 1], [0, 5])
+    assert (book.at(1, 5).path, book.at(1, 5).seed) == ("rewards/5-4.jpg", 4)
+
+
+def test_trained_rewards_come_before_watched_ones_and_these_before_drift():
+    drift = {"saturation": 1.2, "diversity": 0.9, "distance": 0.02}
+    found = trends_of(told(look(0, drift=drift)), least_diversity=0.6)
+    assert [(one.name, one.kind) for one in found] == [
+        ("color", "trained"),
+        ("sharpness", "watched"),
+        ("diversity", "drift"),
+        ("saturation", "drift"),
+        ("distance", "drift"),
+    ]
+    assert [one.base for one in found] == [0.5, 0.2, 1.0, 1.0, None]
+
+
+@pytest.mark.parametrize(
+    ("since", "weight", "tone"),
+    [(-0.05, 1, "warning"), (-0.01, 1, "text"), (0.05, 1, "good"), (-0.05, -1, "good")],
+)
+def test_a_change_of_a_reward_is_told_apart_only_beyond_its_band(since, weight, tone):
+    rewards = {"sharpness": known(0.2 + since, since, 0.02, weight=weight)}
+    assert trend("sharpness", look(0), look(5, rewards=rewards)).tone == tone
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "tone"),
+    [
+        ("diversity", 0.69, "warning"),
+        ("diversity", 0.71, "text"),
+        ("contrast", 1.41, "warning"),
+        ("saturation", 0.59, "warning"),
+        ("saturation", 1.39, "text"),
+        ("distance", 0.9, "text"),
+    ],
+)
+def test_drift_is_a_warning_where_the_guard_sees_one(name, share, tone):
+    assert trend(name, look(0, drift={name: share}), least_diversity=0.7).tone == tone
+
+
+def test_what_is_no_number_or_not_known_is_no_trend():
+    bad = {"sharpness": known(math.nan), "color": known(0.5, trained=1, error=None)}
+    rewards = told(look(0, rewards=bad, drift={"contrast": math.nan}))
+    found = trends_of(rewards, least_diversity=0.6)
+    assert [(one.name, one.marks[0].error) for one in found] == [("color", 0.0)]
+
+
+def test_figures_are_said_with_the_digits_that_tell_them_apart():
+    values = [0.41234, -5.5, 21.534, 12345.6, 0.00042, 0.0]
+    assert [score_words(one) for one in values] == [
+        *("0.412", "-5.500", "21.53", "12,346", "0.0004", "0.000")
+    ]
+    assert [share_words(one) for one in (1.0, 0.624, 0.0042, 0.0)] == [
+        *("100 %", "62 %", "0.4 %", "0 %")
+    ]
+    rewards = {"sharpness": known(0.25, 0.05, 0.02)}
+    assert trend("sharpness", look(0), look(5, rewards=rewards)).figure == "0.250  +0.05"
+    assert trend("sharpness", look(5)).words_at(0) == "step 5: 0.200 ± 0.02"
+
+
+def test_only_an_end_that_the_guard_wanted_is_one():
+    state = RunState()
+    for event in (Started(1, 0, 60), look(20, verdict="hacking", stops=True)):
+        state.apply(event)
+    assert not state.is_guarded_end  # it goes on saving
+    state.apply(Finished(20, []))
+    assert state.is_guarded_end
+    state.apply(Finished(60, []))
+    assert not state.is_guarded_end
+    state.apply(look(30))
+    state.apply(Finished(30, []))
+    assert (state.is_early_end, state.is_guarded_end) == (True, False)
+
+
+def placed(root, canvas, width=600, height=300):
+    canvas.pack_propagate(False)
+    canvas.place(x=0, y=0, width=width, height=height)
+    resize(root, width, height)
+
+
+def height_of(canvas, item):
+    ends = canvas.coords(item)[1::2]
+    return max(ends) - min(ends)
+
+
+def filled(canvas, kind, color):
+    return [
+        item
+        for item in canvas.find_all()
+        if canvas.type(item) == kind and canvas.itemcget(item, "fill") == color
+    ]
+
+
+def test_the_bands_of_the_chart_are_as_high_as_spread_and_error(kit, root):
+    chart = RewardChart(kit, root)
+    placed(root, chart.canvas)
+    steps = [Rewarded(step, 0.5, 0.4, 4) for step in range(1, 41)]
+    chart.show(told(look(0, 0.5, verdict="first"), *steps, look(40, 0.5)))
+    palette = kit.theme.palette
+    (spread,) = filled(chart.canvas, "polygon", palette.selected)
+    (band,) = filled(chart.canvas, "polygon", palette.held_out_band)
+    # Both are constant: ±0.4 over pictures, and ±0.1 of the held-out mean.
+    share = height_of(chart.canvas, spread) / height_of(chart.canvas, band)
+    assert share == pytest.approx(0.4 / 0.1, rel=0.02)
+
+
+def test_what_the_guard_saw_is_marked_in_its_color(kit, root):
+    chart = RewardChart(kit, root)
+    placed(root, chart.canvas)
+    chart.show(told(look(0, verdict="first"), look(5, 1.0), look(10, 2.0, verdict="hacking")))
+    assert len(filled(chart.canvas, "polygon", kit.theme.palette.warning)) == 1
+
+
+def test_the_chart_says_what_will_be_there_and_bears_a_single_look(kit, root):
+    chart = RewardChart(kit, root)
+    placed(root, chart.canvas)
+    chart.show(Rewards())
+    assert "from the first step on" in chart.canvas.itemcget(chart.canvas.find_all()[0], "text")
+    chart.show(told(look(0, 0.5, verdict="first")))
+    assert filled(chart.canvas, "rectangle", kit.theme.palette.held_out_band)
+
+
+def test_watched_curves_are_told_apart_not_by_color_alone(kit, root):
+    plots = TrendPlots(kit, root)
+    placed(root, plots.canvas)
+    found = trends_of(told(look(0), look(5), look(10)), least_diversity=0.6)
+    plots.show(found)
+    canvas = plots.canvas
+    assert len(canvas.find_withtag("figure")) == len(found) == 3
+    colors = {"accent": False, "held_out": True, "dim": False}
+    for role, is_dashed in colors.items():
+        (line,) = (
+            item
+            for item in filled(canvas, "line", kit.theme.palette[role])
+            if len(canvas.coords(item)) == 6
+        )
+        assert bool(canvas.itemcget(line, "dash")) == is_dashed
+
+
+def test_a_reward_run_shows_its_curves_and_its_grid_and_what_the_guard_did(open_desk, project):
+    desk = open_desk(project, mode="hacking")
+    desk.click("start")
+    desk.wait_state(status="finished", step=40)
+    desk.wait(lambda: "now · step 40" in desk.state["rewards"], "the last look")
+    assert desk.state["rewards"].splitlines() == [
+        "reward",
+        "the reward may mean nothing any more",
+        *("base", "best · step 20", "now · step 40"),
+    ]
+    title, words, stopped, best, *places = desk.state["banner"].splitlines()
+    assert (title, words[:27]) == ("The guard ended the training", "The color rose by 0.12, but")
+    assert (stopped, best) == (
+        "The guard stopped it after step 40.",
+        "paper-best.safetensors holds the weights of step 20.",
+    )
+    assert [Path(place).name for place in places] == [
+        *("paper.safetensors", "paper-best.safetensors")
+    ]
+    desk.click("chart loss")
+    desk.wait(lambda: desk.widget("loss chart")["shown"], "the loss")
+    assert not desk.widget("reward chart")["shown"]
+
+
+def test_pictures_are_opened_and_followed_by_pointer_and_keys(open_desk, project):
+    desk = open_desk(project, mode="rewards")
+    desk.click("start")
+    desk.wait_state(status="finished")
+    desk.wait(lambda: "now · step 60" in desk.state["rewards"], "the last look")
+    assert desk.state["banner"].startswith("Training is finished")
+    desk.click("reward grid")  # the second picture of the base
+    desk.wait_state(focus="reward timeline")
+    desk.wait(lambda: "color 0.510   sharpness 0.310" in desk.state["rewards"], "its rewards")
+    desk.key("Right", "Down")
+    desk.wait(lambda: "color 0.521   sharpness 0.306" in desk.state["rewards"], "another picture")
+    desk.key("Escape")
+    desk.wait_state(focus="reward grid")
+    assert desk.widget("reward chart")["shown"]
+    desk.key("Down", "Right", "Right", "Return")
+    desk.wait(lambda: "color 0.626   sharpness 0.100" in desk.state["rewards"], "the one of now")
+    desk.click("reward curves")
+    desk.click("look timeline")
+    desk.key("Home", "Right")
+    desk.wait(lambda: desk.state["rewards"].endswith("step 10"), "an earlier look")
+
+
+def test_the_guard_warns_while_the_run_goes_on(open_desk, project):
+    desk = open_desk(project, mode="warned")
+    desk.click("start")
+    desk.wait(lambda: desk.state["banner"].startswith("The guard warns"), "the warning")
+    assert desk.state["is_running"]
+
+
+def test_an_ordinary_run_knows_of_no_rewards(open_desk, project):
+    desk = open_desk(project)
+    desk.click("start")
+    desk.wait_state(status="finished")
+    desk.rest()
+    assert desk.state["rewards"] == ""
+    shown = [desk.widget(name)["shown"] for name in ("reward grid", "chart reward", "loss chart")]
+    assert shown == [False, False, True]

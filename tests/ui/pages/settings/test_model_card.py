@@ -1,0 +1,84 @@
+"""What the card beside the settings says of a base model."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from onetrainer.model_files import ModelFile
+from tests.ui.project import MARKERS, PARTS, SDXL_PARTS, write_model
+from ui.pages.settings import model_card
+from ui.pages.settings.model_card import facts, lines_of
+
+
+def test_a_file_is_told_with_all_that_is_known_of_it(tmp_path):
+    path = write_model(tmp_path / "xl.safetensors", {**SDXL_PARTS, **MARKERS})
+    assert lines_of(str(path), is_offline=False) == [
+        "xl.safetensors",
+        "This is an SDXL model.",
+        "Predicts velocity (v-prediction)",
+        "Zero terminal SNR: yes",
+        "Precision: fp32",
+        "One file of 0 MB",
+    ]
+
+
+def test_parts_that_are_missing_are_named(tmp_path):
+    parts = {name: shape for name, shape in PARTS.items() if "first_stage" not in name}
+    path = write_model(tmp_path / "bare.safetensors", parts)
+    assert "⚠ Without VAE" in lines_of(str(path), is_offline=False)
+
+
+def test_a_thing_that_is_no_whole_model_is_told_as_what_it_is(tmp_path):
+    model = ModelFile(tmp_path, "folder", "lora", made_for="sdxl", missing=("UNet", "VAE", "CLIP"))
+    lines = facts(model)
+    assert lines[:2] == ["This is a LoRA, not a whole model.", "Made for SDXL"]
+    assert "⚠ Without UNet, VAE and CLIP" in lines
+
+
+def test_of_what_nothing_tells_nothing_is_said(tmp_path):
+    assert facts(ModelFile(tmp_path, "folder", "sd2")) == [
+        "This is an SD 2 model.",
+        "A diffusers folder",
+    ]
+
+
+def test_averaged_weights_are_mentioned(tmp_path):
+    lines = facts(ModelFile(tmp_path, "folder", "sd15", prediction="epsilon", has_ema=True))
+    assert "Predicts noise (epsilon)" in lines
+    assert "Also holds averaged weights (EMA)" in lines
+
+
+@pytest.mark.parametrize(
+    ("is_offline", "words"),
+    [
+        (False, ", and downloaded when training starts."),
+        (True, ". It has not been downloaded, and the network is not to be used."),
+    ],
+)
+def test_a_name_of_the_hub_is_no_path(monkeypatch, tmp_path, is_offline, words):
+    monkeypatch.setattr("onetrainer.model_files.hub.cached_folder", lambda name: None)
+    monkeypatch.chdir(tmp_path)
+    name, about = lines_of("models/xl", is_offline=is_offline)
+    taken = "Not a folder here; taken for a model on the Hugging Face Hub"
+    assert (name, about) == ("models/xl", taken + words)
+
+
+def test_a_model_that_was_downloaded_before_is_looked_at(monkeypatch, tmp_path):
+    (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "FluxPipeline"}))
+    monkeypatch.setattr("onetrainer.model_files.hub.cached_folder", lambda name: tmp_path)
+    lines = lines_of("black-forest-labs/flux", is_offline=True)
+    assert lines[0] == "A model on the Hugging Face Hub, downloaded before."
+    assert "This is a Flux model." in lines
+
+
+def test_what_cannot_be_read_is_said_in_words(tmp_path):
+    (tmp_path / "cut.safetensors").write_bytes(b"cut")
+    for text in (str(tmp_path / "cut.safetensors"), str(tmp_path / "gone"), "~nobody-here/x.ckpt"):
+        lines = lines_of(text, is_offline=False)
+        assert Path(text).name in lines[0] or text in lines[0]
+        assert lines[0].endswith(".")
+
+
+def test_the_card_looks_into_no_file_before_it_is_asked():
+    assert "inspect_model" not in vars(model_card)

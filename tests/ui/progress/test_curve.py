@@ -1,0 +1,64 @@
+import math
+import random
+
+import pytest
+
+from ui.progress.curve import Curve, Point, smooth, thin, ticks
+
+
+def test_a_short_curve_is_kept_as_it_is():
+    curve = Curve()
+    for step in range(1, 101):
+        curve.append(step, 1 / step)
+    assert [point.mean for point in curve.points()] == [1 / step for step in range(1, 101)]
+
+
+def test_a_long_curve_stays_bounded_and_keeps_extremes_and_mean():
+    curve, values = Curve(), []
+    numbers = random.Random(1)
+    for step in range(1, 100_001):
+        values.append(numbers.random())
+        curve.append(step, values[-1])
+    points = curve.points()
+    assert len(points) <= 2048
+    assert min(point.lowest for point in points) == min(values)
+    assert max(point.highest for point in points) == max(values)
+    assert sum(p.mean for p in points) / len(points) == pytest.approx(0.5, abs=0.01)
+    assert points[-1].step == 100_000
+
+
+def test_values_that_are_no_numbers_leave_gaps():
+    curve = Curve()
+    for step, value in enumerate((1.0, math.nan, math.inf, 2.0)):
+        curve.append(step, value)
+    assert [point.mean for point in curve.points()] == [1.0, 2.0]
+
+
+def test_smoothing_a_constant_gives_the_constant_from_the_first_value():
+    points = [Point(step, 3.0, 3.0, 3.0) for step in range(50)]
+    assert smooth(points, 0.95) == pytest.approx([3.0] * 50)
+
+
+def test_no_smoothing_gives_the_values():
+    points = [Point(step, value, value, value) for step, value in enumerate((5.0, 1.0, 4.0))]
+    assert smooth(points, 0.0) == [5.0, 1.0, 4.0]
+
+
+def test_thinning_keeps_the_extremes():
+    points = [Point(step, -float(step), float(step), 0.0) for step in range(1000)]
+    few = thin(points, 100)
+    assert len(few) <= 100
+    assert (few[-1].lowest, few[-1].highest, few[-1].step) == (-999.0, 999.0, 999)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "wanted"),
+    [
+        (0.0, 1.0, 5, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        (0.03, 0.31, 3, [0.1, 0.2, 0.3]),
+        (0, 600, 6, [0, 100, 200, 300, 400, 500, 600]),
+        (5.0, 5.0, 4, [5.0]),
+    ],
+)
+def test_ticks_are_round_numbers_within(low, high, most, wanted):
+    assert ticks(low, high, most) == pytest.approx(wanted)

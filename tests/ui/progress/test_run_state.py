@@ -1,0 +1,82 @@
+from onetrainer.run.events import (
+    Failed,
+    Finished,
+    Phase,
+    Progress,
+    Sample,
+    Started,
+    Stopped,
+    Validated,
+)
+from ui.progress.run_state import RunState, amount, duration, speed
+from ui.progress.samples import SampleBook
+
+
+def told(*events):
+    state = RunState()
+    for event in events:
+        state.apply(event)
+    return state
+
+
+def test_a_run_goes_from_starting_to_its_end():
+    state = RunState()
+    assert state.status == "starting"
+    state.apply(Started(1, 0, 100))
+    assert state.status == "running"
+    state.apply(Progress(40, 100, 1, 0.2, 1e-4, 3.0, 20.0))
+    assert (state.step, state.share, len(state.curve)) == (40, 0.4, 1)
+    state.apply(Finished(100, ["output/a.safetensors"]))
+    assert (state.status, state.share) == ("finished", 1.0)
+    assert state.outputs == ["output/a.safetensors"]
+
+
+def test_a_pause_is_no_stop():
+    assert told(Started(1, 0, 9), Stopped(3, "pause")).status == "paused"
+    assert told(Started(1, 0, 9), Stopped(3, "stop")).status == "stopped"
+    assert told(Started(1, 0, 9), Failed("user", "no model")).status == "failed"
+
+
+def test_a_run_taken_up_again_forgets_its_end():
+    assert told(Started(1, 0, 9), Stopped(3, "pause"), Started(2, 3, 9)).status == "running"
+
+
+def test_phases_are_said_in_words():
+    state = told(Started(1, 0, 9), Phase("caching", 12, 40))
+    assert state.in_words() == "Encoding pictures and captions · 12 of 40"
+
+
+def test_validations_are_kept_apart_from_the_loss_of_training():
+    state = told(
+        Started(1, 0, 9),
+        Phase("validating", 3, 8),
+        Validated(0, 0.2, 0.01, 8, 0, True, "first", "words"),
+    )
+    assert state.in_words() == "Measuring held-out pictures · 3 of 8"
+    assert (len(state.held_out), len(state.curve)) == (1, 0)
+    assert state.held_out.newest.loss == 0.2
+
+
+def test_figures_are_said_as_people_say_them():
+    assert [duration(s) for s in (4.2, 61, 3725)] == ["4 s", "1 min 01 s", "1 h 02 min"]
+    assert [amount(b) for b in (5 * 2**20, 9.1 * 2**30)] == ["5 MB", "9.1 GB"]
+    assert [speed(s) for s in (0, 3.14159, 0.25)] == ["", "3.1 it/s", "4.0 s/it"]
+
+
+def test_samples_are_found_by_prompt_and_step():
+    book = SampleBook.of(
+        Sample(step, prompt, f"{step}-{prompt}.png", "words", 1)
+        for step in (0, 50, 100)
+        for prompt in (0, 1)
+        if (step, prompt) != (50, 1)
+    )
+    assert (book.prompts, book.steps) == ([0, 1], [0, 50, 100])
+    assert book.steps_of(1) == [0, 100]
+    assert book.at(1, 50) is None
+    assert book.nearest(1, 60).step == 100
+    assert [sample.path for sample in book.newest()] == ["100-0.png", "100-1.png"]
+
+
+def test_a_sample_drawn_again_at_a_step_takes_the_place():
+    book = SampleBook.of([Sample(5, 0, "a.png", "", 1), Sample(5, 0, "b.png", "", 1)])
+    assert book.at(0, 5).path == "b.png"

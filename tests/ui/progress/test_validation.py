@@ -1,0 +1,134 @@
+"""What the window makes of validations: the best, the change, noise levels and concepts."""
+
+from dataclasses import replace
+
+import pytest
+
+from onetrainer.run.events import Validated
+from ui.charts.validation_panel import reach, tick_words
+from ui.progress.validation import HeldOut, change_words, facts, with_band
+
+
+def validated(step, loss, **details):
+    known = {"error": 0.002, "pictures": 8, "best_step": step, "is_best": True}
+    return Validated(step, loss, verdict="flat", words="words", **{**known, **details})
+
+
+def told(*events):
+    held_out = HeldOut()
+    for event in events:
+        held_out.take(event)
+    return held_out
+
+
+def test_one_of_the_same_step_takes_the_place_of_the_other():
+    held_out = told(validated(0, 0.3), validated(20, 0.2), validated(20, 0.25))
+    assert [(one.step, one.loss) for one in held_out.shown] == [(0, 0.3), (20, 0.25)]
+    assert held_out.newest.loss == 0.25
+
+
+def test_the_best_is_the_one_that_the_newest_names():
+    held_out = told(
+        validated(0, 0.3), validated(10, 0.1), validated(20, 0.2, best_step=10, is_best=False)
+    )
+    assert held_out.best.step == 10
+    assert ("Lowest", "step 10 · 0.1000", "text") in facts(held_out)
+
+
+def test_weights_of_the_last_step_stand_beside_those_that_are_shown():
+    held_out = told(validated(10, 0.2), validated(10, 0.22, weights="last"))
+    assert (held_out.newest.loss, held_out.beside.loss) == (0.2, 0.22)
+    assert ("Without average", "0.2200 ± 0.0020", "text") in facts(held_out)
+    held_out.take(validated(20, 0.1))
+    assert held_out.beside is None
+
+
+@pytest.mark.parametrize(
+    ("change", "tone"), [(-0.003, "good"), (-0.0005, "text"), (0.003, "warning")]
+)
+def test_a_change_is_good_or_bad_only_beyond_its_band(change, tone):
+    held_out = told(validated(5, 0.2, since_start=change, since_start_error=0.001))
+    sign = "−" if change < 0 else "+"
+    words = ("Since the start", f"{sign}{abs(change):.4f} ± 0.0010", tone)
+    assert words in facts(held_out)
+
+
+def test_concepts_are_told_worst_first_and_a_few_at_most():
+    start = validated(0, 0.2, by_concept={"a": 0.2, "": 0.4, "c": 0.1, "d": 0.1, "e": 0.3})
+    now = validated(9, 0.2, by_concept={"a": 0.1, "": 0.5, "c": 0.3, "d": 0.2, "e": 0.05})
+    shares, left_out = told(start, now).by_concept()
+    assert [share.name for share in shares] == ["(no subfolder)", "c", "d", "a"]
+    assert left_out == 1
+    assert [share.change for share in shares] == pytest.approx([0.25, 2.0, 1.0, -0.5])
+
+
+def test_a_concept_is_sure_to_have_changed_only_beyond_its_band():
+    bands = {
+        "a": {"loss": 0.2, "error": 0.03, "since_start": -0.05, "since_start_error": 0.04},
+        "b": {"loss": 0.1, "error": 0.02, "since_start": 0.01, "since_start_error": 0.04},
+        "c": {"loss": 0.05, "error": None, "since_start": 0.01, "since_start_error": None},
+    }
+    now = validated(9, 0.15, by_concept={"a": 0.2, "b": 0.1, "c": 0.05}, concepts=bands)
+    shares, _ = told(validated(0, 0.2), now).by_concept()
+    assert [share.is_sure for share in shares] == [True, False, False]
+    assert [share.error for share in shares] == [0.03, 0.02, 0.0]
+    assert [share.change for share in shares] == pytest.approx([-0.2, 1 / 9, 0.25])
+
+
+def test_a_change_without_a_band_is_never_sure():
+    start = validated(0, 0.2, by_concept={"a": 0.4, "b": 0.2}, by_level=[0.4, 0.2])
+    now = validated(9, 0.2, by_concept={"a": 0.1, "b": 0.1}, by_level=[0.1, 0.1])
+    held_out = told(start, now)
+    assert not any(share.is_sure for share in [*held_out.by_concept()[0], *held_out.by_level()])
+
+
+def test_a_first_look_forgets_what_was_measured_in_another_way():
+    held_out = told(validated(0, 0.3), validated(0, 0.3, weights="last"), validated(20, 0.2))
+    held_out.take(replace(validated(20, 0.5), verdict="first"))
+    assert [one.loss for one in held_out.shown] == [0.5]
+    assert [one.loss for one in held_out.last] == [0.3]  # these are compared with themselves
+
+
+def test_a_single_concept_is_no_table():
+    assert told(validated(0, 0.2, by_concept={"": 0.2})).by_concept() == ([], 0)
+
+
+def test_few_noise_levels_are_told_as_they_are():
+    shares = told(validated(0, 0.2, by_level=[0.4, 0.2, 0.1, 0.1])).by_level()
+    assert [share.name for share in shares] == ["0-25 %", "25-50 %", "50-75 %", "75-100 %"]
+    assert [share.loss for share in shares] == [0.4, 0.2, 0.1, 0.1]
+    assert [share.change for share in shares] == [None] * 4
+
+
+def test_many_noise_levels_are_averaged_to_a_few():
+    shares = told(validated(0, 0.2, by_level=[float(place) for place in range(10)])).by_level()
+    assert [share.name for share in shares][:2] == ["0-20 %", "20-40 %"]
+    assert [share.loss for share in shares] == [0.5, 2.5, 4.5, 6.5, 8.5]
+
+
+def test_the_change_of_a_noise_level_is_since_the_first_validation():
+    first, second = (
+        validated(0, 0.2, by_level=[0.4, 0.2]),
+        validated(9, 0.2, by_level=[0.3, 0.25]),
+    )
+    assert [share.change for share in told(first, second).by_level()] == pytest.approx(
+        [-0.25, 0.25]
+    )
+
+
+def test_figures_are_said_as_people_write_them():
+    assert with_band(0.13912, 0.00212) == "0.1391 ± 0.0021"
+    assert with_band(0.13912, 0.0) == "0.1391"  # of a single picture there is no band
+    assert [change_words(change) for change in (None, -0.0312, 0.1)] == ["", "−3.1 %", "+10.0 %"]
+
+
+def test_numbers_of_an_axis_are_told_apart():
+    assert tick_words([0.138, 0.14, 0.142]) == ["0.138", "0.140", "0.142"]
+    assert tick_words([10.0, 20.0]) == ["10", "20"]
+    assert tick_words([0.25]) == ["0.25"]
+
+
+def test_the_panel_reaches_over_the_band_and_the_weights_beside():
+    low, high = reach(told(validated(0, 0.2, error=0.01), validated(0, 0.25, weights="last")))
+    assert low < 0.19
+    assert 0.25 < high < 0.27

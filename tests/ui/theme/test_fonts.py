@@ -1,0 +1,41 @@
+"""The fonts of the window: how words are set apart with the family that there is."""
+
+import tkinter.font
+
+import pytest
+
+from ui.theme import theme
+from ui.theme.theme import BODY, BOLD, HEADING, Theme
+
+
+@pytest.fixture
+def fonts_of(root, monkeypatch):
+    """The window's fonts, as if of those it looks for only one family was installed."""
+
+    def fonts(family):
+        monkeypatch.setattr(theme.tkinter.font, "families", lambda _: (family,))
+        made = Theme(root)
+        names = theme._SIZES
+        return made, {name: tkinter.font.Font(root, name=name, exists=True) for name in names}
+
+    return fonts
+
+
+def test_no_words_are_made_bold_of_a_family_without_a_bold_cut(fonts_of):
+    _, fonts = fonts_of("Roboto")
+    assert {font.cget("weight") for font in fonts.values()} == {"normal"}
+    sizes = [abs(fonts[name].cget("size")) for name in (BODY, BOLD, HEADING)]
+    assert sizes == sorted(set(sizes))  # each is told from the one before by being larger
+
+
+def test_words_are_set_apart_by_weight_where_there_is_a_bold_cut(fonts_of):
+    _, fonts = fonts_of("DejaVu Sans")
+    assert fonts[BOLD].cget("weight") == "bold"
+    assert fonts[BOLD].cget("size") == fonts[BODY].cget("size")
+
+
+@pytest.mark.parametrize("name", [BODY, BOLD, HEADING])
+def test_texts_are_measured_in_the_font_they_are_drawn_in(fonts_of, root, name):
+    made, fonts = fonts_of("DejaVu Sans")
+    label = tkinter.Label(root, text="pictures/cats", font=fonts[name], borderwidth=0, padx=0)
+    assert made.measure("pictures/cats", name) == label.winfo_reqwidth()

@@ -1,0 +1,159 @@
+"""Cells on a canvas: which are drawn, and how the pointer and the keys choose one."""
+
+import pytest
+
+from tests.ui.desk import resize
+from ui.widgets.grid import Cells
+
+
+class Grid:
+    """Cells of 50 × 40 in a window of 6 columns and 5 rows."""
+
+    def __init__(self, root, kit, width=50):
+        self.root = root
+        self.drawn, self.chosen, self.opened = set(), [], []
+        root.geometry("324x204+0+0")  # six columns, the room of the bar, and the ring
+        self.cells = Cells(
+            kit,
+            root,
+            lambda canvas, place, box, is_current: self.drawn.add(place),
+            self.chosen.append,
+            name="cells",
+            height=40,
+            width=width,
+            opened=self.opened.append,
+        )
+        self.cells.outer.pack(fill="both", expand=True)
+        root.update()
+
+    def show(self, count, current=0):
+        self.drawn.clear()
+        self.cells.show(count, current)
+        self.root.update()
+
+    def press(self, *keys):
+        self.cells.canvas.focus_force()
+        self.root.update()
+        for key in keys:
+            self.cells.canvas.event_generate(f"<{key}>")
+        self.root.update()
+
+    def click(self, x, y, *, twice=False):
+        for _ in range(2 if twice else 1):
+            self.cells.canvas.event_generate("<Button-1>", x=x, y=y)
+        self.root.update()
+
+
+@pytest.fixture
+def grid(root, kit):
+    return Grid(root, kit)
+
+
+def test_it_is_known_which_cell_the_pointer_is_on(grid):
+    grid.show(4)
+    canvas = grid.cells.canvas
+    canvas.event_generate("<Motion>", warp=True, x=120, y=20)
+    grid.root.update()
+    assert grid.cells.below_pointer == 2
+    canvas.event_generate("<Motion>", warp=True, x=220, y=20)
+    grid.root.update()
+    assert grid.cells.below_pointer == -1
+
+
+def test_only_what_can_be_seen_is_drawn(grid):
+    grid.show(100_000)
+    assert grid.drawn <= set(range(6 * 6))
+    assert set(range(6 * 5)) <= grid.drawn
+    grid.drawn.clear()
+    grid.cells.canvas.yview_moveto(0.5)
+    grid.cells.draw()
+    assert 30 <= len(grid.drawn) <= 36
+    assert all(40_000 < place < 60_000 for place in grid.drawn)
+
+
+@pytest.mark.parametrize(
+    ("keys", "place"),
+    [
+        (["Right"], 1),
+        (["Down"], 6),
+        (["Down", "Right", "Up"], 1),
+        (["Left"], 0),
+        (["Up"], 0),
+        (["End"], 39),
+        (["End", "Down"], 39),
+        (["End", "Home"], 0),
+        (["Next"], 30),
+        (["Next", "Next"], 39),
+    ],
+)
+def test_keys_go_over_the_cells(grid, keys, place):
+    grid.show(40)
+    grid.press(*keys)
+    assert grid.cells.current == place
+
+
+def test_the_chosen_cell_is_brought_into_sight(grid):
+    grid.show(600)
+    grid.press("End")
+    grid.drawn.clear()
+    grid.cells.draw()
+    assert 599 in grid.drawn
+    grid.press("Home")
+    assert grid.cells.canvas.canvasy(0) <= 0
+
+
+def test_a_click_chooses_and_a_second_one_opens(grid):
+    grid.show(40)
+    grid.click(60, 50)
+    assert (grid.chosen, grid.opened) == ([7], [])
+    grid.click(60, 50, twice=True)
+    assert (grid.chosen, grid.opened) == ([7], [7])
+    grid.press("Return")
+    assert grid.opened == [7, 7]
+
+
+def test_a_click_beside_the_cells_chooses_none(grid):
+    grid.show(7)
+    grid.click(200, 50)
+    assert grid.chosen == []
+
+
+def test_a_click_meets_the_cell_that_is_scrolled_under_it(grid):
+    grid.show(600)
+    grid.cells.canvas.yview_moveto(0.5)
+    top = round(grid.cells.canvas.canvasy(2))
+    grid.click(10, 20)
+    assert grid.chosen == [(top + 18) // 40 * 6]
+
+
+def test_nothing_happens_without_cells(grid):
+    grid.show(0, -1)
+    grid.press("Down", "Return", "End")
+    assert (grid.chosen, grid.opened, grid.drawn) == ([], [], set())
+
+
+def test_a_list_is_one_cell_wide(root, kit):
+    grid = Grid(root, kit, width=0)
+    grid.show(10)
+    grid.press("Down")
+    assert grid.chosen == [1]
+    grid.click(250, 90)
+    assert grid.chosen == [1, 2]
+
+
+def test_more_cells_that_fit_are_not_scrolled(grid):
+    grid.show(12)
+    grid.cells._kit.on_wheel[grid.cells.canvas](3)
+    assert grid.cells.canvas.canvasy(2) == 0
+    grid.show(120)
+    grid.cells._kit.on_wheel[grid.cells.canvas](3)
+    assert grid.cells.canvas.canvasy(2) > 0
+
+
+def test_the_bar_tells_what_is_seen_after_every_change(grid):
+    grid.show(600)
+    assert grid.cells._bar.get() == grid.cells.canvas.yview()
+    resize(grid.root, 120, 404)
+    grid.press("End")
+    assert grid.cells._bar.get() == grid.cells.canvas.yview()
+    assert grid.cells.canvas.yview()[1] == 1

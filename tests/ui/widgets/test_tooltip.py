@@ -1,0 +1,82 @@
+"""What a tooltip says, and that it is true for as long as it is shown."""
+
+import tkinter as tk
+
+from tests.ui.desk import pump_until, resize
+from ui.forms.editors import explain
+from ui.model.form_fields import setting_of
+from ui.widgets.tooltip import Tooltip
+
+
+def pass_time(root, seconds=0.8):
+    is_over = []
+    # Tk's timers go off in their order, however late it comes to them.
+    root.after(round(seconds * 1000), is_over.append, True)
+    pump_until(root, lambda: is_over)
+
+
+def shown(widget):
+    windows = [child for child in widget.winfo_children() if isinstance(child, tk.Toplevel)]
+    return [window.winfo_children()[0].winfo_children()[0].cget("text") for window in windows]
+
+
+def field(root):
+    entry = tk.Entry(root)
+    entry.pack()
+    root.update()
+    return entry
+
+
+def rest_on(root, widget):
+    widget.event_generate("<Enter>")
+    pass_time(root)
+
+
+def test_the_words_follow_what_they_tell_of(root, kit):
+    said = ["No run is at work."]
+    entry = field(root)
+    Tooltip(entry, kit.theme, lambda: said[0])
+    rest_on(root, entry)
+    assert shown(entry) == ["No run is at work."]
+    said[0] = "Ends the run"
+    pass_time(root, 0.4)
+    assert shown(entry) == ["Ends the run"]
+    said[0] = ""
+    pass_time(root, 0.4)
+    assert shown(entry) == []
+
+
+def test_it_goes_with_its_widget(root, kit):
+    entry = field(root)
+    Tooltip(entry, kit.theme, lambda: "words")
+    rest_on(root, entry)
+    entry.pack_forget()
+    pass_time(root, 0.4)
+    assert shown(entry) == []
+
+
+def test_a_field_shows_its_error_and_not_its_help(root, kit):
+    setting = setting_of("training.steps")
+    entry = field(root)
+    explain(kit, entry, setting)
+    kit.set_troubled(entry, True)
+    rest_on(root, entry)
+    assert shown(entry) == []
+    kit.set_troubled(entry, False)
+    rest_on(root, entry)
+    assert shown(entry) == [setting.help]
+    kit.set_troubled(entry, True)
+    pass_time(root, 0.4)
+    assert shown(entry) == []
+
+
+def test_a_tooltip_stays_within_its_window(root, kit, monkeypatch):
+    resize(root, 500, 200)
+    entry = field(root)
+    edge = root.winfo_rootx() + root.winfo_width()
+    monkeypatch.setattr(entry, "winfo_pointerx", lambda: edge - 5)
+    Tooltip(entry, kit.theme, lambda: "words that are wider than what is left")
+    entry.event_generate("<Enter>")
+    pass_time(root)
+    (window,) = (child for child in entry.winfo_children() if isinstance(child, tk.Toplevel))
+    assert window.winfo_rootx() + window.winfo_width() <= edge

@@ -1,0 +1,372 @@
+"""Widgets alone, in this process: what they show, and what they hand to the draft."""
+
+import tkinter as tk
+from tkinter import ttk
+
+import pytest
+
+from onetrainer.errors import Cure, Problem
+from tests.ui.desk import resize
+from tests.ui.project import SDXL_PARTS, write_model
+from ui.background.threads import Jobs
+from ui.forms.form import Form
+from ui.forms.row import FormContext
+from ui.messages.line_breaks import broken_at_dots
+from ui.model.draft import Draft
+from ui.model.form_fields import groups_in, pages
+from ui.model.visible_settings import ANY
+from ui.pages.settings.help_card import only_with_words
+from ui.progress.curve import Curve
+from ui.progress.validation import HeldOut
+from ui.theme.palette import PALETTES, contrast
+from ui.widgets.switch import paint
+
+
+@pytest.fixture
+def forms(root, kit, draft):
+    context = FormContext(kit, draft, lambda setting, path: None)
+    made = {}
+    for plan in pages():
+        frame = kit.frame(root, ground="window")
+        frame.pack()
+        made[plan.name] = Form(context, frame, plan, line=0)
+    root.update()
+    return made
+
+
+def type_into(root, row, text):
+    row.editor.focus.delete(0, "end")
+    row.editor.focus.insert(0, text)
+    row.commit()
+    root.update()
+
+
+def test_every_setting_has_a_row_that_shows_its_value(forms, draft):
+    for plan in pages():
+        for group in groups_in(plan, draft.kinds):
+            for setting in group.deep_settings:
+                if setting.kind != "list":
+                    row = forms[plan.name].row(setting.path)
+                    assert row.editor.read() == draft.value(setting.path)
+
+
+def test_a_list_has_rows_for_every_entry(forms, draft):
+    row = forms["sampling"].row("sampling.prompts.2.seed")
+    assert row.editor.read() == 9
+    draft.set("sampling.prompts", [])
+    forms["sampling"].refresh()
+    assert forms["sampling"].row("sampling.prompts.2.seed") is None
+
+
+def test_advanced_settings_are_hidden_until_asked_for(forms, root):
+    form = forms["training"]
+    row = form.row("optimizer.beta1")
+    assert not row.editor.widget.winfo_manager()
+    assert form.hidden > 0
+    form.with_advanced = True
+    form.refresh()
+    assert row.editor.widget.winfo_manager() == "grid"
+    assert form.hidden == 0
+
+
+def test_an_advanced_setting_that_is_changed_or_wrong_is_shown(forms, draft):
+    form = forms["training"]
+    for value in (0.5, "wrong"):
+        draft.set("optimizer.beta1", value)
+        form.refresh()
+        assert form.row("optimizer.beta1").editor.widget.winfo_manager() == "grid"
+    draft.reset("optimizer.beta1")
+    form.refresh()
+    assert not form.row("optimizer.beta1").editor.widget.winfo_manager()
+
+
+def test_typing_changes_the_draft_and_words_appear_for_what_is_wrong(forms, draft, root):
+    row = forms["training"].row("training.steps")
+    type_into(root, row, "0")
+    forms["training"].refresh()
+    root.update()
+    assert draft.value("training.steps") == 0
+    assert "Expected a whole number from 1" in row.error
+    type_into(root, row, "1_000")
+    forms["training"].refresh()
+    root.update()
+    assert draft.value("training.steps") == 1000
+    assert row.error == ""
+
+
+def test_what_was_typed_stays_as_it_was_typed_while_it_means_the_same(forms, draft, root):
+    row = forms["training"].row("optimizer.lr")
+    row.editor.focus.focus_force()
+    root.update()
+    type_into(root, row, "0.00030")
+    forms["training"].refresh()
+    assert row.editor.focus.get() == "0.00030"
+
+
+def test_a_value_from_elsewhere_is_shown(forms, draft):
+    draft.set("training.steps", 7)
+    forms["training"].refresh()
+    assert forms["training"].row("training.steps").editor.focus.get() == "7"
+
+
+def test_choices_are_shown_in_words_and_kept_as_values(forms, draft, root):
+    row = forms["model"].row("model.family")
+    box = row.editor.focus
+    assert (box.get(), draft.value("model.family")) == ("SD 1.5", "sd15")
+    box.set("SDXL inpainting")
+    box.event_generate("<<ComboboxSelected>>")
+    row.commit()
+    assert draft.value("model.family") == "sdxl-inpainting"
+    draft.undo()
+    forms["model"].refresh()
+    assert box.get() == "SD 1.5"
+
+
+def test_a_new_prompt_has_the_size_of_training(forms, draft):
+    draft.set("data.resolution", 1024)
+    draft.listen(forms["sampling"].refresh)
+    card = forms["sampling"]._cards[0].lists[0]
+    card.add()
+    sizes = [(item["width"], item["height"]) for item in draft.value("sampling.prompts")]
+    assert sizes == [(128, 128)] * 3 + [(1024, 1024)]
+    card.duplicate(0)
+    assert draft.value("sampling.prompts.1.width") == 128
+
+
+def test_a_new_prompt_is_not_blamed_for_being_empty_before_it_was_left(forms, draft, root):
+    form = forms["sampling"]
+    draft.listen(form.refresh)
+    form._cards[0].lists[0].add()
+    row = form.row("sampling.prompts.3.prompt")
+    row.editor.focus.focus_force()
+    root.update()
+    assert (row.error, len(draft.errors)) == ("", 1)
+    form.row("sampling.prompts.3.seed").editor.focus.focus_force()
+    root.update()
+    assert "The prompt is empty" in row.error
+
+
+def test_a_prompt_that_is_not_new_is_blamed_for_being_empty_at_once(forms, draft, root):
+    form = forms["sampling"]
+    draft.listen(form.refresh)
+    form._cards[0].lists[0].add()
+    draft.undo()
+    draft.set("sampling.prompts.2.prompt", "")
+    form._cards[0].lists[0].duplicate(2)
+    root.update()
+    assert "The prompt is empty" in form.row("sampling.prompts.3.prompt").error
+
+
+def test_a_resolution_that_is_wrong_does_not_spread(forms, draft):
+    draft.set("data.resolution", "large")
+    draft.set("sampling.prompts", [])
+    forms["sampling"]._cards[0].lists[0].add()
+    assert draft.value("sampling.prompts.0.width") == 512
+
+
+def test_a_problem_is_put_right_by_its_button_and_that_can_be_undone(forms, draft, kit, root):
+    form = forms["model"]
+    assert "cure model.family" not in kit.named
+    draft.add_problems([Problem("model.family", "wrong", cure=Cure("model.family", "sdxl"))])
+    form.refresh()
+    button = kit.buttons["cure model.family"]
+    assert button.widget.cget("text") == "Use SDXL"
+    button.widget.invoke()
+    form.refresh()
+    assert draft.value("model.family") == "sdxl"
+    root.update()
+    assert not button.widget.winfo_ismapped()
+    draft.undo()
+    form.refresh()
+    root.update()
+    assert draft.value("model.family") == "sd15"
+    assert button.widget.winfo_ismapped()
+
+
+def test_where_a_person_has_to_decide_there_is_a_button_for_each_choice(forms, draft, kit, root):
+    form, path = forms["model"], "model.prediction"
+    choices = (Cure(path, "v_prediction"), Cure(path, "epsilon"))
+    draft.add_problems([Problem(path, "nothing tells", choices=choices)])
+    form.refresh()
+    root.update()
+    first, second = kit.buttons[f"cure {path}"].widget, kit.buttons[f"cure {path} 1"].widget
+    assert [first.cget("text"), second.cget("text")] == ["Use v-prediction", "Use epsilon"]
+    assert first.winfo_rootx() + first.winfo_width() < second.winfo_rootx()
+    second.invoke()
+    assert draft.value(path) == "epsilon"
+    draft.add_problems([Problem(path, "wrong", cure=Cure(path, "auto"))])
+    form.refresh()
+    root.update()
+    assert (first.cget("text"), second.winfo_ismapped()) == ("Use automatic", 0)
+
+
+def test_choosing_a_model_changes_nothing_but_its_path(root, kit, monkeypatch, tmp_path):
+    chosen = str(write_model(tmp_path / "xl.safetensors", SDXL_PARTS))
+    monkeypatch.setattr("ui.forms.editors.choose_model", lambda now: chosen)
+    draft = Draft()
+    plan = next(plan for plan in pages() if plan.name == "model")
+    form = Form(FormContext(kit, draft, lambda *_: None), root, plan, line=0)
+    kit.named["choose file model.path"].invoke()
+    form.commit()
+    assert draft.changed() == ["model.path"]
+    assert draft.value("model.path") == chosen
+
+
+def test_a_sentence_leads_a_group_while_a_setting_of_it_is_shown(forms, draft):
+    form = forms["output"]
+    lead = form.row("metadata.include_config")._lead
+
+    def is_led():
+        form.refresh()
+        return bool(lead.winfo_manager())
+
+    assert not is_led()
+    draft.set("metadata.include_date", True)
+    assert is_led()
+    draft.reset("metadata.include_date")
+    form.with_advanced = True
+    assert is_led()
+
+
+def test_a_field_of_several_lines_is_as_high_as_its_text(forms, draft, root):
+    form, text = forms["output"], forms["output"].row("metadata.description").editor.focus
+    heights = []
+    for words in ("short", "a line\n" * 5, "a line\n" * 50):
+        draft.set("metadata.description", words)
+        form.refresh()
+        root.update()
+        heights.append(int(text.cget("height")))
+    assert heights == [2, 6, 9]
+
+
+def test_a_disabled_button_says_why_and_does_nothing(kit, root):
+    pressed = []
+    button = kit.button(root, "Go", lambda: pressed.append(1))
+    button.widget.pack()
+    button.enable("Nothing to go to.")
+    button.widget.invoke()
+    assert pressed == []
+    assert button.reason == "Nothing to go to."
+    button.enable()
+    button.widget.invoke()
+    assert pressed == [1]
+
+
+@pytest.mark.parametrize("palette", PALETTES.values(), ids=PALETTES)
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_knob_of_a_switch_is_round_and_light(palette, is_on):
+    rows = paint(palette, palette.window, 1.0, is_on=is_on, has_focus=False)
+    widths = [row.count(palette.on_fill) for row in rows]
+    assert widths == widths[::-1]
+    assert max(widths) == sum(bool(width) for width in widths) >= 12
+    assert rows[0] == rows[-1] == [palette.window] * len(rows[0])
+    assert contrast(palette.on_fill, palette.fill if is_on else palette.border) >= 3
+
+
+def test_a_switch_is_turned_by_keyboard_and_pointer_and_told_of_once(kit, root):
+    turned = []
+    switch = kit.switch(root, lambda: turned.append(switch.is_on), text="words")
+    switch.widget.pack()
+    root.update()
+    switch.widget.focus_force()
+    switch.widget.event_generate("<space>")
+    switch.widget.event_generate("<Button-1>", x=2, y=2)
+    switch.show(True)
+    assert turned == [True, False]
+
+
+def test_field_and_arrow_of_a_combo_box_share_one_frame(forms):
+    layout = ttk.Style(forms["model"].row("model.family").editor.focus).layout("TCombobox")
+    ((frame, inside),) = layout
+    assert frame == "Entry.field"
+    assert [name for name, _ in inside["children"]] == ["Plain.downarrow", "Combobox.padding"]
+
+
+def test_the_list_of_a_combo_box_has_margins_and_follows_the_theme(forms, kit, root):
+    box = forms["model"].row("model.family").editor.focus
+    for mode in ("dark", "light"):
+        kit.theme.apply(mode)
+        root.tk.call("ttk::combobox::Post", box)
+        root.update()
+        listed = f"{box}.popdown.f.l"
+        assert root.tk.call(listed, "get", 0) == "  SD 1.5"
+        assert root.tk.call(listed, "cget", "-background") == kit.theme.palette.field
+        assert int(root.tk.call(listed, "cget", "-borderwidth")) >= 4
+        root.tk.call("ttk::combobox::Unpost", box)
+        root.update()
+    assert box.get() == "SD 1.5"
+
+
+def test_colors_follow_the_theme(kit, root):
+    canvas = tk.Canvas(root)
+    kit.theme.paint(canvas, bg="card")
+    dark = canvas.cget("bg")
+    kit.theme.apply("light")
+    assert canvas.cget("bg") != dark
+
+
+def test_the_chart_draws_a_hundred_thousand_steps_quickly(kit, root):
+    import time
+
+    from ui.charts.loss_chart import LossChart
+
+    chart = LossChart(kit, root)
+    chart.canvas.pack(fill="both", expand=True)
+    resize(root, 900, 400)
+    curve = Curve()
+    for step in range(1, 100_001):
+        curve.append(step, 1 / step**0.1)
+    began = time.thread_time()
+    chart.show(curve, [0, 50_000], HeldOut())
+    took = (time.thread_time() - began) * 1000
+    print(f"chart_ms: {took:.1f}")
+    assert took < 60
+    assert len(chart.canvas.find_all()) < 60
+
+
+def test_a_picture_that_cannot_be_read_is_none(tmp_path):
+    from ui.background.image_cache import load_fitting
+
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    assert load_fitting(tmp_path / "broken.png", 50, 50) is None
+    assert load_fitting(tmp_path / "missing.png", 50, 50) is None
+
+
+def test_small_pictures_are_enlarged_and_keep_their_shape(tmp_path):
+    from PIL import Image
+
+    from ui.background.image_cache import load_fitting
+
+    Image.new("RGB", (128, 64), "red").save(tmp_path / "a.png")
+    assert load_fitting(tmp_path / "a.png", 512, 512).size == (512, 256)
+
+
+def test_results_of_threads_are_delivered_where_they_are_asked_for():
+    import threading
+    import time
+
+    jobs, results = Jobs(), []
+    jobs.run(threading.get_ident, results.append)
+    jobs.run(lambda: 1 / 0, results.append, lambda error: results.append(type(error)))
+    end = time.monotonic() + 10
+    while len(results) < 2 and time.monotonic() < end:
+        jobs.deliver()
+    assert ZeroDivisionError in results
+    assert threading.get_ident() not in results
+
+
+def test_long_names_are_broken_after_dots_and_nothing_else_is():
+    name = "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k"
+    text = f'Such as "{name}" and 0.5 or short.names.'
+    lines = broken_at_dots(text, 24, len).splitlines()
+    assert "".join(lines) == text
+    assert lines[1:3] == ["attentions.0.", "transformer_blocks.0."]
+    assert all(line.endswith(".") for line in lines[:-1])
+    assert broken_at_dots(text, 200, len) == text
+
+
+def test_what_a_setting_depends_on_is_said_as_it_is_chosen():
+    assert only_with_words("validation.use", ANY) == "Counts only while “Validate” is on"
+    assert only_with_words("data.class_folder", ANY).endswith("is set")
+    zero = only_with_words("data.concepts.0.pictures", ("0",))
+    assert zero == "Counts only while “Each epoch” is 0 (by repeats)"

@@ -1,0 +1,1 @@
+"""What menus, buttons and keys do."""

@@ -1,0 +1,68 @@
+"""How the window closes: what it asks first, and what it waits for."""
+
+from collections.abc import Callable
+
+from onetrainer.errors import UserError
+from ui.context import Context
+from ui.dialogs.dialogs import Choice, ask, tell
+
+_LOOK_EVERY_MS = 100
+
+
+class Closing:
+    """Asks about a run at work. What is being edited is remembered without being asked."""
+
+    def __init__(self, context: Context, end: Callable[[], None]) -> None:
+        self._context = context
+        self._end = end
+        self._is_asking = False
+
+    def ask(self) -> None:
+        """Closes the window unless a person decides against it."""
+        if self._is_asking:
+            return
+        self._is_asking = True
+        try:
+            self._ask()
+        finally:
+            self._is_asking = False
+
+    def _ask(self) -> None:
+        self._context.act.commit()
+        session = self._context.session
+        answer = self._ask_about_run() if session.is_running else "keep"
+        if answer == "":
+            return
+        if answer == "keep" or not session.is_running:
+            self._end()
+            return
+        try:
+            session.send("stop")
+        except UserError as error:
+            tell(self._context.kit, self._context.root, error)
+            return
+        self._context.act.show_page("run")
+        self._context.act.say("The run is being saved; the window closes when it is done …")
+        self._end_with_run()
+
+    def _ask_about_run(self) -> str:
+        context = self._context
+        name = context.session.folder.name if context.session.folder else "The run"
+        return ask(
+            context.kit,
+            context.root,
+            "Training is still going on",
+            f"“{name}” is at step {context.session.state.step}. It can go on without the window; "
+            "the next window finds it again.",
+            [
+                Choice("keep", "Keep training in the background", "primary"),
+                Choice("stop", "Stop and save"),
+                Choice("", "Cancel"),
+            ],
+        )
+
+    def _end_with_run(self) -> None:
+        if self._context.session.is_running:
+            self._context.root.after(_LOOK_EVERY_MS, self._end_with_run)
+        else:
+            self._end()

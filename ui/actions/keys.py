@@ -1,0 +1,83 @@
+"""Binds the keys of the window; key_list.py tells people of them."""
+
+import tkinter as tk
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from onetrainer.run.commands import CommandName
+from ui.actions.preset_actions import PresetActions
+from ui.model.draft import Draft
+from ui.shell.shell import Shell
+
+
+class Window(Protocol):
+    """What keys reach."""
+
+    root: tk.Tk
+    draft: Draft
+    presets: PresetActions
+    shell: Shell
+
+    def start(self) -> None: ...
+
+    def send(self, command: CommandName) -> None: ...
+
+    def show_page(self, name: str) -> None: ...
+
+    def jump_to_problem(self, by: int = 1) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def switch_mode(self) -> None: ...
+
+    def help(self) -> None: ...
+
+
+def bind_keys(window: Window) -> None:
+    """Binds the keys of the whole window."""
+    root, draft = window.root, window.draft
+
+    def undo(step: Callable[[], None]) -> None:
+        window.commit()
+        step()
+
+    actions: dict[str, Callable[[], object]] = {
+        "<F5>": window.start,
+        "<Shift-F5>": lambda: window.send("stop"),
+        "<F8>": window.jump_to_problem,
+        "<Shift-F8>": lambda: window.jump_to_problem(-1),
+        "<Control-f>": lambda: window.shell.finder.open(),
+        "<Control-o>": lambda: window.presets.show_menu(),
+        "<Control-s>": window.presets.save,
+        "<Control-S>": window.presets.save_as,
+        "<Control-z>": lambda: undo(draft.undo),
+        "<Control-Z>": lambda: undo(draft.redo),
+        "<Control-y>": lambda: undo(draft.redo),
+        "<Control-d>": window.switch_mode,
+        "<F1>": window.help,
+    }
+    for key, name in (("<F2>", "run"), ("<F3>", "samples"), ("<F4>", "runs"), ("<F6>", "preview")):
+        actions[key] = partial(window.show_page, name)
+    # As they lie on the keyboard: the zero comes after the nine.
+    for place, name in enumerate(window.shell.page_names[:10], start=1):
+        actions[f"<Alt-Key-{place % 10}>"] = partial(window.show_page, name)
+    for sequence, action in actions.items():
+        _bind(root, sequence, action)
+
+
+def _bind(root: tk.Tk, sequence: str, action: Callable[[], object]) -> None:
+    def pressed(event: "tk.Event[tk.Misc]") -> str | None:
+        # A dialog has the keyboard to itself, also one of Tk's own, whose widgets tkinter knows
+        # only by their path. So has a menu or a list that is open, by its grab.
+        top = str(root.tk.call("winfo", "toplevel", str(event.widget)))
+        if top != str(root) or root.tk.call("grab", "current", root):
+            return None
+        action()
+        return "break"
+
+    root.bind_all(sequence, pressed)
+    if sequence in ("<Control-o>", "<Control-d>", "<Control-f>"):
+        # Tk's own meaning of these in a text (new line, delete, forward) would come as well.
+        root.bind_class("Text", sequence, pressed)
+        root.bind_class("TEntry", sequence, pressed)

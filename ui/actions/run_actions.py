@@ -1,0 +1,169 @@
+"""What the buttons of a run do: check and start, command, resume, attach, open."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Problem, UserError
+from onetrainer.presets.presets import load_document, resolve
+from onetrainer.run.commands import CommandName
+from ui.actions.file_check import FileCheck, look_at_files
+from ui.context import Context
+from ui.dialogs.dialogs import Choice, ask, show_problems, tell
+from ui.dialogs.trust_dialog import may_run
+from ui.model.draft import Question
+
+
+class RunActions:
+    """Asks the session, and shows a person what it refuses."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.is_checking = False
+        self._files = FileCheck(context)
+
+    def why_not_start(self) -> str:
+        """Why no run can be started now; "" if one can."""
+        session = self._context.session
+        if self.is_checking:
+            return "The settings are being checked."
+        if session.is_running and session.folder is not None:
+            return f"“{session.folder.name}” is running. Stop or pause it first."
+        return ""
+
+    def start(self) -> None:
+        """Checks everything, then starts; or lists what is to be put right."""
+        context = self._context
+        context.act.commit()
+        if self.why_not_start():
+            context.act.say(self.why_not_start())
+            return
+        # Files may have been put right since they were looked at; they are looked at again below.
+        errors = context.draft.value_errors
+        if errors:
+            show_problems(context.kit, context.root, errors, context.act.jump)
+            return
+        if context.session.state.status == "paused" and not self._is_new_run_meant():
+            return
+        config, question = context.draft.config(), context.draft.question
+        if not may_run(context.kit, context.root, config):
+            context.act.say("Nothing was started, and none of your code was run.")
+            return
+        self.is_checking = True
+        context.act.refresh()
+        context.kit.jobs.run(
+            lambda: look_at_files(config),
+            lambda found: self._checked(config, question, found),
+            self._check_failed,
+        )
+
+    def send(self, command: CommandName) -> None:
+        """Asks the worker for something."""
+        try:
+            self._context.session.send(command)
+        except UserError as error:
+            tell(self._context.kit, self._context.root, error)
+        self._context.act.refresh()
+
+    def kill(self) -> None:
+        """Ends the worker at once."""
+        self._context.session.kill()
+        self._context.act.refresh()
+
+    def resume(self) -> None:
+        """Takes the shown run up again."""
+        try:
+            if not self._may_go_on():
+                return
+            self._context.session.resume()
+        except UserError as error:
+            tell(self._context.kit, self._context.root, error)
+        self._context.act.show_page("run")
+        self._context.act.remember_soon()
+
+    def attach(self, folder: Path) -> None:
+        """Shows a run of the runs folder."""
+        session = self._context.session
+        if session.is_running and session.folder is not None and session.folder.path != folder:
+            self._context.act.say(self.why_not_start())
+            return
+        try:
+            session.attach(folder)
+        except UserError as error:
+            tell(self._context.kit, self._context.root, error)
+            return
+        self._context.act.show_page("run")
+        self._context.act.remember_soon()
+
+    def open_path(self, path: Path) -> None:
+        """Opens a folder or a file with the desktop's own program."""
+        opener = {"darwin": "open", "win32": "explorer"}.get(sys.platform, "xdg-open")
+        try:
+            subprocess.Popen(
+                [opener, str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError:
+            self._context.root.clipboard_clear()
+            self._context.root.clipboard_append(str(path))
+            self._context.act.say(f"No file manager was found. The path is copied: {path}")
+
+    def _may_go_on(self) -> bool:
+        """Whether all code of a person's own that the shown run needs may be run.
+
+        Raises UserError if its config cannot be read.
+        """
+        context, folder = self._context, self._context.session.folder
+        if folder is None or context.session.is_leaving:
+            return True
+        config = resolve(load_document(folder.config), source=str(folder.config))
+        return may_run(context.kit, context.root, config)
+
+    def _is_new_run_meant(self) -> bool:
+        """Whether a new run is to be started beside the paused one, which is resumed if not."""
+        context = self._context
+        name = context.session.folder.name if context.session.folder else "the run"
+        answer = ask(
+            context.kit,
+            context.root,
+            f"Resume “{name}” or start a new run?",
+            f"“{name}” is paused at step {context.session.state.step:,}. Resume goes on with the "
+            "settings that it was started with; a new run begins with those of now.",
+            [
+                Choice("resume", "Resume", "primary"),
+                Choice("new", "Start a new run"),
+                Choice("", "Cancel"),
+            ],
+        )
+        if answer == "resume":
+            self.resume()
+        return answer == "new"
+
+    def _checked(self, config: TrainConfig, question: Question, found: list[Problem]) -> None:
+        self.is_checking = False
+        context = self._context
+        context.draft.add_problems(found, question)
+        errors = [problem for problem in found if problem.severity == "error"]
+        if errors:
+            context.act.refresh()
+            show_problems(context.kit, context.root, errors, context.act.jump)
+            return
+        try:
+            context.session.start(config)
+        except UserError as error:
+            context.act.refresh()
+            tell(context.kit, context.root, error)
+            return
+        context.act.show_page("run")
+        context.act.remember_soon()
+
+    def _check_failed(self, error: Exception) -> None:
+        self.is_checking = False
+        self._context.act.refresh()
+        if not isinstance(error, UserError):
+            raise error
+        tell(self._context.kit, self._context.root, error)

@@ -1,0 +1,180 @@
+"""How much memory a run with the draft's settings would take: asked of a job, kept for all pages.
+
+No Tk: the job is followed in a thread, and what it tells is handed over by `Jobs`.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from onetrainer.config.train import TrainConfig
+from onetrainer.json_file import Document
+from onetrainer.run.events import Event, Failed, Forecast, Phase, Stopped
+from ui.background.threads import Jobs
+from ui.model.draft import Draft
+
+# Sections in which nothing takes memory.
+_WITHOUT_MEMORY = ("output", "metadata", "description")
+# Starting a process takes a fraction of it.
+_MOST_WAIT_S = 5.0
+
+
+class Work(Protocol):
+    """A job at work."""
+
+    def events(self) -> Iterator[Event]:
+        """What it tells, as it comes; the last one is how it ended."""
+
+    def stop(self) -> None:
+        """Asks it to end; asked again it ends at once."""
+
+
+class Forecaster:
+    """Asks for one forecast at a time. forecast: the newest one; failed: why there is none.
+
+    activity: what the job is doing now. turn: how often anything has changed.
+    """
+
+    def __init__(self, draft: Draft, jobs: Jobs, begin: Callable[[TrainConfig], Work]) -> None:
+        self._draft = draft
+        self._jobs = jobs
+        self._begin = begin
+        # Guards what the threads that start jobs share with the window's.
+        self._turn = threading.Condition()
+        self._work: Work | None = None
+        self._starting = 0
+        self._asked = 0
+        self._question: Document = {}
+        self._answered: Document = {}
+        self._listeners: list[Callable[[], None]] = []
+        self.is_working = False
+        self.activity = ""
+        self.forecast: Forecast | None = None
+        self.failed: Failed | None = None
+        self.turn = 0
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Has a function called whenever there is news."""
+        self._listeners.append(listener)
+
+    @property
+    def is_of_other_settings(self) -> bool:
+        """Whether settings that may count have changed since the forecast."""
+        return self.forecast is not None and self._answered != _what_counts(self._draft)
+
+    @property
+    def is_for_processor(self) -> bool:
+        """Whether the forecast is of settings that choose the processor."""
+        hardware = self._answered.get("hardware")
+        return isinstance(hardware, dict) and hardware.get("device") == "cpu"
+
+    def why_not(self) -> str:
+        """Why nothing can be counted now; "" if it can."""
+        if self._draft.value_errors and self._draft.valid_config() is None:
+            return "Put the numbers right first."
+        return ""
+
+    def start(self) -> None:
+        """Asks for a forecast of the settings as they are now."""
+        config = self._draft.valid_config()
+        if config is None or self.is_working:
+            return
+        self._question = _what_counts(self._draft)
+        with self._turn:
+            self._asked += 1
+            self._starting += 1
+            asked = self._asked
+        self.is_working, self.activity, self.failed = True, "", None
+        self._jobs.run(
+            lambda: self._follow(asked, config),
+            lambda _: self._ended(asked),
+            lambda error: self._broke(asked, error),
+        )
+        self._tell()
+
+    def stop(self) -> None:
+        """Gives the count up; what was known before stays."""
+        with self._turn:
+            self._asked += 1
+            work, self._work = self._work, None
+        if work is not None:
+            work.stop()
+        if self.is_working:
+            self.is_working = False
+            self._tell()
+
+    def close(self) -> None:
+        """Gives the count up; a job that is just being started does not outlive the window."""
+        self.stop()
+        with self._turn:
+            self._turn.wait_for(lambda: not self._starting, _MOST_WAIT_S)
+
+    def _follow(self, asked: int, config: TrainConfig) -> None:
+        """In a thread: begins the job and hands on what it tells."""
+        for event in self._begun(asked, config).events():
+            self._jobs.post(_call(self._heard, asked, event))
+
+    def _begun(self, asked: int, config: TrainConfig) -> Work:
+        """The job at work; asked to end at once if it was given up while it was being started."""
+        try:
+            work = self._begin(config)
+            with self._turn:
+                is_wanted = asked == self._asked
+                if is_wanted:
+                    self._work = work
+            if not is_wanted:
+                work.stop()
+            return work
+        finally:
+            with self._turn:
+                self._starting -= 1
+                self._turn.notify_all()
+
+    def _heard(self, asked: int, event: Event) -> None:
+        if asked != self._asked:
+            return
+        match event:
+            case Phase():
+                self.activity = event.detail
+            case Forecast():
+                self.forecast, self._answered = event, self._question
+            case Failed():
+                self.failed = event
+            case Stopped():
+                self.failed = Failed("program", "The count was ended from outside")
+        self._tell()
+
+    def _ended(self, asked: int) -> None:
+        if asked == self._asked:
+            self._work, self.is_working = None, False
+            self._tell()
+
+    def _broke(self, asked: int, error: Exception) -> None:
+        """The job could not even be started, as where there are too many processes."""
+        if not isinstance(error, OSError):
+            raise error
+        if asked == self._asked:
+            self.failed = Failed("program", f"The count could not be started: {error}")
+        self._ended(asked)
+
+    def _tell(self) -> None:
+        self.turn += 1
+        for listener in self._listeners:
+            listener()
+
+
+def begin_job(config: TrainConfig) -> Work:
+    """Starts the job that counts."""
+    # Loaded late: nothing of it is needed by a window that only opens.
+    from onetrainer.jobs.job import Job
+    from onetrainer.jobs.plan_request import PlanRequest
+
+    return Job("plan", PlanRequest(config=config))
+
+
+def _call(heard: Callable[[int, Event], None], asked: int, event: Event) -> Callable[[], None]:
+    return lambda: heard(asked, event)
+
+
+def _what_counts(draft: Draft) -> Document:
+    return {key: part for key, part in draft.document.items() if key not in _WITHOUT_MEMORY}

@@ -1,0 +1,95 @@
+"""Pictures from disk, decoded in a thread and kept while there is room."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from functools import partial
+from pathlib import Path
+from queue import LifoQueue
+from typing import TYPE_CHECKING
+
+from ui.background.threads import Jobs
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_MOST_KEPT = 240
+# Pictures this small are drawn in pixels that should stay pixels.
+PIXEL_ART = 64
+
+Ready = Callable[[], None]
+Make = Callable[[], "Image | None"]
+
+
+class Pictures:
+    """Decoded pictures by path and size. What is asked for last is decoded first."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._kept: OrderedDict[Hashable, Image | None] = OrderedDict()
+        self._waiting: dict[Hashable, list[Ready]] = {}
+        self._queue: LifoQueue[tuple[Hashable, Make]] = LifoQueue()
+        self._thread: threading.Thread | None = None
+
+    def get(self, path: Path, width: int, height: int, ready: Ready) -> "Image | None":
+        """The picture scaled to fit, or None and a call of `ready` when it has been decoded.
+
+        A file that cannot be read stays None; it is not asked for again.
+        """
+        return self.made((path, width, height), partial(load_fitting, path, width, height), ready)
+
+    def made(self, key: Hashable, make: Make, ready: Ready) -> "Image | None":
+        """A picture that a function makes, or None and a call of `ready` when it is there.
+
+        key: tells it from all others. What the function gives as None stays so.
+        """
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        if key in self._waiting:
+            if ready not in self._waiting[key]:
+                self._waiting[key].append(ready)
+            return None
+        self._waiting[key] = [ready]
+        self._queue.put((key, make))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._decode, daemon=True)
+            self._thread.start()
+        return None
+
+    def forget(self) -> None:
+        """Forgets all pictures, whose files may have changed."""
+        self._kept.clear()
+
+    def _decode(self) -> None:
+        while True:
+            key, make = self._queue.get()
+            picture = make()
+            self._jobs.post(partial(self._keep, key, picture))
+
+    def _keep(self, key: Hashable, picture: "Image | None") -> None:
+        self._kept[key] = picture
+        while len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        for ready in self._waiting.pop(key, []):
+            ready()
+
+
+def load_fitting(path: Path, width: int, height: int) -> "Image | None":
+    """A picture scaled to fit into a box; None if it cannot be read."""
+    # Pillow is loaded with the first picture, so that the window is on the screen before.
+    from PIL import Image
+
+    try:
+        with Image.open(path) as file:
+            file.draft("RGB", (width, height))
+            picture = file.convert("RGB")
+    except (OSError, ValueError, Image.DecompressionBombError):
+        return None
+    scale = min(width / picture.width, height / picture.height)
+    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    if size == picture.size:
+        return picture
+    if max(picture.size) <= PIXEL_ART and scale > 1:
+        return picture.resize(size, Image.Resampling.NEAREST)
+    return picture.resize(size, Image.Resampling.LANCZOS)

@@ -1,0 +1,69 @@
+"""The heartbeat: takes in news of threads and of the run, a bounded bite a turn."""
+
+import time
+import tkinter as tk
+from collections.abc import Callable
+
+from ui.background.session import Session
+from ui.background.threads import Jobs
+
+TURN_MS = 50
+# With more news waiting the next turn comes soon, but what the user does still comes between.
+_BUSY_TURN_MS = 10
+_TURNS_A_SECOND = 20
+
+
+class Pump:
+    """Calls `on_news` after the session has heard something, at most once a turn."""
+
+    def __init__(
+        self, root: tk.Tk, jobs: Jobs, session: Session, on_news: Callable[[], None]
+    ) -> None:
+        self._root = root
+        self._jobs = jobs
+        self._session = session
+        self._on_news = on_news
+        self._id = ""
+        self._beat_due = 0.0
+        self.turns = 0
+        self.longest_gap_ms = 0.0
+        self.longest_turn_ms = 0.0
+
+    def start(self) -> None:
+        """Begins to beat."""
+        self._schedule(TURN_MS)
+
+    def stop(self) -> None:
+        """Beats no more."""
+        if self._id:
+            self._root.after_cancel(self._id)
+            self._id = ""
+
+    def forget_gaps(self) -> None:
+        """Begins to measure lateness anew."""
+        self.longest_gap_ms = 0.0
+        self.longest_turn_ms = 0.0
+
+    def _schedule(self, delay: int) -> None:
+        self._beat_due = time.monotonic() + delay / 1000
+        self._id = self._root.after(delay, self._turn)
+
+    def _turn(self) -> None:
+        late = (time.monotonic() - self._beat_due) * 1000
+        self.longest_gap_ms = max(self.longest_gap_ms, late)
+        self.turns += 1
+        delay = TURN_MS
+        began = time.thread_time()
+        try:
+            self._jobs.deliver()
+            has_news = self._session.poll()
+            # What depends on time alone (a worker grown quiet) is looked at once a second.
+            if has_news or (self._session.is_leaving and self.turns % _TURNS_A_SECOND == 0):
+                self._on_news()
+            if has_news:
+                delay = _BUSY_TURN_MS
+        finally:
+            took = (time.thread_time() - began) * 1000
+            self.longest_turn_ms = max(self.longest_turn_ms, took)
+            # A defect in one turn must not silence all that come after it.
+            self._schedule(delay)

@@ -1,0 +1,90 @@
+"""Rows of a name, a bar and figures, such as the loss by concept; drawn on one canvas."""
+
+import tkinter as tk
+import tkinter.font
+from dataclasses import dataclass
+from typing import Literal
+
+from ui.messages.line_breaks import shortened
+from ui.theme.palette import Role
+from ui.widgets.widgets import Kit
+
+_ROW, _BAR = 20, 8
+_GAP = 10
+# As far as the words of a label are from its edge.
+_INSET = 2
+_LEAST_BAR = 24
+_MOST_NAME = 0.42
+_FONT = "OneTrainerSmall"
+
+
+@dataclass(frozen=True)
+class BarRow:
+    """One row. share: how long the bar is, 0 to 1. note: behind the figure, in a tone."""
+
+    name: str
+    share: float
+    figure: str
+    note: str = ""
+    tone: Role = "dim"
+
+
+class BarTable:
+    """`widget` is to be placed; it is as high as its rows and as wide as it is let."""
+
+    def __init__(self, kit: Kit, parent: tk.Misc, *, color: Role) -> None:
+        self._kit = kit
+        self._color: Role = color
+        self._rows: list[BarRow] = []
+        self._mark = 0.0
+        self.canvas = tk.Canvas(parent, highlightthickness=0, borderwidth=0, takefocus=0)
+        self.canvas.configure(width=kit.px(120), height=1)
+        kit.theme.paint(self.canvas, bg="card")
+        self.canvas.bind("<Configure>", lambda _: self._draw())
+        self.canvas.bind("<<ThemeChanged>>", lambda _: self._draw())
+        self._font = tkinter.font.nametofont(_FONT, parent)
+
+    def show(self, rows: list[BarRow], *, mark: float = 0.0) -> None:
+        """Draws rows. mark: where a line crosses the bars, as a share of them; 0 for none."""
+        if (rows, mark) == (self._rows, self._mark):
+            return
+        self._rows, self._mark = rows, mark
+        self.canvas.configure(height=max(1, len(rows) * self._kit.px(_ROW)))
+        self._draw()
+
+    def _draw(self) -> None:
+        self.canvas.delete("all")
+        if not self._rows:
+            return
+        px, measure = self._kit.px, self._font.measure
+        width = self.canvas.winfo_width()
+        name = min(max(measure(row.name) for row in self._rows), round(width * _MOST_NAME))
+        figure = max(measure(row.figure) for row in self._rows)
+        note = max(measure(row.note) for row in self._rows)
+        left = px(_INSET) + name + px(_GAP)
+        right = width - figure - px(_GAP) - (note + px(_GAP) if note else 0)
+        for place, row in enumerate(self._rows):
+            y = place * px(_ROW) + px(_ROW) // 2
+            self._word(px(_INSET), y, shortened(row.name, name, self._font.measure), "w", "text")
+            if right - left >= px(_LEAST_BAR):
+                self._draw_bar(row, y, left, right)
+            end = width - (note + px(_GAP) if note else 0)
+            self._word(end, y, row.figure, "e", "text")
+            self._word(width, y, row.note, "e", row.tone)
+
+    def _draw_bar(self, row: BarRow, y: int, left: int, right: int) -> None:
+        palette, half = self._kit.theme.palette, self._kit.px(_BAR) // 2
+        end = left + round((right - left) * min(1.0, max(0.0, row.share)))
+        boxes: tuple[tuple[int, Role], ...] = ((right, "raised"), (end, self._color))
+        for edge, color in boxes:
+            if edge > left:
+                self.canvas.create_rectangle(
+                    left, y - half, edge, y + half, fill=palette[color], outline=""
+                )
+        if self._mark:
+            x = left + round((right - left) * min(1.0, self._mark))
+            self.canvas.create_line(x, y - 2 * half, x, y + 2 * half, fill=palette.text)
+
+    def _word(self, x: int, y: int, text: str, anchor: Literal["w", "e"], tone: Role) -> None:
+        color = self._kit.theme.palette[tone]
+        self.canvas.create_text(x, y, text=text, anchor=anchor, font=_FONT, fill=color)

@@ -1,0 +1,40 @@
+"""The words beside the pointer over a chart."""
+
+import tkinter as tk
+
+from ui.charts.axes import Frame
+from ui.widgets.widgets import Kit
+
+
+def draw_words(kit: Kit, canvas: tk.Canvas, frame: Frame, x: float, words: str) -> None:
+    """Writes words in a box beside a column, on the side where there is more room, all in sight.
+
+    What is drawn has the tag "pointer".
+    """
+    palette, px = kit.theme.palette, kit.px
+    is_left = x < (frame.left + frame.right) / 2
+    text = canvas.create_text(
+        x + px(10) if is_left else x - px(10),
+        frame.top + px(4),
+        text=words,
+        anchor="nw" if is_left else "ne",
+        font="OneTrainerSmall",
+        fill=palette.text,
+        tags="pointer",
+    )
+    left, top, right, bottom = canvas.bbox(text)
+    pad = px(4)
+    # A narrow chart has room for the words on neither side.
+    aside = max(0, pad - left) or min(0, canvas.winfo_width() - pad - right)
+    canvas.move(text, aside, 0)
+    left, right = left + aside, right + aside
+    box = canvas.create_rectangle(
+        left - pad,
+        top - pad,
+        right + pad,
+        bottom + pad,
+        fill=palette.raised,
+        outline="",
+        tags="pointer",
+    )
+    canvas.tag_lower(box, text)

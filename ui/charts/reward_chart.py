@@ -1,0 +1,284 @@
+"""The reward chart: the pictures of each step with their spread, and the held-out prompts' band.
+
+Both are the trained rewards together, in the same units, and so share a scale: what only the
+trained prompts gain is the room between the two lines.
+"""
+
+import math
+import tkinter as tk
+from dataclasses import dataclass
+from typing import Literal
+
+from onetrainer.run.events import Evaluated
+from ui.charts.axes import Frame
+from ui.charts.hover_label import draw_words
+from ui.charts.validation_panel import tick_words
+from ui.progress.curve import Point, smooth, thin, ticks
+from ui.progress.rewards import Rewards, score_words, with_band
+from ui.theme.palette import Palette
+from ui.widgets.widgets import Kit
+
+_LEFT, _TOP, _RIGHT, _BOTTOM = 52, 26, 16, 28
+_TICK_GAP_X, _TICK_GAP_Y = 90, 20
+_LOW_SHARE, _HIGH_SHARE = 0.01, 0.99
+_PAD_SHARE = 0.08
+_LINE, _DOT, _NEAREST = 2, 3, 18
+# Closer together than this the dots run into each other, and the line alone says as much.
+_DOT_GAP = 7
+_LEAST = 170
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """The smoothed course of the steps' rewards. spreads: half of the band around it."""
+
+    points: list[Point]
+    means: list[float]
+    spreads: list[float]
+
+
+class RewardChart:
+    """Draws rewards when asked to; the pointer reads values off."""
+
+    def __init__(self, kit: Kit, parent: tk.Misc) -> None:
+        self._kit = kit
+        self.canvas = tk.Canvas(parent, highlightthickness=0, borderwidth=0, takefocus=0)
+        kit.theme.paint(self.canvas, bg="card")
+        kit.name(self.canvas, "reward chart")
+        self.canvas.configure(width=200, height=kit.px(_LEAST))
+        self._rewards = Rewards()
+        self._drawn = _Drawn([], [], [])
+        self._frame: Frame | None = None
+        self._pointer: int | None = None
+        self.strength = 0.6  # some twenty to sixty steps: more would lag behind them
+        self.canvas.bind("<Configure>", lambda _: self.draw())
+        self.canvas.bind("<Motion>", self._moved)
+        self.canvas.bind("<Leave>", self._left)
+        self.canvas.bind("<<ThemeChanged>>", lambda _: self.draw())
+
+    def show(self, rewards: Rewards) -> None:
+        """Draws the rewards of a run."""
+        self._rewards = rewards
+        self.draw()
+
+    def draw(self) -> None:
+        """Draws what there is, in the size and colors of now."""
+        canvas, px = self.canvas, self._kit.px
+        canvas.delete("all")
+        width, height = canvas.winfo_width(), canvas.winfo_height()
+        columns = width - px(_LEFT + _RIGHT)
+        self._frame = None
+        if columns < px(60) or height < px(80):
+            return
+        self._drawn = self._thinned(max(40, columns // 2))
+        looks = _finite(self._rewards.looks)
+        if not self._drawn.points and not looks:
+            self._say_empty(width, height)
+            return
+        self._frame = frame = self._fit(width, height, looks)
+        self._draw_grid(frame)
+        self._draw_spread(frame)
+        self._draw_band(looks, frame)
+        self._draw_base(looks, frame)
+        self._draw_steps(frame)
+        self._draw_looks(looks, frame)
+        self._draw_legend(looks, frame)
+        self._draw_pointer(frame)
+
+    def _thinned(self, most: int) -> _Drawn:
+        points = thin(self._rewards.scores.points(), most)
+        spreads = thin(self._rewards.spreads.points(), most)
+        return _Drawn(points, smooth(points, self.strength), smooth(spreads, self.strength))
+
+    def _fit(self, width: int, height: int, looks: list[Evaluated]) -> Frame:
+        px, drawn = self._kit.px, self._drawn
+        values = sorted(point.mean for point in drawn.points)
+        # A few wild steps must not flatten all the rest.
+        ends = values[int(_LOW_SHARE * len(values)) : math.ceil(_HIGH_SHARE * len(values))]
+        for mean, spread in zip(drawn.means, drawn.spreads, strict=True):
+            ends += [mean - spread, mean + spread]
+        for look in looks:
+            ends += [look.reward - _half(look), look.reward + _half(look)]
+        low, high = min(ends), max(ends)
+        pad = (high - low) * _PAD_SHARE or abs(high) * 0.05 or 1e-3
+        steps = [point.step for point in drawn.points] + [look.step for look in looks]
+        return Frame(
+            px(_LEFT),
+            px(_TOP),
+            width - px(_RIGHT),
+            height - px(_BOTTOM),
+            0,
+            max(2, *steps),
+            low - pad,
+            high + pad,
+        )
+
+    def _draw_grid(self, frame: Frame) -> None:
+        palette, px = self._kit.theme.palette, self._kit.px
+        values = ticks(
+            frame.lowest, frame.highest, max(3, int((frame.bottom - frame.top) / px(_TICK_GAP_Y)))
+        )
+        for value, words in zip(values, tick_words(values), strict=True):
+            y = frame.y(value)
+            self.canvas.create_line(frame.left, y, frame.right, y, fill=palette.line)
+            self._word(frame.left - px(8), y, words, "e", palette.dim)
+        columns = max(2, int((frame.right - frame.left) / px(_TICK_GAP_X)))
+        for step in ticks(frame.first_step, frame.last_step, columns):
+            if step == int(step):
+                x, y = frame.x(step), frame.bottom + px(6)
+                self._word(x, y, f"{int(step):,}", "n", palette.dim)
+
+    def _draw_spread(self, frame: Frame) -> None:
+        """The spread over pictures, around the smoothed line."""
+        drawn = self._drawn
+        if len(drawn.points) < 2:
+            return
+        both = list(zip(drawn.points, drawn.means, drawn.spreads, strict=True))
+        upper = [(frame.x(point.step), frame.y(mean + half)) for point, mean, half in both]
+        lower = [(frame.x(point.step), frame.y(mean - half)) for point, mean, half in both]
+        color = self._kit.theme.palette.selected
+        self.canvas.create_polygon(*upper, *reversed(lower), fill=color, outline="")
+
+    def _draw_band(self, looks: list[Evaluated], frame: Frame) -> None:
+        color = self._kit.theme.palette.held_out_band
+        if len(looks) == 1:
+            x, half = frame.x(looks[0].step), self._kit.px(_DOT)
+            top, bottom = _ends(looks[0], frame)
+            self.canvas.create_rectangle(x - half, top, x + half, bottom, fill=color, outline="")
+        elif looks:
+            upper = [(frame.x(look.step), _ends(look, frame)[0]) for look in looks]
+            lower = [(frame.x(look.step), _ends(look, frame)[1]) for look in reversed(looks)]
+            self.canvas.create_polygon(*upper, *lower, fill=color, outline="")
+
+    def _draw_base(self, looks: list[Evaluated], frame: Frame) -> None:
+        """A line at what held-out prompts had before training."""
+        if looks:
+            y, palette = frame.y(looks[0].reward), self._kit.theme.palette
+            self.canvas.create_line(frame.left, y, frame.right, y, fill=palette.border, dash=(2, 4))
+
+    def _draw_steps(self, frame: Frame) -> None:
+        palette, px, drawn = self._kit.theme.palette, self._kit.px, self._drawn
+        raw = [(frame.x(point.step), frame.y(point.mean)) for point in drawn.points]
+        if len(raw) == 1:
+            self._dot(*raw[0], px(_DOT), palette.accent)
+        if len(raw) < 2:
+            return
+        line = [(x, frame.y(mean)) for (x, _), mean in zip(raw, drawn.means, strict=True)]
+        self.canvas.create_line(*raw, fill=palette.plot, joinstyle="bevel")
+        self.canvas.create_line(*line, fill=palette.accent, width=px(_LINE), joinstyle="round")
+
+    def _draw_looks(self, looks: list[Evaluated], frame: Frame) -> None:
+        """The held-out line; a ring around the best, and what the guard saw in its color."""
+        palette, px = self._kit.theme.palette, self._kit.px
+        points = [(frame.x(look.step), frame.y(look.reward)) for look in looks]
+        if len(points) > 1:
+            self.canvas.create_line(
+                *points, fill=palette.held_out, width=px(_LINE), joinstyle="round"
+            )
+        is_dense = len(points) > 1 and (points[-1][0] - points[0][0]) / len(points) < px(_DOT_GAP)
+        best = self._rewards.best
+        for look, (x, y) in zip(looks, points, strict=True):
+            if look.verdict == "hacking":
+                self._diamond(x, y, palette)
+            elif not is_dense:
+                self._dot(x, y, px(_DOT), palette.held_out)
+            if best is not None and look.step == best.step and len(looks) > 1:
+                size = px(_DOT + 3)
+                self.canvas.create_oval(
+                    x - size, y - size, x + size, y + size, outline=palette.good, width=px(2)
+                )
+
+    def _draw_legend(self, looks: list[Evaluated], frame: Frame) -> None:
+        palette, px = self._kit.theme.palette, self._kit.px
+        parts = []
+        if self._drawn.points:
+            parts.append(("▬ each step ± spread", palette.accent))
+        if looks:
+            parts.append(("● held out, 95 % band", palette.held_out))
+        if len(looks) > 1:
+            parts.append(("○ best", palette.good))
+        if any(look.verdict == "hacking" for look in looks):
+            parts.append(("◆ guard", palette.warning))
+        x: float = px(2)
+        for words, color in parts:
+            made = self._word(x, frame.top - px(8), words, "sw", color)
+            x = self.canvas.bbox(made)[2] + px(12)
+            if x - px(12) > self.canvas.winfo_width():
+                self.canvas.delete(made)
+
+    def _draw_pointer(self, frame: Frame) -> None:
+        self.canvas.delete("pointer")
+        if self._pointer is None or not frame.left <= self._pointer <= frame.right:
+            return
+        palette, px, drawn = self._kit.theme.palette, self._kit.px, self._drawn
+        words = []
+        x = float(self._pointer)
+        if drawn.points:
+            columns = [abs(frame.x(point.step) - self._pointer) for point in drawn.points]
+            place = columns.index(min(columns))
+            point, mean, spread = drawn.points[place], drawn.means[place], drawn.spreads[place]
+            x = frame.x(point.step)
+            smoothed = f"smoothed {score_words(mean)} ± {spread:.2g}"
+            words.append(f"step {point.step:,}   reward {score_words(point.mean)}   {smoothed}")
+            self._dot(x, frame.y(mean), px(4), palette.accent, tags="pointer")
+        looks = _finite(self._rewards.looks)
+        look = min(looks, key=lambda one: abs(frame.x(one.step) - x), default=None)
+        if look is not None and abs(frame.x(look.step) - self._pointer) <= px(_NEAREST):
+            words.append(f"step {look.step:,}   held out {with_band(look.reward, look.error)}")
+            at = frame.x(look.step), frame.y(look.reward)
+            self._dot(*at, px(_DOT + 2), palette.held_out, tags="pointer")
+        if words:
+            self.canvas.create_line(
+                x, frame.top, x, frame.bottom, fill=palette.border, tags="pointer"
+            )
+            draw_words(self._kit, self.canvas, frame, x, "\n".join(words))
+
+    def _dot(self, x: float, y: float, size: int, color: str, *, tags: str = "") -> None:
+        self.canvas.create_oval(
+            x - size, y - size, x + size, y + size, fill=color, outline="", tags=tags
+        )
+
+    def _diamond(self, x: float, y: float, palette: Palette) -> None:
+        size = self._kit.px(_DOT + 2)
+        corners = (x - size, y, x, y - size, x + size, y, x, y + size)
+        self.canvas.create_polygon(corners, fill=palette.warning, outline=palette.card)
+
+    def _word(
+        self, x: float, y: float, text: str, anchor: Literal["e", "n", "sw"], color: str
+    ) -> int:
+        return self.canvas.create_text(
+            x, y, text=text, anchor=anchor, font="OneTrainerSmall", fill=color
+        )
+
+    def _say_empty(self, width: int, height: int) -> None:
+        self.canvas.create_text(
+            width // 2,
+            height // 2,
+            text="The reward is drawn here from the first step on.",
+            font="OneTrainerBody",
+            fill=self._kit.theme.palette.dim,
+        )
+
+    def _moved(self, event: "tk.Event[tk.Canvas]") -> None:
+        self._pointer = event.x
+        if self._frame is not None:
+            self._draw_pointer(self._frame)
+
+    def _left(self, _: "tk.Event[tk.Canvas]") -> None:
+        self._pointer = None
+        self.canvas.delete("pointer")
+
+
+def _finite(looks: list[Evaluated]) -> list[Evaluated]:
+    return [look for look in looks if math.isfinite(look.reward)]
+
+
+def _half(look: Evaluated) -> float:
+    """Half of the 95 % band; 0 where it cannot be told."""
+    return look.error if math.isfinite(look.error) else 0.0
+
+
+def _ends(look: Evaluated, frame: Frame) -> tuple[float, float]:
+    """The upper and the lower end of a band; half a pixel apart at least."""
+    top, bottom = frame.y(look.reward + _half(look)), frame.y(look.reward - _half(look))
+    return (top, bottom) if bottom - top >= 1 else (top - 0.5, bottom + 0.5)

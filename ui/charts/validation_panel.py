@@ -1,0 +1,151 @@
+"""The loss on held-out pictures below the loss of training: points, their band, and the best."""
+
+import math
+import tkinter as tk
+
+from onetrainer.run.events import Validated
+from ui.charts.axes import Frame
+from ui.progress.curve import ticks
+from ui.progress.validation import HeldOut, half_band, with_band
+from ui.widgets.widgets import Kit
+
+_DOT, _NEAREST = 3, 18
+_PAD_SHARE = 0.12
+_TICK_GAP = 24
+# Closer together than this the dots run into each other, and the line alone says as much.
+_DOT_GAP = 7
+
+
+def reach(held_out: HeldOut) -> tuple[float, float]:
+    """The lowest and the highest value that is to be seen, with some room around them."""
+    ends = [one.loss for one in held_out.last]
+    for one in held_out.shown:
+        ends += [one.loss - half_band(one), one.loss + half_band(one)]
+    finite = [end for end in ends if math.isfinite(end)] or [0.0, 1.0]
+    low, high = min(finite), max(finite)
+    pad = (high - low) * _PAD_SHARE or abs(high) * 0.05 or 1e-6
+    return low - pad, high + pad
+
+
+def tick_words(values: list[float]) -> list[str]:
+    """Numbers of an axis with as many digits as tell them apart: 0.138, 0.140."""
+    if len(values) < 2:
+        return [f"{value:.4g}" for value in values]
+    step = values[1] - values[0]
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    return [f"{value:.{digits}f}" for value in values]
+
+
+class HeldOutPanel:
+    """Draws on a canvas that the loss of training shares; both have the same steps."""
+
+    def __init__(self, kit: Kit, canvas: tk.Canvas) -> None:
+        self._kit = kit
+        self._canvas = canvas
+
+    def draw(self, held_out: HeldOut, frame: Frame) -> None:
+        """Draws everything within a frame."""
+        self._draw_grid(frame)
+        shown = [one for one in held_out.shown if math.isfinite(one.loss)]
+        self._draw_band(shown, frame)
+        self._draw_last(held_out.last, frame)
+        self._draw_line(shown, frame)
+        self._draw_best(held_out, frame)
+        self._draw_legend(held_out, frame)
+
+    def draw_pointer(self, held_out: HeldOut, frame: Frame, column: float) -> str:
+        """Marks the validation at a column and gives its figures; "" if none is near."""
+        px = self._kit.px
+        near = [one for one in held_out.shown if abs(frame.x(one.step) - column) <= px(_NEAREST)]
+        if not near:
+            return ""
+        one = min(near, key=lambda one: abs(frame.x(one.step) - column))
+        x, y, size = frame.x(one.step), frame.y(one.loss), px(_DOT + 2)
+        color = self._kit.theme.palette.held_out
+        self._canvas.create_oval(
+            x - size, y - size, x + size, y + size, fill=color, outline="", tags="pointer"
+        )
+        return f"step {one.step:,}   held out {with_band(one.loss, one.error)}"
+
+    def _draw_grid(self, frame: Frame) -> None:
+        palette, px = self._kit.theme.palette, self._kit.px
+        rows = max(2, int((frame.bottom - frame.top) / px(_TICK_GAP)))
+        values = ticks(frame.lowest, frame.highest, rows)
+        for value, words in zip(values, tick_words(values), strict=True):
+            y = frame.y(value)
+            self._canvas.create_line(frame.left, y, frame.right, y, fill=palette.line)
+            self._canvas.create_text(
+                frame.left - px(8),
+                y,
+                text=words,
+                anchor="e",
+                font="OneTrainerSmall",
+                fill=palette.dim,
+            )
+
+    def _draw_band(self, shown: list[Validated], frame: Frame) -> None:
+        color = self._kit.theme.palette.held_out_band
+        if len(shown) == 1:
+            x, half = frame.x(shown[0].step), self._kit.px(_DOT)
+            top, bottom = _ends(shown[0], frame)
+            self._canvas.create_rectangle(x - half, top, x + half, bottom, fill=color, outline="")
+            return
+        upper = [(frame.x(one.step), _ends(one, frame)[0]) for one in shown]
+        lower = [(frame.x(one.step), _ends(one, frame)[1]) for one in reversed(shown)]
+        if upper:
+            self._canvas.create_polygon(*upper, *lower, fill=color, outline="")
+
+    def _draw_line(self, shown: list[Validated], frame: Frame) -> None:
+        color, px = self._kit.theme.palette.held_out, self._kit.px
+        points = [(frame.x(one.step), frame.y(one.loss)) for one in shown]
+        if len(points) > 1:
+            self._canvas.create_line(*points, fill=color, width=px(2), joinstyle="round")
+        if len(points) > 1 and (points[-1][0] - points[0][0]) / len(points) < px(_DOT_GAP):
+            return
+        size = px(_DOT)
+        for x, y in points:
+            self._canvas.create_oval(x - size, y - size, x + size, y + size, fill=color, outline="")
+
+    def _draw_last(self, last: list[Validated], frame: Frame) -> None:
+        points = [(frame.x(one.step), frame.y(one.loss)) for one in last if math.isfinite(one.loss)]
+        if len(points) > 1:
+            self._canvas.create_line(
+                *points, fill=self._kit.theme.palette.dim, width=self._kit.px(1), dash=(4, 3)
+            )
+
+    def _draw_best(self, held_out: HeldOut, frame: Frame) -> None:
+        """A ring around the lowest one."""
+        best = held_out.best
+        if best is None or len(held_out.shown) < 2:
+            return
+        palette, px = self._kit.theme.palette, self._kit.px
+        x, y, size = frame.x(best.step), frame.y(best.loss), px(_DOT + 3)
+        self._canvas.create_oval(
+            x - size, y - size, x + size, y + size, outline=palette.good, width=px(2)
+        )
+
+    def _draw_legend(self, held_out: HeldOut, frame: Frame) -> None:
+        palette, px = self._kit.theme.palette, self._kit.px
+        parts = [("● held-out pictures, 95 % band", palette.held_out)]
+        if len(held_out.shown) > 1:
+            parts.append(("○ lowest", palette.good))
+        if held_out.last:
+            parts.append(("┅ without average", palette.dim))
+        x: float = frame.left
+        for words, color in parts:
+            made = self._canvas.create_text(
+                x,
+                frame.top - px(5),
+                text=words,
+                anchor="sw",
+                font="OneTrainerSmall",
+                fill=color,
+            )
+            x = self._canvas.bbox(made)[2] + px(12)
+
+
+def _ends(one: Validated, frame: Frame) -> tuple[float, float]:
+    """The upper and the lower end of a band; half a pixel apart at least."""
+    half = half_band(one)
+    top, bottom = frame.y(one.loss + half), frame.y(one.loss - half)
+    return (top, bottom) if bottom - top >= 1 else (top - 0.5, bottom + 0.5)

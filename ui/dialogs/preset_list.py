@@ -1,0 +1,144 @@
+"""The preset menu on the screen: a short list, with families and the like in lists beside it."""
+
+import tkinter as tk
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from onetrainer.presets.presets import Preset, find_presets
+from ui.context import Context
+from ui.dialogs.preset_menu import family_groups, line_of, other_demos, own_presets
+
+_GAP = 4
+_CURRENT = "  ✓  "
+# Beyond so many lines a list would not fit onto a screen of 800 pixels.
+MOST_LINES = 20
+# So many of a person's own stand in the first list, which has other lines as well.
+_MOST_OWN = 8
+Load = Callable[[Path, Preset | None], object]
+
+
+@dataclass(frozen=True)
+class MenuActions:
+    """What the menu does."""
+
+    open_file: Callable[[], object]
+    save: Callable[[], object]
+    save_as: Callable[[], object]
+    reset: Callable[[], object]
+    load: Load
+    load_demo: Callable[[], object]
+
+
+class PresetMenu:
+    """Filled anew each time, since files come and go."""
+
+    def __init__(self, context: Context, demo: Path, actions: MenuActions) -> None:
+        self._context = context
+        self._demo = demo
+        self._actions = actions
+        self.menu = tk.Menu(context.root, tearoff=False)
+        self._inner: list[tk.Menu] = []
+
+    def show(self, anchor: tk.Misc) -> None:
+        """Opens the menu below a button."""
+        self.fill()
+        top = anchor.winfo_rooty() + anchor.winfo_height() + self._context.kit.px(2)
+        self.menu.tk_popup(anchor.winfo_rootx(), top)
+
+    def fill(self) -> None:
+        """Makes the menu's lines."""
+        self.menu.delete(0, "end")
+        for inner in self._inner:
+            inner.destroy()
+        self._inner = []
+        self._paint(self.menu)
+        self._add_file_lines()
+        found = find_presets()
+        own = own_presets(found)
+        if own:
+            self._add_heading("Your presets")
+            self._add_presets(self.menu, own, most=_MOST_OWN)
+        self._add_heading("To try things out")
+        demo = self._demo / "demo.json"
+        load_demo = self._actions.load_demo
+        self._add_preset(self.menu, ("The demo", ""), load_demo, is_current=self._is_open(demo))
+        self._add_list(self.menu, "Other demos", other_demos(self._demo))
+        self._add_heading("For a model of")
+        for group in family_groups(found):
+            self._add_list(self.menu, group.title, group.presets)
+
+    def _add_file_lines(self) -> None:
+        draft, do = self._context.draft, self._actions
+        name = draft.source.name
+        self._add("  Open a file…", do.open_file, keys="Ctrl+O")
+        self._add("  Save", do.save, keys="Ctrl+S", is_possible=draft.is_dirty)
+        self._add("  Save as…", do.save_as, keys="Ctrl+Shift+S")
+        back = f"  Reset to “{name}”" if name else "  Reset to the defaults"
+        self._add(back, do.reset, is_possible=bool(draft.changed()))
+
+    def _paint(self, menu: tk.Menu) -> None:
+        menu.configure(font="OneTrainerBody", borderwidth=1, relief="solid", activeborderwidth=0)
+        self._context.kit.theme.paint(
+            menu,
+            bg="card",
+            fg="text",
+            activebackground="fill",
+            activeforeground="on_fill",
+            # Only headings are disabled; what cannot be done now says why when it is chosen.
+            disabledforeground="accent",
+        )
+
+    def _add(
+        self, words: str, do: Callable[[], object], *, keys: str = "", is_possible: bool = True
+    ) -> None:
+        self.menu.add_command(label=words, accelerator=f"{keys}  ", command=do)
+        if not is_possible:
+            palette = self._context.kit.theme.palette
+            self.menu.entryconfigure(
+                "end",
+                foreground=palette.dim,
+                activeforeground=palette.dim,
+                activebackground=palette.card,
+                command=partial(self._context.act.say, "Nothing has been changed."),
+            )
+
+    def _add_heading(self, title: str) -> None:
+        # Tk's own separator is a relief, which stands out more than any of the words.
+        self.menu.add_command(state="disabled", font=(self._context.kit.theme.family, _GAP))
+        self.menu.add_command(label=f"  {title}", state="disabled", font="OneTrainerSmall")
+
+    def _add_list(self, menu: tk.Menu, title: str, presets: Sequence[Preset]) -> None:
+        """Adds a line that opens a list of presets beside it; none for no presets."""
+        if not presets:
+            return
+        inner = tk.Menu(menu, tearoff=False)
+        self._inner.append(inner)
+        self._paint(inner)
+        self._add_presets(inner, presets, most=MOST_LINES)
+        is_current = any(self._is_open(preset.path) for preset in presets)
+        menu.add_cascade(label=f"{self._mark(is_current=is_current)}{title}", menu=inner)
+
+    def _add_presets(self, menu: tk.Menu, presets: Sequence[Preset], *, most: int) -> None:
+        shown = presets if len(presets) <= most else presets[: most - 1]
+        for preset in shown:
+            load = partial(self._actions.load, preset.path, preset)
+            is_current = self._is_open(preset.path)
+            self._add_preset(menu, line_of(preset), load, is_current=is_current)
+        self._add_list(menu, "More", presets[len(shown) :])
+
+    def _add_preset(
+        self, menu: tk.Menu, line: tuple[str, str], load: Callable[[], object], *, is_current: bool
+    ) -> None:
+        words = f"{self._mark(is_current=is_current)}{line[0]}"
+        menu.add_command(label=words, accelerator=f"{line[1]}  ", command=load)
+
+    def _is_open(self, path: Path) -> bool:
+        return path == self._context.draft.source.path
+
+    def _mark(self, *, is_current: bool) -> str:
+        """A sign before a line, or room as wide as it, so that all begin at the same place."""
+        theme = self._context.kit.theme
+        spaces = " " * round(theme.measure(_CURRENT) / theme.measure(" "))
+        return _CURRENT if is_current else spaces

@@ -1,0 +1,121 @@
+"""Asks a person before code of theirs is run: which file and function, and what it begins with."""
+
+import tkinter as tk
+from collections.abc import Iterator
+from pathlib import Path
+
+from onetrainer.config.rewards.alignprop import AlignProp
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import UserError
+from onetrainer.trust import trusted_files
+from ui.dialogs.dialogs import Choice, Dialog, tell
+from ui.widgets.widgets import Kit
+
+_LINES, _COLUMNS = 14, 76
+# As many lines as a person may scroll through in the dialog.
+_MOST_LINES = 2_000
+_WHAT = {
+    "unknown": "A reward of these settings is a function of yours. Its file is run with all of"
+    " your rights: it can read, change and delete whatever you can. Allow it only if you know"
+    " what it does, and where it comes from.",
+    "changed": "This file has changed since you allowed it to be run. Look at what it is now before"
+    " you allow it again: it is run with all of your rights.",
+}
+
+
+def asked_for(config: TrainConfig) -> Iterator[str]:
+    """The functions of a config that are not allowed to run yet, each once.
+
+    Not those that are not there: that is told with the other problems.
+    """
+    section = config.objective
+    if not isinstance(section, AlignProp):
+        return
+    specs = (reward.function for reward in section.rewards if reward.reward == "function")
+    for spec in dict.fromkeys(specs):
+        if trusted_files.status(spec) in _WHAT:
+            yield spec
+
+
+def may_run(kit: Kit, root: tk.Tk, config: TrainConfig) -> bool:
+    """Asks for each function that is not allowed yet; whether all may be run now.
+
+    config: with absolute paths.
+    """
+    return all(_may_run(kit, root, spec) for spec in asked_for(config))
+
+
+def _may_run(kit: Kit, root: tk.Tk, spec: str) -> bool:
+    """Asks for one function, and again where its file changes while the question is open."""
+    while True:
+        asked = trusted_files.ask(spec)
+        if asked.standing == "allowed":
+            return True
+        if asked.function is None or asked.standing not in _WHAT:
+            return False
+        try:
+            shown = trusted_files.preview(spec, _MOST_LINES)
+            files = asked.function.files
+            if (
+                _answer(kit, root, asked.function.name, files, shown, _WHAT[asked.standing])
+                != "run"
+            ):
+                return False
+            # What was read is what is allowed, or it is shown again.
+            trusted_files.allow(spec, seen=asked.digest)
+        except UserError as error:
+            tell(kit, root, error)
+            return False
+
+
+def _answer(
+    kit: Kit, root: tk.Tk, name: str, files: tuple[Path, ...], code: str, words: str
+) -> str:
+    dialog = Dialog(kit, root, f"Run “{name}”?")
+    dialog.say(words)
+    for file in files:
+        dialog.say(str(file), style="Bold")
+    _show_code(dialog, code)
+    # The safe answer first: Return takes it.
+    dialog.offer([Choice("", "Do not", "primary"), Choice("run", "Run my code")])
+    return dialog.wait()
+
+
+def _show_code(dialog: Dialog, code: str) -> None:
+    """The code in a box that can be scrolled, and copied from, but not written into."""
+    kit = dialog.kit
+    box = tk.Text(
+        dialog.body,
+        width=_COLUMNS,
+        height=min(_LINES, code.count("\n") + 1),
+        wrap="none",
+        font="TkFixedFont",
+        relief="flat",
+        borderwidth=0,
+        highlightthickness=1,
+        padx=kit.px(8),
+        pady=kit.px(6),
+        takefocus=1,
+    )
+    kit.theme.paint(
+        box,
+        bg="field",
+        fg="text",
+        highlightcolor="accent",
+        highlightbackground="border",
+        selectbackground="fill",
+        selectforeground="on_fill",
+    )
+    box.insert("1.0", code)
+    box.configure(state="disabled")
+    box.pack(fill="x", pady=(kit.px(10), 0))
+    box.bind("<Tab>", _leave)
+    kit.on_wheel[box] = lambda _: None  # Tk scrolls it
+    kit.name(box, "answer code")
+
+
+def _leave(event: "tk.Event[tk.Misc]") -> str:
+    following = event.widget.tk_focusNext()
+    if following is not None:
+        following.focus_set()
+    return "break"

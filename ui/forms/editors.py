@@ -1,0 +1,251 @@
+"""Editors: one kind of widget for each kind of value."""
+
+import tkinter as tk
+from collections.abc import Callable
+from tkinter import ttk
+from typing import Protocol
+
+from onetrainer.config.fields import Setting
+from ui.dialogs.file_dialogs import choose_file, choose_folder, choose_model
+from ui.forms.paragraph import ParagraphEditor
+from ui.model.form_fields import as_text, as_value, as_words
+from ui.widgets.tooltip import Tooltip
+from ui.widgets.widgets import Kit, focused
+
+Changed = Callable[[], None]
+_NUMBER_CHARACTERS = 14
+_CHOICE_CHARACTERS = 16
+
+
+class Editor(Protocol):
+    """Shows a value and lets it be changed.
+
+    widget: to be placed. focus: what takes the keyboard. is_wide: whether it wants the whole row.
+    """
+
+    widget: tk.Widget
+    focus: tk.Misc
+    is_wide: bool
+
+    def show(self, value: object) -> None:
+        """Shows a value; what is being typed and means the same is left as it is."""
+
+    def read(self) -> object:
+        """The value that is shown, or the text that means none."""
+
+    def mark(self, severity: str) -> None:
+        """Shows that the value is wrong ("error"), unusual ("warning") or well ("")."""
+
+
+def make_editor(kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> Editor:
+    """The editor for a setting's kind of value; `changed` is called at each change."""
+    match setting.kind:
+        case "yes-no":
+            return SwitchEditor(kit, parent, changed)
+        case "choice":
+            return ChoiceEditor(kit, parent, setting, changed)
+        case "text" if setting.ui.editor == "text":
+            return ParagraphEditor(kit, parent, setting, changed)
+        case _:
+            return EntryEditor(kit, parent, setting, changed)
+
+
+class EntryEditor:
+    """One line of text: a number, a name, or a path with buttons that choose one."""
+
+    def __init__(self, kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> None:
+        self._kit = kit
+        self._setting = setting
+        self._changed = changed
+        self._is_showing = False
+        self._text = tk.StringVar(parent)
+        self._text.trace_add("write", self._typed)
+        self.is_wide = setting.kind == "text"
+        frame = kit.frame(parent)
+        entry = ttk.Entry(frame, textvariable=self._text, font="OneTrainerBody")
+        entry.pack(side="left", fill="x", expand=self.is_wide)
+        if not self.is_wide:
+            entry.configure(width=_NUMBER_CHARACTERS)
+        self._counted = setting.ui.unit
+        self._unit = kit.label(frame, setting.ui.unit, style="Dim")
+        if setting.ui.unit or setting.ui.zero:
+            self._unit.pack(side="left", padx=(kit.px(8), 0))
+        for text, choose in _choosers(setting):
+            self._add_chooser(kit, frame, text, choose)
+        entry.bind("<FocusOut>", self._tidy, add="+")
+        self.widget: tk.Widget = frame
+        self.focus: tk.Misc = entry
+        self._entry = entry
+
+    def show(self, value: object) -> None:
+        if as_value(self._text.get(), self._setting) != value or not self._has_focus():
+            self._set(as_text(value))
+
+    @property
+    def unit(self) -> str:
+        """The words behind the number."""
+        return str(self._unit.cget("text"))
+
+    def count_in(self, unit: str) -> None:
+        """Takes another unit, which another setting says."""
+        if unit != self._counted:
+            self._counted = unit
+            self._show_unit()
+
+    def read(self) -> object:
+        return as_value(self._text.get(), self._setting)
+
+    def mark(self, severity: str) -> None:
+        self._kit.set_troubled(self.focus, bool(severity))
+        self._entry.state(
+            [
+                "invalid" if severity == "error" else "!invalid",
+                "alternate" if severity == "warning" else "!alternate",
+            ]
+        )
+
+    def _add_chooser(
+        self, kit: Kit, frame: ttk.Frame, text: str, choose: Callable[[str], str]
+    ) -> None:
+        def chosen() -> None:
+            path = choose(str(self.read()))
+            if path:
+                self._text.set(path)
+
+        button = ttk.Button(frame, text=text, command=chosen)
+        button.pack(side="left", padx=(kit.px(6), 0))
+        kit.name(button, f"choose {text.lower().rstrip('…')} {self._setting.path}")
+
+    def _typed(self, *_: str) -> None:
+        if self._setting.ui.zero:
+            self._show_unit()
+        if not self._is_showing:
+            self._changed()
+
+    def _show_unit(self) -> None:
+        zero = self._setting.ui.zero
+        self._unit.configure(text=zero if zero and self.read() == 0 else self._counted)
+
+    def _set(self, text: str) -> None:
+        if self._text.get() != text:
+            self._is_showing = True
+            self._text.set(text)
+            self._is_showing = False
+            self._entry.xview_moveto(1.0 if self._setting.ui.is_path else 0.0)
+
+    def _tidy(self, _: "tk.Event[tk.Misc]") -> None:
+        self._entry.selection_clear()
+        value = self.read()
+        if self._setting.kind != "text" and not isinstance(value, str):
+            self._set(as_text(value))
+
+    def _has_focus(self) -> bool:
+        return focused(self._entry) is self._entry
+
+
+class ChoiceEditor:
+    """One of a few values."""
+
+    is_wide = False
+
+    def __init__(self, kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> None:
+        words = [setting.word(choice) for choice in setting.choices]
+        longest = max((len(word) for word in words), default=0)
+        box = ttk.Combobox(
+            parent,
+            values=words,
+            state="readonly",
+            width=max(_CHOICE_CHARACTERS, longest + 2),
+            font="OneTrainerBody",
+            height=12,
+        )
+        box.bind("<<ComboboxSelected>>", lambda _: self._chosen(), add="+")
+        self._kit = kit
+        self._setting = setting
+        self._values = dict(zip(words, setting.choices, strict=True))
+        self._changed = changed
+        self._box = box
+        self.widget: tk.Widget = box
+        self.focus: tk.Misc = box
+
+    def show(self, value: object) -> None:
+        self._box.set(as_words(value, self._setting))
+
+    def read(self) -> object:
+        return self._values.get(self._box.get(), self._box.get())
+
+    def mark(self, severity: str) -> None:
+        self._kit.set_troubled(self.focus, bool(severity))
+        self._box.state(["invalid" if severity == "error" else "!invalid"])
+
+    def _chosen(self) -> None:
+        self._box.selection_clear()
+        self._changed()
+
+
+class SwitchEditor:
+    """Yes or no."""
+
+    is_wide = False
+
+    def __init__(self, kit: Kit, parent: tk.Misc, changed: Changed) -> None:
+        self._kit = kit
+        self._switch = kit.switch(parent, changed)
+        self.widget: tk.Widget = self._switch.widget
+        self.focus: tk.Misc = self._switch.widget
+
+    def show(self, value: object) -> None:
+        self._switch.show(value is True)
+
+    def read(self) -> object:
+        return self._switch.is_on
+
+    def mark(self, severity: str) -> None:
+        # Looks no different: it is always one of its two values; the words below say the rest.
+        self._kit.set_troubled(self.focus, bool(severity))
+
+
+def select_all_everywhere(root: tk.Tk) -> None:
+    """Makes Ctrl+A select all; on Linux, Tk's own binding goes to the start of the line."""
+    for name in ("TEntry", "TCombobox", "Entry"):
+        root.bind_class(name, "<Control-a>", _select_entry)
+    root.bind_class("Text", "<Control-a>", _select_text)
+
+
+def explain(kit: Kit, widget: tk.Misc, setting: Setting) -> None:
+    """Gives an editor, or its label, the setting's help as its tooltip.
+
+    None while something is wrong with the value: it would lie over the words that say what.
+    """
+
+    def words() -> str:
+        fields = (widget, kit.named.get(setting.path))
+        is_wrong = any(field in kit.troubled for field in fields if field)
+        return "" if is_wrong else setting.help_in_words
+
+    Tooltip(widget, kit.theme, words)
+
+
+def _select_entry(event: "tk.Event[tk.Misc]") -> str:
+    if isinstance(event.widget, ttk.Entry | tk.Entry):
+        event.widget.selection_range(0, "end")
+        event.widget.icursor("end")
+    return "break"
+
+
+def _select_text(event: "tk.Event[tk.Misc]") -> str:
+    if isinstance(event.widget, tk.Text):
+        event.widget.tag_add("sel", "1.0", "end-1c")
+    return "break"
+
+
+def _choosers(setting: Setting) -> list[tuple[str, Callable[[str], str]]]:
+    match setting.ui.editor:
+        case "folder" | "new-folder":
+            return [("Folder…", choose_folder)]
+        case "file":
+            return [("File…", choose_file)]
+        case "model":
+            return [("File…", choose_model), ("Folder…", choose_folder)]
+        case _:
+            return []

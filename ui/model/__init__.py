@@ -1,0 +1,1 @@
+"""The config being edited. No Tk."""

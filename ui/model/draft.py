@@ -1,0 +1,397 @@
+"""The config being edited: its values, what is wrong with them, and the way back. No Tk."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from onetrainer.config.fields import Setting
+from onetrainer.config.train import TrainConfig
+from onetrainer.errors import Cure, Problem, ProblemsError
+from onetrainer.json_file import Document
+from onetrainer.presets import presets
+from onetrainer.presets.presets import Preset
+from onetrainer.rules.rules import broken_rules
+from onetrainer.run.user_folder import user_folder
+from ui.model import preset_fields
+from ui.model.document_source import Before, Source
+from ui.model.preset_origin import require_no_run, run_of
+from ui.model.variant_memory import KeptKinds
+from ui.model.variants import (
+    Kinds,
+    alone,
+    brought_into,
+    defaults_in,
+    is_kind,
+    kinds_in,
+    restored,
+    section_before,
+    section_of,
+    settings_by_path,
+    settings_in,
+    value_in,
+)
+
+_DEEPEST_UNDO = 200
+# What every run needs and no preset can know: filling it in is no change to the preset.
+_TO_CHOOSE = ("model.path", "data.folder")
+# As long as nobody has looked at the files that are named now: "ready" cannot be said.
+PENDING = Problem("", "the files have not been looked at yet", severity="pending")
+
+Listener = Callable[[], None]
+Question = tuple[object, ...]
+
+
+class Draft:
+    """Values being edited, as a document; a value may be wrong until it is put right.
+
+    `base` is what was loaded or saved last: what differs from it counts as changed. `openings` is
+    how often one was loaded; `along` what the last choice of a kind has changed elsewhere.
+    """
+
+    def __init__(self) -> None:
+        self.source = Source()
+        self.base: Document = defaults_in(kinds_in({}))
+        self.document: Document = self.base
+        self.openings = 0
+        self.along: Cure | None = None
+        self._kept = KeptKinds(self.base)
+        self._kinds: tuple[Document, Kinds] = (self.base, kinds_in(self.base))
+        self._base_here: tuple[Document, Kinds, Document, dict[str, object]] | None = None
+        self.problems: list[Problem] = []
+        self.value_errors: list[Problem] = []
+        self._by_path: dict[str, list[Problem]] = {}
+        self._from_check: list[Problem] = []
+        self._answered: Question | None = None
+        self._undo: list[Before] = []
+        self._redo: list[Before] = []
+        self._listeners: list[Listener] = []
+        self._find_problems()
+
+    def listen(self, listener: Listener) -> None:
+        """Has a function called after each change."""
+        self._listeners.append(listener)
+
+    def touch(self) -> None:
+        """Has it be shown anew, though nothing of it has changed."""
+        for listener in self._listeners:
+            listener()
+
+    def value(self, path: str) -> object:
+        """The value at a path; entries of lists are counted: "sampling.prompts.0.seed"."""
+        return value_in(self.document, path)
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds of section that are chosen now."""
+        document, kinds = self._kinds
+        if document is not self.document:
+            kinds = kinds_in(self.document)
+            self._kinds = (self.document, kinds)
+        return kinds
+
+    def setting(self, path: str) -> Setting | None:
+        """The setting of a path as it is with the kinds that are chosen; None if it is not."""
+        return settings_by_path(self.kinds).get(path)
+
+    def base_value(self, path: str) -> object:
+        """The value that was loaded or saved.
+
+        Where another kind of section has been chosen since, what its settings were by that alone.
+        """
+        base, kinds = self._base_in_kinds()
+        return kinds.get(path) if is_kind(path) else value_in(base, path)
+
+    def default(self, path: str) -> object:
+        """The value that the config gives a setting by itself, with the kinds that are chosen."""
+        setting = self.setting(path)
+        if setting is not None and is_kind(path):
+            return setting.default
+        return value_in(defaults_in(self.kinds), path)
+
+    def set(self, path: str, value: object) -> None:
+        """Changes one setting. Changes to one setting in a row are undone as one.
+
+        Another kind of section is as it was left, with what has been set in others since. A kind
+        of method brings the objective along where its own cannot be (`along` tells which).
+        """
+        if self.value(path) == value and type(self.value(path)) is type(value):
+            return
+        start = self._begin(path)
+        if not is_kind(path) or not isinstance(value, str):
+            self._change(presets.with_value(self.document, path, value))
+        elif value_in(start, path) == value:
+            self._change(self._with_objective(start, path))
+        else:
+            chosen = self._kept.chosen(self.document, section_of(path), value)
+            self._change(self._with_objective(chosen, path))
+
+    def set_all(self, values: Mapping[str, object]) -> None:
+        """Changes several settings at once, which are undone as one."""
+        before = self.document
+        self._remember("")
+        for path, value in values.items():
+            is_other = is_kind(path) and isinstance(value, str) and value != self.value(path)
+            if is_other:
+                chosen = self._kept.chosen(self.document, section_of(path), str(value))
+                self.document = self._with_objective(chosen, path)
+            else:
+                self.document = presets.with_value(self.document, path, value)
+        if self.document == before:
+            self._undo.pop()
+        else:
+            self._change(self.document)
+
+    def reset(self, path: str) -> None:
+        """Takes one setting back to what was loaded or saved; of a kind, its whole section."""
+        if is_kind(path):
+            section = section_of(path)
+            old = section_before(self.base, self.kinds, section)
+            self._begin(path)
+            self._kept.forget(section)
+            document = presets.with_value(self.document, section, old)
+            self._change(self._with_objective(document, path))
+        else:
+            self.set(path, self.base_value(path))
+
+    def reset_all(self) -> None:
+        """Takes every change back to what was loaded or saved; can be undone."""
+        document = self.base
+        for path in _TO_CHOOSE:
+            if path in self.source.leaves:
+                document = presets.with_value(document, path, self.value(path))
+        if document != self.document:
+            self._remember("")
+            self._kept.begin(document, document)
+            self._change(document)
+
+    @property
+    def last_change(self) -> Before | None:
+        """What `undo` goes back to; None if there is nothing."""
+        return self._undo[-1] if self._undo else None
+
+    def undo(self) -> None:
+        """Takes the last change back; also that another preset was opened."""
+        self._go(self._undo, self._redo)
+
+    def redo(self) -> None:
+        """Makes the change again that was taken back last."""
+        self._go(self._redo, self._undo)
+
+    def changed(self) -> list[str]:
+        """The paths of settings that differ from what was loaded or saved."""
+        paths = (setting.path for setting in settings_in(self.kinds))
+        return [path for path in paths if self.is_changed(path)]
+
+    def is_changed(self, path: str) -> bool:
+        """Whether a setting differs from what was loaded or saved.
+
+        The model and the pictures do not where the preset leaves them to the person.
+        """
+        if path in _TO_CHOOSE and path in self.source.leaves:
+            return False
+        return self.value(path) != self.base_value(path)
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether there is anything to save."""
+        return self.document != self.base
+
+    def is_default(self, path: str) -> bool:
+        """Whether a setting has the value that the config gives it by itself."""
+        return self.value(path) == self.default(path)
+
+    def problem(self, path: str) -> Problem | None:
+        """What is wrong with one setting, the worst of it; None if nothing is."""
+        return next(iter(self.problems_at(path)), None)
+
+    def problems_at(self, path: str) -> list[Problem]:
+        """Everything wrong with one setting, errors first."""
+        return self._by_path.get(path, [])
+
+    @property
+    def errors(self) -> list[Problem]:
+        """The problems that forbid a start."""
+        return [problem for problem in self.problems if problem.severity == "error"]
+
+    @property
+    def question(self) -> Question:
+        """The values that a look at files and folders depends on."""
+        return tuple(self.value(path) for path in preset_fields.LOOKED_AT)
+
+    @property
+    def awaits_look(self) -> bool:
+        """Whether the files that are named now have not been looked at yet."""
+        return self._answered != self.question
+
+    def add_problems(self, problems: list[Problem], question: Question | None = None) -> None:
+        """Marks what a look at files and folders has found, until those settings change.
+
+        question: the values that were looked at, if they may have changed meanwhile.
+        """
+        self._answered = self.question if question is None else question
+        self._from_check = list(problems)
+        self._tell()
+
+    def files_config(self) -> TrainConfig:
+        """The files and folders that are named; values that are wrong, and others, by default."""
+        document = defaults_in(self.kinds)
+        wrong = [problem.path for problem in self._invalid()]
+        for path in preset_fields.LOOKED_AT:
+            is_wrong = any(f"{place}.".startswith(f"{path}.") for place in wrong)
+            if not is_wrong and self.setting(path) is not None:
+                document = presets.with_value(document, path, self.value(path))
+        return presets.resolve(document, source="")
+
+    def alone(self, section: str) -> TrainConfig | None:
+        """A config with one section as it is now, all else by default; None if it is wrong."""
+        try:
+            return presets.resolve(alone(self.document, self.kinds, section), source="")
+        except ProblemsError:
+            return None
+
+    def config(self) -> TrainConfig:
+        """The finished config. Raises ProblemsError if a value is wrong."""
+        return presets.resolve(self.document, source="")
+
+    def valid_config(self) -> TrainConfig | None:
+        """The finished config; None while a value is wrong."""
+        try:
+            return self.config()
+        except ProblemsError:
+            return None
+
+    def load(self, path: Path, *, preset: Preset | None = None) -> list[str]:
+        """Takes over a file: what it says, and the default of what it does not say.
+
+        A built-in preset leaves model, pictures, prompts, names and what the finished file tells
+        as they are; the demo's do not stay, they belong to it. A run's config is the run's own and
+        no preset to save over. Gives the settings whose values were a person's own and are set
+        aside; `undo` brings them back. Raises UserError if the file cannot be read, or holds wrong
+        values.
+        """
+        loaded = presets.load_document(path)
+        document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
+        leaves = preset_fields.left_open(path, loaded)
+        document = preset_fields.with_mine(document, leaves, self.value)
+        run = run_of(path)
+        own = run is None and not preset_fields.is_built_in(path)
+        name = preset.name if preset else run.name if run else path.stem
+        source = Source(name, path, own, str(loaded.get("description", "")), leaves)
+        aside = [p for p in self._own_values() if self.value(p) != value_in(document, p)]
+        if (document, document, source) != (self.document, self.base, self.source):
+            self._remember("", loaded=(self.base, self.source))
+            self._redo.clear()
+        self.source = source
+        self.base = self.document = document
+        self._opened()
+        return aside
+
+    def restore(self, document: Document, base: Document, source: Source) -> None:
+        """Takes over what an earlier window was editing."""
+        self.source, self.base = source, restored(base)
+        self.document = restored(document)
+        self._undo.clear()
+        self._redo.clear()
+        self._opened()
+
+    def save(self, path: Path, *, description: str = "") -> None:
+        """Writes the values as a preset.
+
+        Raises UserError if a value is wrong, the file cannot be written, or is one of a run.
+        """
+        require_no_run(path)
+        config = preset_fields.to_write(self.config())
+        presets.save_preset(config, path, description=description)
+        own = user_folder() / "presets"
+        name = path.stem
+        if path.is_relative_to(own):
+            name = path.relative_to(own).with_suffix("").as_posix()
+        self.source = Source(name, path, True, description)
+        self.document = config.model_dump(mode="json")
+        self.base = self.document
+        self._kept.rebase(self.base)
+        self._tell()
+
+    def _opened(self) -> None:
+        self.openings += 1
+        self._kept.begin(self.base, self.document)
+        self._tell()
+
+    def _with_objective(self, document: Document, path: str) -> Document:
+        """The document with the objective that goes with another kind of method."""
+        self.along = None
+        if path != "method.kind":
+            return document
+        document = self._kept.with_objective(document)
+        kind = str(value_in(document, "objective.kind"))
+        if kind != self.value("objective.kind"):
+            self.along = Cure("objective.kind", kind)
+        return document
+
+    def _own_values(self) -> list[str]:
+        """The settings whose values come from the person, now or under an earlier preset."""
+        left = (p for p in self.source.leaves if not self.is_default(p))
+        paths = (setting.path for setting in settings_in(self.kinds))
+        changed = (path for path in paths if self.value(path) != self.base_value(path))
+        return list(dict.fromkeys([*changed, *left]))
+
+    def _base_in_kinds(self) -> tuple[Document, dict[str, object]]:
+        """What was loaded or saved with the kinds that are chosen now, and its own kinds."""
+        known = self._base_here
+        if known is None or known[0] is not self.base or known[1] != self.kinds:
+            known = (self.base, self.kinds, *brought_into(self.base, self.kinds))
+            self._base_here = known
+        return known[2], known[3]
+
+    def _begin(self, path: str) -> Document:
+        """Remembers the document for undo; gives that of before the first change in a row."""
+        follows = bool(self._undo) and self._undo[-1].path == path and not self._redo
+        if not follows:
+            self._remember(path)
+        return self._undo[-1].document
+
+    def _change(self, document: Document) -> None:
+        self._redo.clear()
+        self.document = document
+        self._tell()
+
+    def _remember(self, path: str, *, loaded: tuple[Document, Source] | None = None) -> None:
+        self._undo.append(Before(self.document, path, loaded))
+        del self._undo[:-_DEEPEST_UNDO]
+
+    def _go(self, back: list[Before], forth: list[Before]) -> None:
+        if not back:
+            return
+        before = back.pop()
+        loaded = (self.base, self.source) if before.loaded is not None else None
+        forth.append(Before(self.document, before.path, loaded))
+        self.document = before.document
+        if before.loaded is not None:
+            self.base, self.source = before.loaded
+            self._opened()
+        else:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._kept.watch(self.document)
+        self._find_problems()
+        self.touch()
+
+    def _invalid(self) -> list[Problem]:
+        try:
+            self.config()
+        except ProblemsError as error:
+            return list(error.problems)
+        return []
+
+    def _find_problems(self) -> None:
+        found = self._invalid() or broken_rules(self.config())
+        self.value_errors = [problem for problem in found if problem.severity == "error"]
+        wrong = {problem.path for problem in self.value_errors}
+        # Of a value that is wrong by itself nothing else needs to be said.
+        if self._answered is not None:
+            checked = preset_fields.still_true(self._from_check, self._answered, self.question)
+            found += [problem for problem in checked if problem.path not in wrong]
+        self._by_path = {}
+        for problem in sorted(found, key=lambda problem: problem.severity != "error"):
+            self._by_path.setdefault(problem.path, []).append(problem)
+        self.problems = found + ([PENDING] if self.awaits_look else [])

@@ -1,0 +1,346 @@
+"""The config's fields as pages, groups and rows; values as text and text as values. No Tk."""
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from onetrainer.config.base.variants import KIND
+from onetrainer.config.fields import Setting, sections
+from onetrainer.config.rewards.alignprop import AlignProp
+from onetrainer.config.train import TrainConfig
+from ui.model.variants import (
+    Kinds,
+    all_settings,
+    entries_of,
+    section_at,
+    section_of,
+    settings_by_path,
+    settings_in,
+)
+
+_NUMBER = re.compile(r"^[+-]?(\d[\d_]*)?\.?(\d[\d_]*)?(e[+-]?\d+)?$", re.IGNORECASE)
+_FRACTION = re.compile(r"^\s*(\d+)\s*/\s*(\d+)\s*$")
+_EXACT_INTEGER = 2**53
+_PLANS_REMEMBERED = 256
+_PATHS_REMEMBERED = 4096
+
+
+@dataclass(frozen=True)
+class Group:
+    """The settings of one section, under its title, and those of the sections in it."""
+
+    key: str
+    title: str
+    help: str
+    settings: tuple[Setting, ...]
+    parts: tuple["Group", ...] = ()
+
+    @property
+    def is_one_list(self) -> bool:
+        """Whether there is nothing but the entries of one list, which tells its name itself."""
+        return not self.parts and [setting.kind for setting in self.settings] == ["list"]
+
+    @property
+    def deep_settings(self) -> tuple[Setting, ...]:
+        """Its settings and those of its parts."""
+        return self.settings + tuple(s for part in self.parts for s in part.deep_settings)
+
+
+@dataclass(frozen=True)
+class PagePlan:
+    """One page of settings: which sections of the config it shows, in its order.
+
+    Of parts of a section that have a page of their own the paths are among `sections`; the page
+    of the section does not show these.
+    """
+
+    name: str
+    title: str
+    lead: str
+    sections: tuple[str, ...]
+
+    @property
+    def is_titled(self) -> bool:
+        """Whether its groups have titles; the page's own does for a single one."""
+        return len(self.sections) > 1 or any(section in _APART for section in self.sections)
+
+
+# What only reward training has; the choice of the objective stands with the other ones.
+_OF_REWARDS = tuple(f"objective.{key}" for key in AlignProp.model_fields if key != KIND)
+_PLANS = (
+    PagePlan("model", "Model", "The model that training starts from.", ("model",)),
+    PagePlan("data", "Data", "The pictures that are learned, and their captions.", ("data",)),
+    PagePlan("method", "Method", "What of the model is trained.", ("method", "embeddings")),
+    PagePlan(
+        "training",
+        "Training",
+        "How fast the model learns, and for how long.",
+        ("training", "optimizer", "schedule", "ema"),
+    ),
+    PagePlan(
+        "loss",
+        "Loss and noise",
+        "What counts as a mistake, and how much noise the model learns at.",
+        ("objective",),
+    ),
+    PagePlan(
+        "rewards",
+        "Rewards",
+        "What pictures are scored by, and how the model learns to score higher.",
+        _OF_REWARDS,
+    ),
+    PagePlan(
+        "sampling",
+        "Sampling",
+        "Pictures drawn while training, to see how far it has come.",
+        ("sampling",),
+    ),
+    PagePlan(
+        "validation",
+        "Validation",
+        "How well the model does on pictures that it does not learn from.",
+        ("validation",),
+    ),
+    PagePlan("output", "Output", "The files a run leaves behind.", ("output", "metadata")),
+    PagePlan("hardware", "Hardware", "The device, and what trades memory for time.", ("hardware",)),
+)
+# Where a section that no plan names is shown, so that a new one needs no change here.
+_REST = "training"
+
+_TITLES = {
+    "data": "Pictures",
+    "data.buckets": "Sizes",
+    "data.augmentation": "Changes of pictures",
+    "method": "What is trained",
+    "training": "Length and batches",
+    "ema": "Average of the weights",
+    "objective.rollout": "Drawing",
+    "objective.keep": "Near the base model",
+    "objective.evaluation": "Does the reward still mean anything?",
+}
+# Sections whose inner ones have cards of their own; those of others are parts of their card.
+_APART = ("objective", "data")
+# Settings that stand on another card than the rest of their section: lists and what is long on
+# cards of their own, and what belongs to the same question together.
+_CARDS = {
+    "data.concepts": ("concepts",),
+    "data.captions": (
+        "caption_source",
+        "caption_text",
+        "caption_list",
+        "trigger",
+        "require_captions",
+    ),
+    "data.cache": (
+        "cache_latents",
+        "cache_text",
+        "latents",
+        "cache_folder",
+        "cache_limit",
+        "cache_batch",
+        "loader_threads",
+    ),
+}
+_CARD_OF = {
+    f"{card.partition('.')[0]}.{key}": card for card, keys in _CARDS.items() for key in keys
+}
+# The order of cards that do not follow that of the config.
+_ORDER = ("data", "data.concepts", "data.captions", "data.buckets", "data.augmentation")
+_NAMES = {"text_encoder_2": "second text encoder"}
+# Words of keys that are written otherwise than a word at the start of a title.
+_WRITTEN = {"unet": "UNet", "vae": "VAE", "snr": "SNR", "ema": "EMA"}
+
+
+def pages() -> tuple[PagePlan, ...]:
+    """The pages of settings; a section that none names is on one of them, too."""
+    inner = sections(TrainConfig)
+    named = {name for plan in _PLANS for name in plan.sections}
+    rest = tuple(name for name in inner if name not in named)
+    found = []
+    for plan in _PLANS:
+        names = plan.sections + (rest if plan.name == _REST else ())
+        there = tuple(name for name in names if name.partition(".")[0] in inner)
+        found.append(PagePlan(plan.name, plan.title, plan.lead, there))
+    return tuple(found)
+
+
+@lru_cache(_PLANS_REMEMBERED)
+def groups_in(plan: PagePlan, kinds: Kinds) -> tuple[Group, ...]:
+    """The groups of a page, with the kinds of section that are chosen; none is empty."""
+    names = dict.fromkeys(section.partition(".")[0] for section in plan.sections)
+    return tuple(group for name in names for group in _groups(name, kinds, plan.name))
+
+
+def settings_on(plan: PagePlan) -> tuple[Setting, ...]:
+    """The settings of all kinds that a page can show."""
+    return tuple(s for s in all_settings() if _is_visible(s) and page_of(s.path) == plan.name)
+
+
+@lru_cache(_PATHS_REMEMBERED)
+def page_of(path: str) -> str:
+    """The name of the page on which a setting is shown: that of the innermost section named."""
+    sections_by_page = {section: plan.name for plan in _PLANS for section in plan.sections}
+    return sections_by_page.get(_nearest(f"{path}.", [*sections_by_page]), _REST)
+
+
+def page_title_of(path: str) -> str:
+    """The title of the page on which a setting is shown."""
+    name = page_of(path)
+    return next(plan.title for plan in _PLANS if plan.name == name)
+
+
+def title_of(section: str) -> str:
+    """A section's title: "Text encoder" for "method.text_encoder"."""
+    words = name_of(section)
+    return _TITLES.get(section) or words[:1].upper() + words[1:]
+
+
+def name_of(section: str) -> str:
+    """A section's name amid a sentence: "text encoder" for "method.text_encoder"."""
+    key = section.rpartition(".")[2]
+    return _NAMES.get(key) or " ".join(_WRITTEN.get(word, word) for word in key.split("_"))
+
+
+def setting_of(path: str, kinds: Kinds | None = None) -> Setting | None:
+    """The setting at a path, also inside an entry of a list; None if there is none.
+
+    Of several kinds that have it the one that is chosen; without `kinds` the first.
+    """
+    if kinds is None:
+        known = {setting.path: setting for setting in all_settings()}
+    else:
+        known = dict(settings_by_path(kinds))
+    if path in known:
+        return known[path]
+    for name, setting in known.items():
+        if setting.item is not None and path.startswith(f"{name}."):
+            rest = path.removeprefix(f"{name}.").partition(".")[2]
+            inner = (item for item in entries_of(setting) if item.path == rest)
+            return next(inner, setting)
+    return None
+
+
+def counted_in(path: str) -> str:
+    """The path of the choice that says what a number counts; "" if its unit is always the same.
+
+    A section that has "every" and "unit" counts the first in the second.
+    """
+    section, _, key = path.rpartition(".")
+    unit = f"{section}.unit"
+    return unit if key == "every" and any(s.path == unit for s in all_settings()) else ""
+
+
+def as_text(value: object) -> str:
+    """A value as an editor shows it."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return _number_text(value)
+        case _:
+            return str(value)
+
+
+def as_words(value: object, setting: Setting) -> str:
+    """A value as the window tells it: a choice by the word that people know, and "on" for true."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return setting.word(value) if setting.kind == "choice" else as_text(value)
+
+
+def as_value(text: str, setting: Setting) -> object:
+    """What was typed, as the value it means; text that means none stays text.
+
+    Numbers may be written 1e-4, 1_000 or 1/3. A path loses quotes and spaces around it.
+    """
+    match setting.kind:
+        case "integer" | "number":
+            return _as_number(text, is_integer=setting.kind == "integer", setting=setting)
+        case "text" if setting.ui.is_path:
+            return text.strip().strip("\"'")
+        case _:
+            return text
+
+
+def _groups(name: str, kinds: Kinds, page: str) -> list[Group]:
+    """The groups of a section on a page: one, or one for each section in it."""
+    by_section: dict[str, list[Setting]] = {}
+    for setting in settings_in(kinds):
+        is_here = setting.path.startswith(f"{name}.") and page_of(setting.path) == page
+        if is_here and _is_visible(setting):
+            card = _CARD_OF.get(setting.path) or section_of(setting.path)
+            by_section.setdefault(card, []).append(setting)
+    heads = [name]
+    if name in _APART:
+        heads += [section for section in by_section if section.count(".") == 1]
+        heads.sort(key=lambda head: _ORDER.index(head) if head in _ORDER else len(_ORDER))
+    found = []
+    for head in heads:
+        parts = tuple(
+            _group(section, kinds, inner)
+            for section, inner in by_section.items()
+            if section not in heads and _nearest(section, heads) == head
+        )
+        group = _group(head, kinds, by_section.get(head, []), parts)
+        if group.deep_settings:
+            found.append(group)
+    return found
+
+
+def _nearest(section: str, heads: list[str]) -> str:
+    """The innermost of some sections that another one is in."""
+    around = [head for head in heads if section.startswith(f"{head}.")]
+    return max(around, key=len, default="")
+
+
+def _group(
+    section: str, kinds: Kinds, inner: list[Setting], parts: tuple[Group, ...] = ()
+) -> Group:
+    made = section_at(section, kinds)
+    lead = " ".join((made.__doc__ or "").split()) if made is not None else ""
+    choice = next((s for s in inner if s.path == f"{section}.{KIND}"), None)
+    is_inner = "." in section
+    title = choice.ui.label if choice is not None and is_inner else title_of(section)
+    group = Group(section, title, lead, tuple(inner), parts)
+    return replace(group, title=inner[0].ui.label) if group.is_one_list else group
+
+
+def _is_visible(setting: Setting) -> bool:
+    return setting.ui.level != "hidden" and "." in setting.path
+
+
+def _as_number(text: str, *, is_integer: bool, setting: Setting) -> object:
+    stripped = text.strip()
+    if not stripped and setting.is_optional:
+        return None
+    fraction = _FRACTION.match(stripped)
+    if fraction and int(fraction[2]) != 0 and not is_integer:
+        return int(fraction[1]) / int(fraction[2])
+    if not any(sign.isdigit() for sign in stripped) or not _NUMBER.match(stripped):
+        return text
+    plain = stripped.replace("_", "")
+    if is_integer and plain.lstrip("+-").isdecimal():
+        return int(plain)
+    number = float(plain)
+    if is_integer and number.is_integer() and abs(number) <= _EXACT_INTEGER:
+        return int(number)
+    return number
+
+
+def _number_text(value: float) -> str:
+    if value.is_integer() and abs(value) < 1e15:  # beyond it, repr writes an exponent as well
+        return str(int(value))
+    text = repr(value)
+    mantissa, marker, exponent = text.partition("e")
+    return f"{mantissa}e{int(exponent)}" if marker else _short(value, text)
+
+
+def _short(value: float, text: str) -> str:
+    """0.0001 as 1e-4, as people write learning rates; 0.05 as it is."""
+    if 0 < abs(value) < 1e-3:
+        mantissa, _, exponent = f"{value:.12e}".partition("e")
+        mantissa = mantissa.rstrip("0").rstrip(".")
+        return f"{mantissa}e{int(exponent)}"
+    return text

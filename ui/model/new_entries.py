@@ -1,0 +1,118 @@
+"""What a new entry of a list begins with. No Tk."""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import PurePath
+
+from onetrainer.config.fields import Setting
+from onetrainer.config.run.schedule import Point
+from onetrainer.json_file import Document
+from ui.model.form_fields import as_words
+from ui.model.variants import entries_of, value_in
+
+_NUMBERED = re.compile(r"^(.*?)(?:-(\d+))?([>\])}]*)$", re.DOTALL)
+_DIGITS = 4
+
+
+def noun_of(setting: Setting) -> str:
+    """What one entry of a list is called: "Folder" of the list "More folders"."""
+    words = setting.ui.label.partition(" by ")[0].removeprefix("More ")
+    return words.rstrip("s").capitalize()
+
+
+def title_of(setting: Setting, entry: Document) -> str:
+    """What a person calls an entry: its first text, or the end of the path that is one."""
+    texts = [inner for inner in entries_of(setting) if inner.kind == "text"]
+    for inner in sorted(texts, key=lambda inner: inner.ui.is_path):
+        said = str(entry.get(inner.path) or "").strip()
+        if said and "." not in inner.path and inner.ui.level == "basic" and not inner.ui.only_with:
+            return PurePath(said).name if inner.ui.is_path else said
+    return ""
+
+
+def summary_of(setting: Setting, entry: Document) -> list[str]:
+    """What sets an entry apart, in words: its paths, and what is not as it is by itself."""
+    found = []
+    for inner in entries_of(setting):
+        value = value_in(entry, inner.path)
+        if inner.ui.is_path and value:
+            found.append(str(value))
+        elif "." not in inner.path and inner.kind != "text" and value != inner.default:
+            found.append(f"{inner.ui.label}: {as_words(value, inner)}")
+    return found
+
+
+def fresh_entry(setting: Setting, values: Sequence[Document], begun: Document) -> Document:
+    """A new entry of a list, like the last one but without its texts.
+
+    One with a folder of its own is as entries are by themselves: what was set for another folder
+    says nothing of this one. begun: what it takes from other settings.
+    """
+    fresh: Document = dict(setting.item().model_dump(mode="json")) if setting.item else {}
+    if values and not _names_a_folder(setting):
+        texts = {inner.path for inner in entries_of(setting) if inner.kind == "text"}
+        fresh |= {key: value for key, value in values[-1].items() if key not in texts}
+    return told_apart(setting, fresh | begun, values)
+
+
+def _names_a_folder(setting: Setting) -> bool:
+    """Whether an entry is about the folder that it names first."""
+    first = next(iter(entries_of(setting)), None)
+    return first is not None and first.ui.editor == "folder"
+
+
+def told_apart(setting: Setting, entry: Document, values: Sequence[Document]) -> Document:
+    """An entry with a name that no other one has: "<my-word-2>".
+
+    Names are the first texts of entries that begin with one; others may be alike.
+    """
+    first = next((inner for inner in entries_of(setting) if inner.kind == "text"), None)
+    if first is None or not first.default:
+        return entry
+    taken = {str(value.get(first.path)).casefold() for value in values}
+    return {**entry, first.path: numbered(str(entry[first.path]), taken)}
+
+
+def numbered(text: str, taken: set[str]) -> str:
+    """The text, with a number that none of those taken has if it is one of them."""
+    if text.casefold() not in taken:
+        return text
+    match = _NUMBERED.match(text)
+    stem, end = (match[1], match[3]) if match else (text, "")
+    number = 2
+    while f"{stem}-{number}{end}".casefold() in taken:
+        number += 1
+    return f"{stem}-{number}{end}"
+
+
+def with_new(
+    setting: Setting, values: list[Document], begun: Document
+) -> tuple[list[Document], int]:
+    """The entries with a new one, and its place among them."""
+    if setting.item is Point:
+        return _with_point(values)
+    return [*values, fresh_entry(setting, values, begun)], len(values)
+
+
+def _with_point(values: list[Document]) -> tuple[list[Document], int]:
+    """A point more: the curve's beginning, its end, then in the middle of the widest gap."""
+    places, factors = (
+        [number for value in values if isinstance(number := value.get(key), int | float)]
+        for key in ("at", "factor")
+    )
+    if len(places) < len(values) or len(factors) < len(values):  # numbers that are wrong yet
+        return [*values, _point(1.0, 0.0)], len(values)
+    if values and places[-1] < 1:
+        return [*values, _point(1.0, 0.0)], len(values)
+    if not values or places[0] > 0:
+        return [_point(0.0, 1.0), *values], 0
+    gaps = [end - start for start, end in pairwise(places)]
+    place = gaps.index(max(gaps))
+    at = round((places[place] + places[place + 1]) / 2, _DIGITS)
+    factor = round((factors[place] + factors[place + 1]) / 2, _DIGITS)
+    return [*values[: place + 1], _point(at, factor), *values[place + 1 :]], place + 1
+
+
+def _point(at: float, factor: float) -> Document:
+    return Point(at=at, factor=factor).model_dump(mode="json")

@@ -1,0 +1,133 @@
+"""Finding a setting by its label, key, help or a word people use for it. No Tk."""
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+
+from onetrainer.config.base.variants import KIND
+from onetrainer.config.fields import Setting, is_there
+from ui.model.form_fields import PagePlan, groups_in, page_title_of, settings_on, title_of
+from ui.model.variants import Kinds, all_settings, entries_of
+
+MOST_HITS = 12
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A setting that was found.
+
+    place: "Training › Optimizer". choice: the word of a choice that was looked for, "Lion".
+    only_with: the kinds that have it, "Prodigy and others", where another one is chosen.
+    goes_to: the path of what is shown: the setting, or the choice of kind.
+    """
+
+    setting: Setting
+    page: str
+    place: str
+    goes_to: str
+    choice: str = ""
+    only_with: str = ""
+
+
+def find_settings(query: str, plans: tuple[PagePlan, ...], kinds: Kinds) -> list[Hit]:
+    """The settings in which every word of the query occurs, the best first.
+
+    Those that only kinds have that are not chosen come last.
+    """
+    words = query.lower().split()
+    if not words:
+        return []
+    scored = []
+    for plan in plans:
+        for hit in (*_hits_there(plan, kinds), *_hits_elsewhere(plan, kinds)):
+            score = _score(words, hit.setting, hit.place.lower())
+            if score:
+                hit = replace(hit, choice=_choice_of(words, hit.setting))
+                is_rare = hit.setting.ui.level != "basic"
+                scored.append((bool(hit.only_with), -score, is_rare, hit))
+    scored.sort(key=lambda entry: entry[:3])
+    return [hit for *_, hit in scored[:MOST_HITS]]
+
+
+def _hits_there(plan: PagePlan, kinds: Kinds) -> list[Hit]:
+    groups = groups_in(plan, kinds)
+    return [
+        Hit(setting, plan.name, f"{plan.title} › {group.title}", setting.path)
+        for group in groups
+        for setting in group.deep_settings
+    ]
+
+
+def _hits_elsewhere(plan: PagePlan, kinds: Kinds) -> list[Hit]:
+    """What is there with other kinds of a section, each with a way to that choice."""
+    chosen = dict(kinds)
+    found = []
+    for setting in settings_on(plan):
+        if not is_there(setting, chosen):
+            section, wanted = next(pair for pair in setting.needs if chosen[pair[0]] not in pair[1])
+            # Where the choice is, which may be on another page.
+            place = f"{page_title_of(f'{section}.{KIND}')} › {title_of(section)}"
+            names = _names_of(section, wanted)
+            found.append(Hit(setting, plan.name, place, f"{section}.{KIND}", only_with=names))
+    return found
+
+
+def _names_of(section: str, kinds: frozenset[str]) -> str:
+    """Kinds as people call them: "Prodigy", "Prodigy and others"."""
+    path = f"{section}.{KIND}"
+    choice = next(setting for setting in all_settings() if setting.path == path)
+    names = [choice.word(kind) for kind in choice.choices if kind in kinds]
+    return names[0] + (" and others" if len(names) > 1 else "")
+
+
+def _score(words: list[str], setting: Setting, place: str) -> int:
+    label = setting.ui.label.lower()
+    choices, search = _choices(setting), setting.ui.search.lower()
+    total = 0
+    for word in words:
+        if label.startswith(word):
+            total += 8
+        elif re.search(rf"\b{re.escape(word)}", choices):
+            total += 7
+        elif word in label.split() or word in search.split():
+            total += 6
+        elif word in label or word in setting.path:
+            total += 4
+        elif word in search or word in choices or _joined(word) in _joined(f"{search} {choices}"):
+            total += 3
+        elif word in setting.help.lower() or word in place or word in _within(setting):
+            total += 1
+        else:
+            return 0
+    return total
+
+
+@cache
+def _within(setting: Setting) -> str:
+    """What people may call the settings of a list's entries, and their values."""
+    parts = (f"{part.ui.label} {part.ui.search} {_choices(part)}" for part in entries_of(setting))
+    return " ".join(parts).lower()
+
+
+def _choices(setting: Setting) -> str:
+    """All the values of a choice, and the words for them."""
+    words = (setting.word(choice) for choice in setting.choices)
+    return " ".join((*setting.choices, *words)).lower()
+
+
+def _choice_of(words: list[str], setting: Setting) -> str:
+    """The word of the first choice in which all words of a query occur; "" if there is none."""
+    named = [
+        (setting.word(choice), f"{choice} {setting.word(choice)}".lower())
+        for choice in setting.choices
+    ]
+    found = [name for name, text in named if all(word in text for word in words)]
+    # "finetune" is looked for as well, and "fine-tuning" meant.
+    stems = [_joined(word).removesuffix("e") for word in words]
+    found += [name for name, text in named if all(stem in _joined(text) for stem in stems)]
+    return next(iter(found), "")
+
+
+def _joined(text: str) -> str:
+    """Text as it is without hyphens, which people leave out: "finetune"."""
+    return text.replace("-", "")

@@ -1,0 +1,81 @@
+"""What the window remembers from one time to the next: window.json in the user's folder."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from onetrainer.json_file import Document
+from onetrainer.run.run_folder import write_atomic
+from onetrainer.run.user_folder import user_folder
+from ui.model.document_source import Source
+from ui.model.draft import Draft
+from ui.theme.palette import Mode
+
+
+@dataclass
+class WindowState:
+    """Geometry, appearance, the draft, and the run that was shown last."""
+
+    geometry: str = ""
+    mode: Mode = "dark"
+    page: str = ""
+    advanced: list[str] = field(default_factory=list)
+    run_folder: str = ""
+    preset: dict[str, str] = field(default_factory=dict)
+    draft: Document = field(default_factory=dict)
+    base: Document = field(default_factory=dict)
+
+    def keep(self, draft: Draft) -> None:
+        """Takes over what is being edited."""
+        source = draft.source
+        self.preset = {"name": source.name, "description": source.description}
+        if source.path is not None:
+            self.preset |= {"path": str(source.path), "own": "yes" if source.is_own else ""}
+            self.preset["leaves"] = " ".join(source.leaves)
+        self.draft, self.base = draft.document, draft.base
+
+    def give_back(self, draft: Draft) -> None:
+        """Puts what was being edited back; a draft that cannot be read is left at its defaults."""
+        if not self.draft:
+            return
+        path = self.preset.get("path", "")
+        source = Source(
+            self.preset.get("name", ""),
+            Path(path) if path else None,
+            bool(self.preset.get("own")),
+            self.preset.get("description", ""),
+            tuple(self.preset.get("leaves", "").split()),
+        )
+        draft.restore(self.draft, self.base, source)
+
+
+def state_file() -> Path:
+    """Where the state is kept."""
+    return user_folder() / "window.json"
+
+
+def read_state() -> WindowState:
+    """The state of last time; a fresh one where there is none, or none that can be read."""
+    try:
+        body = json.loads(state_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return WindowState()
+    fresh = asdict(WindowState())
+    if not isinstance(body, dict):
+        return WindowState()
+    # Of a file from elsewhere only what has the right form is taken.
+    known = {
+        key: value
+        for key, value in body.items()
+        if key in fresh and isinstance(value, type(fresh[key]))
+    }
+    state = WindowState(**known)
+    state.mode = "light" if state.mode == "light" else "dark"
+    return state
+
+
+def write_state(state: WindowState) -> None:
+    """Writes the state, complete or not at all. Raises OSError if it cannot be written."""
+    path = state_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, json.dumps(asdict(state), ensure_ascii=False).encode())

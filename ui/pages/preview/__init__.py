@@ -1,0 +1,1 @@
+"""The page that previews and checks the images."""

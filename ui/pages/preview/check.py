@@ -1,0 +1,322 @@
+"""What is wrong with the pictures: found when a person asks, a line for each, with the file."""
+
+import tkinter as tk
+from functools import partial
+from pathlib import Path
+from tkinter import ttk
+from typing import TYPE_CHECKING
+
+from onetrainer.errors import Problem, sentence
+from ui.background.background_query import Inquiry
+from ui.background.image_check import (
+    COUNTS,
+    Kind,
+    check_pictures,
+    kinds_of,
+    of_kind,
+    result_words,
+    title_of,
+)
+from ui.context import Context
+from ui.messages.line_breaks import end_of, shortened
+from ui.messages.problems import capitalized, in_words
+from ui.theme.palette import Role
+from ui.widgets.grid import Box, Cells
+from ui.widgets.tooltip import Tooltip
+
+if TYPE_CHECKING:
+    from onetrainer.checks.image_check import Checked
+    from onetrainer.images.findings import Finding
+
+_INTRO = (
+    "Looks at every picture: whether it can be read, is blurred or too small, is there twice, has "
+    "its caption and its mask. It only reads; what is to be done stays with you."
+)
+_OF_EARLIER = "The settings have changed since; this is of earlier ones."
+_CLEAN = "Nothing was found: every picture is fine."
+_LEFT = 330
+_GAP = 14
+_ROW, _KIND_ROW = 96, 30
+_THUMB = 80
+_MOST_LINES = 2
+_TONES: dict[str, Role] = {"error": "danger", "warning": "warning"}
+_SMALL, _BOLD = "OneTrainerSmall", "OneTrainerBold"
+# Of what most often is no picture, or none that can be read.
+_NO_PICTURE = ("orphan", "unreadable")
+_NONE = "Choose a line first."
+
+
+class CheckPart:
+    """A card with the button, the kinds, and what was found."""
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        kit = context.kit
+        self.check: Inquiry[Checked] = Inquiry(
+            context.draft, kit.jobs, check_pictures, counts=COUNTS
+        )
+        self.check.listen(self._heard)
+        self._shown: Checked | None = None
+        self._kinds: list[Kind] = []
+        self._kind = 0
+        self._found: list[Finding] = []
+        self.outer: tk.Widget = kit.frame(parent, ground="window")
+        self._make_head()
+        self._body = kit.frame(self.outer, ground="window")
+        self._body.grid_columnconfigure(0, minsize=kit.px(_LEFT))
+        self._body.grid_columnconfigure(1, weight=1)
+        self._body.grid_rowconfigure(0, weight=1)
+        self._kind_cells = self._make_kinds()
+        self._cells = self._make_list()
+
+    @property
+    def words(self) -> dict[str, object]:
+        """What is on the screen, for a look from outside."""
+        return {
+            "told": str(self._told.cget("text")),
+            "kinds": [f"{kind.title}: {kind.count}" for kind in self._kinds],
+            "findings": [f"{each.path.name}: {each.kind}" for each in self._found],
+            "chosen": self._cells.current,
+        }
+
+    def refresh(self) -> None:
+        """Shows what is known."""
+        check = self.check
+        if check.is_working and not check.is_asked:
+            check.stop()  # it would be of settings that are no more
+        why_not = check.why_not()
+        self._button.enable("" if check.is_working else why_not)
+        self._button.set_text("Stop" if check.is_working else self._invitation())
+        self._button.set_kind("plain" if check.is_working or check.answer else "primary")
+        self._show_told()
+        if check.is_working:
+            self._bar.set(check.done / check.total if check.total else 0)
+            self._bar.pack(fill="x", pady=(self._context.kit.px(10), 0))
+        else:
+            self._bar.pack_forget()
+        if check.answer is None or check.failed is not None:
+            self._shown = None
+            self._body.pack_forget()
+        elif check.answer is not self._shown:
+            self._show(check.answer)
+
+    def _invitation(self) -> str:
+        return "Check again" if self.check.answer is not None else "Check now"
+
+    def _show_told(self) -> None:
+        check = self.check
+        words, style = _INTRO, "Dim"
+        if check.is_working:
+            words = f"{check.done:,} of {check.total:,} looked at" if check.total else "Reading …"
+            words = f"{words} …" if check.total else words
+        elif check.failed is not None:
+            error = check.failed
+            problem = Problem("data.folder", error.what, error.expected, error.remedy)
+            words, style = in_words(problem), "Danger"
+        elif check.answer is not None and check.is_of_other_settings:
+            words, style = f"{result_words(check.answer)} {_OF_EARLIER}", "Warning"
+        elif check.answer is not None:
+            words, style = result_words(check.answer), ""
+        self._told.configure(text=words, style=f"{style}.Card.TLabel".lstrip("."))
+
+    def _pressed(self) -> None:
+        if self.check.is_working:
+            self.check.stop()
+        else:
+            self._context.act.commit()
+            self.check.start()
+        self.refresh()
+
+    def _heard(self) -> None:
+        if self.outer.winfo_ismapped():
+            self.refresh()
+
+    def _make_head(self) -> None:
+        kit = self._context.kit
+        outer, inner = kit.card(self.outer)
+        outer.pack(fill="x", pady=(0, kit.px(_GAP)))
+        line = kit.frame(inner)
+        line.pack(fill="x")
+        self._button = kit.button(
+            line, "Check now", self._pressed, name="check pictures", kind="primary"
+        )
+        self._button.widget.pack(side="left", padx=(0, kit.px(16)), anchor="n")
+        self._told: ttk.Label = kit.label(line, _INTRO, style="Dim", wrap=640)
+        self._told.pack(side="left", fill="x", expand=True)
+        kit.name(self._told, "check told")
+        self._bar = kit.progress(inner)
+        line.bind("<Configure>", lambda event: self._wrap(event.width))
+        # Its words change, and with them its width.
+        self._button.widget.bind("<Configure>", lambda _: self._wrap(line.winfo_width()), add="+")
+
+    def _wrap(self, width: int) -> None:
+        room = width - self._button.widget.winfo_reqwidth() - self._context.kit.px(24)
+        self._told.configure(wraplength=max(160, room))
+
+    def _make_kinds(self) -> Cells:
+        kit = self._context.kit
+        outer, inner = kit.card(self._body)
+        outer.grid(row=0, column=0, sticky="nsew", padx=(0, kit.px(_GAP)))
+        cells = Cells(
+            kit, inner, self._paint_kind, self._choose_kind, name="finding kinds", height=_KIND_ROW
+        )
+        cells.outer.pack(fill="both", expand=True)
+        return cells
+
+    def _make_list(self) -> Cells:
+        kit = self._context.kit
+        outer, inner = kit.card(self._body)
+        outer.grid(row=0, column=1, sticky="nsew")
+        line = kit.frame(inner)
+        line.pack(fill="x", pady=(0, kit.px(8)))
+        self._title: ttk.Label = kit.label(line, style="Heading")
+        self._title.pack(side="left")
+        # Made in reading order, which is the Tab order, but packed from the right.
+        self._open = kit.button(line, "Open the picture", self._open_file, name="open finding")
+        self._folder = kit.button(
+            line, "Open its folder", self._open_folder, name="open finding folder"
+        )
+        self._folder.widget.pack(side="right", padx=(kit.px(8), 0))
+        self._open.widget.pack(side="right")
+        cells = Cells(
+            kit,
+            inner,
+            self._paint,
+            lambda _: self._enable(),
+            name="findings",
+            height=_ROW,
+            opened=lambda _: self._open_folder(),
+        )
+        cells.outer.pack(fill="both", expand=True)
+        Tooltip(cells.canvas, kit.theme, self._path_below_pointer)
+        return cells
+
+    def _path_below_pointer(self) -> str:
+        """The whole path of the file, whose folders are often cut off."""
+        place = self._cells.below_pointer
+        return str(self._found[place].path) if 0 <= place < len(self._found) else ""
+
+    def _show(self, checked: "Checked") -> None:
+        before = self._kinds[self._kind].key if self._kinds else ""
+        self._shown = checked
+        self._kinds = kinds_of(checked.findings)
+        keys = [kind.key for kind in self._kinds]
+        self._kind = keys.index(before) if before in keys else 0
+        self._body.pack(fill="both", expand=True)
+        self._kind_cells.show(len(self._kinds), self._kind)
+        self._choose_kind(self._kind)
+
+    def _choose_kind(self, place: int) -> None:
+        self._kind = place
+        kind = self._kinds[place]
+        self._found = of_kind(self._shown.findings, kind.key) if self._shown else []
+        self._title.configure(text=kind.title if self._found else _CLEAN)
+        self._cells.forget_images()
+        self._cells.show(len(self._found), 0 if self._found else -1)
+        self._cells.to_top()
+        self._enable()
+
+    @property
+    def _chosen(self) -> "Finding | None":
+        place = self._cells.current
+        return self._found[place] if 0 <= place < len(self._found) else None
+
+    def _enable(self) -> None:
+        for button in (self._open, self._folder):
+            button.enable("" if self._chosen is not None else _NONE)
+
+    def _open_file(self) -> None:
+        if self._chosen is not None:
+            self._context.act.open_path(self._chosen.path)
+
+    def _open_folder(self) -> None:
+        if self._chosen is not None:
+            path = self._chosen.path
+            self._context.act.open_path(path if path.is_dir() else path.parent)
+
+    def _paint_kind(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
+        kind, kit = self._kinds[place], self._context.kit
+        self._paint_ground(canvas, box, is_current)
+        middle, px, palette = box.top + box.height // 2, kit.px, kit.theme.palette
+        figure = f"{kind.count:,}"
+        room = box.width - px(30) - kit.theme.measure(figure)
+        canvas.create_text(
+            box.left + px(8),
+            middle,
+            text=shortened(kind.title, room, kit.theme.measure),
+            anchor="w",
+            font=_SMALL,
+            fill=palette.text,
+        )
+        canvas.create_text(
+            box.left + box.width - px(8),
+            middle,
+            text=figure,
+            anchor="e",
+            font=_SMALL,
+            fill=palette[_TONES.get(kind.severity, "dim")],
+        )
+
+    def _paint(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
+        """The picture, and the one it is compared with; the file, what is wrong, what to do."""
+        finding, kit = self._found[place], self._context.kit
+        self._paint_ground(canvas, box, is_current)
+        px, palette, measure = kit.px, kit.theme.palette, kit.theme.measure
+        left = box.left + px(8)
+        for path in (finding.path, finding.other):
+            if path is not None:
+                is_there = self._paint_thumb(canvas, path, left, box.top + px(8))
+                if not is_there and finding.kind in _NO_PICTURE:
+                    self._paint_suffix(canvas, path, left, box.top + px(8))
+                left += px(_THUMB + 6)
+        left += px(8)
+        room = box.left + box.width - px(10) - left
+        tone = palette[_TONES.get(finding.severity, "dim")]
+        headline = title_of(finding)
+        y = box.top + px(9)
+        canvas.create_text(
+            box.left + box.width - px(10), y, text=headline, anchor="ne", font=_SMALL, fill=tone
+        )
+        in_bold = partial(measure, font=_BOLD)
+        name = end_of(_below(finding), room - measure(headline) - px(12), in_bold)
+        canvas.create_text(left, y, text=name, anchor="nw", font=_BOLD, fill=palette.text)
+        y += px(20)
+        for text, color in (
+            (capitalized(sentence(finding.what)), palette.text),
+            (in_words(Problem("data.folder", finding.remedy)), palette.dim),
+        ):
+            words = shortened(text, round(room * _MOST_LINES * 0.94), measure)
+            made = canvas.create_text(
+                left, y, text=words, anchor="nw", width=room, font=_SMALL, fill=color
+            )
+            y = canvas.bbox(made)[3] + px(2)
+
+    def _paint_ground(self, canvas: tk.Canvas, box: Box, is_current: bool) -> None:
+        if is_current:
+            right, bottom = box.left + box.width, box.top + box.height
+            fill = self._context.kit.theme.palette.selected
+            canvas.create_rectangle(box.left, box.top, right, bottom, outline="", fill=fill)
+
+    def _paint_thumb(self, canvas: tk.Canvas, path: Path, left: int, top: int) -> bool:
+        """Paints the picture, or its ground; whether there is a picture."""
+        side = self._context.kit.px(_THUMB)
+        picture = self._context.pictures.get(path, side, side, self._cells.draw)
+        middle = left + side // 2, top + side // 2
+        is_there = self._cells.image((path, side), picture, *middle)
+        if not is_there:
+            fill = self._context.kit.theme.palette.raised
+            canvas.create_rectangle(left, top, left + side, top + side, outline="", fill=fill)
+        return is_there
+
+    def _paint_suffix(self, canvas: tk.Canvas, path: Path, left: int, top: int) -> None:
+        """What kind of file it is, in place of a picture."""
+        kit = self._context.kit
+        half = kit.px(_THUMB) // 2
+        words = path.suffix or ("folder" if path.is_dir() else "file")
+        fill = kit.theme.palette.dim
+        canvas.create_text(left + half, top + half, text=words, font=_SMALL, fill=fill)
+
+
+def _below(finding: "Finding") -> str:
+    """The file's name, with the folder it lies in."""
+    return f"{finding.path.parent.name}/{finding.path.name}"

@@ -1,0 +1,59 @@
+"""Short facts below each other: what each is about, and what is so."""
+
+import tkinter as tk
+from tkinter import ttk
+
+from ui.messages.dataset import Fact
+from ui.widgets.tooltip import Tooltip
+from ui.widgets.widgets import Kit
+
+_LABEL, _WORDS = 92, 176
+_STYLES = {"warning": "SmallWarning", "dim": "SmallDim"}
+
+
+class FactRows:
+    """`outer` is to be placed; rows are made once and kept."""
+
+    def __init__(self, kit: Kit, parent: tk.Misc) -> None:
+        self._kit = kit
+        self.outer = kit.frame(parent)
+        self.outer.grid_columnconfigure(0, minsize=kit.px(_LABEL))
+        self._rows: list[tuple[ttk.Label, ttk.Label]] = []
+        self._facts: list[Fact] = []
+
+    def show(self, facts: list[Fact]) -> None:
+        """Shows so many facts."""
+        if facts == self._facts:
+            return
+        self._facts = facts
+        while len(self._rows) < len(facts):
+            self._rows.append(self._make(len(self._rows)))
+        for place, (label, words) in enumerate(self._rows):
+            if place >= len(facts):
+                label.grid_remove()
+                words.grid_remove()
+                continue
+            fact = facts[place]
+            style = _STYLES.get(fact.tone, "Small")
+            label.configure(text=_short(fact.label))
+            words.configure(text=fact.words, style=f"{style}.Card.TLabel")
+            label.grid()
+            words.grid()
+
+    def _make(self, place: int) -> tuple[ttk.Label, ttk.Label]:
+        kit = self._kit
+        label = kit.label(self.outer, style="SmallDim")
+        words = kit.label(self.outer, wrap=_WORDS)
+        label.grid(row=place, column=0, sticky="nw", pady=kit.px(1))
+        words.grid(row=place, column=1, sticky="nw", padx=(kit.px(8), 0), pady=kit.px(1))
+        for widget in (label, words):
+            Tooltip(widget, kit.theme, lambda: self._more(place))
+        return label, words
+
+    def _more(self, place: int) -> str:
+        return "\n".join(self._facts[place].more) if place < len(self._facts) else ""
+
+
+def _short(label: str) -> str:
+    """A folder's name may be long."""
+    return label if len(label) <= 16 else f"{label[:15]}…"

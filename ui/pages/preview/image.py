@@ -1,0 +1,176 @@
+"""One picture: whole, with what is shown of it, and as it is shown time after time."""
+
+import tkinter as tk
+from functools import partial
+from tkinter import ttk
+
+from ui.background.dataset_preview import (
+    Outlook,
+    Showing,
+    Turn,
+    caption_words,
+    done_words,
+    size_words,
+    turn_words,
+)
+from ui.context import Context
+from ui.widgets.grid import Box, Cells
+
+_WHOLE = (204, 196)
+_SIDE = 108
+_CELL = (138, 200)
+_CAPTION = 56
+_MOST_WORDS = 360
+
+
+class PicturePanel:
+    """A card; the chosen turn is the one whose cut is drawn on the whole picture."""
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        kit = context.kit
+        self._outlook: Outlook | None = None
+        self._showing = Showing(0, 0)
+        self._turns: tuple[Turn, ...] = ()
+        self._has_sizes = False
+        self._image: object = None
+        self.outer, inner = kit.card(parent)
+        self._name: ttk.Label = kit.label(inner, style="Heading")
+        self._name.pack(anchor="w")
+        self._done: ttk.Label = kit.label(inner, style="SmallDim")
+        self._done.pack(anchor="w")
+        body = kit.frame(inner)
+        body.pack(fill="x", pady=(kit.px(8), kit.px(6)))
+        width, height = (kit.px(length) for length in _WHOLE)
+        self._canvas = tk.Canvas(
+            body, highlightthickness=0, takefocus=0, width=width, height=height
+        )
+        kit.theme.paint(self._canvas, bg="card")
+        self._canvas.pack(side="left", padx=(0, kit.px(14)))
+        self._canvas.bind("<<ThemeChanged>>", lambda _: self._draw_whole())
+        self._cells = Cells(
+            kit,
+            body,
+            self._paint,
+            self._choose,
+            name="preview turns",
+            width=_CELL[0],
+            height=_CELL[1],
+        )
+        self._cells.canvas.configure(height=kit.px(_CELL[1]))
+        self._cells.outer.pack(side="left", fill="both", expand=True)
+        self._caption: ttk.Label = kit.label(inner, style="Small", wrap=640)
+        self._caption.pack(anchor="w")
+        inner.bind("<Configure>", self._wrap)
+
+    @property
+    def words(self) -> list[str]:
+        """What it says, for a look from outside."""
+        return [str(label.cget("text")) for label in (self._name, self._done, self._caption)]
+
+    def show(self, outlook: Outlook, showing: Showing) -> None:
+        """Shows one picture; first as it was chosen."""
+        self._outlook, self._showing = outlook, showing
+        self._turns = outlook.turns(showing)
+        numbers = [turn.number for turn in self._turns]
+        views = [outlook.view(Showing(showing.item, number)) for number in numbers]
+        self._has_sizes = len({view.bucket for view in views}) > 1
+        chosen = numbers.index(showing.number) if showing.number in numbers else 0
+        self._cells.forget_images()
+        self._cells.show(len(self._turns), chosen)
+        self._choose(chosen)
+
+    def _choose(self, place: int) -> None:
+        outlook, turn = self._outlook, self._turns[place]
+        if outlook is None:
+            return
+        self._showing = Showing(self._showing.item, turn.number)
+        item, view = outlook.item(self._showing), outlook.view(self._showing)
+        name = item.name or item.path.name
+        if len(outlook.plan.concepts) > 1:
+            name = f"{outlook.concept(self._showing).name}  ·  {name}"
+        self._name.configure(text=name)
+        words, is_much = done_words(item, view)
+        style = "SmallWarning" if is_much else "SmallDim"
+        self._done.configure(text=words, style=f"{style}.Card.TLabel")
+        caption = caption_words(turn.caption)
+        if len(caption) > _MOST_WORDS:
+            caption = f"{caption[:_MOST_WORDS]}…"
+        told = f"{turn_words(turn, self._turns)}: {caption}" if outlook.has_captions else ""
+        self._caption.configure(text=told)
+        self._draw_whole()
+
+    def _draw_whole(self) -> None:
+        from ui.background.preview_images import whole_with_cut
+
+        self._canvas.delete("all")
+        outlook, kit = self._outlook, self._context.kit
+        if outlook is None:
+            return
+        item, view = outlook.item(self._showing), outlook.view(self._showing)
+        width, height = (kit.px(length) for length in _WHOLE)
+        color = kit.theme.palette.accent
+        picture = self._context.pictures.made(
+            ("whole", item.path, view.key(), width, height, color),
+            partial(whole_with_cut, item, view, (width, height), color),
+            self._draw_whole,
+        )
+        if picture is not None:
+            from PIL.ImageTk import PhotoImage
+
+            self._image = PhotoImage(picture, master=self._canvas)
+            self._canvas.create_image(width // 2, height // 2, image=self._image)
+
+    def _paint(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
+        """What is shown at a turn, and the caption it is shown with."""
+        from ui.background.preview_images import shown_small
+
+        outlook, kit, turn = self._outlook, self._context.kit, self._turns[place]
+        if outlook is None:
+            return
+        palette, px = kit.theme.palette, kit.px
+        showing = Showing(self._showing.item, turn.number)
+        item, view = outlook.item(showing), outlook.view(showing)
+        if is_current:
+            canvas.create_rectangle(
+                box.left,
+                box.top,
+                box.left + box.width - px(4),
+                box.top + box.height,
+                fill=palette.selected,
+                outline="",
+            )
+        x, side = box.left + (box.width - px(4)) // 2, px(_SIDE)
+        y = box.top + px(6) + side // 2
+        key = ("cut", item.path, view.key(), side)
+        picture = self._context.pictures.made(
+            key, partial(shown_small, item, view, side), self._cells.draw
+        )
+        if not self._cells.image(key, picture, x, y):
+            half = side // 2
+            canvas.create_rectangle(
+                x - half, y - half, x + half, y + half, outline="", fill=palette.raised
+            )
+        when = turn_words(turn, self._turns)
+        if self._has_sizes:
+            when = f"{when.partition(' ')[0]}  ·  {size_words(view.bucket)}"
+        caption = caption_words(turn.caption)
+        if len(caption) > _CAPTION:
+            caption = f"{caption[: _CAPTION - 1]}…"
+        caption = caption if outlook.has_captions else ""
+        for words, color, down in (
+            (when, palette.dim, 0),
+            (caption, palette.text, px(17)),
+        ):
+            canvas.create_text(
+                box.left + px(6),
+                box.top + px(12) + side + down,
+                text=words,
+                anchor="nw",
+                width=box.width - px(14),
+                font="OneTrainerSmall",
+                fill=color,
+            )
+
+    def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
+        self._caption.configure(wraplength=max(200, event.width))

@@ -1,0 +1,87 @@
+"""At a glance: how many pictures, steps and bytes a run is, and what only the model can tell."""
+
+import tkinter as tk
+from collections.abc import Callable
+
+from ui.background.dataset_preview import Outlook
+from ui.context import Context
+from ui.messages.dataset import Fact, facts, facts_of_model
+from ui.messages.memory import failed_words
+from ui.pages.preview.fact_rows import FactRows
+
+_COUNT = "Count caching time too"
+_ABOUT_COUNT = "Measures how long caching takes, and finds captions that are read in pieces"
+
+
+class GlanceCard:
+    """`outer` is to be placed. is_low: whether single folders make way for what is below it."""
+
+    def __init__(self, context: Context, parent: tk.Misc, look_again: Callable[[], None]) -> None:
+        self._context = context
+        self._outlook: Outlook | None = None
+        self._is_low = False
+        kit = context.kit
+        self.outer, inner = kit.card(parent)
+        head = kit.frame(inner)
+        head.pack(fill="x", pady=(0, kit.px(4)))
+        kit.label(head, "At a glance", style="Heading").pack(side="left")
+        again = kit.button(head, "Look again", look_again, name="look again", kind="quiet")
+        again.describe("Reads the folders anew, where files in them have changed")
+        again.widget.pack(side="right")
+        self._rows = FactRows(kit, inner)
+        self._rows.outer.pack(anchor="w")
+        self._count = kit.button(inner, _COUNT, self._pressed, name="count caching")
+        self._count.describe(_ABOUT_COUNT)
+        context.forecasts.listen(self._heard)
+
+    @property
+    def facts(self) -> list[Fact]:
+        """All that is known now."""
+        if self._outlook is None:
+            return []
+        forecasts = self._context.forecasts
+        found = facts(self._outlook.plan)
+        forecast = None if forecasts.is_of_other_settings else forecasts.forecast
+        if forecast is not None:
+            found += facts_of_model(forecast.data)
+        elif forecasts.failed is not None:
+            words = failed_words(forecasts.failed)
+            found.append(Fact("Caching", "could not be counted", "warning", (words,)))
+        return found
+
+    def show(self, outlook: Outlook) -> None:
+        """Shows what will happen."""
+        self._outlook = outlook
+        self.refresh()
+
+    def set_low(self, *, is_low: bool) -> None:
+        """Tells whether the window is low."""
+        if is_low != self._is_low:
+            self._is_low = is_low
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Shows what is known now."""
+        if self._outlook is None:
+            return
+        self._rows.show([fact for fact in self.facts if not (self._is_low and fact.is_of_part)])
+        forecasts = self._context.forecasts
+        is_known = forecasts.forecast is not None and not forecasts.is_of_other_settings
+        self._count.enable("" if forecasts.is_working else forecasts.why_not())
+        self._count.set_text("Stop counting" if forecasts.is_working else _COUNT)
+        if is_known and not forecasts.is_working:
+            self._count.widget.pack_forget()
+        else:
+            self._count.widget.pack(anchor="w", pady=(self._context.kit.px(8), 0))
+
+    def _pressed(self) -> None:
+        forecasts = self._context.forecasts
+        if forecasts.is_working:
+            forecasts.stop()
+        else:
+            self._context.act.commit()
+            forecasts.start()
+
+    def _heard(self) -> None:
+        if self.outer.winfo_ismapped():
+            self.refresh()

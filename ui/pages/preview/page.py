@@ -1,0 +1,88 @@
+"""The page of what is ahead: what will be done with the pictures, and what is wrong with them."""
+
+import tkinter as tk
+from functools import partial
+from typing import Protocol
+
+from ui.context import Context
+from ui.pages.preview.check import CheckPart
+from ui.pages.preview.plan import PlanPart
+from ui.widgets.widgets import Button
+
+_LEAD = "What training will do with your pictures. Nothing of them is ever changed."
+
+
+class Part(Protocol):
+    """One of the page's halves."""
+
+    outer: tk.Widget
+
+    def refresh(self) -> None:
+        """Shows what is true now."""
+
+
+class PreviewPage:
+    """Shows one of its parts at a time."""
+
+    name = "preview"
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        kit = context.kit
+        self.outer: tk.Widget = kit.frame(parent, ground="window")
+        head = kit.frame(self.outer, ground="window")
+        head.pack(fill="x", padx=kit.px(28), pady=(kit.px(21), kit.px(12)))
+        words = kit.frame(head, ground="window")
+        words.pack(side="left")
+        kit.label(words, "Preview", style="Title", ground="window").pack(anchor="w")
+        kit.label(words, _LEAD, style="Dim", ground="window").pack(anchor="w")
+        choice = kit.frame(head, ground="window")
+        choice.pack(side="right", anchor="s")
+        body = kit.frame(self.outer, ground="window")
+        body.pack(fill="both", expand=True, padx=kit.px(28), pady=(0, kit.px(20)))
+        self.plan, self.check = PlanPart(context, body), CheckPart(context, body)
+        self._parts: dict[str, Part] = {"plan": self.plan, "check": self.check}
+        self._buttons: dict[str, Button] = {}
+        for name, text in (("plan", "What will happen"), ("check", "Check pictures")):
+            button = kit.button(
+                choice, text, partial(self.show, name), name=f"preview {name}", ground="window"
+            )
+            button.widget.pack(side="left", padx=(kit.px(6), 0))
+            self._buttons[name] = button
+        self._checked: object = None
+        self.check.check.listen(self._hear_check)
+        self.shown = ""
+        self.show("plan")
+
+    def show(self, name: str) -> None:
+        """Shows one part."""
+        if name != self.shown:
+            if self.shown:
+                self._parts[self.shown].outer.pack_forget()
+            self.shown = name
+            self._parts[name].outer.pack(fill="both", expand=True)
+            for other, button in self._buttons.items():
+                button.set_kind("plain" if other == name else "quiet")
+        if self.outer.winfo_ismapped():
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Shows what is true now."""
+        self._parts[self.shown].refresh()
+
+    def _hear_check(self) -> None:
+        """Lets the plan know what a check has learnt."""
+        answer = self.check.check.answer
+        if answer is not None and answer is not self._checked:
+            self.plan.heed_looks()
+        self._checked = answer
+
+    def close(self) -> None:
+        """Gives up what is being looked at: the window is closed."""
+        self.plan.ahead.stop()
+        self.check.check.stop()
+
+    @property
+    def words(self) -> dict[str, object]:
+        """What the page says, for a look from outside."""
+        return {"part": self.shown, "plan": self.plan.words, "check": self.check.words}

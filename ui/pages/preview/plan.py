@@ -1,0 +1,309 @@
+"""What will happen: the run in words, the sizes of pictures, and each picture as it is shown."""
+
+import tkinter as tk
+from collections.abc import Callable
+from functools import partial
+from tkinter import ttk
+
+from onetrainer.errors import Problem, UserError
+from ui.background.background_query import Inquiry
+from ui.background.dataset_preview import COUNTS, Outlook, Size, look_ahead, share_words, size_words
+from ui.context import Context
+from ui.messages.problems import in_words
+from ui.pages.preview.image import PicturePanel
+from ui.pages.preview.overview_card import GlanceCard
+from ui.widgets.grid import Box, Cells
+
+_LEFT = 320
+_GAP = 14
+_LOW = 540
+_ASK_AFTER_MS = 400
+_THUMB, _CELL = 96, 104
+_ROW = 30
+_GLYPH = 18
+_FIGURE_ROOM = 52
+_SIZE_ROOM = 92
+_SETTING, _MORE = "data.folder", "data.concepts"
+
+
+class PlanPart:
+    """Looks ahead whenever the settings have changed since, while it can be seen."""
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        kit = context.kit
+        self.ahead: Inquiry[Outlook] = Inquiry(context.draft, kit.jobs, look_ahead, counts=COUNTS)
+        self.ahead.listen(self._heard)
+        self._shown: Outlook | None = None
+        self._size = 0
+        self._asking = ""
+        self.outer: tk.Widget = kit.frame(parent, ground="window")
+        # A page is refreshed before it is on the screen, and nothing is asked until it is.
+        self.outer.bind("<Map>", lambda _event: self.refresh(), add="+")
+        self._told = _Told(context, self.outer, self._look_again)
+        self._body = kit.frame(self.outer, ground="window")
+        self._body.bind("<Configure>", self._resized)
+        self._body.grid_columnconfigure(0, minsize=kit.px(_LEFT))
+        self._body.grid_columnconfigure(1, weight=1)
+        self._body.grid_rowconfigure(0, weight=1)
+        left = kit.frame(self._body, ground="window")
+        left.grid(row=0, column=0, sticky="nsew", padx=(0, kit.px(_GAP)))
+        self._glance = GlanceCard(context, left, self._look_again)
+        self._glance.outer.pack(fill="x", pady=(0, kit.px(_GAP)))
+        self._sizes = self._make_sizes(left)
+        right = kit.frame(self._body, ground="window")
+        right.grid(row=0, column=1, sticky="nsew")
+        above, self._thumbs = self._make_thumbs(right)
+        self.picture = PicturePanel(context, right)
+        # Packed before what is above it, so that a low window takes from the thumbnails.
+        self.picture.outer.pack(side="bottom", fill="x", before=above)
+
+    @property
+    def words(self) -> dict[str, object]:
+        """What is on the screen, for a look from outside."""
+        return {
+            "told": self._told.text,
+            "facts": [f"{fact.label}: {fact.words}" for fact in self._glance.facts],
+            "sizes": [
+                f"{size_words(size.bucket)}: {len(size.showings)}" for size in self._all_sizes
+            ],
+            "title": f"{self._title.cget('text')}: {self._share.cget('text')}",
+            "picture": self.picture.words,
+        }
+
+    def refresh(self) -> None:
+        """Shows what is known, and asks for what is not."""
+        ahead = self.ahead
+        why_not = ahead.why_not()
+        if why_not:
+            self._tell(UserError(why_not))
+            return
+        if not ahead.is_asked and not self._asking:
+            self._asking = self._context.root.after(
+                0 if ahead.answer is None else _ASK_AFTER_MS, self._ask
+            )
+        if ahead.answer is not None and not ahead.is_of_other_settings:
+            self._show(ahead.answer)
+            self._glance.refresh()
+        elif ahead.failed is not None and ahead.is_asked and not ahead.is_working:
+            self._tell(ahead.failed)
+        elif self._shown is None or ahead.failed is not None:
+            self._tell(None)
+
+    def heed_looks(self) -> None:
+        """Looks ahead anew where it was not known which pictures look nearly the same."""
+        answer = self.ahead.answer
+        if answer is not None and answer.plan.holds_out_alike:
+            self.ahead.start()
+
+    def _ask(self) -> None:
+        self._asking = ""
+        if not self.ahead.is_asked and self.outer.winfo_ismapped():
+            self.ahead.start()
+
+    def _resized(self, event: "tk.Event[tk.Misc]") -> None:
+        self._glance.set_low(is_low=event.height < self._context.kit.px(_LOW))
+
+    def _look_again(self) -> None:
+        self._context.pictures.forget()
+        self.ahead.start()
+
+    def _heard(self) -> None:
+        if self.outer.winfo_ismapped():
+            self.refresh()
+
+    def _tell(self, error: UserError | None) -> None:
+        self._body.pack_forget()
+        self._shown = None
+        self._told.show(error)
+
+    @property
+    def _all_sizes(self) -> tuple[Size, ...]:
+        return self._shown.sizes if self._shown is not None else ()
+
+    def _show(self, outlook: Outlook) -> None:
+        if outlook is self._shown:
+            return
+        before = self._all_sizes[self._size].bucket if self._all_sizes else None
+        self._shown = outlook
+        self._told.hide()
+        self._body.pack(fill="both", expand=True)
+        self._glance.show(outlook)
+        buckets = [size.bucket for size in outlook.sizes]
+        # The largest size, where the one that was looked at is there no more.
+        counts = [len(size.showings) for size in outlook.sizes]
+        self._size = buckets.index(before) if before in buckets else counts.index(max(counts))
+        self._sizes.show(len(buckets), self._size)
+        self._show_size(self._size)
+
+    def _make_sizes(self, parent: tk.Misc) -> Cells:
+        kit = self._context.kit
+        outer, inner = kit.card(parent)
+        outer.pack(fill="both", expand=True)
+        kit.label(inner, "Sizes", style="Heading").pack(anchor="w", pady=(0, kit.px(4)))
+        sizes = Cells(
+            kit, inner, self._paint_size, self._show_size, name="preview sizes", height=_ROW
+        )
+        sizes.outer.pack(fill="both", expand=True)
+        return sizes
+
+    def _make_thumbs(self, parent: tk.Misc) -> tuple[tk.Widget, Cells]:
+        kit = self._context.kit
+        outer, inner = kit.card(parent)
+        outer.pack(fill="both", expand=True, pady=(0, kit.px(_GAP)))
+        self._title: ttk.Label = kit.label(inner, style="Heading")
+        self._title.pack(anchor="w")
+        self._share: ttk.Label = kit.label(inner, style="SmallDim")
+        self._share.pack(anchor="w", pady=(0, kit.px(6)))
+        thumbs = Cells(
+            kit,
+            inner,
+            self._paint_thumb,
+            self._show_picture,
+            name="preview thumbnails",
+            height=_CELL,
+            width=_CELL,
+        )
+        thumbs.outer.pack(fill="both", expand=True)
+        return outer, thumbs
+
+    def _show_size(self, place: int) -> None:
+        self._size = place
+        size = self._all_sizes[place]
+        self._title.configure(text=size_words(size.bucket))
+        self._share.configure(text=share_words(size))
+        self._thumbs.forget_images()
+        self._thumbs.show(len(size.showings), 0)
+        self._thumbs.to_top()
+        self._show_picture(0)
+
+    def _show_picture(self, place: int) -> None:
+        if self._shown is not None:
+            self.picture.show(self._shown, self._all_sizes[self._size].showings[place])
+
+    def _paint_size(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
+        """A drawing of its shape, the size, a bar, and how many pictures."""
+        size, palette, px = (
+            self._all_sizes[place],
+            self._context.kit.theme.palette,
+            self._context.kit.px,
+        )
+        if is_current:
+            canvas.create_rectangle(
+                box.left,
+                box.top,
+                box.left + box.width,
+                box.top + box.height,
+                outline="",
+                fill=palette.selected,
+            )
+        middle = box.top + box.height // 2
+        longer = max(size.bucket.width, size.bucket.height)
+        wide = max(2, round(px(_GLYPH) * size.bucket.width / longer))
+        high = max(2, round(px(_GLYPH) * size.bucket.height / longer))
+        x = box.left + px(16)
+        canvas.create_rectangle(
+            x - wide // 2,
+            middle - high // 2,
+            x - wide // 2 + wide,
+            middle - high // 2 + high,
+            outline=palette.dim,
+        )
+        left = box.left + px(34)
+        canvas.create_text(
+            left,
+            middle,
+            text=size_words(size.bucket),
+            anchor="w",
+            font="OneTrainerSmall",
+            fill=palette.text,
+        )
+        most = max(len(each.showings) for each in self._all_sizes)
+        left, right = left + px(_SIZE_ROOM), box.left + box.width - px(_FIGURE_ROOM)
+        end = left + max(px(2), round((right - left) * len(size.showings) / most))
+        half = px(4)
+        canvas.create_rectangle(
+            left, middle - half, end, middle + half, fill=palette.fill, outline=""
+        )
+        canvas.create_text(
+            box.left + box.width - px(8),
+            middle,
+            text=f"{len(size.showings):,}",
+            anchor="e",
+            font="OneTrainerSmall",
+            fill=palette.text,
+        )
+
+    def _paint_thumb(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
+        from ui.background.preview_images import shown_small
+
+        if self._shown is None:
+            return
+        kit, showing = self._context.kit, self._all_sizes[self._size].showings[place]
+        side = kit.px(_THUMB)
+        item, view = self._shown.item(showing), self._shown.view(showing)
+        key = ("cut", item.path, view.key(), side)
+        picture = self._context.pictures.made(
+            key, partial(shown_small, item, view, side), self._thumbs.draw
+        )
+        x, y = box.left + box.width // 2, box.top + box.height // 2
+        if not self._thumbs.image(key, picture, x, y):
+            half = side // 2
+            canvas.create_rectangle(
+                x - half, y - half, x + half, y + half, outline="", fill=kit.theme.palette.raised
+            )
+        if is_current:
+            wide = size_of(view.bucket.width, view.bucket.height, side)
+            canvas.create_rectangle(
+                x - wide[0] // 2,
+                y - wide[1] // 2,
+                x + wide[0] // 2,
+                y + wide[1] // 2,
+                outline=kit.theme.palette.accent,
+                width=kit.px(3),
+            )
+
+
+def size_of(width: int, height: int, side: int) -> tuple[int, int]:
+    """A size made so small that its longer side has a length."""
+    longer = max(width, height)
+    return round(side * width / longer), round(side * height / longer)
+
+
+class _Told:
+    """Words in place of the whole, where there is nothing to show yet."""
+
+    def __init__(self, context: Context, parent: tk.Misc, look_again: Callable[[], None]) -> None:
+        kit = context.kit
+        self.text = ""
+        self._kit = kit
+        self._draft = context.draft
+        self._outer, inner = kit.card(parent)
+        self._words = kit.label(inner, wrap=560)
+        self._words.pack(anchor="w")
+        self._button = kit.button(
+            inner,
+            "Choose a folder of pictures",
+            lambda: context.act.jump(_SETTING),
+            name="preview choose",
+            kind="primary",
+        )
+        self._again = kit.button(inner, "Look again", look_again, name="preview again")
+
+    def show(self, error: UserError | None) -> None:
+        self.text = "Looking at the pictures …"
+        if error is not None:
+            problem = Problem(_SETTING, error.what, error.expected, error.remedy)
+            self.text = in_words(problem)
+        has_folder = any(bool(self._draft.value(path)) for path in (_SETTING, _MORE))
+        for button, is_wanted in ((self._button, not has_folder), (self._again, has_folder)):
+            if error is not None and is_wanted:
+                button.widget.pack(anchor="w", pady=(self._kit.px(12), 0))
+            else:
+                button.widget.pack_forget()
+        self._words.configure(text=self.text)
+        self._outer.pack(fill="x")
+
+    def hide(self) -> None:
+        self.text = ""
+        self._outer.pack_forget()

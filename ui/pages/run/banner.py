@@ -1,0 +1,187 @@
+"""How a run ended, in words, and what can be done now; or what it warns of."""
+
+import tkinter as tk
+from dataclasses import dataclass, field
+from pathlib import Path
+from tkinter import ttk
+
+from onetrainer.errors import sentence
+from onetrainer.run.events import Failed, Finished, Stopped
+from onetrainer.run.run_folder import RunFolder
+from ui.context import Context
+from ui.messages.problems import capitalized
+from ui.progress.run_state import RunState
+from ui.theme.palette import Role
+
+_MOST_LINES = 5
+
+
+@dataclass(frozen=True)
+class Message:
+    """What is to be said. log: the last lines of the worker's log."""
+
+    tone: Role
+    title: str
+    text: str = ""
+    log: list[str] = field(default_factory=list)
+    can_open_output: bool = False
+    can_open_log: bool = False
+
+
+class RunBanner:
+    """Placed at the top of the page while there is something to say."""
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        kit = context.kit
+        self._outer, inner = kit.card(parent)
+        self._stripe = tk.Frame(inner, width=kit.px(4))
+        self._stripe.pack(side="left", fill="y", padx=(0, kit.px(14)))
+        words = kit.frame(inner)
+        words.pack(side="left", fill="both", expand=True)
+        self._title: ttk.Label = kit.label(words, style="Heading")
+        self._title.pack(anchor="w")
+        self._text: ttk.Label = kit.label(words, wrap=700)
+        self._log: ttk.Label = kit.label(words, style="Mono", wrap=860)
+        self._buttons = kit.frame(words)
+        self._open_output = kit.button(
+            self._buttons, "Open output folder", self._show_output, name="open output"
+        )
+        self._open_log = kit.button(self._buttons, "Open log", self._show_log, name="open log")
+        self._shown: Message | None = None
+        words.bind("<Configure>", self._wrap)
+
+    @property
+    def words(self) -> str:
+        """Everything the banner says; "" while it is not there."""
+        if not self._outer.winfo_manager():
+            return ""
+        parts = (self._title, self._text, self._log)
+        return "\n".join(str(part.cget("text")) for part in parts if part.winfo_manager())
+
+    def refresh(self) -> None:
+        """Says what is to be said now."""
+        message = _message(self._context)
+        if message == self._shown:
+            return
+        self._shown = message
+        if message is None:
+            self._outer.pack_forget()
+            return
+        kit = self._context.kit
+        kit.theme.paint(self._stripe, bg=message.tone)
+        self._title.configure(text=message.title)
+        self._fill(self._text, message.text)
+        self._fill(self._log, "\n".join(message.log[-_MOST_LINES:]))
+        self._place_buttons(message)
+        if not self._outer.winfo_manager():
+            first = self._outer.master.winfo_children()[1]
+            self._outer.pack(fill="x", pady=(0, kit.px(14)), before=first)
+
+    def _fill(self, label: ttk.Label, text: str) -> None:
+        label.configure(text=text)
+        label.pack_forget()
+        if text:
+            label.pack(anchor="w", pady=(self._context.kit.px(4), 0))
+
+    def _place_buttons(self, message: Message) -> None:
+        px = self._context.kit.px
+        self._buttons.pack_forget()
+        shown = (
+            (self._open_output, message.can_open_output),
+            (self._open_log, message.can_open_log),
+        )
+        for button, is_shown in shown:
+            button.widget.pack_forget()
+            if is_shown:
+                button.widget.pack(side="left", padx=(0, px(8)))
+        if any(is_shown for _, is_shown in shown):
+            self._buttons.pack(anchor="w", pady=(px(10), 0))
+
+    def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
+        for label in (self._text, self._log):
+            label.configure(wraplength=max(200, event.width - 8))
+
+    def _show_output(self) -> None:
+        folder = self._context.session.folder
+        if folder is not None:
+            outputs = self._context.session.state.outputs
+            place = (folder.path / outputs[0]).parent if outputs else folder.path
+            self._context.act.open_path(place)
+
+    def _show_log(self) -> None:
+        folder = self._context.session.folder
+        if folder is not None:
+            self._context.act.open_path(folder.log)
+
+
+def _message(context: Context) -> Message | None:
+    session = context.session
+    state, folder = session.state, session.folder
+    if folder is None:
+        return None
+    if state.death is not None:
+        text = state.death.what
+        if folder.complete_checkpoints():
+            text += f" Resume goes on from step {folder.complete_checkpoints()[-1][0]:,}."
+        return Message("danger", "The worker died", text, state.death.log, can_open_log=True)
+    match state.ending:
+        case Failed() as failed:
+            parts = (failed.what, failed.expected, failed.remedy)
+            title, *rest = [sentence(capitalized(part)) for part in parts if part]
+            return Message("danger", title, " ".join(rest), can_open_log=True)
+        case Finished() as done:
+            return _finished_message(done, state, folder)
+        case Stopped() as stopped:
+            return stopped_message(stopped, folder)
+    guard = _guard_words(state)
+    if guard:
+        return Message("warning", "The guard warns", "\n".join([guard, *state.warnings[-2:]]))
+    if state.warnings:
+        return Message("warning", "The run warns", "\n".join(state.warnings[-3:]))
+    return None
+
+
+def _finished_message(done: Finished, state: RunState, folder: RunFolder) -> Message:
+    """What a run that has ended by itself has made; and what the guard says of it."""
+    guard = _guard_words(state)
+    if state.is_guarded_end:
+        title = "The guard ended the training"
+        lines = [guard, *done.summary]
+    elif state.is_early_end:
+        title, lines = "Training ended early", [guard, *done.summary, _patience(folder)]
+    else:
+        title, lines = "Training is finished", [guard, *done.summary]
+    lines += _places(folder.path, done.outputs)
+    # What the guard says is in the summary as well.
+    text = "\n".join(line for line in dict.fromkeys(lines) if line)
+    return Message("warning" if guard else "good", title, text, can_open_output=True)
+
+
+def _guard_words(state: RunState) -> str:
+    """What the guard says against the reward; "" while it sees nothing wrong."""
+    newest = state.rewards.newest
+    return newest.words if newest is not None and newest.verdict == "hacking" else ""
+
+
+def stopped_message(stopped: Stopped, folder: RunFolder) -> Message:
+    """What a run that was stopped or paused has kept, and where."""
+    if stopped.step:
+        text = f"Everything up to step {stopped.step:,} is saved. Resume goes on from there."
+    else:
+        text = "Nothing had been trained yet; Resume starts from the beginning."
+    title = "Paused" if stopped.reason == "pause" else "Stopped"
+    lines = [text, *_places(folder.path, stopped.outputs)]
+    has_output = folder.output.is_dir() and any(folder.output.iterdir())
+    return Message("warning", title, "\n".join(lines), can_open_output=has_output)
+
+
+def _patience(folder: RunFolder) -> str:
+    return (
+        f"“Stop early after” (validation.patience) in {folder.config} decided that; Resume makes "
+        "the steps that are left once it is higher there."
+    )
+
+
+def _places(folder: Path, outputs: list[str]) -> list[str]:
+    return [str(folder / output) for output in outputs]

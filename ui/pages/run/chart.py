@@ -1,0 +1,178 @@
+"""The card with the chart of the run: its loss, or in reward training its reward."""
+
+import tkinter as tk
+from functools import partial
+from tkinter import ttk
+from typing import Literal
+
+import customtkinter
+
+from ui.charts.loss_chart import LossChart
+from ui.charts.reward_chart import RewardChart
+from ui.context import Context
+from ui.theme.theme import pair
+from ui.widgets.widgets import Button, focusable
+
+_LEAST_SMOOTH, _MOST_SMOOTH = 0.0, 0.99
+_DRAW_EVERY_MS = 100
+_LEGEND_NEEDS, _SMOOTHING_NEEDS = 560, 380
+
+What = Literal["reward", "loss"]
+
+
+class RunChart:
+    """Follows the run at most ten times a second, and only while it can be seen."""
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        kit = context.kit
+        self.outer, inner = kit.card(parent)
+        self.loss = LossChart(kit, inner)
+        self.reward = RewardChart(kit, inner)
+        self._head = kit.frame(inner)
+        self._head.pack(fill="x", pady=(0, kit.px(6)))
+        self._title: ttk.Label = kit.label(self._head, "Loss", style="Heading")
+        self._title.pack(side="left")
+        self._tabs = kit.frame(self._head)
+        self._buttons: dict[What, Button] = {
+            what: kit.button(
+                self._tabs, what.capitalize(), partial(self.choose, what), name=f"chart {what}"
+            )
+            for what in ("reward", "loss")
+        }
+        for button in self._buttons.values():
+            button.widget.pack(side="left", padx=(0, kit.px(6)))
+        self._legend = self._make_legend()
+        self._smoothing = self._make_smoothing()
+        self._log = kit.switch(self._head, lambda: self._set_log(self._log.is_on), text="log")
+        kit.name(self._log.widget, "log scale")
+        self._head.bind("<Configure>", lambda _: self._fit())
+        self._what: What = "loss"
+        self._is_chosen = False
+        self._shown: tuple[object, ...] = ()
+        self._drawing = ""
+        self._show_chart()
+
+    @property
+    def what(self) -> What:
+        """Which of the charts is on the screen."""
+        return self._what
+
+    def refresh(self) -> None:
+        """Shows what is known now, soon."""
+        session = self._context.session
+        has_rewards = session.state.rewards.count > 0
+        if has_rewards != bool(self._tabs.winfo_manager()):
+            self._is_chosen = False
+            self._what = "reward" if has_rewards else "loss"
+            self._show_chart(has_rewards=has_rewards)
+        if not self._drawing:
+            self._drawing = self.outer.after(_DRAW_EVERY_MS, self._draw)
+
+    def choose(self, what: What) -> None:
+        """Shows one of the charts."""
+        self._what = what
+        self._show_chart(has_rewards=True)
+        self._shown = ()
+        self._draw()
+
+    def _draw(self) -> None:
+        self._drawing = ""
+        session, state = self._context.session, self._context.session.state
+        counts = (len(state.curve), state.step, len(state.samples), len(state.held_out))
+        seen = (session.generation, *counts, state.rewards.count)
+        if seen == self._shown or not self.outer.winfo_ismapped():
+            return
+        self._shown = seen
+        if self._what == "reward":
+            self.reward.show(state.rewards)
+        else:
+            marks = sorted({sample.step for sample in state.samples})
+            self.loss.show(state.curve, marks, state.held_out)
+
+    def _show_chart(self, *, has_rewards: bool = False) -> None:
+        is_reward = self._what == "reward"
+        shown, hidden = (self.reward, self.loss) if is_reward else (self.loss, self.reward)
+        hidden.canvas.pack_forget()
+        self._slider.set(shown.strength)
+        shown.canvas.pack(fill="both", expand=True)
+        if has_rewards:
+            self._title.pack_forget()
+            self._tabs.pack(side="left")
+        else:
+            self._tabs.pack_forget()
+            self._title.pack(side="left")
+        for what, button in self._buttons.items():
+            button.set_kind("plain" if what == self._what else "quiet")
+        self._fit()
+
+    def _fit(self) -> None:
+        """Shows of the head what there is room for, and what the chart has a use for."""
+        kit, width = self._context.kit, self._head.winfo_width()
+        has_tabs, is_loss = bool(self._tabs.winfo_manager()), self._what == "loss"
+        for part in (self._log.widget, self._smoothing, self._legend):
+            part.pack_forget()
+        if is_loss:
+            self._log.widget.pack(side="right")
+        if width >= kit.px(_SMOOTHING_NEEDS):
+            self._smoothing.pack(side="right", padx=(0, kit.px(14 if is_loss else 0)))
+        if is_loss and width >= kit.px(_LEGEND_NEEDS) + has_tabs * kit.px(110):
+            self._legend.pack(side="left", padx=(kit.px(16), 0))
+
+    def _make_legend(self) -> ttk.Frame:
+        kit = self._context.kit
+        legend = kit.frame(self._head)
+        kit.label(legend, "▬ smoothed", style="SmallAccent").pack(side="left")
+        sign = tk.Label(legend, text="▬", font="OneTrainerSmall", borderwidth=0)
+        kit.theme.paint(sign, bg="card", fg="plot")
+        sign.pack(side="left", padx=(kit.px(10), 0))
+        kit.label(legend, " each step", style="SmallDim").pack(side="left")
+        kit.label(legend, "▲ samples", style="SmallGood").pack(side="left", padx=(kit.px(10), 0))
+        return legend
+
+    def _make_smoothing(self) -> ttk.Frame:
+        kit = self._context.kit
+        box = kit.frame(self._head)
+        kit.label(box, "smoothing", style="SmallDim").pack(side="left")
+        slider = customtkinter.CTkSlider(
+            box,
+            from_=_LEAST_SMOOTH,
+            to=_MOST_SMOOTH,
+            width=110,
+            height=16,
+            command=self._set_strength,
+            fg_color=pair("raised"),
+            progress_color=pair("fill"),
+            button_color=pair("text"),
+            button_hover_color=pair("accent"),
+            border_color="transparent",
+            bg_color=pair("card"),
+        )
+        slider.set(self.loss.strength)
+        self._slider = slider
+        focusable(
+            slider,
+            lambda: None,
+            lambda has: slider.configure(button_color=pair("accent" if has else "text")),
+        )
+        canvas = next(c for c in slider.winfo_children() if isinstance(c, tk.Canvas))
+        for wheel in ("<MouseWheel>", "<Button-4>", "<Button-5>"):
+            canvas.unbind(wheel)
+        for key, by in (("<Left>", -0.05), ("<Right>", 0.05)):
+            canvas.bind(key, partial(self._nudge, slider, by))
+        slider.pack(side="left", padx=(kit.px(6), 0))
+        kit.name(slider, "smoothing")
+        return box
+
+    def _nudge(self, slider: customtkinter.CTkSlider, by: float, _: object) -> None:
+        slider.set(min(max(slider.get() + by, _LEAST_SMOOTH), _MOST_SMOOTH))
+        self._set_strength(slider.get())
+
+    def _set_strength(self, strength: float) -> None:
+        chart = self.reward if self._what == "reward" else self.loss
+        chart.strength = min(max(strength, _LEAST_SMOOTH), _MOST_SMOOTH)
+        chart.draw()
+
+    def _set_log(self, is_log: bool) -> None:
+        self.loss.is_log = is_log
+        self.loss.draw()

@@ -1,0 +1,110 @@
+"""The page of the run: what it does now, how far it is, its curves, its newest pictures."""
+
+import tkinter as tk
+from tkinter import ttk
+
+import customtkinter
+
+from ui.context import Context
+from ui.pages.run.banner import RunBanner
+from ui.pages.run.buttons import RunButtons
+from ui.pages.run.chart import RunChart
+from ui.pages.run.figures import RunFigures
+from ui.pages.run.rewards import RunRewards
+from ui.pages.run.samples import NewestSamples
+from ui.pages.run.validation import HeldOutCard
+from ui.widgets.scroller import Scroller
+
+
+class RunPage:
+    """Everything about the run at work, or the one that ended last."""
+
+    name = "run"
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        kit = context.kit
+        self.outer: tk.Widget = kit.frame(parent, ground="window")
+        margin = kit.px(28)
+        head = kit.frame(self.outer, ground="window")
+        head.pack(fill="x", padx=margin, pady=(kit.px(21), kit.px(12)))
+        self._title: ttk.Label = kit.label(head, style="Title", ground="window")
+        self._buttons = RunButtons(context, head)
+        self._buttons.outer.pack(side="right", anchor="s")
+        self._title.pack(anchor="w")
+        self._lead: ttk.Label = kit.label(head, style="Dim", ground="window")
+        self._lead.pack(anchor="w")
+        self._empty = self._make_empty()
+        # What does not fit below a banner can be scrolled to, and the chart stays readable.
+        self._scroller = Scroller(kit, self.outer, fills=True)
+        self._body = kit.frame(self._scroller.inner, ground="window")
+        self._body.grid(row=0, column=0, sticky="nsew", padx=margin, pady=(0, kit.px(20)))
+        self.banner = RunBanner(context, self._body)
+        self._figures = RunFigures(kit, self._body)
+        self._figures.outer.pack(fill="x", pady=(0, kit.px(14)))
+        self._held_out = HeldOutCard(context, self._body)
+        lower = kit.frame(self._body, ground="window")
+        lower.pack(fill="both", expand=True)
+        self._held_out.stand_below(lower, self._scroller)
+        self._samples = NewestSamples(context, lower)
+        self._samples.outer.pack(side="right", fill="y", padx=(kit.px(14), 0))
+        left = kit.frame(lower, ground="window")
+        left.pack(side="left", fill="both", expand=True)
+        self._chart = RunChart(context, left)
+        self._chart.outer.pack(fill="both", expand=True)
+        self._rewards = RunRewards(context, left, self._samples.outer, self._scroller, self.banner)
+
+    @property
+    def held_out_words(self) -> str:
+        """What is said of held-out pictures; "" where none were measured."""
+        return self._held_out.words
+
+    @property
+    def reward_words(self) -> str:
+        """What is said of held-out prompts and which chart is shown; "" outside of reward runs."""
+        words = self._rewards.words
+        return f"{self._chart.what}\n{words}" if words else ""
+
+    def refresh(self) -> None:
+        """Shows what is known now. The chart follows at most ten times a second."""
+        session = self._context.session
+        folder = session.folder
+        self._buttons.refresh()
+        if folder is None:
+            self._title.configure(text="Run")
+            self._lead.configure(text="Progress, loss and samples of a training.")
+            self._scroller.outer.pack_forget()
+            self._empty.pack(anchor="nw", padx=self._context.kit.px(28))
+            return
+        if not self._scroller.outer.winfo_manager():
+            self._empty.pack_forget()
+            self._scroller.outer.pack(fill="both", expand=True)
+        self._title.configure(text=folder.name)
+        self._lead.configure(text=str(folder.path))
+        self.banner.refresh()
+        self._figures.refresh(session)
+        self._held_out.refresh()
+        self._samples.refresh()
+        self._rewards.refresh()
+        self._chart.refresh()
+
+    def _make_empty(self) -> customtkinter.CTkFrame:
+        kit = self._context.kit
+        outer, inner = kit.card(self.outer)
+        kit.label(inner, "Nothing has been trained in this window yet", style="Heading").pack(
+            anchor="w"
+        )
+        kit.label(
+            inner,
+            "Start checks the settings and then trains in a process of its own. This page shows "
+            "its progress, speed and memory, the loss, and the newest samples. Earlier runs are "
+            "on the page Runs.",
+            wrap=520,
+        ).pack(anchor="w", pady=(kit.px(6), kit.px(12)))
+        line = kit.frame(inner)
+        line.pack(anchor="w")
+        start = kit.button(line, "▶  Start", self._context.act.start, kind="primary")
+        start.widget.pack(side="left", padx=(0, kit.px(8)))
+        runs = kit.button(line, "Earlier runs", lambda: self._context.act.show_page("runs"))
+        runs.widget.pack(side="left")
+        return outer

@@ -1,0 +1,288 @@
+"""Held-out prompts as a grid: base beside best beside now, each picture with its rewards."""
+
+import tkinter as tk
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tkinter import ttk
+
+from ui.context import Context
+from ui.progress.rewards import Cell, Column, Rewards, columns_of, rows_of
+from ui.widgets.scroller import Scroller
+from ui.widgets.timeline import Timeline
+from ui.widgets.widgets import focused
+
+_CELL, _GAP = 104, 8
+_HEAD, _LINE = 18, 15
+_COLUMNS = 3
+_LEAST_HEIGHT = 190
+_FONT = "OneTrainerSmall"
+
+
+class RewardGrid:
+    """Holds only what can be seen. The slider below takes another look in the place of now.
+
+    opened: told the row and the step of a picture that was clicked on, or chosen by Return.
+    """
+
+    def __init__(
+        self, context: Context, parent: tk.Misc, page: Scroller, opened: Callable[[int, int], None]
+    ) -> None:
+        self._context = context
+        self._page = page
+        self._opened = opened
+        kit = context.kit
+        self._rewards = Rewards()
+        self._rows: list[tuple[str, int]] = []
+        self._columns: list[Column] = []
+        self._step: int | None = None
+        self._current = (0, 0)
+        self._folder = Path()
+        # Images by place, so that a redraw makes none anew; Tk shows none that nobody holds.
+        self._images: dict[tuple[Path, int], object] = {}
+        self.outer, inner = kit.card(parent)
+        kit.label(inner, "Held-out prompts", style="Heading").pack(anchor="w")
+        width = _COLUMNS * kit.px(_CELL + _GAP)
+        self._heads = tk.Canvas(inner, width=width, height=kit.px(_HEAD), highlightthickness=0)
+        self._heads.configure(takefocus=0)
+        self._heads.pack(anchor="w", pady=(kit.px(4), 0))
+        self.timeline = Timeline(kit, inner, self._look_at, name="look timeline")
+        box = kit.frame(inner)
+        box.pack(fill="both", expand=True)
+        self._canvas = tk.Canvas(
+            box, width=width, height=kit.px(_LEAST_HEIGHT), highlightthickness=0, takefocus=1
+        )
+        self._bar = ttk.Scrollbar(box, orient="vertical", command=self._yview)
+        self._canvas.configure(yscrollcommand=self._bar.set, yscrollincrement=kit.px(20))
+        self._canvas.pack(side="left", fill="y", expand=True)
+        for canvas in (self._heads, self._canvas):
+            kit.theme.paint(canvas, bg="card")
+        kit.name(self._canvas, "reward grid")
+        self._bind()
+
+    @property
+    def words(self) -> list[str]:
+        """What stands over the columns."""
+        return [column.title for column in self._columns]
+
+    def show(self, folder: Path, rewards: Rewards) -> None:
+        """Shows the looks of a run; follows the newest one until a person chooses another."""
+        if folder != self._folder:
+            self._images.clear()
+            self._step, self._current = None, (0, 0)
+        self._folder, self._rewards = folder, rewards
+        self._refresh()
+
+    def take_focus(self) -> None:
+        """Has the arrows go over the pictures."""
+        self._canvas.focus_set()
+
+    def _refresh(self) -> None:
+        rewards = self._rewards
+        if self._step is not None and rewards.at(self._step) is None:
+            self._step = None
+        self._rows, self._columns = rows_of(rewards), columns_of(rewards, self._step)
+        steps = [look.step for look in rewards.looks]
+        if len(steps) > 1:
+            self.timeline.show(steps, self._columns[-1].step)
+            if not self.timeline.canvas.winfo_manager():
+                self.timeline.canvas.pack(
+                    side="bottom", fill="x", pady=(self._context.kit.px(6), 0)
+                )
+        else:
+            self.timeline.canvas.pack_forget()
+        row, column = self._current
+        self._current = (
+            max(0, min(row, len(self._rows) - 1)),
+            max(0, min(column, len(self._columns) - 1)),
+        )
+        self.draw()
+
+    def _look_at(self, step: int) -> None:
+        newest = self._rewards.newest
+        self._step = None if newest is None or step == newest.step else step
+        self._refresh()
+
+    def draw(self) -> None:
+        """Draws the part that can be seen."""
+        canvas, px = self._canvas, self._context.kit.px
+        canvas.delete("all")
+        self._draw_heads()
+        height = self._row_height()
+        whole = len(self._rows) * height
+        canvas.configure(scrollregion=(0, 0, canvas.winfo_width(), max(1, whole)))
+        self._place_bar(whole > canvas.winfo_height() > 1)
+        top = max(0, int(canvas.canvasy(0) // height))
+        bottom = min(len(self._rows), int(canvas.canvasy(canvas.winfo_height()) // height) + 1)
+        for row in range(top, bottom):
+            self._draw_row_head(row)
+            for place, column in enumerate(self._columns):
+                self._draw_cell(row, place, column.cells[row])
+        if focused(canvas) is canvas and self._rows:
+            x, y = self._corner(*self._current)
+            canvas.create_rectangle(
+                x + 1,
+                y + 1,
+                x + px(_CELL) - 1,
+                y + px(_CELL) - 1,
+                outline=self._context.kit.theme.palette.accent,
+                width=px(3),
+            )
+        self._forget_far(top, bottom)
+
+    def _draw_heads(self) -> None:
+        palette, px = self._context.kit.theme.palette, self._context.kit.px
+        self._heads.delete("all")
+        for place, column in enumerate(self._columns):
+            is_best = column.title.startswith("best")
+            self._heads.create_text(
+                place * px(_CELL + _GAP) + 1,
+                0,
+                text=column.title,
+                anchor="nw",
+                font=_FONT,
+                fill=palette.good if is_best else palette.text,
+            )
+
+    def _draw_row_head(self, row: int) -> None:
+        prompt, seed = self._rows[row]
+        px, canvas = self._context.kit.px, self._canvas
+        words = " ".join(prompt.split()) or "(no words)"
+        end = f" · seed {seed}"
+        text = canvas.create_text(
+            1,
+            row * self._row_height() + px(2),
+            text=words + end,
+            anchor="nw",
+            font=_FONT,
+            fill=self._context.kit.theme.palette.dim,
+        )
+        room = _COLUMNS * px(_CELL + _GAP) - px(_GAP)
+        while words and canvas.bbox(text)[2] > room:
+            words = words[: -max(1, len(words) // 12)].rstrip()
+            canvas.itemconfigure(text, text=f"{words}…{end}")
+
+    def _draw_cell(self, row: int, place: int, cell: Cell | None) -> None:
+        if cell is None:
+            return
+        palette, px = self._context.kit.theme.palette, self._context.kit.px
+        x, y = self._corner(row, place)
+        side = px(_CELL)
+        image = self._image(self._folder / cell.path, side)
+        if image is None:
+            self._canvas.create_rectangle(x, y, x + side, y + side, outline="", fill=palette.raised)
+        else:
+            self._canvas.create_image(x + side // 2, y + side // 2, image=image)
+        for line, (name, figure) in enumerate(cell.lines):
+            foot = y + side + px(2) + line * px(_LINE)
+            self._write(x, foot, name, figure)
+
+    def _write(self, x: int, y: int, name: str, figure: str) -> None:
+        """A figure at the right of a picture, and as much of its name as there is room for."""
+        palette, px, canvas = self._context.kit.theme.palette, self._context.kit.px, self._canvas
+        end = canvas.create_text(
+            x + px(_CELL), y, text=figure, anchor="ne", font=_FONT, fill=palette.text
+        )
+        room = canvas.bbox(end)[0] - px(4)
+        text = canvas.create_text(x, y, text=name, anchor="nw", font=_FONT, fill=palette.dim)
+        while name and canvas.bbox(text)[2] > room:
+            name = name[:-1]
+            canvas.itemconfigure(text, text=f"{name.rstrip()}…")
+
+    def _image(self, path: Path, side: int) -> object:
+        if (path, side) in self._images:
+            return self._images[path, side]
+        picture = self._context.pictures.get(path, side, side, self.draw)
+        if picture is None:
+            return None
+        from PIL.ImageTk import PhotoImage
+
+        self._images[path, side] = PhotoImage(picture, master=self._canvas)
+        return self._images[path, side]
+
+    def _forget_far(self, top: int, bottom: int) -> None:
+        """Drops images of rows and looks that were left, once there are many of them."""
+        if len(self._images) <= 4 * max(8, _COLUMNS * (bottom - top)):
+            return
+        cells = (cell for column in self._columns for cell in column.cells[top:bottom] if cell)
+        seen = {self._folder / cell.path for cell in cells}
+        self._images = {key: image for key, image in self._images.items() if key[0] in seen}
+
+    def _row_height(self) -> int:
+        px = self._context.kit.px
+        cells = (cell for column in self._columns for cell in column.cells if cell)
+        lines = max((len(cell.lines) for cell in cells), default=0)
+        return px(_HEAD + 2 + _CELL + _GAP) + lines * px(_LINE)
+
+    def _corner(self, row: int, place: int) -> tuple[int, int]:
+        px = self._context.kit.px
+        return place * px(_CELL + _GAP), row * self._row_height() + px(_HEAD + 2)
+
+    def _place_bar(self, is_needed: bool) -> None:
+        if is_needed and not self._bar.winfo_manager():
+            self._bar.pack(side="right", fill="y")
+        elif not is_needed:
+            self._bar.pack_forget()
+            self._canvas.yview_moveto(0)
+
+    def _bind(self) -> None:
+        canvas = self._canvas
+        for sequence in ("<Configure>", "<<ThemeChanged>>", "<FocusIn>", "<FocusOut>"):
+            canvas.bind(sequence, lambda _: self.draw())
+        canvas.bind("<Button-1>", self._pressed)
+        moves = {"Left": (0, -1), "Right": (0, 1), "Up": (-1, 0), "Down": (1, 0)}
+        far = {"Home": (-(10**6), 0), "End": (10**6, 0), "Prior": (-2, 0), "Next": (2, 0)}
+        for key, by in {**moves, **far}.items():
+            canvas.bind(f"<{key}>", partial(self._move, *by))
+        for key in ("<Return>", "<KP_Enter>", "<space>"):
+            canvas.bind(key, lambda _: self._open())
+        self._context.kit.on_wheel[canvas] = self._turned
+
+    def _move(self, rows: int, columns: int, _: "tk.Event[tk.Canvas]") -> str:
+        row, place = self._current
+        self._current = (
+            max(0, min(row + rows, len(self._rows) - 1)),
+            max(0, min(place + columns, len(self._columns) - 1)),
+        )
+        self._page.show(self._canvas)
+        self._see(self._current[0])
+        self.draw()
+        return "break"
+
+    def _see(self, row: int) -> None:
+        """Scrolls so far that a row can be seen as a whole."""
+        canvas, height = self._canvas, self._row_height()
+        whole = max(1, len(self._rows) * height)
+        if row * height < canvas.canvasy(0):
+            canvas.yview_moveto(row * height / whole)
+        elif (row + 1) * height > canvas.canvasy(canvas.winfo_height()):
+            canvas.yview_moveto(((row + 1) * height - canvas.winfo_height() + 20) / whole)
+
+    def _open(self) -> str:
+        row, place = self._current
+        if row < len(self._rows) and place < len(self._columns):
+            self._opened(row, self._columns[place].step)
+        return "break"
+
+    def _pressed(self, event: "tk.Event[tk.Canvas]") -> str:
+        px = self._context.kit.px
+        place = event.x // px(_CELL + _GAP)
+        row = int(self._canvas.canvasy(event.y) // self._row_height())
+        if 0 <= place < len(self._columns) and 0 <= row < len(self._rows):
+            self._current = (row, place)
+            self._open()
+        # Else customtkinter would take the keyboard away from this canvas again.
+        return "break"
+
+    def _yview(self, *arguments: str) -> None:
+        self._canvas.yview(*arguments)
+        self.draw()
+
+    def _turned(self, steps: int) -> None:
+        """Scrolls the grid, and the page once the grid is at its end."""
+        first, last = self._canvas.yview()
+        if (steps < 0 and first <= 0) or (steps > 0 and last >= 1):
+            self._page.scroll_by(steps)
+            return
+        self._canvas.yview_scroll(3 * steps, "units")
+        self.draw()

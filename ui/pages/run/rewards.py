@@ -1,0 +1,187 @@
+"""What a reward run has beside its chart: the guard's words, small curves, and the grid."""
+
+import json
+import tkinter as tk
+from pathlib import Path
+from tkinter import ttk
+
+from onetrainer.config.rewards.evaluation import Evaluation
+from ui.charts.trend_plots import TrendPlots
+from ui.context import Context
+from ui.pages.run.banner import RunBanner
+from ui.pages.run.reward_grid import RewardGrid
+from ui.progress.rewards import VERDICTS, book_of, picture_words, trends_of
+from ui.progress.samples import SampleBook
+from ui.theme.palette import Role
+from ui.widgets.scroller import Scroller
+from ui.widgets.viewer import Viewer
+
+_LEGEND_NEEDS = 500
+
+
+class RunRewards:
+    """Shown from the first look at held-out prompts on.
+
+    left: what has the chart, below which the small curves stand; a picture of the grid takes its
+    place when it is opened. beside: what the grid takes the place of. banner: what the page says
+    above, which is not said twice.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        left: ttk.Frame,
+        beside: tk.Widget,
+        page: Scroller,
+        banner: RunBanner,
+    ) -> None:
+        self._context = context
+        self._banner = banner
+        self._left, self._beside = left, beside
+        kit = context.kit
+        self._grid = RewardGrid(context, left.master, page, self.open)
+        self._card, inner = kit.card(left)
+        head = kit.frame(inner)
+        head.pack(fill="x")
+        kit.label(head, "Since the base", style="Heading").pack(side="left")
+        self._verdict: ttk.Label = kit.label(head, style="Small")
+        self._verdict.pack(side="left", padx=(kit.px(12), 0))
+        self._legend = self._make_legend(head)
+        self._words: ttk.Label = kit.label(inner, wrap=500)
+        self._plots = TrendPlots(kit, inner)
+        self._plots.canvas.pack(fill="x", pady=(kit.px(8), 0))
+        inner.bind("<Configure>", self._wrap)
+        self._viewer_box = kit.frame(left.master, ground="window")
+        self._viewer: Viewer | None = None
+        self._head = kit.frame(self._viewer_box, ground="window")
+        self._about: ttk.Label = kit.label(self._head, style="Dim", ground="window")
+        self._book = SampleBook()
+        self._place = (0, 0)
+        self._seen: tuple[object, ...] = ()
+        self._least_diversity = Evaluation().least_diversity
+
+    @property
+    def words(self) -> str:
+        """What is said of the looks, and what stands over the grid; "" before the first."""
+        if not self._grid.outer.winfo_manager():
+            return ""
+        said = (self._verdict, self._words, self._about)
+        lines = [str(label.cget("text")) for label in said if label.winfo_manager()]
+        return "\n".join([*lines, *self._grid.words])
+
+    def refresh(self) -> None:
+        """Shows what is known now."""
+        session = self._context.session
+        rewards, folder = session.state.rewards, session.folder
+        newest = rewards.newest
+        is_said = newest is not None and newest.words in self._banner.words
+        seen = (session.generation, len(rewards.looks), newest, is_said)
+        if seen == self._seen or folder is None:
+            return
+        if seen[0] != (self._seen or (None,))[0]:
+            self.close()
+            self._least_diversity = _least_diversity(folder.config)
+        self._seen = seen
+        self._arrange(newest is not None)
+        if newest is None:
+            return
+        word, tone = VERDICTS.get(newest.verdict, ("", "dim"))
+        self._verdict.configure(text=word, style=_style(tone))
+        self._words.configure(text=newest.words)
+        if is_said:
+            self._words.pack_forget()
+        else:
+            self._words.pack(
+                anchor="w", pady=(self._context.kit.px(2), 0), before=self._plots.canvas
+            )
+        self._plots.show(trends_of(rewards, least_diversity=self._least_diversity))
+        self._grid.show(folder.path, rewards)
+        self._book = book_of(rewards)
+        if self._viewer_box.winfo_manager():
+            self._show_picture(*self._place)
+
+    def open(self, row: int, step: int) -> None:
+        """Shows one of the grid's pictures large, in the place of the curves."""
+        if self._viewer is None:
+            self._viewer = self._make_viewer()
+        self._left.pack_forget()
+        self._viewer_box.pack(side="left", fill="both", expand=True)
+        self._show_picture(row, step)
+        self._viewer.take_focus()
+
+    def close(self) -> None:
+        """Shows the curves again."""
+        if not self._viewer_box.winfo_manager():
+            return
+        self._about.configure(text="")
+        self._viewer_box.pack_forget()
+        self._left.pack(side="left", fill="both", expand=True)
+        self._grid.take_focus()
+
+    def _make_legend(self, head: tk.Misc) -> ttk.Frame:
+        kit, gap = self._context.kit, self._context.kit.px(10)
+        legend = kit.frame(head)
+        kit.label(legend, "▬ trained", style="SmallAccent").pack(side="left")
+        watched = tk.Label(legend, text="┅ watched", font="OneTrainerSmall", borderwidth=0)
+        kit.theme.paint(watched, bg="card", fg="held_out")
+        watched.pack(side="left", padx=(gap, 0))
+        return legend
+
+    def _make_viewer(self) -> Viewer:
+        kit = self._context.kit
+        self._head.pack(fill="x", pady=(0, kit.px(8)))
+        back = kit.button(
+            self._head, "‹  Curves", self.close, name="reward curves", kind="quiet", ground="window"
+        )
+        back.describe("Esc").widget.pack(side="left")
+        self._about.pack(side="left", padx=(kit.px(10), 0))
+        viewer = Viewer(
+            kit, self._viewer_box, self._context.pictures, self._show_picture, name="reward"
+        )
+        viewer.outer.pack(fill="both", expand=True)
+        viewer.timeline.canvas.bind("<Escape>", lambda _: self.close())
+        return viewer
+
+    def _show_picture(self, row: int, step: int) -> None:
+        folder = self._context.session.folder
+        sample = self._book.nearest(row, step)
+        if self._viewer is None or folder is None or sample is None:
+            return
+        self._place = (row, sample.step)
+        rewards = self._context.session.state.rewards
+        self._about.configure(text=picture_words(rewards, *self._place))
+        self._viewer.show(folder.path, self._book, *self._place)
+
+    def _arrange(self, has_looks: bool) -> None:
+        px = self._context.kit.px
+        if has_looks == bool(self._grid.outer.winfo_manager()):
+            return
+        if has_looks:
+            self._beside.pack_forget()
+            self._grid.outer.pack(side="right", fill="y", padx=(px(14), 0), before=self._left)
+            first = self._left.winfo_children()[0]
+            self._card.pack(side="bottom", fill="x", pady=(px(14), 0), before=first)
+        else:
+            self._grid.outer.pack_forget()
+            self._card.pack_forget()
+            self._beside.pack(side="right", fill="y", padx=(px(14), 0), before=self._left)
+
+    def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
+        self._words.configure(wraplength=max(200, event.width - 8))
+        if event.width >= self._context.kit.px(_LEGEND_NEEDS):
+            self._legend.pack(side="right")
+        else:
+            self._legend.pack_forget()
+
+
+def _least_diversity(config: Path) -> float:
+    """What the run's guard takes for a collapse; the usual share where that cannot be read."""
+    try:
+        known = json.loads(config.read_text("utf-8"))["objective"]["evaluation"]
+        return float(known["least_diversity"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return Evaluation().least_diversity
+
+
+def _style(tone: Role) -> str:
+    return f"Small{tone.capitalize()}.Card.TLabel"

@@ -1,0 +1,109 @@
+"""The newest sample of each prompt, beside the loss."""
+
+import tkinter as tk
+
+from onetrainer.run.events import Sample
+from ui.context import Context
+from ui.progress.samples import SampleBook, thumbnail
+
+_SIDE = 124
+# Smaller ones show nothing; where there is less room, the last rows are left to their own page.
+_LEAST_SIDE = 88
+_GAP = 8
+_WORDS = 20
+_COLUMNS = 2
+
+
+class NewestSamples:
+    """A click goes to the sample on its own page."""
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        kit = context.kit
+        self.outer, inner = kit.card(parent)
+        kit.label(inner, "Newest samples", style="Heading").pack(anchor="w", pady=(0, kit.px(8)))
+        width = _COLUMNS * kit.px(_SIDE) + kit.px(_GAP)
+        self._canvas = tk.Canvas(inner, width=width, height=50, highlightthickness=0, takefocus=0)
+        kit.theme.paint(self._canvas, bg="card")
+        self._canvas.pack(fill="both", expand=True)
+        self._canvas.bind("<Configure>", lambda _: self._draw())
+        self._canvas.bind("<<ThemeChanged>>", lambda _: self._draw())
+        self._canvas.bind("<Button-1>", self._pressed)
+        kit.name(self._canvas, "newest samples")
+        self._newest: list[Sample] = []
+        self._seen = (-1, -1)
+        self._images: list[object] = []
+
+    def refresh(self) -> None:
+        """Shows the newest samples; does nothing if there are no new ones."""
+        session = self._context.session
+        seen = (session.generation, len(session.state.samples))
+        if seen != self._seen:
+            self._seen = seen
+            self._newest = SampleBook.of(session.state.samples).newest()
+            self._draw()
+
+    def _draw(self) -> None:
+        canvas, kit = self._canvas, self._context.kit
+        folder = self._context.session.folder
+        canvas.delete("all")
+        self._images = []
+        palette, px = kit.theme.palette, kit.px
+        if not self._newest or folder is None:
+            canvas.create_text(
+                0,
+                px(4),
+                text="They appear here while it trains.",
+                anchor="nw",
+                width=px(240),
+                font="OneTrainerBody",
+                fill=palette.dim,
+            )
+            return
+        side = self._side()
+        for place, sample in enumerate(self._shown()):
+            x, y = self._corner(place, side)
+            picture = self._context.pictures.get(
+                thumbnail(folder.path, sample), side, side, self._draw
+            )
+            if picture is None:
+                canvas.create_rectangle(x, y, x + side, y + side, fill=palette.raised, outline="")
+            else:
+                from PIL.ImageTk import PhotoImage
+
+                image = PhotoImage(picture, master=canvas)
+                self._images.append(image)
+                canvas.create_image(x + side // 2, y + side // 2, image=image)
+            canvas.create_text(
+                x,
+                y + side + px(3),
+                text=f"step {sample.step:,}",
+                anchor="nw",
+                font="OneTrainerSmall",
+                fill=palette.dim,
+            )
+
+    def _shown(self) -> list[Sample]:
+        """As many as there is room for."""
+        px = self._context.kit.px
+        rows = max(1, self._canvas.winfo_height() // px(_LEAST_SIDE + _WORDS + _GAP))
+        return self._newest[: rows * _COLUMNS]
+
+    def _side(self) -> int:
+        """As large as leaves room for every row."""
+        px = self._context.kit.px
+        rows = max(1, -(-len(self._shown()) // _COLUMNS))
+        room = self._canvas.winfo_height() // rows - px(_WORDS + _GAP)
+        return max(px(_LEAST_SIDE), min(px(_SIDE), room))
+
+    def _corner(self, place: int, side: int) -> tuple[int, int]:
+        px = self._context.kit.px
+        row, column = divmod(place, _COLUMNS)
+        return column * (side + px(_GAP)), row * (side + px(_WORDS + _GAP))
+
+    def _pressed(self, event: "tk.Event[tk.Canvas]") -> None:
+        side = self._side()
+        for place, sample in enumerate(self._shown()):
+            x, y = self._corner(place, side)
+            if x <= event.x <= x + side and y <= event.y <= y + side:
+                self._context.act.show_sample(sample.prompt_index, sample.step)

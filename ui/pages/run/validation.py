@@ -1,0 +1,182 @@
+"""What held-out pictures say of the run: in a sentence, in figures, by noise and by concept."""
+
+import tkinter as tk
+from tkinter import ttk
+
+from ui.charts.bar_table import BarRow, BarTable
+from ui.context import Context
+from ui.progress.validation import VERDICTS, HeldOut, Share, change_words, facts, with_band
+from ui.theme.palette import Role
+from ui.widgets.scroller import Scroller
+
+_MOST_FACTS = 5
+# How high the chart and the card must be together for the details to be there by themselves: in a
+# low window with a banner the chart comes first.
+_DETAILS_FROM = 470
+_COLUMNS = 3
+
+
+class HeldOutCard:
+    """Below the loss while there is something to say; the details can be put away."""
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        kit = context.kit
+        self._outer, inner = kit.card(parent)
+        head = kit.frame(inner)
+        head.pack(fill="x")
+        kit.label(head, "Held-out pictures", style="Heading").pack(side="left")
+        self._verdict: ttk.Label = kit.label(head, style="Small")
+        self._verdict.pack(side="left", padx=(kit.px(12), 0))
+        self._toggle = kit.button(
+            head, "Details", self._switch, name="held-out details", kind="quiet"
+        )
+        self._toggle.widget.pack(side="right")
+        self._words: ttk.Label = kit.label(inner, wrap=700)
+        self._words.pack(anchor="w", pady=(kit.px(2), 0))
+        self._details = kit.frame(inner)
+        self._facts = self._make_facts(0)
+        self._level_title, self._levels = self._make_table("By amount of noise", 1)
+        self._concept_title, self._concepts = self._make_table("By concept", 2)
+        self._is_open: bool | None = None
+        self._has_news = False
+        self._seen: tuple[object, ...] = ()
+        inner.bind("<Configure>", self._wrap)
+        self._rest: tk.Widget | None = None
+        self._page: Scroller | None = None
+
+    def stand_below(self, rest: tk.Widget, page: Scroller) -> None:
+        """Takes its room from a widget that fills what is left of a page."""
+        self._rest, self._page = rest, page
+        # It moves when a banner appears above it; what is seen grows with the window.
+        for widget in (rest, page.canvas):
+            widget.bind("<Configure>", self._fit, add="+")
+
+    @property
+    def words(self) -> str:
+        """What the card says; "" while it is not there."""
+        if not self._outer.winfo_manager():
+            return ""
+        lines = [str(self._verdict.cget("text")), str(self._words.cget("text"))]
+        if self._details.winfo_manager():
+            shown = ((name, value) for name, value in self._facts if name.winfo_manager())
+            lines += [f"{name.cget('text')}: {value.cget('text')}" for name, value in shown]
+        return "\n".join(lines)
+
+    def refresh(self) -> None:
+        """Shows what is known now."""
+        session = self._context.session
+        held_out = session.state.held_out
+        seen = (session.generation, len(held_out), held_out.newest)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        newest = held_out.newest
+        self._has_news = newest is not None
+        self._fit()
+        if newest is None:
+            return
+        word, tone = VERDICTS[newest.verdict]
+        self._verdict.configure(text=word, style=_style(tone, "Small"))
+        self._words.configure(text=newest.words)
+        self._show_facts(held_out)
+        self._show_tables(held_out)
+
+    def _make_facts(self, column: int) -> list[tuple[ttk.Label, ttk.Label]]:
+        kit = self._context.kit
+        box = kit.frame(self._details)
+        box.grid(row=0, column=column, rowspan=2, sticky="nw")
+        box.grid_columnconfigure(0, minsize=kit.px(110))
+        made = []
+        for line in range(_MOST_FACTS):
+            name, value = kit.label(box, style="SmallDim"), kit.label(box, style="Small")
+            name.grid(row=line, column=0, sticky="w", pady=kit.px(1))
+            value.grid(row=line, column=1, sticky="w", padx=(kit.px(8), 0))
+            made.append((name, value))
+        return made
+
+    def _make_table(self, title: str, column: int) -> tuple[ttk.Label, BarTable]:
+        kit = self._context.kit
+        label = kit.label(self._details, title, style="SmallDim")
+        table = BarTable(kit, self._details, color="held_out")
+        left = (kit.px(28), 0)
+        label.grid(row=0, column=column, sticky="w", padx=left)
+        table.canvas.grid(row=1, column=column, sticky="new", padx=left, pady=(kit.px(2), 0))
+        self._details.grid_columnconfigure(column, weight=1, uniform="tables")
+        return label, table
+
+    def _show_facts(self, held_out: HeldOut) -> None:
+        found = facts(held_out)[:_MOST_FACTS]
+        for place, (name, value) in enumerate(self._facts):
+            if place < len(found):
+                words, figure, tone = found[place]
+                name.configure(text=words)
+                value.configure(text=figure, style=_style(tone, "Small"))
+                name.grid()
+                value.grid()
+            else:
+                name.grid_remove()
+                value.grid_remove()
+
+    def _show_tables(self, held_out: HeldOut) -> None:
+        levels = held_out.by_level()
+        concepts, left_out = held_out.by_concept()
+        self._levels.show(_rows(levels))
+        self._concepts.show(_rows(concepts))
+        self._level_title.configure(text="By amount of noise" if levels else "")
+        more = f", the worst {len(concepts)} of {len(concepts) + left_out}" if left_out else ""
+        self._concept_title.configure(text=f"By concept{more}" if concepts else "")
+
+    def _switch(self) -> None:
+        self._is_open = not self._details.winfo_manager()
+        self._fit()
+        if self._is_open and self._page is not None:
+            self._page.settle()
+            self._page.show(self._details)
+
+    def _fit(self, _: object = None) -> None:
+        """Shows the card, and its details where there is room unless a person has decided."""
+        kit, rest, page = self._context.kit, self._rest, self._page
+        if rest is None or page is None:
+            return
+        if not self._has_news:
+            self._outer.pack_forget()
+            return
+        room = page.canvas.winfo_height() - rest.winfo_y()
+        if not self._outer.winfo_manager():
+            self._outer.pack(side="bottom", fill="x", pady=(kit.px(14), 0), before=rest)
+        is_open = room >= kit.px(_DETAILS_FROM) if self._is_open is None else self._is_open
+        self._toggle.set_text("Less" if is_open else "Details")
+        if is_open and not self._details.winfo_manager():
+            self._details.pack(fill="x", pady=(kit.px(10), 0))
+        elif not is_open:
+            self._details.pack_forget()
+
+    def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
+        self._words.configure(wraplength=max(200, event.width - 8))
+
+
+def _rows(shares: list[Share]) -> list[BarRow]:
+    most = max((share.loss for share in shares), default=0.0)
+    return [
+        BarRow(
+            share.name,
+            share.loss / most if most > 0 else 0.0,
+            with_band(share.loss, share.error),
+            change_words(share.change),
+            _tone(share),
+        )
+        for share in shares
+    ]
+
+
+def _tone(share: Share) -> Role:
+    """Good or bad only where the band leaves no doubt."""
+    if share.change is None or not share.is_sure:
+        return "dim"
+    return "good" if share.change < 0 else "warning"
+
+
+def _style(tone: Role, font: str) -> str:
+    """The style of a label in a tone."""
+    return f"{font}.Card.TLabel" if tone == "text" else f"{font}{tone.capitalize()}.Card.TLabel"

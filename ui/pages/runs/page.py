@@ -1,0 +1,142 @@
+"""The page of runs: all that the runs folder holds."""
+
+import time
+import tkinter as tk
+from pathlib import Path
+from tkinter import ttk
+from typing import Literal
+
+from onetrainer.run.history import RunSummary, find_runs
+from ui.context import Context
+
+_COLUMNS: tuple[tuple[str, str, int, Literal["w", "e"]], ...] = (
+    ("name", "Name", 180, "w"),
+    ("standing", "State", 140, "w"),
+    ("steps", "Steps", 120, "e"),
+    ("loss", "Last loss", 90, "e"),
+    ("changed", "Last change", 140, "e"),
+)
+_CHOOSE = "Choose a run first."
+
+
+def in_words(run: RunSummary) -> str:
+    """How a run stands, in the words of the page Run."""
+    return "The worker died" if run.standing == "broken off" else run.standing.capitalize()
+
+
+class RunsPage:
+    """Shows, takes up or opens a run; or takes its settings over."""
+
+    name = "runs"
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        kit = context.kit
+        self._runs: dict[str, RunSummary] = {}
+        self._seen: tuple[object, ...] = ()
+        self.outer: tk.Widget = kit.frame(parent, ground="window")
+        head = kit.frame(self.outer, ground="window")
+        head.pack(fill="x", padx=kit.px(28), pady=(kit.px(21), kit.px(12)))
+        kit.label(head, "Runs", style="Title", ground="window").pack(anchor="w")
+        self._lead = kit.label(head, style="Dim", ground="window")
+        self._lead.pack(anchor="w")
+        card, inner = kit.card(self.outer)
+        card.pack(fill="both", expand=True, padx=kit.px(28), pady=(0, kit.px(20)))
+        buttons = kit.frame(inner)
+        buttons.pack(fill="x", pady=(0, kit.px(10)))
+        self._buttons = [
+            kit.button(buttons, words, command, name=name)
+            for words, command, name in (
+                ("Show", self._show, "show run"),
+                ("Use its settings", self._use, "use settings"),
+                ("Open folder", self._open, "open run folder"),
+            )
+        ]
+        for button in self._buttons:
+            button.widget.pack(side="left", padx=(0, kit.px(8)))
+        self._look = kit.button(buttons, "Look again", self._look_again, kind="quiet")
+        self._look.widget.pack(side="right")
+        self._tree = self._make_table(inner)
+        self._empty = kit.label(
+            inner, "There are no runs in this folder yet. Each start makes one.", style="Dim"
+        )
+        self._enable()
+
+    @property
+    def listed(self) -> list[str]:
+        """The names of the runs in the table, from above."""
+        return [run.name for run in self._runs.values()]
+
+    def refresh(self) -> None:
+        """Reads the folder anew where something may have changed."""
+        session = self._context.session
+        seen = (self._folder(), session.generation, session.is_running, session.state.status)
+        if seen != self._seen:
+            self._seen = seen
+            self._look_again()
+
+    def _folder(self) -> Path:
+        value = self._context.draft.value("output.folder")
+        return Path(str(value or "runs")).expanduser().absolute()
+
+    def _look_again(self) -> None:
+        folder = self._folder()
+        self._lead.configure(text=str(folder))
+        self._context.kit.jobs.run(lambda: find_runs(folder), self._fill)
+
+    def _make_table(self, parent: tk.Misc) -> ttk.Treeview:
+        px = self._context.kit.px
+        names = [name for name, *_ in _COLUMNS]
+        tree = ttk.Treeview(parent, columns=names, selectmode="browse", show="headings")
+        for name, words, width, anchor in _COLUMNS:
+            tree.heading(name, text=words, anchor=anchor)
+            tree.column(name, width=px(width), anchor=anchor, stretch=name == "name")
+        tree.pack(fill="both", expand=True)
+        tree.bind("<<TreeviewSelect>>", lambda _: self._enable())
+        tree.bind("<Double-Button-1>", lambda _: self._show())
+        tree.bind("<Return>", lambda _: self._show())
+        self._context.kit.name(tree, "runs table")
+        self._context.kit.on_wheel[tree] = lambda steps: tree.yview_scroll(steps, "units")
+        return tree
+
+    def _fill(self, runs: list[RunSummary]) -> None:
+        chosen = self._tree.selection()
+        self._runs = {str(run.path): run for run in runs}
+        self._tree.delete(*self._tree.get_children())
+        for key, run in self._runs.items():
+            steps = f"{run.step:,} of {run.total_steps:,}" if run.total_steps else "—"
+            loss = f"{run.loss:.4f}" if run.loss is not None else "—"
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.changed))
+            values = (run.name, in_words(run), steps, loss, when)
+            self._tree.insert("", "end", iid=key, values=values)
+        kept = [key for key in chosen if key in self._runs]
+        if kept:
+            self._tree.selection_set(kept)
+        if runs:
+            self._empty.place_forget()
+        else:
+            self._empty.place(relx=0.5, rely=0.5, anchor="center")
+        self._enable()
+
+    def _chosen(self) -> RunSummary | None:
+        chosen = self._tree.selection()
+        return self._runs.get(chosen[0]) if chosen else None
+
+    def _enable(self) -> None:
+        for button in self._buttons:
+            button.enable("" if self._chosen() else _CHOOSE)
+
+    def _show(self) -> None:
+        run = self._chosen()
+        if run is not None:
+            self._context.act.attach(run.path)
+
+    def _use(self) -> None:
+        run = self._chosen()
+        if run is not None:
+            self._context.act.load_file(run.path / "config.json")
+
+    def _open(self) -> None:
+        run = self._chosen()
+        if run is not None:
+            self._context.act.open_path(run.path)

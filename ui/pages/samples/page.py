@@ -1,0 +1,147 @@
+"""The page of samples: one large, followed over the steps, and all of them as a grid."""
+
+import tkinter as tk
+
+import customtkinter
+
+from ui.context import Context
+from ui.progress.samples import SampleBook
+from ui.widgets.gallery import Gallery
+from ui.widgets.viewer import Viewer
+from ui.widgets.widgets import focused
+
+_GRID_SHARE = 5
+_VIEWER_SHARE = 7
+
+
+def extent(book: SampleBook) -> str:
+    """How much has been drawn: "2 prompts · 4 times". The runs' steps are something else."""
+    prompts, times = len(book.prompts), len(book.steps)
+    words = f"{prompts} prompt{'s' if prompts != 1 else ''}"
+    return f"{words}  ·  {f'{times} times' if times != 1 else 'once'}"
+
+
+class SamplesPage:
+    """Follows the newest step until a person looks at an earlier one."""
+
+    name = "samples"
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        kit = context.kit
+        self.outer: tk.Widget = kit.frame(parent, ground="window")
+        self._prompt = 0
+        self._step = -1
+        self._count = -1
+        self._generation = -1
+        head = kit.frame(self.outer, ground="window")
+        head.pack(fill="x", padx=kit.px(28), pady=(kit.px(21), kit.px(12)))
+        kit.label(head, "Samples", style="Title", ground="window").pack(anchor="w")
+        self._lead = kit.label(head, style="Dim", ground="window")
+        self._lead.pack(anchor="w")
+        self._empty = self._make_empty()
+        self._split = kit.frame(self.outer, ground="window")
+        self._split.grid_rowconfigure(0, weight=1)
+        self._split.grid_columnconfigure(0, weight=_VIEWER_SHARE, uniform="split")
+        self._split.grid_columnconfigure(1, weight=_GRID_SHARE, uniform="split")
+        self.viewer = Viewer(kit, self._split, context.pictures, self._moved)
+        self.viewer.outer.grid(row=0, column=0, sticky="nsew", padx=(0, kit.px(14)))
+        right, inner = kit.card(self._split)
+        right.grid(row=0, column=1, sticky="nsew")
+        kit.label(inner, "All samples", style="Heading").pack(anchor="w")
+        kit.label(inner, "A row for each prompt, a column for each step.", style="SmallDim").pack(
+            anchor="w", pady=(kit.px(1), kit.px(8))
+        )
+        self.gallery = Gallery(kit, inner, context.pictures, self._chosen)
+        self.gallery.outer.pack(fill="both", expand=True)
+        # The page is mapped whenever a person comes to it.
+        self.outer.bind("<Map>", lambda _: self._take_keys())
+
+    def refresh(self) -> None:
+        """Shows the samples there are; does nothing if there are no new ones."""
+        session = self._context.session
+        samples, generation = session.state.samples, session.generation
+        if generation != self._generation:
+            self._generation, self._count = generation, -1
+            self._step = -1
+        if len(samples) == self._count:
+            return
+        book = SampleBook.of(samples)
+        was_newest = self._step < 0 or self._is_newest
+        self._count = len(samples)
+        self._book = book
+        self._arrange(bool(samples))
+        if not samples:
+            return
+        if self._prompt not in book.prompts:
+            self._prompt = book.prompts[0]
+        if was_newest:
+            self._step = book.steps_of(self._prompt)[-1]
+        self._show()
+
+    def go_to(self, prompt: int, step: int) -> None:
+        """Shows one sample."""
+        self.refresh()
+        self._moved(prompt, step)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The prompt and the step on the screen."""
+        return self._prompt, self._step
+
+    def _moved(self, prompt: int, step: int) -> None:
+        sample = self._book.nearest(prompt, step)
+        if sample is not None:
+            self._prompt, self._step = prompt, sample.step
+            self._show()
+
+    def _show(self) -> None:
+        folder = self._context.session.folder
+        if folder is None:
+            return
+        steps = self._book.steps_of(self._prompt)
+        self._is_newest = bool(steps) and self._step == steps[-1]
+        self._lead.configure(text=f"{folder.name}  ·  {extent(self._book)}")
+        self.viewer.show(folder.path, self._book, self._prompt, self._step)
+        self.gallery.show(folder.path, self._book, self._prompt, self._step)
+
+    def _chosen(self, prompt: int, step: int) -> None:
+        self._moved(prompt, step)
+        self.viewer.take_focus()
+
+    def _take_keys(self) -> None:
+        """Gives the arrows and Space to the viewer, unless a person is typing."""
+        focus = focused(self.outer)
+        # A field of the page before may still have the keyboard, though it cannot be seen.
+        is_typing = isinstance(focus, tk.Entry) and bool(focus.winfo_viewable())
+        if self._count > 0 and not is_typing:
+            self.viewer.take_focus()
+
+    _is_newest = True
+    _book = SampleBook()
+
+    def _arrange(self, has_samples: bool) -> None:
+        kit = self._context.kit
+        if has_samples:
+            if self.outer.winfo_viewable() and not self._split.winfo_manager():
+                self._take_keys()
+            self._empty.pack_forget()
+            self._split.pack(fill="both", expand=True, padx=kit.px(28), pady=(0, kit.px(20)))
+        else:
+            self._lead.configure(text="The same prompts, drawn again and again while training.")
+            self._split.pack_forget()
+            self._empty.pack(anchor="nw", padx=kit.px(28))
+
+    def _make_empty(self) -> customtkinter.CTkFrame:
+        kit, act = self._context.kit, self._context.act
+        outer, inner = kit.card(self.outer)
+        kit.label(inner, "There are no samples yet", style="Heading").pack(anchor="w")
+        kit.label(
+            inner,
+            "A run draws its sample prompts at the start, every so many steps and at the end. "
+            "They appear here while it trains.",
+            wrap=520,
+        ).pack(anchor="w", pady=(kit.px(6), kit.px(12)))
+        button = kit.button(inner, "Edit the sample prompts", lambda: act.show_page("sampling"))
+        button.widget.pack(anchor="w")
+        return outer

@@ -1,0 +1,1 @@
+"""The pages of settings, with help and summary beside them."""

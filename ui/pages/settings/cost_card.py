@@ -1,0 +1,110 @@
+"""How long will it take? What a step asks of the UNet, and the time that a count has told."""
+
+import tkinter as tk
+from tkinter import ttk
+
+from onetrainer.config.rewards.alignprop import AlignProp
+from onetrainer.config.rewards.generation import Prompts
+from onetrainer.config.train import TrainConfig
+from onetrainer.json_file import Document
+from onetrainer.messages.durations import number
+from ui.charts.bar_table import BarRow, BarTable
+from ui.context import Context
+from ui.messages.memory import passes_title, shown_passes, time_words
+from ui.pages.settings.objective_card import REWARDS
+from ui.widgets.widgets import wrap_in_card
+
+PAGES = (REWARDS, "hardware")
+
+_NOT_COUNTED = "“Will it fit?” also tells about how long a step takes on this machine."
+_OF_EARLIER = "The time is that of earlier settings."
+_WRAP = 236
+
+
+class CostCard:
+    """Beside the settings; the passes are those of now, the time is that of the last count."""
+
+    def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
+        self._context = context
+        kit = context.kit
+        self._outer, inner = kit.card(parent)
+        self._outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
+        kit.label(inner, "Time", style="Heading").pack(anchor="w")
+        self._time: ttk.Label = kit.label(inner, wrap=_WRAP)
+        self._note: ttk.Label = kit.label(inner, style="SmallDim", wrap=_WRAP)
+        self._passes: ttk.Label = kit.label(inner, style="SmallDim", wrap=_WRAP)
+        self._note.pack(anchor="w", pady=(kit.px(4), 0))
+        self._passes.pack(anchor="w", pady=(kit.px(8), kit.px(2)))
+        self._parts = BarTable(kit, inner, color="fill")
+        self._parts.canvas.pack(fill="x")
+        kit.name(self._outer, f"cost {page}")
+        self._of: Document | None = None
+        self._outer.grid_remove()
+        context.forecasts.listen(self._heard)
+
+    @property
+    def words(self) -> list[str]:
+        """What the card says, line by line; nothing while it is not there."""
+        if not self._outer.winfo_manager():
+            return []
+        lines = (self._time, self._note, self._passes)
+        return [str(line.cget("text")) for line in lines if line.winfo_manager()]
+
+    def wrap(self, width: int) -> None:
+        """Fits the words into a card of a width in pixels."""
+        wrap_in_card(self._context.kit, width, self._time, self._note, self._passes)
+
+    def refresh(self) -> None:
+        """Shows what is known now."""
+        self._show_time()
+        document = self._context.draft.document
+        if document is not self._of:
+            self._of = document
+            self._show_passes()
+
+    def _show_time(self) -> None:
+        forecasts = self._context.forecasts
+        words = time_words(forecasts.forecast)
+        is_old = forecasts.is_of_other_settings
+        style = "Dim.Card.TLabel" if is_old else "Card.TLabel"
+        self._time.configure(text=words, style=style)
+        if words and not self._time.winfo_manager():
+            self._time.pack(anchor="w", pady=(self._context.kit.px(4), 0), before=self._note)
+        note = _NOT_COUNTED if not words else _OF_EARLIER if is_old else ""
+        self._note.configure(text=note)
+        if note and not self._note.winfo_manager():
+            self._note.pack(anchor="w", before=self._passes)
+        elif not note:
+            self._note.pack_forget()
+
+    def _show_passes(self) -> None:
+        parts = self._counted()
+        if not parts:
+            self._outer.grid_remove()
+            return
+        whole = sum(parts.values())
+        self._passes.configure(text=passes_title(whole))
+        rows = [BarRow(title, count / whole, number(count)) for title, count in shown_passes(parts)]
+        self._parts.show(rows)
+        self._outer.grid()
+
+    def _counted(self) -> dict[str, float]:
+        """Passes of a step by what they are for; none where a number is wrong, or of the VAE."""
+        # Loaded late: a window that only opens does not need it.
+        from onetrainer.rewards.cost import cost_of
+
+        config = self._context.draft.valid_config()
+        return {} if config is None else cost_of(_without_files(config)).step.by_part()
+
+    def _heard(self) -> None:
+        if self._outer.winfo_ismapped():
+            self.refresh()
+
+
+def _without_files(config: TrainConfig) -> TrainConfig:
+    """The config with a prompt of its own: how many there are does not count in a step."""
+    section = config.objective
+    if not isinstance(section, AlignProp):
+        return config
+    section = section.model_copy(update={"prompts": Prompts(text="a picture")})
+    return config.model_copy(update={"objective": section})

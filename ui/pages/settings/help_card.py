@@ -1,0 +1,95 @@
+"""The card beside the settings that explains the one with the keyboard."""
+
+import tkinter as tk
+from tkinter import ttk
+
+from onetrainer.config.fields import Setting
+from ui.context import Context
+from ui.messages.line_breaks import broken_at_dots
+from ui.messages.problems import listed
+from ui.model.form_fields import as_words, setting_of
+from ui.model.visible_settings import ANY, beside
+from ui.widgets.widgets import wrap_in_card
+
+_WRAP = 236
+
+
+class HelpCard:
+    """What the setting with the keyboard means. path: that of the setting; "" for none."""
+
+    def __init__(self, context: Context, parent: tk.Misc, *, name: str) -> None:
+        kit = context.kit
+        self._kit = kit
+        self._draft = context.draft
+        outer, inner = kit.card(parent)
+        outer.pack(fill="x")
+        kit.name(outer, name)
+        self._title: ttk.Label = kit.label(inner, style="Heading", wrap=_WRAP)
+        self._title.pack(anchor="w")
+        self._room = kit.px(_WRAP)
+        self._text: ttk.Label = kit.label(inner, wrap=_WRAP)
+        self._text.pack(anchor="w", pady=(kit.px(6), kit.px(6)))
+        self._facts: ttk.Label = kit.label(inner, style="SmallDim", wrap=_WRAP)
+        self._facts.pack(anchor="w")
+        self.clear()
+
+    def clear(self) -> None:
+        """Explains none."""
+        self.path = self._told = ""
+        self._title.configure(text="About a setting")
+        self._explained = "Click into a setting to read here what it does."
+        self._break_lines()
+
+    def wrap(self, width: int) -> None:
+        """Fits the words into a card of a width in pixels."""
+        self._room = wrap_in_card(self._kit, width, self._title, self._text, self._facts)
+        self._break_lines()
+
+    def show(self, setting: Setting, path: str) -> None:
+        """Explains one setting."""
+        self.path = path
+        self._title.configure(text=setting.ui.label)
+        self._explained = setting.help_in_words
+        lines = []
+        if setting.kind in ("integer", "number"):
+            lines.append(f"Takes {setting.expected}.")
+        own = self._draft.default(path) if setting.path == path else setting.default
+        default = as_words(own, setting)
+        lines.append(f"Default: {default}" if default else "Default: nothing")
+        lines += [
+            only_with_words(beside(path, other), values)
+            for other, values in setting.ui.only_with.items()
+        ]
+        lines += [or_with_words(other, values) for other, values in setting.ui.or_with.items()]
+        lines.append(f"Key: {path}")
+        self._told = "\n".join(lines)
+        self._break_lines()
+
+    def _break_lines(self) -> None:
+        measure = self._kit.theme.measure
+        for label, text in ((self._text, self._explained), (self._facts, self._told)):
+            label.configure(text=broken_at_dots(text, self._room, measure))
+
+
+def only_with_words(path: str, values: tuple[str, ...]) -> str:
+    """With what a setting has an effect: "Counts with Method LoRA, DoRA and OFT"."""
+    other = setting_of(path)
+    if other is None:
+        return ""
+    if values == ANY:
+        return (
+            f"Counts only while “{other.ui.label}” is {'on' if other.kind == 'yes-no' else 'set'}"
+        )
+    if values == ("0",) and other.ui.zero:
+        return f"Counts only while “{other.ui.label}” is 0 ({other.ui.zero})"
+    return f"Counts with {other.ui.label} {listed([other.word(value) for value in values])}"
+
+
+def or_with_words(path: str, values: tuple[str, ...]) -> str:
+    """With what else it has one: "Or with Masks picture files in one of “More folders”"."""
+    name, _, __ = path.partition(".*.")
+    entries, other = setting_of(name), setting_of(path)
+    if entries is None or other is None:
+        return ""
+    words = listed([other.word(value) for value in values])
+    return f"Or with {other.ui.label} {words} in one of “{entries.ui.label}”"

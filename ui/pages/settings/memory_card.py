@@ -1,0 +1,276 @@
+"""Will it fit? How much memory a run with these settings takes, and what would lower it."""
+
+import tkinter as tk
+from tkinter import ttk
+
+from onetrainer.run.events import Forecast
+from ui.charts.bar_table import BarRow, BarTable
+from ui.charts.stacked_bar import Stack
+from ui.context import Context, Offer
+from ui.messages.memory import (
+    Cured,
+    colors_of,
+    counted_words,
+    cured,
+    failed_words,
+    part_title,
+    phase_title,
+    shown_parts,
+    verdict,
+)
+from ui.messages.problems import capitalized
+from ui.progress.run_state import amount
+from ui.theme.palette import Role
+from ui.widgets.widgets import Button, wrap_in_card
+
+# The page on which everything is shown, and those that have the verdict alone.
+FULL, SHORT = "hardware", ("method", "training", "rewards")
+
+_MOST_CURES = 5
+_APPLY_ROOM = 112
+_INTRO = (
+    "Counts, before anything is started, how much memory a run with these settings takes: of the "
+    "graphics card, or main memory where there is none. It takes a moment."
+)
+_OF_EARLIER = "This is of earlier settings; they have changed since."
+_COUNT_AGAIN = "Counts what the settings of now come to"
+
+
+class MemoryCard:
+    """Beside the settings. All cards of one window show the same forecast."""
+
+    def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
+        self._context = context
+        self._is_full = page == FULL
+        kit = context.kit
+        self._seen: tuple[object, ...] = ()
+        outer, inner = kit.card(parent)
+        outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
+        self._outer: tk.Misc = outer
+        self._make_head(inner, page)
+        self._result = kit.frame(inner)
+        self._make_result(self._result)
+        self._make_foot(inner, page)
+        context.forecasts.listen(self._heard)
+
+    def _make_head(self, inner: tk.Misc, page: str) -> None:
+        kit = self._context.kit
+        head = kit.frame(inner)
+        head.pack(fill="x")
+        kit.label(head, "Memory", style="Heading").pack(side="left")
+        self._button = kit.button(head, "Will it fit?", self._pressed, name=f"will it fit {page}")
+        self._button.widget.pack(side="right")
+        self._intro: ttk.Label = kit.label(inner, _INTRO, style="SmallDim", wrap=236)
+        self._intro.pack(anchor="w", pady=(kit.px(4), 0))
+        self._verdict: ttk.Label = kit.label(inner, wrap=236)
+        self._about: ttk.Label = kit.label(inner, style="SmallDim", wrap=236)
+        self._note: ttk.Label = kit.label(inner, style="SmallWarning", wrap=236)
+        kit.name(self._verdict, f"verdict {page}")
+
+    def _make_result(self, box: tk.Misc) -> None:
+        kit = self._context.kit
+        self._stack = Stack(kit, box, has_legend=self._is_full)
+        self._stack.canvas.pack(fill="x")
+        self._phases = BarTable(kit, box, color="fill")
+        self._cures_title: ttk.Label = kit.label(box, style="SmallDim")
+        self._cures: list[CureRow] = []
+        if self._is_full:
+            title = kit.label(box, "Highest in each phase", style="SmallDim")
+            title.pack(anchor="w", pady=(kit.px(12), kit.px(2)))
+            self._phases.canvas.pack(fill="x")
+            self._cures_title.pack(anchor="w", pady=(kit.px(12), 0))
+            self._cures = [CureRow(self._context, box, place) for place in range(_MOST_CURES)]
+
+    def _make_foot(self, inner: tk.Misc, page: str) -> None:
+        kit, act = self._context.kit, self._context.act
+        self._foot = kit.frame(inner)
+        self._foot.pack(anchor="w")
+        self._more = kit.button(
+            self._foot,
+            "Details",
+            lambda: act.show_page(FULL),
+            name=f"memory details {page}",
+        )
+
+    @property
+    def words(self) -> list[str]:
+        """What the card says, line by line."""
+        lines = (self._verdict, self._about, self._cures_title, self._note)
+        shown = [str(line.cget("text")) for line in lines if line.winfo_manager()]
+        return shown + [words for row in self._cures for words in row.told]
+
+    def wrap(self, width: int) -> None:
+        """Fits the words into a card of a width in pixels."""
+        labels = (self._intro, self._verdict, self._about, self._note)
+        room = wrap_in_card(self._context.kit, width, *labels)
+        for row in self._cures:
+            row.wrap(room)
+
+    def refresh(self) -> None:
+        """Shows what is known now."""
+        forecasts = self._context.forecasts
+        is_old = forecasts.is_of_other_settings
+        self._button.enable("" if forecasts.is_working else forecasts.why_not())
+        for row in self._cures:
+            row.refresh(is_old=is_old)
+        seen = (forecasts.turn, is_old)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        forecast = forecasts.forecast
+        again = "Count again" if forecast is not None else "Will it fit?"
+        self._button.set_text("Stop" if forecasts.is_working else again)
+        if forecast is not None:
+            self._show(forecast)
+        self._show_note(is_old=is_old)
+        if forecast is not None and not self._is_full:
+            self._more.widget.pack(side="left", pady=(self._context.kit.px(8), 0))
+
+    def _show(self, forecast: Forecast) -> None:
+        kit = self._context.kit
+        found, forecasts = verdict(forecast), self._context.forecasts
+        # What was true of earlier settings is not shouted.
+        tone: Role = "dim" if forecasts.is_of_other_settings else found.tone
+        self._verdict.configure(text=found.words, style=_heading(tone))
+        counted = counted_words(forecast, is_for_processor=forecasts.is_for_processor)
+        self._about.configure(text=f"{found.about} {counted}".rstrip())
+        if self._intro.winfo_manager():
+            self._intro.pack_forget()
+            self._verdict.pack(anchor="w", pady=(kit.px(4), 0), before=self._foot)
+            self._about.pack(anchor="w", before=self._foot)
+            self._result.pack(fill="x", pady=(kit.px(8), 0), before=self._foot)
+        parts = shown_parts(forecast.phases.get(forecast.peak_phase, {}))
+        named = [(name, part_title(name), size) for name, size in parts]
+        self._stack.show(named, colors_of([name for name, _ in parts]), forecast.available_bytes)
+        self._show_phases(forecast, {name: phase_title(name) for name in forecast.phases})
+        self._show_cures(forecast)
+
+    def _show_phases(self, forecast: Forecast, words: dict[str, str]) -> None:
+        peaks = {name: sum(parts.values()) for name, parts in forecast.phases.items()}
+        free = forecast.available_bytes
+        most = max([*peaks.values(), free, 1])
+        rows = [
+            BarRow(words[name], peak / most, amount(peak), "", "dim")
+            for name, peak in peaks.items()
+            if peak
+        ]
+        self._phases.show(rows, mark=free / most if 0 < free < most else 0.0)
+
+    def _show_cures(self, forecast: Forecast) -> None:
+        found = [cured(cure, forecast) for cure in forecast.cures[:_MOST_CURES]]
+        title = "What would lower it, the cheapest first" if found else ""
+        self._cures_title.configure(text=title)
+        for place, row in enumerate(self._cures):
+            row.show(found[place] if place < len(found) else None)
+
+    def _show_note(self, *, is_old: bool) -> None:
+        forecasts = self._context.forecasts
+        words, style = "", "SmallWarning.Card.TLabel"
+        if forecasts.is_working:
+            words = f"{capitalized(forecasts.activity or 'counting memory')} …"
+            style = "SmallDim.Card.TLabel"
+        elif forecasts.failed is not None:
+            words, style = failed_words(forecasts.failed), "SmallDanger.Card.TLabel"
+        elif is_old:
+            words = _OF_EARLIER
+        self._note.configure(text=words, style=style)
+        if words:
+            below = self._about if self._about.winfo_manager() else self._foot
+            self._note.pack(anchor="w", pady=(self._context.kit.px(4), 0), before=below)
+        else:
+            self._note.pack_forget()
+
+    def _pressed(self) -> None:
+        forecasts = self._context.forecasts
+        if forecasts.is_working:
+            forecasts.stop()
+            return
+        self._context.act.commit()
+        forecasts.start()
+
+    def _heard(self) -> None:
+        if self._outer.winfo_ismapped():
+            self.refresh()
+
+
+class CureRow:
+    """One thing that lowers the peak, and a button that does it."""
+
+    def __init__(self, context: Context, parent: tk.Misc, place: int) -> None:
+        self._context = context
+        self._cure: Cured | None = None
+        kit = context.kit
+        self._box = kit.frame(parent)
+        self._words: ttk.Label = kit.label(self._box, wrap=236)
+        self._about: ttk.Label = kit.label(self._box, style="SmallDim", wrap=236)
+        self._apply: Button = kit.button(self._box, "Apply", self._do, name=f"apply cure {place}")
+        self._box.grid_columnconfigure(0, weight=1)
+        self._words.grid(row=0, column=0, sticky="w")
+        self._about.grid(row=1, column=0, columnspan=2, sticky="w", pady=(kit.px(2), 0))
+        self._apply.widget.grid(row=0, column=1, sticky="ne", padx=(kit.px(8), 0))
+
+    @property
+    def told(self) -> list[str]:
+        """What is said of the cure; nothing while there is none."""
+        return [] if self._cure is None else [self._cure.words, self._cure.about]
+
+    def wrap(self, room: int) -> None:
+        """Breaks its lines for a room in pixels."""
+        self._words.configure(wraplength=room - self._context.kit.px(_APPLY_ROOM))
+        self._about.configure(wraplength=room)
+
+    def show(self, cure: Cured | None) -> None:
+        """Shows a cure, or nothing."""
+        self._cure = cure
+        if cure is None:
+            self._box.pack_forget()
+            return
+        self._words.configure(text=cure.words)
+        style = "SmallDim" if cure.tone == "dim" else f"Small{cure.tone.capitalize()}"
+        self._about.configure(text=cure.about, style=f"{style}.Card.TLabel")
+        self._box.pack(anchor="w", fill="x", pady=(self._context.kit.px(8), 0))
+        self.refresh(is_old=self._context.forecasts.is_of_other_settings)
+
+    def refresh(self, *, is_old: bool) -> None:
+        """Offers to apply it, or to count again where that is done.
+
+        is_old: whether settings have changed since the cures were counted.
+        """
+        if self._cure is None:
+            return
+        can_count = self._is_so and is_old
+        reason = "The settings are like this already." if self._is_so and not is_old else ""
+        if can_count:
+            forecasts = self._context.forecasts
+            reason = "It is being counted." if forecasts.is_working else forecasts.why_not()
+        is_quiet = self._cure.tone == "dim" and not can_count
+        self._apply.set_kind("primary" if can_count else "quiet" if is_quiet else "plain")
+        self._apply.set_text("Count again" if can_count else "Applied" if self._is_so else "Apply")
+        self._apply.enable(reason)
+        self._apply.describe(_COUNT_AGAIN if can_count else "")
+
+    @property
+    def _is_so(self) -> bool:
+        """Whether the settings are as the cure would have them."""
+        value, cure = self._context.draft.value, self._cure
+        return cure is not None and all(
+            value(path) == wanted for path, wanted in cure.changes.items()
+        )
+
+    def _do(self) -> None:
+        if self._cure is None:
+            return
+        act, draft = self._context.act, self._context.draft
+        if self._is_so:
+            act.commit()
+            self._context.forecasts.start()
+            return
+        act.commit()
+        draft.set_all(self._cure.changes)
+        applied = draft.last_change
+        offer = Offer("Undo", "undo cure", draft.undo, lambda: draft.last_change is applied)
+        act.say(f"{self._cure.words}: applied.", offer)
+
+
+def _heading(tone: Role) -> str:
+    return "Heading.Card.TLabel" if tone == "text" else f"Heading{tone.capitalize()}.Card.TLabel"

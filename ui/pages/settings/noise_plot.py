@@ -1,0 +1,58 @@
+"""How often each amount of noise is trained, as the settings make it."""
+
+import tkinter as tk
+
+from onetrainer.config.objectives.denoising import Denoising
+from onetrainer.config.objectives.timesteps import Timesteps
+from onetrainer.schedules.timestep_density import density
+from ui.context import Context
+from ui.pages.settings.small_plot import SmallPlot
+
+SECTION = "objective.timesteps"
+_WIDTH = 360
+_STEPS = 1000
+_BIN = 10
+_TITLE = "How often each amount of noise is trained"
+_ENDS = ("little noise: fine detail", "nothing but noise: composition")
+
+
+class NoisePlot:
+    """Drawn anew with each change; words in its place while the numbers are wrong."""
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        self._plot = SmallPlot(context.kit, parent, name="plot of the noise", width=_WIDTH)
+        self.widget = self._plot.widget
+        self._drawn: tuple[object, ...] = ()
+
+    def draw(self) -> None:
+        """Draws what the draft says now, unless that is drawn already."""
+        draft, mode = self._context.draft, self._context.kit.theme.mode
+        value = draft.value(SECTION)
+        wanted = (str(value), mode)
+        if wanted == self._drawn:
+            return
+        self._drawn = wanted
+        config = draft.alone(SECTION)
+        objective = config.objective if config is not None else None
+        heights = bin_heights(objective.timesteps) if isinstance(objective, Denoising) else []
+        if heights:
+            last = len(heights) - 1
+            curve = [(place / last, height) for place, height in enumerate(heights)]
+            self._plot.show(_TITLE, curve, _ENDS)
+        else:
+            self._plot.explain("Put the numbers right to see how often which noise is trained.")
+
+
+def bin_heights(timesteps: Timesteps) -> list[float]:
+    """How often timesteps are drawn, ten at a time, beside the most frequent ones.
+
+    From little noise to nothing else; empty where there are no timesteps to draw.
+    """
+    try:
+        shares = density(timesteps, _STEPS)
+    except ValueError:  # an empty range, of which it is told beside the setting
+        return []
+    bins = [sum(shares[start : start + _BIN]) for start in range(0, _STEPS, _BIN)]
+    highest = max(bins)
+    return [share / highest for share in bins]

@@ -1,0 +1,107 @@
+"""A card that leads from one way of training to the other: from pictures, or toward rewards."""
+
+import tkinter as tk
+from dataclasses import dataclass
+from tkinter import ttk
+
+from ui.context import Context
+from ui.widgets.widgets import Button
+
+# The pages on which what is said depends on the objective.
+LOSS, REWARDS = "loss", "rewards"
+
+_OF_REWARDS, _OF_PICTURES = "alignprop", "denoising"
+_VAE = "The VAE is trained by reconstruction alone. Choose another method first."
+_WRAP, _BESIDE = 620, 430
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the card says, and what its button does. reason: why that cannot be done now."""
+
+    title: str
+    text: str
+    button: str
+    reason: str = ""
+
+
+def told(page: str, objective: object, method: object) -> Told | None:
+    """What is said on a page; None if there is nothing to be said."""
+    is_of_rewards = objective == _OF_REWARDS
+    match page, is_of_rewards:
+        case ("rewards", True):
+            text = (
+                "The model draws pictures of prompts, has them scored, and learns to score higher."
+            )
+            return Told("", text, "Learn from pictures instead")
+        case ("rewards", False):
+            text = (
+                "This run learns from your pictures. It can learn from scores instead: the model"
+                " draws pictures of prompts, rewards score them, and what raises the score is"
+                " learnt. It takes prompts, and no pictures."
+            )
+            reason = _VAE if method == "vae" else ""
+            return Told("No reward is trained", text, "Train toward rewards", reason)
+        case ("loss", True):
+            text = (
+                "What counts in this run are scores of drawn pictures, which have a page of their"
+                " own. Ordinary steps, where there are some, are of the usual loss."
+            )
+            return Told("The rewards say what counts", text, "Go to the rewards")
+    return None
+
+
+class ObjectiveCard:
+    """Says which way of training is chosen, on the pages of both."""
+
+    def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
+        self._context = context
+        self._page = page
+        self._shown: Told | None = None
+        kit = context.kit
+        self._outer, inner = kit.card(parent)
+        self._outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
+        self._title: ttk.Label = kit.label(inner, style="Heading")
+        self._text: ttk.Label = kit.label(inner, style="Dim", wrap=_WRAP)
+        self._button: Button = kit.button(inner, "", self._pressed, name=f"objective {page}")
+        inner.grid_columnconfigure(0, weight=1)
+        self._text.grid(row=1, column=0, sticky="w")
+        self._outer.grid_remove()
+
+    def refresh(self) -> None:
+        """Shows what is true for the draft now."""
+        value = self._context.draft.value
+        found = told(self._page, value("objective.kind"), value("method.kind"))
+        if found == self._shown:
+            return
+        self._shown = found
+        if found is None:
+            self._outer.grid_remove()
+            return
+        self._title.configure(text=found.title)
+        self._place(has_title=bool(found.title))
+        self._text.configure(text=found.text)
+        self._button.set_text(found.button)
+        self._button.set_kind("primary" if self._page == REWARDS and found.title else "plain")
+        self._button.enable(found.reason)
+        self._outer.grid()
+
+    def _place(self, *, has_title: bool) -> None:
+        """Title, text and button below each other; without a title text and button in a line."""
+        kit = self._context.kit
+        if has_title:
+            self._title.grid(row=0, column=0, sticky="w")
+            self._button.widget.grid(row=2, column=0, sticky="w", padx=0, pady=(kit.px(10), 0))
+        else:
+            self._title.grid_remove()
+            self._button.widget.grid(row=1, column=1, sticky="e", padx=(kit.px(8), 0), pady=0)
+        self._text.configure(wraplength=kit.px(_WRAP if has_title else _BESIDE))
+
+    def _pressed(self) -> None:
+        act, draft = self._context.act, self._context.draft
+        if self._page == LOSS:
+            act.show_page(REWARDS)
+            return
+        act.commit()
+        is_of_rewards = draft.value("objective.kind") == _OF_REWARDS
+        draft.set("objective.kind", _OF_PICTURES if is_of_rewards else _OF_REWARDS)

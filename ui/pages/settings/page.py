@@ -1,0 +1,208 @@
+"""A page of settings: cards of rows, and beside them the help and what the settings amount to."""
+
+import tkinter as tk
+
+from onetrainer.config.fields import Setting
+from ui.context import Context
+from ui.forms.form import Form
+from ui.forms.row import FormContext
+from ui.model.form_fields import PagePlan, settings_on
+from ui.model.variants import entries_of
+from ui.pages.settings.cost_card import PAGES as COST
+from ui.pages.settings.cost_card import CostCard
+from ui.pages.settings.help_card import HelpCard
+from ui.pages.settings.memory_card import FULL, SHORT, MemoryCard
+from ui.pages.settings.noise_plot import SECTION as NOISE
+from ui.pages.settings.noise_plot import NoisePlot
+from ui.pages.settings.objective_card import LOSS, REWARDS, ObjectiveCard
+from ui.pages.settings.sticky_column import Beside
+from ui.pages.settings.summary_card import Facts
+from ui.widgets.scroller import Scroller
+from ui.widgets.switch import Switch
+from ui.widgets.widgets import focused
+
+_COLUMN = 684
+_ASIDE = 272
+_MARGIN = 28
+_FROM_EDGE, _FROM_MESSAGE = 60, 120
+
+
+class SetupPage:
+    """Made from its plan: a new setting of the config appears here by itself."""
+
+    def __init__(self, context: Context, parent: tk.Misc, plan: PagePlan) -> None:
+        self.name = plan.name
+        self._context = context
+        kit = context.kit
+        self._scroller = Scroller(kit, parent)
+        self.outer: tk.Widget = self._scroller.outer
+        self._body = self._scroller.inner
+        margin = kit.px(_MARGIN)
+        self._column = kit.frame(self._body, ground="window")
+        self._column.grid(row=0, column=0, sticky="nw", padx=(margin, 0), pady=margin * 3 // 4)
+        self._column.grid_columnconfigure(0, minsize=kit.px(_COLUMN))
+        self._has_advanced = _has_advanced(plan)
+        self._switch = self._make_head(plan)
+        plots = {NOISE: lambda card: NoisePlot(context, card)}
+        form_context = FormContext(kit, context.draft, self._show_help, plots, self._scroller.show)
+        self._objective: ObjectiveCard | None = None
+        if plan.name in (LOSS, REWARDS):
+            self._objective = ObjectiveCard(context, self._column, plan.name, line=1)
+        self.form = Form(form_context, self._column, plan, line=2)
+        self.form.with_advanced = plan.name in context.remembered.advanced
+        self._beside = Beside(kit, self._scroller, name=f"aside {plan.name}")
+        aside = self._beside.frame
+        self._help = HelpCard(context, self._beside.top, name=f"help {plan.name}")
+        # From above: what is to be decided by comes before what is only told.
+        facts, cost, memory = (3, 2, 1) if plan.name in COST else (1, 2, 3)
+        self._facts = Facts(context, aside, plan.name, line=facts)
+        self._memory: MemoryCard | None = None
+        if plan.name in (FULL, *SHORT):
+            self._memory = MemoryCard(context, aside, plan.name, line=memory)
+        self._cost: CostCard | None = None
+        if plan.name in COST:
+            self._cost = CostCard(context, aside, plan.name, line=cost)
+        self._is_wide: bool | None = None
+        self._settled: object = None
+        self._openings = context.draft.openings
+        self._scroller.canvas.bind("<Configure>", self._arrange, add="+")
+        if self.form.with_advanced:
+            self._switch.show(True)
+
+    @property
+    def help_path(self) -> str:
+        """The setting that is explained; "" for none."""
+        return self._help.path
+
+    @property
+    def explains_beside(self) -> bool:
+        """Whether there is room for the explanation of a setting beside it."""
+        return self._has_room(self.outer.master.winfo_width())
+
+    @property
+    def memory_words(self) -> list[str]:
+        """What the card about memory says; nothing on pages without one."""
+        return self._memory.words if self._memory is not None else []
+
+    @property
+    def cost_words(self) -> list[str]:
+        """What the card about time says; nothing on pages without one."""
+        return self._cost.words if self._cost is not None else []
+
+    def refresh(self) -> None:
+        """Shows the draft."""
+        used = focused(self._column)
+        in_use = used if used is not None and self._scroller.can_see(used) else None
+        before = in_use.winfo_rooty() if in_use is not None else 0
+        self.form.refresh()
+        if self._help.path and self.form.row(self._help.path) is None:
+            self._help.clear()
+        if self._objective is not None:
+            self._objective.refresh()
+        self._facts.refresh()
+        for card in (self._memory, self._cost):
+            if card is not None:
+                card.refresh()
+        hidden = self.form.hidden
+        words = (
+            "Advanced settings"
+            if self.form.with_advanced or not hidden
+            else (f"{hidden} advanced setting{'s' if hidden != 1 else ''}")
+        )
+        self._switch.say(words)
+        self._place_switch()
+        self._settle(in_use, before)
+
+    def reveal(self, path: str) -> None:
+        """Goes to a setting."""
+        row, part = self.form.reveal(path), self.form.list_card(path)
+        if row is not None:
+            # The message that explains it in a narrow window lies over the foot of the page.
+            margin = _FROM_EDGE if self.explains_beside else _FROM_MESSAGE
+            self._scroller.show(row.editor.focus, *row.below, margin=margin)
+            row.take_focus()
+        elif part is not None:
+            self._scroller.show(part.outer)
+            part.add_button.take_focus()
+
+    def commit(self) -> None:
+        """Hands what was typed to the draft."""
+        self.form.commit()
+
+    def _settle(self, in_use: tk.Misc | None, before: int) -> None:
+        """Keeps what is in use where it was on the screen; another preset begins at the top."""
+        draft = self._context.draft
+        if self._openings != draft.openings:
+            self._openings = draft.openings
+            self._scroller.to_top()
+            in_use = None
+        # Problems are looked for after each change: the same list, and nothing has changed.
+        if self._settled is not draft.problems:
+            self._settled = draft.problems
+            self._scroller.settle(in_use, before)
+
+    def _make_head(self, plan: PagePlan) -> Switch:
+        kit = self._context.kit
+        head = kit.frame(self._column, ground="window")
+        head.grid(row=0, column=0, sticky="ew", pady=(0, kit.px(14)))
+        kit.label(head, plan.title, style="Title", ground="window").pack(anchor="w")
+        kit.label(head, plan.lead, style="Dim", ground="window").pack(anchor="w")
+        switch = kit.switch(head, self._toggle_advanced, text="Advanced settings", ground="window")
+        kit.name(switch.widget, f"advanced {plan.name}")
+        return switch
+
+    def _place_switch(self) -> None:
+        """Shows the switch where there is something that it could show."""
+        if self._has_advanced and self.form.has_cards:
+            self._switch.widget.place(relx=1.0, rely=1.0, anchor="se", y=-2)
+        else:
+            self._switch.widget.place_forget()
+
+    def _toggle_advanced(self) -> None:
+        is_on = self._switch.is_on
+        self.form.with_advanced = is_on
+        known = self._context.remembered.advanced
+        if is_on and self.name not in known:
+            known.append(self.name)
+        elif not is_on and self.name in known:
+            known.remove(self.name)
+        self._context.act.remember_soon()
+        self._settled = None
+        self.refresh()
+
+    def _show_help(self, setting: Setting, path: str) -> None:
+        self._help.show(setting, path)
+        row = self.form.row(path)
+        if row is not None:
+            self._scroller.show(row.editor.focus)
+
+    def _has_room(self, width: int) -> bool:
+        return width >= self._context.kit.px(_COLUMN + _ASIDE + 3 * _MARGIN)
+
+    def _arrange(self, event: "tk.Event[tk.Misc]") -> None:
+        kit = self._context.kit
+        margin = kit.px(_MARGIN)
+        room = event.width - 2 * margin
+        column, aside = kit.px(_COLUMN), kit.px(_ASIDE)
+        is_wide = self._has_room(event.width)
+        self._column.grid_columnconfigure(0, minsize=min(column, room))
+        width = min(aside * 3 // 2, room - column - margin) if is_wide else min(column, room)
+        self._help.wrap(width)
+        self._facts.wrap(width)
+        for card in (self._memory, self._cost):
+            if card is not None:
+                card.wrap(width)
+        if is_wide != self._is_wide:
+            self._is_wide = is_wide
+            space = self._beside.space
+            if is_wide:
+                space.grid(row=0, column=1, sticky="n", padx=(margin, 0), pady=kit.px(87))
+            else:
+                space.grid(row=1, column=0, sticky="nw", padx=(margin, 0), pady=0)
+        self._beside.arrange(width, stays=is_wide)
+
+
+def _has_advanced(plan: PagePlan) -> bool:
+    """Whether a page has anything to show on request, be it in the entries of its lists."""
+    found = (part for setting in settings_on(plan) for part in (setting, *entries_of(setting)))
+    return any(part.ui.level == "advanced" for part in found)

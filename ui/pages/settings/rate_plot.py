@@ -1,0 +1,76 @@
+"""The learning rate over the run, as the settings make it."""
+
+import tkinter as tk
+
+from onetrainer.config.optimizers.optimizer_section import OptimizerSection
+from onetrainer.config.run.schedule import Schedule
+from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
+from ui.context import Context
+from ui.model.draft import Draft
+from ui.model.form_fields import as_text
+from ui.model.variants import section_at
+from ui.pages.settings.small_plot import SmallPlot
+
+_WIDTH = 236
+_POINTS = 118  # one every two pixels
+
+
+class RatePlot:
+    """Drawn anew with each change; words in its place while the numbers are wrong."""
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        self._plot = SmallPlot(context.kit, parent, name="plot of the rate", width=_WIDTH)
+        self.widget = self._plot.widget
+        self._drawn: tuple[object, ...] = ()
+
+    def draw(self) -> None:
+        """Draws the rate of the draft as it is now, unless that is drawn already."""
+        draft, mode = self._context.draft, self._context.kit.theme.mode
+        config, steps = draft.alone("schedule"), draft.value("training.steps")
+        rate, kind = draft.value("optimizer.lr"), draft.value("optimizer.kind")
+        schedule = config.schedule if config is not None else None
+        wanted = (schedule, steps, rate, kind, mode)
+        if wanted == self._drawn:
+            return
+        self._drawn = wanted
+        if draft.setting("optimizer.lr") is None:
+            self._plot.explain(f"{_name(draft)} finds its rate by itself, without a schedule.")
+            return
+        if schedule is None or not isinstance(steps, int) or steps < 1:
+            self._plot.explain("Put the numbers right to see the learning rate over the run.")
+            return
+        points = rate_points(schedule, steps=steps)
+        most = max(share for _, share in points)
+        highest = max(1.0, most)
+        curve = [(place, share / highest) for place, share in points]
+        full = rate * most if isinstance(rate, int | float) else None
+        self._plot.show(rate_words(draft, full), curve, ("first step", f"step {steps:,}"))
+
+
+def rate_words(draft: Draft, full: float | None) -> str:
+    """What is drawn. full: the highest rate; None where there is no number for it yet."""
+    up_to = f", up to {as_text(full)}" if full is not None else ""
+    optimizer = section_at("optimizer", draft.kinds)
+    if optimizer is not None and issubclass(optimizer, OptimizerSection) and optimizer.is_adaptive:
+        return f"What multiplies the learning rate that {_name(draft)} finds, over the run{up_to}"
+    return f"Learning rate over the run{up_to}"
+
+
+def rate_points(schedule: Schedule, *, steps: int) -> list[tuple[float, float]]:
+    """The learning rate over the run: shares of the run, and of the full rate there."""
+    last = steps - 1
+    if last == 0:
+        share = lr_multiplier(schedule, step=0, steps=steps)
+        return [(0.0, share), (1.0, share)]
+    # The end of the warm-up is a corner, which must not be cut off.
+    shown = {round(place * last / _POINTS) for place in range(_POINTS + 1)}
+    shown |= {min(last, warmup_steps(schedule, steps=steps))}
+    return [
+        (step / last, lr_multiplier(schedule, step=step, steps=steps)) for step in sorted(shown)
+    ]
+
+
+def _name(draft: Draft) -> str:
+    setting = draft.setting("optimizer.kind")
+    return setting.word(draft.value("optimizer.kind")) if setting is not None else ""

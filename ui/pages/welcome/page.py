@@ -1,0 +1,134 @@
+"""The first page: three ways to begin."""
+
+import tkinter as tk
+from collections.abc import Callable
+from dataclasses import dataclass
+from tkinter import ttk
+
+from ui.context import Context
+from ui.pages.welcome.icons import Draw, draw_demo, draw_pictures, draw_preset
+from ui.widgets.scroller import Scroller
+from ui.widgets.widgets import Kind, wrap_in_card
+
+_ICON_WIDTH, _ICON_HEIGHT = 96, 64
+_GAP = 14
+_LEAD = "OneTrainer teaches Stable Diffusion and SDXL your pictures: a style, a person, a thing."
+_KEYS = (
+    "F5 starts   ·   Ctrl+F finds any setting   ·   F1 explains the one in use   ·   "
+    "the button Keys shows the rest"
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to begin."""
+
+    title: str
+    text: str
+    button: str
+    kind: Kind
+    go: Callable[[], None]
+    icon: Draw
+
+
+class WelcomePage:
+    """Train on my pictures, open a preset, or try the demo."""
+
+    name = "welcome"
+
+    def __init__(self, context: Context, parent: tk.Misc) -> None:
+        self._context = context
+        kit = context.kit
+        scroller = Scroller(kit, parent)
+        self.outer: tk.Widget = scroller.outer
+        box = kit.frame(scroller.inner, ground="window")
+        box.pack(fill="x", padx=kit.px(28), pady=kit.px(48))
+        kit.label(box, "What would you like to do?", style="Title", ground="window").grid(
+            row=0, column=0, columnspan=3, sticky="w"
+        )
+        kit.label(box, _LEAD, style="Dim", ground="window").grid(
+            row=1, column=0, columnspan=3, sticky="w", pady=(kit.px(4), kit.px(28))
+        )
+        self._icons: list[tuple[tk.Canvas, Draw]] = []
+        self._texts: list[ttk.Label] = []
+        for column, way in enumerate(self._ways()):
+            self._add_card(box, column, way)
+        kit.label(box, _KEYS, style="SmallDim", ground="window").grid(
+            row=3, column=0, columnspan=3, sticky="w", pady=(kit.px(28), 0)
+        )
+        box.bind("<<ThemeChanged>>", lambda _: self.refresh())
+        box.bind("<Configure>", self._wrap)
+
+    def refresh(self) -> None:
+        """Draws the icons in the colors of now."""
+        for canvas, draw in self._icons:
+            canvas.delete("all")
+            draw(canvas, self._context.kit)
+
+    def _ways(self) -> tuple[Way, ...]:
+        act = self._context.act
+        return (
+            Way(
+                "Try the demo",
+                "A tiny model and its pictures are made on this computer, ready to start. "
+                "It shows everything in a few minutes, also without a graphics card.",
+                "Load the demo",
+                "primary",
+                act.load_demo,
+                draw_demo,
+            ),
+            Way(
+                "Train on my pictures",
+                "Choose a base model, SD 1.5, SD 2 or SDXL, and a folder of pictures with "
+                "captions. All other settings have sensible values.",
+                "Choose a model",
+                "plain",
+                lambda: act.jump("model.path"),
+                draw_pictures,
+            ),
+            Way(
+                "Open a preset",
+                "Begin with settings for SD 1.5, SD 2 or SDXL that came with the program, with "
+                "your own, or with those that somebody gave you.",
+                "Open a preset",
+                "plain",
+                act.choose_preset,
+                draw_preset,
+            ),
+        )
+
+    def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
+        """Breaks the lines for cards that share the page's width."""
+        # Less a little for the padding that a label has around its lines.
+        width = (event.width - 3 * self._context.kit.px(_GAP)) // 3
+        wrap_in_card(self._context.kit, width, *self._texts)
+
+    def _add_card(self, box: ttk.Frame, column: int, way: Way) -> None:
+        kit = self._context.kit
+        box.grid_columnconfigure(column, weight=1, uniform="cards")
+        outer, inner = kit.card(box)
+        outer.grid(row=2, column=column, sticky="nsew", padx=_apart(kit.px(_GAP), column))
+        canvas = tk.Canvas(
+            inner,
+            width=kit.px(_ICON_WIDTH),
+            height=kit.px(_ICON_HEIGHT),
+            takefocus=0,
+            highlightthickness=0,
+        )
+        kit.theme.paint(canvas, bg="card")
+        canvas.pack(anchor="w", pady=(kit.px(6), kit.px(14)))
+        self._icons.append((canvas, way.icon))
+        kit.label(inner, way.title, style="Heading").pack(anchor="w")
+        text = kit.label(inner, way.text, style="Dim", wrap=180)
+        kit.name(text, f"words of way {column}")
+        self._texts.append(text)
+        text.pack(anchor="w", pady=(kit.px(6), kit.px(16)))
+        name = f"welcome {way.title.lower()}"
+        button = kit.button(inner, way.button, way.go, kind=way.kind, name=name)
+        button.widget.pack(anchor="w", side="bottom")
+
+
+def _apart(gap: int, column: int) -> tuple[int, int]:
+    """Room beside one of three cards, so that all come out equally wide."""
+    third = gap // 3
+    return third * column, third * (2 - column)

@@ -1,0 +1,1 @@
+"""What a run has reported: losses, rewards, samples. No Tk."""

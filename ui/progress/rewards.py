@@ -1,0 +1,279 @@
+"""What reward training has shown of a run, and the words and figures for it. No Tk."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, Literal
+
+from onetrainer.metrics.evaluation_messages import MOST_DRIFT
+from onetrainer.run.events import Evaluated, Rewarded, Sample
+from ui.progress.curve import Curve
+from ui.progress.samples import SampleBook
+from ui.theme.palette import Role
+
+VERDICTS: dict[str, tuple[str, Role]] = {
+    "first": ("first look", "dim"),
+    "improving": ("improving", "good"),
+    "flat": ("not surely improving now", "dim"),
+    "hacking": ("the reward may mean nothing any more", "warning"),
+}
+_DRIFT = ("diversity", "variety", "contrast", "saturation", "distance")
+_MOST_LINES = 3
+_LARGE, _MIDDLE, _SMALL = 1000, 10, 0.001
+
+TrendKind = Literal["trained", "watched", "drift"]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One value of a trend. error: half of its 95 % band; 0 where there is none."""
+
+    step: int
+    value: float
+    error: float = 0.0
+
+
+@dataclass(frozen=True)
+class Trend:
+    """One thing that is measured at each look.
+
+    base: what it was before training; None where that says nothing. is_share: whether the values
+    are shares of 1 rather than scores. figure: the value now with its change, in words.
+    """
+
+    name: str
+    kind: TrendKind
+    marks: tuple[Mark, ...]
+    base: float | None
+    is_share: bool
+    figure: str
+    tone: Role = "text"
+
+    def words_at(self, place: int) -> str:
+        """One of the values as a person reads it: "step 20: 0.412 ± 0.021"."""
+        mark = self.marks[place]
+        value = share_words(mark.value) if self.is_share else with_band(mark.value, mark.error)
+        return f"step {mark.step:,}: {value}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One picture of the grid. path: relative to the run folder. lines: names and figures."""
+
+    path: str
+    lines: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """The pictures of one look, a row each; None where that look has none."""
+
+    title: str
+    step: int
+    cells: tuple[Cell | None, ...]
+
+
+@dataclass
+class Rewards:
+    """The scores of every step in bounded memory, and every look at held-out prompts.
+
+    scores, spreads: of the pictures of a step; both have the same steps. count: how much has been
+    told.
+    """
+
+    scores: Curve = field(default_factory=Curve)
+    spreads: Curve = field(default_factory=Curve)
+    step: Rewarded | None = None
+    looks: list[Evaluated] = field(default_factory=list)
+    count: int = 0
+
+    def take_step(self, event: Rewarded) -> None:
+        """Takes the scores of a step in; a step without a finite reward leaves a gap."""
+        self.count += 1
+        self.step = event
+        if isfinite(event.reward):
+            self.scores.append(event.step, event.reward)
+            self.spreads.append(event.step, event.spread if isfinite(event.spread) else 0.0)
+
+    def take_look(self, event: Evaluated) -> None:
+        """Takes a look in; one of the same step takes the place of the other.
+
+        A first one begins anew: it looked at other prompts, noises or rewards than those before.
+        """
+        self.count += 1
+        if event.verdict == "first":
+            self.looks.clear()
+        others = [look for look in self.looks if look.step != event.step]
+        self.looks = sorted([*others, event], key=lambda look: look.step)
+
+    @property
+    def newest(self) -> Evaluated | None:
+        """The last look; None before the first."""
+        return self.looks[-1] if self.looks else None
+
+    @property
+    def best(self) -> Evaluated | None:
+        """The look that the guard calls best; None before the first."""
+        newest = self.newest
+        return self.at(newest.best_step) if newest else None
+
+    def at(self, step: int) -> Evaluated | None:
+        """The look of a step; None if there was none."""
+        return next((look for look in self.looks if look.step == step), None)
+
+
+def rows_of(rewards: Rewards) -> list[tuple[str, int]]:
+    """The prompt and the seed of each row of the grid."""
+    newest = rewards.newest
+    return [_prompt_and_seed(picture) for picture in newest.pictures] if newest else []
+
+
+def columns_of(rewards: Rewards, step: int | None = None) -> list[Column]:
+    """Base, best and now as columns of the grid; of a single look one column.
+
+    step: the look in the place of now; None for the newest.
+    """
+    newest = rewards.newest
+    if newest is None:
+        return []
+    base, best = rewards.looks[0], rewards.best
+    now = rewards.at(step) if step is not None else newest
+    now = now or newest
+    rows = len(newest.pictures)
+    columns = [_column("base", base, rows)]
+    if len(rewards.looks) > 1:
+        if best is not None:
+            columns.append(_column(f"best · step {best.step:,}", best, rows))
+        is_newest = now.step == newest.step
+        columns.append(
+            _column(f"now · step {now.step:,}" if is_newest else f"step {now.step:,}", now, rows)
+        )
+    return columns
+
+
+def book_of(rewards: Rewards) -> SampleBook:
+    """The looks' pictures for the viewer; a row of the grid is a prompt there."""
+    return SampleBook.of(
+        Sample(look.step, row, _path(picture), *_prompt_and_seed(picture))
+        for look in rewards.looks
+        for row, picture in enumerate(look.pictures)
+    )
+
+
+def picture_words(rewards: Rewards, row: int, step: int) -> str:
+    """All rewards of one picture in a line."""
+    look = rewards.at(step)
+    if look is None or row >= len(look.pictures):
+        return ""
+    found = _lines(look, look.pictures[row])
+    return "   ".join(f"{name} {figure}" for name, figure in found)
+
+
+def trends_of(rewards: Rewards, *, least_diversity: float) -> list[Trend]:
+    """What is drawn as small curves: trained rewards, watched ones, then the drift.
+
+    least_diversity: the share of the base's below which the guard sees a collapse.
+    """
+    newest = rewards.newest
+    if newest is None:
+        return []
+    names = sorted(newest.rewards, key=lambda name: not newest.rewards[name].get("trained"))
+    scores = (_reward_trend(rewards, name) for name in names)
+    found = [trend for trend in scores if trend.marks]
+    for name in _DRIFT:
+        marks = tuple(
+            Mark(look.step, look.drift[name])
+            for look in rewards.looks
+            if isfinite(look.drift.get(name, float("nan")))
+        )
+        if marks:
+            now = marks[-1].value
+            tone: Role = "warning" if _is_odd(name, now, least_diversity) else "text"
+            base = None if name == "distance" else 1.0
+            found.append(Trend(name, "drift", marks, base, True, share_words(now), tone))
+    return found
+
+
+def with_band(value: float, error: float) -> str:
+    """A score with half of its 95 % band: "0.412 ± 0.021"."""
+    if not error or not isfinite(error):
+        return score_words(value)
+    return f"{score_words(value)} ± {error:.2g}"
+
+
+def score_words(value: float) -> str:
+    """A score with as many digits as tell pictures apart: "0.412", "21.53"."""
+    size = abs(value)
+    if size >= _LARGE:
+        return f"{value:,.0f}"
+    if size >= _MIDDLE:
+        return f"{value:.2f}"
+    return f"{value:.3f}" if size >= _SMALL or value == 0 else f"{value:.1g}"
+
+
+def share_words(share: float) -> str:
+    """A share in percent: "62 %", and "0.4 %" where that is little."""
+    return f"{100 * share:.0f} %" if share >= 0.0995 or share == 0 else f"{100 * share:.1f} %"
+
+
+def _reward_trend(rewards: Rewards, name: str) -> Trend:
+    marks = tuple(
+        Mark(look.step, mean, _number(look.rewards[name], "error"))
+        for look in rewards.looks
+        if name in look.rewards and isfinite(mean := _number(look.rewards[name], "mean", nan=True))
+    )
+    newest = rewards.looks[-1].rewards[name]
+    kind: TrendKind = "trained" if newest.get("trained") else "watched"
+    mean = _number(newest, "mean", nan=True)
+    figure = score_words(mean)
+    since, band = newest.get("since_base"), _number(newest, "since_base_error")
+    tone: Role = "text"
+    if since is not None:
+        figure += f"  {'+' if since > 0 else '−'}{abs(since):.2g}"
+        # What is wanted less of is worth less the more there is of it.
+        gain = since * (-1 if (newest.get("weight") or 0.0) < 0 else 1)
+        if abs(since) > band > 0:
+            tone = "good" if gain > 0 else "warning"
+    base = marks[0].value if marks else None
+    return Trend(name, kind, marks, base, False, figure, tone)
+
+
+def _is_odd(name: str, share: float, least_diversity: float) -> bool:
+    if name in ("diversity", "variety"):
+        return share < least_diversity
+    return name != "distance" and abs(share - 1) > MOST_DRIFT
+
+
+def _column(title: str, look: Evaluated, rows: int) -> Column:
+    cells = [Cell(_path(one), _lines(look, one)[:_MOST_LINES]) for one in look.pictures[:rows]]
+    return Column(title, look.step, (*cells, *[None] * (rows - len(cells))))
+
+
+def _lines(look: Evaluated, picture: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """A picture's rewards, the trained ones first; all together only where that is something
+    else.
+    """
+    scores: Mapping[str, float] = picture.get("rewards", {})
+    trained = [name for name, known in look.rewards.items() if known.get("trained")]
+    others = [name for name in scores if name and name not in trained]
+    names = [*(name for name in trained if name in scores), *others]
+    found = [(name, score_words(scores[name])) for name in names]
+    if "" in scores and len(trained) > 1:
+        found.insert(0, ("together", score_words(scores[""])))
+    return tuple(found)
+
+
+def _path(picture: Mapping[str, Any]) -> str:
+    return str(picture.get("path", ""))
+
+
+def _prompt_and_seed(picture: Mapping[str, Any]) -> tuple[str, int]:
+    return str(picture.get("prompt", "")), int(picture.get("seed", 0))
+
+
+def _number(known: Mapping[str, float | None], name: str, *, nan: bool = False) -> float:
+    """A figure of a look; what is not known is 0, or NaN where asked for."""
+    value = known.get(name)
+    if value is None:
+        return float("nan") if nan else 0.0
+    return value if nan or isfinite(value) else 0.0

@@ -1,0 +1,178 @@
+"""What is known of a run, put together from its events. No Tk."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from onetrainer.run.client import Death
+from onetrainer.run.events import (
+    Checkpoint,
+    Evaluated,
+    Event,
+    Failed,
+    Finished,
+    Phase,
+    Progress,
+    Rewarded,
+    Sample,
+    Started,
+    Stopped,
+    Validated,
+    Warned,
+)
+from ui.progress.curve import Curve
+from ui.progress.rewards import Rewards
+from ui.progress.validation import HeldOut
+
+Status = Literal["starting", "running", "finished", "stopped", "paused", "failed", "died"]
+
+_MOST_WARNINGS = 20
+_PHASE_WORDS = {
+    "loading": "Loading the model",
+    "caching": "Encoding pictures and captions",
+    "training": "Training",
+    "validating": "Measuring held-out pictures",
+    "evaluating": "Drawing and scoring held-out prompts",
+    "sampling": "Drawing samples",
+    "saving": "Saving",
+}
+
+
+@dataclass
+class RunState:
+    """The newest news of each kind, the curves, every validation, every look, every sample."""
+
+    started: Started | None = None
+    phase: Phase | None = None
+    progress: Progress | None = None
+    curve: Curve = field(default_factory=Curve)
+    held_out: HeldOut = field(default_factory=HeldOut)
+    rewards: Rewards = field(default_factory=Rewards)
+    samples: list[Sample] = field(default_factory=list)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    ending: Finished | Stopped | Failed | None = None
+    death: Death | None = None
+
+    def apply(self, event: Event) -> None:
+        """Takes one event in."""
+        match event:
+            case Started():
+                self.started, self.ending, self.death = event, None, None
+            case Phase():
+                self.phase = event
+            case Progress():
+                self.progress = event
+                self.curve.append(event.step, event.loss)
+            case Validated():
+                self.held_out.take(event)
+            case Rewarded():
+                self.rewards.take_step(event)
+            case Evaluated():
+                self.rewards.take_look(event)
+            case Sample():
+                self.samples.append(event)
+            case Checkpoint():
+                self.checkpoints.append(event)
+            case Warned():
+                self.warnings = [*self.warnings, event.text][-_MOST_WARNINGS:]
+            case Finished() | Stopped() | Failed():
+                self.ending = event
+
+    @property
+    def status(self) -> Status:
+        """How the run stands, in one word."""
+        match self.ending:
+            case Finished():
+                return "finished"
+            case Stopped(reason="pause"):
+                return "paused"
+            case Stopped():
+                return "stopped"
+            case Failed():
+                return "failed"
+        if self.death is not None:
+            return "died"
+        return "running" if self.started is not None else "starting"
+
+    @property
+    def step(self) -> int:
+        """How many steps have been made."""
+        if isinstance(self.ending, Finished | Stopped):
+            return self.ending.step
+        if self.progress is not None:
+            return self.progress.step
+        return self.started.step if self.started else 0
+
+    @property
+    def total_steps(self) -> int:
+        """How many steps the run has; 0 while unknown."""
+        known = self.progress or self.started
+        return known.total_steps if known else 0
+
+    @property
+    def is_early_end(self) -> bool:
+        """Whether it finished before its last step, as validation or the guard wanted."""
+        return isinstance(self.ending, Finished) and self.step < self.total_steps
+
+    @property
+    def is_guarded_end(self) -> bool:
+        """Whether it finished before its last step because the guard ended it."""
+        newest = self.rewards.newest
+        return self.is_early_end and newest is not None and newest.stops
+
+    @property
+    def share(self) -> float:
+        """How much of the run is done, 0 to 1."""
+        return min(1.0, self.step / self.total_steps) if self.total_steps else 0.0
+
+    @property
+    def outputs(self) -> list[str]:
+        """The files that the run has made, relative to its folder."""
+        return self.ending.outputs if isinstance(self.ending, Finished | Stopped) else []
+
+    def in_words(self) -> str:
+        """What is going on now, for a status line."""
+        match self.status:
+            case "starting":
+                return "Starting"
+            case "running":
+                return phase_words(self.phase) if self.phase else "Starting"
+            case "died":
+                return "The worker died"
+            case status:
+                return status.capitalize()
+
+
+def phase_words(phase: Phase) -> str:
+    """A phase as a person reads it: "Encoding pictures and captions 12 of 40"."""
+    words = _PHASE_WORDS.get(phase.name, phase.name.capitalize())
+    if phase.total > 1 and phase.name != "training":
+        return f"{words} · {phase.done} of {phase.total}"
+    return words
+
+
+def duration(seconds: float) -> str:
+    """A time as a person says it: "45 s", "12 min 30 s", "3 h 05 min"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def amount(size: int) -> str:
+    """A number of bytes: "812 MB", "9.1 GB"."""
+    gigabytes = size / 2**30
+    return f"{gigabytes:.1f} GB" if gigabytes >= 1 else f"{size / 2**20:.0f} MB"
+
+
+def speed(steps_per_second: float) -> str:
+    """Steps a second, or seconds a step where that says more."""
+    if steps_per_second <= 0:
+        return ""
+    if steps_per_second < 1:
+        return f"{1 / steps_per_second:.1f} s/it"
+    return f"{steps_per_second:.1f} it/s"

@@ -1,0 +1,141 @@
+"""Fonts, sizes and colors of everything in the window, and the switch from dark to light."""
+
+import tkinter as tk
+import tkinter.font
+from tkinter import ttk
+from typing import Literal
+from weakref import WeakKeyDictionary
+
+import customtkinter
+
+from ui.theme import smooth
+from ui.theme.palette import DARK, LIGHT, PALETTES, Mode, Palette, Role
+from ui.theme.styles import restyle
+
+_DPI = 96
+_FAMILIES = ("Inter", "Segoe UI", "SF Pro Text", "Roboto", "Noto Sans", "DejaVu Sans")
+_MONO_FAMILIES = ("JetBrains Mono", "Cascadia Mono", "Menlo", "DejaVu Sans Mono", "Noto Sans Mono")
+
+BODY = "OneTrainerBody"
+SMALL = "OneTrainerSmall"
+BOLD = "OneTrainerBold"
+HEADING = "OneTrainerHeading"
+TITLE = "OneTrainerTitle"
+MONO = "OneTrainerMono"
+_ARROW, _ARROW_ROOM = 12, 24
+_LIST_MARGIN = 5
+# Tk makes the list of a combo box once and keeps its colors; and has no margin for its lines.
+_DRESS_LIST = """+
+    %W.f.l configure {*}$::OneTrainerList
+    set [%W.f.l cget -listvariable] [lmap line [%W.f.l get 0 end] {string cat {  } $line}]
+"""
+_SIZES = {BODY: 13, SMALL: 12, BOLD: 13, HEADING: 15, TITLE: 22, MONO: 12}
+
+
+def pair(role: Role) -> tuple[str, str]:
+    """A color as customtkinter wants it: light, dark."""
+    return LIGHT[role], DARK[role]
+
+
+class Theme:
+    """The look of one window."""
+
+    def __init__(self, root: tk.Tk) -> None:
+        self.root = root
+        self.mode: Mode = "dark"
+        self._painted: WeakKeyDictionary[tk.Misc, dict[str, Role]] = WeakKeyDictionary()
+        # Tk and customtkinter know no screen density on Linux; both are told the same factor.
+        self.scale = max(1.0, round(root.winfo_fpixels("1i") / _DPI * 4) / 4)
+        if self.scale != 1.0:
+            customtkinter.set_widget_scaling(self.scale)
+            # It also ties the window to its size for a second, which is not to be seen.
+            root.wm_maxsize(root.winfo_screenwidth(), root.winfo_screenheight())
+        families = set(tkinter.font.families(root))
+        self.family = _first(_FAMILIES, families)
+        self.mono = _first(_MONO_FAMILIES, families)
+        # Named fonts live as long as somebody holds them.
+        self._fonts = {name: self._font(name, size) for name, size in _SIZES.items()}
+        room = self.px(_ARROW_ROOM)
+        self._arrow = smooth.make(root, room, room)
+        root.tk.call("bind", "ComboboxPopdown", "<Map>", _DRESS_LIST)
+
+    @property
+    def palette(self) -> Palette:
+        """The colors in use."""
+        return PALETTES[self.mode]
+
+    def px(self, length: float) -> int:
+        """A length in pixels of this screen, for one of a screen with 96 dots an inch."""
+        return round(length * self.scale)
+
+    def measure(self, text: str, font: str = BODY) -> int:
+        """How wide a text is in one of the window's fonts, in pixels of this screen."""
+        return self._fonts[font].measure(text)
+
+    def ctk_font(self, size: int = 13, *, bold: bool = False) -> customtkinter.CTkFont:
+        """A font for a customtkinter widget, of the same family as the rest."""
+        return customtkinter.CTkFont(self.family, size, "bold" if bold else "normal")
+
+    def apply(self, mode: Mode) -> None:
+        """Shows the whole window dark or light."""
+        self.mode = mode
+        customtkinter.set_appearance_mode(mode)
+        palette, size = self.palette, self.px(_ARROW)
+        arrow = smooth.chevron(size, self.scale, color=palette.dim, ground=palette.field)
+        smooth.fill(self.root, self._arrow, arrow)
+        restyle(ttk.Style(self.root), palette, self.px, self._arrow)
+        self._set_options()
+        for widget, roles in list(self._painted.items()):
+            if widget.winfo_exists():
+                self._color(widget, roles)
+        self.root.event_generate("<<ThemeChanged>>")
+
+    def paint(self, widget: tk.Misc, **roles: Role) -> None:
+        """Colors a plain Tk widget, now and after each switch: `paint(canvas, bg="card")`."""
+        known = self._painted.setdefault(widget, {})
+        known.update(roles)
+        self._color(widget, roles)
+
+    def _color(self, widget: tk.Misc, roles: dict[str, Role]) -> None:
+        colors = {option: self.palette[role] for option, role in roles.items()}
+        widget.tk.call(str(widget), "configure", *_as_options(colors))
+
+    def _font(self, name: str, size: int) -> tkinter.font.Font:
+        family = self.mono if name == MONO else self.family
+        # Of Roboto, which comes with customtkinter, there is no bold cut, and one made from its
+        # medium, which is the usual one, runs together. Being larger sets words apart instead.
+        is_medium = family == "Roboto"
+        is_bold = name in (BOLD, HEADING, TITLE) and not is_medium
+        weight: Literal["bold", "normal"] = "bold" if is_bold else "normal"
+        size += is_medium and name == BOLD
+        return tkinter.font.Font(
+            self.root, name=name, family=family, size=-self.px(size), weight=weight
+        )
+
+    def _set_options(self) -> None:
+        """Colors of what Tk makes by itself: the lists of combo boxes, menus, file dialogs."""
+        palette = self.palette
+        for pattern, color in (
+            ("*Menu.background", palette.card),
+            ("*Menu.foreground", palette.text),
+            ("*Menu.activeBackground", palette.fill),
+            ("*Menu.activeForeground", palette.on_fill),
+            ("*Menu.disabledForeground", palette.dim),
+            ("*TkFDialog*Canvas.background", palette.field),
+            ("*TkChooseDir*Canvas.background", palette.field),
+        ):
+            self.root.option_add(pattern, color)
+        self.root.option_add("*TCombobox*Listbox.font", BODY)
+        self.root.option_add("*TCombobox*Listbox.borderWidth", self.px(_LIST_MARGIN))
+        colors = ("-background", palette.field, "-foreground", palette.text)
+        chosen = ("-selectbackground", palette.fill, "-selectforeground", palette.on_fill)
+        self.root.tk.call("set", "::OneTrainerList", (*colors, *chosen))
+        self.root.option_add("*Menu.font", BODY)
+
+
+def _first(wanted: tuple[str, ...], families: set[str]) -> str:
+    return next((family for family in wanted if family in families), "TkDefaultFont")
+
+
+def _as_options(colors: dict[str, str]) -> list[str]:
+    return [word for option, color in colors.items() for word in (f"-{option}", color)]

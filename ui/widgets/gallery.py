@@ -1,0 +1,218 @@
+"""All samples as a grid: a row for each prompt, a column for each step, on one canvas."""
+
+import tkinter as tk
+from collections.abc import Callable
+from pathlib import Path
+from tkinter import ttk
+
+from ui.background.image_cache import Pictures
+from ui.progress.samples import SampleBook, thumbnail
+from ui.widgets.widgets import Kit
+
+_CELL = 84
+_GAP = 6
+_HEAD = 20
+_ROW_HEAD = 22
+
+
+class Gallery:
+    """Holds only what can be seen; the newest step is at the right end."""
+
+    def __init__(
+        self, kit: Kit, parent: tk.Misc, pictures: Pictures, chosen: Callable[[int, int], None]
+    ) -> None:
+        self._kit = kit
+        self._pictures = pictures
+        self._chosen = chosen
+        self._book = SampleBook()
+        self._folder = Path()
+        self._current = (0, 0)
+        self._columns = 0
+        # Images by place, so that a redraw makes none anew; Tk shows none that nobody holds.
+        self._images: dict[tuple[Path, int], object] = {}
+        self.outer = kit.frame(parent)
+        self._canvas = tk.Canvas(self.outer, highlightthickness=0, takefocus=0, width=1, height=1)
+        kit.theme.paint(self._canvas, bg="card")
+        self._across = ttk.Scrollbar(self.outer, orient="horizontal", command=self._xview)
+        self._down = ttk.Scrollbar(self.outer, orient="vertical", command=self._yview)
+        self._canvas.configure(xscrollcommand=self._across.set, yscrollcommand=self._down.set)
+        self.outer.grid_rowconfigure(0, weight=1)
+        self.outer.grid_columnconfigure(0, weight=1)
+        self._canvas.grid(row=0, column=0, sticky="nsew")
+        self._canvas.bind("<Configure>", lambda _: self._resized())
+        self._canvas.bind("<<ThemeChanged>>", lambda _: self.draw())
+        self._canvas.bind("<Button-1>", self._pressed)
+        kit.on_wheel[self._canvas] = self._turned
+        kit.name(self._canvas, "gallery")
+
+    def show(self, folder: Path, book: SampleBook, prompt: int, step: int) -> None:
+        """Shows the samples of a run, one of them marked."""
+        if folder != self._folder:
+            self._images.clear()
+        is_longer = len(book.steps) != self._columns
+        self._folder, self._book = folder, book
+        self._current = (prompt, step)
+        self._columns = len(book.steps)
+        self._measure()
+        if is_longer:
+            self._canvas.xview_moveto(1.0)
+        self._see_current()
+        self.draw()
+
+    def draw(self) -> None:
+        """Draws the part that can be seen."""
+        canvas, px = self._canvas, self._kit.px
+        canvas.delete("all")
+        steps, prompts = self._book.steps, self._book.prompts
+        if not steps:
+            return
+        pitch, height = px(_CELL + _GAP), self._row_height()
+        first = max(0, int(canvas.canvasx(0) // pitch))
+        last = min(len(steps), int(canvas.canvasx(canvas.winfo_width()) // pitch) + 1)
+        top = max(0, int((canvas.canvasy(0) - px(_HEAD)) // height))
+        bottom = min(len(prompts), int(canvas.canvasy(canvas.winfo_height()) // height) + 1)
+        for row in range(top, bottom):
+            self._draw_row_head(row, prompts[row])
+            for column in range(first, last):
+                self._draw_cell(row, column, prompts[row], steps[column])
+        for column in range(first, last):
+            self._draw_head(column, steps[column])
+        self._forget_far(prompts[top:bottom], steps[first:last])
+
+    def _draw_head(self, column: int, step: int) -> None:
+        x = column * self._kit.px(_CELL + _GAP) + self._kit.px(_CELL) // 2
+        is_current = step == self._current[1]
+        palette = self._kit.theme.palette
+        self._canvas.create_text(
+            x,
+            self._canvas.canvasy(0),
+            text=f"{step:,}",
+            anchor="n",
+            font="OneTrainerSmall",
+            fill=palette.accent if is_current else palette.dim,
+        )
+
+    def _draw_row_head(self, row: int, prompt: int) -> None:
+        sample = self._book.nearest(prompt, 0)
+        px = self._kit.px
+        palette = self._kit.theme.palette
+        words = " ".join((sample.prompt if sample else "").split())
+        text = self._canvas.create_text(
+            self._canvas.canvasx(0) + 1,
+            px(_HEAD) + row * self._row_height() + px(2),
+            text=words or "(no words)",
+            anchor="nw",
+            font="OneTrainerSmall",
+            fill=palette.accent if prompt == self._current[0] else palette.dim,
+        )
+        room = self._canvas.winfo_width() - px(6)
+        while words and self._canvas.bbox(text)[2] - self._canvas.bbox(text)[0] > room:
+            words = words[: -max(1, len(words) // 12)].rstrip()
+            self._canvas.itemconfigure(text, text=f"{words}…")
+
+    def _draw_cell(self, row: int, column: int, prompt: int, step: int) -> None:
+        sample = self._book.at(prompt, step)
+        if sample is None:
+            return
+        px = self._kit.px
+        side = px(_CELL)
+        x = column * px(_CELL + _GAP)
+        y = px(_HEAD) + row * self._row_height() + px(_ROW_HEAD)
+        image = self._image(thumbnail(self._folder, sample), side)
+        if image is None:
+            self._canvas.create_rectangle(
+                x, y, x + side, y + side, outline="", fill=self._kit.theme.palette.raised
+            )
+        else:
+            self._canvas.create_image(x + side // 2, y + side // 2, image=image)
+        if (prompt, step) == self._current:
+            self._canvas.create_rectangle(
+                x + 1,
+                y + 1,
+                x + side - 1,
+                y + side - 1,
+                outline=self._kit.theme.palette.accent,
+                width=px(3),
+            )
+
+    def _image(self, path: Path, side: int) -> object:
+        if (path, side) in self._images:
+            return self._images[path, side]
+        picture = self._pictures.get(path, side, side, self.draw)
+        if picture is None:
+            return None
+        from PIL.ImageTk import PhotoImage
+
+        self._images[path, side] = PhotoImage(picture, master=self._canvas)
+        return self._images[path, side]
+
+    def _forget_far(self, prompts: list[int], steps: list[int]) -> None:
+        if len(self._images) > 4 * max(8, len(prompts) * len(steps)):
+            found = (self._book.at(prompt, step) for prompt in prompts for step in steps)
+            seen = {thumbnail(self._folder, sample) for sample in found if sample}
+            self._images = {key: image for key, image in self._images.items() if key[0] in seen}
+
+    def _row_height(self) -> int:
+        return self._kit.px(_ROW_HEAD + _CELL + _GAP)
+
+    def _measure(self) -> None:
+        px = self._kit.px
+        width = len(self._book.steps) * px(_CELL + _GAP)
+        height = px(_HEAD) + len(self._book.prompts) * self._row_height()
+        self._canvas.configure(
+            scrollregion=(0, 0, width, height),
+            xscrollincrement=px(_CELL + _GAP) // 3,
+            yscrollincrement=px(20),
+        )
+        for bar, is_needed, row, column in (
+            (self._across, width > self._canvas.winfo_width(), 1, 0),
+            (self._down, height > self._canvas.winfo_height(), 0, 1),
+        ):
+            if is_needed:
+                bar.grid(row=row, column=column, sticky="nsew")
+            else:
+                bar.grid_remove()
+
+    def _see_current(self) -> None:
+        steps = self._book.steps
+        if self._current[1] not in steps:
+            return
+        pitch = self._kit.px(_CELL + _GAP)
+        left = steps.index(self._current[1]) * pitch
+        width = max(1, len(steps) * pitch)
+        if left < self._canvas.canvasx(0):
+            self._canvas.xview_moveto(left / width)
+        elif left + pitch > self._canvas.canvasx(self._canvas.winfo_width()):
+            self._canvas.xview_moveto((left + pitch - self._canvas.winfo_width()) / width)
+
+    def _resized(self) -> None:
+        self._measure()
+        self._see_current()
+        self.draw()
+
+    def _xview(self, *arguments: str) -> None:
+        self._canvas.xview(*arguments)
+        self.draw()
+
+    def _yview(self, *arguments: str) -> None:
+        self._canvas.yview(*arguments)
+        self.draw()
+
+    def _turned(self, steps: int) -> None:
+        px = self._kit.px
+        height = px(_HEAD) + len(self._book.prompts) * self._row_height()
+        if height > self._canvas.winfo_height():
+            self._canvas.yview_scroll(2 * steps, "units")
+        elif len(self._book.steps) * px(_CELL + _GAP) > self._canvas.winfo_width():
+            self._canvas.xview_scroll(steps, "units")
+        self.draw()
+
+    def _pressed(self, event: "tk.Event[tk.Canvas]") -> str:
+        px = self._kit.px
+        column = int(self._canvas.canvasx(event.x) // px(_CELL + _GAP))
+        row = int((self._canvas.canvasy(event.y) - px(_HEAD)) // self._row_height())
+        steps, prompts = self._book.steps, self._book.prompts
+        if 0 <= column < len(steps) and 0 <= row < len(prompts):
+            self._chosen(prompts[row], steps[column])
+        # Else customtkinter would give the keyboard to this canvas, which has no use for it.
+        return "break"

@@ -1,0 +1,284 @@
+"""Many cells of one size on a canvas, in rows: of thumbnails, or each a line of a list.
+
+Only those that can be seen are drawn. One is chosen, by the pointer or by the keys.
+"""
+
+import tkinter as tk
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import customtkinter
+
+from ui.theme.palette import Role
+from ui.theme.theme import pair
+from ui.widgets.widgets import Kit
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_RING = 2
+_MOST_IMAGES = 200
+_WHEEL_PX = 60
+
+
+@dataclass(frozen=True)
+class Box:
+    """Where a cell is, on the canvas."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+
+
+Paint = Callable[[tk.Canvas, int, Box, bool], None]
+
+
+class Cells:
+    """`outer` is to be placed.
+
+    paint: draws one cell, by its place, into a box; told whether it is the chosen one. chosen:
+    called when a person has chosen another one. opened: called for Return and a double click.
+    """
+
+    def __init__(
+        self,
+        kit: Kit,
+        parent: tk.Misc,
+        paint: Paint,
+        chosen: Callable[[int], None],
+        *,
+        name: str,
+        height: int,
+        width: int = 0,
+        opened: Callable[[int], None] | None = None,
+    ) -> None:
+        """height, width: of a cell, for a screen of 96 dots an inch; width 0 takes all there is."""
+        self._kit = kit
+        self._paint = paint
+        self._chosen = chosen
+        self._opened = opened
+        self._height, self._width = kit.px(height), kit.px(width)
+        self.count = 0
+        self.current = -1
+        self._images: dict[Hashable, object] = {}
+        self._used: set[Hashable] = set()
+        self.outer = kit.frame(parent)
+        self.canvas = tk.Canvas(
+            self.outer, highlightthickness=_RING, borderwidth=0, takefocus=1, width=1, height=1
+        )
+        ground: Role = "card"
+        kit.theme.paint(self.canvas, bg=ground, highlightbackground=ground, highlightcolor="accent")
+        self.canvas.configure(yscrollincrement=1)
+        self._bar = customtkinter.CTkScrollbar(
+            self.outer,
+            command=self._yview,
+            width=14,
+            fg_color=pair(ground),
+            bg_color=pair(ground),
+            button_color=pair("hover"),
+            button_hover_color=pair("border"),
+        )
+        # It always has its room, so that cells never change their width while one looks at them.
+        self._bar_shown = True
+        self._bar.pack(side="right", fill="y")
+        self.canvas.configure(yscrollcommand=self._bar_set)
+        self.canvas.pack(side="left", fill="both", expand=True)
+        self._bind()
+        kit.name(self.canvas, name)
+
+    def show(self, count: int, current: int) -> None:
+        """Shows so many cells, one of them chosen; -1 for none."""
+        is_other = (count, current) != (self.count, self.current)
+        self.count, self.current = count, current
+        self._fit()
+        if is_other:
+            self._see_current()
+        self.draw()
+
+    def to_top(self) -> None:
+        """Goes to the first cells."""
+        self.canvas.yview_moveto(0)
+        self.draw()
+
+    def draw(self) -> None:
+        """Draws what can be seen."""
+        canvas = self.canvas
+        canvas.delete("all")
+        self._used.clear()
+        if not self.count or canvas.winfo_width() <= 1:
+            return
+        columns = self._columns
+        first = max(0, int(canvas.canvasy(0)) // self._height) * columns
+        below = int(canvas.canvasy(canvas.winfo_height())) // self._height + 1
+        for place in range(first, min(self.count, below * columns)):
+            self._paint(canvas, place, self._box(place), place == self.current)
+        if len(self._images) > _MOST_IMAGES:
+            self._images = {key: self._images[key] for key in self._used}
+
+    def image(self, key: Hashable, picture: "Image | None", x: int, y: int) -> bool:
+        """Draws a picture with its middle at a place; whether there is one.
+
+        Tk shows no picture that nobody holds; they are held here, by keys.
+        """
+        if picture is None:
+            return False
+        if key not in self._images:
+            from PIL.ImageTk import PhotoImage
+
+            self._images[key] = PhotoImage(picture, master=self.canvas)
+        self._used.add(key)
+        self.canvas.create_image(x, y, image=self._images[key])
+        return True
+
+    def forget_images(self) -> None:
+        """Drops all pictures: others go by the same keys now."""
+        self._images.clear()
+
+    def take_focus(self) -> None:
+        """Gives the keyboard to the cells."""
+        self.canvas.focus_set()
+
+    @property
+    def below_pointer(self) -> int:
+        """The place of the cell that the pointer is on; -1 for none."""
+        canvas = self.canvas
+        x, y = canvas.winfo_pointerx(), canvas.winfo_pointery()
+        return self._at(x - canvas.winfo_rootx(), y - canvas.winfo_rooty())
+
+    @property
+    def _columns(self) -> int:
+        return max(1, self._room[0] // self._width) if self._width else 1
+
+    @property
+    def _room(self) -> tuple[int, int]:
+        """Width and height within the ring."""
+        canvas = self.canvas
+        return canvas.winfo_width() - 2 * _RING, canvas.winfo_height() - 2 * _RING
+
+    def _box(self, place: int) -> Box:
+        row, column = divmod(place, self._columns)
+        room = max(1, self._room[0])
+        width = min(self._width, room) if self._width else room
+        return Box(column * width, row * self._height, width, self._height)
+
+    def _bind(self) -> None:
+        canvas = self.canvas
+        canvas.bind("<Configure>", lambda _: self._resized())
+        canvas.bind("<<ThemeChanged>>", lambda _: self.draw())
+        canvas.bind("<Button-1>", self._pressed)
+        canvas.bind("<Double-Button-1>", lambda event: self._pressed(event, is_double=True))
+        canvas.bind("<Triple-Button-1>", lambda _: "break")  # which would open once more
+        moves: dict[str, Callable[[], int]] = {
+            "<Left>": lambda: -1,
+            "<Right>": lambda: 1,
+            "<Up>": lambda: -self._columns,
+            "<Down>": lambda: self._columns,
+            "<Prior>": lambda: -self._columns * self._rows_seen,
+            "<Next>": lambda: self._columns * self._rows_seen,
+            "<Home>": lambda: -self.count,
+            "<End>": lambda: self.count,
+        }
+        for key, by in moves.items():
+            canvas.bind(key, self._mover(by))
+        for key in ("<Return>", "<KP_Enter>", "<space>"):
+            canvas.bind(key, lambda _: self._open())
+        self._kit.on_wheel[canvas] = self._turned
+
+    @property
+    def _rows_seen(self) -> int:
+        return max(1, self._room[1] // self._height)
+
+    def _mover(self, by: Callable[[], int]) -> Callable[["tk.Event[tk.Canvas]"], str]:
+        def moved(_: "tk.Event[tk.Canvas]") -> str:
+            steps = by()
+            wanted = self.current + steps
+            if self.count and abs(steps) < self.count and not 0 <= wanted < self.count:
+                # Up in the first row stays there, rather than go to another column.
+                wanted = self.current if abs(steps) == self._columns > 1 else wanted
+            self._choose(min(max(wanted, 0), self.count - 1))
+            return "break"
+
+        return moved
+
+    def _choose(self, place: int) -> None:
+        if not 0 <= place < self.count:
+            return
+        is_other = place != self.current
+        self.current = place
+        self._see_current()
+        self.draw()
+        if is_other:
+            self._chosen(place)
+
+    def _open(self) -> str:
+        if self._opened is not None and 0 <= self.current < self.count:
+            self._opened(self.current)
+        return "break"
+
+    def _pressed(self, event: "tk.Event[tk.Canvas]", *, is_double: bool = False) -> str:
+        self.canvas.focus_set()
+        place = self._at(event.x, event.y)
+        if place >= 0:
+            self._choose(place)
+            if is_double:
+                self._open()
+        # Else customtkinter would hand the keyboard on.
+        return "break"
+
+    def _at(self, left: int, top: int) -> int:
+        """The place of the cell at a point of the canvas as it is seen; -1 for none."""
+        x, y = int(self.canvas.canvasx(left)), int(self.canvas.canvasy(top))
+        for place in range(self.count) if self.count < 2 else self._near(y):
+            box = self._box(place)
+            if 0 <= x - box.left < box.width and 0 <= y - box.top < box.height:
+                return place
+        return -1
+
+    def _near(self, y: int) -> range:
+        first = max(0, y // self._height - 1) * self._columns
+        return range(first, min(self.count, first + 3 * self._columns))
+
+    def _see_current(self) -> None:
+        """Scrolls so far that the chosen cell can be seen."""
+        if not 0 <= self.current < self.count:
+            return
+        box, whole = self._box(self.current), self._whole()
+        above, room = self.canvas.canvasy(_RING), self._room[1]
+        if box.top < above or box.height > room:
+            self.canvas.yview_moveto(box.top / whole)
+        elif box.top + box.height > above + room:
+            self.canvas.yview_moveto((box.top + box.height - room) / whole)
+
+    def _whole(self) -> int:
+        rows = -(-self.count // self._columns)
+        return max(1, rows * self._height, self._room[1])
+
+    def _fit(self) -> None:
+        self.canvas.configure(scrollregion=(0, 0, self._room[0], self._whole()))
+
+    def _resized(self) -> None:
+        self._fit()
+        self._see_current()
+        self.draw()
+
+    def _yview(self, *words: str) -> None:
+        self.canvas.yview(*words)
+        self.draw()
+
+    def _turned(self, steps: int) -> None:
+        if self._whole() > self._room[1]:
+            self.canvas.yview_scroll(steps * self._kit.px(_WHEEL_PX), "units")
+            self.draw()
+
+    def _bar_set(self, *_: float) -> None:
+        # Drawing the bar lets Tk call this in between, with newer values than those given here.
+        first, last = self.canvas.yview()
+        is_needed = last - first < 0.999
+        if is_needed != self._bar_shown:
+            self._bar_shown = is_needed
+            face: Role = "hover" if is_needed else "card"
+            hover: Role = "border" if is_needed else "card"
+            self._bar.configure(button_color=pair(face), button_hover_color=pair(hover))
+        self._bar.set(*self.canvas.yview())

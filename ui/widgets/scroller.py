@@ -1,0 +1,159 @@
+"""A page that scrolls, made once and kept; the wheel finds the one under the pointer."""
+
+import tkinter as tk
+from collections.abc import Callable
+from tkinter import ttk
+
+import customtkinter
+
+from ui.theme.palette import Role
+from ui.theme.theme import pair
+from ui.widgets.widgets import Kit
+
+_STEP = 60
+
+
+class Scroller:
+    """`inner` is filled by the page. Only as wide as the room there is, as tall as needed.
+
+    fills: whether it is as tall as the room at least, for a part that takes what others leave;
+    everything is then in one box, gridded in its first row and column.
+    on_view: called when another part of it is seen than before.
+    """
+
+    def __init__(
+        self, kit: Kit, parent: tk.Misc, *, ground: Role = "window", fills: bool = False
+    ) -> None:
+        self._kit = kit
+        self._fills = fills
+        self.on_view: list[Callable[[], None]] = []
+        self.outer = kit.frame(parent, ground=ground)
+        self.canvas = tk.Canvas(self.outer, highlightthickness=0, borderwidth=0, takefocus=0)
+        kit.theme.paint(self.canvas, bg=ground)
+        self.canvas.configure(yscrollincrement=1)
+        self._bar = customtkinter.CTkScrollbar(
+            self.outer,
+            command=self.canvas.yview,
+            width=14,
+            fg_color=pair(ground),
+            bg_color=pair(ground),
+            button_color=pair("hover"),
+            button_hover_color=pair("border"),
+        )
+        self.canvas.configure(yscrollcommand=self._bar_set)
+        self.inner: ttk.Frame = kit.frame(self.canvas, ground=ground)
+        self._item = self.canvas.create_window(0, 0, window=self.inner, anchor="nw")
+        self.canvas.pack(side="left", fill="both", expand=True)
+        self._bar_shown = False
+        for widget in (self.canvas, self.inner):
+            widget.bind("<Configure>", self._fit)
+        # What lies out of sight is told of no new size, such as on a page that has become short.
+        self.canvas.bind("<Map>", self._fit)
+        self.inner.bind("<Unmap>", self._fit)
+        kit.on_wheel[self.canvas] = self.scroll_by
+
+    def scroll_by(self, steps: int) -> None:
+        """Scrolls down (or up, for a negative number) by so many notches of the wheel."""
+        self._fit()
+        self._move(steps * self._kit.px(_STEP))
+
+    def to_top(self) -> None:
+        """Goes to the beginning of the page."""
+        self.canvas.yview_moveto(0)
+
+    def settle(self, anchor: tk.Misc | None = None, height: int = 0) -> None:
+        """Takes in what has changed on the page, with no part of it out of reach.
+
+        anchor: what is to stay where it was on the screen, and where its upper edge was.
+        """
+        self.canvas.update_idletasks()
+        self._fit()
+        if anchor is not None and anchor.winfo_ismapped():
+            self.canvas.update_idletasks()
+            self._move(anchor.winfo_rooty() - height)
+
+    def can_see(self, widget: tk.Misc) -> bool:
+        """Whether the upper edge of a widget on the page lies within what is seen of it."""
+        above = widget.winfo_rooty() - self.canvas.winfo_rooty()
+        return bool(widget.winfo_viewable()) and 0 <= above < self.canvas.winfo_height()
+
+    def show(self, widget: tk.Misc, *below: tk.Misc, margin: int = _STEP) -> None:
+        """Scrolls so far that a widget inside can be seen, and what belongs to it below.
+
+        margin: how far from the edges at least, for a screen of 96 dots an inch.
+        """
+        self.canvas.update_idletasks()
+        self._fit()
+        height = self.inner.winfo_reqheight()
+        if height <= self.canvas.winfo_height() or not height:
+            return
+        top = widget.winfo_rooty() - self.inner.winfo_rooty()
+        bottom = max(
+            part.winfo_rooty() - self.inner.winfo_rooty() + part.winfo_height()
+            for part in (widget, *below)
+        )
+        first = self.canvas.canvasy(0)
+        margin = self._kit.px(margin)
+        if top - margin < first:
+            self.canvas.yview_moveto(max(0, top - margin) / height)
+        elif bottom + margin > first + self.canvas.winfo_height():
+            # What is higher than the window is seen from its beginning.
+            first = min(bottom + margin - self.canvas.winfo_height(), top - margin)
+            self.canvas.yview_moveto(first / height)
+
+    def _move(self, pixels: int) -> None:
+        if pixels and self.inner.winfo_reqheight() > self.canvas.winfo_height():
+            self.canvas.yview_scroll(pixels, "units")
+
+    def _fit(self, _: "tk.Event[tk.Misc] | None" = None) -> None:
+        width, height = self.canvas.winfo_width(), self.inner.winfo_reqheight()
+        room = self.canvas.winfo_height()
+        if self._fills:
+            # Not the item's height: with one of its own it would no longer follow its content.
+            self.inner.grid_rowconfigure(0, weight=1, minsize=room)
+            self.inner.grid_columnconfigure(0, weight=1)
+        self.canvas.itemconfigure(self._item, width=width)
+        self.canvas.configure(scrollregion=(0, 0, width, max(height, room)))
+        # Tk leaves the view where it was, which may be below all there is now.
+        last = max(0, height - room)
+        if self.canvas.canvasy(0) > last:
+            self.canvas.yview_moveto(last / max(height, room))
+
+    def _bar_set(self, first: float, last: float) -> None:
+        # Tk gives them as text, whatever the types say.
+        is_needed = float(last) - float(first) < 0.999
+        if is_needed != self._bar_shown:
+            self._bar_shown = is_needed
+            if is_needed:
+                self._bar.pack(side="right", fill="y", before=self.canvas)
+            else:
+                self._bar.pack_forget()
+        self._bar.set(float(first), float(last))
+        for tell in self.on_view:
+            tell()
+
+
+def bind_wheel(root: tk.Tk, kit: Kit) -> None:
+    """One handler for all that scrolls, also what is made later; wheels change no values."""
+    # Else the wheel over a closed combo box would change its value.
+    for event in ("<MouseWheel>", "<Shift-MouseWheel>", "<Button-4>", "<Button-5>"):
+        root.unbind_class("TCombobox", event)
+
+    def turn(event: "tk.Event[tk.Misc]") -> None:
+        steps = _steps(event)
+        widget: tk.Misc | None = event.widget if isinstance(event.widget, tk.Misc) else None
+        while widget is not None:
+            scroll = kit.on_wheel.get(widget)
+            if scroll is not None:
+                scroll(steps)
+                return
+            widget = widget.master
+
+    for sequence in ("<MouseWheel>", "<Button-4>", "<Button-5>"):
+        root.bind_all(sequence, turn)
+
+
+def _steps(event: "tk.Event[tk.Misc]") -> int:
+    if event.num in (4, 5):
+        return -1 if event.num == 4 else 1
+    return -1 if event.delta > 0 else 1

@@ -1,0 +1,127 @@
+"""A switch: a round knob in a track, drawn smooth, with its words beside it."""
+
+import math
+import tkinter as tk
+from collections.abc import Callable
+from tkinter import ttk
+
+from ui.theme import smooth
+from ui.theme.palette import Palette, Role
+from ui.theme.smooth import Layer, Rows
+from ui.theme.theme import Theme
+
+_WIDTH, _HEIGHT = 40, 24
+_TRACK = 10.0
+_KNOB = 7.0
+_RING = 1.5
+
+Command = Callable[[], object]
+Look = tuple[bool, bool, bool, str]
+
+
+class Switches:
+    """The pictures of switches in one window: one for each look, shared by all that look so."""
+
+    def __init__(self, theme: Theme) -> None:
+        self._theme = theme
+        self._images: dict[Look, str] = {}
+
+    def picture(self, *, is_on: bool, has_focus: bool, has_words: bool, ground: Role) -> str:
+        """The name of the picture of a switch in the colors of now."""
+        palette, scale = self._theme.palette, self._theme.scale
+        look = (is_on, has_focus, has_words, f"{self._theme.mode} {ground}")
+        if look not in self._images:
+            rows = paint(palette, palette[ground], scale, is_on=is_on, has_focus=has_focus)
+            if has_words:
+                rows = [row + [palette[ground]] * round(6 * scale) for row in rows]
+            image = smooth.make(self._theme.root, len(rows[0]), len(rows))
+            smooth.fill(self._theme.root, image, rows)
+            self._images[look] = image
+        return self._images[look]
+
+
+class Switch:
+    """Turned by a click, also on its words, by Space and by Return; the Tab key reaches it."""
+
+    def __init__(
+        self,
+        pictures: Switches,
+        parent: tk.Misc,
+        command: Command,
+        *,
+        text: str = "",
+        ground: Role = "card",
+    ) -> None:
+        self._pictures = pictures
+        self._command = command
+        self._ground = ground
+        self._is_on = False
+        self._has_focus = False
+        self.widget = ttk.Label(
+            parent,
+            text=text,
+            compound="left" if text else "image",
+            style=f"{ground.capitalize()}.TLabel",
+            takefocus=True,
+        )
+        self.widget.bind("<Button-1>", lambda _: self.turn())
+        for key in ("<space>", "<Return>", "<KP_Enter>"):
+            self.widget.bind(key, lambda _: self.turn())
+        self.widget.bind("<FocusIn>", lambda _: self._show_focus(True))
+        self.widget.bind("<FocusOut>", lambda _: self._show_focus(False))
+        self.widget.bind("<<ThemeChanged>>", lambda _: self._draw())
+        self._draw()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it is turned on."""
+        return self._is_on
+
+    def show(self, is_on: bool) -> None:
+        """Shows a value, without telling of it."""
+        if is_on != self._is_on:
+            self._is_on = is_on
+            self._draw()
+
+    def turn(self) -> str:
+        """Turns it, as a click does."""
+        self.show(not self._is_on)
+        self._command()
+        return "break"
+
+    def say(self, text: str) -> None:
+        """Changes the words beside it."""
+        if self.widget.cget("text") != text:
+            self.widget.configure(text=text)
+
+    def _show_focus(self, has_focus: bool) -> None:
+        self._has_focus = has_focus
+        self._draw()
+
+    def _draw(self) -> None:
+        picture = self._pictures.picture(
+            is_on=self._is_on,
+            has_focus=self._has_focus,
+            has_words=str(self.widget.cget("compound")) == "left",
+            ground=self._ground,
+        )
+        self.widget.configure(image=picture)
+
+
+def paint(palette: Palette, ground: str, scale: float, *, is_on: bool, has_focus: bool) -> Rows:
+    """The colors of a switch's pixels, row by row."""
+    width, height = round(_WIDTH * scale), round(_HEIGHT * scale)
+    reach = width / 2 - height / 2
+    knob = reach if is_on else -reach
+
+    def layers(x: float, y: float) -> list[Layer]:
+        to_line = math.hypot(max(0.0, abs(x) - reach), y)
+        ring = [(to_line - height / 2, palette.accent)] if has_focus else []
+        return [
+            *ring,
+            (to_line - height / 2 + _RING * scale, ground),
+            (to_line - _TRACK * scale, palette.fill if is_on else palette.border),
+            (math.hypot(x - knob, y) - _KNOB * scale, palette.on_fill),
+        ]
+
+    return smooth.paint(width, height, ground, layers)

@@ -1,0 +1,98 @@
+"""A short explanation beside the pointer."""
+
+import tkinter as tk
+from collections.abc import Callable
+
+from ui.messages.line_breaks import broken_at_dots
+from ui.theme.theme import Theme
+
+_DELAY_MS = 500
+_WIDTH = 340
+_GAP = 14
+# What the text follows from, such as the state of a run, is not heard of here.
+_LOOK_EVERY_MS = 150
+
+
+class Tooltip:
+    """Shows a text after the pointer has rested on a widget; keeps it true while it is shown."""
+
+    def __init__(self, widget: tk.Misc, theme: Theme, text: Callable[[], str]) -> None:
+        self._widget = widget
+        self._theme = theme
+        self._text: Callable[[], str] = lambda: broken_at_dots(
+            text(), theme.px(_WIDTH), theme.measure
+        )
+        self._waiting = ""
+        self._window: tk.Toplevel | None = None
+        self._label: tk.Label | None = None
+        # customtkinter's widgets pass bindings on to their parts and insist on add=True.
+        widget.bind("<Enter>", self._enter, add="+")
+        widget.bind("<Leave>", self._leave, add="+")
+        widget.bind("<Button-1>", self._leave, add="+")
+
+    def _enter(self, _: "tk.Event[tk.Misc]") -> None:
+        self._cancel()
+        self._waiting = self._widget.after(_DELAY_MS, self._show)
+
+    def _leave(self, _: "tk.Event[tk.Misc]") -> None:
+        self._cancel()
+        self._hide()
+
+    def _cancel(self) -> None:
+        if self._waiting:
+            self._widget.after_cancel(self._waiting)
+            self._waiting = ""
+
+    def _show(self) -> None:
+        self._waiting = ""
+        text = self._text()
+        if not text or self._window is not None or not self._widget.winfo_ismapped():
+            return
+        theme = self._theme
+        window = tk.Toplevel(self._widget)
+        window.wm_overrideredirect(True)
+        frame = tk.Frame(window, borderwidth=1)
+        theme.paint(frame, bg="border")
+        label = tk.Label(
+            frame, text=text, justify="left", font="OneTrainerSmall", wraplength=theme.px(_WIDTH)
+        )
+        theme.paint(label, bg="raised", fg="text")
+        label.configure(padx=theme.px(9), pady=theme.px(6))
+        label.pack()
+        frame.pack()
+        window.update_idletasks()
+        self._place(window)
+        self._window, self._label = window, label
+        self._waiting = self._widget.after(_LOOK_EVERY_MS, self._look)
+
+    def _look(self) -> None:
+        """Says what is true by now, if that is anything."""
+        self._waiting = ""
+        text = self._text()
+        if self._window is None or self._label is None:
+            return
+        if not text or not self._widget.winfo_viewable():
+            self._hide()
+            return
+        if text != self._label.cget("text"):
+            self._label.configure(text=text)
+            self._window.update_idletasks()
+            self._place(self._window)
+        self._waiting = self._widget.after(_LOOK_EVERY_MS, self._look)
+
+    def _place(self, window: tk.Toplevel) -> None:
+        gap = self._theme.px(_GAP)
+        left = self._widget.winfo_pointerx() + gap
+        top = self._widget.winfo_pointery() + gap
+        # On the screen, and within the window that it explains if that is wide enough.
+        above, width = self._widget.winfo_toplevel(), window.winfo_reqwidth()
+        edge = min(above.winfo_rootx() + above.winfo_width(), window.winfo_screenwidth())
+        left = max(0, min(left, edge - width - gap))
+        if top + window.winfo_reqheight() > window.winfo_screenheight():
+            top = self._widget.winfo_pointery() - gap - window.winfo_reqheight()
+        window.wm_geometry(f"+{left}+{top}")
+
+    def _hide(self) -> None:
+        if self._window is not None:
+            self._window.destroy()
+            self._window = self._label = None

@@ -1,0 +1,178 @@
+"""One sample as large as there is room, and the slider that follows it over the steps."""
+
+import tkinter as tk
+from collections.abc import Callable
+from pathlib import Path
+from tkinter import ttk
+
+from onetrainer.run.events import Sample
+from ui.background.image_cache import Pictures
+from ui.progress.samples import SampleBook
+from ui.widgets.timeline import Timeline
+from ui.widgets.widgets import Kit
+
+# X11 repeats a held key as release and press; only a release that lasts is one.
+_RELEASE_MS = 80
+
+
+class Viewer:
+    """Left and right go over the steps, up and down over the prompts; Space shows the first.
+
+    name: what the names of its controls begin with, where there is more than one.
+    """
+
+    def __init__(
+        self,
+        kit: Kit,
+        parent: tk.Misc,
+        pictures: Pictures,
+        moved: Callable[[int, int], None],
+        *,
+        name: str = "",
+    ) -> None:
+        self._kit = kit
+        self._pictures = pictures
+        self._moved = moved
+        self._book = SampleBook()
+        self._folder = Path()
+        self._prompt = 0
+        self._step = 0
+        self._drawn_step = -1
+        self._is_comparing = False
+        self._releasing = ""
+        self._image: object = None
+        self._shown: tuple[Path, int, int] | None = None
+        self.outer, inner = kit.card(parent)
+        self._words: ttk.Label = kit.label(inner, style="Heading", wrap=480)
+        self._words.pack(anchor="w")
+        self._about: ttk.Label = kit.label(inner, style="SmallDim")
+        self._about.pack(anchor="w", pady=(kit.px(1), kit.px(8)))
+        self.timeline = Timeline(kit, inner, self._timeline_moved, name=f"{name} timeline".strip())
+        self.timeline.canvas.pack(side="bottom", fill="x", pady=(kit.px(8), 0))
+        self.canvas = tk.Canvas(inner, highlightthickness=0, takefocus=0, width=50, height=50)
+        kit.theme.paint(self.canvas, bg="card")
+        self.canvas.pack(fill="both", expand=True)
+        kit.name(self.canvas, f"{name} viewer".strip())
+        self._bind()
+
+    def show(self, folder: Path, book: SampleBook, prompt: int, step: int) -> None:
+        """Shows one sample of a run."""
+        if folder != self._folder:
+            self._shown = None
+        self._folder, self._book = folder, book
+        self._prompt, self._step = prompt, step
+        self._draw()
+
+    def take_focus(self) -> None:
+        """Has the keys go over the samples."""
+        self.timeline.canvas.focus_set()
+
+    @property
+    def sample(self) -> Sample | None:
+        """The sample on the screen."""
+        if self._is_comparing:
+            steps = self._book.steps_of(self._prompt)
+            return self._book.at(self._prompt, steps[0]) if steps else None
+        return self._book.nearest(self._prompt, self._step)
+
+    @property
+    def shown_step(self) -> int:
+        """The step of the picture that is drawn; -1 while none is."""
+        return self._drawn_step
+
+    def _bind(self) -> None:
+        canvas, line = self.canvas, self.timeline.canvas
+        canvas.bind("<Configure>", lambda _: self._draw())
+        line.bind("<Up>", lambda _: self._other_prompt(-1))
+        line.bind("<Down>", lambda _: self._other_prompt(1))
+        line.bind("<KeyPress-space>", lambda _: self._compare(True))
+        line.bind("<KeyRelease-space>", lambda _: self._compare(False))
+        canvas.bind("<ButtonPress-1>", lambda _: self._pressed())
+        canvas.bind("<ButtonRelease-1>", lambda _: self._compare(False))
+
+    def _pressed(self) -> str:
+        self.take_focus()
+        # The "break" also keeps customtkinter from giving the keyboard to the picture.
+        return self._compare(True)
+
+    def _draw(self) -> None:
+        sample = self.sample
+        if sample is None:
+            return
+        words = " ".join(sample.prompt.split()) or "(no words)"
+        self._words.configure(text=words, wraplength=max(200, self.canvas.winfo_width()))
+        now = f"Step {sample.step:,}"
+        if self._is_comparing:
+            now += " · the first one, to compare"
+        self._about.configure(
+            text=f"{now}  ·  seed {sample.seed}  ·  hold Space to compare with the first"
+            if not self._is_comparing
+            else now
+        )
+        self.timeline.show(self._book.steps_of(self._prompt), self._step_shown())
+        self._draw_picture(sample)
+        self._load_neighbors()
+
+    def _draw_picture(self, sample: Sample) -> None:
+        width, height = self.canvas.winfo_width(), self.canvas.winfo_height()
+        if width < 60 or height < 60:
+            return
+        key = (self._folder / sample.path, width, height)
+        if key == self._shown:
+            return
+        # Until it is decoded the picture before stays, which flickers less than an empty place.
+        picture = self._pictures.get(*key, self._draw)
+        if picture is None:
+            return
+        from PIL.ImageTk import PhotoImage
+
+        self._image = PhotoImage(picture, master=self.canvas)
+        self._shown = key
+        self._drawn_step = sample.step
+        self.canvas.delete("all")
+        self.canvas.create_image(width // 2, height // 2, image=self._image)
+
+    def _load_neighbors(self) -> None:
+        steps = self._book.steps_of(self._prompt)
+        now = self._step_shown()
+        if now not in steps:
+            return
+        place = steps.index(now)
+        width, height = self.canvas.winfo_width(), self.canvas.winfo_height()
+        for near in (place - 1, place + 1):
+            sample = self._book.at(self._prompt, steps[near]) if 0 <= near < len(steps) else None
+            if sample is not None and width >= 60:
+                self._pictures.get(self._folder / sample.path, width, height, _nothing)
+
+    def _step_shown(self) -> int:
+        sample = self._book.nearest(self._prompt, self._step)
+        return sample.step if sample else 0
+
+    def _timeline_moved(self, step: int) -> None:
+        self._moved(self._prompt, step)
+
+    def _other_prompt(self, by: int) -> str:
+        prompts = self._book.prompts
+        if self._prompt in prompts:
+            place = min(max(0, prompts.index(self._prompt) + by), len(prompts) - 1)
+            self._moved(prompts[place], self._step)
+        return "break"
+
+    def _compare(self, is_on: bool) -> str:
+        if self._releasing:
+            self.canvas.after_cancel(self._releasing)
+            self._releasing = ""
+        if is_on:
+            self._set_comparing(True)
+        else:
+            self._releasing = self.canvas.after(_RELEASE_MS, lambda: self._set_comparing(False))
+        return "break"
+
+    def _set_comparing(self, is_on: bool) -> None:
+        if is_on != self._is_comparing:
+            self._is_comparing = is_on
+            self._draw()
+
+
+def _nothing() -> None:
+    """A neighbor has been decoded; it is only kept for later."""
