@@ -326,7 +326,7 @@ class Reward(Protocol):
         """Its network, so that it can be moved; an empty one where it has none."""
         ...
 
-    def score(self, pictures: Tensor, prompts: Sequence[str]) -> Tensor:
+    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
         """The score of each picture, (B,), float32; more is better.
 
         pictures: (B, 3, H, W), float32 in [0, 1]. Each picture's score is the same, up to rounding,
@@ -354,7 +354,7 @@ class Objective(Protocol[Given]):
     """What training minimises, of the microbatches that it is given."""
 
     def loss(self, batch: Given, *, seed: int, step: int) -> Loss: ...
-    def held_out(self, batch: Batch, probe: Probe) -> Tensor:
+    def validation(self, batch: Batch, probe: Probe) -> Tensor:
         """How far off the model is with a picture under each of a probe's noises, (K,), float32.
 
         Draws nothing at random: the same weights give the same numbers. batch: a single picture,

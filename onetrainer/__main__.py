@@ -95,9 +95,9 @@ def _add_looks(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     _config_argument(check, "a config file, the name of a preset or a run's folder")
     check.add_argument("--json", action="store_true", help="print the problems as JSON")
 
-    pictures = add_command(commands, "check-data", "tell which pictures may spoil a run, and why")
-    _config_argument(pictures, "a folder of pictures, a config file, a preset or a run's folder")
-    pictures.add_argument("--json", action="store_true", help="print the findings as JSON")
+    images = add_command(commands, "check-data", "tell which pictures may spoil a run, and why")
+    _config_argument(images, "a folder of pictures, a config file, a preset or a run's folder")
+    images.add_argument("--json", action="store_true", help="print the findings as JSON")
 
     plan = add_command(
         commands, "plan", "tell what a run does with its pictures, its memory, and if that fits"
@@ -109,6 +109,7 @@ def _add_looks(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="plan for a graphics card with so much memory; default this computer, as it is now",
     )
     plan.add_argument(
+        "--images",
         "--pictures",
         type=Path,
         metavar="FOLDER",

@@ -26,7 +26,7 @@ class UserError(Exception):
 
 
 @dataclass(frozen=True)
-class Cure:
+class Fix:
     """A change of one setting that puts a problem right.
 
     path: the setting's dotted path. value: what it is to be.
@@ -51,8 +51,8 @@ class Problem:
     expected: str = ""
     remedy: str = ""
     severity: str = "error"
-    cure: Cure | None = None
-    choices: tuple[Cure, ...] = ()
+    fix: Fix | None = None
+    choices: tuple[Fix, ...] = ()
 
     def __str__(self) -> str:
         parts = (self.what, self.expected, self.remedy)

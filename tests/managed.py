@@ -46,12 +46,12 @@ def manage(
 ) -> ManagedLayers:
     """Layers of a family, or by part, managed with two devices of which the second is a fiction."""
     by_part = layers if isinstance(layers, dict) else layers_of(layers)
-    temp_device = ELSEWHERE if is_apart else CPU
+    offload_device = ELSEWHERE if is_apart else CPU
     return manage_layers(
         by_part,
         settings,
         train_device=CPU,
-        temp_device=temp_device,
+        offload_device=offload_device,
         transfer=journeys or Journeys(),
     )
 

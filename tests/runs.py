@@ -36,7 +36,7 @@ def write_project(folder: Path) -> Path:
     """A tiny base model, four captioned pictures and a config; returns the config's path."""
     folder.mkdir(parents=True, exist_ok=True)
     tiny.write_folder(folder / "base")
-    tiny.write_pictures(folder / "pictures", ("a red square", "a blue circle", "green", "night"))
+    tiny.write_images(folder / "pictures", ("a red square", "a blue circle", "green", "night"))
     path = folder / "config.json"
     path.write_text(json.dumps(SETTINGS))
     return path

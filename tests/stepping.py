@@ -107,7 +107,7 @@ class Training:
     def run(self, first: int, last: int) -> "Training":
         """Makes steps as the trainer does, with a warm-up from 0; hooks first, if there are any."""
         if self.in_backward:
-            self.engine.step_in_backward()
+            self.engine.fused_backward()
         for step in range(first, last):
             self.step(step)
         return self

@@ -69,7 +69,7 @@ _UNCACHED = {"cache_latents": False, "cache_text": False}
 MEMORY: dict[str, dict[str, dict[str, Any]]] = {
     "cached": {},
     "uncached": {"data": _UNCACHED},
-    "same-device": {"hardware": {"temp_device": "same", "gradient_checkpointing": "selective"}},
+    "same-device": {"hardware": {"offload_device": "same", "gradient_checkpointing": "selective"}},
     "offload": {"hardware": {"offload_layers": 0.5, "offload_activations": 0.5}},
     "uncached-offload": {
         "data": _UNCACHED,
@@ -89,15 +89,15 @@ METHODS: dict[str, dict[str, Any]] = {
     "full-bf16": {"method": {"kind": "full", "weights": "bf16", **tiny.encoders()}},
     "embedding": {
         "method": {"kind": "embedding"},
-        "embeddings": {"words": [{"word": WORD, "initial_text": "a red square"}]},
+        "embeddings": {"tokens": [{"token": WORD, "initial_text": "a red square"}]},
     },
     "output-embedding": {
         "method": {"kind": "embedding"},
-        "embeddings": {"words": [{"word": WORD, "initial_text": "red", "place": "output"}]},
+        "embeddings": {"tokens": [{"token": WORD, "initial_text": "red", "place": "output"}]},
     },
     "lora-and-embedding": {
         "method": {"kind": "lora", "rank": 2},
-        "embeddings": {"words": [{"word": WORD, "initial_text": "red", "vectors": 2}]},
+        "embeddings": {"tokens": [{"token": WORD, "initial_text": "red", "vectors": 2}]},
     },
     "vae": {
         "method": {"kind": "vae", "weights": "fp32"},
@@ -185,10 +185,10 @@ def write_project(folder: Path, family: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     v = {"prediction": "v_prediction", "zero_terminal_snr": True} if family == "sd2" else {}
     tiny.write_folder(folder / "base", name=family, **v)
-    tiny.write_pictures(folder / "class", ("a square", "a circle"))
-    tiny.write_pictures(folder / "held-out", (f"a green {WORD}", "a circle"))
+    tiny.write_images(folder / "class", ("a square", "a circle"))
+    tiny.write_images(folder / "held-out", (f"a green {WORD}", "a circle"))
     captions = (f"a {WORD} square", f"a blue {WORD}", f"{WORD}", f"night {WORD}")
-    tiny.write_pictures(folder / "pictures", captions)
+    tiny.write_images(folder / "pictures", captions)
     Image.linear_gradient("L").resize((64, 64)).save(folder / "pictures/picture-0-masklabel.png")
     return folder
 
@@ -286,8 +286,8 @@ def _require_whole(done: RunFolder) -> None:
     events = runs.events_of(done)
     assert [e.step for e in events if isinstance(e, Progress)] == list(range(1, STEPS + 1))
     assert isinstance(events[-1], Finished)
-    (picture,) = [done.path / e.path for e in events if isinstance(e, Sample)]
-    with Image.open(picture) as image:
+    (path,) = [done.path / e.path for e in events if isinstance(e, Sample)]
+    with Image.open(path) as image:
         assert image.size == (64, 64)
     weights = [load_file(done.checkpoint(step) / "weights.safetensors") for step in (HALF, STEPS)]
     assert weights[0].keys() == weights[1].keys()

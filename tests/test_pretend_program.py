@@ -33,7 +33,7 @@ def run(project, device):
     return folder
 
 
-def pictures(folder):
+def images(folder):
     """The pixels of every sample."""
     return [
         Image.open(folder.path / event.path).tobytes()
@@ -42,14 +42,14 @@ def pictures(folder):
     ]
 
 
-def test_a_run_on_the_card_makes_the_processors_weights_and_pictures(project):
+def test_a_run_on_the_card_makes_the_processors_weights_and_images(project):
     expected = run(project, "cpu")
     with pretend.accelerator() as card:
         made = run(project, "cuda")
         gc.collect()  # networks hold on to themselves; a run ends with its process
     files = [folder.output / "made.safetensors" for folder in (expected, made)]
     assert equal(load_file(files[0]), load_file(files[1]))
-    assert pictures(made) == pictures(expected) != []
+    assert images(made) == images(expected) != []
     assert card.peak > 0
     assert card.allocated == 0
     assert card.to_device.count > 0

@@ -230,15 +230,15 @@ def write_sdxl(path: Path) -> Path:
     )
 
 
-def write_pictures(
+def write_images(
     folder: Path, captions: Iterable[str] = ("a red square", "a blue circle"), *, side: int = 64
 ) -> Path:
     """One small PNG with a caption file for each caption."""
     folder.mkdir(parents=True, exist_ok=True)
     for index, caption in enumerate(captions):
         shade = (40 + 67 * index % 200, 200 - 53 * index % 180, 90 + 31 * index % 150)
-        picture = Image.radial_gradient("L").resize((side, side)).convert("RGB")
-        Image.blend(picture, Image.new("RGB", (side, side), shade), 0.6).save(
+        image = Image.radial_gradient("L").resize((side, side)).convert("RGB")
+        Image.blend(image, Image.new("RGB", (side, side), shade), 0.6).save(
             folder / f"picture-{index}.png"
         )
         (folder / f"picture-{index}.txt").write_text(caption + "\n", encoding="utf-8")

@@ -16,7 +16,7 @@ from ui.actions.preset_actions import PresetActions
 from ui.actions.run_actions import RunActions
 from ui.background.error_log import Mishaps
 from ui.background.forecaster import Forecaster, begin_job
-from ui.background.image_cache import Pictures
+from ui.background.image_cache import Images
 from ui.background.pump import Pump
 from ui.background.session import Session
 from ui.background.threads import Jobs
@@ -246,14 +246,14 @@ class App:
         return self.runs.why_not_start()
 
     def _make_context(self) -> Context:
-        pictures = Pictures(self.jobs)
+        images = Images(self.jobs)
         return Context(
             self.root,
             self.kit,
             self.draft,
             self.session,
             Forecaster(self.draft, self.jobs, begin_job),
-            pictures,
+            images,
             self.remembered,
             self,
         )

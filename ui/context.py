@@ -8,7 +8,7 @@ from typing import Protocol
 
 from onetrainer.run.commands import CommandName
 from ui.background.forecaster import Forecaster
-from ui.background.image_cache import Pictures
+from ui.background.image_cache import Images
 from ui.background.session import Session
 from ui.model.draft import Draft
 from ui.model.window_state import WindowState
@@ -99,7 +99,7 @@ class Context:
     draft: Draft
     session: Session
     forecasts: Forecaster
-    pictures: Pictures
+    images: Images
     remembered: WindowState
     act: Actions
 

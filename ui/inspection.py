@@ -71,7 +71,7 @@ def _state(app: App) -> Answer:
         "step": state.step,
         "points": len(state.curve),
         "samples": len(state.samples),
-        "held_out": run.held_out_words if isinstance(run, RunPage) else "",
+        "held_out": run.validation_words if isinstance(run, RunPage) else "",
         "rewards": run.reward_words if isinstance(run, RunPage) else "",
         "sample_place": list(samples.place) if isinstance(samples, SamplesPage) else [],
         "sample_shown": samples.viewer.shown_step if isinstance(samples, SamplesPage) else -1,

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from time import monotonic, time
 
-from modules.assembly.validation_set import held_out_pictures
+from modules.assembly.validation_set import validation_images
 from modules.data.batches import Shelf
 from modules.data.cache import (
     CachingStopped,
@@ -16,13 +16,13 @@ from modules.data.cache import (
     EncoderDigests,
     damage_notes,
     encode_captions,
-    encode_pictures,
+    encode_images,
     encoder_digests,
 )
-from modules.data.encoded_items import EncodedPictures, EncodedTexts, Views
+from modules.data.encoded_items import EncodedImages, EncodedTexts, Views
 from modules.data.loader import Loader
 from modules.data.shards import Store
-from modules.evaluation.validation import HeldOutPictures
+from modules.evaluation.validation import ValidationImages
 from modules.families.prompts.prompts import CHUNK
 from modules.interfaces import Batch, Family
 from onetrainer.cache.store import prune
@@ -33,21 +33,21 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import BatchPlan, portions_of
 from onetrainer.dataset.caption_caching import keeps_captions
 from onetrainer.dataset.caption_sampling import drawn_caption, plain_caption, varies
-from onetrainer.dataset.dataset import Dataset, is_pictures_alone, read_dataset
+from onetrainer.dataset.dataset import Dataset, is_images_alone, read_dataset
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.near_duplicates import LookingStopped, similar_groups
 from onetrainer.dataset.transforms import bucket_at
-from onetrainer.images.image_index import PictureMemory
+from onetrainer.images.image_index import ImageMemory
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase, Warned
 
-HELD_OUT = "held-out pictures"
+VALIDATION = "held-out pictures"
 """What of the caching is told apart."""
 CAPTIONS = "captions"
 COMPARING = "looking for similar pictures"
 GB = 10**9
 _SECONDS_PER_REPORT = 0.1
-_WARNED_PICTURES = 20
+_WARNED_IMAGES = 20
 
 
 @dataclass(frozen=True)
@@ -67,28 +67,28 @@ class Batches:
         return self.plan.epoch_of(step)
 
     @property
-    def learned(self) -> tuple[Item, ...]:
+    def trained(self) -> tuple[Item, ...]:
         """The pictures without those that stand for what is to be kept."""
-        return tuple(item for item in self.shelf.pictures.items if not item.is_prior)
+        return tuple(item for item in self.shelf.images.items if not item.is_prior)
 
     def close(self) -> None:
         """Ends reading ahead, and this run's use of the cache."""
         self.loader.close()
-        self.shelf.pictures.store.close()
+        self.shelf.images.store.close()
 
     def sizes(self) -> set[tuple[int, int]]:
         """Every width and height, in pixels, that they are shown in."""
         concepts = self.shelf.concepts
         return {
             (bucket.width, bucket.height)
-            for item in self.shelf.pictures.items
+            for item in self.shelf.images.items
             for number in range(len(concepts[item.concept].resolutions))
             for bucket in [bucket_at(item, concepts[item.concept], number)]
         }
 
 
 @dataclass(frozen=True)
-class Pictures:
+class Images:
     """What the run trains on.
 
     left_out: the pictures that could not be used, in words. digest: of everything encoded that is
@@ -99,7 +99,7 @@ class Pictures:
     batches: Batches
     left_out: list[str]
     digest: str
-    held_out: HeldOutPictures | None = None
+    validation: ValidationImages | None = None
     new: int = 0
 
 
@@ -112,7 +112,7 @@ def digests_for(config: TrainConfig, family: Family) -> EncoderDigests:
     return encoder_digests(family, with_text=keeps_captions(config))
 
 
-def prepare_pictures(
+def prepare_images(
     config: TrainConfig,
     family: Family,
     *,
@@ -122,7 +122,7 @@ def prepare_pictures(
     should_stop: Callable[[], bool],
     told: Collection[str],
     first_step: int = 0,
-) -> Pictures:
+) -> Images:
     """Lists and encodes the pictures. Raises CachingStopped if asked to stop meanwhile.
 
     digests: of the family, as `digests_for` gives them. told: warnings that the run's events hold
@@ -137,15 +137,15 @@ def prepare_pictures(
         raise
 
 
-def _prepared(encoding: "_Encoding", *, told: Collection[str], first_step: int) -> Pictures:
+def _prepared(encoding: "_Encoding", *, told: Collection[str], first_step: int) -> Images:
     """As `prepare_pictures`, with the cache's folder opened."""
     config, events, folder = encoding.config, encoding.events, encoding.store.folder
     began, clock = time(), monotonic()
-    with closing(PictureMemory(folder)) as memory:
+    with closing(ImageMemory(folder)) as memory:
         dataset = _read(config, memory, events, encoding.should_stop)
-        learned, measured = encoding.pictures(dataset, memory)
+        trained, measured = encoding.images(dataset, memory)
     plan = BatchPlan(
-        portions_of(dataset, is_cached=config.data.cache_latents, kept=learned.kept),
+        portions_of(dataset, is_cached=config.data.cache_latents, kept=trained.kept),
         batch_size=config.training.batch_size,
         accumulation=config.training.accumulation,
         seed=config.training.seed,
@@ -153,20 +153,20 @@ def _prepared(encoding: "_Encoding", *, told: Collection[str], first_step: int) 
     texts = None
     if keeps_captions(config):
         steps = range(first_step, config.training.steps)
-        texts = encoding.captions(_captions(dataset, learned, measured, plan, steps))
+        texts = encoding.captions(_captions(dataset, trained, measured, plan, steps))
     # A clock that was set back meanwhile has dated what is used now before that.
     _bound(config, folder, since=min(began, time() - (monotonic() - clock)), events=events)
-    shelf = Shelf(learned, texts, dataset.concepts, _caption_of(dataset), config.data.latents)
-    held_out = None
+    shelf = Shelf(trained, texts, dataset.concepts, _caption_of(dataset), config.data.latents)
+    validation = None
     if measured is not None:
-        apart = replace(shelf, pictures=measured, caption_of=_plain_caption_of(dataset))
-        held_out = held_out_pictures(config, dataset, apart)
-    encoded = [learned] if measured is None else [learned, measured]
+        apart = replace(shelf, images=measured, caption_of=_plain_caption_of(dataset))
+        validation = validation_images(config, dataset, apart)
+    encoded = [trained] if measured is None else [trained, measured]
     left_out = [str(one) for one in dataset.skipped]
     left_out += [str(one) for each in encoded for one in each.skipped]
     notes = [*dataset.notes, *(note for each in encoded for note in each.warnings)]
     notes += damage_notes(encoding.store)
-    if not is_pictures_alone(config):
+    if not is_images_alone(config):
         notes += [*_long_captions(encoding.family, shelf), *_unlearnable_words(config, shelf)]
     for text in _warnings(left_out, notes):
         if text not in told:
@@ -179,7 +179,7 @@ def _prepared(encoding: "_Encoding", *, told: Collection[str], first_step: int) 
         with_pixels=isinstance(config.objective, Reconstruction),
     )
     new = sum(each.new for each in encoded)
-    return Pictures(Batches(shelf, plan, loader), left_out, _digest(shelf), held_out, new)
+    return Images(Batches(shelf, plan, loader), left_out, _digest(shelf), validation, new)
 
 
 @dataclass(frozen=True)
@@ -193,12 +193,12 @@ class _Encoding:
     events: EventWriter
     should_stop: Callable[[], bool]
 
-    def pictures(
-        self, dataset: Dataset, memory: PictureMemory
-    ) -> tuple[EncodedPictures, EncodedPictures | None]:
+    def images(
+        self, dataset: Dataset, memory: ImageMemory
+    ) -> tuple[EncodedImages, EncodedImages | None]:
         """Those that are learned, and those that are measured, if any are."""
         encode = partial(
-            encode_pictures,
+            encode_images,
             self.family,
             store=self.store,
             memory=memory,
@@ -207,11 +207,11 @@ class _Encoding:
             should_stop=self.should_stop,
         )
         shown = Views(dataset.items, dataset.concepts, is_plain=False)
-        learned = encode(shown, progress=_progress(self.events))
-        if dataset.held_out is None:
-            return learned, None
-        shown = Views(dataset.held_out, dataset.concepts, is_plain=True)
-        return learned, encode(shown, progress=_progress(self.events, HELD_OUT))
+        trained = encode(shown, progress=_progress(self.events))
+        if dataset.validation is None:
+            return trained, None
+        shown = Views(dataset.validation, dataset.concepts, is_plain=True)
+        return trained, encode(shown, progress=_progress(self.events, VALIDATION))
 
     def captions(self, captions: Sequence[str]) -> EncodedTexts:
         """All of them."""
@@ -225,16 +225,16 @@ class _Encoding:
         )
 
 
-def sizes_of(config: TrainConfig, pictures: Pictures) -> set[tuple[int, int]]:
+def sizes_of(config: TrainConfig, images: Images) -> set[tuple[int, int]]:
     """Every width and height, in pixels, that the model is to compute with."""
-    held_out = pictures.held_out.sizes if pictures.held_out else ()
+    validation = images.validation.sizes if images.validation else ()
     drawn = [(prompt.width, prompt.height) for prompt in config.sampling.prompts]
-    return pictures.batches.sizes() | {*held_out, *drawn}
+    return images.batches.sizes() | {*validation, *drawn}
 
 
 def _read(
     config: TrainConfig,
-    memory: PictureMemory,
+    memory: ImageMemory,
     events: EventWriter,
     should_stop: Callable[[], bool],
 ) -> Dataset:
@@ -279,8 +279,8 @@ def _plain_caption_of(dataset: Dataset) -> Callable[[Item, int], str]:
 
 def _captions(
     dataset: Dataset,
-    learned: EncodedPictures,
-    measured: EncodedPictures | None,
+    trained: EncodedImages,
+    measured: EncodedImages | None,
     plan: BatchPlan,
     steps: range,
 ) -> list[str]:
@@ -289,10 +289,10 @@ def _captions(
     for item in measured.items if measured else ():
         found[plain_caption(item, dataset.concepts[item.concept])] = None
     if any(varies(concept.captions) for concept in dataset.concepts):
-        shown = (one for step in steps for one in plan.at(step).pictures)
+        shown = (one for step in steps for one in plan.at(step).images)
         caption = _caption_of(dataset)
-        return list(found | {caption(learned.items[one.item], one.turn): None for one in shown})
-    for item in learned.items:
+        return list(found | {caption(trained.items[one.item], one.turn): None for one in shown})
+    for item in trained.items:
         concept = _without_dropout(dataset.concepts[item.concept])
         # One after the other they are all there are.
         for turn in range(len(item.captions)):
@@ -316,7 +316,7 @@ def _bound(config: TrainConfig, folder: Path, *, since: float, events: EventWrit
 
 def _long_captions(family: Family, shelf: Shelf) -> list[str]:
     """What to tell of captions that other programs would cut."""
-    captions = {caption for item in shelf.pictures.items for caption in item.captions}
+    captions = {caption for item in shelf.images.items for caption in item.captions}
     counts = [family.count_tokens(caption) for caption in captions]
     long = [count for count in counts if count > CHUNK]
     if not long:
@@ -330,10 +330,10 @@ def _long_captions(family: Family, shelf: Shelf) -> list[str]:
 
 def _unlearnable_words(config: TrainConfig, shelf: Shelf) -> list[str]:
     """What to tell of words that are to be learnt and that no caption holds."""
-    words = [each.word for each in config.embeddings.words]
+    words = [each.token for each in config.embeddings.tokens]
     captions = [
         caption
-        for item in shelf.pictures.items
+        for item in shelf.images.items
         if not item.is_prior
         for caption in (*item.captions, plain_caption(item, shelf.concepts[item.concept]))
     ]
@@ -343,11 +343,11 @@ def _unlearnable_words(config: TrainConfig, shelf: Shelf) -> list[str]:
 
 def _digest(shelf: Shelf) -> str:
     seen = hashlib.sha256()
-    for line, item in zip(shelf.pictures.digest_lines(), shelf.pictures.items, strict=True):
+    for line, item in zip(shelf.images.digest_lines(), shelf.images.items, strict=True):
         captions = "\n".join(item.captions)
         seen.update(f"{line} {item.role} {item.concept}\n{captions}\n".encode())
     for concept in shelf.concepts:
-        told = (concept.role, concept.repeats, concept.pictures, concept.loss_weight, concept.seed)
+        told = (concept.role, concept.repeats, concept.images, concept.loss_weight, concept.seed)
         seen.update(f"{told} {concept.captions} {concept.trigger}\n".encode())
     return seen.hexdigest()
 
@@ -366,8 +366,8 @@ def _progress(events: EventWriter, detail: str = "") -> Callable[[int, int], Non
 
 
 def _warnings(left_out: list[str], notes: list[str]) -> list[str]:
-    told = [f"left out: {text}" for text in left_out[:_WARNED_PICTURES]]
-    rest = len(left_out) - _WARNED_PICTURES
+    told = [f"left out: {text}" for text in left_out[:_WARNED_IMAGES]]
+    rest = len(left_out) - _WARNED_IMAGES
     if rest > 0:
         told.append(f"{rest} more pictures are left out; the summary names them all")
     return told + notes

@@ -3,15 +3,15 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from modules.assembly.dataset import Pictures, digests_for, prepare_pictures, sizes_of
+from modules.assembly.dataset import Images, digests_for, prepare_images, sizes_of
 from modules.assembly.metadata import DatasetFacts, count_tags
 from modules.assembly.prompts import RewardPrompts, prepare_prompts
 from modules.assembly.run_context import Run
 from modules.data.cache import EncoderDigests
-from modules.evaluation.validation import HeldOutPictures
+from modules.evaluation.validation import ValidationImages
 from modules.families.stable_diffusion import StableDiffusion
 from onetrainer.config.rewards.alignprop import AlignProp
-from onetrainer.config.train import uses_pictures
+from onetrainer.config.train import uses_images
 from onetrainer.dataset.buckets import Bucket
 
 
@@ -22,41 +22,41 @@ class Inputs:
     pictures: None where a run needs none. prompts: those of reward training, None of others.
     """
 
-    pictures: Pictures | None
+    images: Images | None
     prompts: RewardPrompts | None
 
     @property
     def digest(self) -> str:
         """Tells whether two runs learn from the same."""
-        parts = [each.digest for each in (self.pictures, self.prompts) if each is not None]
+        parts = [each.digest for each in (self.images, self.prompts) if each is not None]
         return " ".join(parts)
 
     @property
-    def held_out(self) -> HeldOutPictures | None:
+    def validation(self) -> ValidationImages | None:
         """The pictures that are measured; None if none are."""
-        return self.pictures.held_out if self.pictures is not None else None
+        return self.images.validation if self.images is not None else None
 
     def close(self) -> None:
         """Ends reading ahead, and the use of the cache."""
-        if self.pictures is not None:
-            self.pictures.batches.close()
+        if self.images is not None:
+            self.images.batches.close()
 
     def verify(self) -> None:
         """Finds all that is damaged of what was encoded, so that a new start makes it anew."""
-        if self.pictures is not None:
-            self.pictures.batches.shelf.pictures.store.verify()
+        if self.images is not None:
+            self.images.batches.shelf.images.store.verify()
 
     def facts(self) -> DatasetFacts:
         """What of it may be told."""
-        if self.pictures is not None:
-            held_out = 0 if self.held_out is None else len(self.held_out.names)
-            return DatasetFacts.of(self.pictures.batches, self.digest, held_out=held_out)
+        if self.images is not None:
+            validation = 0 if self.validation is None else len(self.validation.names)
+            return DatasetFacts.of(self.images.batches, self.digest, validation=validation)
         assert self.prompts is not None
         drawn = self.prompts.batches
         return DatasetFacts(
             buckets=Counter[Bucket](),
             tags=count_tags(list(drawn.prompts)),
-            steps_per_epoch=max(1, -(-len(drawn.prompts) // drawn.pictures_per_step)),
+            steps_per_epoch=max(1, -(-len(drawn.prompts) // drawn.images_per_step)),
             digest=self.digest,
         )
 
@@ -65,12 +65,12 @@ class Inputs:
         lines = []
         if self.prompts is not None:
             lines.append(f"Trained on {_counted(len(self.prompts.batches.prompts), 'prompt')}.")
-        if self.pictures is not None:
-            count = len(self.pictures.batches.learned)
+        if self.images is not None:
+            count = len(self.images.batches.trained)
             lines.append(f"Trained on {_counted(count, 'picture')}.")
-            if self.pictures.left_out:
-                lines.append(f"{len(self.pictures.left_out)} left out:")
-                lines += self.pictures.left_out
+            if self.images.left_out:
+                lines.append(f"{len(self.images.left_out)} left out:")
+                lines += self.images.left_out
         return lines
 
 
@@ -79,14 +79,14 @@ def encoders_of(run: Run, family: StableDiffusion) -> EncoderDigests | None:
 
     To be asked before anything is to train.
     """
-    return digests_for(run.config, family) if uses_pictures(run.config) else None
+    return digests_for(run.config, family) if uses_images(run.config) else None
 
 
 def prepare_inputs(run: Run, family: StableDiffusion, digests: EncoderDigests | None) -> Inputs:
     """Lists and encodes what there is. Raises CachingStopped if asked to stop meanwhile."""
-    pictures = prompts = None
+    images = prompts = None
     if digests is not None:
-        pictures = prepare_pictures(
+        images = prepare_images(
             run.config,
             family,
             digests=digests,
@@ -96,10 +96,10 @@ def prepare_inputs(run: Run, family: StableDiffusion, digests: EncoderDigests | 
             told=run.told,
             first_step=run.first_step,
         )
-        family.prepare_blanks(sizes_of(run.config, pictures))
+        family.prepare_blanks(sizes_of(run.config, images))
     if isinstance(run.config.objective, AlignProp):
         prompts = prepare_prompts(run, family)
-    return Inputs(pictures, prompts)
+    return Inputs(images, prompts)
 
 
 def _counted(count: int, noun: str) -> str:

@@ -77,25 +77,25 @@ class DatasetFacts:
     tags: Mapping[str, int]
     steps_per_epoch: int
     digest: str
-    class_pictures: int = 0
-    held_out: int = 0
+    class_images: int = 0
+    validation: int = 0
 
     @staticmethod
-    def of(batches: Batches, digest: str, *, held_out: int = 0) -> "DatasetFacts":
+    def of(batches: Batches, digest: str, *, validation: int = 0) -> "DatasetFacts":
         """Those of an encoded dataset in the order that it is learned in."""
-        shelf, learned = batches.shelf, batches.learned
-        buckets = Counter(bucket_at(item, shelf.concepts[item.concept], 0) for item in learned)
+        shelf, trained = batches.shelf, batches.trained
+        buckets = Counter(bucket_at(item, shelf.concepts[item.concept], 0) for item in trained)
         return DatasetFacts(
             buckets=dict(sorted(buckets.items())),
-            tags=count_tags([item.caption for item in learned]),
+            tags=count_tags([item.caption for item in trained]),
             steps_per_epoch=batches.plan.steps_per_epoch,
             digest=digest,
-            class_pictures=len(shelf.pictures.items) - len(learned),
-            held_out=held_out,
+            class_images=len(shelf.images.items) - len(trained),
+            validation=validation,
         )
 
     @property
-    def pictures(self) -> int:
+    def images(self) -> int:
         """How many there are."""
         return sum(self.buckets.values())
 
@@ -260,9 +260,9 @@ def _progress_fields(config: TrainConfig, dataset: DatasetFacts, step: int) -> d
         "epoch": math.ceil(step / dataset.steps_per_epoch),
         "num_epochs": math.ceil(steps / dataset.steps_per_epoch),
         "num_batches_per_epoch": sum(-(-count // batch) for count in dataset.buckets.values()),
-        "num_train_images": dataset.pictures,
-        "num_reg_images": dataset.class_pictures,
-        "num_validation_images": dataset.held_out,
+        "num_train_images": dataset.images,
+        "num_reg_images": dataset.class_images,
+        "num_validation_images": dataset.validation,
     }
 
 

@@ -48,7 +48,7 @@ def attach(config: TrainConfig, family: Family, base: Model) -> Attached:
     to go on from do not fit, and for patterns that no layer's name has.
     """
     section = config.embeddings
-    if not section.words:
+    if not section.tokens:
         return _attach_main(config, family, base)
     notes = tuple(
         f'"{word}" is an ordinary word, whose own meaning gets lost'

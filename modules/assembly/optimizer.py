@@ -20,7 +20,7 @@ class _OffersBackward(Protocol):
     """An optimizer's section, where it can step in backward."""
 
     @property
-    def step_in_backward(self) -> bool: ...
+    def fused_backward(self) -> bool: ...
 
 
 def movement_of(config: TrainConfig, optimizer: torch.optim.Optimizer) -> Movement:
@@ -40,7 +40,7 @@ def movement_of(config: TrainConfig, optimizer: torch.optim.Optimizer) -> Moveme
 def steps_in_backward(config: TrainConfig) -> bool:
     """Whether weights move in the backward pass."""
     section = config.optimizer
-    return isinstance(section, _OffersBackward) and section.step_in_backward
+    return isinstance(section, _OffersBackward) and section.fused_backward
 
 
 def stops_of(groups: Sequence[ParameterGroup]) -> Stops:
@@ -89,7 +89,7 @@ def ema_of(config: TrainConfig, groups: Sequence[ParameterGroup]) -> Ema | None:
         decay=section.decay,
         ramp=section.ramp,
         every=section.every,
-        place=section.place,
+        place=section.device,
     )
 
 

@@ -15,16 +15,16 @@ from modules.methods.quantized import parts_left, quantize_family
 from onetrainer.config.methods.full import Vae
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.rewards.alignprop import AlignProp
-from onetrainer.config.run.hardware import TempDevice
+from onetrainer.config.run.hardware import OffloadDevice
 from onetrainer.config.run.model import base_of
-from onetrainer.config.train import TrainConfig, uses_pictures
+from onetrainer.config.train import TrainConfig, uses_images
 from onetrainer.dataset.caption_caching import encodes_text_anew
-from onetrainer.dataset.dataset import is_pictures_alone
+from onetrainer.dataset.dataset import is_images_alone
 
 HOST = torch.device("cpu")
 
 
-def temp_device_of(choice: TempDevice, device: torch.device) -> torch.device:
+def offload_device_of(choice: OffloadDevice, device: torch.device) -> torch.device:
     """Where parts wait, on a train device."""
     return device if choice == "same" else HOST
 
@@ -32,13 +32,13 @@ def temp_device_of(choice: TempDevice, device: torch.device) -> torch.device:
 def needs_of(config: TrainConfig) -> Needs:
     """What of the config decides where parts are."""
     has_second = config.model.family.startswith("sdxl")
-    average: Place = "train" if config.ema.place == "device" else "temp"
+    average: Place = "train" if config.ema.device == "device" else "temp"
     return Needs(
         encoders=("te1", "te2") if has_second else ("te",),
         trained=trained_networks(config),
         predicts=not isinstance(config.objective, Reconstruction),
-        encodes_pictures=not config.data.cache_latents and uses_pictures(config),
-        encodes_text=not is_pictures_alone(config) and encodes_text_anew(config),
+        encodes_images=not config.data.cache_latents and uses_images(config),
+        encodes_text=not is_images_alone(config) and encodes_text_anew(config),
         draws=bool(config.sampling.prompts),
         encodes_blanks=config.model.family.endswith("inpainting"),
         average=average if config.ema.use else None,
@@ -84,7 +84,7 @@ def manage(config: TrainConfig, family: Family, *, device: torch.device) -> Mana
     """The layers of what gradients go through, or what is large, made to take less memory."""
     hardware = config.hardware
     assert hardware.gradient_checkpointing != "auto", "chosen before"
-    found, temp_device = layers_of(family), temp_device_of(hardware.temp_device, device)
+    found, offload_device = layers_of(family), offload_device_of(hardware.offload_device, device)
     decoder = [] if isinstance(config.method, Vae) else found.pop(VAE)
     managed = manage_layers(
         found,
@@ -95,7 +95,7 @@ def manage(config: TrainConfig, family: Family, *, device: torch.device) -> Mana
             prefetch=hardware.prefetch,
         ),
         train_device=device,
-        temp_device=temp_device,
+        offload_device=offload_device,
     )
     if not (isinstance(config.objective, AlignProp) and config.objective.rollout.checkpoint):
         return managed
@@ -105,7 +105,7 @@ def manage(config: TrainConfig, family: Family, *, device: torch.device) -> Mana
         {VAE: decoder},
         LayerSettings(checkpointing="block"),
         train_device=device,
-        temp_device=temp_device,
+        offload_device=offload_device,
     )
     return ManagedLayers(managed.waiting, managed.layers + decoding.layers)
 
@@ -126,7 +126,7 @@ def residency_of(
         places(needs_of(config)),
         parts_of(attached, rewards),
         train_device=device,
-        temp_device=temp_device_of(config.hardware.temp_device, device),
+        offload_device=offload_device_of(config.hardware.offload_device, device),
         waiting=layers.waiting,
     )
 

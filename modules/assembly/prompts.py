@@ -9,7 +9,7 @@ from modules.assembly.dataset import Batches
 from modules.assembly.run_context import Run
 from modules.data.cache import CachingStopped
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
-from modules.evaluation.prompts import HeldOutPrompts
+from modules.evaluation.prompts import ValidationPrompts
 from modules.interfaces import Batch, Family, PromptBatch
 from modules.trainer import StepAbandoned
 from onetrainer.config.rewards.alignprop import AlignProp
@@ -26,7 +26,7 @@ class RewardPrompts:
     """What is drawn: to learn, and to look at. digest: of all prompts that are learnt."""
 
     batches: PromptBatches
-    held_out: HeldOutPrompts
+    validation: ValidationPrompts
     digest: str
 
 
@@ -39,14 +39,14 @@ class MixedBatches:
     """
 
     prompts: PromptBatches
-    pictures: Batches | None
+    images: Batches | None
     share: float
     is_leaving: Callable[[], bool]
 
     def at(self, step: int) -> Iterable[Batch | PromptBatch]:
         """The microbatches of a step, all of one kind."""
-        if self.pictures is not None and self.is_ordinary(step):
-            return self.pictures.at(self._ordinary_before(step))
+        if self.images is not None and self.is_ordinary(step):
+            return self.images.at(self._ordinary_before(step))
         return self._unless_leaving(self.prompts.at(self.drawn_before(step)))
 
     def epoch_of(self, step: int) -> int:
@@ -83,22 +83,22 @@ def prepare_prompts(run: Run, family: Family) -> RewardPrompts:
     watched = section.evaluation
     return RewardPrompts(
         batches=PromptBatches(
-            prompts=split.learnt,
+            prompts=split.trained,
             texts=texts,
             batch_size=config.training.batch_size,
             accumulation=config.training.accumulation,
             seed=config.training.seed,
             size=size,
         ),
-        held_out=HeldOutPrompts(
-            prompts=split.held_out,
+        validation=ValidationPrompts(
+            prompts=split.validation,
             seeds=watched.seeds,
             first_seed=watched.seed,
             size=size,
             texts=texts,
             at_once=config.training.batch_size,
         ),
-        digest=hashlib.sha256("\n".join(split.learnt).encode()).hexdigest(),
+        digest=hashlib.sha256("\n".join(split.trained).encode()).hexdigest(),
     )
 
 
@@ -109,7 +109,7 @@ def ordinary_share(config: TrainConfig) -> float:
 
 
 def _encoded(run: Run, family: Family, split: PromptSplit) -> EncodedPrompts:
-    every = list(dict.fromkeys([EMPTY, *split.learnt, *split.held_out]))
+    every = list(dict.fromkeys([EMPTY, *split.trained, *split.validation]))
     return EncodedPrompts.of(family, _counted(run, every))
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from modules.assembly.inputs import Inputs
 from modules.assembly.method import Attached
-from modules.assembly.placement import temp_device_of
+from modules.assembly.placement import offload_device_of
 from modules.assembly.prompts import MixedBatches, ordinary_share
 from modules.assembly.run_context import Run
 from modules.data.prompts import PromptBatches
@@ -78,7 +78,7 @@ def load_rewards(run: Run) -> RewardParts | None:
     run.events.write(Phase("loading", detail="rewards"))
     made = make_rewards(
         section.rewards,
-        device=temp_device_of(hardware.temp_device, run.device),
+        device=offload_device_of(hardware.offload_device, run.device),
         dtype=precision_of("rewards", precision=hardware.precision).storage,
         offline=run.config.model.offline,
         tell=lambda detail: run.events.write(Phase("loading", detail=detail)),
@@ -127,7 +127,7 @@ def rollout_of(config: TrainConfig, attached: Attached, *, device: torch.device)
         guidance_gradient=own.guidance_gradient,
         checkpoint=own.checkpoint,
         train_device=device,
-        temp_device=temp_device_of(config.hardware.temp_device, device),
+        offload_device=offload_device_of(config.hardware.offload_device, device),
     )
 
 
@@ -159,7 +159,9 @@ def reward_objective(
             merged=merged,
             tell=tell,
         )
-        return BestOfN(candidates, denoising, section.algorithm.steps, rounds, drawn_before)
+        return BestOfN(
+            candidates, denoising, section.algorithm.steps_per_round, rounds, drawn_before
+        )
     return AlignProp(
         family,
         section=section,
@@ -176,11 +178,11 @@ def learning_of(
     run: Run, attached: Attached, inputs: Inputs, rewards: RewardParts
 ) -> Learning[Batch | PromptBatch]:
     """The steps of a run, and what they make of their batches."""
-    prompts, pictures = inputs.prompts, inputs.pictures
+    prompts, images = inputs.prompts, inputs.images
     assert prompts is not None
     batches = MixedBatches(
         prompts.batches,
-        None if pictures is None else pictures.batches,
+        None if images is None else images.batches,
         share=ordinary_share(run.config),
         is_leaving=run.inbox.is_leaving,
     )
@@ -202,7 +204,7 @@ def looks_of(run: Run, rewards: RewardParts, inputs: Inputs) -> Looks:
     assert inputs.prompts is not None
     files = RewardFiles(
         run.folder.rewards,
-        grid=grid_of(rewards.section, inputs.prompts.held_out.prompts),
+        grid=grid_of(rewards.section, inputs.prompts.validation.prompts),
         until=run.last.step if run.last else None,
     )
     if files.others:
@@ -235,7 +237,7 @@ def evaluating_of(
         steps=run.config.training.steps,
         evaluator=Evaluator(
             family=attached.family,
-            held_out=inputs.prompts.held_out,
+            validation=inputs.prompts.validation,
             rollout=rollout_of(run.config, attached, device=run.device),
             merged=quick_of(run.config, attached),
             autocast=engine.autocast,

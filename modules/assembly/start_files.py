@@ -22,11 +22,11 @@ def with_kept_files(config: TrainConfig, folder: RunFolder) -> TrainConfig:
         word.model_copy(
             update={
                 "start_from": _kept(
-                    folder, word.start_from, setting=f"embeddings.words.{place}.start_from"
+                    folder, word.start_from, setting=f"embeddings.tokens.{place}.start_from"
                 )
             }
         )
-        for place, word in enumerate(config.embeddings.words)
+        for place, word in enumerate(config.embeddings.tokens)
     )
     method = config.method
     if isinstance(method, Adapter):

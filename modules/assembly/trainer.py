@@ -18,7 +18,7 @@ from modules.assembly.optimizer import (
 )
 from modules.assembly.rewards import Learning, RewardParts, evaluating_of, learning_of, looks_of
 from modules.assembly.run_context import Run
-from modules.assembly.validation_set import grid_of, held_out_files, history_of
+from modules.assembly.validation_set import grid_of, history_of, validation_files
 from modules.interfaces import Batch, Family, Method, PromptBatch
 from modules.memory.residency import Residency
 from modules.optim.build import build_optimizer
@@ -34,7 +34,7 @@ from modules.training.reporter import Reporter
 from modules.training.tasks import SampleTask, SaveTask
 from modules.training.validate_task import KeepBestTask, ValidateTask, kept_step
 from onetrainer.config.train import TrainConfig
-from onetrainer.metrics.validation_files import HeldOutFiles
+from onetrainer.metrics.validation_files import ValidationFiles
 from onetrainer.schedules.learning_rate import lr_multiplier
 
 
@@ -83,15 +83,15 @@ def assemble(
     residency: Residency,
 ) -> Assembled:
     """Everything the loop needs; in this order always: build, restore, hooks, then the loop."""
-    files = held_out_files(run, inputs.held_out)
+    files = validation_files(run, inputs.validation)
     looks = None if rewards is None else looks_of(run, rewards, inputs)
     moving = _moving(run, attached.method, partial(_kept_steps, run.config, files, looks))
     sampling = _sampling(run, attached, moving, residency)
     saving = _saving(run, attached, moving, inputs, sampling, residency)
     if rewards is None or looks is None:
-        assert inputs.pictures is not None
+        assert inputs.images is not None
         objective = objective_of(run.config, attached, device=run.device)
-        learning = Learning(inputs.pictures.batches, objective)
+        learning = Learning(inputs.images.batches, objective)
         validating = _validating(run, attached, inputs, moving, learning, files, residency)
         tasks = _tasks(run, sampling, saving, validating, None)
         trainer = _trainer(run, attached.method, moving, learning, tasks)
@@ -165,7 +165,7 @@ def _moving(run: Run, method: Method, best_steps: Callable[[], Collection[int]])
         for text in checkpoints.restore(run.last):
             run.warn(text)
     if steps_in_backward(config):
-        engine.step_in_backward()
+        engine.fused_backward()
     method.train(True)
     shown = ShownWeights(movement, ema, method.after_step)
     return _Moving(optimizer, engine, ema, checkpoints, shown)
@@ -209,7 +209,7 @@ def _saving(
         inbox=run.inbox,
         config_digest=run.digest,
         data_digest=inputs.digest,
-        held_out=history_of(inputs.held_out, run.last),
+        validation=history_of(inputs.validation, run.last),
         versions=run.versions,
         metadata=_metadata(run.config, attached.family, inputs),
         thumbnail=sampling.thumbnail,
@@ -223,17 +223,17 @@ def _validating(
     inputs: Inputs,
     moving: _Moving,
     learning: Learning[Batch] | Learning[Batch | PromptBatch],
-    files: HeldOutFiles | None,
+    files: ValidationFiles | None,
     residency: Residency,
 ) -> ValidateTask | None:
     if files is None:
         return None
-    assert inputs.held_out is not None
+    assert inputs.validation is not None
     section = run.config.validation
     return ValidateTask(
         section=section,
         steps=run.config.training.steps,
-        pictures=inputs.held_out,
+        images=inputs.validation,
         grid=grid_of(run.config),
         precision=run.config.hardware.precision,
         at_once=run.config.training.batch_size,
@@ -241,7 +241,7 @@ def _validating(
         method=attached.method,
         engine=moving.engine,
         shown=moving.shown,
-        measures_both=run.config.ema.use and section.without_average,
+        measures_both=run.config.ema.use and section.without_ema,
         files=files,
         epoch_of=learning.batches.epoch_of,
         events=run.events,
@@ -266,7 +266,7 @@ def _tasks(
 
 
 def _kept_steps(
-    config: TrainConfig, files: HeldOutFiles | None, looks: Looks | None
+    config: TrainConfig, files: ValidationFiles | None, looks: Looks | None
 ) -> Collection[int]:
     """The steps whose checkpoints are kept whatever comes after them."""
     is_by_rewards = looks is not None and looks.section.keep_best

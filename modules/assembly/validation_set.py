@@ -6,7 +6,7 @@ from functools import partial
 
 from modules.assembly.run_context import Run
 from modules.data.batches import Shelf, load_batch
-from modules.evaluation.validation import Grid, HeldOutPictures
+from modules.evaluation.validation import Grid, ValidationImages
 from modules.interfaces import Batch
 from modules.training.checkpoints import CheckpointRecord
 from onetrainer.concepts.concepts import has_masks
@@ -15,38 +15,37 @@ from onetrainer.config.objectives.mask import Mask
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import Shown, StepPlan
-from onetrainer.dataset.dataset import Dataset, is_pictures_alone
+from onetrainer.dataset.dataset import Dataset, is_images_alone
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import plain_view
-from onetrainer.metrics.validation_files import HeldOutFiles
+from onetrainer.metrics.validation_files import ValidationFiles
 
 _SINCE = " since step "
 
 
-def held_out_pictures(config: TrainConfig, dataset: Dataset, shelf: Shelf) -> HeldOutPictures:
+def validation_images(config: TrainConfig, dataset: Dataset, shelf: Shelf) -> ValidationImages:
     """What is measured. shelf: the dataset's held-out pictures, encoded."""
-    pictures = shelf.pictures
-    names = tuple(dataset.name_of(item) for item in pictures.items)
+    images = shelf.images
+    names = tuple(dataset.name_of(item) for item in images.items)
     seen = hashlib.sha256()
-    keys = (names, pictures.digest_lines(), pictures.items)
+    keys = (names, images.digest_lines(), images.items)
     for name, line, item in sorted(zip(*keys, strict=True), key=lambda one: one[0]):
         seen.update(f"{name}\n{line} {shelf.caption_of(item, 0)}\n".encode())
-    buckets = [plain_view(item, dataset.concept_of(item)).bucket for item in pictures.items]
-    return HeldOutPictures(
+    buckets = [plain_view(item, dataset.concept_of(item)).bucket for item in images.items]
+    return ValidationImages(
         names=names,
         concepts={
-            name: _concept_of(dataset, item)
-            for name, item in zip(names, pictures.items, strict=True)
+            name: _concept_of(dataset, item) for name, item in zip(names, images.items, strict=True)
         },
         digest=seen.hexdigest(),
         sizes=frozenset((bucket.width, bucket.height) for bucket in buckets),
-        load=partial(_load, shelf, with_pixels=is_pictures_alone(config)),
+        load=partial(_load, shelf, with_pixels=is_images_alone(config)),
     )
 
 
 def _concept_of(dataset: Dataset, item: Item) -> str:
     """What the picture's losses are told with: its folder, where there are several."""
-    measured = {one.concept for one in dataset.held_out or ()}
+    measured = {one.concept for one in dataset.validation or ()}
     if len(measured) < 2:
         return item.group
     name = dataset.concept_of(item).name
@@ -56,7 +55,7 @@ def _concept_of(dataset: Dataset, item: Item) -> str:
 def grid_of(config: TrainConfig) -> Grid:
     """Under which noise they are measured: a VAE, which knows no noise, but once."""
     section = config.validation
-    if is_pictures_alone(config):
+    if is_images_alone(config):
         return Grid(1, 1, section.seed, _measure(config))
     return Grid(section.timesteps, section.noises, section.seed, _measure(config))
 
@@ -79,28 +78,28 @@ def _measure(config: TrainConfig) -> str:
     return json.dumps(parts, sort_keys=True)
 
 
-def history_of(pictures: HeldOutPictures | None, last: CheckpointRecord | None) -> str:
+def history_of(images: ValidationImages | None, last: CheckpointRecord | None) -> str:
     """What checkpoints tell of the held-out pictures: which, and since which step; "" if none are.
 
     last: the checkpoint that the run goes on from. Only where the same pictures were held out up to
     that do earlier measurements count: otherwise they may have been learned in between.
     """
-    if pictures is None:
+    if images is None:
         return ""
-    known = last.held_out if last else ""
-    is_same = known.rpartition(_SINCE)[0] == pictures.digest
-    return known if is_same else f"{pictures.digest}{_SINCE}{last.step if last else 0}"
+    known = last.validation if last else ""
+    is_same = known.rpartition(_SINCE)[0] == images.digest
+    return known if is_same else f"{images.digest}{_SINCE}{last.step if last else 0}"
 
 
-def held_out_files(run: Run, pictures: HeldOutPictures | None) -> HeldOutFiles | None:
+def validation_files(run: Run, images: ValidationImages | None) -> ValidationFiles | None:
     """What the run has measured up to where it goes on; None if nothing is held out."""
-    if pictures is None:
+    if images is None:
         return None
-    files = HeldOutFiles(
+    files = ValidationFiles(
         run.folder.validation,
-        grid=grid_of(run.config).digest(pictures),
+        grid=grid_of(run.config).digest(images),
         until=run.last.step if run.last else None,
-        since=int(history_of(pictures, run.last).rpartition(_SINCE)[2]),
+        since=int(history_of(images, run.last).rpartition(_SINCE)[2]),
     )
     if files.others:
         run.warn(
@@ -112,7 +111,7 @@ def held_out_files(run: Run, pictures: HeldOutPictures | None) -> HeldOutFiles |
 
 def _load(shelf: Shelf, index: int, *, with_pixels: bool) -> Batch:
     """A picture as a step of its own, so that its caption's length depends on no other's."""
-    item = shelf.pictures.items[index]
+    item = shelf.images.items[index]
     bucket = plain_view(item, shelf.concepts[item.concept]).bucket
     alone = StepPlan(0, 0, bucket, microbatches=((Shown(index, 0, 0),),), weight=1.0)
     return load_batch(shelf, alone, 0, with_pixels=with_pixels)

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from modules.data.encoded_items import EncodedPictures, EncodedTexts
+from modules.data.encoded_items import EncodedImages, EncodedTexts
 from modules.data.texts import joined, padded
 from modules.interfaces import Batch, Conditioning, LatentMoments
 from modules.memory.to_device import sent
@@ -25,7 +25,7 @@ class Shelf:
     its n-th showing. latents: whether a latent is drawn from a picture's posterior, or its mean.
     """
 
-    pictures: EncodedPictures
+    images: EncodedImages
     texts: EncodedTexts | None
     concepts: tuple[ConceptSettings, ...]
     caption_of: Callable[[Item, int], str]
@@ -50,26 +50,24 @@ def read_batch(
 
     The second part takes no time unless latents are not kept: then it encodes, where the VAE is.
     """
-    pictures = shelf.pictures
+    images = shelf.images
     offset = sum(len(shown) for shown in plan.microbatches[:microbatch])
     shown = plan.microbatches[microbatch]
-    items = [pictures.items[one.item] for one in shown]
-    captions = tuple(shelf.caption_of(pictures.items[one.item], one.turn) for one in plan.pictures)
+    items = [images.items[one.item] for one in shown]
+    captions = tuple(shelf.caption_of(images.items[one.item], one.turn) for one in plan.images)
     own = captions[offset : offset + len(shown)]
     conditioning = _conditioning(shelf.texts, own, captions)
     pixels = None
-    if with_pixels or not pictures.is_kept:
-        pixels = torch.cat([pictures.pixels(one.item, one.number) for one in shown])
-    kept = (
-        pictures.gathered([(one.item, one.number) for one in shown]) if pictures.is_kept else None
-    )
-    seen = [pictures.seen(one.item, one.number) for one in shown] if pictures.blanks else []
-    mask = _masks([pictures.mask(one.item, one.number) for one in shown])
-    frames = torch.tensor([_frame(pictures, one) for one in shown])
+    if with_pixels or not images.is_kept:
+        pixels = torch.cat([images.pixels(one.item, one.number) for one in shown])
+    kept = images.gathered([(one.item, one.number) for one in shown]) if images.is_kept else None
+    seen = [images.seen(one.item, one.number) for one in shown] if images.blanks else []
+    mask = _masks([images.mask(one.item, one.number) for one in shown])
+    frames = torch.tensor([_frame(images, one) for one in shown])
     weights = tuple(shelf.concepts[item.concept].loss_weight for item in items)
 
     def finish() -> Batch:
-        moments = _moments(pictures, kept, pixels, latents=shelf.latents)
+        moments = _moments(images, kept, pixels, latents=shelf.latents)
         return Batch(
             moments=moments,
             captions=own,
@@ -83,7 +81,7 @@ def read_batch(
             is_prior=_some([item.is_prior for item in items]),
             own_prediction=_some([item.role == "own_prediction" for item in items]),
             loss_weights=weights if any(weight != 1 for weight in weights) else (),
-            masked=_masked(pictures, shown, seen, device=moments.mean.device),
+            masked=_masked(images, shown, seen, device=moments.mean.device),
         )
 
     return finish
@@ -103,7 +101,7 @@ def _conditioning(
 
 
 def _moments(
-    pictures: EncodedPictures,
+    images: EncodedImages,
     kept: LatentMoments | None,
     pixels: Tensor | None,
     *,
@@ -112,7 +110,7 @@ def _moments(
     """The moments that were kept, or those of pixels. One at a time, as where they are kept."""
     if kept is None:
         assert pixels is not None
-        every = [pictures.encode(one[None]) for one in pixels]
+        every = [images.encode(one[None]) for one in pixels]
         kept = LatentMoments(
             mean=torch.cat([one.mean for one in every]), std=torch.cat([one.std for one in every])
         )
@@ -120,7 +118,7 @@ def _moments(
 
 
 def _masked(
-    pictures: EncodedPictures,
+    images: EncodedImages,
     shown: Sequence[Shown],
     seen: Sequence[Tensor | None],
     *,
@@ -129,13 +127,13 @@ def _masked(
     """What an inpainting model sees of each, (B, 5, h, w); None where all is to be painted."""
     found = []
     for one, part in zip(shown, seen, strict=False):
-        mean = part if part is None or pictures.is_kept else pictures.encode(part).mean
-        found.append(sent(pictures.joined(one.item, one.number, mean), device))
+        mean = part if part is None or images.is_kept else images.encode(part).mean
+        found.append(sent(images.joined(one.item, one.number, mean), device))
     return torch.cat(found) if found else None
 
 
-def _frame(pictures: EncodedPictures, shown: Shown) -> tuple[float, ...]:
-    return frame(pictures.items[shown.item], pictures.views.view(shown.item, shown.number))
+def _frame(images: EncodedImages, shown: Shown) -> tuple[float, ...]:
+    return frame(images.items[shown.item], images.views.view(shown.item, shown.number))
 
 
 def _masks(masks: Sequence[Tensor | None]) -> Tensor | None:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from modules.data.cache_entries import FORMAT, parts_of
 from modules.data.digests import weights_digest
-from modules.data.encode_missing import Filling, PictureDigests, Work
-from modules.data.encoded_items import EncodedPictures, EncodedTexts, Views
+from modules.data.encode_missing import Filling, ImageDigests, Work
+from modules.data.encoded_items import EncodedImages, EncodedTexts, Views
 from modules.data.prefetch import Line
 from modules.data.shards import DamagedEntry, Places, Store, entry_key
 from modules.data.vae_batches import VaeBatches
@@ -59,25 +59,25 @@ class EncodeOptions:
 
 def encoder_digests(family: Family, *, with_text: bool = True) -> EncoderDigests:
     """What tells a family's encoders from others: their weights, and what else they encode by."""
-    pictures, captions = family.encoder_settings()
+    images, captions = family.encoder_settings()
     text = [f"{name}:{weights_digest(part)}" for name, part in sorted(family.text_encoders.items())]
     return EncoderDigests(
-        vae=f"{weights_digest(family.vae)};{pictures}",
+        vae=f"{weights_digest(family.vae)};{images}",
         text=";".join([*text, captions]) if with_text else "",
     )
 
 
-def encode_pictures(
+def encode_images(
     family: Family,
     views: Views,
     *,
     store: Store,
-    memory: PictureDigests,
+    memory: ImageDigests,
     digests: EncoderDigests,
     options: EncodeOptions,
     progress: Callable[[int, int], None],
     should_stop: Callable[[], bool],
-) -> EncodedPictures:
+) -> EncodedImages:
     """Encodes what the cache folder does not hold yet; afterwards the VAE is not needed.
 
     views: of the pictures; those of held-out ones are plain.
@@ -270,14 +270,14 @@ def _kept(
     warnings: tuple[str, ...],
     blanks: Mapping[Bucket, Tensor],
     encode: Callable[[Tensor], LatentMoments],
-) -> EncodedPictures:
+) -> EncodedImages:
     """The pictures without those that failed."""
     every = work.views
     kept = [place for place in range(len(every.items)) if place not in work.failed]
     rows = np.array([row for place in kept for row in every.rows_of(place)], np.int64)
     items = [every.items[place] for place in kept]
     new = {place for filling in fillings for place in filling.new_places()}
-    return EncodedPictures(
+    return EncodedImages(
         views=Views(items, every.concepts, is_plain=every.is_plain),
         kept=tuple(kept),
         skipped=tuple(work.failed[place] for place in sorted(work.failed)),

@@ -14,7 +14,7 @@ from modules.data.shards import Kind, entry_key
 from onetrainer.config.data.data import Conditioning
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import View
-from onetrainer.images.image_file import PictureError
+from onetrainer.images.image_file import ImageError
 
 FORMAT = 2
 """Part of every key: raised when the same picture or caption is to be encoded otherwise."""
@@ -61,12 +61,12 @@ def parts_of(conditioning: Conditioning) -> tuple[Part, ...]:
     """The parts of a data set's pictures. conditioning: what inpainting models see."""
     parts = [
         Part(MASK, "masks", is_encoded=False, files=_mask, decode=_decode_mask),
-        Part(LATENTS, "latents", True, _picture, _decode_picture, reads_mask=False),
+        Part(LATENTS, "latents", True, _image, _decode_image, reads_mask=False),
     ]
     if conditioning == "masks":
         parts += [
             Part(HOLE, "masks", is_encoded=False, files=_mask, decode=_decode_hole),
-            Part(SEEN, "latents", True, _picture_and_mask, _decode_rest),
+            Part(SEEN, "latents", True, _image_and_mask, _decode_rest),
         ]
     if conditioning == "files":
         parts += [
@@ -85,10 +85,10 @@ def content(item: Item, path: Path, read: Callable[[Path], Read]) -> Read:
         if path != item.path:
             kind = "mask" if path == item.mask else "conditioning picture"
             reason = f'its {kind} "{path.name}" {reason}'
-        raise PictureError(item.path, reason) from error
+        raise ImageError(item.path, reason) from error
 
 
-def _picture(item: Item) -> tuple[Path, ...]:
+def _image(item: Item) -> tuple[Path, ...]:
     return (item.path,)
 
 
@@ -96,7 +96,7 @@ def _mask(item: Item) -> tuple[Path, ...]:
     return () if item.mask is None else (item.mask,)
 
 
-def _picture_and_mask(item: Item) -> tuple[Path, ...]:
+def _image_and_mask(item: Item) -> tuple[Path, ...]:
     return () if item.mask is None else (item.path, item.mask)
 
 
@@ -108,7 +108,7 @@ def _mask_beside(item: Item) -> tuple[Path, ...]:
     return _mask(item) if item.conditioning else ()
 
 
-def _decode_picture(item: Item, view: View, files: Files) -> Tensor:
+def _decode_image(item: Item, view: View, files: Files) -> Tensor:
     return decode_pixels(item, view, files[0])
 
 
@@ -123,8 +123,8 @@ def _decode_hole(item: Item, view: View, files: Files) -> Tensor:
 
 def _decode_rest(item: Item, view: View, files: Files) -> Tensor:
     """The picture with its hole in middle gray, as diffusers' inpainting models are trained."""
-    picture, mask = files
-    return decode_pixels(item, view, picture) * (1 - decode_hole(item, view, mask)[0])
+    image, mask = files
+    return decode_pixels(item, view, image) * (1 - decode_hole(item, view, mask)[0])
 
 
 def _decode_beside(item: Item, view: View, files: Files) -> Tensor:

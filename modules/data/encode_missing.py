@@ -19,7 +19,7 @@ from modules.data.shards import Places, Store, entry_key
 from modules.data.vae_batches import VaeBatches
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.items import Skipped
-from onetrainer.images.image_file import PictureError
+from onetrainer.images.image_file import ImageError
 
 _LOOKED_UP = 1024
 """How many pictures are looked up at once."""
@@ -34,7 +34,7 @@ _WRITTEN_BEHIND = 2
 """How many encoded batches may wait to be written; whatever waits is lost by a kill."""
 
 
-class PictureDigests(Protocol):
+class ImageDigests(Protocol):
     """What gives the SHA-256 of files, and remembers it as long as they do not change."""
 
     def digest(self, path: Path) -> str | None:
@@ -57,7 +57,7 @@ class Work:
 
     views: Views
     store: Store
-    memory: PictureDigests
+    memory: ImageDigests
     vae: VaeBatches
     encoder: str
     threads: int
@@ -265,7 +265,7 @@ class Filling:
             files = [io.BytesIO(found[path][0]) for path in paths]
             tensor = part.decode(item, work.views.view(place, number), files)
             return _Made(row, keys, tensor=tensor if work.keeps else None)
-        except PictureError as error:
+        except ImageError as error:
             return _Made(row, failure=error.reason)
 
     def _found(self, key: bytes) -> int:
@@ -305,8 +305,8 @@ class Filling:
                 yield 1, {self.part.name: tensor[None]}
             return
         for size, moments in self._work.vae.encode(tensors):
-            is_picture = self.part.name == LATENTS
-            yield size, {"mean": moments.mean} | ({"std": moments.std} if is_picture else {})
+            is_image = self.part.name == LATENTS
+            yield size, {"mean": moments.mean} | ({"std": moments.std} if is_image else {})
 
     def _write(self, made: Sequence[_Made], size: int, tensors: Mapping[str, Tensor]) -> Failures:
         """Keeps entries, each of which is whole on disk then or not there."""

@@ -21,7 +21,7 @@ from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.items import Item, Skipped
 from onetrainer.dataset.transforms import View, bucket_at, plain_view, view, view_count
 from onetrainer.errors import UserError
-from onetrainer.images.image_file import PictureError
+from onetrainer.images.image_file import ImageError
 
 KEY_BYTES = 32
 Keys = NDArray[np.uint8]
@@ -84,7 +84,7 @@ class EntryLost(UserError):
 
 
 @dataclass(frozen=True)
-class EncodedPictures:
+class EncodedImages:
     """Pictures that can be read encoded, by their place and the number of their view.
 
     views: of those that could be encoded. kept: their places among all. skipped: those that could
@@ -203,7 +203,7 @@ class EncodedPictures:
         try:
             files = [io.BytesIO(content(item, one, Path.read_bytes)) for one in part.files(item)]
             return part.decode(item, self.views.view(place, number), files)[None]
-        except PictureError as error:
+        except ImageError as error:
             raise UserError(
                 f"{error.path}: {error.reason}",
                 "The pictures must be left alone while a run uses them",

@@ -10,7 +10,7 @@ from torch import Tensor
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transformed_image import DEEP_WHITE, recolored, shown, shown_beside
 from onetrainer.dataset.transforms import View
-from onetrainer.images.image_file import PictureError
+from onetrainer.images.image_file import ImageError
 
 
 def load_pixels(item: Item, view: View) -> Tensor:
@@ -23,7 +23,7 @@ def load_pixels(item: Item, view: View) -> Tensor:
         with item.path.open("rb") as file:
             return decode_pixels(item, view, file)
     except OSError as error:
-        raise PictureError(item.path, f"cannot be read ({error.strerror})") from error
+        raise ImageError(item.path, f"cannot be read ({error.strerror})") from error
 
 
 def decode_pixels(item: Item, view: View, file: BinaryIO) -> Tensor:
@@ -40,9 +40,9 @@ def decode_conditioning(item: Item, view: View, file: BinaryIO) -> Tensor:
     assert item.conditioning is not None
     try:
         return _tensor(shown_beside(item.conditioning, view, file), view)
-    except PictureError as error:
+    except ImageError as error:
         named = f'its conditioning picture "{item.conditioning.name}"'
-        raise PictureError(item.path, f"{named}: {error.reason}") from error
+        raise ImageError(item.path, f"{named}: {error.reason}") from error
 
 
 def _tensor(image: Image.Image, view: View) -> Tensor:

@@ -11,7 +11,7 @@ from torch.nn import functional
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transformed_image import DEEP_WHITE, cut, upright
 from onetrainer.dataset.transforms import View
-from onetrainer.images.image_file import DEEP_MODES, PictureError, opened, orientation
+from onetrainer.images.image_file import DEEP_MODES, ImageError, opened, orientation
 
 CELL = 8
 """Pixels a side that one number of the latent stands for."""
@@ -45,10 +45,10 @@ def _cut_mask(item: Item, view: View, file: BinaryIO) -> Tensor:
         with opened(file, item.mask) as image:
             turn = orientation(image, file)
             gray = _alpha(image) if item.mask == item.path else _gray(image)
-    except PictureError as error:
+    except ImageError as error:
         if item.mask == item.path:
             raise
-        raise PictureError(item.path, f'its mask "{item.mask.name}": {error.reason}') from error
+        raise ImageError(item.path, f'its mask "{item.mask.name}": {error.reason}') from error
     seen = cut(upright(gray, turn), view, "masks")
     return torch.from_numpy(np.array(seen, dtype=np.float32))[None, None]
 

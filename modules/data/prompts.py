@@ -81,20 +81,20 @@ class PromptBatches:
 
     def of_step(self, step: int) -> tuple[str, ...]:
         """All prompts of a step, by position."""
-        first = step * self.pictures_per_step
+        first = step * self.images_per_step
         places = [
             divmod(number, len(self.prompts))
-            for number in range(first, first + self.pictures_per_step)
+            for number in range(first, first + self.images_per_step)
         ]
         orders = {turn: self._order(turn) for turn in dict(places)}
         return tuple(self.prompts[orders[turn][place]] for turn, place in places)
 
     def epoch_of(self, step: int) -> int:
         """Which pass over the prompts a step begins in, from 0."""
-        return step * self.pictures_per_step // len(self.prompts)
+        return step * self.images_per_step // len(self.prompts)
 
     @property
-    def pictures_per_step(self) -> int:
+    def images_per_step(self) -> int:
         """How many pictures a step draws."""
         return self.batch_size * self.accumulation
 

@@ -24,15 +24,15 @@ class VaeBatches:
         self._encode = encode
         self.size = size
 
-    def encode(self, pictures: Sequence[Tensor]) -> Iterator[tuple[int, LatentMoments]]:
+    def encode(self, images: Sequence[Tensor]) -> Iterator[tuple[int, LatentMoments]]:
         """The moments of pictures, each (3, H, W), where the VAE is, in batches.
 
         With each batch its size; the moments are of those pictures alone that it was filled up
         for. A lack of memory halves the size from then on; raised if that of one is too much.
         """
         place = 0
-        while place < len(pictures):
-            some = pictures[place : place + self.size]
+        while place < len(images):
+            some = images[place : place + self.size]
             moments = self._tried(some)
             if moments is None:
                 self.size //= 2
@@ -41,17 +41,17 @@ class VaeBatches:
                 yield self.size, moments
                 place += len(some)
 
-    def _tried(self, pictures: Sequence[Tensor]) -> LatentMoments | None:
+    def _tried(self, images: Sequence[Tensor]) -> LatentMoments | None:
         """The moments; None if there is too little memory for so many."""
-        filling = [pictures[-1]] * (self.size - len(pictures))
+        filling = [images[-1]] * (self.size - len(images))
         try:
             with torch.no_grad():
-                moments = self._encode(_stacked([*pictures, *filling]))
+                moments = self._encode(_stacked([*images, *filling]))
         except (MemoryError, RuntimeError) as error:
             if self.size == 1 or not is_lack_of_memory(error):
                 raise
             return None  # not here: the error still holds on to what was computed
-        count = len(pictures)
+        count = len(images)
         return LatentMoments(moments.mean[:count], moments.std[:count])
 
 
@@ -63,9 +63,9 @@ def is_lack_of_memory(error: Exception) -> bool:
     return any(sign in words for sign in _LACKS)
 
 
-def _stacked(pictures: Sequence[Tensor]) -> Tensor:
+def _stacked(images: Sequence[Tensor]) -> Tensor:
     """(B, 3, H, W); without a copy of a single one."""
-    return pictures[0][None] if len(pictures) == 1 else torch.stack(list(pictures))
+    return images[0][None] if len(images) == 1 else torch.stack(list(images))
 
 
 def _let_go() -> None:

@@ -67,7 +67,7 @@ def polish(vae: AutoencoderKL, *, steps: int, seed: int) -> None:
     """
 
     def loss(step: int) -> Tensor:
-        pixels = _whole_pictures(seed=seed, step=step)
+        pixels = _whole_images(seed=seed, step=step)
         generator = seeds.generator(seed, "demo polish noise", step)
         with torch.no_grad():
             latents = vae.encode(pixels).latent_dist.sample(generator)
@@ -102,21 +102,21 @@ def _optimize(
 def _doodles(*, whole: bool, seed: int, step: int) -> Tensor:
     """(CROPS, 3, 64, 64) or, whole, (WHOLE, 3, 128, 128)."""
     rng = random.Random(f"{seed} doodle {step}")
-    pictures: list[Image.Image]
+    images: list[Image.Image]
     if whole:
-        pictures = [doodles.doodle(rng) for _ in range(WHOLE)]
+        images = [doodles.doodle(rng) for _ in range(WHOLE)]
     else:
         sources = [doodles.doodle(rng) for _ in range(CROPS // 2)]
-        pictures = [doodles.crop(source, CROP_SIDE, rng) for source in sources for _ in range(2)]
-    return to_pixels(pictures).contiguous(memory_format=torch.channels_last)
+        images = [doodles.crop(source, CROP_SIDE, rng) for source in sources for _ in range(2)]
+    return to_pixels(images).contiguous(memory_format=torch.channels_last)
 
 
-def _whole_pictures(*, seed: int, step: int) -> Tensor:
+def _whole_images(*, seed: int, step: int) -> Tensor:
     """(WHOLE, 3, 128, 128): one doodle, else pictures like those that the UNet learns."""
     rng = random.Random(f"{seed} polish {step}")
-    pictures = [draw(random_scene(rng)) for _ in range(WHOLE - 1)]
-    pictures.append(doodles.doodle(rng))
-    return to_pixels(pictures).contiguous(memory_format=torch.channels_last)
+    images = [draw(random_scene(rng)) for _ in range(WHOLE - 1)]
+    images.append(doodles.doodle(rng))
+    return to_pixels(images).contiguous(memory_format=torch.channels_last)
 
 
 def _loss(vae: AutoencoderKL, pixels: Tensor, generator: torch.Generator) -> Tensor:

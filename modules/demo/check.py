@@ -34,7 +34,7 @@ class Result(NamedTuple):
     """A scene, what the model painted for its caption, and what that shows."""
 
     scene: Scene
-    picture: Image.Image
+    image: Image.Image
     seen: Seen
 
 
@@ -70,13 +70,11 @@ def measure(folder: Path, *, count: int, seed: int) -> list[Result]:
     pipeline = open_base(folder)
     rng = random.Random(seed)
     scenes = [random_scene(rng) for _ in range(count)]
-    pictures: list[Image.Image] = []
+    images: list[Image.Image] = []
     for start in range(0, count, BATCH):
         prompts = [caption(scene) for scene in scenes[start : start + BATCH]]
-        pictures += paint(pipeline, prompts, seed=seed + start)
-    return [
-        Result(scene, image, look(image)) for scene, image in zip(scenes, pictures, strict=True)
-    ]
+        images += paint(pipeline, prompts, seed=seed + start)
+    return [Result(scene, image, look(image)) for scene, image in zip(scenes, images, strict=True)]
 
 
 def report(results: list[Result]) -> str:
@@ -99,9 +97,9 @@ def sheet(results: list[Result], columns: int = 12) -> Image.Image:
     cell = 136
     rows = -(-len(results) // columns)
     page = Image.new("RGB", (columns * cell, rows * cell), "white")
-    for index, (scene, picture, seen) in enumerate(results):
+    for index, (scene, image, seen) in enumerate(results):
         frame = Image.new("RGB", (cell, cell), "white" if seen.agrees(scene) else "red")
-        frame.paste(picture, (4, 4))
+        frame.paste(image, (4, 4))
         page.paste(frame, (index % columns * cell, index // columns * cell))
     return page
 
@@ -116,7 +114,7 @@ def main() -> None:
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     torch.set_num_threads(1)  # two threads on a busy machine wait for each other
-    results = measure(options.folder, count=options.pictures, seed=options.seed)
+    results = measure(options.folder, count=options.images, seed=options.seed)
     logger.info("%s", report(results))
     if options.sheet:
         sheet(results).save(options.sheet)

@@ -24,23 +24,23 @@ SIDE = 128
 
 def doodle(rng: random.Random) -> Image.Image:
     """A picture of SIDE x SIDE pixels with one or two shapes and up to six small marks."""
-    picture = draw_background(random_scene(rng).background, SIDE, SIDE)
+    image = draw_background(random_scene(rng).background, SIDE, SIDE)
     for _ in range(rng.randint(1, 2)):
         radius = rng.uniform(0.1, 0.4) * SIDE
         center = rng.uniform(0, SIDE), rng.uniform(0, SIDE)
-        mask = shape_mask(rng.choice(SHAPES), *center, radius, picture.size)
-        paste_with_shadow(picture, mask, _tone(rng), drop=max(1, round(radius * 0.12)))
+        mask = shape_mask(rng.choice(SHAPES), *center, radius, image.size)
+        paste_with_shadow(image, mask, _tone(rng), drop=max(1, round(radius * 0.12)))
     marks = Image.new("L", (SIDE * 4, SIDE * 4))
     for _ in range(rng.randint(0, 6)):
         _mark(ImageDraw.Draw(marks), rng)
-    picture.paste(_tone(rng), mask=marks.reduce(4))
-    return picture
+    image.paste(_tone(rng), mask=marks.reduce(4))
+    return image
 
 
-def crop(picture: Image.Image, side: int, rng: random.Random) -> Image.Image:
+def crop(image: Image.Image, side: int, rng: random.Random) -> Image.Image:
     """A square cut out at a random place."""
     left, top = rng.randint(0, SIDE - side), rng.randint(0, SIDE - side)
-    return picture.crop((left, top, left + side, top + side))
+    return image.crop((left, top, left + side, top + side))
 
 
 def _tone(rng: random.Random) -> Rgb:

@@ -49,9 +49,9 @@ class Seen:
         )
 
 
-def look(picture: Image.Image) -> Seen:
+def look(image: Image.Image) -> Seen:
     """What the picture shows."""
-    pixels = numpy.asarray(picture.convert("RGB"), dtype=numpy.float64)  # (H, W, 3)
+    pixels = numpy.asarray(image.convert("RGB"), dtype=numpy.float64)  # (H, W, 3)
     upper = _median(pixels[:CORNER, :CORNER], pixels[:CORNER, -CORNER:])
     lower = _median(pixels[-CORNER:, :CORNER], pixels[-CORNER:, -CORNER:])
     background = _nearest_background(upper, lower)

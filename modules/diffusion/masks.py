@@ -14,7 +14,7 @@ class Shares:
     model predicts; None if that counts nowhere.
     """
 
-    learnt: Tensor
+    trained: Tensor
     kept: Tensor | None
 
 
@@ -29,7 +29,7 @@ def shares(mask: Tensor, *, outside: float, prior: float) -> Shares:
 
 
 def averaged(
-    learnt: Tensor, kept: Tensor | None, shares: Shares, *, normalize_area: bool
+    trained: Tensor, kept: Tensor | None, shares: Shares, *, normalize_area: bool
 ) -> Tensor:
     """Each picture's loss, (B,).
 
@@ -37,7 +37,7 @@ def averaged(
     prediction. normalize_area: divides by what the shares are on average, so that every picture
     counts the same; one in which nothing counts stays 0.
     """
-    total, weight = learnt * shares.learnt, shares.learnt
+    total, weight = trained * shares.trained, shares.trained
     if shares.kept is not None and kept is not None:
         total, weight = total + kept * shares.kept, weight + shares.kept
     per_item = total.mean(dim=(1, 2, 3))

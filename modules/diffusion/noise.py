@@ -82,8 +82,8 @@ def pyramid(
     """
     return torch.stack(
         [
-            _one_pyramid(picture, generator, levels=levels, discount=discount)
-            for picture, generator in zip(noise, generators, strict=True)
+            _one_pyramid(image, generator, levels=levels, discount=discount)
+            for image, generator in zip(noise, generators, strict=True)
         ]
     )
 

@@ -24,7 +24,7 @@ LATENT_CHANNELS, LATENT_SIDE = 4, 8
 
 
 @dataclass(frozen=True)
-class HeldOutPrompts:
+class ValidationPrompts:
     """What is drawn each time.
 
     seeds: so many pictures of each prompt; their noise comes from first_seed and the numbers after
@@ -61,7 +61,7 @@ class Drawn:
     """
 
     prompt: str
-    pictures: Tensor
+    images: Tensor
     total: Tensor
     by_name: Mapping[str, Tensor]
     small: Tensor
@@ -69,9 +69,9 @@ class Drawn:
     saturation: Tensor
     distance: Tensor | None
 
-    def without_pictures(self) -> "Drawn":
+    def without_images(self) -> "Drawn":
         """The same without the pictures, whose memory is given back."""
-        return replace(self, pictures=self.pictures.new_empty(0, *self.pictures.shape[1:]))
+        return replace(self, images=self.images.new_empty(0, *self.images.shape[1:]))
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Evaluator:
     """
 
     family: Family
-    held_out: HeldOutPrompts
+    validation: ValidationPrompts
     rollout: Rollout
     merged: Callable[[], AbstractContextManager[None]]
     autocast: Callable[[], AbstractContextManager[object]]
@@ -95,7 +95,7 @@ class Evaluator:
     @torch.no_grad()
     def look(self, mixer: Mixer, before_each: Callable[[int], None]) -> Iterator[Drawn]:
         """Every prompt's pictures, one prompt after the other."""
-        held = self.held_out
+        held = self.validation
         for number, prompt in enumerate(held.prompts):
             latents, parts = [], []
             for start in range(0, held.seeds, held.at_once):
@@ -104,21 +104,21 @@ class Evaluator:
                 latents.append(self._latents(prompt, [held.first_seed + each for each in own]))
                 parts.append(self.rollout.decode(latents[-1]))
             scores = [mixer.score(part, [prompt] * len(part)) for part in parts]
-            pictures = torch.cat(parts).float()
+            images = torch.cat(parts).float()
             distance = None
             if self.untouched is not None:
                 distance = torch.cat([self._distance(prompt, one) for one in latents]).cpu()
             yield Drawn(
                 prompt=prompt,
-                pictures=pictures.cpu(),
+                images=images.cpu(),
                 total=torch.cat([one.total for one in scores]).cpu(),
                 by_name={
                     name: torch.cat([one.by_name[name] for one in scores]).cpu()
                     for name in scores[0].by_name
                 },
-                small=shrunk(pictures).cpu(),
-                contrast=contrast(pictures).cpu(),
-                saturation=saturation(pictures).cpu(),
+                small=shrunk(images).cpu(),
+                contrast=contrast(images).cpu(),
+                saturation=saturation(images).cpu(),
                 distance=distance,
             )
 
@@ -135,14 +135,14 @@ class Evaluator:
                 start,
                 conditioning=conditioning,
                 empty=empty,
-                frames=frames_of(self.held_out.size, len(own_seeds)),
+                frames=frames_of(self.validation.size, len(own_seeds)),
                 courses=[untrained(self.rollout.steps)] * len(own_seeds),
                 noise=noise,
                 quick=self.merged,
             )
 
     def _texts(self, prompt: str, count: int) -> tuple[Conditioning, Conditioning]:
-        texts = self.held_out.texts
+        texts = self.validation.texts
         if texts is not None:
             one, empty = texts.together([prompt], among=[prompt])
         else:
@@ -153,7 +153,7 @@ class Evaluator:
 
     def _start(self, seed: int) -> Tensor:
         """(1, 4, h, w), float32, standard normal, as `onetrainer sample` takes it from a seed."""
-        width, height = self.held_out.size
+        width, height = self.validation.size
         shape = (1, LATENT_CHANNELS, height // LATENT_SIDE, width // LATENT_SIDE)
         return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
@@ -167,7 +167,7 @@ class Evaluator:
         levels = [int(level * schedule.steps) for level in DISTANCE_LEVELS]
         noisy = []
         for place, level in enumerate(levels):
-            generator = seeds.generator(self.held_out.first_seed, "distance", place)
+            generator = seeds.generator(self.validation.first_seed, "distance", place)
             noise = sent(torch.randn(latents.shape[1:], generator=generator), self.device)
             noisy.append(schedule.add_noise(latents, noise, self._timesteps(level, len(latents))))
         now = self._predicted(prompt, noisy, levels)
@@ -189,7 +189,7 @@ class Evaluator:
         """What the UNet makes of latents, each (B, 4, h, w), at timesteps, as it is now."""
         count = len(noisy[0])
         conditioning, _ = self._texts(prompt, count)
-        frames = frames_of(self.held_out.size, count)
+        frames = frames_of(self.validation.size, count)
         with self.autocast():
             return [
                 self.family.predict(one, self._timesteps(level, count), conditioning, frames=frames)

@@ -21,7 +21,7 @@ from onetrainer.metrics.loss_errors import diverged, no_number
 
 
 @dataclass(frozen=True)
-class HeldOutPictures:
+class ValidationImages:
     """The pictures that are held out of training.
 
     names: what each is called in the run, no two alike. concepts: each one's, by its name.
@@ -51,9 +51,9 @@ class Grid:
     seed: int
     measure: str = ""
 
-    def digest(self, pictures: HeldOutPictures) -> str:
+    def digest(self, images: ValidationImages) -> str:
         """Tells what is measured from anything else that could be."""
-        text = f"{self.levels} {self.noises} {self.seed} {self.measure} {pictures.digest}"
+        text = f"{self.levels} {self.noises} {self.seed} {self.measure} {images.digest}"
         return hashlib.sha256(text.encode()).hexdigest()
 
     def probes(self, name: str, shape: torch.Size, *, at_once: int) -> Iterator[Probe]:
@@ -71,13 +71,13 @@ class Grid:
 
     def _noise(self, name: str, shape: torch.Size, level: int, number: int) -> torch.Tensor:
         # Of its own for each level too: averaged over levels it says more than one noise would.
-        picture = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-        drawn = seeds.generator(self.seed, "held-out-noise", picture, level, number)
+        image = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+        drawn = seeds.generator(self.seed, "held-out-noise", image, level, number)
         return torch.randn(shape, generator=drawn)
 
 
 def measure(
-    pictures: HeldOutPictures,
+    images: ValidationImages,
     grid: Grid,
     *,
     objective: Objective[Batch],
@@ -96,13 +96,13 @@ def measure(
     told by the UserError that is raised if a loss is not a number.
     """
     losses: dict[str, list[float]] = {}
-    for place, name in enumerate(pictures.names):
+    for place, name in enumerate(images.names):
         before_each(place)
         with torch.no_grad():
-            batch = pictures.load(place)
+            batch = images.load(place)
             probes = grid.probes(name, batch.moments.mean.shape[1:], at_once=at_once)
             with autocast():
-                parts = [objective.held_out(batch, probe) for probe in probes]
+                parts = [objective.validation(batch, probe) for probe in probes]
         numbers: list[float] = torch.cat(parts).tolist()  # waits for the device
         broken = [loss for loss in numbers if not math.isfinite(loss)]
         if broken and is_untrained:

@@ -15,7 +15,7 @@ from onetrainer.cache.run_entries import memory_of
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.caption_sampling import drawn_caption
-from onetrainer.dataset.dataset import Dataset, is_pictures_alone
+from onetrainer.dataset.dataset import Dataset, is_images_alone
 from onetrainer.dataset.items import Headers
 from onetrainer.errors import UserError
 from onetrainer.preview.dataset_preview import DataPlan, plan_data
@@ -37,8 +37,8 @@ def data_of(stage: Stage, machine: Machine | None, headers: Headers) -> dict[str
     found: dict[str, Any] = {}
     if machine is not None and (plan.cache.views or plan.cache.captions):
         found["caching_seconds"] = _seconds(stage, plan, machine)
-    if not is_pictures_alone(stage.config):
-        has_words = bool(stage.config.embeddings.words)
+    if not is_images_alone(stage.config):
+        has_words = bool(stage.config.embeddings.tokens)
         found |= long_captions(stage.attached.family, plan.dataset, has_words=has_words)
     return found
 
@@ -52,7 +52,7 @@ def long_captions(family: Family, dataset: Dataset, *, has_words: bool = False) 
     longest: dict[str, int] = {}
     # A token takes a byte at least, so that most captions need not be counted.
     least = 0 if has_words else CHUNK
-    for item in (*dataset.items, *(dataset.held_out or ())):
+    for item in (*dataset.items, *(dataset.validation or ())):
         concept = _whole(dataset.concepts[item.concept])
         for turn in range(len(item.captions)):
             caption = drawn_caption(item, concept, turn)

@@ -10,7 +10,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.messages.memory import fits
 from onetrainer.run.events import Forecast
 
-ENOUGH_CURES = 2
+ENOUGH_FIXES = 2
 """So many that fit, and costlier ones are of no interest."""
 LEAST_GAIN = 0.99
 """What lowers a peak by less than a hundredth is no cure."""
@@ -23,7 +23,7 @@ class _Found:
     change: Change
     peak: int
 
-    def as_cure(self) -> dict[str, Any]:
+    def as_fix(self) -> dict[str, Any]:
         """As the event has it."""
         return {
             "changes": dict(self.change.changes),
@@ -33,7 +33,7 @@ class _Found:
         }
 
 
-def with_cures(plans: Planner, config: TrainConfig, known: Forecast) -> Forecast:
+def with_fixes(plans: Planner, config: TrainConfig, known: Forecast) -> Forecast:
     """A forecast with what lowers its peak, the cheapest in time first.
 
     config: what it is of, decided. Costly changes are left out where cheaper ones are enough;
@@ -45,13 +45,13 @@ def with_cures(plans: Planner, config: TrainConfig, known: Forecast) -> Forecast
         peak = search.peak(change)
         if peak < known.peak_bytes * LEAST_GAIN:
             found.append(_Found(change, peak))
-        if sum(map(search.is_enough, found)) == ENOUGH_CURES:
+        if sum(map(search.is_enough, found)) == ENOUGH_FIXES:
             break
     if not any(map(search.is_enough, found)):
         found = search.together(found) + found
     if not any(one.peak <= plans.target.available for one in found):
         found.sort(key=lambda one: one.peak)
-    return replace(known, cures=[one.as_cure() for one in found])
+    return replace(known, fixes=[one.as_fix() for one in found])
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ EIGHT_BITS = {
     "ademamix": "ademamix8bit",
     "sgd": "sgd8bit",
 }
-_RATES = ("lr", "weight_decay", "step_in_backward")
+_RATES = ("lr", "weight_decay", "fused_backward")
 _OF_METHOD = ("beta1", "beta2", "beta3", "eps", "momentum", "nesterov")
 SMALLER = 3 / 4
 """Of the resolution: a little more than half the pixels."""
@@ -108,16 +108,16 @@ def _for_nothing(config: TrainConfig, on_card: bool) -> Iterator[Change]:
     if not config.data.cache_text:
         words = "encode captions once, before training"
         yield Change({"data.cache_text": True}, words, "faster")
-    if on_card and config.hardware.temp_device == "same":
+    if on_card and config.hardware.offload_device == "same":
         yield Change(
-            {"hardware.temp_device": "cpu"},
+            {"hardware.offload_device": "cpu"},
             "let text encoders and VAE wait in main memory",
             "a moment around samples",
             frozenset(),
         )
-    if on_card and config.ema.use and config.ema.place == "device":
+    if on_card and config.ema.use and config.ema.device == "device":
         yield Change(
-            {"ema.place": "host"}, "keep the average in main memory", "little time in each step"
+            {"ema.device": "host"}, "keep the average in main memory", "little time in each step"
         )
     if config.sampling.prompts and not config.hardware.vae_tiling:
         yield Change(
@@ -140,10 +140,10 @@ def _of_method(config: TrainConfig) -> Iterator[Change]:
             "faster; a little less exact",
         )
     document = config.optimizer.model_dump()
-    is_off = document.get("step_in_backward") is False
+    is_off = document.get("fused_backward") is False
     if is_off:
         changes: dict[str, object] = {
-            "optimizer.step_in_backward": True,
+            "optimizer.fused_backward": True,
             "training.gradient_clipping": 0.0,
         }
         if config.training.accumulation == 1:
@@ -223,7 +223,7 @@ def _of_steps(config: TrainConfig, on_card: bool) -> Iterator[Change]:
         )
     if on_card and hardware.offload_activations < 1:
         yield Change(
-            {"hardware.offload_activations": 1.0, "hardware.temp_device": "cpu"},
+            {"hardware.offload_activations": 1.0, "hardware.offload_device": "cpu"},
             "let what blocks save wait in main memory",
             "half as much time again, or more",
         )
@@ -231,7 +231,7 @@ def _of_steps(config: TrainConfig, on_card: bool) -> Iterator[Change]:
         if hardware.offload_layers < share:
             words = "half" if share == SHARES[0] else "nine tenths"
             yield Change(
-                {"hardware.offload_layers": share, "hardware.temp_device": "cpu"},
+                {"hardware.offload_layers": share, "hardware.offload_device": "cpu"},
                 f"let {words} of the layers wait in main memory",
                 "up to twice the time" if share == SHARES[0] else "two to three times the time",
                 frozenset({"training", "validation", "encoding", "drawing"}),

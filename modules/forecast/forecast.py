@@ -17,7 +17,7 @@ from modules.memory.precision import choose_device
 from modules.meta_device.autocast import DeviceKind
 from onetrainer.concepts.concepts import bucket_step, concepts_of
 from onetrainer.config.data.data import Data
-from onetrainer.config.train import TrainConfig, uses_pictures
+from onetrainer.config.train import TrainConfig, uses_images
 from onetrainer.dataset.buckets import Bucket, bucket_for
 from onetrainer.dataset.items import Headers, Item, index_concept
 from onetrainer.dataset.transforms import bucket_at
@@ -182,7 +182,7 @@ class Planner:
 
 def _items(config: TrainConfig, headers: Headers) -> Sequence[Item]:
     found: dict[tuple[int, int, int], Item] = {}
-    for number, concept in enumerate(concepts_of(config) if uses_pictures(config) else ()):
+    for number, concept in enumerate(concepts_of(config) if uses_images(config) else ()):
         try:
             plain = replace(concept, require_captions=False)
             index = index_concept(plain, number=number, headers=headers)

@@ -64,7 +64,7 @@ class Stage:
 
         Those of layers that wait in main memory, and only visit it, do not count.
         """
-        is_one_place = self.config.hardware.temp_device == "same"
+        is_one_place = self.config.hardware.offload_device == "same"
         counted = ("train", "temp") if is_one_place else ("train",)
         found: dict[str, int] = {}
         for name, part in parts_of(self.attached, networks_of(self.mixer)).items():
@@ -116,7 +116,7 @@ def stage_of(model: Model, config: TrainConfig, *, bucket: Bucket) -> Iterator[S
     """
     config, meter = _without_files(config), model.imagined.meter
     if model.imagined.kind == "cpu":  # where everything is in the same memory anyway
-        hardware = config.hardware.model_copy(update={"temp_device": "same"})
+        hardware = config.hardware.model_copy(update={"offload_device": "same"})
         config = config.model_copy(update={"hardware": hardware})
     family = _tiled(model.attached.family, is_on=config.hardware.vae_tiling)
     attached = replace(model.attached, family=family)
@@ -190,7 +190,7 @@ def _attached(config: TrainConfig, family: Family, *, waits: torch.device) -> At
     waits: where a copy of the weights before their training is kept.
     """
     words = None
-    if config.embeddings.words:
+    if config.embeddings.tokens:
         alone = config.model_copy(update={"method": EmbeddingOnly()})
         words = attach(alone, family, config.model)
         family = words.family
@@ -222,9 +222,9 @@ def _main(config: TrainConfig, family: Family, waits: torch.device) -> Method:
 
 def _without_files(config: TrainConfig) -> TrainConfig:
     """The config without files to go on from: they change no size that matters."""
-    words = tuple(word.model_copy(update={"start_from": ""}) for word in config.embeddings.words)
+    words = tuple(word.model_copy(update={"start_from": ""}) for word in config.embeddings.tokens)
     method = config.method
     if "start_from" in type(method).model_fields:
         method = method.model_copy(update={"start_from": ""})
-    embeddings = config.embeddings.model_copy(update={"words": words})
+    embeddings = config.embeddings.model_copy(update={"tokens": words})
     return config.model_copy(update={"method": method, "embeddings": embeddings})

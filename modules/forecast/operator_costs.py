@@ -185,17 +185,17 @@ class _Blocks:
         ).to(device, dtype)
         self._residual.requires_grad_(False)
         self._transformer.requires_grad_(False)
-        self._picture = torch.ones(1, width, side, side, device=device, dtype=dtype)
-        self._picture.requires_grad_()
+        self._image = torch.ones(1, width, side, side, device=device, dtype=dtype)
+        self._image.requires_grad_()
         self._time = torch.ones(1, width, device=device, dtype=dtype)
         self._text = torch.ones(1, _TEXT, width, device=device, dtype=dtype)
 
     def compute(self) -> None:
         """Forward and backward."""
-        picture = self._residual(self._picture, self._time)
-        tokens = picture.flatten(2).transpose(1, 2)
+        image = self._residual(self._image, self._time)
+        tokens = image.flatten(2).transpose(1, 2)
         made = self._transformer(tokens, encoder_hidden_states=self._text)
-        torch.autograd.grad(made.sum(), self._picture)
+        torch.autograd.grad(made.sum(), self._image)
 
 
 def _computations(kind: Kind, device: torch.device, dtype: torch.dtype) -> Callable[[], Tensor]:
@@ -210,8 +210,8 @@ def _computations(kind: Kind, device: torch.device, dtype: torch.dtype) -> Calla
             return lambda: left @ right
         case "convolution":
             kernel = zeros(_CHANNELS, _CHANNELS, 3, 3)
-            picture = zeros(1, _CHANNELS, _PIXELS, _PIXELS)
-            return lambda: functional.conv2d(picture, kernel, padding=1)
+            image = zeros(1, _CHANNELS, _PIXELS, _PIXELS)
+            return lambda: functional.conv2d(image, kernel, padding=1)
         case _:
             tokens = zeros(1, _HEADS, _PIXELS**2, _HEAD)
             return lambda: functional.scaled_dot_product_attention(tokens, tokens, tokens)

@@ -6,7 +6,7 @@ from typing import Any
 import psutil
 import torch
 
-from modules.forecast.fix_search import with_cures
+from modules.forecast.fix_search import with_fixes
 from modules.forecast.forecast import Target, planner
 from modules.memory.precision import choose_device
 from onetrainer.config.migrate import migrate
@@ -52,8 +52,8 @@ def explain_out_of_memory(config: TrainConfig, phase: str, target: Target | None
         )
         if fits(needed, target.available):
             return Failed("program", what, expected, f"{_OTHERS} {SAFE}")
-        cures = with_cures(plans, config, known).cures
-    return Failed("program", what, expected, f"{_remedy(cures, target.available)} {SAFE}")
+        fixes = with_fixes(plans, config, known).fixes
+    return Failed("program", what, expected, f"{_remedy(fixes, target.available)} {SAFE}")
 
 
 def phase_of(events: Sequence[Event]) -> str:
@@ -84,16 +84,16 @@ def _counted(known: Forecast, phase: str) -> str:
     return max(names or [known.peak_phase], key=lambda name: sum(known.phases[name].values()))
 
 
-def _remedy(cures: Sequence[Mapping[str, Any]], available: int) -> str:
+def _remedy(fixes: Sequence[Mapping[str, Any]], available: int) -> str:
     """The first cure that is enough; else the one that lowers most."""
-    if not cures:
+    if not fixes:
         return "Lower the resolution, or use a device with more memory."
-    enough = [cure for cure in cures if fits(int(cure["peak_bytes"]), available)]
-    cure = enough[0] if enough else min(cures, key=lambda one: int(one["peak_bytes"]))
+    enough = [fix for fix in fixes if fits(int(fix["peak_bytes"]), available)]
+    fix = enough[0] if enough else min(fixes, key=lambda one: int(one["peak_bytes"]))
     changes = ", ".join(
-        f"{path} to {setting_value(value)}" for path, value in cure["changes"].items()
+        f"{path} to {setting_value(value)}" for path, value in fix["changes"].items()
     )
     return (
-        f"Set {changes}: {cure['words']} ({cure['cost']}), which takes"
-        f" {amount(int(cure['peak_bytes']))}."
+        f"Set {changes}: {fix['words']} ({fix['cost']}), which takes"
+        f" {amount(int(fix['peak_bytes']))}."
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 from modules.assembly.method import objective_of
 from modules.assembly.prompts import ordinary_share
 from modules.assembly.validation_set import grid_of
-from modules.evaluation.validation import HeldOutPictures, measure
+from modules.evaluation.validation import ValidationImages, measure
 from modules.families.stable_diffusion import LATENT_SIDE, StableDiffusion
 from modules.forecast.meta_run import Stage
 from modules.forecast.rewards import ENOUGH_TRAINED, most_trained, objective_with, prompt_batch
@@ -24,9 +24,9 @@ from modules.meta_device.device import HOST
 from modules.rewards.mixer import Mixer
 from modules.sampling.sampler import Around, sample
 from onetrainer.concepts.concepts import concepts_of, has_masks
-from onetrainer.config.train import uses_pictures
+from onetrainer.config.train import uses_images
 from onetrainer.dataset.caption_caching import encodes_text_anew
-from onetrainer.dataset.dataset import is_pictures_alone
+from onetrainer.dataset.dataset import is_images_alone
 
 Parts = Mapping[str, int]
 """Bytes by what they belong to."""
@@ -36,7 +36,7 @@ ALL: frozenset[str] = frozenset(PHASES)
 NONE_KNOWN: Mapping[str, Parts] = MappingProxyType({})
 _SAMPLING: tuple[Phase, ...] = ("encoding", "drawing", "decoding")
 _CAPTION = "a"
-_PICTURE = "a picture"
+_IMAGE = "a picture"
 
 
 def measured(
@@ -75,17 +75,17 @@ def training_alone(stage: Stage) -> dict[str, int]:
 def _trained(stage: Stage) -> Iterator[Parts]:
     """The peak of the run's steps, of each kind; what they leave behind is there meanwhile."""
     config, attached = stage.config, stage.attached
-    pictures = partial(_batch, stage)
+    images = partial(_batch, stage)
     if stage.mixer is None:
         plain = objective_of(config, attached, device=stage.imagined.device)
-        with closing(Steps(stage, plain, pictures)) as alone:
+        with closing(Steps(stage, plain, images)) as alone:
             yield alone.peak()
         return
     prompts = partial(prompt_batch, config, attached)
     most = most_trained(config)
     few = min(most, ENOUGH_TRAINED)
     objective = objective_with(config, attached, stage.mixer, trained=few)
-    peaks = [_peak_of_steps(stage, objective, pictures)] if ordinary_share(config) else []
+    peaks = [_peak_of_steps(stage, objective, images)] if ordinary_share(config) else []
     fewer = _activations_of(stage, stage.mixer, few - 1) if most > few else 0
 
     def of_most(known: int) -> int:
@@ -117,12 +117,12 @@ def _cache(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
     """Pictures and a caption, one after the other."""
     config, family = stage.config, stage.attached.family
     with _peak(stage, "caching", phases), torch.no_grad():
-        if config.data.cache_latents and uses_pictures(config):
+        if config.data.cache_latents and uses_images(config):
             # Where more at once do not fit, caching goes on with fewer.
             family.encode_images(_pixels(stage, 1))
         if isinstance(family, StableDiffusion):
             family.prepare_blanks([(stage.bucket.width, stage.bucket.height)])
-        if not is_pictures_alone(config) and not encodes_text_anew(config):
+        if not is_images_alone(config) and not encodes_text_anew(config):
             family.encode_text([_CAPTION])
 
 
@@ -141,9 +141,9 @@ def _measure_rest(
 
 
 def _validate(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
-    pictures = HeldOutPictures(
-        names=(_PICTURE,),
-        concepts={_PICTURE: ""},
+    images = ValidationImages(
+        names=(_IMAGE,),
+        concepts={_IMAGE: ""},
         digest="",
         sizes=frozenset(),
         load=lambda _: _batch(stage, count=1),
@@ -153,7 +153,7 @@ def _validate(stage: Stage, phases: dict[str, dict[str, int]]) -> None:
     levels = min(grid.levels * grid.noises, 2 * at_once)
     with _peak(stage, "validation", phases), torch.no_grad():
         measure(
-            pictures,
+            images,
             replace(grid, levels=levels, noises=1),
             objective=_measuring(stage),
             autocast=partial(_autocast, stage),
@@ -198,7 +198,7 @@ def _batch(stage: Stage, count: int | None = None) -> Batch:
         moments = LatentMoments(
             torch.cat([one.mean for one in each]), torch.cat([one.std for one in each])
         )
-    is_plain = is_pictures_alone(config)
+    is_plain = is_images_alone(config)
     captions = (_CAPTION,) * count
     roles = {concept.role for concept in concepts_of(config)}
     is_shown = config.model.family.endswith("inpainting") and config.data.conditioning != "blank"

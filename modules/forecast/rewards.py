@@ -50,13 +50,13 @@ def most_trained(config: TrainConfig) -> int:
         case AlignPropSteps(through="all"):
             return steps
         case AlignPropSteps(through="random") as own:
-            least, most = own.least_share, own.most_share
+            least, most = own.min_fraction, own.max_fraction
             return last_steps(1, steps=steps, least=least, most=most)
         case AlignPropSteps(last_steps=count) | Draft(last_steps=count):
             return min(count, steps)
         case DRTune(trained_steps=count):
             return min(count, steps)
-        case DraftLv(gradients=count):
+        case DraftLv(gradients_per_image=count):
             return count
         case ReFL():
             return 1
@@ -113,14 +113,14 @@ def _shortened(algorithm: Algorithm, trained: int, at_once: int) -> Algorithm:
         case AlignPropSteps() | Draft():
             return Draft(last_steps=trained)
         case DraftLv():
-            return DraftLv.model_construct(kind="draft_lv", gradients=trained)
+            return DraftLv.model_construct(kind="draft_lv", gradients_per_image=trained)
         case ReFL():
             return ReFL(earliest=0.5, latest=1.0)  # of two steps the second
         case DRTune():
             return DRTune(trained_steps=trained, early_stop=0.0)
         case BestOfN():
-            candidates = max(2, min(algorithm.candidates, at_once))
-            return BestOfN(candidates=candidates, keep=1, prompts=1)
+            candidates = max(2, min(algorithm.candidates_per_prompt, at_once))
+            return BestOfN(candidates_per_prompt=candidates, kept_per_prompt=1, prompts_per_round=1)
 
 
 def _computable(section: RewardSection) -> RewardSection:

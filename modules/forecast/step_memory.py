@@ -14,7 +14,7 @@ from modules.memory.scaling import LossScale
 from modules.meta_device.meter import tensors_in
 from modules.optim.build import build_optimizer
 from modules.optim.clipping import clip
-from modules.optim.fused_backward import StepInBackward
+from modules.optim.fused_backward import FusedBackward
 from modules.optim.schedule_free import enter_training_form
 from modules.trainer import Given
 from onetrainer.config.optimizers.low_bits import PagedAdamW8bit
@@ -50,9 +50,9 @@ class Steps(Generic[Given]):
         with self._meter.making("average"):
             self._ema = ema_of(config, groups)
         self._scale = LossScale() if config.hardware.precision == "fp16" else None
-        self._in_backward: StepInBackward | None = None
+        self._in_backward: FusedBackward | None = None
         if steps_in_backward(config):
-            self._in_backward = StepInBackward(self._movement, self._scale)
+            self._in_backward = FusedBackward(self._movement, self._scale)
         method.train(True)
 
     def close(self) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from modules.assembly.dataset import Pictures, digests_for, prepare_pictures
+from modules.assembly.dataset import Images, digests_for, prepare_images
 from modules.assembly.placement import HOST, quantize, storage_dtypes
 from modules.families.hub import fetch
 from modules.families.registry import load_family
 from modules.families.stable_diffusion import StableDiffusion
 from modules.memory.precision import apply_tf32, choose_device, compute_dtype
-from onetrainer.config.train import TrainConfig, uses_pictures
+from onetrainer.config.train import TrainConfig, uses_images
 from onetrainer.errors import UserError
 from onetrainer.jobs.cache_request import CacheRequest
 from onetrainer.model_files.hub import is_hub_name
@@ -29,7 +29,7 @@ def cache(request: CacheRequest, tell: Tell) -> Finished:
     An interrupt ends it with all kept that was encoded.
     """
     config = request.config
-    if not uses_pictures(config):
+    if not uses_images(config):
         raise UserError(
             "this config learns from prompts alone",
             "Pictures or captions that can be encoded beforehand",
@@ -42,7 +42,7 @@ def cache(request: CacheRequest, tell: Tell) -> Finished:
     with tempfile.TemporaryDirectory() as folder:
         # The job's events go to whoever started it; those of a run go to a file besides.
         events = EventWriter(Path(folder) / "events.jsonl", also=tell)
-        pictures = prepare_pictures(
+        images = prepare_images(
             config,
             family,
             digests=digests_for(config, family),
@@ -51,9 +51,9 @@ def cache(request: CacheRequest, tell: Tell) -> Finished:
             should_stop=lambda: False,
             told=(),
         )
-        pictures.batches.close()
+        images.batches.close()
         events.close()
-    return Finished(0, [], _summary(pictures, request))
+    return Finished(0, [], _summary(images, request))
 
 
 def _loaded(config: TrainConfig, tell: Tell) -> StableDiffusion:
@@ -80,14 +80,14 @@ def _loaded(config: TrainConfig, tell: Tell) -> StableDiffusion:
     return family
 
 
-def _summary(pictures: Pictures, request: CacheRequest) -> list[str]:
-    count = len(pictures.batches.shelf.pictures.items)
-    count += len(pictures.held_out.names) if pictures.held_out else 0
-    new = {0: "none of them", count: "all of them"}.get(pictures.new, str(pictures.new))
+def _summary(images: Images, request: CacheRequest) -> list[str]:
+    count = len(images.batches.shelf.images.items)
+    count += len(images.validation.names) if images.validation else 0
+    new = {0: "none of them", count: "all of them"}.get(images.new, str(images.new))
     are = "pictures are" if count > 1 else "picture is"
     lines = [f"{count} {are} in the cache {request.folder}, {new} new."]
     if not request.config.data.cache_latents:
         lines = ['Pictures are not cached by this config: "Cache pictures" is off.']
-    if pictures.left_out:
-        lines += [f"{len(pictures.left_out)} left out:", *pictures.left_out]
+    if images.left_out:
+        lines += [f"{len(images.left_out)} left out:", *images.left_out]
     return lines

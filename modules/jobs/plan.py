@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from modules.forecast.fix_search import with_cures
+from modules.forecast.fix_search import with_fixes
 from modules.forecast.forecast import Target, planner, target_of
 from modules.forecast.operator_costs import Machine, probed
 from modules.memory.precision import choose_device, compute_dtype
@@ -38,9 +38,9 @@ def plan(request: PlanRequest, tell: Callable[[Event], None]) -> Finished:
             data=plans.data(config, machine),
         )
         tell(found)
-        if request.cures and not fits(found.peak_bytes, target.available):
+        if request.fixes and not fits(found.peak_bytes, target.available):
             tell(Phase("loading", detail="looking for what would lower it"))
-            tell(with_cures(plans, config, found))
+            tell(with_fixes(plans, config, found))
     return Finished(0, [])
 
 

@@ -20,8 +20,8 @@ from modules.memory.precision import autocast, choose_device, compute_dtype
 from modules.methods.layers.layer_presets import layer_names
 from modules.methods.merge import merge_loras
 from modules.sampling.grid import draw_grid
-from modules.sampling.image_files import Settings, UsedLora, base_name, to_picture
-from modules.sampling.image_folder import first_free, require_room, require_writable, write_picture
+from modules.sampling.image_files import Settings, UsedLora, base_name, to_image
+from modules.sampling.image_folder import first_free, require_room, require_writable, write_image
 from modules.sampling.sampler import Around, sample
 from onetrainer.config.run.hardware import Precision
 from onetrainer.config.run.sampling import Prompt
@@ -51,19 +51,19 @@ def sample_job(request: SampleRequest, tell: Tell) -> Finished:
     drawn: list[list[Image.Image]] = [[] for _ in request.prompts]
     outputs: list[str] = []
     context = partial(autocast, device, precision)
-    for picture, prompt in _draw(request, family, prompts, context, tell):
+    for image, prompt in _draw(request, family, prompts, context, tell):
         row = len(outputs) // len(request.seeds)
         if request.grid:
-            drawn[row].append(picture)
+            drawn[row].append(image)
         path = folder / f"{number:05d}-{prompt.seed}.png"
-        write_picture(picture, path, _settings(request, prompt))
+        write_image(image, path, _settings(request, prompt))
         tell(Sample(0, row, str(path), prompt.prompt, prompt.seed))
         outputs.append(str(path))
         number += 1
     if request.grid:
         path = folder / f"{number:05d}-grid.png"
         columns = [f"seed {seed}" for seed in request.seeds]
-        write_picture(draw_grid(drawn, rows=request.prompts, columns=columns), path, None)
+        write_image(draw_grid(drawn, rows=request.prompts, columns=columns), path, None)
         outputs.append(str(path))
     return Finished(0, outputs)
 
@@ -165,7 +165,7 @@ def _draw(
             around=Around(autocast=context),
             on_step=reporter.on_step,
         )
-        yield from zip(map(to_picture, pixels), batch, strict=True)
+        yield from zip(map(to_image, pixels), batch, strict=True)
 
 
 def _prompts(request: SampleRequest, family: Family) -> list[Prompt]:

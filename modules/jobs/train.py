@@ -16,10 +16,10 @@ from modules.assembly.method import Attached, attach
 from modules.assembly.optimizer import require_something_moves
 from modules.assembly.placement import (
     manage,
+    offload_device_of,
     quantize,
     residency_of,
     storage_dtypes,
-    temp_device_of,
 )
 from modules.assembly.rewards import load_rewards
 from modules.assembly.run_context import Run
@@ -54,7 +54,7 @@ PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "lycoris_lora")
 BASE_MODEL = "base model"
 """Stands among the versions: which commit of a model of the hub the run trains on."""
 _CHANGED = "the {} were changed since the checkpoint; they count from now"
-_MAY_HAVE_LEARNED = (
+_MAY_HAVE_TRAINED = (
     "some of the pictures that are held out now may have been learned in the steps before; their"
     " loss is then lower than that of pictures the model has never seen"
 )
@@ -145,8 +145,8 @@ def _trained(run: Run, made: Assembled, inputs: Inputs, residency: Residency) ->
     """Trains to the end, draws, saves; the exit code."""
     if run.last is not None and run.last.data_digest != inputs.digest:
         run.warn(_CHANGED.format("prompts" if inputs.prompts else "pictures or captions"))
-        if inputs.held_out is not None:
-            run.warn(_MAY_HAVE_LEARNED)
+        if inputs.validation is not None:
+            run.warn(_MAY_HAVE_TRAINED)
     # Of a run that was asked to end meanwhile, some is still to be measured and drawn.
     if made.validating is not None:
         made.validating.begin(run.first_step, run.kept)
@@ -182,7 +182,7 @@ def _loaded(config: TrainConfig, model: Model, device: torch.device) -> StableDi
         model,
         compute_dtype=compute_dtype(config.hardware.precision),
         device=device,
-        parts_device=temp_device_of(config.hardware.temp_device, device),
+        parts_device=offload_device_of(config.hardware.offload_device, device),
         dtypes=storage_dtypes(config),
     )
     return replace(family, decodes_in_tiles=config.hardware.vae_tiling)

@@ -53,7 +53,7 @@ class Needs:
     encoders: Sequence[str]
     trained: Collection[str]
     predicts: bool
-    encodes_pictures: bool
+    encodes_images: bool
     encodes_text: bool
     draws: bool
     encodes_blanks: bool = False
@@ -95,7 +95,7 @@ def _unet_phases(needs: Needs) -> frozenset[Phase]:
 
 
 def _vae_phases(needs: Needs) -> frozenset[Phase]:
-    steps = _STEPS if needs.encodes_pictures else _CACHING
+    steps = _STEPS if needs.encodes_images else _CACHING
     blanks = _CACHING if needs.encodes_blanks else _NEVER
     decodes = _TRAINING if needs.scores else _NEVER
     return steps | decodes | blanks | (frozenset[Phase]({"decoding"}) if needs.draws else _NEVER)
@@ -137,11 +137,11 @@ class Residency:
         parts: Mapping[str, nn.Module],
         *,
         train_device: torch.device,
-        temp_device: torch.device,
+        offload_device: torch.device,
         waiting: Collection[nn.Parameter] = (),
     ) -> None:
         # As tensors tell it: "cuda" is "cuda:0", or whichever card is the current one.
-        self.train_device, self.temp_device = resolved(train_device), resolved(temp_device)
+        self.train_device, self.offload_device = resolved(train_device), resolved(offload_device)
         self.current: Phase = "loading"
         self._table = table
         self._guests = {
@@ -186,7 +186,7 @@ class Residency:
             case "train":
                 return self.train_device
             case "temp":
-                return self.temp_device
+                return self.offload_device
             case "nowhere":
                 return torch.device("meta")
 

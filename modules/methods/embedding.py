@@ -27,7 +27,7 @@ NAME_BYTES = 60  # of a word in a file's name; file systems allow 255 for the wh
 
 
 @dataclass(frozen=True)
-class LearnedWord:
+class TrainedWord:
     """A word, and what of it is trained.
 
     live: what prompts read. side: those vectors of `live` that are trained, or would be, by the
@@ -58,7 +58,7 @@ class LearnedWord:
     def parameters(self) -> dict[str, nn.Parameter]:
         """The parameters by names that tell word, encoder and place."""
         suffix = "_out" if self.section.place == "output" else ""
-        return {f"{self.section.word}.{te}{suffix}": rows for te, rows in self.trained.items()}
+        return {f"{self.section.token}.{te}{suffix}": rows for te, rows in self.trained.items()}
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Embeddings:
     """
 
     section: EmbeddingsSection
-    words: tuple[LearnedWord, ...]
+    words: tuple[TrainedWord, ...]
     networks: tuple[nn.Module, ...]
 
     @staticmethod
@@ -82,8 +82,8 @@ class Embeddings:
         Random ones depend on the seed, the word and the encoder. Raises UserError for files that
         hold no embedding, or one for another model.
         """
-        words = tuple(_word(family, word, seed) for word in section.words)
-        knowing = family.with_embeddings({word.section.word: word.live for word in words})
+        words = tuple(_word(family, word, seed) for word in section.tokens)
+        knowing = family.with_embeddings({word.section.token: word.live for word in words})
         is_read = any(word.trained and word.section.place == "input" for word in words)
         encoders = family.text_encoders.values() if is_read else ()
         return knowing, Embeddings(section, words, (family.unet, *encoders))
@@ -153,35 +153,35 @@ class Embeddings:
     def export_each(self, path: Path, options: ExportOptions) -> list[Path]:
         """A file for each word that trains, with the word behind the name."""
         trained = [word for word in self.words if word.trained]
-        names = file_names([word.section.word for word in trained])
+        names = file_names([word.section.token for word in trained])
         return [
             self._write(f"{path.name}-{name}", path, word, options)
             for name, word in zip(names, trained, strict=True)
         ]
 
-    def learned(self) -> tuple[Embedding, ...]:
+    def trained(self) -> tuple[Embedding, ...]:
         """Copies of every word as it is now; an average has the length that its vectors keep."""
         return tuple(self._embedding(word, {}) for word in self.words)
 
     def _parameters(self) -> dict[str, nn.Parameter]:
         return {name: rows for word in self.words for name, rows in word.parameters().items()}
 
-    def _embedding(self, word: LearnedWord, metadata: Mapping[str, str]) -> Embedding:
+    def _embedding(self, word: TrainedWord, metadata: Mapping[str, str]) -> Embedding:
         vectors, outputs = (
             {te: self._kept(word, te, rows) for te, rows in side.items()}
             for side in (word.live.vectors, word.live.outputs)
         )
-        return Embedding(word.section.word, vectors, outputs, metadata)
+        return Embedding(word.section.token, vectors, outputs, metadata)
 
-    def _kept(self, word: LearnedWord, encoder: str, rows: Tensor) -> Tensor:
+    def _kept(self, word: TrainedWord, encoder: str, rows: Tensor) -> Tensor:
         """A copy of vectors; of trained ones with their length, where it is to be kept."""
         is_kept = self.section.preserve_norm and rows is word.trained.get(encoder)
         copied = rows.detach().clone()
         return word.with_length(encoder, copied) if is_kept else copied
 
-    def _write(self, name: str, path: Path, word: LearnedWord, options: ExportOptions) -> Path:
+    def _write(self, name: str, path: Path, word: TrainedWord, options: ExportOptions) -> Path:
         target = path.with_name(f"{name}.safetensors")
-        metadata = as_embedding(options.metadata, word.section.word)
+        metadata = as_embedding(options.metadata, word.section.token)
         embedding = self._embedding(word, metadata)
         write_embedding(target, embedding, dtype=options.dtype, hashes=True)
         return target
@@ -192,7 +192,7 @@ def ordinary_words(family: Family, section: EmbeddingsSection) -> list[str]:
 
     family: as it is before it knows them.
     """
-    return [word.word for word in section.words if family.count_tokens(word.word) == 1]
+    return [word.token for word in section.tokens if family.count_tokens(word.token) == 1]
 
 
 def file_names(words: list[str]) -> list[str]:
@@ -208,7 +208,7 @@ def file_names(words: list[str]) -> list[str]:
     return names
 
 
-def _word(family: Family, section: Word, seed: int) -> LearnedWord:
+def _word(family: Family, section: Word, seed: int) -> TrainedWord:
     begun = beginning(family, section, seed=seed)
     devices = {
         te: next(encoder.parameters()).device for te, encoder in family.text_encoders.items()
@@ -226,5 +226,5 @@ def _word(family: Family, section: Word, seed: int) -> LearnedWord:
         # What known words are: some texts' own vectors are much shorter.
         norms = family.vocabulary.token_norms()
         lengths = {te: rows.new_tensor([[norms[te]]]) for te, rows in initial.items()}
-    live = Embedding(section.word, vectors, outputs)
-    return LearnedWord(section, live, side, trained, initial, lengths)
+    live = Embedding(section.token, vectors, outputs)
+    return TrainedWord(section, live, side, trained, initial, lengths)

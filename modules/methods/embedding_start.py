@@ -29,8 +29,8 @@ def beginning(family: Family, word: Word, *, seed: int) -> Embedding:
         return _of_file(family, word)
     vectors = _of_text(family, word) or _random(family, word, seed)
     if word.place == "input":
-        return Embedding(word.word, vectors)
-    return Embedding(word.word, vectors, family.vocabulary.outputs_of(vectors))
+        return Embedding(word.token, vectors)
+    return Embedding(word.token, vectors, family.vocabulary.outputs_of(vectors))
 
 
 def _of_text(family: Family, word: Word) -> Rows:
@@ -42,7 +42,7 @@ def _of_text(family: Family, word: Word) -> Rows:
     count = word.vectors or tokens
     if count > MOST_VECTORS:
         raise UserError(
-            f'"{word.word}" would begin as {tokens} tokens (initial_text)',
+            f'"{word.token}" would begin as {tokens} tokens (initial_text)',
             f"Expected {MOST_VECTORS} at most, which is what a prompt can hold",
             "Shorten the text, or set how many vectors the word is to have",
         )
@@ -55,7 +55,7 @@ def _random(family: Family, word: Word, seed: int) -> Rows:
     norms = family.vocabulary.token_norms()
     vectors = {}
     for te, width in widths.items():
-        generator = seeds.generator(seed, f"embedding-init {word.word}.{te}")
+        generator = seeds.generator(seed, f"embedding-init {word.token}.{te}")
         rows = torch.randn(word.vectors or 1, width, generator=generator)
         vectors[te] = rows * (norms[te] / torch.linalg.vector_norm(rows, dim=1, keepdim=True))
     return vectors
@@ -65,21 +65,21 @@ def _of_file(family: Family, word: Word) -> Embedding:
     path = Path(word.start_from)
     by_word = read_by_word(path)
     found = (
-        next(iter(by_word.values())) if len(by_word) == 1 else read_embedding(path, name=word.word)
+        next(iter(by_word.values())) if len(by_word) == 1 else read_embedding(path, name=word.token)
     )
-    family.with_embeddings({word.word: found})  # refuses what is for another model
+    family.with_embeddings({word.token: found})  # refuses what is for another model
     vectors = {te: rows.float() for te, rows in found.vectors.items()}
     outputs = {te: rows.float() for te, rows in found.outputs.items()}
     needed = family.text_encoders.keys()
     if word.place == "output":
         is_complete = outputs.keys() == needed
         outputs = outputs if is_complete else dict(family.vocabulary.outputs_of(vectors))
-        return Embedding(word.word, vectors, outputs)
+        return Embedding(word.token, vectors, outputs)
     if vectors.keys() != needed:
         raise UserError(
-            f'{path.name}: its vectors replace what text encoders say of a word, but "{word.word}"'
+            f'{path.name}: its vectors replace what text encoders say of a word, but "{word.token}"'
             " is one that they read",
             'Expected vectors for the input, or a word whose place is "output"',
             'Let the word replace what the encoder says (place "output"), or choose another file',
         )
-    return Embedding(word.word, vectors)
+    return Embedding(word.token, vectors)

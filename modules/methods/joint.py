@@ -62,7 +62,7 @@ class Joint:
     def export(self, path: Path, options: ExportOptions) -> list[Path]:
         """The method's files, and one for each word; a LoRA's holds the words, too, if wanted."""
         is_bundled = self.embeddings.section.bundle
-        bundle = self.embeddings.learned() if is_bundled else ()
+        bundle = self.embeddings.trained() if is_bundled else ()
         main = self.main.export(path, replace(options, bundle=bundle))
         return [*main, *self.embeddings.export_each(path, options)]
 

@@ -116,8 +116,8 @@ class AlignProp:
             known[ANCHOR] = distances.detach()
         return Loss(counted.sum() * batch.weight, -reward, known)
 
-    def held_out(self, batch: Batch, probe: Probe) -> Tensor:
-        return self._denoising.held_out(batch, probe)
+    def validation(self, batch: Batch, probe: Probe) -> Tensor:
+        return self._denoising.validation(batch, probe)
 
     def _told(self, batch: PromptBatch) -> _Told:
         conditioning, empty = batch.conditioning, batch.empty
@@ -164,10 +164,10 @@ class AlignProp:
         if not isinstance(algorithm, DraftLv):
             return []
         totals = []
-        for number in range(algorithm.gradients - 1):
+        for number in range(algorithm.gradients_per_image - 1):
             latents = self._last_step_again(number, finished.detach(), batch, told, draws)
-            pictures = self._rollout.decode(latents)
-            totals.append(mixer.score(pictures, batch.prompts).total)
+            images = self._rollout.decode(latents)
+            totals.append(mixer.score(images, batch.prompts).total)
         return totals
 
     def _last_step_again(

@@ -59,14 +59,14 @@ class BestOfN:
         count = len(batch.step_prompts)
         turns = [since * count + position for position in range(count)]
         order = [self._picked(made, turn, seed=seed, number=number) for turn in turns]
-        told = self.denoising.loss(self._learnt(made, order, batch), seed=seed, step=step)
+        told = self.denoising.loss(self._trained(made, order, batch), seed=seed, step=step)
         own = [turns[position] for position in batch.positions]
         scores = {name: _in_turn(each, own) for name, each in made.scores.items()}
         return Loss(told.value, told.per_item, scores)
 
-    def held_out(self, batch: Batch, probe: Probe) -> Tensor:
+    def validation(self, batch: Batch, probe: Probe) -> Tensor:
         """Raises whatever that of `denoising` raises."""
-        return self.denoising.held_out(batch, probe)
+        return self.denoising.validation(batch, probe)
 
     def _begun(self, number: int, *, seed: int, step: int) -> Round:
         """The round of a step, which is drawn now if nobody has yet."""
@@ -86,7 +86,7 @@ class BestOfN:
         candidates, section = self.candidates, self.candidates.section
         is_wanted = (
             found.prompts == candidates.prompts_of(number)
-            and found.kept == min(section.keep, section.candidates)
+            and found.kept == min(section.kept_per_prompt, section.candidates_per_prompt)
             and found.latents.shape[1:] == candidates.shape
         )
         if self.rounds and not is_wanted:
@@ -98,7 +98,7 @@ class BestOfN:
         derived = seeds.derive(seed, ORDER, number, again)
         return shuffled(range(len(made.latents)), derived)[place]
 
-    def _learnt(self, made: Round, order: list[int], batch: PromptBatch) -> Batch:
+    def _trained(self, made: Round, order: list[int], batch: PromptBatch) -> Batch:
         """The kept pictures of a microbatch. order: those of the whole step, by position."""
         prompts = [made.prompts[place // made.kept] for place in order]
         own = [prompts[position] for position in batch.positions]

@@ -15,7 +15,7 @@ from modules.interfaces import REWARD, REWARD_PREFIX
 from onetrainer.errors import UserError
 from onetrainer.run.run_folder import cannot_write, write_atomic
 
-LATENTS, PICTURES = "latents", "round-*.safetensors"
+LATENTS, IMAGES = "latents", "round-*.safetensors"
 _STEP, _PROMPTS = "step", "prompts"
 
 
@@ -49,9 +49,9 @@ class Rounds:
 
     def __init__(self, folder: Path, *, until: int) -> None:
         self._folder = folder
-        for part in folder.glob(f"{PICTURES}.part"):
+        for part in folder.glob(f"{IMAGES}.part"):
             part.unlink()
-        for path in folder.glob(PICTURES):
+        for path in folder.glob(IMAGES):
             if _read(path).step >= until:
                 path.unlink()
 

@@ -50,7 +50,7 @@ class Candidates:
 
     def prompts_of(self, number: int) -> tuple[str, ...]:
         """The prompts of a round."""
-        each = replace(self.prompts, batch_size=1, accumulation=self.section.prompts)
+        each = replace(self.prompts, batch_size=1, accumulation=self.section.prompts_per_round)
         return each.of_step(number)
 
     @property
@@ -67,7 +67,7 @@ class Candidates:
         up to rounding on nothing else. Raises UserError if a prompt has too few pictures whose
         reward is a number.
         """
-        prompts, each = self.prompts_of(number), self.section.candidates
+        prompts, each = self.prompts_of(number), self.section.candidates_per_prompt
         wanted = [_Candidate(place, one) for place in range(len(prompts)) for one in range(each)]
         latents: list[Tensor] = []
         scores: dict[str, list[Tensor]] = {}
@@ -78,8 +78,8 @@ class Candidates:
                 some = wanted[start : start + self.prompts.batch_size]
                 rows = [candidate.place for candidate in some]
                 finished = self._finished(some, _taken(texts, rows), empty, (seed, number))
-                pictures = self.rollout.decode(finished)
-                scored = self.mixer().score(pictures, [prompts[row] for row in rows])
+                images = self.rollout.decode(finished)
+                scored = self.mixer().score(images, [prompts[row] for row in rows])
                 latents.append(finished)
                 scores.setdefault(REWARD, []).append(scored.total)
                 for name, own in scored.by_name.items():
@@ -101,7 +101,7 @@ class Candidates:
         known = totals.nan_to_num(nan=-torch.inf)
         # Stable, so that of equals the first counts, on every device.
         order = known.sort(dim=1, descending=True, stable=True)
-        kept = min(self.section.keep, self.section.candidates)
+        kept = min(self.section.kept_per_prompt, self.section.candidates_per_prompt)
         if not totals.is_meta:
             _require_numbers(order.values[:, :kept], prompts)
         firsts = torch.arange(len(prompts), device=totals.device)[:, None] * totals.shape[1]

@@ -102,7 +102,7 @@ class Denoising:
         counted = self._counted(per_item, batch, task.timesteps)
         return Loss(counted.sum() * batch.weight, per_item.detach())
 
-    def held_out(self, batch: Batch, probe: Probe) -> Tensor:
+    def validation(self, batch: Batch, probe: Probe) -> Tensor:
         """The mean squared error where the picture counts, (K,), whatever training measures.
 
         Under plain noise, without weights of timesteps or anything drawn, at the mean of the
@@ -241,16 +241,16 @@ class Denoising:
     ) -> Tensor:
         """Each picture's loss before it is weighed, (B,)."""
         threshold = None if self._thresholds is None else at(self._thresholds, task.timesteps)
-        learnt = errors(self._mix, predicted, task.wanted, threshold=threshold)
+        trained = errors(self._mix, predicted, task.wanted, threshold=threshold)
         if mask is None:
-            return learnt.mean(dim=(1, 2, 3))
+            return trained.mean(dim=(1, 2, 3))
         kept = None
         if mask.kept is not None and own is not None:
             kept = errors(self._mix, predicted, own, threshold=threshold)
         counts = Shares(
-            self._moved(mask.learnt), None if mask.kept is None else self._moved(mask.kept)
+            self._moved(mask.trained), None if mask.kept is None else self._moved(mask.kept)
         )
-        return averaged(learnt, kept, counts, normalize_area=self._masking.normalize_area)
+        return averaged(trained, kept, counts, normalize_area=self._masking.normalize_area)
 
     def _counted(self, per_item: Tensor, batch: Batch, timesteps: Tensor) -> Tensor:
         """Each picture's loss as it counts in the step, (B,)."""

@@ -45,7 +45,7 @@ class Reconstruction:
                 counted = per_item * sent(torch.tensor(batch.loss_weights), self._device)
         return Loss(counted.sum() * batch.weight, per_item.detach())
 
-    def held_out(self, batch: Batch, probe: Probe) -> Tensor:
+    def validation(self, batch: Batch, probe: Probe) -> Tensor:
         """The loss of the mean of the picture's posterior, (K,): no noise is put on it.
 
         Raises ValueError if the batch has no pixels.

@@ -65,7 +65,7 @@ def _alignprop(algorithm: AlignPropSteps, steps: int, draws: Draws) -> list[Cour
     """
     match algorithm.through:
         case "random":
-            least, most = algorithm.least_share, algorithm.most_share
+            least, most = algorithm.min_fraction, algorithm.max_fraction
             counts = [
                 last_steps(chance, steps=steps, least=least, most=most)
                 for chance in draws.chances(STEPS)

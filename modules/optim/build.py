@@ -11,7 +11,7 @@ from onetrainer.config.optimizers.momentum import Muon
 from onetrainer.config.optimizers.optimizer import Optimizer, require_package
 
 # Settings of an optimizer section that are no arguments of its class: rates belong to groups.
-_OWN_KEYS = {"kind", "lr", "other_lr_ratio", "step_in_backward"}
+_OWN_KEYS = {"kind", "lr", "other_lr_ratio", "fused_backward"}
 
 
 def build_optimizer(section: Optimizer, groups: Sequence[ParameterGroup]) -> torch.optim.Optimizer:

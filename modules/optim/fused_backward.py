@@ -27,7 +27,7 @@ from modules.optim.snapshot import Kept
 from modules.optim.update import Movement
 
 
-class StepInBackward:
+class FusedBackward:
     """Makes every backward pass move the weights, from its construction on.
 
     To be made after restoring. The hooks ask for their group at the time of the call: one that

@@ -37,13 +37,13 @@ class FunctionReward:
     def own_modules(self) -> nn.Module:
         return nn.Module()
 
-    def score(self, pictures: Tensor, prompts: Sequence[str]) -> Tensor:
+    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
         # A copy: what the function does to it in place is nobody else's.
-        given = (pictures if self.has_gradient else pictures.detach()).clone()
+        given = (images if self.has_gradient else images.detach()).clone()
         with _told(self.function):
             answer = self.scorer(given, list(prompts))
-        scores = self._scores(answer, pictures)
-        if self.has_gradient and pictures.requires_grad and not scores.requires_grad:
+        scores = self._scores(answer, images)
+        if self.has_gradient and images.requires_grad and not scores.requires_grad:
             raise self._error(
                 "its scores have no gradient",
                 "Scores computed from the pictures with torch all the way were expected",
@@ -51,19 +51,19 @@ class FunctionReward:
             )
         return scores
 
-    def _scores(self, answer: object, pictures: Tensor) -> Tensor:
+    def _scores(self, answer: object, images: Tensor) -> Tensor:
         """(B,), float32 on the pictures' device. Raises UserError for anything else."""
         if isinstance(answer, Tensor):
-            scores = answer if answer.device == pictures.device else sent(answer, pictures.device)
+            scores = answer if answer.device == images.device else sent(answer, images.device)
         else:
             try:
                 numbers = torch.as_tensor(answer, dtype=torch.float32)
             except (TypeError, ValueError, RuntimeError, OverflowError) as error:
                 raise self._error(f"it gave {_kind(answer)}", _ANSWER) from error
-            scores = sent(numbers, pictures.device)
-        if scores.shape != (len(pictures),):
+            scores = sent(numbers, images.device)
+        if scores.shape != (len(images),):
             raise self._error(
-                f"it gave numbers of shape {tuple(scores.shape)} for {len(pictures)} pictures",
+                f"it gave numbers of shape {tuple(scores.shape)} for {len(images)} pictures",
                 _ANSWER,
             )
         scores = scores.to(torch.float32)

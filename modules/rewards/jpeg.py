@@ -61,9 +61,9 @@ class Compressibility:
     def own_modules(self) -> nn.Module:
         return nn.Module()
 
-    def score(self, pictures: Tensor, prompts: Sequence[str]) -> Tensor:
+    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
         del prompts
-        return -smooth_bits(pictures, self.quality)
+        return -smooth_bits(images, self.quality)
 
 
 @dataclass(frozen=True)
@@ -83,24 +83,24 @@ class JpegSize:
     def own_modules(self) -> nn.Module:
         return nn.Module()
 
-    def score(self, pictures: Tensor, prompts: Sequence[str]) -> Tensor:
+    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
         del prompts
-        if pictures.is_meta:  # in a forecast: nothing to write
-            return pictures.new_zeros(len(pictures))
-        levels = (pictures.detach() * _LEVELS).round().to(torch.uint8)
+        if images.is_meta:  # in a forecast: nothing to write
+            return images.new_zeros(len(images))
+        levels = (images.detach() * _LEVELS).round().to(torch.uint8)
         rows = levels.permute(0, 2, 3, 1).contiguous().cpu()  # waits for the card: Pillow is here
-        return _beside(pictures, [-_true_bits(row, self.quality) for row in rows])
+        return _beside(images, [-_true_bits(row, self.quality) for row in rows])
 
 
-def smooth_bits(pictures: Tensor, quality: int) -> Tensor:
+def smooth_bits(images: Tensor, quality: int) -> Tensor:
     """About how many bits a pixel a JPEG takes, (B,), smooth in the pictures.
 
     A coefficient of c quantization steps counts as log2(1 + (c / 0.4)²) bits, in place of what its
     rounded value takes in Huffman's code; of each block's first one the difference from the block
     before counts, as in the code. Without the file's head. pictures: (B, 3, H, W), in [0, 1].
     """
-    height, width = pictures.shape[-2:]
-    light, blueness, redness = color_planes(pictures)
+    height, width = images.shape[-2:]
+    light, blueness, redness = color_planes(images)
     bits = _plane_bits(light, luma_steps(quality), _LUMA_BLOCK_BITS)
     for plane in (blueness, redness):
         bits = bits + _plane_bits(_halved(plane), chroma_steps(quality), _CHROMA_BLOCK_BITS)
@@ -117,12 +117,12 @@ def chroma_steps(quality: int) -> tuple[tuple[int, ...], ...]:
     return _scaled(_CHROMA_STEPS, quality)
 
 
-def color_planes(pictures: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def color_planes(images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Y, Cb and Cr, (B, H, W) each, in levels of 255 around 0, as JFIF has them.
 
     pictures: (B, 3, H, W), in [0, 1].
     """
-    levels = pictures * _LEVELS
+    levels = images * _LEVELS
     light = luma(levels)
     return (
         light - _MIDDLE,

@@ -20,7 +20,7 @@ from modules.rewards.networks.heads import empty_head, load_head
 from modules.rewards.networks.image_reward import empty_image_reward, load_image_reward
 from modules.rewards.networks.network_files import NetworkFiles, Tell, find_network, find_vocabulary
 from modules.rewards.reference import LikenessByClip, likeness_by_clip, likeness_by_color
-from modules.rewards.reference_images import reference_pictures
+from modules.rewards.reference_images import reference_images
 from onetrainer.config.rewards.reward import READS_TEXT, RewardName
 from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError
@@ -98,10 +98,10 @@ def make_reward(
                 files, vocabulary=words, text=section.text, device=device, dtype=dtype
             )
         case "reference":
-            pictures = reference_pictures(Path(section.folder).expanduser())
+            images = reference_images(Path(section.folder).expanduser())
             if not section.model:
-                return likeness_by_color(pictures)
-            return likeness_by_clip(clips.of(section, clip_of), pictures)
+                return likeness_by_color(images)
+            return likeness_by_clip(clips.of(section, clip_of), images)
         case "function":
             return load_function(
                 section.function, has_gradient=section.has_gradient, consents=consents
@@ -174,9 +174,9 @@ class _Mean:
     def own_modules(self) -> nn.Module:
         return nn.Module()
 
-    def score(self, pictures: Tensor, prompts: Sequence[str]) -> Tensor:
+    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
         del prompts
-        return pictures.mean(dim=(1, 2, 3))
+        return images.mean(dim=(1, 2, 3))
 
 
 def _text_score(section: Section, clip: Clip) -> TextScore:

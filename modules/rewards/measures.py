@@ -42,73 +42,73 @@ class Measure:
     def own_modules(self) -> nn.Module:
         return nn.Module()
 
-    def score(self, pictures: Tensor, prompts: Sequence[str]) -> Tensor:
+    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
         del prompts
-        return self.formula(pictures)
+        return self.formula(images)
 
 
-def color(pictures: Tensor, name: ColorName) -> Tensor:
+def color(images: Tensor, name: ColorName) -> Tensor:
     """How much of a color there is, in [-1, 1]; 0 for gray.
 
     "warm" is red minus blue, so that red and yellow have 1, blue and cyan -1; "cool" is the
     opposite. The others are that channel minus the mean of the other two.
     """
-    return _weighted(pictures, _COLORS[name]).mean(dim=(1, 2))
+    return _weighted(images, _COLORS[name]).mean(dim=(1, 2))
 
 
-def brightness(pictures: Tensor) -> Tensor:
+def brightness(images: Tensor) -> Tensor:
     """The mean luma, from 0, black, to 1, white."""
-    return luma(pictures).mean(dim=(1, 2))
+    return luma(images).mean(dim=(1, 2))
 
 
-def contrast(pictures: Tensor) -> Tensor:
+def contrast(images: Tensor) -> Tensor:
     """The standard deviation of luma, from 0, flat, to 0.5, half black and half white.
 
     Source: Peli 1990, "Contrast in complex images" (RMS contrast).
     """
-    return _root(_variance(luma(pictures)))
+    return _root(_variance(luma(images)))
 
 
-def saturation(pictures: Tensor) -> Tensor:
+def saturation(images: Tensor) -> Tensor:
     """The mean distance of the pixels from gray, from 0 to 1, which the six purest colors have.
 
     Of each pixel sqrt(3/2) times the distance of (red, green, blue) from their mean. Unlike HSV's
     saturation it is small for dark pixels, whose color nobody sees, and smooth.
     """
-    from_gray = pictures - pictures.mean(dim=1, keepdim=True)
+    from_gray = images - images.mean(dim=1, keepdim=True)
     return _root(1.5 * from_gray.square().sum(dim=1)).mean(dim=(1, 2))
 
 
-def sharpness(pictures: Tensor) -> Tensor:
+def sharpness(images: Tensor) -> Tensor:
     """The root mean square of luma's slope, from 0, flat, to 1.4; photographs have about 0.1.
 
     The slope is that from pixel to pixel, to the right and down. Squares make one step in place of
     a ramp count more, so that it is not only the number of edges that matters; noise counts too.
     A picture that is merely enlarged has less of it.
     """
-    light = luma(pictures)
+    light = luma(images)
     across = (light[:, :, 1:] - light[:, :, :-1]).square().mean(dim=(1, 2))
     down = (light[:, 1:] - light[:, :-1]).square().mean(dim=(1, 2))
     return _root(across + down)
 
 
-def symmetry(pictures: Tensor) -> Tensor:
+def symmetry(images: Tensor) -> Tensor:
     """How much the left half is the right one's mirror image: 1 the same, 0 unlike, -1 opposite.
 
     The correlation of the picture with its mirror image, channel by channel around its mean. A
     flat picture has 1. Making a picture paler does not make it more symmetric.
     """
-    apart = (pictures - pictures.flip(-1)).square().mean(dim=(1, 2, 3))
-    return 1 - apart / (2 * _variance(pictures).mean(dim=1) + _FLAT)
+    apart = (images - images.flip(-1)).square().mean(dim=(1, 2, 3))
+    return 1 - apart / (2 * _variance(images).mean(dim=1) + _FLAT)
 
 
-def luma(pictures: Tensor) -> Tensor:
+def luma(images: Tensor) -> Tensor:
     """How light each pixel is, (B, H, W), in [0, 1]."""
-    return _weighted(pictures, LUMA)
+    return _weighted(images, LUMA)
 
 
-def _weighted(pictures: Tensor, weights: tuple[float, float, float]) -> Tensor:
-    red, green, blue = pictures.unbind(dim=1)
+def _weighted(images: Tensor, weights: tuple[float, float, float]) -> Tensor:
+    red, green, blue = images.unbind(dim=1)
     return weights[0] * red + weights[1] * green + weights[2] * blue
 
 

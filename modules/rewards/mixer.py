@@ -72,17 +72,17 @@ class Mixer:
         """All rewards' networks, so that they can be moved."""
         return nn.ModuleList([member.reward.own_modules() for member in self.members])
 
-    def score(self, pictures: Tensor, prompts: Sequence[str]) -> Scores:
+    def score(self, images: Tensor, prompts: Sequence[str]) -> Scores:
         """What each picture scores, by each reward and in all.
 
         pictures: (B, 3, H, W), float32 in [0, 1]. The total is the sum over the trained rewards of
         weight * (hinged - mean) / spread. Autocast is off meanwhile.
         """
-        total = pictures.new_zeros(len(pictures))
+        total = images.new_zeros(len(images))
         by_name = {}
-        with _without_autocast(pictures):
+        with _without_autocast(images):
             for member in self.members:
-                plain = _plain(member, pictures, prompts)
+                plain = _plain(member, images, prompts)
                 by_name[member.name] = plain.detach()
                 if member.is_trained:
                     total = total + self._worth(member, plain)
@@ -114,15 +114,15 @@ class Mixer:
         return mean, spread if is_known else 1.0
 
 
-def _without_autocast(pictures: Tensor) -> AbstractContextManager[object]:
-    if pictures.is_meta:  # torch knows no autocast there
+def _without_autocast(images: Tensor) -> AbstractContextManager[object]:
+    if images.is_meta:  # torch knows no autocast there
         return nullcontext()
-    return torch.autocast(pictures.device.type, enabled=False)
+    return torch.autocast(images.device.type, enabled=False)
 
 
-def _plain(member: Named, pictures: Tensor, prompts: Sequence[str]) -> Tensor:
+def _plain(member: Named, images: Tensor, prompts: Sequence[str]) -> Tensor:
     """(B,), with a graph only where it is needed: what is watched would keep one for nothing."""
     if member.is_trained and member.reward.has_gradient:
-        return member.reward.score(pictures, prompts)
+        return member.reward.score(images, prompts)
     with torch.no_grad():
-        return member.reward.score(pictures.detach(), prompts)
+        return member.reward.score(images.detach(), prompts)

@@ -33,8 +33,8 @@ class LikenessByClip:
     def own_modules(self) -> nn.Module:
         return self.clip.modules()
 
-    def score(self, pictures: Tensor, prompts: Sequence[str]) -> Tensor:
-        return self.clip.of_pictures(pictures) @ sent(self.wanted, pictures.device)
+    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
+        return self.clip.of_images(images) @ sent(self.wanted, images.device)
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class LikenessByColor:
     def own_modules(self) -> nn.Module:
         return nn.Module()
 
-    def score(self, pictures: Tensor, prompts: Sequence[str]) -> Tensor:
-        color = _distance(_colors(pictures), sent(self.colors, pictures.device))
-        layout = _distance(_layouts(pictures), sent(self.layouts, pictures.device))
+    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
+        color = _distance(_colors(images), sent(self.colors, images.device))
+        layout = _distance(_layouts(images), sent(self.layouts, images.device))
         return -(color + layout) / 2
 
 
@@ -66,15 +66,15 @@ def likeness_by_clip(clip: Clip, references: Sequence[Tensor]) -> LikenessByClip
     """references: (3, H, W), float32 in [0, 1], on any device; of any sizes."""
     vectors = []
     with torch.no_grad():
-        for picture in references:
-            vectors.append(clip.of_pictures(picture[None].to(clip.vision.device)))
+        for image in references:
+            vectors.append(clip.of_images(image[None].to(clip.vision.device)))
     mean = torch.cat(vectors).mean(dim=0)
     return LikenessByClip(clip, functional.normalize(mean, dim=0))
 
 
 def likeness_by_color(references: Sequence[Tensor]) -> LikenessByColor:
     """references: (3, H, W), float32 in [0, 1]; of any sizes."""
-    each = [picture[None] for picture in references]
+    each = [image[None] for image in references]
     return LikenessByColor(
         torch.cat([_colors(one) for one in each]), torch.cat([_layouts(one) for one in each])
     )
@@ -86,13 +86,13 @@ def _distance(features: Tensor, wanted: Tensor) -> Tensor:
     return ((squares + _SMOOTH**2).sqrt() - _SMOOTH).mean(dim=-1)
 
 
-def _colors(pictures: Tensor) -> Tensor:
+def _colors(images: Tensor) -> Tensor:
     """Each channel's mean and spread, (B, 6)."""
-    mean = pictures.mean(dim=(-2, -1))
-    variance = (pictures - mean[..., None, None]).square().mean(dim=(-2, -1))
+    mean = images.mean(dim=(-2, -1))
+    variance = (images - mean[..., None, None]).square().mean(dim=(-2, -1))
     return torch.cat([mean, (variance + _SMOOTH**2).sqrt()], dim=-1)
 
 
-def _layouts(pictures: Tensor) -> Tensor:
+def _layouts(images: Tensor) -> Tensor:
     """The mean colors of a grid's fields, (B, 3 * 16 * 16)."""
-    return functional.adaptive_avg_pool2d(pictures, GRID).flatten(1)
+    return functional.adaptive_avg_pool2d(images, GRID).flatten(1)

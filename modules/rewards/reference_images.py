@@ -7,9 +7,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from onetrainer.concepts.folder_listing import list_pictures
+from onetrainer.concepts.folder_listing import list_images
 from onetrainer.errors import UserError
-from onetrainer.images.image_file import DEEP_MODES, PictureError, opened, orientation
+from onetrainer.images.image_file import DEEP_MODES, ImageError, opened, orientation
 
 MOST = 1000
 """So many pictures are looked at; more would take long and hardly change the mean."""
@@ -18,7 +18,7 @@ _SIDEWAYS, _MIRRORED, _UPSIDE_DOWN = (5, 6, 7, 8), (2, 3, 6, 7), (3, 4, 7, 8)
 _DEEP_WHITE = 65535
 
 
-def reference_pictures(folder: Path) -> list[Tensor]:
+def reference_images(folder: Path) -> list[Tensor]:
     """The folder's own pictures, (3, H, W), float32 in [0, 1], upright, 512 px at most.
 
     Raises UserError where there is none, or one cannot be read.
@@ -29,7 +29,7 @@ def reference_pictures(folder: Path) -> list[Tensor]:
             "A folder with the pictures to be like was expected",
             "Check the path",
         )
-    found = [one.path for one in list_pictures(folder, deep=False) if not one.reason]
+    found = [one.path for one in list_images(folder, deep=False) if not one.reason]
     if not found:
         raise UserError(
             f"{folder}: there are no pictures in this folder",
@@ -38,19 +38,19 @@ def reference_pictures(folder: Path) -> list[Tensor]:
         )
     try:
         return [_read(path) for path in found[:MOST]]
-    except PictureError as error:
+    except ImageError as error:
         raise UserError(str(error), "", "Remove this picture, or mend it") from error
 
 
 def _read(path: Path) -> Tensor:
     try:
-        with path.open("rb") as file, opened(file, path) as image:
-            turn = orientation(image, file)
-            picture = _opaque(image)
+        with path.open("rb") as file, opened(file, path) as opened_file:
+            turn = orientation(opened_file, file)
+            image = _opaque(opened_file)
     except OSError as error:
-        raise PictureError(path, f"cannot be read ({error.strerror})") from error
-    picture.thumbnail((_LONGEST, _LONGEST), Image.Resampling.LANCZOS)
-    pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1).to(torch.float32) / 255
+        raise ImageError(path, f"cannot be read ({error.strerror})") from error
+    image.thumbnail((_LONGEST, _LONGEST), Image.Resampling.LANCZOS)
+    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).to(torch.float32) / 255
     return _upright(pixels, turn).contiguous()
 
 

@@ -13,10 +13,10 @@ Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 def draw_grid(
-    pictures: Sequence[Sequence[Image.Image]], *, rows: Sequence[str], columns: Sequence[str]
+    images: Sequence[Sequence[Image.Image]], *, rows: Sequence[str], columns: Sequence[str]
 ) -> Image.Image:
     """The pictures, row by row and all of one size, with a label above each row and column."""
-    width, height = pictures[0][0].size
+    width, height = images[0][0].size
     font = ImageFont.load_default(TEXT_SIZE)
     line = round(TEXT_SIZE * 1.3)
     whole = len(columns) * (width + GAP) + GAP
@@ -28,11 +28,11 @@ def draw_grid(
         left = GAP + place * (width + GAP)
         _write(draw, (left, GAP // 2), fit(text, font, width), font)
     top = GAP + line
-    for label, row, step in zip(labels, pictures, heights, strict=True):
+    for label, row, step in zip(labels, images, heights, strict=True):
         for number, text in enumerate(label):
             _write(draw, (GAP, top + number * line), text, font)
-        for place, picture in enumerate(row):
-            page.paste(picture, (GAP + place * (width + GAP), top + len(label) * line + GAP // 2))
+        for place, image in enumerate(row):
+            page.paste(image, (GAP + place * (width + GAP), top + len(label) * line + GAP // 2))
         top += step
     return page
 

@@ -73,19 +73,19 @@ def base_name(path: str) -> str:
     return place.stem if place.is_file() else place.name
 
 
-def save_picture(pixels: Tensor, path: Path, settings: Settings) -> Path:
+def save_image(pixels: Tensor, path: Path, settings: Settings) -> Path:
     """Writes the PNG and its thumbnail, and gives the thumbnail's path.
 
     pixels: (1, 3, H, W) or (3, H, W), in [-1, 1], on any device; values outside are clipped.
     The thumbnail appears first, so that a PNG is never without.
     """
-    picture = to_picture(pixels)
+    image = to_image(pixels)
     thumbnail = thumbnail_of(path)
-    small = picture.copy()
+    small = image.copy()
     small.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE), Image.Resampling.LANCZOS)
     with replacing(thumbnail) as file:
         small.save(file, "JPEG", quality=THUMBNAIL_QUALITY)
-    write_png(picture, path, settings)
+    write_png(image, path, settings)
     return thumbnail
 
 
@@ -94,16 +94,16 @@ def save_jpeg(pixels: Tensor, path: Path) -> Path:
 
     pixels: as of `save_picture`.
     """
-    picture = to_picture(pixels)
-    small = picture.copy()
+    image = to_image(pixels)
+    small = image.copy()
     small.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE), Image.Resampling.LANCZOS)
-    for shown, file in ((small, thumbnail_of(path)), (picture, path)):
+    for shown, file in ((small, thumbnail_of(path)), (image, path)):
         with replacing(file) as written:
             shown.save(written, "JPEG", quality=JPEG_QUALITY, subsampling=0)
     return thumbnail_of(path)
 
 
-def write_png(picture: Image.Image, path: Path, settings: Settings | None) -> None:
+def write_png(image: Image.Image, path: Path, settings: Settings | None) -> None:
     """Writes the PNG, complete or not at all. settings: None for what is no single picture.
 
     Its "parameters" are laid out as in AUTOMATIC1111's web UI, which many programs read; its
@@ -114,7 +114,7 @@ def write_png(picture: Image.Image, path: Path, settings: Settings | None) -> No
         text.add_text("parameters", parameters(settings))
         text.add_text("onetrainer", _json(settings))
     with replacing(path) as file:
-        picture.save(file, "PNG", pnginfo=text)
+        image.save(file, "PNG", pnginfo=text)
 
 
 def thumbnail_of(path: Path) -> Path:
@@ -122,7 +122,7 @@ def thumbnail_of(path: Path) -> Path:
     return path.with_name(path.stem + ".thumb.jpg")
 
 
-def to_picture(pixels: Tensor) -> Image.Image:
+def to_image(pixels: Tensor) -> Image.Image:
     """pixels: (1, 3, H, W) or (3, H, W), in [-1, 1]; waits for the device."""
     levels = ((pixels.reshape(pixels.shape[-3:]).clamp(-1, 1) + 1) * 127.5).round()
     return Image.fromarray(levels.to("cpu", torch.uint8).permute(1, 2, 0).numpy())

@@ -55,10 +55,10 @@ def require_room(folder: Path, pixels: int) -> None:
         )
 
 
-def write_picture(picture: Image.Image, path: Path, settings: Settings | None) -> None:
+def write_image(image: Image.Image, path: Path, settings: Settings | None) -> None:
     """Writes the PNG, complete or not at all. settings: None for what is no single picture."""
     try:
-        write_png(picture, path, settings)
+        write_png(image, path, settings)
     except OSError as error:
         raise _cannot_write(path, error) from error
 

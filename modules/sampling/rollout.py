@@ -60,7 +60,7 @@ def untrained(steps: int) -> Course:
 
 
 @dataclass
-class _Picture:
+class _Image:
     """A picture on its way: latents and frame as of a batch of one; step: the one that follows."""
 
     place: int
@@ -95,7 +95,7 @@ class Rollout:
         guidance_gradient: bool = True,
         checkpoint: bool = True,
         train_device: torch.device,
-        temp_device: torch.device,
+        offload_device: torch.device,
     ) -> None:
         self.table = ddim_steps(family.schedule.settings, family.prediction, steps=steps, eta=eta)
         self._family = family
@@ -104,7 +104,7 @@ class Rollout:
         self._device = train_device
         self._predict, self._decode = _predict, _decode
         if checkpoint:
-            devices = train_device, temp_device
+            devices = train_device, offload_device
             self._predict = create_checkpointed_forward(_predict, *devices)
             self._decode = create_checkpointed_forward(_decode, *devices)
 
@@ -139,17 +139,17 @@ class Rollout:
             raise ValueError("guidance needs the conditioning of no prompt")
         has_gradient = torch.is_grad_enabled()
         none = None if self._guidance == 1 or empty is None else _placed(empty, self._device)
-        pictures = self._pictures(start, conditioning, frames, courses)
-        while any(picture.step <= picture.course.last for picture in pictures):
-            with quick() if _those(pictures, trained=False) else nullcontext():
-                while group := _those(pictures, trained=False):
+        images = self._images(start, conditioning, frames, courses)
+        while any(image.step <= image.course.last for image in images):
+            with quick() if _those(images, trained=False) else nullcontext():
+                while group := _those(images, trained=False):
                     with torch.no_grad():
                         predicted = self._guided(group, none)
                     with torch.set_grad_enabled(has_gradient):
                         self._advance(group, predicted, noise, look)
-            while group := _those(pictures, trained=True):
+            while group := _those(images, trained=True):
                 self._advance(group, self._guided(group, none), noise, look)
-        return torch.cat([picture.latents for picture in pictures])
+        return torch.cat([image.latents for image in images])
 
     def decode(self, latents: Tensor) -> Tensor:
         """The pictures, (B, 3, 8h, 8w), float32 in [0, 1], where the VAE is.
@@ -188,26 +188,26 @@ class Rollout:
         rows = zip(entries, _each(latents), _each(predicted), strict=True)
         return torch.cat([entry.noise.of(latent, own) for entry, latent, own in rows])
 
-    def _pictures(
+    def _images(
         self, start: Tensor, conditioning: Conditioning, frames: Tensor, courses: Sequence[Course]
-    ) -> list[_Picture]:
+    ) -> list[_Image]:
         texts = _rows(_placed(conditioning, self._device))
         own_frames = _each(sent(frames, self._device))
         latents = _each(sent(start, self._device))
         together = zip(courses, latents, texts, own_frames, strict=True)
         return [
-            _Picture(place, course, latent, text, frame, course.begin)
+            _Image(place, course, latent, text, frame, course.begin)
             for place, (course, latent, text, frame) in enumerate(together)
         ]
 
-    def _guided(self, group: Sequence[_Picture], empty: Conditioning | None) -> Tensor:
+    def _guided(self, group: Sequence[_Image], empty: Conditioning | None) -> Tensor:
         """What the UNet predicts of each picture at its own step, (n, 4, h, w)."""
         latents = torch.cat(
             [p.latents.detach() if p.course.detaches_inputs else p.latents for p in group]
         )
-        timesteps = self._timesteps([picture.step for picture in group])
-        frames = torch.cat([picture.frame for picture in group])
-        texts = [picture.text for picture in group]
+        timesteps = self._timesteps([image.step for image in group])
+        frames = torch.cat([image.frame for image in group])
+        texts = [image.text for image in group]
         if empty is None:
             return self._predict(self._family, latents, timesteps, texts, frames)
         nothing = [empty] * len(group)
@@ -227,29 +227,29 @@ class Rollout:
         return without + self._guidance * (prompted - without)
 
     def _advance(
-        self, group: Sequence[_Picture], predicted: Tensor, noise: Noise, look: Look
+        self, group: Sequence[_Image], predicted: Tensor, noise: Noise, look: Look
     ) -> None:
         """Takes each picture's step, or foretells it where its course ends."""
-        for picture, own in zip(group, _each(predicted), strict=True):
-            place, number, latents = picture.place, picture.step, picture.latents
+        for image, own in zip(group, _each(predicted), strict=True):
+            place, number, latents = image.place, image.step, image.latents
             look(place, number, latents)
             step = self.table[number]
-            if number == picture.course.end:
-                picture.latents = step.clean.of(latents, own)
+            if number == image.course.end:
+                image.latents = step.clean.of(latents, own)
             else:
                 fresh = (
                     sent(noise(place, number), self._device, latents.dtype) if step.fresh else None
                 )
-                picture.latents = step.next(latents, own, fresh)
-            picture.step += 1
+                image.latents = step.next(latents, own, fresh)
+            image.step += 1
 
     def _timesteps(self, steps: Sequence[int]) -> Tensor:
         """(n,), int64, on the train device."""
         return sent(torch.tensor([self.table[step].timestep for step in steps]), self._device)
 
 
-def _those(pictures: Sequence[_Picture], *, trained: bool) -> list[_Picture]:
-    return [picture for picture in pictures if picture.goes_on(trained=trained)]
+def _those(images: Sequence[_Image], *, trained: bool) -> list[_Image]:
+    return [image for image in images if image.goes_on(trained=trained)]
 
 
 def _predict(

@@ -61,7 +61,7 @@ class CheckpointRecord:
     versions: dict[str, str] = field(default_factory=dict)
     engine: dict[str, Any] = field(default_factory=dict)
     data_digest: str = ""
-    held_out: str = ""
+    validation: str = ""
 
     def __post_init__(self) -> None:
         if type(self.step) is not int or type(self.events_size) is not int:

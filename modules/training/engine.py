@@ -18,7 +18,7 @@ from modules.memory.precision import autocast
 from modules.memory.scaling import LossScale
 from modules.optim.clipping import clip
 from modules.optim.freeze_schedule import Stops
-from modules.optim.fused_backward import StepInBackward
+from modules.optim.fused_backward import FusedBackward
 from modules.optim.schedule_free import enter_training_form
 from modules.optim.update import Movement
 from onetrainer.config.run.hardware import Precision
@@ -56,17 +56,17 @@ class Engine:
         self._clipping = gradient_clipping
         self._scale = LossScale() if precision == "fp16" else None
         self._overflows = 0
-        self._in_backward: StepInBackward | None = None
+        self._in_backward: FusedBackward | None = None
         self._microbatches = 0
         enter_training_form(movement.optimizer)
 
-    def step_in_backward(self) -> None:
+    def fused_backward(self) -> None:
         """From now on each weight moves in the backward pass. To be called after restoring.
 
         The config has refused what needs all gradients at once.
         """
         assert self._clipping == 0
-        self._in_backward = StepInBackward(self._movement, self._scale)
+        self._in_backward = FusedBackward(self._movement, self._scale)
 
     def autocast(self) -> AbstractContextManager[object]:
         """The context of every forward pass."""

@@ -182,14 +182,14 @@ class EvaluateTask:
     def _seen(self, step: int) -> Look:
         """What there is to see now, with its pictures on the disk."""
         progress, scored, drawn = _Progress(self, step), list[Scored](), list[Drawn]()
-        seeds = [seed for _, seed in self.evaluator.held_out.each()]
+        seeds = [seed for _, seed in self.evaluator.validation.each()]
         self.method.train(False)
         try:
             with self.shown.final():
                 for one in self.evaluator.look(self.rewards.mixer, progress.tell):
                     paths = self._saved(step, len(drawn), one)
                     scored += _scored(one, paths, seeds[len(scored) :])
-                    drawn.append(one.without_pictures())
+                    drawn.append(one.without_images())
         finally:
             self.method.train(True)
         look = Look(step, tuple(scored), _drift(drawn))
@@ -199,24 +199,21 @@ class EvaluateTask:
         """The first look, whose own scores are the units that all are counted in from now on."""
         self.rewards.mixer = mixer = self.rewards.mixer.with_base(stats_of(look))
         totals = mixer.total(
-            {
-                name: torch.tensor([one.rewards[name] for one in look.pictures])
-                for name in look.names
-            }
+            {name: torch.tensor([one.rewards[name] for one in look.images]) for name in look.names}
         ).tolist()
         for text in _reached(mixer):
             self.events.write(Warned(text))
-        pictures = zip(look.pictures, totals, strict=True)
-        return replace(look, pictures=tuple(replace(one, total=total) for one, total in pictures))
+        images = zip(look.images, totals, strict=True)
+        return replace(look, images=tuple(replace(one, total=total) for one, total in images))
 
     def _saved(self, step: int, number: int, drawn: Drawn) -> list[str]:
         """Writes a prompt's pictures; their paths in the run folder."""
-        folder, paths = self.looks.files.pictures(step), []
-        for place, picture in enumerate(drawn.pictures):
+        folder, paths = self.looks.files.images(step), []
+        for place, image in enumerate(drawn.images):
             path = folder / f"{number:03d}-{place:02d}.jpg"
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                save_jpeg(picture * 2 - 1, path)
+                save_jpeg(image * 2 - 1, path)
             except OSError as error:
                 raise cannot_write(path, error) from error
             paths.append(path.relative_to(self.folder.path).as_posix())
@@ -254,7 +251,7 @@ class _Progress:
         now = monotonic()
         if self._last_told is None or now - self._last_told > _SECONDS_PER_PHASE:
             self._last_told = now
-            task.events.write(Phase("evaluating", done, task.evaluator.held_out.count))
+            task.events.write(Phase("evaluating", done, task.evaluator.validation.count))
 
 
 def _scored(drawn: Drawn, paths: Sequence[str], seeds: Sequence[int]) -> list[Scored]:

@@ -147,7 +147,7 @@ def _rewarded(item: _Pending, read: Sequence[float]) -> Rewarded:
         step=item.progress.step,
         reward=mean,
         spread=spread,
-        pictures=len(item.scores[REWARD]),
+        images=len(item.scores[REWARD]),
         by_name={
             name.removeprefix(REWARD_PREFIX): {"mean": own, "spread": own_spread}
             for name, (own, own_spread) in known.items()

@@ -10,7 +10,7 @@ from modules.interfaces import ExportOptions, Family, Method
 from modules.memory.precision import compute_dtype
 from modules.memory.residency import Enter
 from modules.optim.exported_weights import ShownWeights
-from modules.sampling.image_files import Settings, save_picture, thumbnail_of
+from modules.sampling.image_files import Settings, save_image, thumbnail_of
 from modules.sampling.sampler import Around, sample
 from modules.training.checkpoints import CheckpointRecord, Checkpoints, read_record
 from modules.training.engine import Engine
@@ -123,7 +123,7 @@ class SampleTask:
             if number == 0 or monotonic() - last_told > _SECONDS_PER_PHASE:
                 last_told = monotonic()
                 detail = f"step {number + 1} of {self.section.steps}"
-                self.events.write(Phase("sampling", index, self._pictures, detail))
+                self.events.write(Phase("sampling", index, self._images, detail))
 
         pixels = sample(
             self.family,
@@ -148,14 +148,14 @@ class SampleTask:
             clip_skip=self.clip_skip,
         )
         try:
-            save_picture(pixels, path, settings)
+            save_image(pixels, path, settings)
         except OSError as error:
             raise cannot_write(path, error) from error
         relative = path.relative_to(self.folder.path).as_posix()
         self.events.write(Sample(step, index, relative, prompt.prompt + words, prompt.seed))
 
     @property
-    def _pictures(self) -> int:
+    def _images(self) -> int:
         """How many are drawn each time."""
         return len(self.section.prompts) * (2 if self.shows_both else 1)
 
@@ -180,7 +180,7 @@ class SaveTask:
     inbox: Inbox
     config_digest: str
     data_digest: str
-    held_out: str
+    validation: str
     versions: dict[str, str]
     metadata: Callable[[int, bytes | None], dict[str, str]]
     thumbnail: Callable[[int], bytes | None]
@@ -207,7 +207,7 @@ class SaveTask:
             versions=self.versions,
             engine=self.engine.state_dict(),
             data_digest=self.data_digest,
-            held_out=self.held_out,
+            validation=self.validation,
         )
         with self.phase("saving"):
             path = self.checkpoints.save(record)

@@ -79,7 +79,7 @@ class Board:
                 self._draw_look(event)
             case Sample():
                 tag = _numbered("samples", event.prompt_index, event.prompt)
-                self._picture(tag, [event.path], event.step)
+                self._image(tag, [event.path], event.step)
             case _:
                 pass
 
@@ -112,16 +112,16 @@ class Board:
             self._point(f"drift/{name}", value, event.step)
         self._writer.add_text("guard", event.words, event.step)
         paths: dict[str, list[str]] = {}
-        for one in event.pictures:
+        for one in event.images:
             paths.setdefault(str(one["prompt"]), []).append(str(one["path"]))
         for number, (prompt, own) in enumerate(paths.items()):
             tag = _numbered("held-out pictures", number, prompt)
-            self._picture(tag, own, event.step, height=_THUMBNAIL)
+            self._image(tag, own, event.step, height=_THUMBNAIL)
 
     def _point(self, tag: str, value: float, step: int) -> None:
         self._writer.add_scalar(tag, value, step)
 
-    def _picture(self, tag: str, paths: Sequence[str], step: int, *, height: int = 0) -> None:
+    def _image(self, tag: str, paths: Sequence[str], step: int, *, height: int = 0) -> None:
         """Pictures of one size side by side. height: at most so high, in pixels; 0 for as high as
         they are.
         """
@@ -157,11 +157,11 @@ def open_board(folder: Path, *, first_step: int) -> Board:
 def _pixels(path: Path, height: int) -> NDArray[np.uint8]:
     """A picture's pixels, (3, height, width)."""
     with Image.open(path) as opened:
-        picture = opened.convert("RGB")
-    if height and picture.height > height:
-        width = max(1, round(picture.width * height / picture.height))
-        picture = picture.resize((width, height), Image.Resampling.LANCZOS)
-    return np.asarray(picture).transpose(2, 0, 1)
+        image = opened.convert("RGB")
+    if height and image.height > height:
+        width = max(1, round(image.width * height / image.height))
+        image = image.resize((width, height), Image.Resampling.LANCZOS)
+    return np.asarray(image).transpose(2, 0, 1)
 
 
 def _numbered(tag: str, number: int, prompt: str) -> str:

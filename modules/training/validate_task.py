@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from modules.evaluation.validation import Grid, HeldOutPictures, measure
+from modules.evaluation.validation import Grid, ValidationImages, measure
 from modules.interfaces import Batch, Method, Objective
 from modules.memory.residency import Enter
 from modules.optim.exported_weights import ShownWeights
@@ -31,7 +31,7 @@ from onetrainer.metrics.validation import (
     when,
     without_gain,
 )
-from onetrainer.metrics.validation_files import HeldOutFiles, Weights
+from onetrainer.metrics.validation_files import ValidationFiles, Weights
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Event, Phase, Validated
 from onetrainer.run.run_folder import RunFolder
@@ -54,7 +54,7 @@ class ValidateTask:
 
     section: Validation
     steps: int
-    pictures: HeldOutPictures
+    images: ValidationImages
     grid: Grid
     precision: Precision
     at_once: int
@@ -63,7 +63,7 @@ class ValidateTask:
     engine: Engine
     shown: ShownWeights
     measures_both: bool
-    files: HeldOutFiles
+    files: ValidationFiles
     epoch_of: Callable[[int], int]
     events: EventWriter
     inbox: Inbox
@@ -160,12 +160,12 @@ class ValidateTask:
                 for number, weights in enumerate(self._kinds):
                     with forms[weights]():
                         losses[weights] = measure(
-                            self.pictures,
+                            self.images,
                             self.grid,
                             objective=self.objective,
                             autocast=self.engine.autocast,
                             at_once=self.at_once,
-                            before_each=partial(progress.tell, number * len(self.pictures.names)),
+                            before_each=partial(progress.tell, number * len(self.images.names)),
                             is_untrained=step == 0,
                             precision=self.precision,
                         )
@@ -180,7 +180,7 @@ class ValidateTask:
             step=history[-1].step,
             loss=found.loss.mean,
             error=found.loss.error or 0.0,
-            pictures=len(self.pictures.names),
+            images=len(self.images.names),
             best_step=found.best_step,
             is_best=found.is_best,
             verdict=found.verdict,
@@ -189,8 +189,8 @@ class ValidateTask:
             since_start_error=_error(found.since_start),
             since_best=_mean(found.since_best),
             since_best_error=_error(found.since_best),
-            by_concept=by_concept(history[-1], self.pictures.concepts),
-            concepts=by_concepts(history, self.pictures.concepts),
+            by_concept=by_concept(history[-1], self.images.concepts),
+            concepts=by_concepts(history, self.images.concepts),
             by_level=found.by_level,
             weights=weights,
         )
@@ -216,7 +216,7 @@ class _Progress:
         now = monotonic()
         if self._last_told is None or now - self._last_told > _SECONDS_PER_PHASE:
             self._last_told = now
-            total = len(task.pictures.names) * (2 if task.measures_both else 1)
+            total = len(task.images.names) * (2 if task.measures_both else 1)
             task.events.write(Phase("validating", before + done, total))
 
 
@@ -254,7 +254,7 @@ class KeepBestTask:
             self.saving.checkpoint(step)
 
 
-def kept_step(section: Validation, files: HeldOutFiles | None) -> int | None:
+def kept_step(section: Validation, files: ValidationFiles | None) -> int | None:
     """The step whose checkpoint is to be kept; None if none is: before training there is none."""
     if files is None or not section.keep_best:
         return None

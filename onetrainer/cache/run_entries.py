@@ -16,7 +16,7 @@ from onetrainer.dataset.caption_sampling import drawn_caption, plain_caption, va
 from onetrainer.dataset.dataset import Dataset
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import bucket_at, variations, view_count
-from onetrainer.images.image_index import PictureMemory
+from onetrainer.images.image_index import ImageMemory
 
 _VAE = 8
 """Pixels a side for each of a latent's."""
@@ -44,19 +44,19 @@ class CachePlan:
     views: int
     captions: int
     pixels: int
-    picture_bytes: int
+    image_bytes: int
     caption_bytes: int
     free_bytes: int
 
     @property
     def bytes(self) -> int:
         """Of both."""
-        return self.picture_bytes + self.caption_bytes
+        return self.image_bytes + self.caption_bytes
 
 
 def plan_cache(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> CachePlan:
     """What a run is going to keep."""
-    views, cells, size = _kept_pictures(config, dataset)
+    views, cells, size = _kept_images(config, dataset)
     captions = _kept_captions(config, dataset, batches) if keeps_captions(config) else set()
     folder = cache_folder(config)
     return CachePlan(
@@ -64,7 +64,7 @@ def plan_cache(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> Cac
         views=views,
         captions=len(captions),
         pixels=cells * _VAE**2,
-        picture_bytes=size,
+        image_bytes=size,
         caption_bytes=_caption_bytes(config, captions),
         free_bytes=_free(folder),
     )
@@ -78,7 +78,7 @@ def cache_folder(config: TrainConfig) -> Path:
 
 
 @contextmanager
-def memory_of(config: TrainConfig) -> Iterator[PictureMemory | None]:
+def memory_of(config: TrainConfig) -> Iterator[ImageMemory | None]:
     """What is remembered of pictures where a run's cache is; None if there is none yet.
 
     Looking leaves nothing behind.
@@ -87,11 +87,11 @@ def memory_of(config: TrainConfig) -> Iterator[PictureMemory | None]:
     if not folder.is_dir():
         yield None
         return
-    with closing(PictureMemory(folder)) as memory:
+    with closing(ImageMemory(folder)) as memory:
         yield memory
 
 
-def _kept_pictures(config: TrainConfig, dataset: Dataset) -> tuple[int, int, int]:
+def _kept_images(config: TrainConfig, dataset: Dataset) -> tuple[int, int, int]:
     """How many views are kept, how many pixels of latents are encoded, and how many bytes kept."""
     if not config.data.cache_latents:
         return 0, 0, 0
@@ -108,7 +108,7 @@ def _kept_pictures(config: TrainConfig, dataset: Dataset) -> tuple[int, int, int
     for item, buckets in zip(dataset.items, sizes, strict=True):
         own, times = counts[item.concept]
         keep(item, own, times * sum(map(_area, buckets[: own // times])))
-    for item in dataset.held_out or ():
+    for item in dataset.validation or ():
         keep(item, 1, _area(bucket_at(item, dataset.concepts[item.concept], 0)))
     return views, cells, size
 
@@ -134,9 +134,11 @@ def _area(bucket: Bucket) -> int:
 def _kept_captions(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> set[str]:
     """Every caption that the run shows; where they change, there are few showings."""
     concepts = dataset.concepts
-    found = {plain_caption(item, concepts[item.concept]) for item in dataset.held_out or ()} | {""}
+    found = {plain_caption(item, concepts[item.concept]) for item in dataset.validation or ()} | {
+        ""
+    }
     if any(varies(concept.captions) for concept in concepts):
-        shown = (one for step in range(config.training.steps) for one in batches.at(step).pictures)
+        shown = (one for step in range(config.training.steps) for one in batches.at(step).images)
         items = ((dataset.items[one.item], one.turn) for one in shown)
     else:
         items = ((item, turn) for item in dataset.items for turn in range(len(item.captions)))

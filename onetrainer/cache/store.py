@@ -170,7 +170,7 @@ def is_begun(folder: Path) -> bool:
     return any(not path.name.startswith(_MEMORY_NAME) for path in _listed(folder))
 
 
-def knows_pictures(folder: Path) -> bool:
+def knows_images(folder: Path) -> bool:
     """Whether something is remembered of pictures there."""
     return (folder / _MEMORY_NAME).is_file()
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from onetrainer.captions.caption_list_file import Listed, read_list
-from onetrainer.concepts.folder_listing import PICTURE_SUFFIXES, UNREAD_SUFFIXES
+from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES, UNREAD_SUFFIXES
 from onetrainer.errors import UserError
 
-_SUFFIXES = PICTURE_SUFFIXES | UNREAD_SUFFIXES
+_SUFFIXES = IMAGE_SUFFIXES | UNREAD_SUFFIXES
 _EXAMPLES = 3
 
 Parts: TypeAlias = tuple[str, ...]
@@ -61,7 +61,7 @@ class CaptionList:
         """
         if self.is_in_order:
             return self._in_order(names)
-        pictures = _Pictures(root, names)
+        images = _Images(root, names)
         found: dict[int, Listed] = {}
         left = list(self.entries)
         for key in (_same, _stem):
@@ -69,7 +69,7 @@ class CaptionList:
             # A picture that is named in full is not meant by what has another ending.
             taken = frozenset(found)
             for entry in tried:
-                fits = [at for at in pictures.ending(entry.file, key) if at not in taken]
+                fits = [at for at in images.ending(entry.file, key) if at not in taken]
                 if len(fits) > 1:
                     raise self._ambiguous(entry, [names[at] for at in fits])
                 if fits:
@@ -113,7 +113,7 @@ class CaptionList:
         )
 
 
-class _Pictures:
+class _Images:
     """Pictures, found by how their paths end."""
 
     def __init__(self, root: Path, names: Sequence[str]) -> None:

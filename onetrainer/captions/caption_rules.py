@@ -7,7 +7,7 @@ from onetrainer.captions.choices import BraceError, choices, parsed
 from onetrainer.captions.patterns import pattern_faults
 from onetrainer.captions.tags import splits_at
 from onetrainer.config.data.captions import Captions
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 
 FIELDS = ("caption", "name", "folder", "concept")
 """What a template knows, in braces."""
@@ -64,7 +64,7 @@ def _template_problems(captions: Captions, path: str) -> Iterator[Problem]:
                 f'"{shown}" chooses between words',
                 "That needs wildcards",
                 "Turn them on; {{ and }} are the braces themselves.",
-                cure=Cure(f"{path}.wildcards", True),
+                fix=Fix(f"{path}.wildcards", True),
             )
             return
         if len(one.options) == 1 and one.field not in FIELDS:

@@ -8,7 +8,7 @@ from onetrainer.captions.caption_file import CaptionError, read_captions
 from onetrainer.captions.caption_list import read_caption_list
 from onetrainer.captions.caption_list_file import Listed
 from onetrainer.concepts.concepts import ConceptSettings, folder_name
-from onetrainer.concepts.folder_listing import Found, is_picture, normal
+from onetrainer.concepts.folder_listing import Found, is_image, normal
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class ConceptCaptions:
     Raises UserError for a list that cannot be read.
     """
 
-    def __init__(self, concept: ConceptSettings, pictures: Sequence[Found]) -> None:
+    def __init__(self, concept: ConceptSettings, images: Sequence[Found]) -> None:
         self._concept = concept
         self._listed: dict[str, Listed | None] = {}
         self.notes: tuple[str, ...] = ()
         self.listed = 0
         self.unused: tuple[Listed, ...] = ()
         if concept.caption_source == "list" and concept.caption_list is not None:
-            self._match(concept.caption_list, pictures)
+            self._match(concept.caption_list, images)
 
     def of(self, found: Found) -> Said:
         """What is said of a picture. Raises CaptionError if its file cannot be read."""
@@ -53,9 +53,9 @@ class ConceptCaptions:
                 entry = self._listed.get(found.name)
                 return Said(("",)) if entry is None else Said(entry.captions or ("",), entry.focus)
 
-    def _match(self, file: Path, pictures: Sequence[Found]) -> None:
+    def _match(self, file: Path, images: Sequence[Found]) -> None:
         captions = read_caption_list(file)
-        names = [found.name for found in pictures if is_picture(found.name)]
+        names = [found.name for found in images if is_image(found.name)]
         matched = captions.match(self._concept.folder, names)
         self._listed = dict(zip(names, matched.entries, strict=True))
         self.listed, self.unused = len(captions.entries), matched.unused

@@ -16,29 +16,29 @@ from onetrainer.concepts.folder_listing import CONDITIONING_SUFFIX, MASK_SUFFIX
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, Problem, UserError
+from onetrainer.errors import Fix, Problem, UserError
 from onetrainer.json_file import shortened
-from onetrainer.metrics.validation import FEW_PICTURES
+from onetrainer.metrics.validation import FEW_IMAGES
 from onetrainer.rules.data import beside, is_same_folder, masks_place, subfolders_place
 
 if TYPE_CHECKING:
     from onetrainer.dataset.items import DatasetIndex, Item
 
-_SHOWN_PICTURES = 5
+_SHOWN_IMAGES = 5
 
 Indexes = Mapping[int, "DatasetIndex"]
 """What concepts hold, by their place among them; without those that cannot be listed."""
 
 
-def check_pictures(config: TrainConfig) -> list[Problem]:
+def check_images(config: TrainConfig) -> list[Problem]:
     """Problems of the pictures, each at the place of its folder."""
-    from onetrainer.dataset.dataset import is_pictures_alone, reads_folder, used_concepts
+    from onetrainer.dataset.dataset import is_images_alone, reads_folder, used_concepts
 
     if not reads_folder(config):
         return []
     concepts = used_concepts(config)
     indexes, found = _listed(config, concepts)
-    is_plain = is_pictures_alone(config)
+    is_plain = is_images_alone(config)
     found += _left_inside(concepts, indexes)
     for number, index in indexes.items():
         is_told = is_plain or _is_told_by_rules(config, concepts[number])
@@ -91,7 +91,7 @@ def _is_told_by_rules(config: TrainConfig, concept: ConceptSettings) -> bool:
 
 def _left_inside(concepts: Sequence[ConceptSettings], indexes: Indexes) -> list[Problem]:
     """Pictures in folders within a folder, of which no one is told to take them."""
-    from onetrainer.concepts.folder_listing import count_pictures
+    from onetrainer.concepts.folder_listing import count_images
 
     named = {Path(os.path.realpath(each.folder)) for each in concepts}
     found = []
@@ -99,7 +99,7 @@ def _left_inside(concepts: Sequence[ConceptSettings], indexes: Indexes) -> list[
         counts = [
             count
             for folder in index.inner
-            if Path(os.path.realpath(folder)) not in named and (count := count_pictures(folder))
+            if Path(os.path.realpath(folder)) not in named and (count := count_images(folder))
         ]
         if counts:
             switch = subfolders_place(concepts[number])
@@ -107,16 +107,16 @@ def _left_inside(concepts: Sequence[ConceptSettings], indexes: Indexes) -> list[
     return found
 
 
-def _not_taken(place: str, switch: str, pictures: int, folders: int) -> Problem:
-    more = f"{pictures} more picture{'s lie' if pictures > 1 else ' lies'}"
+def _not_taken(place: str, switch: str, images: int, folders: int) -> Problem:
+    more = f"{images} more picture{'s lie' if images > 1 else ' lies'}"
     within = f"{folders} folders" if folders > 1 else "a folder"
     return Problem(
         place,
-        f"{more} in {within} within it, and {'are' if pictures > 1 else 'is'} not taken",
+        f"{more} in {within} within it, and {'are' if images > 1 else 'is'} not taken",
         "Only those in the folder itself are",
         "Include subfolders, if they are meant.",
         "warning",
-        Cure(switch, True),
+        Fix(switch, True),
     )
 
 
@@ -135,12 +135,12 @@ def _split_problems(
     except UserError as error:
         return [Problem(held or "validation.use", error.what, error.expected, error.remedy)]
     found = []
-    if dataset.held_out is not None and len(dataset.held_out) < FEW_PICTURES:
-        found.append(_few(held, len(dataset.held_out)))
+    if dataset.validation is not None and len(dataset.validation) < FEW_IMAGES:
+        found.append(_few(held, len(dataset.validation)))
     if isinstance(config.objective, AlignProp):
         return found  # the words are learned of prompts
-    learned = [item for item in dataset.items if not item.is_prior]
-    return found + absent_words(config, _texts(concepts, learned))
+    trained = [item for item in dataset.items if not item.is_prior]
+    return found + absent_words(config, _texts(concepts, trained))
 
 
 def _texts(concepts: Sequence[ConceptSettings], items: "Sequence[Item]") -> list[str]:
@@ -151,12 +151,12 @@ def _texts(concepts: Sequence[ConceptSettings], items: "Sequence[Item]") -> list
 
 
 def _few(held: str, count: int) -> Problem:
-    pictures = f"{count} picture{'s' if count > 1 else ''}"
+    images = f"{count} picture{'s' if count > 1 else ''}"
     says = "say" if count > 1 else "says"
     return Problem(
-        held or "validation.share",
-        f"only {pictures} would be held out, which {says} little about all others",
-        f"Expected {FEW_PICTURES} at least; some ten are better",
+        held or "validation.split",
+        f"only {images} would be held out, which {says} little about all others",
+        f"Expected {FEW_IMAGES} at least; some ten are better",
         "Put more pictures into the folder."
         if held
         else "Hold out a larger share, or choose a folder of pictures to hold out.",
@@ -172,8 +172,10 @@ def absent_words(
     are_prompts: whether these are the prompts of reward training. is_all: whether nothing else is
     read to learn them of.
     """
-    words = {f"embeddings.words.{place}.word": w for place, w in enumerate(config.embeddings.words)}
-    trained = {path: word.word for path, word in words.items() if word.train}
+    words = {
+        f"embeddings.tokens.{place}.token": w for place, w in enumerate(config.embeddings.tokens)
+    }
+    trained = {path: word.token for path, word in words.items() if word.train}
     absent = missing_words(captions, list(trained.values()))
     is_alone = is_all and isinstance(config.method, EmbeddingOnly) and len(absent) == len(trained)
     noun, where, into = (
@@ -213,7 +215,7 @@ def _same_files(concepts: Sequence[ConceptSettings], indexes: Indexes) -> Iterat
 
 
 def _same_file(one: ConceptSettings, other: ConceptSettings, names: list[str]) -> Iterator[Problem]:
-    some = ", ".join(names[:_SHOWN_PICTURES]) + (" …" if len(names) > _SHOWN_PICTURES else "")
+    some = ", ".join(names[:_SHOWN_IMAGES]) + (" …" if len(names) > _SHOWN_IMAGES else "")
     roles = {one.role, other.role}
     if "validation" in roles:
         if roles & PRIOR_ROLES:
@@ -225,10 +227,10 @@ def _same_file(one: ConceptSettings, other: ConceptSettings, names: list[str]) -
                 "Choose another folder, or leave it empty to hold out a share of the pictures.",
             )
     elif "train" in roles and roles & PRIOR_ROLES:
-        learned, kept = (one, other) if one.role == "train" else (other, one)
+        trained, kept = (one, other) if one.role == "train" else (other, one)
         yield Problem(
             kept.place,
-            f"{len(names)} of its pictures are among those to be learnt ({learned.place}), too:"
+            f"{len(names)} of its pictures are among those to be learnt ({trained.place}), too:"
             f" {some}",
             "Expected other pictures, so neither folder inside the other one",
             "Move one of the folders out of the other, or do not include subfolders.",
@@ -258,7 +260,7 @@ def _of_no_use(place: str, noun: str, empty: str) -> Problem:
         "They change nothing",
         "Take them out.",
         "warning",
-        Cure(place, empty),
+        Fix(place, empty),
     )
 
 
@@ -270,7 +272,7 @@ def _index_problems(
     place = concept.place
     if index.skipped:
         names = [f"{each.name} ({each.reason})" for each in index.skipped]
-        yield _skipped_pictures(place, names)
+        yield _skipped_images(place, names)
     if index.uncaptioned and has_captions:
         yield Problem(
             place,
@@ -314,7 +316,7 @@ def _unmasked(
                 wanted,
                 "Add masks, or do without.",
                 "warning",
-                Cure(place, "off"),
+                Fix(place, "off"),
             )
 
 
@@ -332,13 +334,13 @@ def _unshown(config: TrainConfig, indexes: Indexes) -> Iterator[Problem]:
             f'It is a file like "{example.stem}{CONDITIONING_SUFFIX}" beside "{example.name}"',
             "Add some, or let the model be shown something else.",
             "warning",
-            Cure("data.conditioning", "blank"),
+            Fix("data.conditioning", "blank"),
         )
 
 
-def _skipped_pictures(place: str, names: list[str]) -> Problem:
-    rest = len(names) - _SHOWN_PICTURES
-    listed = ", ".join(names[:_SHOWN_PICTURES]) + (f" and {rest} more" if rest > 0 else "")
+def _skipped_images(place: str, names: list[str]) -> Problem:
+    rest = len(names) - _SHOWN_IMAGES
+    listed = ", ".join(names[:_SHOWN_IMAGES]) + (f" and {rest} more" if rest > 0 else "")
     count = f"{len(names)} picture{'s' if len(names) > 1 else ''}"
     return Problem(
         place,

@@ -26,7 +26,7 @@ from onetrainer.concepts.folder_listing import list_folder
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.dataset import (
     Dataset,
-    is_pictures_alone,
+    is_images_alone,
     reads_folder,
     split,
     used_concepts,
@@ -42,8 +42,8 @@ from onetrainer.dataset.near_duplicates import (
 from onetrainer.errors import UserError
 from onetrainer.images.features import Features
 from onetrainer.images.findings import Finding, in_order
-from onetrainer.images.image_file import PictureError
-from onetrainer.images.image_index import PictureMemory
+from onetrainer.images.image_file import ImageError
+from onetrainer.images.image_index import ImageMemory
 
 _REMEDIES: Mapping[str, str] = MappingProxyType(
     {
@@ -61,7 +61,7 @@ class Checked:
     """What a check has found. pictures: how many were looked at."""
 
     findings: tuple[Finding, ...]
-    pictures: int
+    images: int
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class _Looked:
 
 def check_dataset(
     config: TrainConfig,
-    memory: PictureMemory | None = None,
+    memory: ImageMemory | None = None,
     progress: Progress | None = None,
     *,
     should_stop: Callable[[], bool] | None = None,
@@ -96,9 +96,7 @@ def check_dataset(
     looks = dict(zip(paths, seen, strict=True))
     readable = [item for item in every if isinstance(looks[item.path], Features)]
     findings += [
-        _unreadable(path, one.reason)
-        for path, one in looks.items()
-        if isinstance(one, PictureError)
+        _unreadable(path, one.reason) for path, one in looks.items() if isinstance(one, ImageError)
     ]
     first = {item.path: item for item in reversed(readable)}
     kept = [item for item in readable if first[item.path] is item]
@@ -118,7 +116,7 @@ def check_dataset(
 
 
 def _listed(
-    config: TrainConfig, memory: PictureMemory | None
+    config: TrainConfig, memory: ImageMemory | None
 ) -> tuple[tuple[ConceptSettings, ...], list[DatasetIndex], list[Finding]]:
     """The folders, what they hold, and what is to be said of their listing. Raises UserError."""
     if not reads_folder(config):
@@ -203,18 +201,18 @@ def _leaks(
         ]
 
     dataset = _split(config, concepts, indexes, similar)
-    if dataset is None or not dataset.held_out:
+    if dataset is None or not dataset.validation:
         return
-    learned: dict[int, list[int]] = {}
+    trained: dict[int, list[int]] = {}
     for item in dataset.items:
         if item.path in places and not item.is_prior:
-            learned.setdefault(numbers[places[item.path]], []).append(places[item.path])
+            trained.setdefault(numbers[places[item.path]], []).append(places[item.path])
     direct = {pair for first, second in looked.pairs for pair in ((first, second), (second, first))}
-    for item in dataset.held_out:
+    for item in dataset.validation:
         place = places.get(item.path)
-        if place is None or numbers[place] not in learned:
+        if place is None or numbers[place] not in trained:
             continue
-        alike = learned[numbers[place]]
+        alike = trained[numbers[place]]
         other = next((each for each in alike if (place, each) in direct), alike[0])
         yield Finding(
             "leak",
@@ -241,7 +239,7 @@ def _split(
         return None
 
 
-def _doubles(looked: _Looked, memory: PictureMemory | None) -> Iterator[Finding]:
+def _doubles(looked: _Looked, memory: ImageMemory | None) -> Iterator[Finding]:
     """Pictures that are the same as an earlier one, or look so."""
     for first, second in sorted(looked.pairs, key=lambda pair: pair[::-1]):
         item, other = looked.items[second], looked.items[first]
@@ -274,10 +272,10 @@ def _of_items(
     config: TrainConfig,
     concepts: Sequence[ConceptSettings],
     looked: _Looked,
-    memory: PictureMemory | None,
+    memory: ImageMemory | None,
 ) -> Iterator[Finding]:
     """What is to be said of each picture by itself."""
-    is_plain = is_pictures_alone(config)
+    is_plain = is_images_alone(config)
     files = {} if is_plain else _caption_files(concepts, looked.items)
     maskless = set(_maskless(concepts, looked.items))
     for number in sorted(maskless):
@@ -314,12 +312,12 @@ def _caption_files(
         found.path: found.caption
         for number in sorted(bare)
         if concepts[number].caption_source == "files"
-        for found in list_folder(concepts[number].folder, deep=concepts[number].deep).pictures
+        for found in list_folder(concepts[number].folder, deep=concepts[number].deep).images
         if found.caption is not None
     }
 
 
-def _is_same_file(path: Path, other: Path, memory: PictureMemory | None) -> bool:
+def _is_same_file(path: Path, other: Path, memory: ImageMemory | None) -> bool:
     try:
         if path.stat().st_size != other.stat().st_size:
             return False
@@ -328,7 +326,7 @@ def _is_same_file(path: Path, other: Path, memory: PictureMemory | None) -> bool
         return False  # gone meanwhile
 
 
-def _digest(path: Path, memory: PictureMemory | None) -> str:
+def _digest(path: Path, memory: ImageMemory | None) -> str:
     known = memory.digest(path) if memory else None
     return known or hashlib.sha256(path.read_bytes()).hexdigest()
 

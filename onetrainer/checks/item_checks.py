@@ -10,7 +10,7 @@ from onetrainer.dataset.transforms import enlarged, plain_view
 from onetrainer.images.detail import Detail
 from onetrainer.images.findings import Finding
 from onetrainer.images.header import read_header
-from onetrainer.images.image_file import PictureError
+from onetrainer.images.image_file import ImageError
 
 MOST_ENLARGED = 1.25
 """Pictures that are enlarged more than so many times have less than two thirds of the pixels."""
@@ -163,5 +163,5 @@ def _header(path: Path, headers: Headers | None) -> Header | None:
     """None if it cannot be read: then the index has left its picture out and said why."""
     try:
         return (headers.known(path) if headers else None) or read_header(path)
-    except PictureError:
+    except ImageError:
         return None

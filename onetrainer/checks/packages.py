@@ -8,7 +8,7 @@ from onetrainer.config.optimizers.optimizer import install_command, missing_pack
 from onetrainer.config.run.hardware import Quantization
 from onetrainer.config.run.output import BOARD_EXTRA, BOARD_PACKAGE
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 
 QUANTIZERS = {"int8": "torchao", "fp8": "torchao", "nf4": "bitsandbytes"}
 QUANTIZER_EXTRA = "bits"
@@ -33,7 +33,7 @@ def missing_board() -> Problem:
         f'TensorBoard needs the package "{BOARD_PACKAGE}", which is not installed',
         "It comes with an extra of this program",
         f"Install it with: {install_command(BOARD_EXTRA)}; or turn it off.",
-        cure=Cure("output.tensorboard", value=False),
+        fix=Fix("output.tensorboard", value=False),
     )
 
 
@@ -47,5 +47,5 @@ def missing_quantizer(kind: Quantization) -> Problem | None:
         f'{kind} needs the package "{package}", which is not installed',
         "It comes with an extra of this program",
         f"Install it with: {install_command(QUANTIZER_EXTRA)}; or set it to none.",
-        cure=Cure("hardware.quantization", "none"),
+        fix=Fix("hardware.quantization", "none"),
     )

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from onetrainer.checks.dataset import cannot_look, check_pictures
+from onetrainer.checks.dataset import cannot_look, check_images
 from onetrainer.checks.packages import package_problems
 from onetrainer.checks.rewards import check_rewards
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.run.model import FAMILY_WORDS
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, Problem, ProblemsError, UserError
+from onetrainer.errors import Fix, Problem, ProblemsError, UserError
 from onetrainer.json_file import Document
 from onetrainer.model_files import (
     ModelFile,
@@ -66,7 +66,7 @@ def check_environment(config: TrainConfig) -> list[Problem]:
     checks: dict[str, Callable[[TrainConfig], list[Problem]]] = {
         "model.path": _check_model,
         "model.vae": _check_vae,
-        "data.folder": check_pictures,
+        "data.folder": check_images,
         "objective.rewards": check_rewards,
         "output.folder": lambda config: _check_writable("output.folder", config.output.folder),
         "data.cache_folder": lambda config: _check_writable(
@@ -105,7 +105,7 @@ def _check_model(config: TrainConfig) -> list[Problem]:
         require_published_size(model)
     except UserError as error:
         if model.kind in FAMILY_WORDS and model.kind != config.model.family:
-            return [_problem("model.family", error, Cure("model.family", model.kind))]
+            return [_problem("model.family", error, Fix("model.family", model.kind))]
         return [_problem("model.path", error)]
     return _check_choices(config, model)
 
@@ -128,16 +128,16 @@ def _check_choices(config: TrainConfig, model: ModelFile) -> list[Problem]:
 
 def _unresolved(place: str, choice: str, error: UserError) -> Problem:
     if choice != "auto":
-        return _problem(place, error, Cure(place, "auto"))
-    either = tuple(Cure(place, prediction) for prediction in ("v_prediction", "epsilon"))
+        return _problem(place, error, Fix(place, "auto"))
+    either = tuple(Fix(place, prediction) for prediction in ("v_prediction", "epsilon"))
     return replace(_problem(place, error), choices=either)
 
 
 def _unpredictable(model: ModelFile, error: UserError) -> Problem:
     if not model.zero_terminal_snr:
-        return _problem(_ZERO_SNR, error, Cure(_ZERO_SNR, "auto"))
+        return _problem(_ZERO_SNR, error, Fix(_ZERO_SNR, "auto"))
     if model.zero_snr_is_sure:
-        return _problem(_PREDICTION, error, Cure(_PREDICTION, "v_prediction"))
+        return _problem(_PREDICTION, error, Fix(_PREDICTION, "v_prediction"))
     return _problem(_ZERO_SNR, error)  # a person has to decide which of the two is wrong
 
 
@@ -160,7 +160,7 @@ def _overruled_words(model: ModelFile, place: str, choice: str, told: str) -> Pr
         f'"{choice}" is set here, and counts',
         'Choose "auto" if its pictures turn out as nothing but noise.',
         "warning",
-        Cure(place, "auto"),
+        Fix(place, "auto"),
     )
 
 
@@ -190,15 +190,15 @@ def _local_place(text: str, *, is_offline: bool) -> Path | None:
     return folder
 
 
-def _problem(place: str, error: UserError, cure: Cure | None = None) -> Problem:
-    return Problem(place, error.what, error.expected, error.remedy, cure=cure)
+def _problem(place: str, error: UserError, fix: Fix | None = None) -> Problem:
+    return Problem(place, error.what, error.expected, error.remedy, fix=fix)
 
 
 def _check_start_files(config: TrainConfig) -> list[Problem]:
     """Files to go on from that are not there; what is in them is looked into with the model."""
-    words = config.embeddings.words
+    words = config.embeddings.tokens
     files = {
-        f"embeddings.words.{place}.start_from": word.start_from for place, word in enumerate(words)
+        f"embeddings.tokens.{place}.start_from": word.start_from for place, word in enumerate(words)
     }
     if isinstance(config.method, Adapter):
         files["method.start_from"] = config.method.start_from

@@ -6,14 +6,14 @@ All of it is looked at without torch; what a network's file holds is looked into
 from pathlib import Path
 
 from onetrainer.checks.dataset import absent_words
-from onetrainer.concepts.folder_listing import list_pictures
+from onetrainer.concepts.folder_listing import list_images
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.reward import NETWORKS, Reward
-from onetrainer.config.train import TrainConfig, uses_pictures
-from onetrainer.errors import Cure, Problem, UserError
+from onetrainer.config.train import TrainConfig, uses_images
+from onetrainer.errors import Fix, Problem, UserError
 from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.rewards.prompts import PLACES, PromptSplit, prompts_of
-from onetrainer.rules.data import has_pictures
+from onetrainer.rules.data import has_images
 from onetrainer.trust import trusted_files
 
 _SHOWN = 3  # prompts named in a message
@@ -72,7 +72,7 @@ def _network_problems(path: str, model: str, *, is_offline: bool) -> list[Proble
             f"{model}: no network of this name has been downloaded before",
             "Expected one on this disk, as the network is not to be used (model.offline)",
             "Choose a folder or file, or turn off model.offline to allow the download.",
-            cure=Cure("model.offline", value=False),
+            fix=Fix("model.offline", value=False),
         )
     ]
 
@@ -97,7 +97,7 @@ def _vocabulary_problems(path: str, model: str) -> list[Problem]:
 def _folder_problems(path: str, folder: str) -> list[Problem]:
     if not Path(folder).is_dir():
         return [_not_there(path, folder, "a folder of reference pictures")]
-    if any(not found.reason for found in list_pictures(Path(folder), deep=False)):
+    if any(not found.reason for found in list_images(Path(folder), deep=False)):
         return []
     return [
         Problem(
@@ -114,7 +114,7 @@ def _prompt_problems(config: TrainConfig, section: AlignProp) -> list[Problem]:
     is_chosen = {
         "list": bool(section.prompts.text.strip()),
         "file": bool(section.prompts.file),
-        "captions": has_pictures(config),
+        "captions": has_images(config),
     }
     if not is_chosen[source]:
         return []  # the rules say so
@@ -132,7 +132,7 @@ def _few_problems(section: AlignProp, split: PromptSplit) -> list[Problem]:
     """That the guard can hardly hear of watched rewards; what a person wrote is told by the rules
     where there are next to no pictures.
     """
-    watched, count = section.evaluation, len(split.held_out)
+    watched, count = section.evaluation, len(split.validation)
     is_heard = count >= _ENOUGH_PROMPTS or all(reward.train for reward in section.rewards)
     if is_heard or watched.guard == "off" or split.both:
         return []
@@ -150,8 +150,8 @@ def _few_problems(section: AlignProp, split: PromptSplit) -> list[Problem]:
 
 
 def _word_problems(config: TrainConfig, split: PromptSplit) -> list[Problem]:
-    is_all = not uses_pictures(config)
-    return absent_words(config, split.learnt, are_prompts=True, is_all=is_all)
+    is_all = not uses_images(config)
+    return absent_words(config, split.trained, are_prompts=True, is_all=is_all)
 
 
 def _watched_problems(split: PromptSplit) -> list[Problem]:

@@ -139,10 +139,10 @@ def _is_cache(path: Path) -> bool:
 
 def _is_yet_to_come(options: argparse.Namespace, folder: Path) -> bool:
     """Whether a config's cache has not been begun; a folder that was named itself has to be one."""
-    from onetrainer.cache.store import is_begun, knows_pictures
+    from onetrainer.cache.store import is_begun, knows_images
 
     is_named = options.config is not None and _is_cache(Path(options.config))
-    return not is_begun(folder) and (not is_named or knows_pictures(folder))
+    return not is_begun(folder) and (not is_named or knows_images(folder))
 
 
 def _number(option: str, text: str, unit: str) -> float:

@@ -10,12 +10,12 @@ from pathlib import Path
 from onetrainer.cache.run_entries import cache_folder
 from onetrainer.checks.image_check import Checked, check_dataset
 from onetrainer.cli.screen import Screen
-from onetrainer.concepts.folder_listing import PICTURE_SUFFIXES, UNREAD_SUFFIXES
+from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES, UNREAD_SUFFIXES
 from onetrainer.config.fields import Setting
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_DONE, UserError
 from onetrainer.images.findings import lines, printable, summary
-from onetrainer.images.image_index import PictureMemory
+from onetrainer.images.image_index import ImageMemory
 from onetrainer.presets import presets
 from onetrainer.run.run_folder import RunFolder
 
@@ -34,7 +34,7 @@ def check_data(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         memory = None
         if not is_folder:  # which has no place to keep anything in
-            memory = stack.enter_context(closing(PictureMemory(cache_folder(config))))
+            memory = stack.enter_context(closing(ImageMemory(cache_folder(config))))
         checked = check_dataset(config, memory, progress)
     screen.clear()
     if options.json:
@@ -42,14 +42,14 @@ def check_data(options: argparse.Namespace) -> int:
         return EXIT_DONE
     for line in lines(checked.findings):
         sys.stdout.write(line + "\n")
-    sys.stdout.write(summary(checked.findings, checked.pictures) + "\n")
+    sys.stdout.write(summary(checked.findings, checked.images) + "\n")
     return EXIT_DONE
 
 
 def as_json(checked: Checked) -> str:
     """The findings for programs."""
     found = [asdict(finding) for finding in checked.findings]
-    content = {"pictures": checked.pictures, "findings": found}
+    content = {"pictures": checked.images, "findings": found}
     return json.dumps(content, indent=2, ensure_ascii=False, default=str)
 
 
@@ -66,7 +66,7 @@ def _chosen(place: str, changes: list[str]) -> tuple[TrainConfig, bool]:
         document = presets.with_value({}, "data.folder", str(path))
         document = presets.with_value(document, "data.include_subfolders", True)
     else:
-        _require_no_picture(path)
+        _require_no_image(path)
         wanted = "a folder of pictures, a config file or a preset"
         document = presets.load_document(presets.locate(place, may_be_run=True, wanted=wanted))
     document = presets.with_overrides(document, changes)
@@ -97,9 +97,9 @@ def _require_text(folder: Path) -> None:
         ) from error
 
 
-def _require_no_picture(path: Path) -> None:
+def _require_no_image(path: Path) -> None:
     """Raises UserError for a single picture: what is to be checked is its folder."""
-    if path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES | UNREAD_SUFFIXES:
+    if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES | UNREAD_SUFFIXES:
         raise UserError(
             f"{printable(str(path))} is a picture",
             "A folder of pictures, a config file or a preset is needed",

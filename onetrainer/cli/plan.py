@@ -37,8 +37,8 @@ def plan(options: argparse.Namespace) -> int:
     require_startable(wrong, source=options.config)
     # Whoever reads JSON gets nothing else.
     out = sys.stderr if options.json else sys.stdout
-    sheets = options.pictures and options.pictures.expanduser()
-    data, headers = _pictures(config, sheets, is_json=options.json)
+    sheets = options.images and options.images.expanduser()
+    data, headers = _images(config, sheets, is_json=options.json)
     wanted = {"config": config, "memory": memory, "headers": headers.seen}
     request = validated(PlanRequest, wanted)
     report = Report(is_json=options.json, data=data)
@@ -54,7 +54,7 @@ def plan(options: argparse.Namespace) -> int:
     return code
 
 
-def _pictures(
+def _images(
     config: TrainConfig, sheets: Path | None, *, is_json: bool
 ) -> tuple[dict[str, Any], SeenHeaders]:
     """Tells of the pictures, and draws sheets of them if a folder is named.

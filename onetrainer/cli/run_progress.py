@@ -195,11 +195,11 @@ def _progress_line(event: Progress, rewarded: Rewarded | None) -> str:
     filled = round(done * _BAR)
     bar = "█" * filled + "░" * (_BAR - filled)
     eta = f"  ETA {clock(event.eta_seconds)}" if event.eta_seconds >= 0 else ""
-    learnt = f"loss {event.loss:.4f}"
+    trained = f"loss {event.loss:.4f}"
     if rewarded is not None and rewarded.step == event.step:
-        learnt = f"reward {rewarded.reward:.3f} ± {rewarded.spread:.3f}"
+        trained = f"reward {rewarded.reward:.3f} ± {rewarded.spread:.3f}"
     return (
-        f"step {event.step}/{event.total_steps} {bar} {done:4.0%}  {learnt}"
+        f"step {event.step}/{event.total_steps} {bar} {done:4.0%}  {trained}"
         f"  {event.steps_per_second:.2f} it/s{eta}  {event.memory_bytes / 2**30:.1f} GiB"
     )
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from onetrainer.cli.show_metadata import all_lines, short_lines, told
 from onetrainer.cli.show_places import (
-    Picture,
+    Image,
     Run,
     checkpoint_file_at,
-    is_picture,
-    picture_at,
+    image_at,
+    is_image,
     run_at,
 )
 from onetrainer.errors import UserError
@@ -67,7 +67,7 @@ class Description:
     metadata: Mapping[str, str]
 
 
-Found = Description | Run | Picture
+Found = Description | Run | Image
 
 
 def look_at(path: Path) -> Found:
@@ -82,8 +82,8 @@ def look_at(path: Path) -> Found:
             return run
         if path.is_file() and (run := checkpoint_file_at(path)):
             return run
-        if path.is_file() and is_picture(path):
-            return picture_at(path)
+        if path.is_file() and is_image(path):
+            return image_at(path)
     except OSError as error:
         raise _cannot_read(path, error) from error
     return describe(path)
@@ -124,7 +124,7 @@ def lines(found: Found, *, everything: bool = False) -> list[str]:
     match found:
         case Description():
             words = _description_lines(found, everything=everything)
-        case Run() | Picture():
+        case Run() | Image():
             words = found.lines()
     # Names and metadata are the file's: a terminal would obey what is not printable in them.
     return ["".join(sign if sign.isprintable() else " " for sign in line) for line in words]

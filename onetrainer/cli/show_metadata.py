@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 LONGEST_VALUE = 200
 """Characters of metadata that are printed; the rest is counted."""
-_PICTURES = ("modelspec.thumbnail", "ssmd_cover_images", "thumbnail")
+_IMAGES = ("modelspec.thumbnail", "ssmd_cover_images", "thumbnail")
 _TAGS = "ss_tag_frequency"
 _TOP_TAGS = 10
 # Labels, and the keys that may tell; the first one that tells something counts.
@@ -27,7 +27,7 @@ _NOTHING = ("", "None", "null", "{}")
 def told(metadata: Mapping[str, str]) -> dict[str, str]:
     """The metadata, sorted; of pictures only the length."""
     return {
-        key: f"(pictures, {len(value)} characters)" if _is_picture(key, value) else value
+        key: f"(pictures, {len(value)} characters)" if _is_image(key, value) else value
         for key, value in sorted(metadata.items())
     }
 
@@ -52,8 +52,8 @@ def all_lines(metadata: Mapping[str, str]) -> list[str]:
     return [f"  {key}: {_short(key, value)}" for key, value in metadata.items()]
 
 
-def _is_picture(key: str, value: str) -> bool:
-    return bool(value) and (key in _PICTURES or value.startswith("data:image/"))
+def _is_image(key: str, value: str) -> bool:
+    return bool(value) and (key in _IMAGES or value.startswith("data:image/"))
 
 
 def _short(key: str, value: str) -> str:

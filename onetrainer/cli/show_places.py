@@ -74,7 +74,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Image:
     """A picture. settings: the text in it that tells how it was made, "" for none."""
 
     name: str
@@ -114,27 +114,27 @@ def _of_checkpoint(checkpoint: Path, path: Path, kind: str) -> Run | None:
     return None
 
 
-def is_picture(path: Path) -> bool:
+def is_image(path: Path) -> bool:
     """Whether a file begins as pictures do."""
     with path.open("rb") as file:
         return file.read(8).startswith(_STARTS)
 
 
-def picture_at(path: Path) -> Picture:
+def image_at(path: Path) -> Image:
     """A picture's size and settings. Raises UserError if it cannot be read."""
-    from onetrainer.images.image_file import PictureError, opened
+    from onetrainer.images.image_file import ImageError, opened
 
     try:
         with path.open("rb") as file, opened(file, path) as image:
             settings = image.info.get(SETTINGS, "")
             width, height = image.size
-    except PictureError as error:
+    except ImageError as error:
         raise UserError(
             f"{path.name}: this picture cannot be read ({error.reason})",
             remedy="Choose another file",
         ) from error
     text = settings if isinstance(settings, str) else ""
-    return Picture(path.name, "picture", width, height, text[:_SETTINGS_LIMIT])
+    return Image(path.name, "picture", width, height, text[:_SETTINGS_LIMIT])
 
 
 def _run(run: RunFolder, path: Path, kind: str) -> Run:

@@ -45,7 +45,7 @@ class ConceptSettings:
     role: Role = "train"
     deep: bool = False
     repeats: Fraction = Fraction(1)
-    pictures: int = 0
+    images: int = 0
     as_many: bool = False
     loss_weight: float = 1.0
     seed: int = 0
@@ -183,14 +183,14 @@ def _said(config: TrainConfig, place: str) -> _Said:
     a list of their own. A list names those that are learned alone; one text for all says what is
     learned, which class pictures do not show.
     """
-    data, held_out = config.data, config.validation.caption_list
+    data, validation = config.data, config.validation.caption_list
     match place, data.caption_source:
         case "data.folder", source:
             return _Said(source, data.caption_text, data.caption_list)
         case "data.class_folder", _ if data.class_text.strip():
             return _Said("text", data.class_text)
-        case "validation.folder", _ if held_out:
-            return _Said("list", file=held_out)
+        case "validation.folder", _ if validation:
+            return _Said("list", file=validation)
         case _, "names" | "folders" as source:
             return _Said(source)
         case "validation.folder", "text":
@@ -213,7 +213,7 @@ def _own(config: TrainConfig, place: int, concept: Concept, *, nth: int) -> Conc
         role=concept.role,
         deep=concept.include_subfolders,
         repeats=Fraction(str(concept.repeats)),
-        pictures=concept.pictures,
+        images=concept.images,
         loss_weight=concept.loss_weight,
         # Of its own, so that 1.png in twenty folders is not mirrored in all or none of them.
         seed=concept.seed or derive(config.training.seed, "concept", identity),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-PICTURE_SUFFIXES = frozenset(
+IMAGE_SUFFIXES = frozenset(
     [".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif"]
 )
 """What is taken for a picture that can be read."""
@@ -65,7 +65,7 @@ class Listing:
     picture beside them. inner: the folders in it that were not looked into.
     """
 
-    pictures: tuple[Found, ...]
+    images: tuple[Found, ...]
     captions: tuple[Path, ...] = ()
     labels: tuple[Path, ...] = ()
     inner: tuple[Path, ...] = ()
@@ -88,9 +88,9 @@ class _Beside(NamedTuple):
     conditioning: Mapping[str, Path]
 
 
-def list_pictures(root: Path, *, deep: bool) -> tuple[Found, ...]:
+def list_images(root: Path, *, deep: bool) -> tuple[Found, ...]:
     """All that looks like a picture, in the order of its path below root."""
-    return list_folder(root, deep=deep).pictures
+    return list_folder(root, deep=deep).images
 
 
 def list_folder(root: Path, *, deep: bool) -> Listing:
@@ -122,22 +122,22 @@ def list_folder(root: Path, *, deep: bool) -> Listing:
                     waiting += _inner(folder, entry)
                 else:
                     inner.append(Path(entry.path))
-            elif is_picture(entry.name):
+            elif is_image(entry.name):
                 each = _found(folder, entry, beside)
                 used.add(each.stem)
                 found.append(((*folder.key, natural_key(entry.name)), each.name, each))
         captions += _left(beside.captions, used)
         labels += [*_left(beside.masks, used), *_left(beside.conditioning, used)]
     found.sort(key=lambda each: each[:2])
-    pictures = tuple(each for _, _, each in found)
-    return Listing(pictures, tuple(captions), tuple(labels), tuple(sorted(inner)))
+    images = tuple(each for _, _, each in found)
+    return Listing(images, tuple(captions), tuple(labels), tuple(sorted(inner)))
 
 
-def count_pictures(folder: Path) -> int:
+def count_images(folder: Path) -> int:
     """How many pictures lie in a folder itself; 0 of one that cannot be read."""
     try:
         with os.scandir(folder) as entries:
-            return sum(is_picture(entry.name) for entry in entries if entry.name[0] != ".")
+            return sum(is_image(entry.name) for entry in entries if entry.name[0] != ".")
     except OSError:
         return 0
 
@@ -160,13 +160,13 @@ def stem(name: str) -> str:
     return head if dot and head else name
 
 
-def is_picture(name: str) -> bool:
+def is_image(name: str) -> bool:
     """Whether a file's name is that of a picture to show, no mask and no thumbnail."""
     name = name.lower()
     if name.endswith((_THUMBNAIL_SUFFIX, MASK_SUFFIX, CONDITIONING_SUFFIX)):
         return False
     ending = "." + name.rpartition(".")[2]
-    return ending in PICTURE_SUFFIXES or ending in UNREAD_SUFFIXES
+    return ending in IMAGE_SUFFIXES or ending in UNREAD_SUFFIXES
 
 
 def _inner(folder: _Folder, entry: "os.DirEntry[str]") -> Iterator[_Folder]:

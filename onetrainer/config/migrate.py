@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from onetrainer.config.renamed import RENAMED
 from onetrainer.config.train import VERSION
 from onetrainer.errors import UserError
 from onetrainer.json_file import Document
@@ -46,7 +47,7 @@ def _dropout_with_captions(document: Document) -> Document:
     return {**document, "objective": objective, "data": {**data, "captions": captions}}
 
 
-def _held_out_by_names(document: Document) -> Document:
+def _validation_by_names(document: Document) -> Document:
     """Version 5: what is held out of several folders goes by their names as well.
 
     Where it was done otherwise it stays so: a run must not measure what it has learned.
@@ -57,6 +58,31 @@ def _held_out_by_names(document: Document) -> Document:
     if not (any(both) if "extends" in document else all(both)):
         return document
     return {**document, "validation": {"turns": "names", **validation}}
+
+
+def _settings_renamed(document: Document) -> Document:
+    """Version 6: settings bear the field's names."""
+    changed = document
+    for old, new in RENAMED.items():
+        changed = _moved(changed, old.split("."), new.split(".")[-1])
+    objective = _section(changed, "objective")
+    prior = _section(objective, "prior")
+    if prior.get("kind") == "class_pictures":
+        objective["prior"] = {**prior, "kind": "class_images"}
+        changed = {**changed, "objective": objective}
+    return changed
+
+
+def _moved(value: Any, path: list[str], name: str) -> Any:
+    """A copy of a document in which the setting at a path has another last name."""
+    key, *rest = path
+    if key == "*" and isinstance(value, list):
+        return [_moved(entry, rest, name) for entry in value]
+    if not isinstance(value, dict) or key not in value:
+        return value
+    if rest:
+        return {**value, key: _moved(value[key], rest, name)}
+    return {name if own == key and name not in value else own: v for own, v in value.items()}
 
 
 def _section(document: Document, key: str) -> dict[str, Any]:
@@ -70,7 +96,8 @@ MIGRATIONS: dict[int, Callable[[Document], Document]] = {
     1: _networks_by_name,
     2: _checkpointing_in_words,
     3: _dropout_with_captions,
-    4: _held_out_by_names,
+    4: _validation_by_names,
+    5: _settings_renamed,
 }
 
 

@@ -23,7 +23,7 @@ from onetrainer.config.run.sampling import Sampling
 from onetrainer.config.run.schedule import Constant, Schedule
 from onetrainer.config.run.validation import Validation
 
-VERSION = 5
+VERSION = 6
 
 
 class Training(Section):
@@ -88,7 +88,7 @@ class TrainConfig(Section):
     hardware: Hardware = Hardware()
 
 
-def uses_pictures(config: TrainConfig) -> bool:
+def uses_images(config: TrainConfig) -> bool:
     """Whether a run computes with the pictures of its folder: reward training may do without."""
     match config.objective:
         case AlignProp(keep=keep):

@@ -56,7 +56,7 @@ class StepPlan:
     weight: float
 
     @property
-    def pictures(self) -> tuple[Shown, ...]:
+    def images(self) -> tuple[Shown, ...]:
         """All of them, by position within the step."""
         return tuple(shown for microbatch in self.microbatches for shown in microbatch)
 
@@ -164,14 +164,14 @@ class BatchPlan:
         with self._lock:
             epoch = self.epoch_of(step)
             bucket, turns = self._steps(epoch)[step - self.first_step(epoch)]
-        pictures = [
+        images = [
             Shown(item, turn, self._portion(item).number_at(item, turn)) for item, turn in turns
         ]
         return StepPlan(
             step=step,
             epoch=epoch,
             bucket=bucket,
-            microbatches=_cut(pictures, self._batch_size),
+            microbatches=_cut(images, self._batch_size),
             weight=1 / self._full,
         )
 
@@ -216,7 +216,7 @@ def portions_of(
     sizes = all_sizes(items, dataset.concepts)
     counts = Counter(item.concept for item in items)
     each = {number: _per_epoch(dataset.concepts[number], count) for number, count in counts.items()}
-    learned = sum((each[n] for n in each if dataset.concepts[n].role == "train"), Fraction(0))
+    trained = sum((each[n] for n in each if dataset.concepts[n].role == "train"), Fraction(0))
     found, first = [], 0
     for number, count in counts.items():
         concept = dataset.concepts[number]
@@ -225,7 +225,7 @@ def portions_of(
             Portion(
                 first=first,
                 count=count,
-                per_epoch=learned if concept.as_many else each[number],
+                per_epoch=trained if concept.as_many else each[number],
                 seed=derive(concept.seed, "rounds", concept.name),
                 number_at=own.number_at,
                 bucket_at=own.bucket_at,
@@ -278,7 +278,7 @@ def all_sizes(
 
 
 def _per_epoch(concept: ConceptSettings, count: int) -> Fraction:
-    return Fraction(concept.pictures) if concept.pictures else concept.repeats * count
+    return Fraction(concept.images) if concept.images else concept.repeats * count
 
 
 def _cut(values: Sequence[T], length: int) -> tuple[tuple[T, ...], ...]:

@@ -29,7 +29,7 @@ def encodes_text_anew(config: TrainConfig) -> bool:
 
     Because their encodings change, nobody keeps them, or more of them are shown than can be kept.
     """
-    changes = trains_text_encoder(config) or bool(config.embeddings.words)
+    changes = trains_text_encoder(config) or bool(config.embeddings.tokens)
     return changes or not config.data.cache_text or _shows_too_many(config)
 
 

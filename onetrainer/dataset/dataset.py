@@ -13,7 +13,7 @@ from onetrainer.concepts.concepts import ConceptSettings, concepts_of
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.run.validation import Validation
-from onetrainer.config.train import TrainConfig, uses_pictures
+from onetrainer.config.train import TrainConfig, uses_images
 from onetrainer.dataset.items import (
     EXAMPLES,
     DatasetIndex,
@@ -40,7 +40,7 @@ class Dataset:
 
     concepts: tuple[ConceptSettings, ...]
     items: tuple[Item, ...]
-    held_out: tuple[Item, ...] | None = None
+    validation: tuple[Item, ...] | None = None
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
     orphans: tuple[Path, ...] = ()
@@ -51,9 +51,9 @@ class Dataset:
         return self._uncaptioned(self.items)
 
     @property
-    def held_out_uncaptioned(self) -> int:
+    def validation_uncaptioned(self) -> int:
         """How many of those that are measured have no caption."""
-        return self._uncaptioned(self.held_out or ())
+        return self._uncaptioned(self.validation or ())
 
     def _uncaptioned(self, items: Iterable[Item]) -> int:
         return sum(is_uncaptioned(item, self.concepts[item.concept]) for item in items)
@@ -71,7 +71,7 @@ class Dataset:
 
     @cached_property
     def _names(self) -> dict[tuple[int, Path], str]:
-        items = self.held_out or ()
+        items = self.validation or ()
         often = Counter(item.name for item in items)
         taken: set[str] = set()
         names = {}
@@ -84,7 +84,7 @@ class Dataset:
         return names
 
 
-def is_pictures_alone(config: TrainConfig) -> bool:
+def is_images_alone(config: TrainConfig) -> bool:
     """Whether captions, masks and class pictures play no part: so a VAE learns."""
     return isinstance(config.objective, Reconstruction)
 
@@ -95,7 +95,7 @@ def reads_folder(config: TrainConfig) -> bool:
         case AlignProp(prompts=prompts) if prompts.source == "captions":
             return True
         case _:
-            return uses_pictures(config)
+            return uses_images(config)
 
 
 def used_concepts(config: TrainConfig) -> tuple[ConceptSettings, ...]:
@@ -144,23 +144,23 @@ def split(
     """
     section = config.validation
     every = [item for index in indexes for item in index.items]
-    learned = [item for item in every if item.role == "train"]
+    trained = [item for item in every if item.role == "train"]
     apart = [item for item in every if item.role == "validation"]
     measured: tuple[Item, ...] | None = None
     if section.use and apart:
-        gone = _of_same_files(learned, apart)
+        gone = _of_same_files(trained, apart)
         turns = sorted(apart, key=lambda item: _turn(item, section, concepts))
-        chosen = set(turns[: section.most_pictures or len(turns)])
+        chosen = set(turns[: section.max_images or len(turns)])
         measured = tuple(item for item in apart if item in chosen)
     elif section.use:
         looks = similar if section.keep_similar else None
-        groups = looks(learned) if looks is not None else range(len(learned))
-        groups = _with_same_files(learned, groups)
-        gone = held_by_share(learned, section, groups, concepts=concepts)
+        groups = looks(trained) if looks is not None else range(len(trained))
+        groups = _with_same_files(trained, groups)
+        gone = held_by_share(trained, section, groups, concepts=concepts)
         measured = tuple(gone)
     else:
         gone = []
-    if learned and len(gone) == len(learned):
+    if trained and len(gone) == len(trained):
         raise _nothing_left(len(gone), has_folder=bool(apart))
     held = real_paths(measured or ())
     kept = [item for item in every if item.is_prior]
@@ -183,9 +183,9 @@ def without_damaged(dataset: Dataset, damaged: Sequence[Skipped]) -> Dataset:
     that there was.
     """
     gone = {one.path for one in damaged}
-    kept, held = _apart(dataset.items, gone), _apart(dataset.held_out or (), gone)
+    kept, held = _apart(dataset.items, gone), _apart(dataset.validation or (), gone)
     priors = {item.is_prior for item in dataset.items}
-    is_empty = priors != {item.is_prior for item in kept} or bool(dataset.held_out and not held)
+    is_empty = priors != {item.is_prior for item in kept} or bool(dataset.validation and not held)
     if is_empty:
         some = "; ".join(map(str, damaged[:EXAMPLES]))
         raise UserError(
@@ -196,7 +196,7 @@ def without_damaged(dataset: Dataset, damaged: Sequence[Skipped]) -> Dataset:
     return replace(
         dataset,
         items=kept,
-        held_out=None if dataset.held_out is None else held,
+        validation=None if dataset.validation is None else held,
         skipped=(*dataset.skipped, *damaged),
     )
 
@@ -246,13 +246,13 @@ def held_by_share(
     return [item for place, item in enumerate(items) if place in held]
 
 
-def share_count(section: Validation, pictures: int) -> int:
+def share_count(section: Validation, images: int) -> int:
     """How many of so many pictures are held out by share: at least one, and at most half.
 
     Those beyond "At most" are learned: held out without being measured they would be wasted.
     """
-    count = max(1, min(round(section.share * pictures), pictures // 2))
-    return min(count, section.most_pictures) if section.most_pictures else count
+    count = max(1, min(round(section.split * images), images // 2))
+    return min(count, section.max_images) if section.max_images else count
 
 
 def real_paths(items: Iterable[Item]) -> dict[str, Item]:
@@ -292,7 +292,7 @@ def _turn(item: Item, section: Validation, concepts: Sequence[ConceptSettings]) 
     """Where a picture stands in the order in which they are held out."""
     name, concept = item.name, concepts[item.concept]
     # So that of twenty folders 1.png is not held out of all or none.
-    if section.turns == "folders" and concept.identity:
+    if section.split_by == "folders" and concept.identity:
         name = f"{concept.identity}/{name}"
     return hashlib.sha256(f"{section.seed}:held-out:{name}".encode()).digest()
 

@@ -16,7 +16,7 @@ from onetrainer.config.data.concept import Role
 from onetrainer.errors import UserError
 from onetrainer.images.findings import printable
 from onetrainer.images.header import Header, read_header
-from onetrainer.images.image_file import PictureError
+from onetrainer.images.image_file import ImageError
 
 __all__ = ["DatasetIndex", "Header", "Headers", "Item", "Skipped", "index_concept"]
 
@@ -130,9 +130,9 @@ def index_concept(
     """
     root = _checked(concept)
     listing = list_folder(root, deep=concept.deep)
-    captions = ConceptCaptions(concept, listing.pictures)
+    captions = ConceptCaptions(concept, listing.images)
     reader = _Reader(concept, number, captions, headers)
-    items = [item for found in listing.pictures if (item := reader.item(found)) is not None]
+    items = [item for found in listing.images if (item := reader.item(found)) is not None]
     if not items:
         raise _nothing_to_learn(root, reader.skipped, deep=concept.deep)
     uncaptioned = sum(is_uncaptioned(item, concept) for item in items)
@@ -197,7 +197,7 @@ class _Reader:
             return None
         try:
             item, notes = self._read(found)
-        except (PictureError, CaptionError) as error:
+        except (ImageError, CaptionError) as error:
             self.skipped.append(Skipped(found.path, error.reason))
             return None
         self.notes += notes
@@ -232,8 +232,8 @@ class _Reader:
         """What to tell of a picture that goes with an item. Raises PictureError."""
         try:
             label = self._header(path)
-        except PictureError as error:
-            raise PictureError(item.path, f'its {noun} "{path.name}": {error.reason}') from error
+        except ImageError as error:
+            raise ImageError(item.path, f'its {noun} "{path.name}": {error.reason}') from error
         if is_same_shape(label, item):
             return []
         return [
@@ -256,9 +256,9 @@ def _require_usable(path: Path, header: Header) -> None:
     width, height = header.width, header.height
     size = f"{width} × {height} pixels"
     if min(width, height) < MIN_SIDE:
-        raise PictureError(path, f"{size}, too small: at least {MIN_SIDE} a side are needed")
+        raise ImageError(path, f"{size}, too small: at least {MIN_SIDE} a side are needed")
     if max(width, height) > MAX_ASPECT * min(width, height):
-        raise PictureError(path, f"{size}, too long: more than {MAX_ASPECT} to 1")
+        raise ImageError(path, f"{size}, too long: more than {MAX_ASPECT} to 1")
 
 
 def _checked(concept: ConceptSettings) -> Path:
@@ -287,7 +287,7 @@ def _nothing_to_learn(root: Path, skipped: list[Skipped], *, deep: bool) -> User
         more = f"; and {len(skipped) - EXAMPLES} more" if len(skipped) > EXAMPLES else ""
         what = f"{root}: none of its {len(skipped)} pictures can be used ({some}{more})"
         return UserError(what, "At least one usable picture is needed", "Replace or repair them")
-    inside = () if deep else list_folder(root, deep=True).pictures
+    inside = () if deep else list_folder(root, deep=True).images
     if inside:
         what = f"{root} has no pictures itself, only in folders within it: {_largest(inside)}"
         return UserError(what, remedy='Turn on "Include subfolders", or choose one of them')

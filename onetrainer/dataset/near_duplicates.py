@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from onetrainer.dataset.items import Item, Skipped
 from onetrainer.images.features import PLAIN, THUMB, VERSION, Features, features_of, unpacked
-from onetrainer.images.image_file import PictureError
-from onetrainer.images.image_index import PictureMemory
+from onetrainer.images.image_file import ImageError
+from onetrainer.images.image_index import ImageMemory
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ class LookingStopped(Exception):
 
 def similar_groups(
     items: Sequence[Item],
-    memory: PictureMemory | None = None,
+    memory: ImageMemory | None = None,
     progress: Progress | None = None,
     *,
     should_stop: Callable[[], bool] | None = None,
@@ -61,13 +61,13 @@ def similar_groups(
     """
     paths = [item.path for item in items]
     looked = look_at(paths, memory, progress, should_stop=should_stop, threads=threads)
-    found = [None if isinstance(one, PictureError) else one for one in looked]
+    found = [None if isinstance(one, ImageError) else one for one in looked]
     return groups_of(found, should_stop=should_stop)
 
 
 def remembered_groups(
     items: Sequence[Item],
-    memory: PictureMemory,
+    memory: ImageMemory,
     *,
     should_stop: Callable[[], bool] | None = None,
 ) -> list[int] | None:
@@ -84,7 +84,7 @@ def remembered_groups(
     return groups_of(known, should_stop=should_stop)
 
 
-def remembered_damage(items: Sequence[Item], memory: PictureMemory) -> list[Skipped]:
+def remembered_damage(items: Sequence[Item], memory: ImageMemory) -> list[Skipped]:
     """Those of the items that could not be decoded when they were last looked at, and why."""
     if not memory.has_damage():
         return []
@@ -98,18 +98,18 @@ def remembered_damage(items: Sequence[Item], memory: PictureMemory) -> list[Skip
 
 def look_at(
     paths: Sequence[Path],
-    memory: PictureMemory | None = None,
+    memory: ImageMemory | None = None,
     progress: Progress | None = None,
     *,
     should_stop: Callable[[], bool] | None = None,
     threads: int = THREADS,
-) -> list[Features | PictureError]:
+) -> list[Features | ImageError]:
     """How each picture looks, or why it cannot be read. progress: gets (done, all).
 
     Raises LookingStopped if should_stop says so.
     """
-    found: list[Features | PictureError] = []
-    waiting: list[Future[Features | PictureError]] = []
+    found: list[Features | ImageError] = []
+    waiting: list[Future[Features | ImageError]] = []
     with ThreadPoolExecutor(threads) as pool:
         try:
             for path in paths:
@@ -178,16 +178,16 @@ def alike_pairs(
     return found
 
 
-def _looked(path: Path, memory: PictureMemory | None) -> Features | PictureError:
+def _looked(path: Path, memory: ImageMemory | None) -> Features | ImageError:
     try:
         return features_of(path, memory)
-    except PictureError as error:
+    except ImageError as error:
         return error
 
 
 def _take(
-    waiting: list[Future[Features | PictureError]],
-    found: list[Features | PictureError],
+    waiting: list[Future[Features | ImageError]],
+    found: list[Features | ImageError],
     total: int,
     progress: Progress | None,
     should_stop: Callable[[], bool] | None,
@@ -278,19 +278,19 @@ def _is_part(a: "NDArray[np.float32]", b: "NDArray[np.float32]") -> bool:
     return False
 
 
-def _softened(picture: "NDArray[np.float32]") -> "NDArray[np.float32]":
+def _softened(image: "NDArray[np.float32]") -> "NDArray[np.float32]":
     """Each pixel with its neighbors, so that details between two pixels of a cut count less."""
     import numpy as np
 
     for _ in range(2):
-        wide = np.pad(picture, ((1, 1), (0, 0), (0, 0)), mode="edge")
-        picture = (0.25 * wide[:-2] + 0.5 * wide[1:-1] + 0.25 * wide[2:]).transpose(1, 0, 2)
-    return picture
+        wide = np.pad(image, ((1, 1), (0, 0), (0, 0)), mode="edge")
+        image = (0.25 * wide[:-2] + 0.5 * wide[1:-1] + 0.25 * wide[2:]).transpose(1, 0, 2)
+    return image
 
 
-def _contrast(pictures: "NDArray[np.float32]") -> "NDArray[np.float32]":
+def _contrast(images: "NDArray[np.float32]") -> "NDArray[np.float32]":
     """(n,): of the color that changes most, for pictures of (n, THUMB, THUMB, 3)."""
-    contrast: NDArray[np.float32] = pictures.std((1, 2)).max(1)
+    contrast: NDArray[np.float32] = images.std((1, 2)).max(1)
     return contrast
 
 

@@ -13,7 +13,7 @@ from onetrainer.dataset.transforms import View
 from onetrainer.images.image_file import (
     DEEP_MODES,
     QUARTER_TURNS,
-    PictureError,
+    ImageError,
     opened,
     orientation,
     upright_size,
@@ -124,7 +124,7 @@ def _shown(path: Path, view: View, file: BinaryIO, *, expected: tuple[int, int] 
     with opened(file, path) as image:
         turn = orientation(image, file)
         if expected and upright_size(image, turn) != expected:
-            raise PictureError(path, "its size has changed since the folder was read")
+            raise ImageError(path, "its size has changed since the folder was read")
         _draft(image, view, turn)
         whole = _opaque(image)
     return cut(upright(whole, turn), view, "pictures")

@@ -29,7 +29,7 @@ REWARDED = (
     "a blue diamond on a yellow background",
 )
 """What the reward demo draws to learn. Every shape of the model is there."""
-HELD_OUT = (
+VALIDATION = (
     "a blue circle on a green background",
     "a green heart on a blue background",
     "a purple star on a night background",
@@ -80,12 +80,12 @@ def demo_configs() -> dict[str, Config]:
         "demo-embedding.json": _word(
             "Teaches the tiny model a word: only the word's vectors are learned.",
             name="demo-embedding",
-            word={"word": WORD, "initial_text": "a shape", "vectors": 4},
+            word={"token": WORD, "initial_text": "a shape", "vectors": 4},
         ),
         "demo-output-embedding.json": _word(
             "Teaches the tiny model a word by vectors that replace what the encoder says of it.",
             name="demo-output-embedding",
-            word={"word": WORD, "initial_text": "a shape", "vectors": 4, "place": "output"},
+            word={"token": WORD, "initial_text": "a shape", "vectors": 4, "place": "output"},
         ),
         "demo-folders.json": _folders(),
         "demo-vae.json": _vae(),
@@ -143,7 +143,7 @@ def _folders() -> Config:
             }
         ],
     }
-    config["validation"] = {"use": True, "share": 0.15, "every": 50}
+    config["validation"] = {"use": True, "split": 0.15, "every": 50}
     config["sampling"] = _sampling((*SAMPLES[:2], ("zqsign, a picture in two colors", 3)), every=50)
     return config
 
@@ -169,7 +169,7 @@ def _word(description: str, *, name: str, word: Config) -> Config:
         "model": {"family": "sd15", "path": "base"},
         "data": {"folder": "signs", "resolution": 128},
         "method": {"kind": "embedding"},
-        "embeddings": {"words": [word]},
+        "embeddings": {"tokens": [word]},
         "training": {"steps": 200, "batch_size": 4},
         "optimizer": {"kind": "adamw", "lr": 0.05, "weight_decay": 0.0},
         "schedule": {"kind": "constant", "warmup_steps": 10},
@@ -206,7 +206,7 @@ def _alignprop() -> Config:
         "method": {"kind": "lora", "rank": 8, "alpha": 8.0, "targets": "full"},
         "objective": {
             "kind": "alignprop",
-            "algorithm": {"kind": "alignprop", "most_share": 0.5},
+            "algorithm": {"kind": "alignprop", "max_fraction": 0.5},
             "rewards": [
                 {"reward": "color", "color": "warm", "target": 0.3},
                 # Yellow without a shape, where a hacked reward ends, is surely less like these;
@@ -215,7 +215,7 @@ def _alignprop() -> Config:
             ],
             "prompts": {"text": "\n".join(REWARDED)},
             "rollout": {"steps": 10, "guidance": 3.0, "width": 128, "height": 128},
-            "evaluation": {"prompts": "\n".join(HELD_OUT), "every": 4, "guard": "stop"},
+            "evaluation": {"prompts": "\n".join(VALIDATION), "every": 4, "guard": "stop"},
         },
         "training": {"steps": 20, "batch_size": 4},
         "optimizer": {"kind": "adamw", "lr": 2e-3},

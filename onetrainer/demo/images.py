@@ -122,10 +122,10 @@ def shape_box(scene: Scene, width: int, height: int) -> tuple[float, float, floa
 def draw(scene: Scene, width: int = 128, height: int = 128) -> Image.Image:
     """The scene as an RGB picture of that many pixels."""
     center_x, center_y, radius = shape_box(scene, width, height)
-    picture = draw_background(scene.background, width, height)
+    image = draw_background(scene.background, width, height)
     mask = shape_mask(scene.shape, center_x, center_y, radius, (width, height))
-    paste_with_shadow(picture, mask, shape_rgb(scene.color), drop=max(1, round(radius * 0.12)))
-    return picture
+    paste_with_shadow(image, mask, shape_rgb(scene.color), drop=max(1, round(radius * 0.12)))
+    return image
 
 
 def draw_background(background: Background, width: int, height: int) -> Image.Image:
@@ -137,13 +137,13 @@ def draw_background(background: Background, width: int, height: int) -> Image.Im
     )
 
 
-def paste_with_shadow(picture: Image.Image, mask: Image.Image, fill: Rgb, *, drop: int) -> None:
+def paste_with_shadow(image: Image.Image, mask: Image.Image, fill: Rgb, *, drop: int) -> None:
     """Fill the mask's area of the picture; below and to the right of it the ground is darker."""
     moved = (1, 0, -(drop // 2), 0, 1, -drop)
     shadow = mask.transform(mask.size, Image.Transform.AFFINE, moved)
     shadow = shadow.point(lambda value: value // 4)
-    picture.paste((0, 0, 0), mask=shadow)
-    picture.paste(fill, mask=mask)
+    image.paste((0, 0, 0), mask=shadow)
+    image.paste(fill, mask=mask)
 
 
 def shape_mask(

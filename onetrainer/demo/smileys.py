@@ -43,10 +43,10 @@ class Smiley:
     def draw(self) -> Image.Image:
         """A big circle with a face on it."""
         scene = Scene("circle", self.color, self.background, "big")
-        picture = draw(scene, self.width, self.height)
-        mask = _face(picture.size, *shape_box(scene, self.width, self.height))
-        picture.paste(INK, mask=mask)
-        return picture
+        image = draw(scene, self.width, self.height)
+        mask = _face(image.size, *shape_box(scene, self.width, self.height))
+        image.paste(INK, mask=mask)
+        return image
 
 
 def smileys(seed: int = 0) -> list[Smiley]:

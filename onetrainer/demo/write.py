@@ -46,7 +46,7 @@ class DemoFiles:
 
     folder: Path
     base: Path
-    pictures: Path
+    images: Path
     config: Path
     signs: Path
 
@@ -61,7 +61,7 @@ def write_demo(folder: Path) -> DemoFiles:
     try:
         _claim(folder)
         _write_base(files.base)
-        _write_pictures(files.pictures)
+        _write_images(files.images)
         _write_signs(files.signs)
         for name, config in demo_configs().items():
             if not (folder / name).exists():
@@ -102,13 +102,13 @@ def _write_base(base: Path) -> None:
                 write_atomic(target, content)
 
 
-def _write_pictures(folder: Path) -> None:
+def _write_images(folder: Path) -> None:
     """Draws the pictures that are missing, and writes the captions that are."""
     from onetrainer.demo.smileys import smileys  # here, so that naming the demo loads no Pillow
 
     folder.mkdir(exist_ok=True)
     for index, smiley in enumerate(smileys()):
-        _write_picture(folder / f"smiley-{index + 1:02d}.png", smiley.caption(), smiley.draw)
+        _write_image(folder / f"smiley-{index + 1:02d}.png", smiley.caption(), smiley.draw)
 
 
 def _write_signs(folder: Path) -> None:
@@ -116,14 +116,14 @@ def _write_signs(folder: Path) -> None:
 
     folder.mkdir(exist_ok=True)
     for index, sign in enumerate(signs()):
-        _write_picture(folder / f"sign-{index + 1:02d}.png", sign.caption, sign.draw)
+        _write_image(folder / f"sign-{index + 1:02d}.png", sign.caption, sign.draw)
 
 
-def _write_picture(picture: Path, caption: str, draw: Callable[[], "Image"]) -> None:
-    text = picture.with_suffix(".txt")
+def _write_image(image: Path, caption: str, draw: Callable[[], "Image"]) -> None:
+    text = image.with_suffix(".txt")
     if not text.exists():
         write_atomic(text, (caption + "\n").encode())
-    if not picture.exists():
+    if not image.exists():
         content = io.BytesIO()
         draw().save(content, "PNG")
-        write_atomic(picture, content.getvalue())
+        write_atomic(image, content.getvalue())

@@ -54,13 +54,13 @@ class Detail:
         return cls(*_PACKED.unpack(data))
 
 
-def detail_of(picture: "Image") -> Detail | None:
+def detail_of(image: "Image") -> Detail | None:
     """The detail of a grey picture ("L"); None if it is too small or too plain to tell."""
     import numpy as np
 
-    if min(picture.size) < TILE:
+    if min(image.size) < TILE:
         return None
-    pixels = np.asarray(picture)
+    pixels = np.asarray(image)
     powers = _powers(_windowed(pixels))
     if not len(powers):
         return None

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onetrainer.images.detail import Detail, detail_of
-from onetrainer.images.image_file import DEEP_MODES, READ_ERRORS, PictureError, opened, orientation
-from onetrainer.images.image_index import PictureMemory
+from onetrainer.images.image_file import DEEP_MODES, READ_ERRORS, ImageError, opened, orientation
+from onetrainer.images.image_index import ImageMemory
 
 if TYPE_CHECKING:
     from numpy import bool_
@@ -63,7 +63,7 @@ def unpacked(data: bytes) -> Features:
     return Features(first, second, data[16:end], detail)
 
 
-def features_of(path: Path, memory: PictureMemory | None = None) -> Features:
+def features_of(path: Path, memory: ImageMemory | None = None) -> Features:
     """How a picture looks, from memory where the file is unchanged.
 
     Raises PictureError if its pixels cannot be read, all of which are decoded. That is remembered,
@@ -76,34 +76,34 @@ def features_of(path: Path, memory: PictureMemory | None = None) -> Features:
         # With its digest at once: the file is read just once.
         data = memory.read(path)[0] if memory else path.read_bytes()
     except OSError as error:
-        raise PictureError(path, f"cannot be read ({error.strerror})") from error
+        raise ImageError(path, f"cannot be read ({error.strerror})") from error
     try:
-        with io.BytesIO(data) as file, opened(file, path) as image:
-            turn = orientation(image, file)
-            picture = _on_a_page(image)
-    except PictureError as error:
+        with io.BytesIO(data) as file, opened(file, path) as opened_file:
+            turn = orientation(opened_file, file)
+            image = _on_a_page(opened_file)
+    except ImageError as error:
         # Too little memory is no fault of the picture.
         if memory and not isinstance(error.__cause__, MemoryError):
             memory.learn_damage(path, VERSION, error.reason)
         raise
-    found = _look(picture, turn, path)
+    found = _look(image, turn, path)
     if memory:
         memory.learn_features(path, VERSION, found.packed())
     return found
 
 
-def _look(picture: "Image", turn: int, path: Path) -> Features:
+def _look(image: "Image", turn: int, path: Path) -> Features:
     from PIL import Image
 
     try:
-        box, grey = Image.Resampling.BOX, picture.convert("L")
-        thumb, small = picture.resize((THUMB, THUMB), box), grey.resize((_HASHED, _HASHED), box)
+        box, grey = Image.Resampling.BOX, image.convert("L")
+        thumb, small = image.resize((THUMB, THUMB), box), grey.resize((_HASHED, _HASHED), box)
         if turn > 1:
             thumb, small = _upright(thumb, turn), _upright(small, turn)
         first, second = _hashes(small)
         return Features(first, second, thumb.tobytes(), detail_of(grey))
     except READ_ERRORS as error:  # memory, above all
-        raise PictureError(path, f"cannot be looked at ({error})") from error
+        raise ImageError(path, f"cannot be looked at ({error})") from error
 
 
 def _upright(image: "Image", turn: int) -> "Image":

@@ -75,9 +75,9 @@ def in_order(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: kinds.index(finding.kind))
 
 
-def summary(findings: Sequence[Finding], pictures: int) -> str:
+def summary(findings: Sequence[Finding], images: int) -> str:
     """All of it in one line. pictures: how many were looked at."""
-    looked = f"{pictures} picture{'s' if pictures != 1 else ''} looked at"
+    looked = f"{images} picture{'s' if images != 1 else ''} looked at"
     if not findings:
         return f"{looked}: nothing found."
     counts = Counter(finding.severity for finding in findings)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from onetrainer.images.image_file import DEEP_MODES, PictureError, opened, orientation, upright_size
+from onetrainer.images.image_file import DEEP_MODES, ImageError, opened, orientation, upright_size
 from onetrainer.images.quick_header import quick_header
 
 MOST_RECENT = 300_000
@@ -30,7 +30,7 @@ def read_header(path: Path) -> Header:
     try:
         quick = quick_header(path)
     except OSError as error:
-        raise PictureError(path, f"cannot be read ({error.strerror})") from error
+        raise ImageError(path, f"cannot be read ({error.strerror})") from error
     return full_header(path) if quick is None else Header(*quick)
 
 
@@ -43,7 +43,7 @@ def full_header(path: Path) -> Header:
             has_alpha = image.has_transparency_data and image.mode not in DEEP_MODES
             return Header(width, height, has_alpha)
     except OSError as error:
-        raise PictureError(path, f"cannot be read ({error.strerror})") from error
+        raise ImageError(path, f"cannot be read ({error.strerror})") from error
 
 
 class RecentHeaders:

@@ -46,7 +46,7 @@ EXIF_TAIL = 1 << 17
 _ORIENTATION_TAG = 0x0112
 
 
-class PictureError(Exception):
+class ImageError(Exception):
     """A picture that cannot be used. reason: why, in words that finish "name: …"."""
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -73,12 +73,12 @@ def opened(file: BinaryIO, path: Path) -> Iterator["Image"]:
         with Image.open(file, formats=FORMATS) as image:
             _check(image, path)
             yield image
-    except PictureError:
+    except ImageError:
         raise
     except bombs as error:
-        raise PictureError(path, TOO_LARGE) from error
+        raise ImageError(path, TOO_LARGE) from error
     except READ_ERRORS as error:
-        raise PictureError(path, _reason(error, file)) from error
+        raise ImageError(path, _reason(error, file)) from error
 
 
 def orientation(image: "Image", file: BinaryIO) -> int:
@@ -111,9 +111,9 @@ def upright_size(image: "Image", turn: int) -> tuple[int, int]:
 def _check(image: "Image", path: Path) -> None:
     width, height = image.size
     if width * height > MAX_PIXELS:
-        raise PictureError(path, TOO_LARGE)
+        raise ImageError(path, TOO_LARGE)
     if image.mode not in MODES:
-        raise PictureError(path, f'colour mode "{image.mode}" is not read; save it as 8-bit RGB')
+        raise ImageError(path, f'colour mode "{image.mode}" is not read; save it as 8-bit RGB')
 
 
 def _reason(error: Exception, file: BinaryIO) -> str:

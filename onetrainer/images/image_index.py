@@ -35,7 +35,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS facts (
 _Key = tuple[bytes, str]  # of a path, and the kind of fact
 
 
-class PictureMemory:
+class ImageMemory:
     """Facts about picture files by path, each valid as long as the file is unchanged.
 
     A file counts as unchanged if its path, size, times of change and place on the disk are. May be

@@ -29,7 +29,7 @@ class PlanRequest(Section):
     headers: dict[str, tuple[int, int, bool]] = Field(default_factory=dict)
     """Widths, heights, and whether they have alpha, of pictures that were read already, by path."""
 
-    cures: bool = True
+    fixes: bool = True
     """Also looks for settings that lower the peak, where it does not fit."""
 
 

@@ -46,12 +46,12 @@ def lines(plan: DataPlan) -> list[str]:
 
 def totals(plan: DataPlan) -> str:
     """How many pictures there are, and for what: "20 to learn, 100 to keep, 3 held out"."""
-    learned = sum(one.pictures for one in plan.concepts if one.role == "train")
-    parts = [f"{_count(learned)} to learn"]
-    if plan.pictures > learned:
-        parts.append(f"{_count(plan.pictures - learned)} to keep")
-    if plan.held_out:
-        parts.append(f"{_count(plan.held_out)} held out")
+    trained = sum(one.images for one in plan.concepts if one.role == "train")
+    parts = [f"{_count(trained)} to learn"]
+    if plan.images > trained:
+        parts.append(f"{_count(plan.images - trained)} to keep")
+    if plan.validation:
+        parts.append(f"{_count(plan.validation)} held out")
     return ", ".join(parts)
 
 
@@ -115,7 +115,7 @@ def cache_line(plan: DataPlan) -> str:
     cache = plan.cache
     if not cache.bytes:
         return "Cache: nothing is kept."
-    each = "picture" if cache.views == plan.pictures + (plan.held_out or 0) else "view"
+    each = "picture" if cache.views == plan.images + (plan.validation or 0) else "view"
     what = [_counted(cache.views, each)] if cache.views else []
     what += [_counted(cache.captions, "caption")] if cache.captions else []
     told = f"Cache: {' and '.join(what)}, {amount(cache.bytes)} at most, in {cache.folder}"
@@ -129,15 +129,15 @@ def as_document(plan: DataPlan) -> dict[str, Any]:
     """The same as data, for `--json`."""
     cache = plan.cache
     return {
-        "pictures": plan.pictures,
-        "held_out": plan.held_out,
+        "pictures": plan.images,
+        "held_out": plan.validation,
         "concepts": [
             {
                 "name": one.name,
                 "role": one.role,
                 "folder": str(one.folder),
-                "pictures": one.pictures,
-                "held_out": one.held_out,
+                "pictures": one.images,
+                "held_out": one.validation,
                 "per_epoch": one.per_epoch,
                 "loss_weight": one.loss_weight,
             }
@@ -147,7 +147,7 @@ def as_document(plan: DataPlan) -> dict[str, Any]:
             {
                 "width": one.bucket.width,
                 "height": one.bucket.height,
-                "pictures": one.pictures,
+                "pictures": one.images,
                 "shown": one.shown,
                 "steps": one.steps,
             }
@@ -171,7 +171,7 @@ def as_document(plan: DataPlan) -> dict[str, Any]:
             "folder": str(cache.folder),
             "views": cache.views,
             "captions": cache.captions,
-            "picture_bytes": cache.picture_bytes,
+            "picture_bytes": cache.image_bytes,
             "caption_bytes": cache.caption_bytes,
             "free_bytes": cache.free_bytes,
         },
@@ -185,18 +185,18 @@ def _changed_document(changed: Changed, name: str) -> dict[str, Any]:
 
 def _bucket_row(one: BucketPlan) -> list[str]:
     size = f"{one.bucket.width} × {one.bucket.height}"
-    return [size, *map(_count, (one.pictures, one.shown, one.steps))]
+    return [size, *map(_count, (one.images, one.shown, one.steps))]
 
 
 def _concept_row(one: ConceptPlan) -> list[str]:
-    pictures = one.held_out if one.role == "validation" else one.pictures
+    images = one.validation if one.role == "validation" else one.images
     each = one.per_epoch
     is_whole = each >= _DIGITS or each.is_integer()
     per_epoch = (_count(round(each)) if is_whole else f"{each:.4g}") if each else "-"
     words = _ROLES[one.role]
-    if one.role != "validation" and one.held_out:
-        words += f", {_count(one.held_out)} held out"
-    return [one.name, _count(pictures), per_epoch, words]
+    if one.role != "validation" and one.validation:
+        words += f", {_count(one.validation)} held out"
+    return [one.name, _count(images), per_epoch, words]
 
 
 def _changed(changed: Changed, words: str, told: Callable[[float], str]) -> list[str]:

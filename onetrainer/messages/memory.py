@@ -136,16 +136,16 @@ def forecast_lines(forecast: Forecast) -> list[str]:
     return [*_table(rows), "", verdict(forecast), *forecast.notes, *(["", *time] if time else [])]
 
 
-def cure_lines(cures: Sequence[Mapping[str, Any]], available: int) -> list[str]:
+def fix_lines(fixes: Sequence[Mapping[str, Any]], available: int) -> list[str]:
     """What lowers the peak, a line each, with the settings to change."""
     lines = []
-    for cure in cures:
-        peak = int(cure["peak_bytes"])
+    for fix in fixes:
+        peak = int(fix["peak_bytes"])
         mark = "fits" if fits(peak, available) else "just" if peak <= available else ""
         settings = " ".join(
-            f"--set {path}={setting_value(value)}" for path, value in cure["changes"].items()
+            f"--set {path}={setting_value(value)}" for path, value in fix["changes"].items()
         )
-        lines.append(f"  {mark:4}  {amount(peak):>8}  {cure['words']} ({cure['cost']})")
+        lines.append(f"  {mark:4}  {amount(peak):>8}  {fix['words']} ({fix['cost']})")
         lines.append(f"                  {settings}")
     return lines
 
@@ -169,7 +169,7 @@ class Report:
             return []
         if before is None:
             return forecast_lines(forecast)
-        return cure_section(forecast)
+        return fix_section(forecast)
 
     def last_lines(self) -> list[str]:
         """What is left to be shown when nothing more comes."""
@@ -180,12 +180,12 @@ class Report:
         return []
 
 
-def cure_section(forecast: Forecast) -> list[str]:
+def fix_section(forecast: Forecast) -> list[str]:
     """What would lower the peak, under a heading."""
-    if not forecast.cures:
+    if not forecast.fixes:
         return ["", "No setting that is known here lowers it."]
-    lines = cure_lines(forecast.cures, forecast.available_bytes)
-    is_enough = any(cure["peak_bytes"] <= forecast.available_bytes for cure in forecast.cures)
+    lines = fix_lines(forecast.fixes, forecast.available_bytes)
+    is_enough = any(fix["peak_bytes"] <= forecast.available_bytes for fix in forecast.fixes)
     heading = "What lowers it, and what that costs in time:"
     return ["", heading if is_enough else "Nothing here makes it fit; nearest first:", "", *lines]
 

@@ -69,7 +69,7 @@ class RewardFiles:
         """The mean and the spread of each reward in the first look; None before it."""
         return stats_of(self._looks[0]) if self._looks else None
 
-    def pictures(self, step: int) -> Path:
+    def images(self, step: int) -> Path:
         """Where the pictures of a step's look belong; not made here."""
         return self._folder / _stem(step)
 
@@ -79,7 +79,7 @@ class RewardFiles:
             "step": look.step,
             "grid": self._grid,
             "drift": dict(look.drift),
-            "pictures": [{**vars(one), "rewards": dict(one.rewards)} for one in look.pictures],
+            "pictures": [{**vars(one), "rewards": dict(one.rewards)} for one in look.images],
         }
         path = self._folder / f"{_stem(look.step)}.json"
         try:
@@ -107,7 +107,7 @@ class RewardFiles:
 
 def _look(document: Mapping[str, Any]) -> Look:
     """A look from its file. Raises one of ValueError, LookupError, TypeError, AttributeError."""
-    pictures = tuple(
+    images = tuple(
         Scored(
             prompt=str(one["prompt"]),
             seed=int(one["seed"]),
@@ -117,10 +117,10 @@ def _look(document: Mapping[str, Any]) -> Look:
         )
         for one in document["pictures"]
     )
-    if not pictures:
+    if not images:
         raise ValueError("no pictures")
     drift = {str(name): float(value) for name, value in document["drift"].items()}
-    return Look(int(document["step"]), pictures, drift)
+    return Look(int(document["step"]), images, drift)
 
 
 def _stem(step: int) -> str:

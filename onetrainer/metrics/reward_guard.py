@@ -65,20 +65,20 @@ class Look:
     """
 
     step: int
-    pictures: tuple[Scored, ...]
+    images: tuple[Scored, ...]
     drift: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Those of its rewards."""
-        return tuple(self.pictures[0].rewards)
+        return tuple(self.images[0].rewards)
 
     @cached_property
     def is_finite(self) -> bool:
         """Whether all of its scores are numbers."""
         return all(
             math.isfinite(score)
-            for one in self.pictures
+            for one in self.images
             for score in (one.total, *one.rewards.values())
         )
 
@@ -86,10 +86,10 @@ class Look:
     def measured(self) -> dict[str, Measurement]:
         """By reward, and ALL_TOGETHER: each prompt's scores; each picture's, of few prompts."""
         found: dict[str, Measurement] = {}
-        is_few = len({one.prompt for one in self.pictures}) < FEW_PROMPTS
+        is_few = len({one.prompt for one in self.images}) < FEW_PROMPTS
         for name in (ALL_TOGETHER, *self.names):
             scores: dict[str, list[float]] = {}
-            for number, one in enumerate(self.pictures):
+            for number, one in enumerate(self.images):
                 key = str(number) if is_few else one.prompt
                 scores.setdefault(key, []).append(one.rewards[name] if name else one.total)
             found[name] = Measurement(self.step, scores)
@@ -126,14 +126,14 @@ class Judged:
             words=self.words,
             rewards=self.rewards,
             drift=self.drift,
-            pictures=[
+            images=[
                 {
                     "path": one.path,
                     "prompt": one.prompt,
                     "seed": one.seed,
                     "rewards": {**one.rewards, ALL_TOGETHER: one.total},
                 }
-                for one in look.pictures
+                for one in look.images
             ],
             stops=self.stops,
         )
@@ -204,7 +204,7 @@ def stats_of(look: Look) -> dict[str, tuple[float, float]]:
     """
     stats = {}
     for name in look.names:
-        scores = [one.rewards[name] for one in look.pictures]
+        scores = [one.rewards[name] for one in look.images]
         scores = [score for score in scores if math.isfinite(score)]
         mean = fmean(scores) if scores else 0.0
         stats[name] = (mean, stdev(scores) if len(scores) > 1 else 0.0)
@@ -230,7 +230,7 @@ def _findings(
 ) -> list[Finding]:
     """What each look shows beside those before it."""
     base = looks[0]
-    prompts = len({one.prompt for one in base.pictures})
+    prompts = len({one.prompt for one in base.images})
     spreads = {name: spread for name, (_, spread) in stats_of(base).items()}
     best = dict.fromkeys(watched, base)
     found = []
@@ -329,10 +329,10 @@ def _unmeasured(
 ) -> Judged:
     """That of a look with scores that are no numbers. looks: those whose scores all are."""
     before = judge(looks, trained=trained, watched=watched, settings=settings) if looks else None
-    means = {name: fmean(one.rewards[name] for one in newest.pictures) for name in newest.names}
+    means = {name: fmean(one.rewards[name] for one in newest.images) for name in newest.names}
     broken = sorted(name for name, mean in means.items() if not math.isfinite(mean))
     return Judged(
-        reward=Band(fmean(one.total for one in newest.pictures), None),
+        reward=Band(fmean(one.total for one in newest.images), None),
         best_step=before.best_step if before else newest.step,
         is_best=before is None,
         verdict="flat" if before else "first",

@@ -21,7 +21,7 @@ from statistics import NormalDist, fmean, stdev
 from onetrainer.run.events import Verdict
 
 CONFIDENCE = 0.95
-FEW_PICTURES = 4
+FEW_IMAGES = 4
 """Of fewer pictures the mean of all others cannot be told: a 95 % band is as wide as four standard
 errors or more."""
 _NO_CHANGE = 5e-5  # as a share: what two digits of a percent would show as nothing
@@ -327,13 +327,13 @@ def _judged_words(verdict: Verdict, history: Sequence[Measurement]) -> str:
 
 def _unsure_words(newest: Measurement, *, best: Measurement, start: Measurement) -> str:
     """Those for a change that may be chance. best: before the newest."""
-    pictures = len(newest.losses)
-    is_few = 1 < pictures < FEW_PICTURES  # of a single one a sentence of its own tells
+    images = len(newest.losses)
+    is_few = 1 < images < FEW_IMAGES  # of a single one a sentence of its own tells
     if newest.loss < best.loss:
         if is_few:
-            return f"the best so far, but with {pictures} pictures that is not sure yet."
+            return f"the best so far, but with {images} pictures that is not sure yet."
         return f"the best so far, but no sure change since {_since(best.step)}."
-    few = f" with {pictures} pictures" if is_few else ""
+    few = f" with {images} pictures" if is_few else ""
     if best is start:
         return f"no sure change so far{few}."
     return f"no sure change{few} since step {best.step:,}, the best ({loss_words(best.loss)})."
@@ -371,5 +371,5 @@ def _caution(measurement: Measurement) -> str:
     return " That is one picture, which says little about others."
 
 
-def _count(pictures: int) -> str:
-    return f"{pictures} picture{'s' if pictures > 1 else ''}"
+def _count(images: int) -> str:
+    return f"{images} picture{'s' if images > 1 else ''}"

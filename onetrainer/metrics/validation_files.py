@@ -18,7 +18,7 @@ Weights = Literal["shown", "last"]
 Losses = Mapping[str, Sequence[float]]
 
 
-class HeldOutFiles:
+class ValidationFiles:
     """The measurements of a run up to a step, and those that are added to them.
 
     folder: made when the first is added. grid: tells what is measured from anything else;

@@ -29,7 +29,7 @@ _ENCODERS: Mapping[str, str] = {
     "text_encoder": "text encoder",
     "text_encoder_2": "second text encoder",
 }
-_PICTURE_CHANNELS = 4
+_IMAGE_CHANNELS = 4
 # By the factor that its latents are scaled by; SD 2 has the VAE of SD 1.5.
 _VAE_OWNERS: Mapping[float, Kind] = {0.18215: "sd15", 0.13025: "sdxl"}
 
@@ -145,7 +145,7 @@ def _component_at(path: Path, config: Mapping[str, Any]) -> Folder:
 
 
 def _channels(config: Mapping[str, Any]) -> int:
-    channels = config.get("in_channels", _PICTURE_CHANNELS)
+    channels = config.get("in_channels", _IMAGE_CHANNELS)
     return channels if isinstance(channels, int) else 0
 
 

@@ -16,6 +16,7 @@ from onetrainer.config.base.variants import KIND, kinds_of, with_kinds
 from onetrainer.config.fields import Setting, is_there, setting_at, settings
 from onetrainer.config.migrate import migrate
 from onetrainer.config.problems import problems_of, shown, unprintable
+from onetrainer.config.renamed import current_path
 from onetrainer.config.train import VERSION, TrainConfig
 from onetrainer.errors import ProblemsError, UserError
 from onetrainer.json_file import Document, parse, read_json, shortened
@@ -127,7 +128,8 @@ def with_overrides(document: Document, overrides: Iterable[str]) -> Document:
                 "Expected key.path=value, such as training.steps=500",
                 "Change it in the file.",
             )
-        found.append((path.strip(), _value_of(path.strip(), value)))
+        path = current_path(path.strip())
+        found.append((path, _value_of(path, value)))
     for path, value in sorted(found, key=lambda one: _rank(one[0])):
         document = _with_override(document, path, value)
     return document

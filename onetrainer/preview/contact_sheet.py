@@ -15,7 +15,7 @@ from onetrainer.dataset.transforms import View, cut_share
 from onetrainer.dataset.transforms import view as view_of
 from onetrainer.errors import UserError
 from onetrainer.images.findings import printable
-from onetrainer.images.image_file import PictureError
+from onetrainer.images.image_file import ImageError
 from onetrainer.preview.dataset_preview import DataPlan
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def thumbnail(item: Item, view: View, size: int) -> "Image":
         with item.path.open("rb") as file:
             image = shown(item, view, file)
     except OSError as error:
-        raise PictureError(item.path, f"cannot be read ({error.strerror})") from error
+        raise ImageError(item.path, f"cannot be read ({error.strerror})") from error
     if image.mode == "F":
         grey = np.asarray(image).clip(0, DEEP_WHITE) * (_WHITE / DEEP_WHITE)
         image = Image.fromarray(grey.round().astype(np.uint8)).convert("RGB")
@@ -100,7 +100,7 @@ def _chosen(plan: DataPlan, bucket: Bucket) -> list[tuple[Item, View]]:
     concepts = plan.dataset.concepts
     every = [
         (item, view_of(item, concepts[item.concept], number))
-        for item, number in plan.pictures_of(bucket)
+        for item, number in plan.images_of(bucket)
     ]
     return nlargest(MOST_ON_SHEET, every, key=lambda one: cut_share(*one))
 
@@ -108,18 +108,18 @@ def _chosen(plan: DataPlan, bucket: Bucket) -> list[tuple[Item, View]]:
 def _sheet(plan: DataPlan, bucket: Bucket) -> "Image":
     from PIL import Image, ImageDraw
 
-    pictures = _chosen(plan, bucket)
+    images = _chosen(plan, bucket)
     scale = min(1.0, SIDE / max(bucket.width, bucket.height))
     wide, high = SIDE + GAP, round(bucket.height * scale) + LABEL + GAP
-    columns = min(COLUMNS, len(pictures))
-    rows = -(-len(pictures) // columns)
+    columns = min(COLUMNS, len(images))
+    rows = -(-len(images) // columns)
     sheet = Image.new("RGB", (columns * wide + GAP, rows * high + GAP), _PAPER)
     draw = ImageDraw.Draw(sheet)
-    for place, (item, own) in enumerate(pictures):
+    for place, (item, own) in enumerate(images):
         left, top = GAP + place % columns * wide, GAP + place // columns * high
         try:
             sheet.paste(thumbnail(item, own, SIDE), (left, top))
-        except PictureError as error:
+        except ImageError as error:
             draw.text((left, top), error.reason[:_LETTERS], fill=_INK)
         label = _label(_name(plan, item), cut_share(item, own))
         draw.text((left, top + high - LABEL - GAP + 2), label, fill=_INK)

@@ -11,15 +11,15 @@ from pathlib import Path
 from onetrainer.cache.run_entries import CachePlan, plan_cache
 from onetrainer.concepts.concepts import concepts_of
 from onetrainer.config.data.concept import Role
-from onetrainer.config.train import TrainConfig, uses_pictures
+from onetrainer.config.train import TrainConfig, uses_images
 from onetrainer.dataset.batch_plan import BatchPlan, all_sizes, portions_of
 from onetrainer.dataset.buckets import Bucket, crop_geometry
 from onetrainer.dataset.caption_sampling import drawn_caption, varies_for
-from onetrainer.dataset.dataset import Dataset, is_pictures_alone, read_dataset, without_damaged
+from onetrainer.dataset.dataset import Dataset, is_images_alone, read_dataset, without_damaged
 from onetrainer.dataset.items import Headers, Item, Skipped, is_uncaptioned
 from onetrainer.dataset.near_duplicates import remembered_damage, remembered_groups
 from onetrainer.dataset.transforms import View, cut_share, enlarged
-from onetrainer.images.image_index import PictureMemory
+from onetrainer.images.image_index import ImageMemory
 
 ENLARGED = 1.05
 """Pictures that are enlarged by less are not told of: nobody sees it."""
@@ -47,8 +47,8 @@ class ConceptPlan:
     name: str
     role: Role
     folder: Path
-    pictures: int
-    held_out: int
+    images: int
+    validation: int
     per_epoch: float
     loss_weight: float
 
@@ -58,7 +58,7 @@ class BucketPlan:
     """One size. pictures: how many are shown at it; shown, steps: in the first epoch."""
 
     bucket: Bucket
-    pictures: int
+    images: int
     shown: int
     steps: int
 
@@ -102,8 +102,8 @@ class DataPlan:
     dataset: Dataset = field(repr=False)
     concepts: tuple[ConceptPlan, ...]
     buckets: tuple[BucketPlan, ...]
-    pictures: int
-    held_out: int | None
+    images: int
+    validation: int | None
     steps: int
     full_step: int
     steps_per_epoch: int
@@ -121,7 +121,7 @@ class DataPlan:
     holds_out_alike: bool = False
     without_caption: tuple[Path, ...] = ()
 
-    def pictures_of(self, bucket: Bucket) -> list[tuple[Item, int]]:
+    def images_of(self, bucket: Bucket) -> list[tuple[Item, int]]:
         """The pictures that are shown at a size, each with the number of its first view there."""
         items = self.dataset.items
         sizes = all_sizes(items, self.dataset.concepts)
@@ -136,7 +136,7 @@ def plan_data(
     config: TrainConfig,
     *,
     headers: Headers | None = None,
-    looks: PictureMemory | None = None,
+    looks: ImageMemory | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> DataPlan | None:
     """What a config's run will do; None where it has no pictures, or none are chosen yet.
@@ -148,12 +148,12 @@ def plan_data(
     to compare the looks of 100,000 pictures takes half a minute.
     """
     is_chosen = any(concept.role == "train" for concept in concepts_of(config))
-    if not is_chosen or not uses_pictures(config):
+    if not is_chosen or not uses_images(config):
         return None
     similar = _Remembered(looks, should_stop) if looks is not None else None
     dataset = read_dataset(config, headers=headers, similar=similar)
     if looks is not None:
-        damaged = remembered_damage([*dataset.items, *(dataset.held_out or ())], looks)
+        damaged = remembered_damage([*dataset.items, *(dataset.validation or ())], looks)
         dataset = without_damaged(dataset, damaged) if damaged else dataset
     return planned(config, dataset, are_alike_known=similar is not None and similar.is_sure)
 
@@ -164,7 +164,7 @@ class _Remembered:
     is_sure: whether it has found them.
     """
 
-    def __init__(self, memory: PictureMemory, should_stop: Callable[[], bool] | None) -> None:
+    def __init__(self, memory: ImageMemory, should_stop: Callable[[], bool] | None) -> None:
         self._memory = memory
         self._should_stop = should_stop
         self.is_sure = False
@@ -201,8 +201,8 @@ def planned(config: TrainConfig, dataset: Dataset, *, are_alike_known: bool = Fa
             BucketPlan(bucket, at[bucket], counts[bucket], -(-counts[bucket] // full))
             for bucket in sorted(at, key=lambda one: (one.width / one.height, one.width))
         ),
-        pictures=len(dataset.items),
-        held_out=None if dataset.held_out is None else len(dataset.held_out),
+        images=len(dataset.items),
+        validation=None if dataset.validation is None else len(dataset.validation),
         steps=training.steps,
         full_step=full,
         steps_per_epoch=batches.steps_per_epoch,
@@ -212,7 +212,7 @@ def planned(config: TrainConfig, dataset: Dataset, *, are_alike_known: bool = Fa
         shown=shown,
         enlarged=larger,
         cut=cut,
-        captions=() if is_pictures_alone(config) else caption_examples(dataset),
+        captions=() if is_images_alone(config) else caption_examples(dataset),
         uncaptioned=dataset.uncaptioned,
         skipped=dataset.skipped,
         notes=dataset.notes,
@@ -229,7 +229,7 @@ def _without_caption(dataset: Dataset) -> tuple[Path, ...]:
 
 def _holds_out_alike(config: TrainConfig, dataset: Dataset) -> bool:
     """Whether the run looks for similar pictures before it holds some out."""
-    roles = {dataset.concept_of(item).role for item in dataset.held_out or ()}
+    roles = {dataset.concept_of(item).role for item in dataset.validation or ()}
     return config.validation.keep_similar and "train" in roles
 
 
@@ -249,15 +249,15 @@ def caption_examples(
 
 
 def _concepts(dataset: Dataset, per_epoch: dict[int, Fraction]) -> tuple[ConceptPlan, ...]:
-    learned = Counter(item.concept for item in dataset.items)
-    held = Counter(item.concept for item in dataset.held_out or ())
+    trained = Counter(item.concept for item in dataset.items)
+    held = Counter(item.concept for item in dataset.validation or ())
     return tuple(
         ConceptPlan(
             name=concept.name,
             role=concept.role,
             folder=concept.folder,
-            pictures=learned[number],
-            held_out=held[number],
+            images=trained[number],
+            validation=held[number],
             per_epoch=float(per_epoch.get(number, 0)),
             loss_weight=concept.loss_weight,
         )

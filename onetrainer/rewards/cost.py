@@ -106,29 +106,34 @@ class RunCost:
 def cost_of(config: TrainConfig) -> RunCost:
     """The passes of a config's run; of one that does not ask the UNet, none."""
     samples = _samples(config.sampling, config.training.steps)
-    pictures = config.training.batch_size * config.training.accumulation
+    images = config.training.batch_size * config.training.accumulation
     repeats = config.hardware.gradient_checkpointing == "block"
     match config.objective:
         case AlignProp() as section:
-            step = _reward_step(section, pictures, config.training.steps, repeats)
+            step = _reward_step(section, images, config.training.steps, repeats)
             steps = config.training.steps
             return RunCost(steps, step, _looks(section, steps), _look(config, section), samples)
         case Denoising():
-            step = StepCost(ordinary=pictures, repeats_blocks=repeats)
+            step = StepCost(ordinary=images, repeats_blocks=repeats)
             return RunCost(config.training.steps, step, samples=samples)
         case _:
             return RunCost(config.training.steps, StepCost())
 
 
-def _reward_step(section: AlignProp, pictures: int, steps: int, repeats_blocks: bool) -> StepCost:
+def _reward_step(section: AlignProp, images: int, steps: int, repeats_blocks: bool) -> StepCost:
     """The mean of a run's steps: ordinary ones, and those toward the reward."""
     rollout, share = section.rollout, section.keep.denoising_share
     halves = halves_of(rollout.guidance)
-    ordinary = share * pictures
-    drawn = (1 - share) * pictures
+    ordinary = share * images
+    drawn = (1 - share) * images
     if isinstance(section.algorithm, BestOfN):
-        rounds = math.ceil(steps / section.algorithm.steps)
-        candidates = rounds / steps * section.algorithm.prompts * section.algorithm.candidates
+        rounds = math.ceil(steps / section.algorithm.steps_per_round)
+        candidates = (
+            rounds
+            / steps
+            * section.algorithm.prompts_per_round
+            * section.algorithm.candidates_per_prompt
+        )
         return StepCost(
             drawing=candidates * rollout.steps * halves,
             ordinary=ordinary + drawn,
@@ -147,7 +152,7 @@ def _reward_step(section: AlignProp, pictures: int, steps: int, repeats_blocks: 
         anchor_trained=drawn * has_anchor,
         keeps_inputs=rollout.checkpoint,
         repeats_blocks=repeats_blocks,
-        scored=drawn * course.pictures,
+        scored=drawn * course.images,
     )
 
 
@@ -159,7 +164,7 @@ class _MeanCourse:
 
     plain: float
     trained: float
-    pictures: float = 1.0
+    images: float = 1.0
 
 
 def _mean_course(algorithm: Algorithm, steps: int) -> _MeanCourse:
@@ -167,12 +172,12 @@ def _mean_course(algorithm: Algorithm, steps: int) -> _MeanCourse:
         case AlignPropSteps(through="all"):
             return _MeanCourse(0, steps)
         case AlignPropSteps(through="random") as own:
-            last = mean_last_steps(steps=steps, least=own.least_share, most=own.most_share)
+            last = mean_last_steps(steps=steps, least=own.min_fraction, most=own.max_fraction)
             return _MeanCourse(steps - last, last)
         case AlignPropSteps(last_steps=last) | Draft(last_steps=last):
             return _MeanCourse(steps - last, last)
-        case DraftLv(gradients=gradients):
-            return _MeanCourse(steps - 1, gradients, pictures=gradients)
+        case DraftLv(gradients_per_image=gradients):
+            return _MeanCourse(steps - 1, gradients, images=gradients)
         case ReFL() as own:
             before = mean_late_step(steps=steps, earliest=own.earliest, latest=own.latest)
             return _MeanCourse(before, 1)
@@ -198,14 +203,14 @@ def _look(config: TrainConfig, section: AlignProp) -> StepCost:
     """A look at the held-out prompts; where these cannot be told, as many as there may be."""
     watched, rollout = section.evaluation, section.rollout
     try:
-        prompts = len(prompts_of(config).held_out)
+        prompts = len(prompts_of(config).validation)
     except UserError:
-        prompts = watched.most_prompts
-    pictures = prompts * watched.seeds
+        prompts = watched.max_prompts
+    images = prompts * watched.seeds
     return StepCost(
-        drawing=pictures * rollout.steps * halves_of(rollout.guidance),
-        anchor=pictures * DISTANCE_PASSES * watched.distance,
-        scored_plainly=pictures,
+        drawing=images * rollout.steps * halves_of(rollout.guidance),
+        anchor=images * DISTANCE_PASSES * watched.distance,
+        scored_plainly=images,
     )
 
 
@@ -213,6 +218,6 @@ def _samples(section: Sampling, steps: int) -> StepCost:
     """As the run's task that draws them counts."""
     periodic = steps // section.every if section.every else 0
     is_extra = section.at_end and not (section.every and steps % section.every == 0)
-    pictures = len(section.prompts) * (section.at_start + periodic + is_extra)
-    passes = pictures * section.steps * halves_of(section.guidance)
-    return StepCost(drawing=passes, scored_plainly=pictures)
+    images = len(section.prompts) * (section.at_start + periodic + is_extra)
+    passes = images * section.steps * halves_of(section.guidance)
+    return StepCost(drawing=passes, scored_plainly=images)

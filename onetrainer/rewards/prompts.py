@@ -26,8 +26,8 @@ class PromptSplit:
     both: held-out prompts that are learnt as well.
     """
 
-    learnt: tuple[str, ...]
-    held_out: tuple[str, ...]
+    trained: tuple[str, ...]
+    validation: tuple[str, ...]
     both: tuple[str, ...] = ()
 
 
@@ -53,10 +53,10 @@ def prompts_of(config: TrainConfig) -> PromptSplit:
     _refuse_long("objective.evaluation.prompts", written)
     if written:
         both = tuple(prompt for prompt in written if prompt in found)
-        return PromptSplit(found, written[: watched.most_prompts], both)
-    count = min(max(1, round(watched.share * len(found))), len(found) // 2, watched.most_prompts)
-    if count == 0 or watched.share == 0:
-        return PromptSplit(found, found[: watched.most_prompts], found)
+        return PromptSplit(found, written[: watched.max_prompts], both)
+    count = min(max(1, round(watched.split * len(found))), len(found) // 2, watched.max_prompts)
+    if count == 0 or watched.split == 0:
+        return PromptSplit(found, found[: watched.max_prompts], found)
     held = sorted(found, key=lambda prompt: _turn(prompt, config.training.seed))[:count]
     return PromptSplit(
         tuple(prompt for prompt in found if prompt not in held),
@@ -76,10 +76,10 @@ def _source(config: TrainConfig, section: AlignProp) -> Sequence[str]:
             from onetrainer.dataset.items import index_concept
             from onetrainer.images.header import recent_headers
 
-            learned = [concept for concept in concepts_of(config) if concept.role == "train"]
+            trained = [concept for concept in concepts_of(config) if concept.role == "train"]
             return [
                 plain_caption(item, concept)
-                for concept in learned
+                for concept in trained
                 for item in index_concept(concept, headers=recent_headers()).items
             ]
 

@@ -14,7 +14,7 @@ from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import SMALLEST
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 
 _NOUNS = {
     "train": "pictures to learn",
@@ -34,7 +34,7 @@ def problems(config: TrainConfig) -> list[Problem]:
     return [*found, *_of_sizes(config)]
 
 
-def has_pictures(config: TrainConfig) -> bool:
+def has_images(config: TrainConfig) -> bool:
     """Whether any folder of pictures to learn is chosen."""
     return any(concept.role == "train" for concept in concepts_of(config))
 
@@ -65,7 +65,7 @@ def is_same_folder(one: ConceptSettings, other: ConceptSettings) -> bool:
 
 def _of_learning(config: TrainConfig) -> Iterator[Problem]:
     # Which of reward training need pictures is said with its rules.
-    if isinstance(config.objective, AlignProp) or has_pictures(config):
+    if isinstance(config.objective, AlignProp) or has_images(config):
         return
     if concepts_of(config):
         yield Problem(
@@ -111,7 +111,7 @@ def _of_same_folders(concepts: tuple[ConceptSettings, ...]) -> Iterator[Problem]
                 f"this is the folder of the {_NOUNS[there.role]} ({there.place})",
                 "Expected pictures that the model does not see while it learns",
                 "Choose another folder, or leave it empty to hold out a share of the pictures.",
-                cure=Cure(here.place, "") if here.place == "validation.folder" else None,
+                fix=Fix(here.place, "") if here.place == "validation.folder" else None,
             )
         elif "train" in (one.role, other.role):
             here, there = (other, one) if one.role == "train" else (one, other)
@@ -135,7 +135,7 @@ def _of_roles(config: TrainConfig) -> Iterator[Problem]:
                 "Expected validation with it (validation.use)",
                 "Turn on validation, or use them to learn.",
                 "warning",
-                Cure("validation.use", value=True),
+                Fix("validation.use", value=True),
             )
         if concept.role in PRIOR_ROLES and isinstance(config.objective, Reconstruction):
             yield Problem(
@@ -144,7 +144,7 @@ def _of_roles(config: TrainConfig) -> Iterator[Problem]:
                 "They change nothing",
                 "Use them to learn, or leave them out.",
                 "warning",
-                Cure(f"data.concepts.{place}.use", value=False),
+                Fix(f"data.concepts.{place}.use", value=False),
             )
         if concept.role == "train" and not concept.loss_weight:
             yield Problem(
@@ -153,7 +153,7 @@ def _of_roles(config: TrainConfig) -> Iterator[Problem]:
                 "Expected a weight above 0",
                 "Raise it, or turn the folder off.",
                 "warning",
-                Cure(f"data.concepts.{place}.use", value=False),
+                Fix(f"data.concepts.{place}.use", value=False),
             )
 
 
@@ -204,7 +204,7 @@ def _of_conditioning(
             "Expected masks with it (data.masks)",
             "Choose where masks are, or show it nothing.",
             "warning",
-            Cure("data.conditioning", "blank"),
+            Fix("data.conditioning", "blank"),
         )
 
 
@@ -228,7 +228,7 @@ def _of_sizes(config: TrainConfig) -> Iterator[Problem]:
                 f"{concept.resolution} pixels are too few to show anything",
                 f"Expected at least {SMALLEST}, or 0 for that of the others",
                 "Raise it.",
-                cure=Cure(path, 0),
+                fix=Fix(path, 0),
             )
         if buckets.sizes:
             yield Problem(
@@ -237,5 +237,5 @@ def _of_sizes(config: TrainConfig) -> Iterator[Problem]:
                 "Expected the one or the other",
                 "Remove the fixed sizes (data.buckets.sizes) or this resolution.",
                 "warning",
-                Cure(path, 0),
+                Fix(path, 0),
             )

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from onetrainer.config.methods.adapters import Adapter
 from onetrainer.config.methods.embedding import EmbeddingOnly, Word
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 
 
 def problems(config: TrainConfig) -> list[Problem]:
     """Problems of the words whose vectors are learned."""
-    words = config.embeddings.words
+    words = config.embeddings.tokens
     found = [*_method(config), *_words(words), *_beginnings(words)]
     found += [*_lengths(config), *_samples(config)]
     if config.embeddings.bundle and words and not isinstance(config.method, Adapter):
@@ -22,7 +22,7 @@ def problems(config: TrainConfig) -> list[Problem]:
                 "Each word gets a file of its own",
                 "Switch it off.",
                 "warning",
-                Cure("embeddings.bundle", value=False),
+                Fix("embeddings.bundle", value=False),
             )
         )
     return found
@@ -30,10 +30,10 @@ def problems(config: TrainConfig) -> list[Problem]:
 
 def _method(config: TrainConfig) -> Iterator[Problem]:
     """A method that trains nothing but words, and none of them."""
-    words = config.embeddings.words
+    words = config.embeddings.tokens
     if isinstance(config.method, EmbeddingOnly) and not any(word.train for word in words):
         yield Problem(
-            "embeddings.words",
+            "embeddings.tokens",
             "no word is to be learned, and the method learns nothing else",
             "Expected at least one that trains",
             "Add a word, or choose another method.",
@@ -43,7 +43,7 @@ def _method(config: TrainConfig) -> Iterator[Problem]:
 def _lengths(config: TrainConfig) -> Iterator[Problem]:
     """Lengths that are kept of weights which the optimizer averages from others."""
     section = config.optimizer
-    is_kept = config.embeddings.preserve_norm and any(w.train for w in config.embeddings.words)
+    is_kept = config.embeddings.preserve_norm and any(w.train for w in config.embeddings.tokens)
     if section.is_schedule_free and is_kept:
         yield Problem(
             "embeddings.preserve_norm",
@@ -52,8 +52,8 @@ def _lengths(config: TrainConfig) -> Iterator[Problem]:
             "Expected vectors as long as they become with it, or another optimizer",
             "Switch it off, or choose another optimizer.",
             choices=(
-                Cure("embeddings.preserve_norm", value=False),
-                Cure("optimizer.kind", "adamw"),
+                Fix("embeddings.preserve_norm", value=False),
+                Fix("optimizer.kind", "adamw"),
             ),
         )
 
@@ -61,25 +61,25 @@ def _lengths(config: TrainConfig) -> Iterator[Problem]:
 def _words(words: tuple[Word, ...]) -> Iterator[Problem]:
     seen: set[str] = set()
     for place, word in enumerate(words):
-        path, key = f"embeddings.words.{place}.word", _key(word.word)
+        path, key = f"embeddings.tokens.{place}.token", _key(word.token)
         if not re.search(r"\w", key):
             yield Problem(
                 path,
-                f"{word.word!r} has neither letter nor digit",
+                f"{word.token!r} has neither letter nor digit",
                 "Expected a word that captions can hold",
                 "Choose another word.",
             )
         elif key in seen:
             yield Problem(
                 path,
-                f'"{word.word}" stands here twice',
+                f'"{word.token}" stands here twice',
                 "Each needs a word of its own; upper and lower case count as the same",
                 "Rename it, or remove one of them.",
             )
         elif "," in key:
             yield Problem(
                 path,
-                f'"{word.word}" holds a comma',
+                f'"{word.token}" holds a comma',
                 "Commas separate tags, which may be shuffled or dropped",
                 "Choose a word without one.",
                 "warning",
@@ -92,8 +92,8 @@ def _beginnings(words: tuple[Word, ...]) -> Iterator[Problem]:
     for place, word in enumerate(words):
         if not (word.train or word.start_from or word.initial_text.strip()):
             yield Problem(
-                f"embeddings.words.{place}.start_from",
-                f'"{word.word}" does not train, so that it keeps the random vectors it begins with',
+                f"embeddings.tokens.{place}.start_from",
+                f'"{word.token}" is not trained, so it keeps its random initial vectors',
                 "Expected a file to take it from, or a text that it begins as",
                 "Choose a file, or train it.",
             )
@@ -102,12 +102,12 @@ def _beginnings(words: tuple[Word, ...]) -> Iterator[Problem]:
 def _samples(config: TrainConfig) -> Iterator[Problem]:
     """Sample pictures that would show nothing of what is learned."""
     texts = [_key(f"{prompt.prompt} {prompt.negative}") for prompt in config.sampling.prompts]
-    keys = [_key(word.word) for word in config.embeddings.words if word.train]
+    keys = [_key(word.token) for word in config.embeddings.tokens if word.train]
     if texts and keys and not any(key in text for key in keys for text in texts):
         yield Problem(
             "sampling.prompts",
             "no sample prompt has a word that is learned",
-            f'Expected "{config.embeddings.words[0].word}" in one of them',
+            f'Expected "{config.embeddings.tokens[0].token}" in one of them',
             "Put it where you would use it.",
             "warning",
         )

@@ -6,7 +6,7 @@ from onetrainer.config.base.components import TextEncoder, TextEncoder2, Unet
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 
 HIGH_LR = 1e-4
 HIGH_VAE_LR = 1e-3
@@ -54,7 +54,7 @@ def _number_formats(config: TrainConfig, method: Full | Vae) -> Iterator[Problem
             f"At a learning rate of {config.optimizer.lr:g} this is most of what is learnt",
             "Turn it on, or keep the weights in fp32.",
             "warning",
-            Cure("method.stochastic_rounding", value=True),
+            Fix("method.stochastic_rounding", value=True),
         )
     if config.hardware.precision == "fp16":
         yield Problem(
@@ -63,7 +63,7 @@ def _number_formats(config: TrainConfig, method: Full | Vae) -> Iterator[Problem
             " the other",
             "Expected bf16 with bf16 weights, or weights in fp32",
             "Choose bf16, or keep the weights in fp32.",
-            choices=(Cure("hardware.precision", "bf16"), Cure("method.weights", "fp32")),
+            choices=(Fix("hardware.precision", "bf16"), Fix("method.weights", "fp32")),
         )
     # A VAE always computes in the number format of its weights.
     if config.hardware.precision == "fp32" and isinstance(method, Full):
@@ -73,7 +73,7 @@ def _number_formats(config: TrainConfig, method: Full | Vae) -> Iterator[Problem
             "Expected bf16 for both, or fp32 for both",
             "Set the precision to bf16, or the weights to fp32.",
             "warning",
-            choices=(Cure("hardware.precision", "bf16"), Cure("method.weights", "fp32")),
+            choices=(Fix("hardware.precision", "bf16"), Fix("method.weights", "fp32")),
         )
 
 
@@ -116,9 +116,9 @@ def _of_vae(config: TrainConfig) -> Iterator[Problem]:
             "Lower it; pictures lose their colors otherwise.",
             "warning",
         )
-    if config.embeddings.words:
+    if config.embeddings.tokens:
         yield Problem(
-            "embeddings.words",
+            "embeddings.tokens",
             "a VAE reads no words, so that none can be learned while it trains",
             'Expected no words with the method "vae"',
             "Remove them, or choose another method.",
@@ -129,7 +129,7 @@ def _of_vae(config: TrainConfig) -> Iterator[Problem]:
             "a VAE is trained by the pictures that it gives back, not by noise or by scores",
             'Expected "reconstruction" with the method "vae"',
             "Choose it.",
-            cure=Cure("objective.kind", "reconstruction"),
+            fix=Fix("objective.kind", "reconstruction"),
         )
     elif not (config.objective.l1 or config.objective.l2 or config.objective.lpips):
         yield Problem(
@@ -137,7 +137,7 @@ def _of_vae(config: TrainConfig) -> Iterator[Problem]:
             "no difference counts, so that there is nothing to learn",
             "Expected a weight above 0 for l1, l2 or lpips",
             "Set one to 1.",
-            cure=Cure("objective.l1", 1),
+            fix=Fix("objective.l1", 1),
         )
 
 
@@ -148,5 +148,5 @@ def _of_objective(config: TrainConfig) -> Iterator[Problem]:
             "giving pictures back is what a VAE learns; this method trains what draws",
             'Expected "denoising", or the method "vae"',
             "Choose denoising.",
-            cure=Cure("objective.kind", "denoising"),
+            fix=Fix("objective.kind", "denoising"),
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 
 _OFFLOADS = {"hardware.offload_layers": "layers", "hardware.offload_activations": "activations"}
 
@@ -34,7 +34,7 @@ def _vae_precision(config: TrainConfig) -> Iterator[Problem]:
             "This setting is for a VAE that does not train",
             'Choose "auto".',
             "warning",
-            Cure(place, "auto"),
+            Fix(place, "auto"),
         )
     elif precision == "fp16" and base_of(config.model.family) == "sdxl":
         yield _overflowing_vae(place, has_own=bool(config.model.vae))
@@ -48,7 +48,7 @@ def _overflowing_vae(place: str, *, has_own: bool) -> Problem:
             what,
             "Expected fp32 or bf16 with SDXL, or a VAE that was made for fp16 (model.vae)",
             'Choose "auto", which is fp32.',
-            choices=(Cure(place, "auto"), Cure(place, "bf16")),
+            choices=(Fix(place, "auto"), Fix(place, "bf16")),
         )
     return Problem(
         place,
@@ -56,7 +56,7 @@ def _overflowing_vae(place: str, *, has_own: bool) -> Problem:
         "Only a VAE that was made for fp16 (sdxl-vae-fp16-fix) bears it",
         'Choose "auto" unless the VAE of model.vae is one.',
         "warning",
-        Cure(place, "auto"),
+        Fix(place, "auto"),
     )
 
 
@@ -64,7 +64,7 @@ def _quantization(config: TrainConfig) -> Iterator[Problem]:
     place, kind = "hardware.quantization", config.hardware.quantization
     if kind == "none":
         return
-    off = Cure(place, "none")
+    off = Fix(place, "none")
     match config.method:
         case Full(unet=unet) if unet.train:
             yield Problem(
@@ -73,7 +73,7 @@ def _quantization(config: TrainConfig) -> Iterator[Problem]:
                 " lose every step",
                 "Expected weights as they are computed in, or adapters beside frozen ones",
                 "Set it to none, or choose LoRA or another adapter as the method.",
-                cure=off,
+                fix=off,
             )
         case Vae():
             yield Problem(
@@ -113,17 +113,17 @@ def _offload(config: TrainConfig) -> Iterator[Problem]:
                 "It saves the memory of a graphics card",
                 "Set it to 0.",
                 "warning",
-                Cure(place, 0.0),
+                Fix(place, 0.0),
             )
-        elif hardware.temp_device == "same":
+        elif hardware.offload_device == "same":
             yield Problem(
                 place,
                 f"{what} cannot wait in main memory while what waits stays on the device"
-                " (hardware.temp_device)",
+                " (hardware.offload_device)",
                 'Expected "in main memory" there',
                 "Let waiting parts go to main memory, or set this to 0.",
                 "warning",
-                choices=(Cure("hardware.temp_device", "cpu"), Cure(place, 0.0)),
+                choices=(Fix("hardware.offload_device", "cpu"), Fix(place, 0.0)),
             )
     if hardware.offload_layers and hardware.device != "cpu":
         yield from _offloaded_layers(config)
@@ -147,7 +147,7 @@ def _offloaded_layers(config: TrainConfig) -> Iterator[Problem]:
             "No layer is left for which cheap operations alone could be repeated",
             "Choose whole blocks, or lower hardware.offload_layers.",
             "warning",
-            Cure("hardware.gradient_checkpointing", "block"),
+            Fix("hardware.gradient_checkpointing", "block"),
         )
 
 
@@ -162,7 +162,7 @@ def _prefetch(config: TrainConfig) -> Iterator[Problem]:
             "It is of use with layers or activations in main memory, and a graphics card",
             "Turn it off.",
             "warning",
-            Cure(place, False),
+            Fix(place, False),
         )
         return
     yield Problem(
@@ -171,5 +171,5 @@ def _prefetch(config: TrainConfig) -> Iterator[Problem]:
         "Off moves the same things when they are needed",
         "Turn it off if losses jump or the program ends without a word.",
         "warning",
-        Cure(place, False),
+        Fix(place, False),
     )

@@ -15,7 +15,7 @@ from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.run.model import FAMILY_WORDS, base_of
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 
 LARGE_UPSCALE = 2
 
@@ -44,7 +44,7 @@ def _networks(config: TrainConfig) -> list[Problem]:
                 "Only SDXL has a second one",
                 "Turn it off.",
                 "warning",
-                Cure("method.text_encoder_2.train", False),
+                Fix("method.text_encoder_2.train", False),
             )
         )
     ends = {name: own.stop_after for name, own in _networks_of(config, method).items()}
@@ -55,7 +55,7 @@ def _networks(config: TrainConfig) -> list[Problem]:
                 "nothing of the model is trained",
                 "Expected the UNet or a text encoder",
                 'Turn one of them on, or choose the method "embedding" to learn words alone.',
-                cure=Cure("method.unet.train", True),
+                fix=Fix("method.unet.train", True),
             )
         )
     return found + _early_ends(config, ends)
@@ -77,7 +77,7 @@ def _early_ends(config: TrainConfig, ends: dict[str, int]) -> list[Problem]:
     steps = config.training.steps
     words = config.embeddings
     all_ends = {f"method.{name}.stop_after": end for name, end in ends.items()}
-    of_words = [word.stop_after or words.stop_after for word in words.words if word.train]
+    of_words = [word.stop_after or words.stop_after for word in words.tokens if word.train]
     if of_words:
         all_ends["embeddings.stop_after"] = 0 if 0 in of_words else max(of_words)
     last = max(all_ends, key=lambda path: all_ends[path] or steps, default="")
@@ -89,7 +89,7 @@ def _early_ends(config: TrainConfig, ends: dict[str, int]) -> list[Problem]:
             f"everything that is trained stops after {all_ends[last]} of {steps} steps",
             "Expected one network at least that trains to the end",
             "Set it to 0, or lower training.steps.",
-            cure=Cure(last, 0),
+            fix=Fix(last, 0),
         )
     ]
 
@@ -137,8 +137,8 @@ def _alphas(config: TrainConfig) -> list[Problem]:
         if network.alpha or network.rank:
             place = f"{own}.alpha" if network.alpha else f"{own}.rank"
         if _is_large(rank, alpha):
-            cure = Cure("method.alpha" if place == "method.alpha" else f"{own}.alpha", float(rank))
-            found.setdefault(place, _scaled_up(place, rank, alpha, cure))
+            fix = Fix("method.alpha" if place == "method.alpha" else f"{own}.alpha", float(rank))
+            found.setdefault(place, _scaled_up(place, rank, alpha, fix))
     for number, rule in enumerate(method.layers):
         if not rule.train or not (rule.rank or rule.alpha):
             continue
@@ -156,14 +156,14 @@ def _is_large(rank: int, alpha: float) -> bool:
     return alpha > LARGE_UPSCALE * rank
 
 
-def _scaled_up(path: str, rank: int, alpha: float, cure: Cure | None = None) -> Problem:
+def _scaled_up(path: str, rank: int, alpha: float, fix: Fix | None = None) -> Problem:
     return Problem(
         path,
         f"alpha {alpha:g} with rank {rank} scales the adapter by {alpha / rank:g}",
         "Alpha is usually between 1 and the rank",
         "Lower alpha, or lower the learning rate with it.",
         "warning",
-        cure,
+        fix,
     )
 
 
@@ -179,7 +179,7 @@ def _rank_dropout(config: TrainConfig) -> list[Problem]:
             "Rank dropout works on matrices of low rank alone",
             "Set it to 0, or use module dropout.",
             "warning",
-            Cure("method.rank_dropout", 0.0),
+            Fix("method.rank_dropout", 0.0),
         )
     ]
 
@@ -196,6 +196,6 @@ def _naming(config: TrainConfig) -> list[Problem]:
             f"diffusers' naming has no words for {what}",
             'Expected "kohya" or "comfyui", or LoRA as the method',
             "Choose another naming.",
-            cure=Cure("output.lora_naming", "kohya"),
+            fix=Fix("output.lora_naming", "kohya"),
         )
     ]

@@ -9,7 +9,7 @@ from onetrainer.config.objectives.timesteps import Timesteps
 from onetrainer.config.objectives.weighting import NoiseLike, VelocityLike, Weighting
 from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 
 MUCH_OFFSET = 0.2  # several times what people use; colors drift beyond
 
@@ -38,7 +38,7 @@ def _of_losses(loss: Losses) -> list[Problem]:
             "MSE, MAE, Huber and log-cosh are all 0, so that no mistake counts",
             "Expected at least one of them above 0",
             "Set MSE to 1.",
-            cure=Cure("objective.loss.mse", 1.0),
+            fix=Fix("objective.loss.mse", 1.0),
         )
     ]
 
@@ -74,7 +74,7 @@ def _of_weighting(weighting: Weighting, model: Model) -> list[Problem]:
             f'"{weighting.kind}" is for models whose prediction is "{other}"',
             "Choose another weighting.",
             "warning",
-            Cure("objective.weighting.kind", "none"),
+            Fix("objective.weighting.kind", "none"),
         )
     ]
 
@@ -89,7 +89,7 @@ def _of_noise(noise: Noise, model: Model) -> list[Problem]:
                 "Together they make colors drift",
                 "Set the offset to 0.",
                 "warning",
-                Cure("objective.noise.offset", 0.0),
+                Fix("objective.noise.offset", 0.0),
             )
         )
     elif noise.offset > MUCH_OFFSET:
@@ -125,7 +125,7 @@ def _of_prior(section: Denoising) -> list[Problem]:
             "Expected a weight above 0 where there are any",
             "Raise it, or leave such pictures out.",
             "warning",
-            Cure("objective.prior.weight", 1.0),
+            Fix("objective.prior.weight", 1.0),
         )
     ]
 
@@ -144,7 +144,7 @@ def _of_comparison(section: Denoising, config: TrainConfig) -> list[Problem]:
                 "Expected a folder of class pictures with it (data.class_folder)",
                 "Choose one, or let prior pictures teach what they show.",
                 "warning",
-                Cure("objective.prior.kind", "class_pictures"),
+                Fix("objective.prior.kind", "class_images"),
             )
         )
     is_masked = config.data.masks != "off" or any(concept.masks != "off" for concept in concepts)
@@ -156,7 +156,7 @@ def _of_comparison(section: Denoising, config: TrainConfig) -> list[Problem]:
                 "Expected masks with it (data.masks)",
                 "Choose where masks are, or set the weight to 0.",
                 "warning",
-                Cure("objective.mask.prior_weight", 0.0),
+                Fix("objective.mask.prior_weight", 0.0),
             )
         )
     return found

@@ -10,7 +10,7 @@ from onetrainer.config.optimizers.adam import AdamW, Sgd
 from onetrainer.config.optimizers.adaptive import Prodigy
 from onetrainer.config.run.schedule import Constant, Points
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 from onetrainer.schedules.learning_rate import warmup_steps
 
 USUAL_WARMUP = 100
@@ -43,7 +43,7 @@ def _rate_problems(config: TrainConfig) -> Iterator[Problem]:
                 "Expected 1, or something near it",
                 "Set it to 1.",
                 "warning",
-                Cure("optimizer.lr", 1.0),
+                Fix("optimizer.lr", 1.0),
             )
         return
     # Own weights of a model have lower bounds, which `rules_full` knows.
@@ -66,7 +66,7 @@ def _own_rate_problems(config: TrainConfig) -> Iterator[Problem]:
     section = config.optimizer
     rates = [
         *_own_rates(config.method, "method"),
-        *(_own_rates(config.embeddings, "embeddings") if config.embeddings.words else ()),
+        *(_own_rates(config.embeddings, "embeddings") if config.embeddings.tokens else ()),
     ]
     for path, rate in rates:
         if isinstance(section, AdafactorRelative):
@@ -124,7 +124,7 @@ def _clipping_problems(config: TrainConfig) -> Iterator[Problem]:
             "Expected 0 with it, which is off",
             "Set it to 0.",
             "warning",
-            Cure("training.gradient_clipping", 0.0),
+            Fix("training.gradient_clipping", 0.0),
         )
 
 
@@ -136,28 +136,28 @@ def _backward_problems(config: TrainConfig) -> Iterator[Problem]:
         yield Problem(
             "training.accumulation",
             "a step in backward cannot wait for several batches: it moves each weight at once",
-            "Expected 1 with optimizer.step_in_backward",
-            "Set it to 1, or turn optimizer.step_in_backward off.",
+            "Expected 1 with optimizer.fused_backward",
+            "Set it to 1, or turn optimizer.fused_backward off.",
             choices=(
-                Cure("training.accumulation", 1),
-                Cure("optimizer.step_in_backward", False),
+                Fix("training.accumulation", 1),
+                Fix("optimizer.fused_backward", False),
             ),
         )
     if training.gradient_clipping > 0:
         yield Problem(
             "training.gradient_clipping",
             "a step in backward cannot know the norm of the whole gradient, which it never holds",
-            "Expected 0 with optimizer.step_in_backward, which is off",
-            "Set it to 0, or turn optimizer.step_in_backward off.",
+            "Expected 0 with optimizer.fused_backward, which is off",
+            "Set it to 0, or turn optimizer.fused_backward off.",
             choices=(
-                Cure("training.gradient_clipping", 0.0),
-                Cure("optimizer.step_in_backward", False),
+                Fix("training.gradient_clipping", 0.0),
+                Fix("optimizer.fused_backward", False),
             ),
         )
 
 
 def _steps_in_backward(section: Section) -> bool:
-    return bool(dict(section).get("step_in_backward", False))
+    return bool(dict(section).get("fused_backward", False))
 
 
 def _adafactor_problems(config: TrainConfig) -> Iterator[Problem]:
@@ -173,7 +173,7 @@ def _adafactor_problems(config: TrainConfig) -> Iterator[Problem]:
                 f"It is usually given about {USUAL_WARMUP} steps of warm-up",
                 f"Set it to {USUAL_WARMUP}.",
                 "warning",
-                Cure("schedule.warmup_steps", USUAL_WARMUP),
+                Fix("schedule.warmup_steps", USUAL_WARMUP),
             )
         case AdafactorRelative():
             what = "Adafactor's relative step follows from the step's number alone"
@@ -184,18 +184,18 @@ def _adafactor_problems(config: TrainConfig) -> Iterator[Problem]:
                     'Expected "constant" with it',
                     'Choose "constant", or "adafactor" as the optimizer.',
                     choices=(
-                        Cure("schedule.kind", "constant"),
-                        Cure("optimizer.kind", "adafactor"),
+                        Fix("schedule.kind", "constant"),
+                        Fix("optimizer.kind", "adafactor"),
                     ),
                 )
             elif warmup > 0:
-                name = "warmup_steps" if config.schedule.warmup_steps else "warmup_share"
+                name = "warmup_steps" if config.schedule.warmup_steps else "warmup_fraction"
                 yield Problem(
                     f"schedule.{name}",
                     f"{what}, and pays no heed to the schedule's warm-up",
                     "Expected 0 with it; it has a warm-up of its own, optimizer.warmup_init",
                     "Set it to 0.",
-                    cure=Cure(f"schedule.{name}", 0),
+                    fix=Fix(f"schedule.{name}", 0),
                 )
 
 
@@ -211,7 +211,7 @@ def _schedule_free_problems(config: TrainConfig) -> Iterator[Problem]:
             'Expected "constant" with it, with or without a warm-up',
             'Choose "constant".',
             "warning",
-            Cure("schedule.kind", "constant"),
+            Fix("schedule.kind", "constant"),
         )
 
 
@@ -224,7 +224,7 @@ def _choice_problems(config: TrainConfig) -> Iterator[Problem]:
                 "there is no momentum to look ahead along",
                 "Expected a momentum above 0 with it",
                 "Turn it off, or raise optimizer.momentum.",
-                cure=Cure("optimizer.nesterov", False),
+                fix=Fix("optimizer.nesterov", False),
             )
         case Prodigy(safeguard_warmup=False):
             if warmup_steps(config.schedule, steps=config.training.steps) > 0:
@@ -234,5 +234,5 @@ def _choice_problems(config: TrainConfig) -> Iterator[Problem]:
                     "Expected the safeguard with a warm-up",
                     "Turn it on, or do without the warm-up.",
                     "warning",
-                    Cure("optimizer.safeguard_warmup", True),
+                    Fix("optimizer.safeguard_warmup", True),
                 )

@@ -18,7 +18,7 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.reward import NETWORKS, REWARD_WORDS, Reward
 from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 
 SMALL_FOR_SDXL, SDXL_SIDE = 768, 1024  # px
 LEAST_WATCHED = 4  # pictures; of fewer, nothing can be told of the mean of others
@@ -27,7 +27,7 @@ LEAST_WATCHED = 4  # pictures; of fewer, nothing can be told of the mean of othe
 @runtime_checkable
 class _OffersBackward(Protocol):
     @property
-    def step_in_backward(self) -> bool: ...
+    def fused_backward(self) -> bool: ...
 
 
 def problems(config: TrainConfig) -> list[Problem]:
@@ -65,7 +65,7 @@ def _of_model(config: TrainConfig) -> Iterator[Problem]:
             " nothing",
             "Expected a model that draws whole pictures",
             "Train the model that it was made from; or choose denoising as the objective.",
-            choices=(Cure("objective.kind", "denoising"), Cure("model.family", base)),
+            choices=(Fix("objective.kind", "denoising"), Fix("model.family", base)),
         )
     rollout = config.objective.rollout if isinstance(config.objective, AlignProp) else None
     if (
@@ -98,7 +98,7 @@ def _of_rewards(section: AlignProp) -> Iterator[Problem]:
             "all rewards are only watched, so that there is nothing to learn",
             "Expected at least one to train toward",
             "Turn it on for one of them.",
-            cure=Cure("objective.rewards.0.train", value=True),
+            fix=Fix("objective.rewards.0.train", value=True),
         )
     elif all(reward.train for reward in rewards) and section.evaluation.guard != "off":
         yield Problem(
@@ -121,11 +121,11 @@ def _of_reward(path: str, reward: Reward, section: AlignProp) -> Iterator[Proble
             "a trained reward of weight 0 counts nothing",
             "Expected another weight, or that it is only watched",
             'Set the weight to 1, or turn off "Train toward it".',
-            choices=(Cure(f"{path}.weight", 1.0), Cure(f"{path}.train", value=False)),
+            choices=(Fix(f"{path}.weight", 1.0), Fix(f"{path}.train", value=False)),
         )
     if reward.train and not has_gradient(reward) and not isinstance(section.algorithm, BestOfN):
         is_own = reward.reward == "function"
-        own = (Cure(f"{path}.has_gradient", value=True),) if is_own else ()
+        own = (Fix(f"{path}.has_gradient", value=True),) if is_own else ()
         yield Problem(
             f"{path}.reward",
             f"{REWARD_WORDS[reward.reward]} has no gradient that could be followed to the weights",
@@ -134,8 +134,8 @@ def _of_reward(path: str, reward: Reward, section: AlignProp) -> Iterator[Proble
             + (" If it computes with torch all the way, say that it has one." if is_own else ""),
             choices=(
                 *own,
-                Cure("objective.algorithm.kind", "best_of_n"),
-                Cure(f"{path}.train", value=False),
+                Fix("objective.algorithm.kind", "best_of_n"),
+                Fix(f"{path}.train", value=False),
             ),
         )
 
@@ -167,10 +167,10 @@ def _of_steps(section: AlignProp) -> Iterator[Problem]:
     match section.algorithm:
         case AlignPropSteps(through="fixed", last_steps=last) | Draft(last_steps=last):
             yield from _more_than_steps("last_steps", last, steps)
-        case AlignPropSteps(through="random") as own if own.least_share > own.most_share:
+        case AlignPropSteps(through="random") as own if own.min_fraction > own.max_fraction:
             yield Problem(
-                "objective.algorithm.least_share",
-                f"the least share {own.least_share:g} is more than the greatest {own.most_share:g}",
+                "objective.algorithm.min_fraction",
+                f"the lowest fraction {own.min_fraction:g} is above the highest {own.max_fraction:g}",
                 "Expected the least not above the greatest",
                 "Lower the one or raise the other.",
             )
@@ -182,7 +182,7 @@ def _of_steps(section: AlignProp) -> Iterator[Problem]:
                 "The paper found a random share of the steps best",
                 'Choose "random".',
                 "warning",
-                Cure("objective.algorithm.through", "random"),
+                Fix("objective.algorithm.through", "random"),
             )
         case ReFL() as own if own.earliest >= own.latest:
             yield Problem(
@@ -193,13 +193,13 @@ def _of_steps(section: AlignProp) -> Iterator[Problem]:
             )
         case DRTune(trained_steps=trained):
             yield from _more_than_steps("trained_steps", trained, steps)
-        case BestOfN() as own if own.keep > own.candidates:
+        case BestOfN() as own if own.kept_per_prompt > own.candidates_per_prompt:
             yield Problem(
-                "objective.algorithm.keep",
-                f"{own.keep} of {own.candidates} candidates cannot be kept",
+                "objective.algorithm.kept_per_prompt",
+                f"{own.kept_per_prompt} of {own.candidates_per_prompt} candidates cannot be kept",
                 "Expected at most as many as are drawn; fewer, or there is no choice",
                 "Lower it, or draw more candidates.",
-                cure=Cure("objective.algorithm.keep", 1),
+                fix=Fix("objective.algorithm.kept_per_prompt", 1),
             )
         case _:
             return
@@ -213,7 +213,7 @@ def _more_than_steps(name: str, count: int, steps: int) -> Iterator[Problem]:
             f" (objective.rollout.steps: {steps})",
             f"Expected at most {steps}",
             "Lower it, or draw in more steps.",
-            cure=Cure(f"objective.algorithm.{name}", steps),
+            fix=Fix(f"objective.algorithm.{name}", steps),
         )
 
 
@@ -257,10 +257,10 @@ def _of_watching(section: AlignProp) -> Iterator[Problem]:
             "Ordinary steps on your own pictures hold it (objective.keep.denoising_share)",
             "Set the anchor to 0.",
             "warning",
-            Cure("objective.keep.anchor", 0.0),
+            Fix("objective.keep.anchor", 0.0),
         )
     lines = [line for line in watched.prompts.splitlines() if line.strip()]
-    count = min(len(lines), watched.most_prompts) * watched.seeds
+    count = min(len(lines), watched.max_prompts) * watched.seeds
     if lines and count < LEAST_WATCHED:
         yield Problem(
             "objective.evaluation.seeds",
@@ -273,14 +273,14 @@ def _of_watching(section: AlignProp) -> Iterator[Problem]:
 
 def _of_memory(config: TrainConfig, section: AlignProp) -> Iterator[Problem]:
     optimizer = config.optimizer
-    if isinstance(optimizer, _OffersBackward) and optimizer.step_in_backward:
+    if isinstance(optimizer, _OffersBackward) and optimizer.fused_backward:
         yield Problem(
-            "optimizer.step_in_backward",
+            "optimizer.fused_backward",
             "weights cannot move in the backward pass while a gradient goes through several steps"
             " of one drawing: each of them needs the weights that it was drawn with",
             "Expected it off for reward training",
             "Turn it off.",
-            cure=Cure("optimizer.step_in_backward", value=False),
+            fix=Fix("optimizer.fused_backward", value=False),
         )
     if config.data.cache_text and _text_trains(config):
         yield Problem(
@@ -289,7 +289,7 @@ def _of_memory(config: TrainConfig, section: AlignProp) -> Iterator[Problem]:
             "They are encoded anew in every step",
             "Turn it off, so that the setting says what happens.",
             "warning",
-            Cure("data.cache_text", value=False),
+            Fix("data.cache_text", value=False),
         )
     if not section.rollout.checkpoint and _trains_several_steps(section.algorithm):
         yield Problem(
@@ -299,7 +299,7 @@ def _of_memory(config: TrainConfig, section: AlignProp) -> Iterator[Problem]:
             "Checkpointing makes memory nearly the same for any number of steps",
             "Turn it on, unless the forecast says that it fits.",
             "warning",
-            Cure("objective.rollout.checkpoint", value=True),
+            Fix("objective.rollout.checkpoint", value=True),
         )
 
 
@@ -317,11 +317,11 @@ def _trains_several_steps(algorithm: Algorithm) -> bool:
 
 
 def _text_trains(config: TrainConfig) -> bool:
-    if config.embeddings.words:
+    if config.embeddings.tokens:
         return True
     match config.method:
         case EmbeddingOnly() | Vae():
-            return bool(config.embeddings.words)
+            return bool(config.embeddings.tokens)
         case method:
             is_xl = base_of(config.model.family) == "sdxl"
             return method.text_encoder.train or (is_xl and method.text_encoder_2.train)

@@ -1,8 +1,8 @@
 """What only several settings together can show to be wrong."""
 
 from onetrainer.config.run.model import Model, base_of
-from onetrainer.config.train import TrainConfig, uses_pictures
-from onetrainer.errors import Cure, Problem
+from onetrainer.config.train import TrainConfig, uses_images
+from onetrainer.errors import Fix, Problem
 from onetrainer.rules import data as rules_data
 from onetrainer.rules import (
     embedding,
@@ -111,7 +111,7 @@ def _model_errors(model: Model) -> list[Problem]:
 
 def _warnings(config: TrainConfig) -> list[Problem]:
     found = []
-    is_small = config.data.resolution < SMALL_FOR_SDXL and uses_pictures(config)
+    is_small = config.data.resolution < SMALL_FOR_SDXL and uses_images(config)
     if base_of(config.model.family) == "sdxl" and is_small:
         found.append(
             Problem(
@@ -120,7 +120,7 @@ def _warnings(config: TrainConfig) -> list[Problem]:
                 f"It was made for {SDXL_SIDE} px and draws poorly at less",
                 f"Raise it to {SDXL_SIDE}, if the memory allows.",
                 "warning",
-                Cure("data.resolution", SDXL_SIDE),
+                Fix("data.resolution", SDXL_SIDE),
             )
         )
     small = SMALL_SAMPLE * config.data.resolution

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from onetrainer.config.run.schedule import CosineRestarts, CosineWaves, Point, Points
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
 
 MUCH_OF_THE_START = 0.1  # share of the finished average that was never trained
@@ -27,21 +27,21 @@ def _warmup_problems(config: TrainConfig) -> list[Problem]:
     schedule, steps = config.schedule, config.training.steps
     if isinstance(schedule, Points):
         return []
-    if schedule.warmup_steps and schedule.warmup_share:
+    if schedule.warmup_steps and schedule.warmup_fraction:
         return [
             Problem(
-                "schedule.warmup_share",
+                "schedule.warmup_fraction",
                 f"the warm-up is told twice: {schedule.warmup_steps} steps, and a share of"
-                f" {schedule.warmup_share:g}",
+                f" {schedule.warmup_fraction:g}",
                 "Expected one of the two",
-                "Set schedule.warmup_share or schedule.warmup_steps to 0.",
-                cure=Cure("schedule.warmup_share", 0),
+                "Set schedule.warmup_fraction or schedule.warmup_steps to 0.",
+                fix=Fix("schedule.warmup_fraction", 0),
             )
         ]
     warmup = warmup_steps(schedule, steps=steps)
     if warmup < steps:
         return []
-    name = "warmup_steps" if schedule.warmup_steps else "warmup_share"
+    name = "warmup_steps" if schedule.warmup_steps else "warmup_fraction"
     return [
         Problem(
             f"schedule.{name}",
@@ -79,7 +79,7 @@ def _point_problems(schedule: Points, *, steps: int) -> list[Problem]:
                 "The learning rate stays the same to the end",
                 "Add points, or choose another schedule.",
                 "warning",
-                Cure("schedule.kind", "constant"),
+                Fix("schedule.kind", "constant"),
             )
         ]
     unordered = [
@@ -127,7 +127,7 @@ def _average_problems(config: TrainConfig) -> list[Problem]:
                 "An average of what it trains with would be of other weights than those it is good"
                 " at",
                 "Turn the average off; finished files hold the optimizer's own.",
-                cure=Cure("ema.use", False),
+                fix=Fix("ema.use", False),
             )
         ]
     if ema.every > steps:
@@ -137,7 +137,7 @@ def _average_problems(config: TrainConfig) -> list[Problem]:
                 f"every {ema.every} steps means never in a run of {steps}",
                 f"Expected at most training.steps = {steps}",
                 "Lower it.",
-                cure=Cure("ema.every", 1),
+                fix=Fix("ema.every", 1),
             )
         ]
     rest = ema.decay**steps
@@ -150,6 +150,6 @@ def _average_problems(config: TrainConfig) -> list[Problem]:
             "A ramp lets the first steps count more",
             "Turn ema.ramp on, or lower the decay.",
             "warning",
-            Cure("ema.ramp", True),
+            Fix("ema.ramp", True),
         )
     ]

@@ -1,7 +1,7 @@
 """What is wrong between validation and the other settings; pictures are counted elsewhere."""
 
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 
 USUAL_EVERY = 100  # steps or epochs; where a cure has to say how often
 
@@ -23,7 +23,7 @@ def _time_problems(config: TrainConfig) -> list[Problem]:
             "pictures are held out and never measured",
             "Expected a validation after every so many steps, at the start or at the end",
             "Set validation.every, or turn off validation.use to learn all the pictures.",
-            cure=Cure("validation.every", USUAL_EVERY),
+            fix=Fix("validation.every", USUAL_EVERY),
         )
     ]
 
@@ -39,7 +39,7 @@ def _patience_problems(config: TrainConfig) -> list[Problem]:
                 "training cannot end early, as nothing is measured before its end",
                 'Expected "Validate every" (validation.every) to be set with it',
                 "Set validation.every, or set the patience to 0.",
-                cure=Cure("validation.every", USUAL_EVERY),
+                fix=Fix("validation.every", USUAL_EVERY),
             )
         ]
     earliest = section.every * (section.patience + (not section.at_start))

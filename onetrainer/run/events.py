@@ -92,7 +92,7 @@ class Validated:
     step: int
     loss: float
     error: float
-    pictures: int
+    images: int
     best_step: int
     is_best: bool
     verdict: Verdict
@@ -121,7 +121,7 @@ class Rewarded:
     step: int
     reward: float
     spread: float
-    pictures: int
+    images: int
     by_name: dict[str, dict[str, float]] = field(default_factory=dict)
     last_steps: float = 0.0
     anchor: float | None = None
@@ -158,7 +158,7 @@ class Evaluated:
     words: str
     rewards: dict[str, dict[str, float | None]] = field(default_factory=dict)
     drift: dict[str, float] = field(default_factory=dict)
-    pictures: list[dict[str, Any]] = field(default_factory=list)
+    images: list[dict[str, Any]] = field(default_factory=list)
     stops: bool = False
 
 
@@ -182,7 +182,7 @@ class Forecast:
     peak_phase: str
     peak_bytes: int
     available_bytes: int = 0
-    cures: list[dict[str, Any]] = field(default_factory=list)
+    fixes: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     time: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)

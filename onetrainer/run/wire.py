@@ -8,6 +8,8 @@ from onetrainer.run.commands import Command
 from onetrainer.run.events import Event
 
 _EVENT_TYPES: dict[str, type] = {kind.__name__: kind for kind in get_args(Event)}
+# Names that fields had in events of earlier versions.
+_FORMER = {"pictures": "images", "cures": "fixes"}
 _KEYS = {kind: frozenset(item.name for item in fields(kind)) for kind in get_args(Event)}
 
 
@@ -23,7 +25,8 @@ def decode_event(line: str) -> Event | None:
         body = json.loads(line)
         kind = _EVENT_TYPES[body["type"]]
         known = _KEYS[kind]
-        return cast(Event, kind(**{key: value for key, value in body.items() if key in known}))
+        current = {_FORMER.get(key, key): value for key, value in body.items()}
+        return cast(Event, kind(**{key: value for key, value in current.items() if key in known}))
     except (ValueError, KeyError, TypeError):
         return None
 

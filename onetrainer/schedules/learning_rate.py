@@ -64,7 +64,7 @@ def warmup_steps(schedule: Schedule, *, steps: int) -> int:
     """How many steps of a run the warm-up takes; a curve of points has none."""
     if isinstance(schedule, Points):
         return 0
-    return schedule.warmup_steps or round(schedule.warmup_share * steps)
+    return schedule.warmup_steps or round(schedule.warmup_fraction * steps)
 
 
 def _cosine(share: float) -> float:

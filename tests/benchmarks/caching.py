@@ -24,7 +24,7 @@ import torch
 from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from PIL import Image
 
-from modules.data.cache import EncodeOptions, EncoderDigests, encode_pictures
+from modules.data.cache import EncodeOptions, EncoderDigests, encode_images
 from modules.data.encoded_items import Views
 from modules.data.images import load_pixels
 from modules.data.shards import Store
@@ -32,7 +32,7 @@ from modules.interfaces import LatentMoments
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transforms import plain_view
-from onetrainer.images.image_index import PictureMemory
+from onetrainer.images.image_index import ImageMemory
 from tests import tiny
 
 SHAPES = [(4000, 3000), (3000, 4000), (4000, 2667), (3000, 3000)]
@@ -90,7 +90,7 @@ def speeds(options: argparse.Namespace) -> dict[str, object]:
         device, options.width, torch.float32 if device.type == "cpu" else torch.bfloat16
     )
     with tempfile.TemporaryDirectory() as folder:
-        concept = write_photos(Path(folder) / "photos", options.pictures)
+        concept = write_photos(Path(folder) / "photos", options.images)
         items = index_concept(concept).items
         pixels = [load_pixels(item, plain_view(item, concept)) for item in items]
         family.encode_images(pixels[0][None])
@@ -135,8 +135,8 @@ def plain_loop(family: Family, concept: ConceptSettings, items: tuple) -> None:
 def ours(
     family: Family, concept: ConceptSettings, items: tuple, cache: Path, options: argparse.Namespace
 ) -> None:
-    with closing(PictureMemory(cache)) as memory:
-        encode_pictures(
+    with closing(ImageMemory(cache)) as memory:
+        encode_images(
             family,
             Views(items, (concept,), is_plain=False),
             store=Store(cache),

@@ -57,9 +57,9 @@ def _files(root: Path) -> list[Path]:
     for number in range(FILES):
         width, height = rng.integers(400, 1000, 2).tolist()
         pixels = rng.integers(0, 255, (height // 8, width // 8, 3), dtype=np.uint8)
-        picture = Image.fromarray(pixels).resize((width, height))
+        image = Image.fromarray(pixels).resize((width, height))
         path = root / f"{number}.{KINDS[number % len(KINDS)]}"
-        picture.save(path, **({"exif": exif} if number % 3 == 0 else {}))
+        image.save(path, **({"exif": exif} if number % 3 == 0 else {}))
         found.append(path)
     return found
 

@@ -39,38 +39,38 @@ def cloud(seed, size=SIZE):
 
 def portrait(seed, size=SIZE):
     """Sharp in the middle of a background that is out of focus."""
-    picture = leaves(seed, size).filter(ImageFilter.GaussianBlur(9))
+    image = leaves(seed, size).filter(ImageFilter.GaussianBlur(9))
     mask = Image.new("L", (size, size))
     ImageDraw.Draw(mask).ellipse((size * 0.3, size * 0.25, size * 0.7, size * 0.95), fill=255)
-    picture.paste(leaves(seed + 100, size), (0, 0), mask.filter(ImageFilter.GaussianBlur(2)))
-    return picture
+    image.paste(leaves(seed + 100, size), (0, 0), mask.filter(ImageFilter.GaussianBlur(2)))
+    return image
 
 
 def drawing(seed, size=SIZE):
     """Lines and writing on white."""
     rng = np.random.default_rng(seed)
-    picture = Image.new("RGB", (size, size), "white")
-    brush = ImageDraw.Draw(picture)
+    image = Image.new("RGB", (size, size), "white")
+    brush = ImageDraw.Draw(image)
     for _ in range(50):
         ends = (rng.random(6) * size).tolist()
         color = tuple(rng.integers(0, 130, 3).tolist())
         brush.line(ends, fill=color, width=int(rng.integers(2, 7)))
     for _ in range(15):
         brush.text(tuple(rng.random(2) * size), "some words " * 3, fill="black", font_size=20)
-    return picture
+    return image
 
 
 def product(seed, size=384):
     """A few colored forms in the middle of white: all are built alike."""
     rng = np.random.default_rng(seed)
-    picture = Image.new("RGB", (size, size), "white")
-    brush = ImageDraw.Draw(picture)
+    image = Image.new("RGB", (size, size), "white")
+    brush = ImageDraw.Draw(image)
     for _ in range(6):
         x, y = size * (0.4 + 0.2 * rng.random(2))
         r = size * (0.04 + 0.13 * rng.random())
         form = brush.ellipse if rng.random() < 0.5 else brush.rectangle
         form((x - r, y - r, x + r, y + 1.5 * r), fill=tuple(rng.integers(0, 200, 3).tolist()))
-    return picture
+    return image
 
 
 def scenes(count):
@@ -80,18 +80,18 @@ def scenes(count):
     return [draw(random_scene(rng), 256, 256) for _ in range(count)]
 
 
-def middle(picture, share):
+def middle(image, share):
     """A picture without a margin, so much of each side."""
-    across, down = (round(side * share / 2) for side in picture.size)
-    return picture.crop((across, down, picture.width - across, picture.height - down))
+    across, down = (round(side * share / 2) for side in image.size)
+    return image.crop((across, down, image.width - across, image.height - down))
 
 
-def bordered(picture):
-    return ImageOps.expand(picture, round(picture.width * 0.03), "black")
+def bordered(image):
+    return ImageOps.expand(image, round(image.width * 0.03), "black")
 
 
-def blurred(picture, radius):
-    return picture.filter(ImageFilter.GaussianBlur(radius))
+def blurred(image, radius):
+    return image.filter(ImageFilter.GaussianBlur(radius))
 
 
 CHANGES = {
@@ -130,17 +130,17 @@ SHARPNESS = {
 }
 
 
-def look(picture):
-    picture.save(SCRATCH)
+def look(image):
+    image.save(SCRATCH)
     return features_of(SCRATCH)
 
 
 def main():
-    pictures = [make(seed, SIZE) for seed in SEEDS for make in (leaves, cloud, portrait, drawing)]
-    looks = [look(picture) for picture in pictures]
-    print(f"near-duplicates found, of {len(pictures)}")
+    images = [make(seed, SIZE) for seed in SEEDS for make in (leaves, cloud, portrait, drawing)]
+    looks = [look(image) for image in images]
+    print(f"near-duplicates found, of {len(images)}")
     for name, change in CHANGES.items():
-        changed = [look(change(picture)) for picture in pictures]
+        changed = [look(change(image)) for image in images]
         pairs = zip(looks, changed, strict=True)
         print(f"  {name}: {sum(groups_of(pair) == [0, 0] for pair in pairs)}")
     print("different pictures taken for near-duplicates")
@@ -148,14 +148,14 @@ def main():
         "these": looks,
         "leaves": [look(leaves(1000 + seed, 256)) for seed in range(200)],
         "products": [look(product(seed)) for seed in range(200)],
-        "demo's scenes": [look(picture) for picture in scenes(200)],
+        "demo's scenes": [look(image) for image in scenes(200)],
     }
     for name, some in sets.items():
         count = len(list(combinations(some, 2)))
         print(f"  {name}: {len(alike_pairs(some))} links of {len(some)} pictures, {count} pairs")
-    print(f"sharpness, of {len(pictures)}: finest detail, traces; enlarged, of blocks, blurred")
+    print(f"sharpness, of {len(images)}: finest detail, traces; enlarged, of blocks, blurred")
     for name, change in SHARPNESS.items():
-        found = [detail_of(change(picture).convert("L")) for picture in pictures]
+        found = [detail_of(change(image).convert("L")) for image in images]
         large = [d.trace >= TRACE and d.strong < LEAST_STRONG for d in found]
         soft = [d.finest < LEAST_DETAIL and not e for d, e in zip(found, large, strict=True)]
         reach, traces = sorted(d.finest for d in found), [d.trace for d in found]

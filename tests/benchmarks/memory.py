@@ -20,7 +20,7 @@ from modules.assembly.method import attach, objective_of
 from modules.assembly.optimizer import ema_of, movement_of, steps_in_backward, stops_of
 from modules.assembly.placement import manage, residency_of, storage_dtypes
 from modules.assembly.validation_set import grid_of
-from modules.evaluation.validation import HeldOutPictures, measure
+from modules.evaluation.validation import ValidationImages, measure
 from modules.families.empty import empty_family
 from modules.families.registry import family_spec
 from modules.families.stable_diffusion import StableDiffusion
@@ -42,7 +42,7 @@ METHODS = {
     "lora": {"method": {"kind": "lora"}, "optimizer": {"kind": "adamw"}},
     "full": {
         "method": {"kind": "full", "weights": "bf16"},
-        "optimizer": {"kind": "adafactor", "step_in_backward": True},
+        "optimizer": {"kind": "adafactor", "fused_backward": True},
         "training": {"gradient_clipping": 0.0},
     },
     "full-adamw": {
@@ -134,7 +134,7 @@ def measured_phases(config: TrainConfig) -> dict[str, int]:
 
         def validate_and_save(family, objective, engine, residency):
             peaks["training"] = card.peak
-            one = HeldOutPictures(("a",), {"a": ""}, "", lambda _: batch(config, family, count=1))
+            one = ValidationImages(("a",), {"a": ""}, "", lambda _: batch(config, family, count=1))
             for phase in ("validation", "saving"):
                 with residency.phase(phase), torch.no_grad():
                     card.reset_peak()
@@ -186,7 +186,7 @@ def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_en
         )
         ema = ema_of(config, groups)
         if steps_in_backward(config):
-            engine.step_in_backward()
+            engine.fused_backward()
         method.train(True)
         for step in range(2):
             engine.begin(step)

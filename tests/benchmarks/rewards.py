@@ -218,9 +218,9 @@ class _Given:
             guided = without + GUIDANCE * (prompted - without)
             latents = scheduler.step(guided, timestep, latents, eta=1.0).prev_sample
         factor = vae.config.scaling_factor
-        picture = checkpoint(lambda own: vae.decode(own / factor).sample, latents,
+        image = checkpoint(lambda own: vae.decode(own / factor).sample, latents,
                              use_reentrant=False)  # fmt: skip
-        (-brightness(((picture + 1) / 2).clamp(0, 1)).sum()).backward()
+        (-brightness(((image + 1) / 2).clamp(0, 1)).sum()).backward()
         self.move()
 
     def move(self) -> None:
@@ -252,7 +252,7 @@ def _rollout(
         guidance=GUIDANCE,
         checkpoint=is_checkpointed,
         train_device=device,
-        temp_device=CPU,
+        offload_device=CPU,
     )
 
 

@@ -59,7 +59,7 @@ class Length:
 
 
 @dataclass(frozen=True)
-class Pictures:
+class Images:
     """All pictures encoded once, by the frozen parts in fp32."""
 
     moments: LatentMoments
@@ -85,25 +85,25 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         demo = write_demo(Path(folder) / "demo")
         base = Model(path=str(demo.base))
-        pictures = encode(base, demo.pictures)
+        images = encode(base, demo.images)
         curves = {
-            name: [curve(base, section, pictures, seed, Length()) for seed in SEEDS]
+            name: [curve(base, section, images, seed, Length()) for seed in SEEDS]
             for name, section in FORMATS.items()
         }
     report(curves)
 
 
-def encode(base: Model, folder: Path) -> Pictures:
+def encode(base: Model, folder: Path) -> Images:
     family = load_family(base, compute_dtype=torch.float32, device=CPU)
     files = sorted(folder.glob("*.png"))
     captions = [file.with_suffix(".txt").read_text().strip() for file in files]
     with torch.no_grad():
         pixels = to_pixels([Image.open(file).resize((128, 128)) for file in files])
-        return Pictures(family.encode_images(pixels), family.encode_text(captions))
+        return Images(family.encode_images(pixels), family.encode_text(captions))
 
 
 def curve(
-    base: Model, section: FullSection, pictures: Pictures, seed: int, length: Length
+    base: Model, section: FullSection, images: Images, seed: int, length: Length
 ) -> list[float]:
     """The loss before training and after every so many steps."""
     family = load_family(
@@ -114,10 +114,10 @@ def curve(
     rounds = section.weights == "bf16" and section.stochastic_rounding
     movement = Movement(optimizer, rounding_seed=seed if rounds else None, moves_alone=True)
     objective = Denoising(family, section=DenoisingSection(), device=CPU)
-    batches = [pictures.batch(EVALUATION_SEED, place) for place in range(length.evaluation_batches)]
+    batches = [images.batch(EVALUATION_SEED, place) for place in range(length.evaluation_batches)]
     found = [evaluated(family, objective, batches)]
     for step in range(length.steps):
-        objective.loss(pictures.batch(seed, step), seed=seed, step=step).value.backward()
+        objective.loss(images.batch(seed, step), seed=seed, step=step).value.backward()
         movement.begin(step)
         movement.move_all()
         optimizer.zero_grad(set_to_none=True)

@@ -16,7 +16,7 @@ import torch
 
 from modules.assembly.dataset import Batches
 from modules.data.batches import Shelf
-from modules.data.cache import EncodeOptions, encode_captions, encode_pictures, encoder_digests
+from modules.data.cache import EncodeOptions, encode_captions, encode_images, encoder_digests
 from modules.data.encoded_items import Views
 from modules.data.loader import Loader
 from modules.data.shards import Store
@@ -37,7 +37,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.batch_plan import BatchPlan, portions_of
 from onetrainer.dataset.caption_sampling import plain_caption
 from onetrainer.dataset.dataset import read_dataset
-from onetrainer.images.image_index import PictureMemory
+from onetrainer.images.image_index import ImageMemory
 from onetrainer.run.event_log import EventWriter
 from tests import tiny
 
@@ -93,19 +93,19 @@ class _Bare:
 class _Ours:
     def __init__(self, folder: Path, batch_size: int) -> None:
         family = tiny.family()
-        tiny.write_pictures(folder / "p", [f"picture {i}" for i in range(8)])
+        tiny.write_images(folder / "p", [f"picture {i}" for i in range(8)])
         config = TrainConfig.model_validate(
             {"data": {"folder": str(folder / "p"), "resolution": 64}}
         )
         dataset = read_dataset(config)
-        store, memory = Store(folder / "cache"), PictureMemory(folder / "cache")
+        store, memory = Store(folder / "cache"), ImageMemory(folder / "cache")
         ways = {
             "store": store,
             "digests": encoder_digests(family),
             "progress": lambda _done, _total: None,
             "should_stop": lambda: False,
         }
-        pictures = encode_pictures(
+        images = encode_images(
             family,
             Views(dataset.items, dataset.concepts, is_plain=False),
             memory=memory,
@@ -115,7 +115,7 @@ class _Ours:
         captions = ["", *(item.caption for item in dataset.items)]
         texts = encode_captions(family, captions, **ways)
         shelf = Shelf(
-            pictures,
+            images,
             texts,
             dataset.concepts,
             lambda item, _turn: plain_caption(item, dataset.concepts[item.concept]),

@@ -14,15 +14,15 @@ from tests import table
 
 pytestmark = pytest.mark.cuda
 
-STEP_IN_BACKWARD = {
-    "optimizer": {"kind": "adamw", "lr": 1e-3, "step_in_backward": True},
+FUSED_BACKWARD = {
+    "optimizer": {"kind": "adamw", "lr": 1e-3, "fused_backward": True},
     "training": {"gradient_clipping": 0.0},
 }
 WAYS = {
     "8-bit": ("full-bf16", "plain", {"optimizer": {"kind": "adamw8bit"}}),
     "paged": ("full-bf16", "plain", {"optimizer": {"kind": "paged_adamw8bit"}}),
     "4-bit": ("full-bf16", "plain", {"optimizer": {"kind": "adamw4bit"}}),
-    "step in backward": ("full-bf16", "plain", STEP_IN_BACKWARD),
+    "step in backward": ("full-bf16", "plain", FUSED_BACKWARD),
     "average in main memory": ("full-bf16", "plain", {"ema": {"use": True, "place": "host"}}),
     "own prediction": ("full-bf16", "rich", {"ema": {"use": True, "place": "host"}}),
     "vae": ("vae", "plain", {"method": {"kind": "vae", "weights": "bf16"}}),

@@ -55,7 +55,7 @@ def test_fp16_steps_are_those_of_torchs_own_loss_scale(microbatches, clipping, w
     assert made.engine.state_dict() == scale
 
 
-def test_clipping_changes_what_is_learnt_in_fp16():
+def test_clipping_changes_what_is_trained_in_fp16():
     # That the test above could tell a step without it.
     one, other = (
         Training(AdamW(), precision="fp16", clipping=clipping).run(0, 3) for clipping in (0, 0.05)

@@ -56,7 +56,7 @@ BLACK, GRAY, WHITE = (0, 0, 0), (0.5, 0.5, 0.5), (1, 1, 1)
         "symmetry": {BLACK: 1, WHITE: 1, CYAN: 1},
     }.items(),
 )
-def test_flat_pictures_score_by_their_color_alone(name, scores):
+def test_flat_images_score_by_their_color_alone(name, scores):
     for color, expected in scores.items():
         assert float(ALL[name](flat(*map(float, color)))) == pytest.approx(expected, abs=SMOOTHED)
 
@@ -71,9 +71,9 @@ def test_half_black_and_half_white_score_as_their_closed_forms_say():
 def test_measures_equal_numpys():
     shown = noise(3, 3, 10, 14, dtype=torch.float64)
     light = 0.299 * shown[:, 0] + 0.587 * shown[:, 1] + 0.114 * shown[:, 2]
-    for picture, gray, place in zip(shown.numpy(), light.numpy(), range(3), strict=True):
-        apart = numpy.linalg.norm(picture - picture.mean(axis=0), axis=0)
-        mirrored = numpy.stack([channel - channel.mean() for channel in picture])
+    for image, gray, place in zip(shown.numpy(), light.numpy(), range(3), strict=True):
+        apart = numpy.linalg.norm(image - image.mean(axis=0), axis=0)
+        mirrored = numpy.stack([channel - channel.mean() for channel in image])
         slopes = (numpy.diff(gray, axis=0) ** 2).mean() + (numpy.diff(gray, axis=1) ** 2).mean()
         expected = {
             "brightness": gray.mean(),
@@ -94,7 +94,7 @@ def test_gradient_equals_differences_of_the_values(name):
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("color", [BLACK, GRAY, WHITE, (0.3, 0.1, 0.9)])
-def test_flat_pictures_have_finite_gradients(name, color):
+def test_flat_images_have_finite_gradients(name, color):
     shown = flat(*map(float, color)).requires_grad_()
     score = ALL[name](shown)
     score.sum().backward()
@@ -104,16 +104,16 @@ def test_flat_pictures_have_finite_gradients(name, color):
 
 
 @pytest.mark.parametrize("name", sorted(ALL.keys() - {"sharpness"}))
-def test_size_of_the_picture_does_not_matter(name):
+def test_size_of_the_image_does_not_matter(name):
     small = noise(2, 3, 8, 8)
     large = small.repeat_interleave(2, dim=2).repeat_interleave(2, dim=3)
     torch.testing.assert_close(ALL[name](small), ALL[name](large), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_each_picture_scores_alone_as_among_others(name):
+def test_each_image_scores_alone_as_among_others(name):
     shown = noise(3, 3, 9, 7)
-    alone = torch.cat([ALL[name](picture[None]) for picture in shown])
+    alone = torch.cat([ALL[name](image[None]) for image in shown])
     torch.testing.assert_close(ALL[name](shown), alone, rtol=1e-6, atol=1e-7)
 
 
@@ -123,7 +123,7 @@ def test_ramp_is_less_sharp_than_a_step_of_the_same_height():
     assert float(measures.sharpness(step)) > 3 * float(measures.sharpness(ramp))
 
 
-def test_paler_picture_is_no_more_symmetric():
+def test_paler_image_is_no_more_symmetric():
     shown = noise(1, 3, 16, 16)
     pale = 0.5 + 0.3 * (shown - 0.5)
     difference = measures.symmetry(shown) - measures.symmetry(pale)

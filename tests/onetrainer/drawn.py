@@ -18,8 +18,8 @@ def leaves(seed, size=384):
 @cache
 def _leaves(seed, size):
     rng = np.random.default_rng(seed)
-    picture = Image.new("RGB", (size, size))
-    draw = ImageDraw.Draw(picture)
+    image = Image.new("RGB", (size, size))
+    draw = ImageDraw.Draw(image)
     for _ in range(500):
         share = rng.random()
         radius = ((1 - share) / (size * 0.01) ** 2 + share / (size * 0.35) ** 2) ** -0.5
@@ -27,29 +27,29 @@ def _leaves(seed, size):
         box = (x - radius, y - radius, x + radius, y + radius)
         form = draw.ellipse if rng.random() < 0.5 else draw.rectangle
         form(box, fill=tuple(rng.integers(10, 245, 3).tolist()))
-    soft = np.asarray(picture.filter(ImageFilter.GaussianBlur(0.5))).astype(np.float64)
+    soft = np.asarray(image.filter(ImageFilter.GaussianBlur(0.5))).astype(np.float64)
     grainy = soft + rng.normal(0, 2, soft.shape)
     return Image.fromarray(np.clip(grainy, 0, 255).astype(np.uint8))
 
 
-def as_jpeg(picture, quality):
+def as_jpeg(image, quality):
     """What is left of a picture after it was saved so."""
     file = io.BytesIO()
-    picture.save(file, "JPEG", quality=quality)
+    image.save(file, "JPEG", quality=quality)
     return Image.open(io.BytesIO(file.getvalue())).convert("RGB")
 
 
-def scaled(picture, factor, way=Image.Resampling.LANCZOS):
+def scaled(image, factor, way=Image.Resampling.LANCZOS):
     """A picture made larger or smaller."""
-    return picture.resize([round(side * factor) for side in picture.size], way)
+    return image.resize([round(side * factor) for side in image.size], way)
 
 
-def enlarged(picture, factor, way=Image.Resampling.BICUBIC):
+def enlarged(image, factor, way=Image.Resampling.BICUBIC):
     """A picture of the same size that was made from one so many times smaller."""
-    return scaled(picture, 1 / factor).resize(picture.size, way)
+    return scaled(image, 1 / factor).resize(image.size, way)
 
 
-def cut(picture, share):
+def cut(image, share):
     """A picture without so much of its width at the right, and of its height below."""
-    width, height = picture.size
-    return picture.crop((0, 0, round(width * (1 - share)), round(height * (1 - share))))
+    width, height = image.size
+    return image.crop((0, 0, round(width * (1 - share)), round(height * (1 - share))))

@@ -293,7 +293,7 @@ class Desk:
         end = self.state["turns"] + turns
         self.wait(lambda: self.state["turns"] >= end, "some turns")
 
-    def picture(self, path: Path) -> None:
+    def image(self, path: Path) -> None:
         """The window and what lies over it, such as a dialog."""
         x, y, width, height = self.state["place"]
         box = (x, y, x + width, y + height)

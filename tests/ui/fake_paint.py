@@ -9,8 +9,8 @@ from PIL import Image, ImageDraw, ImageFilter
 def paint(index: int, share: float, *, size: int) -> Image.Image:
     """A shape on a sky that comes out of the noise as training goes on."""
     hue = (0.58 + 0.21 * index) % 1
-    picture = Image.new("RGB", (size * 2, size * 2))
-    draw = ImageDraw.Draw(picture)
+    image = Image.new("RGB", (size * 2, size * 2))
+    draw = ImageDraw.Draw(image)
     for y in range(size * 2):
         tone = colorsys.hsv_to_rgb(hue, 0.35, 0.95 - 0.3 * y / size / 2)
         draw.line((0, y, size * 2, y), fill=tuple(round(255 * part) for part in tone))
@@ -31,7 +31,7 @@ def paint(index: int, share: float, *, size: int) -> Image.Image:
             turn = math.tau * k / 10
             spikes.append((middle + reach * math.sin(turn), middle - reach * math.cos(turn)))
         draw.polygon(spikes, body)
-    picture = picture.resize((size, size), Image.Resampling.LANCZOS)
-    blurred = picture.filter(ImageFilter.GaussianBlur(14 * (1 - share) ** 2))
+    image = image.resize((size, size), Image.Resampling.LANCZOS)
+    blurred = image.filter(ImageFilter.GaussianBlur(14 * (1 - share) ** 2))
     noise = Image.effect_noise((size, size), 90).convert("RGB")
     return Image.blend(blurred, noise, 0.45 * (1 - share) ** 3)

@@ -77,17 +77,17 @@ class Looks:
                 "saturation": 1 + 0.7 * share,
                 "distance": 0.11 * share**0.5,
             },
-            [self._picture(step, *place) for place in _places()],
+            [self._image(step, *place) for place in _places()],
             self.bad >= 2,
         )
 
-    def _picture(self, step: int, number: int, seed: int) -> dict[str, object]:
+    def _image(self, step: int, number: int, seed: int) -> dict[str, object]:
         share = step / self.total
         path = f"rewards/step-{step:06d}/{number:02d}-{seed}.jpg"
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        picture = paint(2 * number + seed, 1.0, size=SIDE)
-        warm = Image.new("RGB", picture.size, (255, 140, 0))
-        ImageEnhance.Color(Image.blend(picture, warm, 0.5 * share)).enhance(1 + share).save(
+        image = paint(2 * number + seed, 1.0, size=SIDE)
+        warm = Image.new("RGB", image.size, (255, 140, 0))
+        ImageEnhance.Color(Image.blend(image, warm, 0.5 * share)).enhance(1 + share).save(
             self.folder / path, quality=90
         )
         color = 0.5 + 0.06 * 2.1 * share + 0.01 * seed

@@ -264,16 +264,16 @@ class FakeWorker:
             by_level=[loss * factor for factor in (2.1 - 0.1 * share, 1.1, 0.6, 0.2)],
         )
         self.say(told)
-        if self.config["validation"]["without_average"]:
+        if self.config["validation"]["without_ema"]:
             self.say(replace(told, loss=loss * 1.012, weights="last"))
 
     def sample(self, step: int) -> None:
         for index, prompt in enumerate(self.prompts):
             self.say(Phase("sampling", index + 1, len(self.prompts)))
             path = self.folder.samples / f"{step:06d}-{index:02d}.png"
-            picture = paint(index, step / self.total, size=128)
-            picture.save(path)
-            picture.resize((128, 128)).save(path.with_name(f"{path.stem}.thumb.jpg"), quality=90)
+            image = paint(index, step / self.total, size=128)
+            image.save(path)
+            image.resize((128, 128)).save(path.with_name(f"{path.stem}.thumb.jpg"), quality=90)
             relative = f"samples/{path.name}"
             self.say(Sample(step, index, relative, prompt["prompt"], prompt["seed"]))
         if self.mode == "slow" and step:
@@ -317,12 +317,12 @@ def plan(mode: str) -> int:
     say(Phase("loading", detail="looking for what would lower it"))
     if mode == "slow":
         time.sleep(60)
-    say(replace(told, cures=[] if is_block else [*CURES]))
+    say(replace(told, fixes=[] if is_block else [*FIXES]))
     say(Finished(0, []))
     return 0
 
 
-CURES = (
+FIXES = (
     {
         "changes": {"hardware.gradient_checkpointing": "selective"},
         "words": "repeat cheap operations in the backward pass",

@@ -33,7 +33,7 @@ def write_project(folder: Path, **changes: dict[str, Any]) -> Path:
     """Base model, captioned pictures and a config; the config's path."""
     folder.mkdir(parents=True, exist_ok=True)
     write_model(folder / "base.safetensors")
-    write_pictures(folder / "pictures")
+    write_images(folder / "pictures")
     document: dict[str, Any] = {
         "description": "Paper things in watercolor",
         "model": {"path": "base.safetensors"},
@@ -67,7 +67,7 @@ def write_model(path: Path, parts: dict[str, tuple[int, ...]] = PARTS) -> Path:
     return path
 
 
-def write_pictures(folder: Path) -> None:
+def write_images(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for place in range(12):
         paint(place, 1.0, size=96).save(folder / f"paper-{place:02d}.png")

@@ -26,7 +26,7 @@ LONG = 1800.0
 UNDER_WAY = 0.68
 TOO_LARGE = {"extends": "sdxl/lora-24gb"}
 """What the card of `tests.ui.card_worker` has too little memory for."""
-HELD_OUT = {"use": True, "share": 0.25, "every": 20}
+VALIDATION = {"use": True, "split": 0.25, "every": 20}
 
 
 def main() -> None:
@@ -81,7 +81,7 @@ class Studio:
         self.shoot("samples")
         desk.ask_to_close()
         desk.wait(lambda: desk.widget("answer keep").get("shown"), "the question")
-        desk.picture(self.out / "window-closing-dark.png")
+        desk.image(self.out / "window-closing-dark.png")
         desk.key("Escape")
         desk.page("runs")
         self.shoot("runs")
@@ -146,7 +146,7 @@ class Studio:
         config = self.folder / "demo" / "demo.json"
         document = json.loads(config.read_text())
         document["hardware"]["threads"] = 1
-        document["validation"] = HELD_OUT
+        document["validation"] = VALIDATION
         config.write_text(json.dumps(document))
         self.desk.ask("load", path=str(config))
 
@@ -179,7 +179,7 @@ class Studio:
                 self.desk.key("ctrl+d")
                 self.desk.wait_state(mode=mode)
             self.desk.rest()
-            self.desk.picture(self.out / f"window-{page}-{mode}.png")
+            self.desk.image(self.out / f"window-{page}-{mode}.png")
         self.desk.key("ctrl+d")
         self.desk.wait_state(mode="dark")
 

@@ -103,7 +103,7 @@ def look_ahead(config: TrainConfig, watch: Watch) -> Outlook:
     """
     # Loaded late: a window that only opens needs nothing of it.
     from onetrainer.cache.run_entries import memory_of
-    from onetrainer.config.train import uses_pictures
+    from onetrainer.config.train import uses_images
     from onetrainer.dataset.batch_plan import sizes_of
     from onetrainer.dataset.near_duplicates import LookingStopped
     from onetrainer.preview.dataset_preview import plan_data
@@ -114,7 +114,7 @@ def look_ahead(config: TrainConfig, watch: Watch) -> Outlook:
     except LookingStopped as error:
         raise GivenUpError from error
     if plan is None:
-        if not uses_pictures(config):
+        if not uses_images(config):
             raise UserError("this run learns from rewards alone: it cuts and caches no pictures")
         raise UserError("no folder of pictures is chosen yet")
     by_size: dict[Bucket, list[Showing]] = {}

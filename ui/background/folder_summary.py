@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from onetrainer.concepts.concepts import ConceptSettings
-from onetrainer.concepts.folder_listing import list_pictures
+from onetrainer.concepts.folder_listing import list_images
 from onetrainer.errors import UserError
 
 _FIRST = 12
@@ -20,7 +20,7 @@ class Glance:
     """
 
     exists: bool
-    pictures: int = 0
+    images: int = 0
     captions: int = 0
     first: list[Path] = field(default_factory=list)
     unusable: int = 0
@@ -46,7 +46,7 @@ def glance_at(concept: ConceptSettings) -> Glance:
             concept = replace(concept, caption_source="text", caption_text="")
             index = index_concept(concept, headers=recent_headers())
     except UserError:  # no picture can be used, which is said in words beside the setting
-        return Glance(True, unusable=len(list_pictures(concept.folder, deep=concept.deep)))
+        return Glance(True, unusable=len(list_images(concept.folder, deep=concept.deep)))
     first = [item.path for item in index.items[:_FIRST]]
     captions = len(index.items) - index.uncaptioned
     return Glance(True, len(index.items), captions, first, len(index.skipped), trouble)

@@ -21,7 +21,7 @@ Ready = Callable[[], None]
 Make = Callable[[], "Image | None"]
 
 
-class Pictures:
+class Images:
     """Decoded pictures by path and size. What is asked for last is decoded first."""
 
     def __init__(self, jobs: Jobs) -> None:
@@ -64,11 +64,11 @@ class Pictures:
     def _decode(self) -> None:
         while True:
             key, make = self._queue.get()
-            picture = make()
-            self._jobs.post(partial(self._keep, key, picture))
+            image = make()
+            self._jobs.post(partial(self._keep, key, image))
 
-    def _keep(self, key: Hashable, picture: "Image | None") -> None:
-        self._kept[key] = picture
+    def _keep(self, key: Hashable, image: "Image | None") -> None:
+        self._kept[key] = image
         while len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
         for ready in self._waiting.pop(key, []):
@@ -83,13 +83,13 @@ def load_fitting(path: Path, width: int, height: int) -> "Image | None":
     try:
         with Image.open(path) as file:
             file.draft("RGB", (width, height))
-            picture = file.convert("RGB")
+            image = file.convert("RGB")
     except (OSError, ValueError, Image.DecompressionBombError):
         return None
-    scale = min(width / picture.width, height / picture.height)
-    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
-    if size == picture.size:
-        return picture
-    if max(picture.size) <= PIXEL_ART and scale > 1:
-        return picture.resize(size, Image.Resampling.NEAREST)
-    return picture.resize(size, Image.Resampling.LANCZOS)
+    scale = min(width / image.width, height / image.height)
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    if size == image.size:
+        return image
+    if max(image.size) <= PIXEL_ART and scale > 1:
+        return image.resize(size, Image.Resampling.NEAREST)
+    return image.resize(size, Image.Resampling.LANCZOS)

@@ -26,7 +26,7 @@ class Kind:
     severity: str
 
 
-def check_pictures(config: TrainConfig, watch: Watch) -> "Checked":
+def check_images(config: TrainConfig, watch: Watch) -> "Checked":
     """Looks at every picture of a config; changes none.
 
     Raises UserError if no picture can be read, and GivenUpError if nobody waits any more.
@@ -35,10 +35,10 @@ def check_pictures(config: TrainConfig, watch: Watch) -> "Checked":
     from onetrainer.cache.run_entries import cache_folder
     from onetrainer.checks.image_check import check_dataset
     from onetrainer.dataset.near_duplicates import LookingStopped
-    from onetrainer.images.image_index import PictureMemory
+    from onetrainer.images.image_index import ImageMemory
 
     # A check takes its time, so what it learns is kept for the next one.
-    with closing(PictureMemory(cache_folder(config))) as memory:
+    with closing(ImageMemory(cache_folder(config))) as memory:
         try:
             return check_dataset(config, memory, watch.progress, should_stop=watch.is_given_up)
         except LookingStopped as stopped:
@@ -73,5 +73,5 @@ def result_words(checked: "Checked") -> str:
     """All of it in one line."""
     from onetrainer.images.findings import summary
 
-    words = summary(checked.findings, checked.pictures)
+    words = summary(checked.findings, checked.images)
     return words[:1].upper() + words[1:]

@@ -74,10 +74,10 @@ def _scaled(view: View, scale: float) -> View:
 
 
 def _made(item: Item, view: View) -> "Image | None":
-    from onetrainer.images.image_file import PictureError
+    from onetrainer.images.image_file import ImageError
     from onetrainer.preview.contact_sheet import thumbnail
 
     try:
         return thumbnail(item, view, max(view.bucket.width, view.bucket.height))
-    except PictureError:
+    except ImageError:
         return None

@@ -12,9 +12,9 @@ from typing import Literal
 
 from ui.charts.axes import Frame
 from ui.charts.hover_label import draw_words
-from ui.charts.validation_panel import HeldOutPanel, reach
+from ui.charts.validation_panel import ValidationPanel, reach
 from ui.progress.curve import Curve, Point, smooth, thin, ticks
-from ui.progress.validation import HeldOut
+from ui.progress.validation import Validation
 from ui.widgets.widgets import Kit
 
 _LEFT, _TOP, _RIGHT, _BOTTOM = 56, 14, 16, 30
@@ -40,8 +40,8 @@ class LossChart:
         self.canvas.configure(width=200, height=kit.px(_LEAST))
         self._curve = Curve()
         self._marks: list[int] = []
-        self._held_out = HeldOut()
-        self._panel = HeldOutPanel(kit, self.canvas)
+        self._validation = Validation()
+        self._panel = ValidationPanel(kit, self.canvas)
         self._frame: Frame | None = None
         self._lower: Frame | None = None
         self._points: list[Point] = []
@@ -54,10 +54,10 @@ class LossChart:
         self.canvas.bind("<Leave>", self._left)
         self.canvas.bind("<<ThemeChanged>>", lambda _: self.draw())
 
-    def show(self, curve: Curve, marks: list[int], held_out: HeldOut) -> None:
+    def show(self, curve: Curve, marks: list[int], validation: Validation) -> None:
         """Draws a curve. marks: steps at which samples were drawn."""
-        self._curve, self._marks, self._held_out = curve, marks, held_out
-        least = self._kit.px(_LEAST_OF_TWO if held_out.shown else _LEAST)
+        self._curve, self._marks, self._validation = curve, marks, validation
+        least = self._kit.px(_LEAST_OF_TWO if validation.shown else _LEAST)
         self.canvas.configure(height=least)
         self.draw()
 
@@ -77,22 +77,22 @@ class LossChart:
             return
         self._smoothed = smooth(self._points, self.strength)
         self._frame = frame = self._fit(width, height)
-        if self._held_out.shown and height >= px(_PANEL_FROM):
+        if self._validation.shown and height >= px(_PANEL_FROM):
             self._frame = frame = self._divide(frame)
         self._draw_grid(frame)
         self._draw_marks(frame)
         self._draw_lines(frame)
         if self._lower is not None:
-            self._panel.draw(self._held_out, self._lower)
+            self._panel.draw(self._validation, self._lower)
         self._draw_pointer(frame)
 
     def _divide(self, frame: Frame) -> Frame:
         """The upper part of a frame; the lower one is for held-out pictures."""
         between = self._kit.px(_BETWEEN)
         edge = frame.bottom - (frame.bottom - frame.top) * _PANEL_SHARE
-        low, high = reach(self._held_out)
-        first = min(frame.first_step, self._held_out.shown[0].step)
-        last = max(frame.last_step, self._held_out.shown[-1].step)
+        low, high = reach(self._validation)
+        first = min(frame.first_step, self._validation.shown[0].step)
+        last = max(frame.last_step, self._validation.shown[-1].step)
         whole = replace(frame, first_step=first, last_step=last)
         self._lower = replace(whole, top=edge + between / 2, lowest=low, highest=high, is_log=False)
         return replace(whole, bottom=edge - between / 2)
@@ -189,7 +189,7 @@ class LossChart:
         )
         words = f"step {point.step:,}   loss {point.mean:.4g}   smoothed {value:.4g}"
         if self._lower is not None:
-            told = self._panel.draw_pointer(self._held_out, self._lower, self._pointer)
+            told = self._panel.draw_pointer(self._validation, self._lower, self._pointer)
             words += f"\n{told}" if told else ""
         draw_words(self._kit, self.canvas, frame, x, words)
 

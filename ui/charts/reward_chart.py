@@ -140,7 +140,7 @@ class RewardChart:
         self.canvas.create_polygon(*upper, *reversed(lower), fill=color, outline="")
 
     def _draw_band(self, looks: list[Evaluated], frame: Frame) -> None:
-        color = self._kit.theme.palette.held_out_band
+        color = self._kit.theme.palette.validation_band
         if len(looks) == 1:
             x, half = frame.x(looks[0].step), self._kit.px(_DOT)
             top, bottom = _ends(looks[0], frame)
@@ -173,7 +173,7 @@ class RewardChart:
         points = [(frame.x(look.step), frame.y(look.reward)) for look in looks]
         if len(points) > 1:
             self.canvas.create_line(
-                *points, fill=palette.held_out, width=px(_LINE), joinstyle="round"
+                *points, fill=palette.validation, width=px(_LINE), joinstyle="round"
             )
         is_dense = len(points) > 1 and (points[-1][0] - points[0][0]) / len(points) < px(_DOT_GAP)
         best = self._rewards.best
@@ -181,7 +181,7 @@ class RewardChart:
             if look.verdict == "hacking":
                 self._diamond(x, y, palette)
             elif not is_dense:
-                self._dot(x, y, px(_DOT), palette.held_out)
+                self._dot(x, y, px(_DOT), palette.validation)
             if best is not None and look.step == best.step and len(looks) > 1:
                 size = px(_DOT + 3)
                 self.canvas.create_oval(
@@ -194,7 +194,7 @@ class RewardChart:
         if self._drawn.points:
             parts.append(("▬ each step ± spread", palette.accent))
         if looks:
-            parts.append(("● held out, 95 % band", palette.held_out))
+            parts.append(("● held out, 95 % band", palette.validation))
         if len(looks) > 1:
             parts.append(("○ best", palette.good))
         if any(look.verdict == "hacking" for look in looks):
@@ -226,7 +226,7 @@ class RewardChart:
         if look is not None and abs(frame.x(look.step) - self._pointer) <= px(_NEAREST):
             words.append(f"step {look.step:,}   held out {with_band(look.reward, look.error)}")
             at = frame.x(look.step), frame.y(look.reward)
-            self._dot(*at, px(_DOT + 2), palette.held_out, tags="pointer")
+            self._dot(*at, px(_DOT + 2), palette.validation, tags="pointer")
         if words:
             self.canvas.create_line(
                 x, frame.top, x, frame.bottom, fill=palette.border, tags="pointer"

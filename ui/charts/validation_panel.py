@@ -6,7 +6,7 @@ import tkinter as tk
 from onetrainer.run.events import Validated
 from ui.charts.axes import Frame
 from ui.progress.curve import ticks
-from ui.progress.validation import HeldOut, half_band, with_band
+from ui.progress.validation import Validation, half_band, with_band
 from ui.widgets.widgets import Kit
 
 _DOT, _NEAREST = 3, 18
@@ -16,10 +16,10 @@ _TICK_GAP = 24
 _DOT_GAP = 7
 
 
-def reach(held_out: HeldOut) -> tuple[float, float]:
+def reach(validation: Validation) -> tuple[float, float]:
     """The lowest and the highest value that is to be seen, with some room around them."""
-    ends = [one.loss for one in held_out.last]
-    for one in held_out.shown:
+    ends = [one.loss for one in validation.last]
+    for one in validation.shown:
         ends += [one.loss - half_band(one), one.loss + half_band(one)]
     finite = [end for end in ends if math.isfinite(end)] or [0.0, 1.0]
     low, high = min(finite), max(finite)
@@ -36,32 +36,32 @@ def tick_words(values: list[float]) -> list[str]:
     return [f"{value:.{digits}f}" for value in values]
 
 
-class HeldOutPanel:
+class ValidationPanel:
     """Draws on a canvas that the loss of training shares; both have the same steps."""
 
     def __init__(self, kit: Kit, canvas: tk.Canvas) -> None:
         self._kit = kit
         self._canvas = canvas
 
-    def draw(self, held_out: HeldOut, frame: Frame) -> None:
+    def draw(self, validation: Validation, frame: Frame) -> None:
         """Draws everything within a frame."""
         self._draw_grid(frame)
-        shown = [one for one in held_out.shown if math.isfinite(one.loss)]
+        shown = [one for one in validation.shown if math.isfinite(one.loss)]
         self._draw_band(shown, frame)
-        self._draw_last(held_out.last, frame)
+        self._draw_last(validation.last, frame)
         self._draw_line(shown, frame)
-        self._draw_best(held_out, frame)
-        self._draw_legend(held_out, frame)
+        self._draw_best(validation, frame)
+        self._draw_legend(validation, frame)
 
-    def draw_pointer(self, held_out: HeldOut, frame: Frame, column: float) -> str:
+    def draw_pointer(self, validation: Validation, frame: Frame, column: float) -> str:
         """Marks the validation at a column and gives its figures; "" if none is near."""
         px = self._kit.px
-        near = [one for one in held_out.shown if abs(frame.x(one.step) - column) <= px(_NEAREST)]
+        near = [one for one in validation.shown if abs(frame.x(one.step) - column) <= px(_NEAREST)]
         if not near:
             return ""
         one = min(near, key=lambda one: abs(frame.x(one.step) - column))
         x, y, size = frame.x(one.step), frame.y(one.loss), px(_DOT + 2)
-        color = self._kit.theme.palette.held_out
+        color = self._kit.theme.palette.validation
         self._canvas.create_oval(
             x - size, y - size, x + size, y + size, fill=color, outline="", tags="pointer"
         )
@@ -84,7 +84,7 @@ class HeldOutPanel:
             )
 
     def _draw_band(self, shown: list[Validated], frame: Frame) -> None:
-        color = self._kit.theme.palette.held_out_band
+        color = self._kit.theme.palette.validation_band
         if len(shown) == 1:
             x, half = frame.x(shown[0].step), self._kit.px(_DOT)
             top, bottom = _ends(shown[0], frame)
@@ -96,7 +96,7 @@ class HeldOutPanel:
             self._canvas.create_polygon(*upper, *lower, fill=color, outline="")
 
     def _draw_line(self, shown: list[Validated], frame: Frame) -> None:
-        color, px = self._kit.theme.palette.held_out, self._kit.px
+        color, px = self._kit.theme.palette.validation, self._kit.px
         points = [(frame.x(one.step), frame.y(one.loss)) for one in shown]
         if len(points) > 1:
             self._canvas.create_line(*points, fill=color, width=px(2), joinstyle="round")
@@ -113,10 +113,10 @@ class HeldOutPanel:
                 *points, fill=self._kit.theme.palette.dim, width=self._kit.px(1), dash=(4, 3)
             )
 
-    def _draw_best(self, held_out: HeldOut, frame: Frame) -> None:
+    def _draw_best(self, validation: Validation, frame: Frame) -> None:
         """A ring around the lowest one."""
-        best = held_out.best
-        if best is None or len(held_out.shown) < 2:
+        best = validation.best
+        if best is None or len(validation.shown) < 2:
             return
         palette, px = self._kit.theme.palette, self._kit.px
         x, y, size = frame.x(best.step), frame.y(best.loss), px(_DOT + 3)
@@ -124,12 +124,12 @@ class HeldOutPanel:
             x - size, y - size, x + size, y + size, outline=palette.good, width=px(2)
         )
 
-    def _draw_legend(self, held_out: HeldOut, frame: Frame) -> None:
+    def _draw_legend(self, validation: Validation, frame: Frame) -> None:
         palette, px = self._kit.theme.palette, self._kit.px
-        parts = [("● held-out pictures, 95 % band", palette.held_out)]
-        if len(held_out.shown) > 1:
+        parts = [("● held-out pictures, 95 % band", palette.validation)]
+        if len(validation.shown) > 1:
             parts.append(("○ lowest", palette.good))
-        if held_out.last:
+        if validation.last:
             parts.append(("┅ without average", palette.dim))
         x: float = frame.left
         for words, color in parts:

@@ -8,9 +8,9 @@ from tkinter import ttk
 from typing import Protocol
 
 from onetrainer.config.fields import Setting
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 from ui.forms.editors import EntryEditor, explain, make_editor
-from ui.messages.problems import cure_words, in_words
+from ui.messages.problems import fix_words, in_words
 from ui.model.draft import Draft
 from ui.model.form_fields import as_words, counted_in
 from ui.widgets.tooltip import Tooltip
@@ -19,7 +19,7 @@ from ui.widgets.widgets import Button, Kit
 CHECK_AFTER_MS = 150
 LABEL_WIDTH = 206
 LINES = 5
-_CURES_BESIDE = 2
+_FIXES_BESIDE = 2
 _FLASH_MS = 1200
 _LEAD_WRAP = 620
 
@@ -65,9 +65,9 @@ class Row:
         self._context = context
         self._waiting = ""
         self._is_new = False
-        self._cures: list[Cure] = []
-        self._cure_buttons: list[Button] = []
-        self._cure_line: ttk.Frame | None = None
+        self._fixes: list[Fix] = []
+        self._fix_buttons: list[Button] = []
+        self._fix_line: ttk.Frame | None = None
         kit = context.kit
         self._lead: ttk.Label | None = None
         if setting.ui.lead:
@@ -97,8 +97,8 @@ class Row:
         """Goes by its path's names again, after a row for another kind has gone by them."""
         for name, widget in self._names.items():
             self._context.kit.name(widget, name)
-        for place, button in enumerate(self._cure_buttons):
-            self._context.kit.name_button(button, self._cure_name(place))
+        for place, button in enumerate(self._fix_buttons):
+            self._context.kit.name_button(button, self._fix_name(place))
 
     def _names_of_buttons(self) -> dict[str, tk.Misc]:
         """Those within the editor, by the path of this row: entries have settings in common."""
@@ -115,7 +115,7 @@ class Row:
     def to_front(self) -> None:
         """Makes the Tab key come to it after everything that was made before, or did this."""
         parts = (self._lead, self._dot, self._label, self.editor.widget, self._reset)
-        for widget in (*parts, self._message, self._cure_line):
+        for widget in (*parts, self._message, self._fix_line):
             if widget is not None:
                 # A canvas has another method of this name, which is about what it shows.
                 widget.tk.call("raise", str(widget))
@@ -130,7 +130,7 @@ class Row:
     @property
     def below(self) -> list[tk.Misc]:
         """What is shown below the editor: what is wrong, and the buttons that put it right."""
-        parts: tuple[tk.Misc | None, ...] = (self._message, self._cure_line)
+        parts: tuple[tk.Misc | None, ...] = (self._message, self._fix_line)
         return [part for part in parts if part is not None and part.winfo_manager()]
 
     @property
@@ -144,8 +144,8 @@ class Row:
         px = self._context.kit.px
         if self._lead is not None:
             self._lead.grid(row=line, column=0, columnspan=4, sticky="w", pady=(px(14), px(4)))
-        if self._cure_line is not None:
-            self._cure_line.grid(row=line + 4)
+        if self._fix_line is not None:
+            self._fix_line.grid(row=line + 4)
         gap = px(4)
         # Beside several lines of text the label stands next to the first.
         is_tall = self.setting.ui.editor == "text"
@@ -198,8 +198,8 @@ class Row:
         problems = [] if self._is_new else draft.problems_at(self.path)
         self.editor.mark(problems[0].severity if problems else "")
         self._say(problems)
-        offers = ([problem.cure] if problem.cure else [*problem.choices] for problem in problems)
-        self._offer(next((cures for cures in offers if cures), []))
+        offers = ([problem.fix] if problem.fix else [*problem.choices] for problem in problems)
+        self._offer(next((fixes for fixes in offers if fixes), []))
         # An entry added to a list has nothing to go back to.
         has_base = self.path == self.setting.path or draft.base_value(self.path) is not None
         is_changed = has_base and draft.is_changed(self.path)
@@ -253,32 +253,32 @@ class Row:
         self._message.configure(text=text, style=f"{style}.Card.TLabel")
         self._message.grid()
 
-    def _offer(self, cures: list[Cure]) -> None:
+    def _offer(self, fixes: list[Fix]) -> None:
         """Shows a button for each change that would put the problem right, or none."""
-        if cures == self._cures:
+        if fixes == self._fixes:
             return
-        self._cures = cures
-        if not cures:
-            if self._cure_line is not None:
-                self._cure_line.grid_remove()
+        self._fixes = fixes
+        if not fixes:
+            if self._fix_line is not None:
+                self._fix_line.grid_remove()
             return
-        line = self._cure_line = self._cure_line or self._make_cure_line()
-        while len(self._cure_buttons) < len(cures):
-            self._cure_buttons.append(self._make_cure_button(line, len(self._cure_buttons)))
+        line = self._fix_line = self._fix_line or self._make_fix_line()
+        while len(self._fix_buttons) < len(fixes):
+            self._fix_buttons.append(self._make_fix_button(line, len(self._fix_buttons)))
         gap = self._context.kit.px(8)
-        for place, button in enumerate(self._cure_buttons):
+        for place, button in enumerate(self._fix_buttons):
             button.widget.grid_remove()
-            if place < len(cures):
-                button.set_text(cure_words(cures[place], self.path))
+            if place < len(fixes):
+                button.set_text(fix_words(fixes[place], self.path))
                 # Three beside each other would be wider than the page has room for.
-                row, column = divmod(place, _CURES_BESIDE)
+                row, column = divmod(place, _FIXES_BESIDE)
                 above = gap if row else 0
                 button.widget.grid(
                     row=row, column=column, sticky="w", padx=(0, gap), pady=(above, 0)
                 )
         line.grid()
 
-    def _make_cure_line(self) -> ttk.Frame:
+    def _make_fix_line(self) -> ttk.Frame:
         """The line of buttons; made when it is needed first, since most rows never need it."""
         kit = self._context.kit
         line = kit.frame(self._parent)
@@ -287,18 +287,18 @@ class Row:
         line.lift(self._message)
         return line
 
-    def _make_cure_button(self, line: ttk.Frame, place: int) -> Button:
+    def _make_fix_button(self, line: ttk.Frame, place: int) -> Button:
         do = partial(self._put_right, place)
-        return self._context.kit.button(line, "", do, name=self._cure_name(place))
+        return self._context.kit.button(line, "", do, name=self._fix_name(place))
 
-    def _cure_name(self, place: int) -> str:
+    def _fix_name(self, place: int) -> str:
         return f"cure {self.path}" + (f" {place}" if place else "")
 
     def _put_right(self, place: int) -> None:
-        if place < len(self._cures):
-            cure = self._cures[place]
+        if place < len(self._fixes):
+            fix = self._fixes[place]
             self.editor.focus.focus_set()  # the button goes, and must not take the keyboard along
-            self._context.draft.set(cure.path, cure.value)
+            self._context.draft.set(fix.path, fix.value)
 
     def _go_back(self) -> None:
         self.editor.focus.focus_set()

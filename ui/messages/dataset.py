@@ -86,16 +86,16 @@ def facts_of_model(data: Mapping[str, Any]) -> list[Fact]:
 
 def _concept(one: "ConceptPlan") -> Fact:
     """One folder: "40 · 80 an epoch"."""
-    pictures = one.held_out if one.role == "validation" else one.pictures
-    parts = [f"{pictures:,}"]
-    if one.role != "validation" and one.per_epoch != one.pictures:
+    images = one.validation if one.role == "validation" else one.images
+    parts = [f"{images:,}"]
+    if one.role != "validation" and one.per_epoch != one.images:
         is_whole = one.per_epoch >= _WHOLE_FROM or one.per_epoch.is_integer()
         parts.append(f"{one.per_epoch:{',.0f' if is_whole else '.4g'}} an epoch")
     if one.loss_weight != 1:
         parts.append(f"weight {one.loss_weight:g}")
     parts += [_ROLES[one.role]] if _ROLES[one.role] else []
-    if one.role != "validation" and one.held_out:
-        parts.append(f"{one.held_out:,} held out")
+    if one.role != "validation" and one.validation:
+        parts.append(f"{one.validation:,} held out")
     return Fact(f"   {one.name}", "  ·  ".join(parts), more=(str(one.folder),), is_of_part=True)
 
 

@@ -103,17 +103,17 @@ def colors_of(names: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def cured(cure: Document, forecast: Forecast) -> Cured:
+def cured(fix: Document, forecast: Forecast) -> Cured:
     """One cure, with what it saves and costs."""
-    peak = int(cure.get("peak_bytes", 0))
-    saved, cost = forecast.peak_bytes - peak, str(cure.get("cost", ""))
+    peak = int(fix.get("peak_bytes", 0))
+    saved, cost = forecast.peak_bytes - peak, str(fix.get("cost", ""))
     figures = f"{amount(peak)} instead of {amount(forecast.peak_bytes)}" if saved > 0 else ""
     mark, tone = _enough(peak, forecast.available_bytes)
     return Cured(
-        capitalized(str(cure.get("words", ""))),
+        capitalized(str(fix.get("words", ""))),
         " · ".join(part for part in (mark, figures, cost) if part),
         tone,
-        dict(cure.get("changes", {})),
+        dict(fix.get("changes", {})),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from onetrainer.config.fields import Setting
-from onetrainer.errors import Cure, Problem, sentence
+from onetrainer.errors import Fix, Problem, sentence
 from ui.model.form_fields import as_text, as_words, setting_of
 from ui.model.variants import Kinds, all_settings, is_kind, section_of
 
@@ -27,22 +27,22 @@ def capitalized(text: str) -> str:
     return text if is_name else text[:1].upper() + text[1:]
 
 
-def cure_words(cure: Cure, path: str) -> str:
+def fix_words(fix: Fix, path: str) -> str:
     """What the button says that puts a problem at a path right: "Use SDXL", "Turn it off"."""
-    setting = setting_of(cure.path)
-    label = setting.ui.label if setting else cure.path
-    if isinstance(cure.value, bool):
-        which = "it" if cure.path == path else f"“{label}”"
-        return f"Turn {which} {'on' if cure.value else 'off'}"
-    value = as_words(cure.value, setting) if setting else as_text(cure.value)
-    return f"Use {value}" if cure.path == path else f"Set “{label}” to {value}"
+    setting = setting_of(fix.path)
+    label = setting.ui.label if setting else fix.path
+    if isinstance(fix.value, bool):
+        which = "it" if fix.path == path else f"“{label}”"
+        return f"Turn {which} {'on' if fix.value else 'off'}"
+    value = as_words(fix.value, setting) if setting else as_text(fix.value)
+    return f"Use {value}" if fix.path == path else f"Set “{label}” to {value}"
 
 
-def along_words(cure: Cure, kinds: Kinds) -> str:
+def along_words(fix: Fix, kinds: Kinds) -> str:
     """What is said of a setting that has changed with the choice of a method."""
-    setting, method = setting_of(cure.path), setting_of("method.kind")
-    label = setting.ui.label if setting else cure.path
-    value = as_words(cure.value, setting) if setting else as_text(cure.value)
+    setting, method = setting_of(fix.path), setting_of("method.kind")
+    label = setting.ui.label if setting else fix.path
+    value = as_words(fix.value, setting) if setting else as_text(fix.value)
     chosen = as_words(dict(kinds)["method"], method) if method else ""
     return f"“{label}” is “{value}” now, which goes with {chosen}."
 

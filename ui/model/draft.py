@@ -5,7 +5,7 @@ from pathlib import Path
 
 from onetrainer.config.fields import Setting
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, Problem, ProblemsError
+from onetrainer.errors import Fix, Problem, ProblemsError
 from onetrainer.json_file import Document
 from onetrainer.presets import presets
 from onetrainer.presets.presets import Preset
@@ -52,7 +52,7 @@ class Draft:
         self.base: Document = defaults_in(kinds_in({}))
         self.document: Document = self.base
         self.openings = 0
-        self.along: Cure | None = None
+        self.along: Fix | None = None
         self._kept = KeptKinds(self.base)
         self._kinds: tuple[Document, Kinds] = (self.base, kinds_in(self.base))
         self._base_here: tuple[Document, Kinds, Document, dict[str, object]] | None = None
@@ -324,7 +324,7 @@ class Draft:
         document = self._kept.with_objective(document)
         kind = str(value_in(document, "objective.kind"))
         if kind != self.value("objective.kind"):
-            self.along = Cure("objective.kind", kind)
+            self.along = Fix("objective.kind", kind)
         return document
 
     def _own_values(self) -> list[str]:

@@ -23,7 +23,7 @@ _OF_THE_MODEL = ("model.path", "model.vae", "model.prediction", "model.zero_term
 # What belongs to the person rather than to a way of training; a built-in preset, which can say
 # nothing of these, leaves them as they are.
 _OF_THE_PERSON = ("model.", "data.", "sampling.", "validation.", "output.")
-_OF_THE_PICTURES = (
+_OF_THE_IMAGES = (
     "data.include_subfolders",
     "data.caption_source",
     "data.caption_text",
@@ -40,7 +40,7 @@ PERSONAL = tuple(
         and setting.path.startswith(_OF_THE_PERSON)
         and not setting.path.startswith(_OF_A_WAY)
     )
-    or setting.path in (*_OF_THE_MODEL, *_OF_THE_PICTURES, "model.offline", "output.name")
+    or setting.path in (*_OF_THE_MODEL, *_OF_THE_IMAGES, "model.offline", "output.name")
     or setting.path.startswith("metadata.")
 )
 
@@ -120,6 +120,5 @@ def still_true(
     return [
         problem
         for problem in found
-        if problem.path not in changed
-        and (problem.cure is None or problem.cure.path not in changed)
+        if problem.path not in changed and (problem.fix is None or problem.fix.path not in changed)
     ]

@@ -107,11 +107,11 @@ class KeptKinds:
 
         The one that was left for the sake of another method comes back, if it goes with this one.
         """
-        cure = objective_for(document)
-        if cure is None:
+        fix = objective_for(document)
+        if fix is None:
             return document
         left = [(at, kind) for (path, kind), (at, _) in self._left.items() if path == _OBJECTIVE]
-        kinds = [*(kind for _, kind in sorted(left, reverse=True)), str(cure.value)]
+        kinds = [*(kind for _, kind in sorted(left, reverse=True)), str(fix.value)]
         made = (self.chosen(document, _OBJECTIVE, kind) for kind in kinds)
         return next((one for one in made if objective_for(one) is None), document)
 

@@ -10,7 +10,7 @@ from onetrainer.config.base.variants import KIND, as_section, kinds_of, variants
 from onetrainer.config.fields import Setting, settings
 from onetrainer.config.migrate import migrate
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure, UserError
+from onetrainer.errors import Fix, UserError
 from onetrainer.json_file import Document
 from onetrainer.presets import presets
 from onetrainer.rules.rules import broken_rules
@@ -118,14 +118,14 @@ def section_as(document: Document, kinds: Kinds, section: str, kind: str) -> obj
     return value_in(document, section)
 
 
-def objective_for(document: Document) -> Cure | None:
+def objective_for(document: Document) -> Fix | None:
     """The choice of objective that goes with a document's method; None if its own does.
 
     Whatever else is wrong in the document.
     """
     config = presets.resolve(defaults_in(kinds_in(document)), source="")
-    cures = (problem.cure for problem in broken_rules(config) if problem.severity == "error")
-    return next((cure for cure in cures if cure and cure.path == "objective.kind"), None)
+    fixes = (problem.fix for problem in broken_rules(config) if problem.severity == "error")
+    return next((fix for fix in fixes if fix and fix.path == "objective.kind"), None)
 
 
 def alone(document: Document, kinds: Kinds, section: str) -> Document:

@@ -125,7 +125,7 @@ class Rewards:
 def rows_of(rewards: Rewards) -> list[tuple[str, int]]:
     """The prompt and the seed of each row of the grid."""
     newest = rewards.newest
-    return [_prompt_and_seed(picture) for picture in newest.pictures] if newest else []
+    return [_prompt_and_seed(image) for image in newest.images] if newest else []
 
 
 def columns_of(rewards: Rewards, step: int | None = None) -> list[Column]:
@@ -139,7 +139,7 @@ def columns_of(rewards: Rewards, step: int | None = None) -> list[Column]:
     base, best = rewards.looks[0], rewards.best
     now = rewards.at(step) if step is not None else newest
     now = now or newest
-    rows = len(newest.pictures)
+    rows = len(newest.images)
     columns = [_column("base", base, rows)]
     if len(rewards.looks) > 1:
         if best is not None:
@@ -154,18 +154,18 @@ def columns_of(rewards: Rewards, step: int | None = None) -> list[Column]:
 def book_of(rewards: Rewards) -> SampleBook:
     """The looks' pictures for the viewer; a row of the grid is a prompt there."""
     return SampleBook.of(
-        Sample(look.step, row, _path(picture), *_prompt_and_seed(picture))
+        Sample(look.step, row, _path(image), *_prompt_and_seed(image))
         for look in rewards.looks
-        for row, picture in enumerate(look.pictures)
+        for row, image in enumerate(look.images)
     )
 
 
-def picture_words(rewards: Rewards, row: int, step: int) -> str:
+def image_words(rewards: Rewards, row: int, step: int) -> str:
     """All rewards of one picture in a line."""
     look = rewards.at(step)
-    if look is None or row >= len(look.pictures):
+    if look is None or row >= len(look.images):
         return ""
-    found = _lines(look, look.pictures[row])
+    found = _lines(look, look.images[row])
     return "   ".join(f"{name} {figure}" for name, figure in found)
 
 
@@ -245,15 +245,15 @@ def _is_odd(name: str, share: float, least_diversity: float) -> bool:
 
 
 def _column(title: str, look: Evaluated, rows: int) -> Column:
-    cells = [Cell(_path(one), _lines(look, one)[:_MOST_LINES]) for one in look.pictures[:rows]]
+    cells = [Cell(_path(one), _lines(look, one)[:_MOST_LINES]) for one in look.images[:rows]]
     return Column(title, look.step, (*cells, *[None] * (rows - len(cells))))
 
 
-def _lines(look: Evaluated, picture: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _lines(look: Evaluated, image: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """A picture's rewards, the trained ones first; all together only where that is something
     else.
     """
-    scores: Mapping[str, float] = picture.get("rewards", {})
+    scores: Mapping[str, float] = image.get("rewards", {})
     trained = [name for name, known in look.rewards.items() if known.get("trained")]
     others = [name for name in scores if name and name not in trained]
     names = [*(name for name in trained if name in scores), *others]
@@ -263,12 +263,12 @@ def _lines(look: Evaluated, picture: Mapping[str, Any]) -> tuple[tuple[str, str]
     return tuple(found)
 
 
-def _path(picture: Mapping[str, Any]) -> str:
-    return str(picture.get("path", ""))
+def _path(image: Mapping[str, Any]) -> str:
+    return str(image.get("path", ""))
 
 
-def _prompt_and_seed(picture: Mapping[str, Any]) -> tuple[str, int]:
-    return str(picture.get("prompt", "")), int(picture.get("seed", 0))
+def _prompt_and_seed(image: Mapping[str, Any]) -> tuple[str, int]:
+    return str(image.get("prompt", "")), int(image.get("seed", 0))
 
 
 def _number(known: Mapping[str, float | None], name: str, *, nan: bool = False) -> float:

@@ -21,7 +21,7 @@ from onetrainer.run.events import (
 )
 from ui.progress.curve import Curve
 from ui.progress.rewards import Rewards
-from ui.progress.validation import HeldOut
+from ui.progress.validation import Validation
 
 Status = Literal["starting", "running", "finished", "stopped", "paused", "failed", "died"]
 
@@ -45,7 +45,7 @@ class RunState:
     phase: Phase | None = None
     progress: Progress | None = None
     curve: Curve = field(default_factory=Curve)
-    held_out: HeldOut = field(default_factory=HeldOut)
+    validation: Validation = field(default_factory=Validation)
     rewards: Rewards = field(default_factory=Rewards)
     samples: list[Sample] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
@@ -64,7 +64,7 @@ class RunState:
                 self.progress = event
                 self.curve.append(event.step, event.loss)
             case Validated():
-                self.held_out.take(event)
+                self.validation.take(event)
             case Rewarded():
                 self.rewards.take_step(event)
             case Evaluated():

@@ -36,7 +36,7 @@ class Share:
 
 
 @dataclass
-class HeldOut:
+class Validation:
     """Every validation of a run, in the order of their steps.
 
     shown: of the weights that samples show. last: of those of the last step beside them.
@@ -121,9 +121,9 @@ def half_band(one: Validated) -> float:
     return one.error if isfinite(one.error) else 0.0
 
 
-def facts(held_out: HeldOut) -> list[tuple[str, str, Role]]:
+def facts(validation: Validation) -> list[tuple[str, str, Role]]:
     """What is known, as names, figures and the tone of the figures."""
-    newest = held_out.newest
+    newest = validation.newest
     if newest is None:
         return []
     found: list[tuple[str, str, Role]] = [
@@ -134,14 +134,14 @@ def facts(held_out: HeldOut) -> list[tuple[str, str, Role]]:
         found.append(
             ("Since the start", _difference(newest.since_start, band), _tone(newest, band))
         )
-    best = held_out.best
+    best = validation.best
     if best is not None:
         words = "now" if best.step == newest.step else f"step {best.step:,} · {best.loss:.4f}"
         found.append(("Lowest", words, "text"))
-    if held_out.beside is not None:
-        beside = held_out.beside
+    if validation.beside is not None:
+        beside = validation.beside
         found.append(("Without average", with_band(beside.loss, beside.error), "text"))
-    found.append(("Pictures", f"{newest.pictures:,}", "text"))
+    found.append(("Pictures", f"{newest.images:,}", "text"))
     return found
 
 

@@ -59,8 +59,8 @@ class Palette:
     good: str
     selected: str
     plot: str
-    held_out: str
-    held_out_band: str
+    validation: str
+    validation_band: str
 
     def __getitem__(self, role: Role) -> str:
         return self._by_role()[role]
@@ -90,8 +90,8 @@ DARK = Palette(
     good="#74d08f",
     selected="#25365e",
     plot="#3d5387",
-    held_out="#ff9f66",
-    held_out_band="#54392a",
+    validation="#ff9f66",
+    validation_band="#54392a",
 )
 
 LIGHT = Palette(
@@ -115,8 +115,8 @@ LIGHT = Palette(
     good="#136b31",
     selected="#d3e0fb",
     plot="#a9c0ee",
-    held_out="#9a3f04",
-    held_out_band="#f7dcc8",
+    validation="#9a3f04",
+    validation_band="#f7dcc8",
 )
 
 # Parts of a whole, told apart by eyes of every kind, in the order in which they follow each other.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tkinter import ttk
 
-from ui.background.image_cache import Pictures
+from ui.background.image_cache import Images
 from ui.progress.samples import SampleBook, thumbnail
 from ui.widgets.widgets import Kit
 
@@ -19,17 +19,17 @@ class Gallery:
     """Holds only what can be seen; the newest step is at the right end."""
 
     def __init__(
-        self, kit: Kit, parent: tk.Misc, pictures: Pictures, chosen: Callable[[int, int], None]
+        self, kit: Kit, parent: tk.Misc, images: Images, chosen: Callable[[int, int], None]
     ) -> None:
         self._kit = kit
-        self._pictures = pictures
+        self._images = images
         self._chosen = chosen
         self._book = SampleBook()
         self._folder = Path()
         self._current = (0, 0)
         self._columns = 0
         # Images by place, so that a redraw makes none anew; Tk shows none that nobody holds.
-        self._images: dict[tuple[Path, int], object] = {}
+        self._photos: dict[tuple[Path, int], object] = {}
         self.outer = kit.frame(parent)
         self._canvas = tk.Canvas(self.outer, highlightthickness=0, takefocus=0, width=1, height=1)
         kit.theme.paint(self._canvas, bg="card")
@@ -48,7 +48,7 @@ class Gallery:
     def show(self, folder: Path, book: SampleBook, prompt: int, step: int) -> None:
         """Shows the samples of a run, one of them marked."""
         if folder != self._folder:
-            self._images.clear()
+            self._photos.clear()
         is_longer = len(book.steps) != self._columns
         self._folder, self._book = folder, book
         self._current = (prompt, step)
@@ -136,21 +136,21 @@ class Gallery:
             )
 
     def _image(self, path: Path, side: int) -> object:
-        if (path, side) in self._images:
-            return self._images[path, side]
-        picture = self._pictures.get(path, side, side, self.draw)
-        if picture is None:
+        if (path, side) in self._photos:
+            return self._photos[path, side]
+        image = self._images.get(path, side, side, self.draw)
+        if image is None:
             return None
         from PIL.ImageTk import PhotoImage
 
-        self._images[path, side] = PhotoImage(picture, master=self._canvas)
-        return self._images[path, side]
+        self._photos[path, side] = PhotoImage(image, master=self._canvas)
+        return self._photos[path, side]
 
     def _forget_far(self, prompts: list[int], steps: list[int]) -> None:
-        if len(self._images) > 4 * max(8, len(prompts) * len(steps)):
+        if len(self._photos) > 4 * max(8, len(prompts) * len(steps)):
             found = (self._book.at(prompt, step) for prompt in prompts for step in steps)
             seen = {thumbnail(self._folder, sample) for sample in found if sample}
-            self._images = {key: image for key, image in self._images.items() if key[0] in seen}
+            self._photos = {key: image for key, image in self._photos.items() if key[0] in seen}
 
     def _row_height(self) -> int:
         return self._kit.px(_ROW_HEAD + _CELL + _GAP)

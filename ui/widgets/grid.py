@@ -117,17 +117,17 @@ class Cells:
         if len(self._images) > _MOST_IMAGES:
             self._images = {key: self._images[key] for key in self._used}
 
-    def image(self, key: Hashable, picture: "Image | None", x: int, y: int) -> bool:
+    def image(self, key: Hashable, image: "Image | None", x: int, y: int) -> bool:
         """Draws a picture with its middle at a place; whether there is one.
 
         Tk shows no picture that nobody holds; they are held here, by keys.
         """
-        if picture is None:
+        if image is None:
             return False
         if key not in self._images:
             from PIL.ImageTk import PhotoImage
 
-            self._images[key] = PhotoImage(picture, master=self.canvas)
+            self._images[key] = PhotoImage(image, master=self.canvas)
         self._used.add(key)
         self.canvas.create_image(x, y, image=self._images[key])
         return True

@@ -26,7 +26,7 @@ class Switches:
         self._theme = theme
         self._images: dict[Look, str] = {}
 
-    def picture(self, *, is_on: bool, has_focus: bool, has_words: bool, ground: Role) -> str:
+    def image(self, *, is_on: bool, has_focus: bool, has_words: bool, ground: Role) -> str:
         """The name of the picture of a switch in the colors of now."""
         palette, scale = self._theme.palette, self._theme.scale
         look = (is_on, has_focus, has_words, f"{self._theme.mode} {ground}")
@@ -45,14 +45,14 @@ class Switch:
 
     def __init__(
         self,
-        pictures: Switches,
+        images: Switches,
         parent: tk.Misc,
         command: Command,
         *,
         text: str = "",
         ground: Role = "card",
     ) -> None:
-        self._pictures = pictures
+        self._images = images
         self._command = command
         self._ground = ground
         self._is_on = False
@@ -99,13 +99,13 @@ class Switch:
         self._draw()
 
     def _draw(self) -> None:
-        picture = self._pictures.picture(
+        image = self._images.image(
             is_on=self._is_on,
             has_focus=self._has_focus,
             has_words=str(self.widget.cget("compound")) == "left",
             ground=self._ground,
         )
-        self.widget.configure(image=picture)
+        self.widget.configure(image=image)
 
 
 def paint(palette: Palette, ground: str, scale: float, *, is_on: bool, has_focus: bool) -> Rows:

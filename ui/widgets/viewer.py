@@ -6,7 +6,7 @@ from pathlib import Path
 from tkinter import ttk
 
 from onetrainer.run.events import Sample
-from ui.background.image_cache import Pictures
+from ui.background.image_cache import Images
 from ui.progress.samples import SampleBook
 from ui.widgets.timeline import Timeline
 from ui.widgets.widgets import Kit
@@ -25,13 +25,13 @@ class Viewer:
         self,
         kit: Kit,
         parent: tk.Misc,
-        pictures: Pictures,
+        images: Images,
         moved: Callable[[int, int], None],
         *,
         name: str = "",
     ) -> None:
         self._kit = kit
-        self._pictures = pictures
+        self._images = images
         self._moved = moved
         self._book = SampleBook()
         self._folder = Path()
@@ -110,10 +110,10 @@ class Viewer:
             else now
         )
         self.timeline.show(self._book.steps_of(self._prompt), self._step_shown())
-        self._draw_picture(sample)
+        self._draw_image(sample)
         self._load_neighbors()
 
-    def _draw_picture(self, sample: Sample) -> None:
+    def _draw_image(self, sample: Sample) -> None:
         width, height = self.canvas.winfo_width(), self.canvas.winfo_height()
         if width < 60 or height < 60:
             return
@@ -121,12 +121,12 @@ class Viewer:
         if key == self._shown:
             return
         # Until it is decoded the picture before stays, which flickers less than an empty place.
-        picture = self._pictures.get(*key, self._draw)
-        if picture is None:
+        image = self._images.get(*key, self._draw)
+        if image is None:
             return
         from PIL.ImageTk import PhotoImage
 
-        self._image = PhotoImage(picture, master=self.canvas)
+        self._image = PhotoImage(image, master=self.canvas)
         self._shown = key
         self._drawn_step = sample.step
         self.canvas.delete("all")
@@ -142,7 +142,7 @@ class Viewer:
         for near in (place - 1, place + 1):
             sample = self._book.at(self._prompt, steps[near]) if 0 <= near < len(steps) else None
             if sample is not None and width >= 60:
-                self._pictures.get(self._folder / sample.path, width, height, _nothing)
+                self._images.get(self._folder / sample.path, width, height, _nothing)
 
     def _step_shown(self) -> int:
         sample = self._book.nearest(self._prompt, self._step)

@@ -25,7 +25,7 @@ T = TypeVar("T")
 def create_checkpointed_forward(
     forward: Callable[P, T],
     train_device: torch.device,
-    temp_device: torch.device,
+    offload_device: torch.device,
     *,
     policy: Policy = "block",
     saved: SavedInputs | None = None,
@@ -42,9 +42,9 @@ def create_checkpointed_forward(
     leaves them where they are, and so do devices that are the same.
     Raises TypeError and ValueError for arguments that are no such things.
     """
-    _check(forward, train_device, temp_device, policy)
+    _check(forward, train_device, offload_device, policy)
     home = resolved(train_device)
-    sender = None if saved is None or home == resolved(temp_device) else saved
+    sender = None if saved is None or home == resolved(offload_device) else saved
 
     def checkpointed(*args: P.args, **kwargs: P.kwargs) -> T:
         if not torch.is_grad_enabled():
@@ -102,10 +102,10 @@ def _without_remembered_casts() -> Iterator[None]:
         torch.set_autocast_cache_enabled(is_remembering)
 
 
-def _check(forward: object, train_device: object, temp_device: object, policy: object) -> None:
+def _check(forward: object, train_device: object, offload_device: object, policy: object) -> None:
     if not callable(forward):
         raise TypeError(f"forward has to be callable, such as a module: {forward!r}")
-    for name, device in (("train_device", train_device), ("temp_device", temp_device)):
+    for name, device in (("train_device", train_device), ("offload_device", offload_device)):
         if not isinstance(device, torch.device):
             raise TypeError(f"{name} has to be a torch.device: {device!r}")
     if policy not in _CONTEXTS:

@@ -69,7 +69,7 @@ def manage_layers(
     settings: LayerSettings,
     *,
     train_device: torch.device,
-    temp_device: torch.device,
+    offload_device: torch.device,
     transfer: Transfer | None = None,
 ) -> ManagedLayers:
     """Makes layers compute as the settings say; layers that are managed already are so anew.
@@ -80,7 +80,7 @@ def manage_layers(
     blocks. Where both devices are the same nothing waits and nothing is copied.
     Weights that wait have to be on the temporary device when they are computed with.
     """
-    roads = _roads(resolved(train_device), resolved(temp_device), settings, transfer)
+    roads = _roads(resolved(train_device), resolved(offload_device), settings, transfer)
     waiting: list[nn.Parameter] = []
     managed: list[nn.Module] = []
     for own in layers.values():
@@ -111,25 +111,25 @@ class _Roads:
     """The two devices, and by what weights and saved inputs travel between them."""
 
     train_device: torch.device
-    temp_device: torch.device
+    offload_device: torch.device
     weights: WeightTransfer
     inputs: InputTransfer
 
     @property
     def are_apart(self) -> bool:
-        return self.train_device != self.temp_device
+        return self.train_device != self.offload_device
 
 
 def _roads(
     train_device: torch.device,
-    temp_device: torch.device,
+    offload_device: torch.device,
     settings: LayerSettings,
     transfer: Transfer | None,
 ) -> _Roads:
-    devices = train_device, temp_device
+    devices = train_device, offload_device
     if transfer is not None:
         return _Roads(*devices, transfer, transfer)
-    if settings.prefetch and (train_device.type, temp_device.type) == ("cuda", "cpu"):
+    if settings.prefetch and (train_device.type, offload_device.type) == ("cuda", "cpu"):
         return _Roads(*devices, StreamedWeights(*devices), StreamedInputs(train_device))
     direct = DirectTransfer(*devices)
     return _Roads(*devices, direct, direct)
@@ -154,7 +154,7 @@ def _manage_part(
         checkpointed = create_checkpointed_forward(
             forward,
             roads.train_device,
-            roads.temp_device,
+            roads.offload_device,
             policy=policy,
             saved=inputs if is_saved else None,
         )

@@ -27,9 +27,9 @@ class StreamedWeights:
     Gradients come back when they are asked for, and whoever asks waits: they are used at once.
     """
 
-    def __init__(self, train_device: torch.device, temp_device: torch.device) -> None:
+    def __init__(self, train_device: torch.device, offload_device: torch.device) -> None:
         self._train_device = train_device
-        self._temp_device = temp_device
+        self._temp_device = offload_device
         self._arrivals = _Arrivals(train_device)
 
     def to_device(self, tensor: Tensor) -> Tensor:

@@ -46,9 +46,9 @@ class Transfer(WeightTransfer, InputTransfer, Protocol):
 class DirectTransfer:
     """Copies when they are asked for; whoever asks waits for them."""
 
-    def __init__(self, train_device: torch.device, temp_device: torch.device) -> None:
+    def __init__(self, train_device: torch.device, offload_device: torch.device) -> None:
         self._train_device = train_device
-        self._temp_device = temp_device
+        self._temp_device = offload_device
 
     def to_device(self, tensor: Tensor) -> Tensor:
         return copied(tensor, self._train_device)

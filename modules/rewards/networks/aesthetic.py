@@ -36,6 +36,6 @@ class Aesthetic:
     def own_modules(self) -> nn.Module:
         return nn.ModuleList([self.clip.modules(), self.head]).eval()
 
-    def score(self, pictures: Tensor, prompts: Sequence[str]) -> Tensor:
-        scores: Tensor = self.head(self.clip.of_pictures(pictures))
+    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
+        scores: Tensor = self.head(self.clip.of_images(images))
         return scores[:, 0]

@@ -47,14 +47,14 @@ class Clip:
         towers = [self.vision] if self.text is None else [self.vision, self.text]
         return nn.ModuleList(towers).eval()
 
-    def of_pictures(self, pictures: Tensor, *, fit: Fit = "cut") -> Tensor:
+    def of_images(self, images: Tensor, *, fit: Fit = "cut") -> Tensor:
         """Unit vectors, (B, width), float32, with a gradient.
 
         pictures: (B, 3, H, W), float32 in [0, 1]; cast to the network's dtype once they are scaled.
         """
         size = self.vision.config.image_size
         assert isinstance(size, int)
-        pixels = clip_pixels(pictures, size, fit=fit)
+        pixels = clip_pixels(images, size, fit=fit)
         features = self.vision(pixel_values=pixels.to(self.vision.dtype)).image_embeds
         return _unit(features)
 
@@ -99,11 +99,11 @@ class TextScore:
     def own_modules(self) -> nn.Module:
         return self.clip.modules()
 
-    def score(self, pictures: Tensor, prompts: Sequence[str]) -> Tensor:
+    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
         wanted = self.clip.of_texts([self.text or prompt for prompt in prompts])
         if self.unlike:
             wanted = wanted - self.clip.of_texts([self.unlike])
-        return self.scale * (self.clip.of_pictures(pictures, fit=self.fit) * wanted).sum(dim=-1)
+        return self.scale * (self.clip.of_images(images, fit=self.fit) * wanted).sum(dim=-1)
 
 
 def _unit(features: Tensor) -> Tensor:

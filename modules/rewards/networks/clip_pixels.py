@@ -17,26 +17,26 @@ Fit = Literal["cut", "pad"]
 """How a picture becomes a square: its middle, or all of it with black beside it."""
 
 
-def clip_pixels(pictures: Tensor, size: int, *, fit: Fit = "cut") -> Tensor:
+def clip_pixels(images: Tensor, size: int, *, fit: Fit = "cut") -> Tensor:
     """The pictures' squares, (B, 3, size, size), normalized; size: in pixels.
 
     pictures: (B, 3, H, W), floating, in [0, 1]. Scaled by the bicubic filter with antialiasing, so
     that the shorter side ("cut") or the longer one ("pad") is size; what the filter overshoots is
     cut off, as in pictures of 8 bits, which Pillow would have made.
     """
-    height, width = pictures.shape[-2:]
+    height, width = images.shape[-2:]
     sides = _scaled(height, width, size, fit)
     if sides != (height, width):
-        pictures = functional.interpolate(
-            pictures, size=sides, mode="bicubic", antialias=True, align_corners=False
+        images = functional.interpolate(
+            images, size=sides, mode="bicubic", antialias=True, align_corners=False
         ).clamp(0, 1)
-    square = _cut(pictures, size) if fit == "cut" else _padded(pictures, size)
+    square = _cut(images, size) if fit == "cut" else _padded(images, size)
     mean, spread = (_of_channels(one, square) for one in (MEAN, SPREAD))
     return (square - mean) / spread
 
 
-def _of_channels(values: Sequence[float], pictures: Tensor) -> Tensor:
-    return sent(torch.tensor(values, dtype=pictures.dtype), pictures.device)[:, None, None]
+def _of_channels(values: Sequence[float], images: Tensor) -> Tensor:
+    return sent(torch.tensor(values, dtype=images.dtype), images.device)[:, None, None]
 
 
 def _scaled(height: int, width: int, size: int, fit: Fit) -> tuple[int, int]:
@@ -48,12 +48,12 @@ def _scaled(height: int, width: int, size: int, fit: Fit) -> tuple[int, int]:
     return size * height // shortest, size * width // shortest
 
 
-def _cut(pictures: Tensor, size: int) -> Tensor:
-    top, left = ((side - size) // 2 for side in pictures.shape[-2:])
-    return pictures[..., top : top + size, left : left + size]
+def _cut(images: Tensor, size: int) -> Tensor:
+    top, left = ((side - size) // 2 for side in images.shape[-2:])
+    return images[..., top : top + size, left : left + size]
 
 
-def _padded(pictures: Tensor, size: int) -> Tensor:
-    below, right = (size - side for side in pictures.shape[-2:])
+def _padded(images: Tensor, size: int) -> Tensor:
+    below, right = (size - side for side in images.shape[-2:])
     edges = (right // 2, right - right // 2, below // 2, below - below // 2)
-    return functional.pad(pictures, edges) if any(edges) else pictures
+    return functional.pad(images, edges) if any(edges) else images

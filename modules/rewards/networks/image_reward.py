@@ -68,10 +68,10 @@ class ImageReward:
     def own_modules(self) -> nn.Module:
         return nn.ModuleList([self.vision, self.words, self.head]).eval()
 
-    def score(self, pictures: Tensor, prompts: Sequence[str]) -> Tensor:
+    def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
         size = self.vision.config.image_size
         assert isinstance(size, int)
-        pixels = clip_pixels(pictures, size).to(self.vision.dtype)
+        pixels = clip_pixels(images, size).to(self.vision.dtype)
         seen = self.vision(pixel_values=pixels).last_hidden_state  # (B, fields + 1, width)
         tokens = self.tokenizer(
             [self.text or prompt for prompt in prompts],
@@ -81,8 +81,8 @@ class ImageReward:
             return_tensors="pt",
         )
         read = self.words(
-            input_ids=sent(tokens["input_ids"], pictures.device),
-            attention_mask=_added(sent(tokens["attention_mask"], pictures.device), seen.dtype),
+            input_ids=sent(tokens["input_ids"], images.device),
+            attention_mask=_added(sent(tokens["attention_mask"], images.device), seen.dtype),
             encoder_hidden_states=seen,
         ).last_hidden_state
         scores: Tensor = self.head(read[:, 0].to(torch.float32))[:, 0]

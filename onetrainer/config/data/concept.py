@@ -74,11 +74,11 @@ class Concept(Section):
     repeats: Annotated[
         float,
         Field(ge=0.001, le=10_000),
-        Ui("Repeats", search="balancing num_repeats", only_with={"pictures": ("0",)}),
+        Ui("Repeats", search="balancing num_repeats", only_with={"images": ("0",)}),
     ] = 1.0
     """How often each of its pictures is shown in an epoch; with a half, every second epoch."""
 
-    pictures: Annotated[
+    images: Annotated[
         int,
         Field(ge=0, le=10_000_000),
         Ui("Each epoch", unit="pictures", zero="by repeats", search="balancing samples"),

@@ -18,7 +18,7 @@ class EmbeddingOnly(Section):
 class Word(Section):
     """One word whose vectors are learned."""
 
-    word: Annotated[
+    token: Annotated[
         str, Field(min_length=1, max_length=100), Ui("Word", search="placeholder token trigger")
     ] = "<my-word>"
     """What stands for it in captions and prompts; the captions of your pictures must hold it. Upper
@@ -74,7 +74,7 @@ class Word(Section):
 class Embeddings(Section):
     """New words, learned alone or beside whatever else is trained."""
 
-    words: Annotated[
+    tokens: Annotated[
         tuple[Word, ...], Field(max_length=32), Ui("Words", search="embedding textual inversion")
     ] = ()
     """The words whose vectors are learned; none means no embeddings."""

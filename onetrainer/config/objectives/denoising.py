@@ -6,7 +6,7 @@ from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.objectives.loss import Losses
 from onetrainer.config.objectives.mask import Mask
 from onetrainer.config.objectives.noise import Noise
-from onetrainer.config.objectives.prior import ClassPictures, Prior
+from onetrainer.config.objectives.prior import ClassImages, Prior
 from onetrainer.config.objectives.timesteps import Timesteps, Uniform
 from onetrainer.config.objectives.weighting import Plain, Weighting
 
@@ -49,6 +49,6 @@ class Denoising(Section):
             only_with={"data.class_folder": ("*",)},
             or_with={"data.concepts.*.role": ("prior",)},
         ),
-    ] = ClassPictures()
+    ] = ClassImages()
     """What pictures teach that are there to keep what the model knows: what they show, or what the
     model made of them before training, which computes it twice."""

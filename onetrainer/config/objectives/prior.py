@@ -19,11 +19,11 @@ PriorWeight = Annotated[
 ]
 
 
-class ClassPictures(Section):
+class ClassImages(Section):
     """Prior pictures are learnt like any other, with their own weight (Ruiz et al. 2022)."""
 
     title: ClassVar[str] = "the pictures as they are"
-    kind: Literal["class_pictures"] = "class_pictures"
+    kind: Literal["class_images"] = "class_images"
 
     weight: PriorWeight = 1.0
     """How much a prior picture counts beside one that is to be learnt."""
@@ -39,4 +39,4 @@ class OwnPrediction(Section):
     """How much a prior picture counts beside one that is to be learnt."""
 
 
-Prior = Annotated[ClassPictures | OwnPrediction, Field(discriminator="kind")]
+Prior = Annotated[ClassImages | OwnPrediction, Field(discriminator="kind")]

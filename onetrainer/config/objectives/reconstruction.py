@@ -7,7 +7,7 @@ from pydantic import Field
 
 from onetrainer.config.base.section import Section, Ui
 from onetrainer.config.optimizers.optimizer import install_command
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 
 LPIPS_EXTRA = "perceptual"
 LPIPS_PACKAGES = ("lpips", "torchvision")
@@ -42,5 +42,5 @@ def missing_packages(section: Reconstruction) -> Problem | None:
         f"LPIPS needs {' and '.join(missing)}, which cannot be found",
         "They come with an extra of this program",
         f"Install them with: {install_command(LPIPS_EXTRA)}; or set it to 0.",
-        cure=Cure("objective.lpips", 0.0),
+        fix=Fix("objective.lpips", 0.0),
     )

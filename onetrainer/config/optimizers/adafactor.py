@@ -13,9 +13,9 @@ from onetrainer.config.optimizers.optimizer_section import (
     Beta2,
     Beta3,
     ClipThreshold,
+    FusedBackward,
     Lr,
     OptimizerSection,
-    StepInBackward,
     WeightDecay,
 )
 
@@ -76,7 +76,7 @@ class Adafactor(OptimizerSection):
     eps2: _Eps2 = 1e-3
     """The smallest size that weights count as, where steps are scaled by the weights."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -124,7 +124,7 @@ class AdafactorRelative(OptimizerSection):
     eps2: _Eps2 = 1e-3
     """The smallest size that weights count as, where steps are scaled by the weights."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -164,6 +164,6 @@ class Came(OptimizerSection):
     eps2: _EpsOfSteps = 1e-16
     """Keeps the division by a small unsteadiness finite."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""

@@ -9,10 +9,10 @@ from onetrainer.config.optimizers.optimizer_section import (
     Beta1,
     Beta2,
     Eps,
+    FusedBackward,
     Lr,
     Momentum,
     OptimizerSection,
-    StepInBackward,
     WeightDecay,
 )
 
@@ -45,7 +45,7 @@ class AdamW(OptimizerSection):
     eps: Eps = 1e-8
     """Keeps the division by a small gradient finite."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -75,7 +75,7 @@ class Adam(OptimizerSection):
     eps: Eps = 1e-8
     """Keeps the division by a small gradient finite."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -103,6 +103,6 @@ class Sgd(OptimizerSection):
     nesterov: Annotated[bool, Ui("Nesterov momentum", level="advanced")] = False
     """Looks ahead along the momentum before each step. Needs momentum above 0."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""

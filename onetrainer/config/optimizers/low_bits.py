@@ -16,9 +16,9 @@ from onetrainer.config.optimizers.optimizer_section import (
     Beta2,
     Beta3,
     Eps,
+    FusedBackward,
     Lr,
     OptimizerSection,
-    StepInBackward,
     WeightDecay,
 )
 
@@ -51,7 +51,7 @@ class AdamW8bit(OptimizerSection):
     eps: Eps = 1e-8
     """Keeps the division by a small gradient finite."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -81,7 +81,7 @@ class PagedAdamW8bit(OptimizerSection):
     eps: Eps = 1e-8
     """Keeps the division by a small gradient finite."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -111,7 +111,7 @@ class Adam8bit(OptimizerSection):
     eps: Eps = 1e-8
     """Keeps the division by a small gradient finite."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -140,7 +140,7 @@ class Lion8bit(OptimizerSection):
     beta2: Beta2 = 0.99
     """How long the momentum remembers."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -181,7 +181,7 @@ class AdEMAMix8bit(OptimizerSection):
     eps: Eps = 1e-8
     """Keeps the division by a small gradient finite."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -208,7 +208,7 @@ class Sgd8bit(OptimizerSection):
     ] = 0.9
     """How much of the last step goes on in the next."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -238,7 +238,7 @@ class AdamW4bit(OptimizerSection):
     eps: Eps = 1e-8
     """Keeps the division by a small gradient finite."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -268,6 +268,6 @@ class Adam4bit(OptimizerSection):
     eps: Eps = 1e-8
     """Keeps the division by a small gradient finite."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""

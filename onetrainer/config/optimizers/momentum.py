@@ -13,10 +13,10 @@ from onetrainer.config.optimizers.optimizer_section import (
     Beta2,
     Beta3,
     Eps,
+    FusedBackward,
     Lr,
     Momentum,
     OptimizerSection,
-    StepInBackward,
     WeightDecay,
 )
 
@@ -67,7 +67,7 @@ class Lion(OptimizerSection):
     beta2: Beta2 = 0.99
     """How long the momentum remembers."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -126,7 +126,7 @@ class Muon(OptimizerSection):
     eps: Eps = 1e-8
     """Keeps the division by a small gradient finite, for the rest."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -158,7 +158,7 @@ class Adopt(OptimizerSection):
     eps: Eps = 1e-6
     """The smallest number that a gradient is divided by."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -201,6 +201,6 @@ class AdEMAMix(OptimizerSection):
     eps: Eps = 1e-8
     """Keeps the division by a small gradient finite."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""

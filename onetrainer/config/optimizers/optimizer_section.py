@@ -20,7 +20,7 @@ Eps = Annotated[float, Field(gt=0, le=1), Ui("Epsilon", level="advanced", search
 ClipThreshold = Annotated[
     float, Field(gt=0, le=1000), Ui("Clip threshold", level="advanced", search="clipping rms")
 ]
-StepInBackward = Annotated[
+FusedBackward = Annotated[
     bool,
     Ui("Step in backward", level="advanced", search="fused back pass backward memory vram"),
 ]
@@ -39,7 +39,7 @@ class OptimizerSection(Section):
     they are not called the same. high_lr: above it a learning rate is a likely slip.
 
     moves_alone: a parameter's step depends on nothing but that parameter and the number of the
-    step; exactly then there is a field `step_in_backward`. is_schedule_free: the weights have an
+    step; exactly then there is a field `fused_backward`. is_schedule_free: the weights have an
     evaluation form, and the rate needs no schedule. is_adaptive: it finds its own rate, and `lr`
     multiplies that. has_one_rate: it uses the first group's rate for all. clips_itself: it bounds
     its own steps and does worse with gradient clipping.

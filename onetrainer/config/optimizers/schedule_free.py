@@ -19,9 +19,9 @@ from onetrainer.config.optimizers.adaptive import (
 from onetrainer.config.optimizers.optimizer_section import (
     Beta2,
     Eps,
+    FusedBackward,
     Lr,
     OptimizerSection,
-    StepInBackward,
     WeightDecay,
 )
 
@@ -73,7 +73,7 @@ class ScheduleFreeAdamW(OptimizerSection):
     eps: Eps = 1e-8
     """Keeps the division by a small gradient finite."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 
@@ -105,7 +105,7 @@ class ScheduleFreeSgd(OptimizerSection):
     weight_lr_power: _LrPower = 2.0
     """Lets steps of a warm-up count less in the average: by the rate to this power."""
 
-    step_in_backward: StepInBackward = False
+    fused_backward: FusedBackward = False
     """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
     memory of all gradients. Not with accumulation or gradient clipping."""
 

@@ -40,12 +40,12 @@ class AlignPropSteps(Section):
     ] = 1
     """Through so many of the last steps. Few change details alone."""
 
-    least_share: Annotated[
+    min_fraction: Annotated[
         Share, Ui("Least share", unit="of the steps", level="advanced", only_with=_RANDOM)
     ] = 0.0
     """The least share of the steps that is drawn; always at least one step."""
 
-    most_share: Annotated[
+    max_fraction: Annotated[
         Share, Ui("Greatest share", unit="of the steps", level="advanced", only_with=_RANDOM)
     ] = 1.0
     """The greatest share of the steps that is drawn. Less is quicker, and changes composition
@@ -77,7 +77,7 @@ class DraftLv(Section):
     title: ClassVar[str] = "DRaFT-LV"
     kind: Literal["draft_lv"] = "draft_lv"
 
-    gradients: Annotated[int, Field(ge=2, le=16), Ui("Gradients a picture")] = 2
+    gradients_per_image: Annotated[int, Field(ge=2, le=16), Ui("Gradients a picture")] = 2
     """From so many last steps of each picture a gradient is taken: the first is that of its
     drawing, the others begin with the finished picture under new noise."""
 
@@ -128,16 +128,16 @@ class BestOfN(Section):
     title: ClassVar[str] = "best of n"
     kind: Literal["best_of_n"] = "best_of_n"
 
-    candidates: Annotated[int, Field(ge=2, le=256), Ui("Candidates a prompt")] = 8
+    candidates_per_prompt: Annotated[int, Field(ge=2, le=256), Ui("Candidates a prompt")] = 8
     """So many pictures are drawn of each prompt."""
 
-    keep: Annotated[int, Field(ge=1, le=64), Ui("Kept a prompt", level="advanced")] = 1
+    kept_per_prompt: Annotated[int, Field(ge=1, le=64), Ui("Kept a prompt", level="advanced")] = 1
     """So many of them, the best, are learnt."""
 
-    prompts: Annotated[int, Field(ge=1, le=1000), Ui("Prompts a round")] = 8
+    prompts_per_round: Annotated[int, Field(ge=1, le=1000), Ui("Prompts a round")] = 8
     """Of so many prompts a round's pictures are drawn."""
 
-    steps: Annotated[int, Field(ge=1, le=10_000), Ui("Steps a round", unit="steps")] = 10
+    steps_per_round: Annotated[int, Field(ge=1, le=10_000), Ui("Steps a round", unit="steps")] = 10
     """After so many training steps new pictures are drawn with what the model has learnt."""
 
 

@@ -27,13 +27,13 @@ class Evaluation(Section):
     """Prompts that are not trained, one a line; empty means that a share of the prompts is held
     out."""
 
-    share: Annotated[
+    split: Annotated[
         float, Field(ge=0, le=0.5), Ui("Share held out", unit="of the prompts", level="advanced")
     ] = 0.2
     """The share of the prompts that is held out where none are written above, at least one. Of a
     single prompt none is, and it is watched itself."""
 
-    most_prompts: Annotated[int, Field(ge=1, le=1000), Ui("At most", unit="prompts")] = 6
+    max_prompts: Annotated[int, Field(ge=1, le=1000), Ui("At most", unit="prompts")] = 6
     """So many held-out prompts are drawn at most."""
 
     seeds: Annotated[int, Field(ge=2, le=64), Ui("Pictures a prompt")] = 3

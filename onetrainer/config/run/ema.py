@@ -28,7 +28,7 @@ class Ema(Section):
     """Takes the weights into the average after every so many steps; the decay counts for each of
     the steps between."""
 
-    place: Annotated[
+    device: Annotated[
         Literal["device", "host"],
         Ui(
             "Keep the average",

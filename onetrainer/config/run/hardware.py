@@ -10,7 +10,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 VaePrecision = Literal["auto", "fp32", "bf16", "fp16"]
 Checkpointing = Literal["off", "selective", "block", "auto"]
 Quantization = Literal["none", "int8", "fp8", "nf4"]
-TempDevice = Literal["cpu", "same"]
+OffloadDevice = Literal["cpu", "same"]
 
 
 class QuantizedLayers(Section):
@@ -126,8 +126,8 @@ class Hardware(Section):
     """The share of the UNet's and text encoders' layers that wait in main memory and are copied to
     the card when they are needed; from 0 to 1. It saves their size, and time grows with it."""
 
-    temp_device: Annotated[
-        TempDevice,
+    offload_device: Annotated[
+        OffloadDevice,
         Ui(
             "Waiting parts",
             level="advanced",

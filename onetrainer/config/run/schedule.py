@@ -28,7 +28,7 @@ class Constant(Section):
     warmup_steps: WarmupSteps = 0
     """Over so many steps the rate rises in a line from zero to its full value."""
 
-    warmup_share: WarmupShare = 0.0
+    warmup_fraction: WarmupShare = 0.0
     """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
 
 
@@ -41,7 +41,7 @@ class Linear(Section):
     warmup_steps: WarmupSteps = 0
     """Over so many steps the rate rises in a line from zero to its full value."""
 
-    warmup_share: WarmupShare = 0.0
+    warmup_fraction: WarmupShare = 0.0
     """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
 
     min_factor: MinFactor = 0.0
@@ -57,7 +57,7 @@ class Cosine(Section):
     warmup_steps: WarmupSteps = 0
     """Over so many steps the rate rises in a line from zero to its full value."""
 
-    warmup_share: WarmupShare = 0.0
+    warmup_fraction: WarmupShare = 0.0
     """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
 
     min_factor: MinFactor = 0.0
@@ -73,7 +73,7 @@ class CosineRestarts(Section):
     warmup_steps: WarmupSteps = 0
     """Over so many steps the rate rises in a line from zero to its full value."""
 
-    warmup_share: WarmupShare = 0.0
+    warmup_fraction: WarmupShare = 0.0
     """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
 
     min_factor: MinFactor = 0.0
@@ -94,7 +94,7 @@ class CosineWaves(Section):
     warmup_steps: WarmupSteps = 0
     """Over so many steps the rate rises in a line from zero to its full value."""
 
-    warmup_share: WarmupShare = 0.0
+    warmup_fraction: WarmupShare = 0.0
     """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
 
     min_factor: MinFactor = 0.0
@@ -116,7 +116,7 @@ class Rex(Section):
     warmup_steps: WarmupSteps = 0
     """Over so many steps the rate rises in a line from zero to its full value."""
 
-    warmup_share: WarmupShare = 0.0
+    warmup_fraction: WarmupShare = 0.0
     """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
 
     min_factor: MinFactor = 0.0
@@ -136,7 +136,7 @@ class Polynomial(Section):
     warmup_steps: WarmupSteps = 0
     """Over so many steps the rate rises in a line from zero to its full value."""
 
-    warmup_share: WarmupShare = 0.0
+    warmup_fraction: WarmupShare = 0.0
     """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
 
     min_factor: MinFactor = 0.0
@@ -155,7 +155,7 @@ class InverseSqrt(Section):
     warmup_steps: WarmupSteps = 0
     """Over so many steps the rate rises in a line from zero to its full value."""
 
-    warmup_share: WarmupShare = 0.0
+    warmup_fraction: WarmupShare = 0.0
     """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
 
     timescale: Annotated[

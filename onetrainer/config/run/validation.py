@@ -45,7 +45,7 @@ class Validation(Section):
     """A .csv, .jsonl or .txt file with the captions of the held-out pictures of the folder, as
     "List of captions" is for those to learn; empty where they have captions as these do."""
 
-    share: Annotated[
+    split: Annotated[
         Share,
         Ui("Share held out", unit="of all pictures", search="split validation", only_with=_WITH),
     ] = 0.1
@@ -65,7 +65,7 @@ class Validation(Section):
     """Holds out pictures that look nearly the same together, or learns them together. A held-out
     picture whose twin is learned says nothing about pictures that were never seen."""
 
-    most_pictures: Annotated[
+    max_images: Annotated[
         int,
         Field(ge=0, le=100_000),
         Ui("At most", unit="pictures", level="advanced", zero="all", only_with=_WITH),
@@ -79,7 +79,7 @@ class Validation(Section):
     """What is held out, and with which noise it is measured, comes from this number, so that runs
     with different seeds can be compared."""
 
-    turns: Annotated[
+    split_by: Annotated[
         Literal["folders", "names"],
         Ui(
             "Turns by",
@@ -133,7 +133,7 @@ class Validation(Section):
     ] = 1
     """With how many different noises each picture is measured at each level."""
 
-    without_average: Annotated[
+    without_ema: Annotated[
         bool,
         Ui(
             "With and without average",

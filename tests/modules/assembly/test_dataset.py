@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from modules.assembly import dataset
-from modules.assembly.dataset import digests_for, prepare_pictures
+from modules.assembly.dataset import digests_for, prepare_images
 from modules.data.cache import CachingStopped
 from onetrainer.cache.store import report
 from onetrainer.presets.presets import resolve
@@ -21,16 +21,16 @@ class Project:
     def __init__(self, folder):
         self.folder = folder
         self.family = tiny.family()
-        self.pictures = tiny.write_pictures(folder / "pictures")
+        self.images = tiny.write_images(folder / "pictures")
         self.told = []
         self.made = []
 
     def prepare(self, *, should_stop=lambda: False, **sections):
-        data = {"folder": str(self.pictures), "resolution": 64, **sections.pop("data", {})}
+        data = {"folder": str(self.images), "resolution": 64, **sections.pop("data", {})}
         document = {"data": data, "training": {"batch_size": 2}, **sections}
         events = EventWriter(self.folder / "events.jsonl")
         config = resolve(document, source="test")
-        made = prepare_pictures(
+        made = prepare_images(
             config,
             self.family,
             digests=digests_for(config, self.family),
@@ -59,7 +59,7 @@ def first(made):
     return next(made.batches.at(0))
 
 
-def test_plain_pictures_make_plain_batches(project):
+def test_plain_images_make_plain_batches(project):
     batch = first(project.prepare())
     assert (batch.pixels, batch.mask, batch.is_prior) == (None, None, ())
     assert batch.conditioning is not None
@@ -75,7 +75,7 @@ def test_cache_is_in_use_until_the_batches_are_closed(project):
 
 def test_masks_are_given_to_batches_and_count_as_data(project):
     before = project.prepare()
-    Image.new("L", (32, 32), 51).save(project.pictures / "picture-0-masklabel.png")
+    Image.new("L", (32, 32), 51).save(project.images / "picture-0-masklabel.png")
     assert project.prepare().digest == before.digest
     made = project.prepare(data={"masks": "files"})
     means = sorted(first(made).mask.mean(dim=(1, 2, 3)).tolist())
@@ -95,10 +95,10 @@ def test_a_clock_that_is_set_back_while_caching_removes_nothing_that_is_used(pro
 
     def encode(*given, **named):
         late[0] = 3600.0
-        return encode_pictures(*given, **named)
+        return encode_images(*given, **named)
 
-    encode_pictures = dataset.encode_pictures
-    monkeypatch.setattr(dataset, "encode_pictures", encode)
+    encode_images = dataset.encode_images
+    monkeypatch.setattr(dataset, "encode_images", encode)
     for place in (time, dataset):
         monkeypatch.setattr(place, "time", lambda: now() - late[0])
     made = project.prepare(data={"cache_limit": 1e-6})
@@ -106,18 +106,18 @@ def test_a_clock_that_is_set_back_while_caching_removes_nothing_that_is_used(pro
     made.batches.close()
 
 
-def test_a_stop_is_obeyed_while_similar_pictures_are_looked_for(project, monkeypatch):
+def test_a_stop_is_obeyed_while_similar_images_are_looked_for(project, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("it went on")
 
-    monkeypatch.setattr(dataset, "encode_pictures", refuse)
+    monkeypatch.setattr(dataset, "encode_images", refuse)
     with pytest.raises(CachingStopped):
         project.prepare(validation={"use": True}, should_stop=lambda: True)
 
 
-def test_class_pictures_fill_half_of_an_epoch(project):
+def test_class_images_fill_half_of_an_epoch(project):
     before = project.prepare()
-    folder = tiny.write_pictures(project.folder / "class", ("a dog", "a cat", "a cow"))
+    folder = tiny.write_images(project.folder / "class", ("a dog", "a cat", "a cow"))
     made = project.prepare(data={"class_folder": str(folder)})
     assert made.digest != before.digest
     steps = range(made.batches.plan.steps_per_epoch)
@@ -129,32 +129,32 @@ def test_class_pictures_fill_half_of_an_epoch(project):
         assert is_prior == (caption in ("a dog", "a cat", "a cow"))
 
 
-def test_class_pictures_that_are_held_out_are_not_trained_on(project):
-    folder = tiny.write_pictures(project.folder / "class", ("a dog", "a cat"))
+def test_class_images_that_are_validation_are_not_trained_on(project):
+    folder = tiny.write_images(project.folder / "class", ("a dog", "a cat"))
     held = project.folder / "held"
     held.mkdir()
     for name in ("picture-0.png", "picture-0.txt"):
         (held / name).symlink_to(folder / name)
     validation = {"use": True, "folder": str(held)}
     made = project.prepare(data={"class_folder": str(folder)}, validation=validation)
-    kept = [item.caption for item in made.batches.shelf.pictures.items if item.is_prior]
+    kept = [item.caption for item in made.batches.shelf.images.items if item.is_prior]
     assert kept == ["a cat"]
-    assert len(made.batches.learned) == 2
+    assert len(made.batches.trained) == 2
 
 
-def test_picture_that_becomes_a_class_picture_counts_as_changed(project):
+def test_image_that_becomes_a_class_image_counts_as_changed(project):
     before, folder = project.prepare(), project.folder / "class"
     folder.mkdir()
-    for path in project.pictures.glob("picture-1.*"):
+    for path in project.images.glob("picture-1.*"):
         path.rename(folder / path.name)
     after = project.prepare(data={"class_folder": str(folder)})
-    lines = [list(made.batches.shelf.pictures.digest_lines()) for made in (before, after)]
+    lines = [list(made.batches.shelf.images.digest_lines()) for made in (before, after)]
     assert lines[0] == lines[1]
     assert after.digest != before.digest
 
 
-def test_class_picture_that_cannot_be_used_is_told(project):
-    folder = tiny.write_pictures(project.folder / "class", ("a dog", "a cat"))
+def test_class_image_that_cannot_be_used_is_told(project):
+    folder = tiny.write_images(project.folder / "class", ("a dog", "a cat"))
     (folder / "picture-1.png").write_bytes(b"")
     made = project.prepare(data={"class_folder": str(folder)})
     assert made.left_out == ["picture-1.png: the file is empty"]
@@ -163,9 +163,9 @@ def test_class_picture_that_cannot_be_used_is_told(project):
 
 def test_reconstruction_has_pixels_and_encodes_no_caption(project, monkeypatch):
     monkeypatch.setattr(type(project.family), "encode_text", None)
-    for path in project.pictures.glob("*.txt"):
+    for path in project.images.glob("*.txt"):
         path.unlink()
-    Image.new("L", (64, 64)).save(project.pictures / "picture-0-masklabel.png")
+    Image.new("L", (64, 64)).save(project.images / "picture-0-masklabel.png")
     made = project.prepare(
         data={"masks": "files", "class_folder": str(project.folder / "nothing")},
         method={"kind": "vae"},
@@ -178,14 +178,14 @@ def test_reconstruction_has_pixels_and_encodes_no_caption(project, monkeypatch):
 
 @pytest.mark.parametrize("word", ["<cat>", "red"])
 def test_word_that_no_caption_holds_is_told(project, word):
-    made = project.prepare(embeddings={"words": [{"word": word}]})
+    made = project.prepare(embeddings={"tokens": [{"token": word}]})
     assert first(made).conditioning is None
     assert bool(project.told) == (word == "<cat>")
     assert all(f'"{word}"' in text for text in project.told)
 
 
-def test_resumed_order_of_class_pictures_needs_no_earlier_step(project):
-    folder = tiny.write_pictures(project.folder / "class", ("a dog", "a cat", "a cow"))
+def test_resumed_order_of_class_images_needs_no_earlier_step(project):
+    folder = tiny.write_images(project.folder / "class", ("a dog", "a cat", "a cow"))
     training = {"batch_size": 1, "seed": 4}
     one, other = (
         project.prepare(data={"class_folder": str(folder)}, training=training).batches

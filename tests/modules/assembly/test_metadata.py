@@ -153,7 +153,7 @@ def test_a_date_is_told_only_when_asked_for():
     assert fields["modelspec.date"] == "2031-02-03"
 
 
-def test_the_thumbnail_is_a_picture_again():
+def test_the_thumbnail_is_a_image_again():
     file = io.BytesIO()
     Image.new("RGB", (40, 30), "teal").save(file, "JPEG")
     url = told(config(), thumbnail=file.getvalue())["modelspec.thumbnail"]

@@ -70,7 +70,7 @@ def phases(folder):
         ),
     ],
 )
-def test_what_is_wrong_with_layers_and_files_is_told_before_pictures_are_encoded(
+def test_what_is_wrong_with_layers_and_files_is_told_before_images_are_encoded(
     config, method, said
 ):
     folder = new_run(config, method=method)
@@ -79,7 +79,7 @@ def test_what_is_wrong_with_layers_and_files_is_told_before_pictures_are_encoded
     assert phases(folder) == {"loading"}
 
 
-def test_a_file_that_does_not_fit_is_told_before_pictures_are_encoded(config, tmp_path):
+def test_a_file_that_does_not_fit_is_told_before_images_are_encoded(config, tmp_path):
     file = adapter_file(tmp_path, "loha")
     folder = new_run(config, method={"start_from": str(file), "rank": 4})
     with pytest.raises(UserError, match="holds LoHa"):
@@ -88,8 +88,8 @@ def test_a_file_that_does_not_fit_is_told_before_pictures_are_encoded(config, tm
 
 
 def test_a_missing_file_of_a_word_is_told_with_its_setting(config):
-    words = [{"word": "a", "initial_text": "cat"}, {"word": "b", "start_from": "/nowhere/b.pt"}]
-    folder = new_run(config, embeddings={"words": words})
+    words = [{"token": "a", "initial_text": "cat"}, {"token": "b", "start_from": "/nowhere/b.pt"}]
+    folder = new_run(config, embeddings={"tokens": words})
     with pytest.raises(UserError, match=r"^embeddings\.words\.1\.start_from: /nowhere/b\.pt"):
         train(folder)
 
@@ -97,12 +97,12 @@ def test_a_missing_file_of_a_word_is_told_with_its_setting(config):
 def test_a_run_goes_on_as_it_began_when_its_start_files_are_gone(config, tmp_path):
     files = [adapter_file(tmp_path), *(word_file(tmp_path, name, 2) for name in ("one", "two"))]
     words = [
-        {"word": "red", "start_from": str(files[1]), "place": "output"},
-        {"word": "blue", "start_from": str(files[2]), "train": False},
+        {"token": "red", "start_from": str(files[1]), "place": "output"},
+        {"token": "blue", "start_from": str(files[2]), "train": False},
     ]
     method = {"start_from": str(files[0]), "rank": 4, "alpha": 2.0}
     straight, other = (
-        new_run(config, method=method, embeddings={"words": words}, training=training)
+        new_run(config, method=method, embeddings={"tokens": words}, training=training)
         for training in (runs.SETTINGS["training"], runs.SETTINGS["training"] | {"steps": 3})
     )
     assert [train(straight), train(other)] == [0, 0]
@@ -117,7 +117,7 @@ def test_a_run_goes_on_as_it_began_when_its_start_files_are_gone(config, tmp_pat
     assert one.read_bytes() == two.read_bytes()
 
 
-def test_a_decoder_that_trains_shares_its_pictures_with_other_methods(config):
+def test_a_decoder_that_trains_shares_its_images_with_other_methods(config):
     latents = config.parent / "runs" / "cache"
     training = {"steps": 1, "batch_size": 2}
     assert train(new_run(config, training=training)) == 0

@@ -10,15 +10,15 @@ import torch
 from PIL import Image
 
 from modules.data.batches import Shelf
-from modules.data.cache import EncodeOptions, encode_captions, encode_pictures, encoder_digests
+from modules.data.cache import EncodeOptions, encode_captions, encode_images, encoder_digests
 from modules.data.encoded_items import Views
 from modules.data.shards import Store
 from modules.families.stable_diffusion import StableDiffusion
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.caption_sampling import drawn_caption
 from onetrainer.dataset.items import index_concept
-from onetrainer.images import image_index as picture_memory
-from onetrainer.images.image_index import PictureMemory
+from onetrainer.images import image_index as image_memory
+from onetrainer.images.image_index import ImageMemory
 from tests import tiny
 
 SIZES = [(64, 64), (96, 48), (64, 64), (48, 96), (70, 66)]
@@ -91,9 +91,9 @@ class Workbench:
         """A picture whose EXIF says how `stored` is to be turned to stand `upright`."""
         exif = Image.Exif()
         exif[0x0112] = turn
-        picture = Image.fromarray(upright)
-        picture = picture if stored is None else picture.transpose(stored)
-        picture.save(self.folder / f"{name}.png", exif=exif)
+        image = Image.fromarray(upright)
+        image = image if stored is None else image.transpose(stored)
+        image.save(self.folder / f"{name}.png", exif=exif)
         self.caption(name, "turned")
 
     def caption(self, name, text):
@@ -122,14 +122,14 @@ class Workbench:
         }
         is_plain = changes.pop("held_out", False)
         options = EncodeOptions(**({"threads": 0} | changes))
-        with closing(PictureMemory(folder)) as memory:
+        with closing(ImageMemory(folder)) as memory:
             items = self.index().items if items is None else items
             views = Views(items, concepts, is_plain=is_plain)
-            pictures = encode_pictures(self.family, views, memory=memory, options=options, **common)
-        captions = ["", *(caption for item in pictures.items for caption in item.captions)]
+            images = encode_images(self.family, views, memory=memory, options=options, **common)
+        captions = ["", *(caption for item in images.items for caption in item.captions)]
         texts = encode_captions(self.family, captions, **common) if with_text else None
         return Shelf(
-            pictures,
+            images,
             texts,
             tuple(concepts),
             lambda item, turn: drawn_caption(item, concepts[item.concept], turn),
@@ -174,5 +174,5 @@ def bench(tmp_path, shared_family):
 @pytest.fixture
 def later(monkeypatch):
     """Lets every file seem to have been changed a minute ago."""
-    now = picture_memory.time.time_ns
-    monkeypatch.setattr(picture_memory.time, "time_ns", lambda: now() + 60_000_000_000)
+    now = image_memory.time.time_ns
+    monkeypatch.setattr(image_memory.time, "time_ns", lambda: now() + 60_000_000_000)

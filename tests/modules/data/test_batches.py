@@ -23,8 +23,8 @@ from tests.modules.data.conftest import noise
 
 
 def planned(shelf, batch_size=2, accumulation=1):
-    dataset = Dataset(shelf.concepts, shelf.pictures.items)
-    portions = portions_of(dataset, is_cached=shelf.pictures.is_kept)
+    dataset = Dataset(shelf.concepts, shelf.images.items)
+    portions = portions_of(dataset, is_cached=shelf.images.is_kept)
     return BatchPlan(portions, batch_size=batch_size, accumulation=accumulation, seed=0)
 
 
@@ -33,16 +33,16 @@ def steps_of(plan, count):
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_batch_holds_pictures_captions_and_positions(bench, keeps):
+def test_batch_holds_images_captions_and_positions(bench, keeps):
     bench.set(augmentation=Augmentation(flip="random", rotate=5))
     shelf = bench.encode(keeps_latents=keeps)
-    items = shelf.pictures.items
+    items = shelf.images.items
     for step in steps_of(planned(shelf), 12):
         batch = load_batch(shelf, step, 0)
-        assert batch.captions == tuple(items[one.item].captions[0] for one in step.pictures)
-        assert batch.positions == tuple(range(len(step.pictures)))
+        assert batch.captions == tuple(items[one.item].captions[0] for one in step.images)
+        assert batch.positions == tuple(range(len(step.images)))
         assert batch.weight == 0.5
-        for place, one in enumerate(step.pictures):
+        for place, one in enumerate(step.images):
             pixels = load_pixels(items[one.item], view(items[one.item], bench.concept, one.number))
             moments = bench.family.inner.encode_images(pixels[None])
             assert torch.equal(batch.moments.mean[place : place + 1], moments.mean)
@@ -69,7 +69,7 @@ def test_microbatches_see_the_same_as_the_whole_batch(bench):
     bench.caption("p2", "word " * 200)  # and one of three
     bench.set(captions=Captions(dropout=0.3))
     shelf = bench.encode()
-    tokens = {shelf.texts.tokens(item.caption) for item in shelf.pictures.items}
+    tokens = {shelf.texts.tokens(item.caption) for item in shelf.images.items}
     assert tokens == {77, 154, 231}
     whole, halves = planned(shelf, 4, 1), planned(shelf, 2, 2)
     for step in range(6):
@@ -85,12 +85,12 @@ def test_short_captions_are_followed_by_the_empty_prompt(bench):
     bench.caption("p0", "word " * 100)
     shelf = bench.encode()
     plan = planned(shelf, 8)
-    step = next(step for step in steps_of(plan, 9) if 0 in {one.item for one in step.pictures})
+    step = next(step for step in steps_of(plan, 9) if 0 in {one.item for one in step.images})
     batch = load_batch(shelf, step, 0)
     assert batch.conditioning.hidden.shape[1] == 154
     empty = shelf.texts.conditioning("").hidden[0]
-    for hidden, one in zip(batch.conditioning.hidden, step.pictures, strict=True):
-        caption = shelf.pictures.items[one.item].caption
+    for hidden, one in zip(batch.conditioning.hidden, step.images, strict=True):
+        caption = shelf.images.items[one.item].caption
         expected = shelf.texts.conditioning(caption).hidden[0]
         assert torch.equal(hidden, expected if one.item == 0 else torch.cat([expected, empty]))
 
@@ -108,7 +108,7 @@ def test_captions_are_those_of_the_turn(bench):
     shelf = replace(bench.encode(with_text=False), caption_of=lambda item, turn: f"{turn}")
     plan = planned(shelf)
     for step in steps_of(plan, 12):
-        assert load_batch(shelf, step, 0).captions == tuple(str(one.turn) for one in step.pictures)
+        assert load_batch(shelf, step, 0).captions == tuple(str(one.turn) for one in step.images)
 
 
 def test_without_encoded_text_the_captions_are_left_to_the_objective(bench):
@@ -149,7 +149,7 @@ def mixed(bench, tmp_path):
     return bench, tuple(items), tuple(concepts)
 
 
-def test_roles_and_weights_of_pictures_are_told(mixed):
+def test_roles_and_weights_of_images_are_told(mixed):
     bench, items, concepts = mixed
     shelf = bench.encode(items=items, concepts=concepts)
     plan = replace(
@@ -177,37 +177,37 @@ def test_a_kind_of_which_nothing_can_be_read_is_told(mixed, lost, words):
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_batch_holds_the_pictures_themselves_where_asked(bench, keeps):
+def test_batch_holds_the_images_themselves_where_asked(bench, keeps):
     bench.set(augmentation=Augmentation(flip="random"))
     shelf = bench.encode(with_text=False, keeps_latents=keeps)
-    items = shelf.pictures.items
+    items = shelf.images.items
     for step in steps_of(planned(shelf), 6):
         batch = load_batch(shelf, step, 0, with_pixels=True)
         shown = [
             load_pixels(items[one.item], view(items[one.item], bench.concept, one.number))
-            for one in step.pictures
+            for one in step.images
         ]
         assert torch.equal(batch.pixels, torch.stack(shown))
         assert load_batch(shelf, step, 0).pixels is None
 
 
-def test_mask_is_one_all_over_pictures_without(bench):
+def test_mask_is_one_all_over_images_without(bench):
     bench.add_beside("p0", "masklabel", (64, 64), seed=20)
     shelf = bench.encode(with_text=False)
     plan = replace(
         planned(shelf).at(0), microbatches=((Shown(0, 0, 0), Shown(2, 0, 0)), (Shown(2, 0, 0),))
     )
     batch = load_batch(shelf, plan, 0)
-    assert torch.equal(batch.mask[:1], shelf.pictures.mask(0, 0))
+    assert torch.equal(batch.mask[:1], shelf.images.mask(0, 0))
     assert bool((batch.mask[1:] == 1).all())
     assert load_batch(shelf, plan, 1).mask is None
 
 
-def test_picture_that_went_away_in_the_run_is_told_in_words(bench):
-    pictures = bench.encode(with_text=False).pictures
-    pictures.items[0].path.unlink()
+def test_image_that_went_away_in_the_run_is_told_in_words(bench):
+    images = bench.encode(with_text=False).images
+    images.items[0].path.unlink()
     with pytest.raises(UserError, match=r"p0\.png: cannot be read"):
-        pictures.pixels(0, 0)
+        images.pixels(0, 0)
 
 
 def test_sdxl_captions_are_dropped_with_their_pooled_vector(bench):
@@ -235,7 +235,7 @@ TURNED = {  # EXIF's orientation: what the camera did to the upright picture (CI
 
 @pytest.mark.parametrize("turn", TURNED)
 @pytest.mark.parametrize("is_upright", [True, False])
-def test_a_turned_picture_is_framed_and_encoded_as_it_stands_upright(bench, turn, is_upright):
+def test_a_turned_image_is_framed_and_encoded_as_it_stands_upright(bench, turn, is_upright):
     """From the file through index, cache and batch to what SDXL is told."""
     bench.family.inner = family = tiny.family("sdxl")
     for path in bench.folder.iterdir():

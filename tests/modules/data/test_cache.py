@@ -15,24 +15,24 @@ from onetrainer.config.data.buckets import Buckets
 from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transforms import view, view_count
 from onetrainer.errors import UserError
-from onetrainer.images.image_index import PictureMemory
+from onetrainer.images.image_index import ImageMemory
 from tests import pretend, tiny
 
-PICTURES, TEXTS = 5, 5  # four distinct captions and the empty one
+IMAGES, TEXTS = 5, 5  # four distinct captions and the empty one
 
 
 def views_of(shelf):
     """Every picture's place and view."""
     concepts = shelf.concepts
-    items = enumerate(shelf.pictures.items)
+    items = enumerate(shelf.images.items)
     return [(i, number) for i, one in items for number in range(view_count(concepts[one.concept]))]
 
 
 def same(one, other):
-    pairs = [(one.pictures.moments(*at), other.pictures.moments(*at)) for at in views_of(one)]
-    captions = {item.caption for item in one.pictures.items} | {""}
+    pairs = [(one.images.moments(*at), other.images.moments(*at)) for at in views_of(one)]
+    captions = {item.caption for item in one.images.items} | {""}
     return (
-        one.pictures.items == other.pictures.items
+        one.images.items == other.images.items
         and all(torch.equal(a.mean, b.mean) and torch.equal(a.std, b.std) for a, b in pairs)
         and all(
             torch.equal(one.texts.conditioning(text).hidden, other.texts.conditioning(text).hidden)
@@ -44,14 +44,14 @@ def same(one, other):
 def test_cached_is_what_the_family_encodes(bench):
     bench.set(augmentation=Augmentation(flip="random", rotate=10, brightness=0.2))
     shelf = bench.encode(threads=2)
-    assert bench.family.encoded() == (4 * PICTURES, TEXTS)
+    assert bench.family.encoded() == (4 * IMAGES, TEXTS)
     for place, number in views_of(shelf):
-        item = shelf.pictures.items[place]
+        item = shelf.images.items[place]
         pixels = load_pixels(item, view(item, bench.concept, number))
         expected = bench.family.inner.encode_images(pixels[None])
-        assert torch.equal(shelf.pictures.moments(place, number).mean, expected.mean)
-        assert torch.equal(shelf.pictures.moments(place, number).std, expected.std)
-    assert (shelf.pictures.skipped, shelf.pictures.warnings) == ((), ())
+        assert torch.equal(shelf.images.moments(place, number).mean, expected.mean)
+        assert torch.equal(shelf.images.moments(place, number).std, expected.std)
+    assert (shelf.images.skipped, shelf.images.warnings) == ((), ())
 
 
 def test_cached_caption_is_what_the_family_encodes(bench):
@@ -70,13 +70,13 @@ def test_second_run_encodes_nothing(bench):
     assert bench.family.encoded() == (0, 0)
 
 
-def test_changed_picture_alone_is_encoded_again(bench):
+def test_changed_image_alone_is_encoded_again(bench):
     before = bench.encode()
     bench.family.encoded()
     bench.add("p1", (96, 48), caption="thing 1", seed=99)
     after = bench.encode()
     assert bench.family.encoded() == (1, 0)
-    assert not torch.equal(before.pictures.moments(1, 0).mean, after.pictures.moments(1, 0).mean)
+    assert not torch.equal(before.images.moments(1, 0).mean, after.images.moments(1, 0).mean)
 
 
 def test_changed_caption_alone_is_encoded_again(bench):
@@ -87,57 +87,57 @@ def test_changed_caption_alone_is_encoded_again(bench):
     assert bench.family.encoded() == (0, 1)
 
 
-def test_renamed_and_copied_pictures_are_not_encoded_again(bench):
+def test_renamed_and_copied_images_are_not_encoded_again(bench):
     bench.encode()
     bench.family.encoded()
     for suffix in ("png", "txt"):
         (bench.folder / f"p0.{suffix}").rename(bench.folder / f"renamed.{suffix}")
     (bench.folder / "copy.png").write_bytes((bench.folder / "p1.png").read_bytes())
-    assert len(bench.encode().pictures.items) == PICTURES + 1
+    assert len(bench.encode().images.items) == IMAGES + 1
     assert bench.family.encoded() == (0, 0)
 
 
 @pytest.mark.parametrize("threads", [0, 3])
-def test_two_files_of_the_same_picture_are_encoded_once(bench, threads):
+def test_two_files_of_the_same_image_are_encoded_once(bench, threads):
     (bench.folder / "p1-again.png").write_bytes((bench.folder / "p1.png").read_bytes())
-    pictures = bench.encode(threads=threads).pictures
-    assert bench.family.encoded() == (PICTURES, TEXTS)
-    assert torch.equal(pictures.moments(1, 0).mean, pictures.moments(2, 0).mean)
+    images = bench.encode(threads=threads).images
+    assert bench.family.encoded() == (IMAGES, TEXTS)
+    assert torch.equal(images.moments(1, 0).mean, images.moments(2, 0).mean)
 
 
 @pytest.mark.parametrize("threads", [0, 3])
-def test_changed_resolution_encodes_pictures_again_and_coming_back_none(bench, threads):
+def test_changed_resolution_encodes_images_again_and_coming_back_none(bench, threads):
     bench.encode()
     bench.family.encoded()
     bench.set(resolutions=(72,))
     bench.encode(threads=threads)
-    assert bench.family.encoded() == (PICTURES, 0)
+    assert bench.family.encoded() == (IMAGES, 0)
     bench.set(resolutions=(64,))
     bench.encode(threads=threads)
     assert bench.family.encoded() == (0, 0)
     bench.set(resolutions=(64, 80))
     bench.encode(threads=threads)
-    assert bench.family.encoded() == (PICTURES, 0)
+    assert bench.family.encoded() == (IMAGES, 0)
 
 
-def test_other_colors_encode_pictures_again_and_masks_stay(bench):
+def test_other_colors_encode_images_again_and_masks_stay(bench):
     bench.add_beside("p0", "masklabel")
     bench.encode()
     masks = entry_files(bench, "masks")
     bench.family.encoded()
     bench.set(augmentation=Augmentation(brightness=0.2, fixed=True))
     bench.encode()
-    assert bench.family.encoded() == (PICTURES, 0)
+    assert bench.family.encoded() == (IMAGES, 0)
     assert entry_files(bench, "masks") == masks
 
 
 def test_more_variations_leave_those_that_there_are(bench):
     bench.set(augmentation=Augmentation(flip="random", rotate=5, variations=2))
     bench.encode()
-    assert bench.family.encoded() == (2 * PICTURES, TEXTS)
+    assert bench.family.encoded() == (2 * IMAGES, TEXTS)
     bench.set(augmentation=Augmentation(flip="random", rotate=5, variations=5))
     bench.encode()
-    assert bench.family.encoded() == (3 * PICTURES, 0)
+    assert bench.family.encoded() == (3 * IMAGES, 0)
 
 
 def test_another_cut_of_the_same_scaling_is_another_entry(bench):
@@ -146,18 +146,18 @@ def test_another_cut_of_the_same_scaling_is_another_entry(bench):
     bench.family.encoded()
     bench.set(buckets=Buckets(crop="focus", focus_x=1.0, focus_y=1.0))
     shelf = bench.encode(with_text=False)
-    loses = [item for item in shelf.pictures.items if item.width != item.height]
+    loses = [item for item in shelf.images.items if item.width != item.height]
     assert bench.family.encoded() == (len(loses), 0)
 
 
-def test_changed_vae_encodes_pictures_and_changed_text_encoder_captions(bench, family):
+def test_changed_vae_encodes_images_and_changed_text_encoder_captions(bench, family):
     bench.family.inner = family
     bench.encode()
     bench.family.encoded()
     with torch.no_grad():
         next(bench.family.vae.parameters()).add_(0.01)
     bench.encode()
-    assert bench.family.encoded() == (PICTURES, 0)
+    assert bench.family.encoded() == (IMAGES, 0)
     with torch.no_grad():
         next(bench.family.text_encoders["te"].parameters()).add_(0.01)
     bench.encode()
@@ -167,7 +167,7 @@ def test_changed_vae_encodes_pictures_and_changed_text_encoder_captions(bench, f
 def test_given_digests_stand_for_the_weights(bench):
     bench.encode(digests=EncoderDigests("a", "b"))
     bench.encode(digests=EncoderDigests("a", "b"))
-    assert bench.family.encoded() == (PICTURES, TEXTS)
+    assert bench.family.encoded() == (IMAGES, TEXTS)
     bench.encode(digests=EncoderDigests("a", "other clip skip"))
     assert bench.family.encoded() == (0, TEXTS)
 
@@ -179,7 +179,7 @@ def test_encoders_in_another_dtype_encode_again_even_under_the_same_digests(benc
     for part in (family.vae, family.text_encoders["te"]):
         torch.nn.Module.to(part, torch.bfloat16)
     bench.encode(digests=EncoderDigests("a", "b"))
-    assert bench.family.encoded() == (PICTURES, TEXTS)
+    assert bench.family.encoded() == (IMAGES, TEXTS)
 
 
 def test_a_card_that_rounds_products_otherwise_encodes_again(bench, family, monkeypatch):
@@ -192,7 +192,7 @@ def test_a_card_that_rounds_products_otherwise_encodes_again(bench, family, monk
             monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", is_on)
             bench.encode()
             counts.append(bench.family.encoded())
-    assert counts == [(PICTURES, TEXTS), (PICTURES, TEXTS), (0, 0)]
+    assert counts == [(IMAGES, TEXTS), (IMAGES, TEXTS), (0, 0)]
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -204,7 +204,7 @@ def test_progress_counts_up_to_the_total(bench, threads):
             with_text=False,
             progress=lambda done, total, seen=seen: seen.append((done, total)),
         )
-        assert seen == [(done, PICTURES) for done in range(1, PICTURES + 1)]
+        assert seen == [(done, IMAGES) for done in range(1, IMAGES + 1)]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -245,9 +245,9 @@ def test_damaged_entry_is_noticed_and_made_anew(bench, kind, count):
     os.utime(victim, ns=(now, now + 10**9))  # clocks of files tick slowly
     second = bench.encode()
     assert bench.family.encoded() == count
-    assert damage_notes(second.pictures.store)[0].startswith("an entry of the cache was damaged")
+    assert damage_notes(second.images.store)[0].startswith("an entry of the cache was damaged")
     assert same(whole, second)
-    assert damage_notes(bench.encode().pictures.store) == []
+    assert damage_notes(bench.encode().images.store) == []
 
 
 def test_entry_damaged_while_training_is_told(bench):
@@ -258,27 +258,27 @@ def test_entry_damaged_while_training_is_told(bench):
             opened.write(b"\0\1\2\3")
     with pytest.raises(UserError, match="Start again"):
         for at in views_of(shelf):
-            shelf.pictures.moments(*at)
+            shelf.images.moments(*at)
 
 
-def test_pictures_are_never_written(bench):
+def test_images_are_never_written(bench):
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in bench.folder.iterdir()}
     bench.encode(threads=2)
     after = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in bench.folder.iterdir()}
     assert before == after
 
 
-def test_unchanged_pictures_are_not_read_again(bench, later, monkeypatch):
+def test_unchanged_images_are_not_read_again(bench, later, monkeypatch):
     first = bench.encode()
 
     def refuse(self, path):
         raise AssertionError("a picture was read")
 
-    monkeypatch.setattr(PictureMemory, "read", refuse)
+    monkeypatch.setattr(ImageMemory, "read", refuse)
     assert same(first, bench.encode())
 
 
-def test_remembered_picture_that_changes_is_read_again(bench, later):
+def test_remembered_image_that_changes_is_read_again(bench, later):
     bench.encode()
     bench.family.encoded()
     bench.add("p0", (64, 64), caption="thing 0", seed=77)
@@ -286,7 +286,7 @@ def test_remembered_picture_that_changes_is_read_again(bench, later):
     assert bench.family.encoded() == (1, 0)
 
 
-def test_large_pictures_are_encoded_first_and_those_of_a_size_together(bench):
+def test_large_images_are_encoded_first_and_those_of_a_size_together(bench):
     sizes = []
     inner = bench.family.inner
 
@@ -301,37 +301,35 @@ def test_large_pictures_are_encoded_first_and_those_of_a_size_together(bench):
     assert len({*pairwise(sizes)} - {(one, one) for one in sizes}) == 2
 
 
-def test_held_out_pictures_are_shown_in_one_way(bench):
+def test_validation_images_are_shown_in_one_way(bench):
     bench.set(augmentation=Augmentation(flip="random", rotate=20))
-    plain = bench.encode(held_out=True, with_text=False)
-    assert bench.family.encoded() == (PICTURES, 0)
+    plain = bench.encode(validation=True, with_text=False)
+    assert bench.family.encoded() == (IMAGES, 0)
     bench.set(augmentation=Augmentation())
-    assert torch.equal(
-        plain.pictures.moments(0, 0).mean, bench.encode().pictures.moments(0, 0).mean
-    )
+    assert torch.equal(plain.images.moments(0, 0).mean, bench.encode().images.moments(0, 0).mean)
 
 
 def test_concepts_are_encoded_by_their_own_settings(bench):
     other = replace(bench.concept, resolutions=(80, 64))
     both = (*bench.index().items, *index_concept(other, number=1).items)
-    pictures = bench.encode(items=both, concepts=(bench.concept, other)).pictures
-    assert bench.family.encoded() == (2 * PICTURES, TEXTS)  # what they have in common once
-    for place in range(PICTURES):
+    images = bench.encode(items=both, concepts=(bench.concept, other)).images
+    assert bench.family.encoded() == (2 * IMAGES, TEXTS)  # what they have in common once
+    for place in range(IMAGES):
         own, first, second = (
-            pictures.moments(*at).mean for at in [(place, 0), (place + 5, 0), (place + 5, 1)]
+            images.moments(*at).mean for at in [(place, 0), (place + 5, 0), (place + 5, 1)]
         )
         assert torch.equal(own, second)
         assert first.shape != second.shape
 
 
-def test_digest_lines_tell_pictures_views_and_encoders_apart(bench, family):
+def test_digest_lines_tell_images_views_and_encoders_apart(bench, family):
     bench.family.inner = family
-    lines = [tuple(bench.encode().pictures.digest_lines())]
+    lines = [tuple(bench.encode().images.digest_lines())]
     bench.add("p1", (96, 48), caption="thing 1", seed=99)
-    lines.append(tuple(bench.encode().pictures.digest_lines()))
+    lines.append(tuple(bench.encode().images.digest_lines()))
     assert [a == b for a, b in zip(*lines, strict=True)] == [True, False, True, True, True]
     bench.set(augmentation=Augmentation(flip="always"))
-    lines.append(tuple(bench.encode().pictures.digest_lines()))
-    lines.append(tuple(bench.encode(batch=4, threads=3).pictures.digest_lines()))
+    lines.append(tuple(bench.encode().images.digest_lines()))
+    lines.append(tuple(bench.encode(batch=4, threads=3).images.digest_lines()))
     assert lines[2] == lines[3]
     assert not set(lines[1]) & set(lines[2])

@@ -15,43 +15,43 @@ from onetrainer.cache.format import read_shard
 from onetrainer.dataset.transforms import view
 from onetrainer.errors import UserError
 
-PICTURES, TEXTS = 5, 5  # four distinct captions and the empty one
+IMAGES, TEXTS = 5, 5  # four distinct captions and the empty one
 
 
 def entry_files(bench, kind):
     return sorted((bench.cache / kind).glob("*.safetensors"))
 
 
-def test_picture_with_cut_off_pixels_is_skipped_and_the_run_goes_on(bench):
+def test_image_with_cut_off_pixels_is_skipped_and_the_run_goes_on(bench):
     path = bench.folder / "p3.png"
     path.write_bytes(path.read_bytes()[:-200])
-    pictures = bench.encode(threads=2).pictures
-    assert [item.path.name for item in pictures.items] == ["p0.png", "p1.png", "p2.png", "p4.png"]
-    assert pictures.kept == (0, 1, 2, 4)
-    (skipped,) = pictures.skipped
+    images = bench.encode(threads=2).images
+    assert [item.path.name for item in images.items] == ["p0.png", "p1.png", "p2.png", "p4.png"]
+    assert images.kept == (0, 1, 2, 4)
+    (skipped,) = images.skipped
     assert skipped.path == path
     assert skipped.reason
 
 
-def test_pictures_behind_a_skipped_one_keep_their_own_latents(bench):
-    whole = bench.encode().pictures
+def test_images_behind_a_skipped_one_keep_their_own_latents(bench):
+    whole = bench.encode().images
     path = bench.folder / "p1.png"
     path.write_bytes(path.read_bytes()[:-200])
-    pictures = bench.encode().pictures
+    images = bench.encode().images
     lines = [*whole.digest_lines()]
-    assert [*pictures.digest_lines()] == [lines[place] for place in (0, 2, 3, 4)]
+    assert [*images.digest_lines()] == [lines[place] for place in (0, 2, 3, 4)]
     for place, before in enumerate((0, 2, 3, 4)):
-        assert torch.equal(pictures.moments(place, 0).mean, whole.moments(before, 0).mean)
+        assert torch.equal(images.moments(place, 0).mean, whole.moments(before, 0).mean)
 
 
-def test_picture_that_is_gone_is_skipped_in_words(bench):
+def test_image_that_is_gone_is_skipped_in_words(bench):
     items = bench.index().items
     items[2].path.unlink()
-    (skipped,) = bench.encode(items=items).pictures.skipped
+    (skipped,) = bench.encode(items=items).images.skipped
     assert skipped.reason == "cannot be read (No such file or directory)"
 
 
-def test_no_readable_picture_is_a_user_error(bench):
+def test_no_readable_image_is_a_user_error(bench):
     for path in bench.folder.glob("*.png"):
         path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(UserError, match=r"None of the 5 pictures can be read \(p0.png: damaged"):
@@ -78,10 +78,10 @@ def test_one_encoding_that_is_not_a_number_leaves_the_others(bench, threads):
         return replace(moments, std=moments.std / 0 * 0) if torch.equal(pixels[0], bad) else moments
 
     bench.family.encode_images = encode
-    pictures = bench.encode(threads=threads, with_text=False).pictures
-    assert [one.path.name for one in pictures.skipped] == ["p4.png", "p5.png"]
-    assert all("not a number" in one.reason for one in pictures.skipped)
-    assert pictures.kept == (0, 1, 2, 3)
+    images = bench.encode(threads=threads, with_text=False).images
+    assert [one.path.name for one in images.skipped] == ["p4.png", "p5.png"]
+    assert all("not a number" in one.reason for one in images.skipped)
+    assert images.kept == (0, 1, 2, 3)
 
 
 @pytest.fixture
@@ -101,12 +101,12 @@ def emptied(bench, monkeypatch):
 
 def test_entries_that_another_program_removes_meanwhile_are_made_again(emptied, monkeypatch):
     shelf = emptied.encode(with_text=False)
-    assert len(shelf.pictures.items) == PICTURES and not shelf.pictures.skipped
-    assert emptied.family.encoded() == (2 * PICTURES, 0)
+    assert len(shelf.images.items) == IMAGES and not shelf.images.skipped
+    assert emptied.family.encoded() == (2 * IMAGES, 0)
     monkeypatch.undo()
     fresh = emptied.encode(folder=emptied.folder.parent / "fresh", with_text=False)
-    for place in range(PICTURES):
-        found, expected = (one.pictures.moments(place, 0).mean for one in (shelf, fresh))
+    for place in range(IMAGES):
+        found, expected = (one.images.moments(place, 0).mean for one in (shelf, fresh))
         assert torch.equal(found, expected)
 
 
@@ -117,19 +117,19 @@ def test_entry_that_another_program_removes_again_and_again_is_left_out(emptied,
         before = set(entry_files(emptied, kind))
         put(self, kind, key, tensors)
         kept.append(key)
-        if len(kept) == PICTURES + 2:  # the second one that is made again
+        if len(kept) == IMAGES + 2:  # the second one that is made again
             (its,) = set(entry_files(emptied, kind)) - before
             its.unlink()
 
     monkeypatch.setattr(Store, "put", put_and_lose)
-    pictures = emptied.encode(with_text=False).pictures
-    assert len(kept) == 2 * PICTURES
-    (skipped,) = pictures.skipped
+    images = emptied.encode(with_text=False).images
+    assert len(kept) == 2 * IMAGES
+    (skipped,) = images.skipped
     assert skipped.reason == "what it was encoded to is not in the cache any more"
-    left = [item.path for item in pictures.items]
+    left = [item.path for item in images.items]
     assert sorted([*left, skipped.path]) == sorted(item.path for item in emptied.index().items)
-    for place in range(PICTURES - 1):
-        assert pictures.moments(place, 0).mean.isfinite().all()
+    for place in range(IMAGES - 1):
+        assert images.moments(place, 0).mean.isfinite().all()
 
 
 @pytest.mark.parametrize("batch", [1, 2])
@@ -148,12 +148,12 @@ def test_entries_that_merging_finds_damaged_are_made_again(bench, batch):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Store, "seal", seal)
         shelf = bench.encode(batch=batch, progress=lambda done, total: told.append((done, total)))
-    pictures = shelf.pictures
-    assert len(pictures.items) == PICTURES + 1 and not pictures.skipped
-    assert pictures.store.damaged
+    images = shelf.images
+    assert len(images.items) == IMAGES + 1 and not images.skipped
+    assert images.store.damaged
     fresh = bench.encode(folder=bench.folder.parent / "fresh", batch=batch)
-    for place, item in enumerate(pictures.items):
-        assert torch.equal(pictures.moments(place, 0).mean, fresh.pictures.moments(place, 0).mean)
+    for place, item in enumerate(images.items):
+        assert torch.equal(images.moments(place, 0).mean, fresh.images.moments(place, 0).mean)
         found = shelf.texts.conditioning(item.captions[0]).hidden
         assert torch.equal(found, fresh.texts.conditioning(item.captions[0]).hidden)
     assert all(done <= total for done, total in told)

@@ -22,10 +22,10 @@ def step_of(*places):
     return StepPlan(0, 0, Bucket(64, 64), ((shown[0],), tuple(shown[1:])), 1.0)
 
 
-def test_batch_has_the_masks_of_its_pictures_and_ones_elsewhere(bench):
+def test_batch_has_the_masks_of_its_images_and_ones_elsewhere(bench):
     draw(bench, "p0", 51)
     shelf = bench.encode()
-    assert [shelf.pictures.mask(place, 0) is None for place in range(5)] == [False, *[True] * 4]
+    assert [shelf.images.mask(place, 0) is None for place in range(5)] == [False, *[True] * 4]
     step = step_of(2, 4, 0)
     assert load_batch(shelf, step, 0).mask is None
     mask = load_batch(shelf, step, 1).mask
@@ -33,12 +33,12 @@ def test_batch_has_the_masks_of_its_pictures_and_ones_elsewhere(bench):
     assert mask.mean(dim=(1, 2, 3)).tolist() == pytest.approx([1.0, 0.2])
 
 
-def test_changed_mask_alone_is_read_again_and_no_picture_is_encoded(bench, later):
+def test_changed_mask_alone_is_read_again_and_no_image_is_encoded(bench, later):
     draw(bench, "p0", 51)
-    first = bench.encode().pictures
+    first = bench.encode().images
     bench.family.encoded()
     draw(bench, "p0", 204)
-    second = bench.encode().pictures
+    second = bench.encode().images
     assert bench.family.encoded() == (0, 0)
     assert first.mask(0, 0).mean() == pytest.approx(0.2)
     assert second.mask(0, 0).mean() == pytest.approx(0.8)
@@ -47,30 +47,30 @@ def test_changed_mask_alone_is_read_again_and_no_picture_is_encoded(bench, later
 
 def test_mask_of_a_changed_view_is_cut_anew_and_that_of_changed_colors_is_not(bench):
     draw(bench, "p0", 51)
-    plain = bench.encode(with_text=False).pictures.keys["mask"][0].tobytes()
+    plain = bench.encode(with_text=False).images.keys["mask"][0].tobytes()
     keys = []
     for change in ({"brightness": 0.5}, {"flip": "always"}, {"rotate": 5.0}):
         bench.set(augmentation=Augmentation(fixed=True, **change))
-        keys.append(bench.encode(with_text=False).pictures.keys["mask"][0].tobytes())
+        keys.append(bench.encode(with_text=False).images.keys["mask"][0].tobytes())
     assert keys[0] == plain
     assert len({plain, *keys}) == 3
 
 
 def test_damaged_mask_in_the_cache_is_made_anew(bench):
     draw(bench, "p0", 51)
-    before = bench.encode().pictures.mask(0, 0)
+    before = bench.encode().images.mask(0, 0)
     for path in (bench.cache / "masks").rglob("*.safetensors"):
         path.write_bytes(path.read_bytes()[:-4])
-    assert torch.equal(bench.encode().pictures.mask(0, 0), before)
+    assert torch.equal(bench.encode().images.mask(0, 0), before)
 
 
-def test_picture_whose_mask_is_cut_off_is_left_out_and_told(bench):
+def test_image_whose_mask_is_cut_off_is_left_out_and_told(bench):
     noise = np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)
     path = bench.folder / "p2-masklabel.png"
     Image.fromarray(noise).save(path)
     path.write_bytes(path.read_bytes()[:2000])
-    pictures = bench.encode().pictures
-    assert [item.path.name for item in pictures.items] == ["p0.png", "p1.png", "p3.png", "p4.png"]
-    (lost,) = pictures.skipped
+    images = bench.encode().images
+    assert [item.path.name for item in images.items] == ["p0.png", "p1.png", "p3.png", "p4.png"]
+    (lost,) = images.skipped
     assert lost.path.name == "p2.png"
     assert "p2-masklabel.png" in lost.reason

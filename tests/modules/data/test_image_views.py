@@ -13,7 +13,7 @@ from modules.data.images import decode_conditioning, load_pixels
 from onetrainer.dataset.buckets import Bucket, Closer, CropGeometry
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import View
-from onetrainer.images.image_file import PictureError
+from onetrainer.images.image_file import ImageError
 from tests.views import color, noise, pixels_of, saved, smooth, view_of
 
 WHITE, BLACK = 1.0, -1.0
@@ -27,14 +27,14 @@ WHITE, BLACK = 1.0, -1.0
         ({"flip": True, "flip_vertical": True}, [1, 2]),
     ],
 )
-def test_mirrored_picture_has_the_mirrored_pixels(tmp_path, changes, axes):
+def test_mirrored_image_has_the_mirrored_pixels(tmp_path, changes, axes):
     item = saved(tmp_path, noise((105, 60)))  # 56 × 32, of which 4 go at each side
     plain, mirrored = pixels_of(item, (48, 32)), pixels_of(item, (48, 32), **changes)
     assert not torch.equal(mirrored, plain)
     torch.testing.assert_close(mirrored, plain.flip(axes), rtol=0, atol=1.01 / 127.5)
 
 
-def test_cut_is_counted_in_the_mirrored_picture(tmp_path):
+def test_cut_is_counted_in_the_mirrored_image(tmp_path):
     image = Image.new("RGB", (48, 16), "black")
     image.paste("white", (0, 0, 16, 16))
     item = saved(tmp_path, image)
@@ -46,14 +46,14 @@ def test_cut_is_counted_in_the_mirrored_picture(tmp_path):
 @pytest.mark.parametrize("angle", [-45, -7.3, 0.01, 20, 45])
 @pytest.mark.parametrize("size", [(64, 64), (256, 64), (50, 200)])
 @pytest.mark.parametrize("bucket", [(64, 64), (128, 32), (32, 128)])
-def test_turned_picture_has_no_empty_corners(tmp_path, angle, size, bucket):
+def test_turned_image_has_no_empty_corners(tmp_path, angle, size, bucket):
     item = saved(tmp_path, Image.new("RGB", size, "white"))
     assert pixels_of(item, bucket, Closer(1, angle)).eq(WHITE).all()
 
 
 @pytest.mark.parametrize("angle", [-30, 10, 45])
 @pytest.mark.parametrize("bucket", [(64, 64), (96, 40)])
-def test_turned_picture_is_what_pillow_turns_about_the_middle(tmp_path, angle, bucket):
+def test_turned_image_is_what_pillow_turns_about_the_middle(tmp_path, angle, bucket):
     item = saved(tmp_path, smooth((150, 90)))
     view = view_of((150, 90), bucket, Closer(1.1, angle))
     cut = view.geometry
@@ -76,8 +76,8 @@ def test_positive_angles_turn_against_the_clock(tmp_path):
 def test_sixteen_bits_turn_like_eight(tmp_path):
     gray = smooth((80, 60)).convert("L")
     shown = []
-    for picture in (gray, Image.fromarray(np.asarray(gray).astype(np.uint16) * 257)):
-        shown.append(pixels_of(saved(tmp_path, picture), (48, 48), Closer(1.2, 25), flip=True))
+    for image in (gray, Image.fromarray(np.asarray(gray).astype(np.uint16) * 257)):
+        shown.append(pixels_of(saved(tmp_path, image), (48, 48), Closer(1.2, 25), flip=True))
     torch.testing.assert_close(*shown, rtol=0, atol=2.01 / 127.5)  # rounded twice
 
 
@@ -127,8 +127,8 @@ def test_recolored_pixels_are_float32_contiguous_and_in_range(tmp_path):
 def test_sixteen_bit_gray_is_recolored_like_eight_bit(tmp_path):
     gray = smooth((16, 16)).convert("L")
     shown = []
-    for picture in (gray, Image.fromarray(np.asarray(gray).astype(np.uint16) * 257)):
-        shown.append(pixels_of(saved(tmp_path, picture), contrast=0.3, hue=30, saturation=0.2))
+    for image in (gray, Image.fromarray(np.asarray(gray).astype(np.uint16) * 257)):
+        shown.append(pixels_of(saved(tmp_path, image), contrast=0.3, hue=30, saturation=0.2))
     torch.testing.assert_close(*shown, rtol=0, atol=1e-5)
 
 
@@ -136,7 +136,7 @@ ALL = {"flip": True, "flip_vertical": True, "contrast": 0.3, "saturation": -0.4,
 
 
 @pytest.mark.parametrize("turn", [1, 6])
-def test_conditioning_picture_that_is_the_picture_is_shown_alike(tmp_path, turn):
+def test_conditioning_image_that_is_the_image_is_shown_alike(tmp_path, turn):
     exif = Image.Exif()
     exif[0x0112] = turn
     item = saved(tmp_path, noise((90, 60)), exif=exif)
@@ -148,19 +148,19 @@ def test_conditioning_picture_that_is_the_picture_is_shown_alike(tmp_path, turn)
     assert torch.equal(beside, load_pixels(item, view))
 
 
-def test_conditioning_picture_of_another_size_lies_over_its_picture(tmp_path):
-    picture = smooth((240, 160))
-    picture.resize((120, 90), Image.Resampling.BICUBIC).save(tmp_path / "a-condlabel.png")
-    item = replace(saved(tmp_path, picture), conditioning=tmp_path / "a-condlabel.png")
+def test_conditioning_image_of_another_size_lies_over_its_image(tmp_path):
+    image = smooth((240, 160))
+    image.resize((120, 90), Image.Resampling.BICUBIC).save(tmp_path / "a-condlabel.png")
+    item = replace(saved(tmp_path, image), conditioning=tmp_path / "a-condlabel.png")
     view = view_of((240, 160), (64, 64), Closer(1.2, 12), **ALL)
     with item.conditioning.open("rb") as file:
         beside = decode_conditioning(item, view, file)
     torch.testing.assert_close(beside, load_pixels(item, view), rtol=0, atol=0.06)
 
 
-def test_damaged_conditioning_picture_is_told_as_its_pictures_fault(tmp_path):
+def test_damaged_conditioning_image_is_told_as_its_images_fault(tmp_path):
     item = Item(tmp_path / "a.png", ("",), 16, 16, conditioning=tmp_path / "a-condlabel.png")
-    with pytest.raises(PictureError) as error:
+    with pytest.raises(ImageError) as error:
         decode_conditioning(item, view_of((16, 16)), io.BytesIO(b"no picture"))
     assert error.value.path == item.path
     assert "a-condlabel.png" in error.value.reason

@@ -9,7 +9,7 @@ from modules.data.images import load_pixels
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transforms import plain_view
-from onetrainer.images.image_file import PictureError
+from onetrainer.images.image_file import ImageError
 from tests.views import color, pixels_of, saved
 
 WHITE, BLACK = 1.0, -1.0
@@ -80,7 +80,7 @@ def test_gray_with_transparency_shows_white_behind(tmp_path):
     assert color(pixels_of(saved(tmp_path, image))) == [204, 204, 204]
 
 
-def palette_picture():
+def palette_image():
     image = Image.new("P", (16, 16), 1)
     image.putpalette([0, 0, 255, 10, 20, 30])
     image.putpixel((0, 0), 0)
@@ -89,7 +89,7 @@ def palette_picture():
 
 @pytest.mark.parametrize("suffix", ["png", "gif"])
 def test_palette_colors_are_looked_up(tmp_path, suffix):
-    pixels = pixels_of(saved(tmp_path, palette_picture(), suffix))
+    pixels = pixels_of(saved(tmp_path, palette_image(), suffix))
     assert color(pixels) == [0, 0, 255]
     assert color(pixels, 1) == [10, 20, 30]
 
@@ -98,7 +98,7 @@ def test_palette_colors_are_looked_up(tmp_path, suffix):
     ("suffix", "transparency"), [("png", 0), ("gif", 0), ("png", b"\x00\xff"), ("png", b"\x33\xff")]
 )
 def test_palette_transparency_shows_white_behind(tmp_path, suffix, transparency):
-    pixels = pixels_of(saved(tmp_path, palette_picture(), suffix, transparency=transparency))
+    pixels = pixels_of(saved(tmp_path, palette_image(), suffix, transparency=transparency))
     behind = 204 if transparency == b"\x33\xff" else 255
     assert color(pixels) == [behind, behind, 255]
     assert color(pixels, 1) == [10, 20, 30]
@@ -112,7 +112,7 @@ def test_transparent_color_of_rgb_shows_white_behind(tmp_path):
     assert color(pixels, 1) == [1, 2, 3]
 
 
-def test_gray_and_one_bit_pictures_have_three_equal_channels(tmp_path):
+def test_gray_and_one_bit_images_have_three_equal_channels(tmp_path):
     assert color(pixels_of(saved(tmp_path, Image.new("L", (16, 16), 77)))) == [77, 77, 77]
     assert color(pixels_of(saved(tmp_path, Image.new("1", (16, 16), 1)))) == [255, 255, 255]
 
@@ -138,8 +138,8 @@ def test_sixteen_bit_gray_is_scaled_like_eight_bit(tmp_path):
     stripes = np.zeros((40, 40), np.uint8)
     stripes[:, ::4] = 255
     shown = []
-    for picture in (Image.fromarray(stripes), Image.fromarray(stripes.astype(np.uint16) * 257)):
-        shown.append(pixels_of(saved(tmp_path, picture), bucket=(56, 56)))
+    for image in (Image.fromarray(stripes), Image.fromarray(stripes.astype(np.uint16) * 257)):
+        shown.append(pixels_of(saved(tmp_path, image), bucket=(56, 56)))
     torch.testing.assert_close(*shown, rtol=0, atol=1 / 127.5)  # what rounding to 8 bits costs
     assert shown[1].min() == BLACK
 
@@ -160,7 +160,7 @@ def test_crop_is_centred(tmp_path):
     assert pixels.eq(WHITE).all()
 
 
-def test_small_picture_is_enlarged_to_its_bucket(tmp_path):
+def test_small_image_is_enlarged_to_its_bucket(tmp_path):
     pixels = pixels_of(saved(tmp_path, Image.new("RGB", (16, 20), (1, 2, 3))), bucket=(64, 64))
     assert pixels.shape == (3, 64, 64)
     assert color(pixels, 63, 63) == [1, 2, 3]
@@ -186,23 +186,23 @@ def test_large_jpeg_is_nearly_what_full_decoding_gives(tmp_path, turn):
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "webp", "bmp", "gif", "tif", "avif"])
-def test_cut_off_pixels_are_a_picture_error(tmp_path, suffix):
+def test_cut_off_pixels_are_a_image_error(tmp_path, suffix):
     item = saved(tmp_path, Image.effect_noise((64, 64), 90).convert("RGB"), suffix)
     whole = item.path.read_bytes()
     item.path.write_bytes(whole[: len(whole) * 6 // 10])
-    with pytest.raises(PictureError) as error:
+    with pytest.raises(ImageError) as error:
         pixels_of(item)
     assert error.value.path == item.path
     assert error.value.reason
 
 
-def test_changed_or_missing_picture_is_a_picture_error(tmp_path):
+def test_changed_or_missing_image_is_a_image_error(tmp_path):
     item = saved(tmp_path, Image.new("RGB", (16, 16)))
     Image.new("RGB", (32, 16)).save(item.path)
-    with pytest.raises(PictureError, match="changed"):
+    with pytest.raises(ImageError, match="changed"):
         pixels_of(item)
     item.path.unlink()
-    with pytest.raises(PictureError, match="cannot be read"):
+    with pytest.raises(ImageError, match="cannot be read"):
         pixels_of(item)
 
 

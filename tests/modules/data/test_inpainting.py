@@ -30,22 +30,22 @@ def masked(bench):
 def set_up(bench, conditioning):
     bench.set(conditioning=conditioning)
     return lambda **changes: (
-        bench.encode(conditioning=conditioning, with_text=False, **changes).pictures
+        bench.encode(conditioning=conditioning, with_text=False, **changes).images
     )
 
 
-def as_diffusers(picture, mask):
+def as_diffusers(image, mask):
     """A picture and its mask as diffusers' inpainting training prepares them, of one size.
 
     Source: diffusers, examples/research_projects/dreambooth_inpaint, prepare_mask_and_masked_image:
     the mask is cut at a half, the picture multiplied by what is below it, and the mask brought to
     the latent's size by torch's interpolate, which takes the nearest.
     """
-    image = torch.from_numpy(np.array(picture.convert("RGB")).transpose(2, 0, 1))[None] / 127.5 - 1
+    pixels = torch.from_numpy(np.array(image.convert("RGB")).transpose(2, 0, 1))[None] / 127.5 - 1
     mask = torch.from_numpy(np.array(mask.convert("L"))).float()[None, None] / 255
     mask = torch.where(mask < 0.5, 0.0, 1.0)
     small = torch.nn.functional.interpolate(mask, size=(mask.shape[2] // 8, mask.shape[3] // 8))
-    return small, (image * (mask < 0.5)).contiguous()
+    return small, (pixels * (mask < 0.5)).contiguous()
 
 
 def blank(family, height=64, width=64):
@@ -55,30 +55,30 @@ def blank(family, height=64, width=64):
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_what_a_mask_leaves_is_seen_as_diffusers_shows_it(masked, keeps):
-    pictures = set_up(masked, "masks")(keeps_latents=keeps)
-    picture, mask = (Image.open(masked.folder / f"p0{kind}.png") for kind in ("", "-masklabel"))
-    hole, rest = as_diffusers(picture, mask)
+    images = set_up(masked, "masks")(keeps_latents=keeps)
+    image, mask = (Image.open(masked.folder / f"p0{kind}.png") for kind in ("", "-masklabel"))
+    hole, rest = as_diffusers(image, mask)
     assert 0 < hole.mean() < 1
-    seen = pictures.masked(0, 0)
+    seen = images.masked(0, 0)
     assert torch.equal(seen[:, :1], hole)
     expected = masked.family.inner.encode_images(rest).mean
     torch.testing.assert_close(seen[:, 1:], expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("conditioning", ["masks", "files"])
-def test_all_of_a_picture_without_a_hole_is_to_be_painted(masked, conditioning):
-    pictures = set_up(masked, conditioning)()
-    assert torch.equal(pictures.masked(4, 0), blank(masked.family.inner))
+def test_all_of_a_image_without_a_hole_is_to_be_painted(masked, conditioning):
+    images = set_up(masked, conditioning)()
+    assert torch.equal(images.masked(4, 0), blank(masked.family.inner))
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_pictures_of_their_own_are_seen_with_their_masks_or_whole(masked, keeps):
-    pictures = set_up(masked, "files")(keeps_latents=keeps)
+def test_images_of_their_own_are_seen_with_their_masks_or_whole(masked, keeps):
+    images = set_up(masked, "files")(keeps_latents=keeps)
     for place, has_mask in ((0, True), (2, False)):
         own = Image.open(masked.folder / f"p{place}-condlabel.png")
         _, whole = as_diffusers(own, Image.new("L", own.size, 0))
         expected = masked.family.inner.encode_images(whole).mean
-        seen = pictures.masked(place, 0)
+        seen = images.masked(place, 0)
         torch.testing.assert_close(seen[:, 1:], expected, atol=1e-5, rtol=0)
         assert bool((seen[:, :1] == 1).all()) != has_mask
 
@@ -98,7 +98,7 @@ def test_changed_mask_encodes_what_it_leaves_and_nothing_else(masked):
     assert torch.equal(before.moments(1, 0).mean, after.moments(1, 0).mean)
 
 
-def test_changed_mask_of_a_picture_of_its_own_encodes_nothing(masked):
+def test_changed_mask_of_a_image_of_its_own_encodes_nothing(masked):
     encode = set_up(masked, "files")
     before = encode()
     masked.family.encoded()
@@ -109,7 +109,7 @@ def test_changed_mask_of_a_picture_of_its_own_encodes_nothing(masked):
     assert torch.equal(before.masked(0, 0)[:, 1:], after.masked(0, 0)[:, 1:])
 
 
-def test_changed_conditioning_picture_alone_is_encoded_again(masked):
+def test_changed_conditioning_image_alone_is_encoded_again(masked):
     encode = set_up(masked, "files")
     encode()
     masked.family.encoded()
@@ -128,30 +128,30 @@ def test_transparency_as_a_mask_leaves_latents_as_they_are(bench):
     bench.encode(with_text=False)
     bench.family.encoded()
     bench.set(masks="alpha")
-    pictures = bench.encode(with_text=False).pictures
+    images = bench.encode(with_text=False).images
     assert bench.family.encoded() == (0, 0)
-    assert bool((pictures.mask(5, 0) == 1).all())
+    assert bool((images.mask(5, 0) == 1).all())
 
 
-def test_a_picture_as_its_own_mask_is_no_transparency(bench):
+def test_a_image_as_its_own_mask_is_no_transparency(bench):
     """The same bytes, and two meanings."""
-    picture = noise((64, 64), 3).convert("RGBA")
-    picture.save(bench.folder / "p5.png")
-    picture.save(bench.folder / "p5-masklabel.png")
-    by_file = bench.encode(with_text=False).pictures.mask(5, 0)
+    image = noise((64, 64), 3).convert("RGBA")
+    image.save(bench.folder / "p5.png")
+    image.save(bench.folder / "p5-masklabel.png")
+    by_file = bench.encode(with_text=False).images.mask(5, 0)
     bench.set(masks="alpha")
-    by_alpha = bench.encode(with_text=False).pictures.mask(5, 0)
+    by_alpha = bench.encode(with_text=False).images.mask(5, 0)
     assert by_file.mean() < 0.6
     assert by_alpha.mean() == 1
 
 
 def test_masks_for_the_loss_are_kept_for_each_cut_and_changed_alone(masked):
-    before = masked.encode(with_text=False).pictures
+    before = masked.encode(with_text=False).images
     assert [before.mask(place, 0) is None for place in range(5)] == [False, False, *[True] * 3]
     masked.family.encoded()
     assert entries(masked) == {"latents": 5, "masks": 2, "text": 0}
     masked.add_beside("p0", "masklabel", (64, 64), seed=31)
-    after = masked.encode(with_text=False).pictures
+    after = masked.encode(with_text=False).images
     assert masked.family.encoded() == (0, 0)
     assert entries(masked) == {"latents": 5, "masks": 3, "text": 0}
     assert not torch.equal(before.mask(0, 0), after.mask(0, 0))
@@ -168,13 +168,13 @@ def test_masks_and_what_they_leave_go_through_the_same_mirror(masked):
     assert torch.equal(left.flip(3), right)
 
 
-def test_a_batch_holds_what_each_of_its_pictures_shows(masked):
+def test_a_batch_holds_what_each_of_its_images_shows(masked):
     set_up(masked, "masks")
     for keeps in (True, False):
         shelf = masked.encode(conditioning="masks", keeps_latents=keeps)
         plan = StepPlan(0, 0, Bucket(64, 64), ((Shown(4, 0, 0), Shown(0, 0, 0)),), 0.5)
         batch = load_batch(shelf, plan, 0)
-        expected = [shelf.pictures.masked(4, 0), shelf.pictures.masked(0, 0)]
+        expected = [shelf.images.masked(4, 0), shelf.images.masked(0, 0)]
         assert torch.equal(batch.masked, torch.cat(expected))
         assert torch.equal(batch.masked[:1], blank(masked.family.inner))
 
@@ -201,27 +201,27 @@ def test_the_unet_takes_it(masked):
 
 @pytest.mark.parametrize("kind", ["masklabel", "condlabel"])
 @pytest.mark.parametrize("keeps", [True, False])
-def test_picture_whose_mask_or_conditioning_picture_cannot_be_read_is_skipped(masked, kind, keeps):
+def test_image_whose_mask_or_conditioning_image_cannot_be_read_is_skipped(masked, kind, keeps):
     items = set_up(masked, "files") and masked.index().items
     path = masked.folder / f"p0-{kind}.png"
     path.write_bytes(path.read_bytes()[:-200])
-    pictures = masked.encode(
+    images = masked.encode(
         items=items, conditioning="files", keeps_latents=keeps, threads=2, with_text=False
-    ).pictures
-    (skipped,) = pictures.skipped
+    ).images
+    (skipped,) = images.skipped
     assert skipped.path.name == "p0.png"
     assert path.name in skipped.reason
-    assert [item.path.name for item in pictures.items] == [f"p{n}.png" for n in (1, 2, 3, 4)]
+    assert [item.path.name for item in images.items] == [f"p{n}.png" for n in (1, 2, 3, 4)]
 
 
 def test_mask_that_goes_away_in_the_run_is_told_in_words(masked):
-    pictures = masked.encode(keeps_latents=False, with_text=False).pictures
+    images = masked.encode(keeps_latents=False, with_text=False).images
     (masked.folder / "p0-masklabel.png").unlink()
     with pytest.raises(UserError, match=r'p0\.png: its mask "p0-masklabel\.png" cannot be read'):
-        pictures.mask(0, 0)
+        images.mask(0, 0)
 
 
-def test_empty_picture_that_the_vae_makes_no_numbers_of_is_told_and_not_kept(masked):
+def test_empty_image_that_the_vae_makes_no_numbers_of_is_told_and_not_kept(masked):
     inner = masked.family.inner
 
     def encode(pixels):

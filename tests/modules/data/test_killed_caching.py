@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 
-from tests.modules.data.test_cache import PICTURES, TEXTS, entry_files, same
+from tests.modules.data.test_cache import IMAGES, TEXTS, entry_files, same
 
 ENTRIES = 3
 
@@ -16,7 +16,7 @@ def test_sigkill_costs_what_was_being_written_and_nothing_else(bench):
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     again = bench.encode()
     images, texts = bench.family.encoded()
-    assert images + texts == PICTURES + TEXTS - ENTRIES
+    assert images + texts == IMAGES + TEXTS - ENTRIES
     assert same(again, bench.encode(folder=bench.folder.parent / "other"))
-    assert again.pictures.store.damaged == []
+    assert again.images.store.damaged == []
     assert entry_files(bench, "latents") != []

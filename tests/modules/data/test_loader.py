@@ -101,7 +101,7 @@ def test_no_thread_outlives_the_loader(bench):
 @pytest.mark.parametrize("threads", [0, 2])
 def test_what_goes_wrong_in_a_thread_is_told_where_it_is_asked_for(bench, threads):
     shelf = bench.encode(keeps_latents=False)
-    for item in shelf.pictures.items:
+    for item in shelf.images.items:
         item.path.unlink()
     loader = loader_of(shelf, threads=threads)
     with pytest.raises(UserError, match="must be left alone"):
@@ -156,7 +156,7 @@ def test_tensors_of_a_batch_are_its_own(bench):
     """A view of the cache's file would change with it, and be lost with it."""
     shelf = bench.encode()
     (batch,) = list(loader_of(shelf, threads=0).at(0))[:1]
-    before = shelf.pictures.moments(0, 0).mean.clone()
+    before = shelf.images.moments(0, 0).mean.clone()
     batch.moments.mean.add_(1)
     batch.moments.std.add_(1)
-    assert torch.equal(shelf.pictures.moments(0, 0).mean, before)
+    assert torch.equal(shelf.images.moments(0, 0).mean, before)

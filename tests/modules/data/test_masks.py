@@ -14,7 +14,7 @@ from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.buckets import Closer
 from onetrainer.dataset.items import Item, index_concept
 from onetrainer.dataset.transforms import plain_view
-from onetrainer.images.image_file import PictureError
+from onetrainer.images.image_file import ImageError
 from tests.views import view_of
 
 
@@ -48,14 +48,14 @@ def smooth(width, height, seed=0):
 @pytest.mark.parametrize("turn", [1, 3, 6, 8])
 @pytest.mark.parametrize("size", [(64, 64), (200, 90), (90, 200), (333, 127), (40, 90), (70, 66)])
 @pytest.mark.parametrize("mask_scale", [1, 0.5, 2])
-def test_mask_that_is_the_picture_itself_equals_it_after_the_cut(tmp_path, size, turn, mask_scale):
+def test_mask_that_is_the_image_itself_equals_it_after_the_cut(tmp_path, size, turn, mask_scale):
     exif = Image.Exif()
     exif[0x0112] = turn
-    picture = smooth(*size, seed=turn)
-    picture.save(tmp_path / "a.png", exif=exif)
+    image = smooth(*size, seed=turn)
+    image.save(tmp_path / "a.png", exif=exif)
     scaled = [round(side * mask_scale) for side in size]
     mask = tmp_path / "a-masklabel.png"
-    picture.resize(scaled, Image.Resampling.BICUBIC).save(mask, exif=exif)
+    image.resize(scaled, Image.Resampling.BICUBIC).save(mask, exif=exif)
     item, view = indexed(tmp_path, "files")
     made = decode_mask(item, view, io.BytesIO(mask.read_bytes()))
     shown = (load_pixels(item, view)[:1] + 1) / 2  # (1, H, W), in [0, 1]
@@ -94,7 +94,7 @@ def test_white_stays_white_and_black_black_whatever_the_scaling(tmp_path):
     assert made[..., 5:].eq(1).all()
 
 
-def test_mask_of_another_size_is_stretched_to_its_picture(tmp_path):
+def test_mask_of_another_size_is_stretched_to_its_image(tmp_path):
     made = mask_of(tmp_path, (48, 16), (16, 16), gray([[0, 255, 0]]))
     # Between centers 16 apart the line rises from 0 to 1: in the middle third from 1/2 to 1.
     torch.testing.assert_close(made, torch.full((1, 1, 2, 2), 0.75))
@@ -114,21 +114,21 @@ def test_every_kind_of_mask_is_read_as_its_gray(tmp_path, image, suffix):
     torch.testing.assert_close(made, torch.full((1, 1, 2, 2), 0.2), rtol=0, atol=1e-6)
 
 
-def test_alpha_of_a_turned_picture_is_its_mask(tmp_path):
+def test_alpha_of_a_turned_image_is_its_mask(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned right: what is on top comes to the right
-    picture = Image.new("RGBA", (16, 16), (9, 9, 9, 0))
-    picture.paste((9, 9, 9, 102), (0, 0, 16, 8))
-    picture.save(tmp_path / "a.png", exif=exif)
+    image = Image.new("RGBA", (16, 16), (9, 9, 9, 0))
+    image.paste((9, 9, 9, 102), (0, 0, 16, 8))
+    image.save(tmp_path / "a.png", exif=exif)
     item, _ = indexed(tmp_path, "alpha")
     made = decode_mask(item, view_of((16, 16)), io.BytesIO(item.path.read_bytes()))
     expected = torch.tensor([[[[0.0, 0.4], [0.0, 0.4]]]])
     torch.testing.assert_close(made, expected, rtol=0, atol=1e-6)
 
 
-def test_damaged_mask_is_told_as_its_pictures_fault(tmp_path):
+def test_damaged_mask_is_told_as_its_images_fault(tmp_path):
     item = Item(tmp_path / "a.png", ("",), 16, 16, tmp_path / "a-masklabel.png")
-    with pytest.raises(PictureError) as error:
+    with pytest.raises(ImageError) as error:
         decode_mask(item, view_of((16, 16)), io.BytesIO(b"no picture"))
     assert error.value.path == item.path
     assert "a-masklabel.png" in error.value.reason
@@ -136,9 +136,9 @@ def test_damaged_mask_is_told_as_its_pictures_fault(tmp_path):
 
 @pytest.mark.parametrize("flips", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize(("zoom", "angle"), [(1, 0), (1.3, 0), (1, 30), (1.2, -45)])
-def test_mask_goes_through_the_geometry_of_its_picture(tmp_path, zoom, angle, flips):
-    picture = smooth(200, 130)
-    picture.save(tmp_path / "a.png")
+def test_mask_goes_through_the_geometry_of_its_image(tmp_path, zoom, angle, flips):
+    image = smooth(200, 130)
+    image.save(tmp_path / "a.png")
     item = Item(tmp_path / "a.png", ("",), 200, 130, tmp_path / "a-masklabel.png")
     flip, flip_vertical = flips
     closer = Closer(zoom, angle)
@@ -179,7 +179,7 @@ def test_half_of_a_mask_is_hole(tmp_path):
     assert made[..., 1:-1].eq(1).all()
 
 
-def test_hole_is_cut_like_its_picture_and_as_large(tmp_path):
+def test_hole_is_cut_like_its_image_and_as_large(tmp_path):
     rows = np.zeros((30, 60))
     rows[:, :30] = 255
     made = mask_of(tmp_path, (60, 30), (16, 16), gray(rows), decode=decode_hole)

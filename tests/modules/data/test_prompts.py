@@ -50,6 +50,6 @@ def test_encodings_are_as_long_as_the_longest_of_the_step():
             assert batch.conditioning.pooled[:, 0].tolist() == [8.0, 8.0]
 
 
-def test_frames_are_those_of_whole_pictures_heights_first():
+def test_frames_are_those_of_whole_images_heights_first():
     (batch, *_) = batches().at(0)
     assert batch.frames.tolist() == [[32, 64, 0, 0, 32, 64]]

@@ -9,14 +9,14 @@ from modules.data.vae_batches import VaeBatches
 from tests.modules.data.conftest import CountingFamily
 
 
-def some_pictures(count, seed=0):
+def some_images(count, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(3, 64, 48, generator=generator) for _ in range(count)]
 
 
-def encoded(family, pictures, size):
+def encoded(family, images, size):
     with torch.no_grad():
-        batches = list(VaeBatches(family.encode_images, size).encode(pictures))
+        batches = list(VaeBatches(family.encode_images, size).encode(images))
     means = torch.cat([moments.mean for _, moments in batches])
     return torch.cat([means, torch.cat([moments.std for _, moments in batches])], dim=1)
 
@@ -24,16 +24,16 @@ def encoded(family, pictures, size):
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
 @pytest.mark.parametrize("seed", range(3))
 def test_neighbors_places_and_filling_change_no_bit(shared_family, size, seed):
-    pictures, chance = some_pictures(9), random.Random(seed)
-    alone = [encoded(shared_family, [picture], size) for picture in pictures]
+    images, chance = some_images(9), random.Random(seed)
+    alone = [encoded(shared_family, [image], size) for image in images]
     order = chance.sample(range(9), chance.randrange(1, 10))
-    together = encoded(shared_family, [pictures[one] for one in order], size)
+    together = encoded(shared_family, [images[one] for one in order], size)
     assert torch.equal(together, torch.cat([alone[one] for one in order]))
 
 
 def test_every_batch_is_full(shared_family):
     family = CountingFamily(shared_family)
-    encoded(family, some_pictures(5), 4)
+    encoded(family, some_images(5), 4)
     assert family.batches == [4, 4]
 
 
@@ -52,18 +52,18 @@ def test_lack_of_memory_halves_the_batch_and_goes_on(shared_family, error):
             raise error
         return shared_family.encode_images(pixels)
 
-    batches, pictures = VaeBatches(encode, 8), some_pictures(7)
-    found = list(batches.encode(pictures))
+    batches, images = VaeBatches(encode, 8), some_images(7)
+    found = list(batches.encode(images))
     assert [(size, len(moments.mean)) for size, moments in found] == [(2, 2)] * 3 + [(2, 1)]
     means = torch.cat([moments.mean for _, moments in found])
-    assert torch.equal(means, encoded(shared_family, pictures, 2)[:, :4])
+    assert torch.equal(means, encoded(shared_family, images, 2)[:, :4])
     assert batches.size == 2
 
 
 def test_memory_too_small_for_one_is_an_error(shared_family):
     family = CountingFamily(shared_family, most=0)
     with pytest.raises(torch.OutOfMemoryError):
-        encoded(family, some_pictures(3), 4)
+        encoded(family, some_images(3), 4)
     assert family.batches == [4, 2, 1]
 
 
@@ -72,7 +72,7 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory():
         raise RuntimeError("Given groups=1, expected weight to be at least 1")
 
     with pytest.raises(RuntimeError, match="expected weight"):
-        list(VaeBatches(encode, 4).encode(some_pictures(2)))
+        list(VaeBatches(encode, 4).encode(some_images(2)))
 
 
 def test_what_failed_for_lack_of_memory_is_let_go_before_it_is_tried_again(shared_family):
@@ -91,29 +91,29 @@ def test_what_failed_for_lack_of_memory_is_let_go_before_it_is_tried_again(share
             raise torch.OutOfMemoryError("out of memory")
         return shared_family.encode_images(pixels)
 
-    assert len(list(VaeBatches(encode, 4).encode(some_pictures(2)))) == 2
+    assert len(list(VaeBatches(encode, 4).encode(some_images(2)))) == 2
 
 
 def test_cache_tells_of_smaller_batches_once_and_takes_what_they_made(bench):
     bench.family.most = 2
-    pictures = bench.encode(batch=8, with_text=False).pictures
-    (warning,) = pictures.warnings
+    images = bench.encode(batch=8, with_text=False).images
+    (warning,) = images.warnings
     assert warning == "memory is too small to encode 8 pictures at once; 2 at a time went well"
     assert set(bench.family.batches) == {8, 4, 2}
     bench.family.encoded()
-    again = bench.encode(batch=8, with_text=False).pictures
+    again = bench.encode(batch=8, with_text=False).images
     assert bench.family.encoded() == (0, 0)
     assert again.warnings == ()
     for place in range(5):
-        assert torch.equal(pictures.moments(place, 0).mean, again.moments(place, 0).mean)
+        assert torch.equal(images.moments(place, 0).mean, again.moments(place, 0).mean)
 
 
 def test_what_was_made_in_other_batches_is_made_anew_exactly(bench):
     """Otherwise a run's numbers would depend on what was run before it."""
-    fours = bench.encode(batch=4).pictures
-    ones = bench.encode(batch=1).pictures
+    fours = bench.encode(batch=4).images
+    ones = bench.encode(batch=1).images
     bench.family.encoded()
-    fresh = bench.encode(batch=1, folder=bench.folder.parent / "other").pictures
+    fresh = bench.encode(batch=1, folder=bench.folder.parent / "other").images
     assert bench.family.encoded()[0] == 5
     for place in range(5):
         assert torch.equal(ones.moments(place, 0).mean, fresh.moments(place, 0).mean)
@@ -124,7 +124,7 @@ def test_what_was_made_in_other_batches_is_made_anew_exactly(bench):
 
 @pytest.mark.parametrize("threads", [0, 1, 4])
 def test_threads_change_no_bit(bench, threads):
-    alone = bench.encode(batch=2, folder=bench.folder.parent / "other").pictures
-    pictures = bench.encode(batch=2, threads=threads).pictures
+    alone = bench.encode(batch=2, folder=bench.folder.parent / "other").images
+    images = bench.encode(batch=2, threads=threads).images
     for place in range(5):
-        assert torch.equal(pictures.moments(place, 0).mean, alone.moments(place, 0).mean)
+        assert torch.equal(images.moments(place, 0).mean, alone.moments(place, 0).mean)

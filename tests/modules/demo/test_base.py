@@ -46,7 +46,7 @@ def test_text_encoder_keys_have_the_prefix_that_other_programs_read():
 
 
 def test_model_draws_what_it_is_told(pipeline):
-    pictures = paint(pipeline, [caption(scene) for scene in SCENES], seed=0)
+    images = paint(pipeline, [caption(scene) for scene in SCENES], seed=0)
 
-    right = [look(picture).agrees(scene) for picture, scene in zip(pictures, SCENES, strict=True)]
+    right = [look(image).agrees(scene) for image, scene in zip(images, SCENES, strict=True)]
     assert sum(right) >= 3, "one of four may fail: libraries change the last digits of the noise"

@@ -8,7 +8,7 @@ from modules.demo.recognition import look
 from onetrainer.demo.images import Scene, draw, draw_background, random_scene
 
 
-def test_drawn_pictures_are_recognized():
+def test_drawn_images_are_recognized():
     rng = random.Random(5)
     scenes = [random_scene(rng) for _ in range(100)]
 
@@ -23,11 +23,11 @@ def test_wrong_color_shape_or_background_disagrees():
     assert not seen.agrees(Scene("circle", "red", "gray"))
 
 
-def test_empty_picture_has_no_shape():
+def test_empty_image_has_no_shape():
     assert look(draw_background("night", 128, 128)).shape is None
 
 
-def test_blurred_picture_is_still_recognized():
+def test_blurred_image_is_still_recognized():
     scene = Scene("heart", "pink", "white")
     blurred = draw(scene).resize((64, 64)).resize((128, 128), Image.Resampling.BILINEAR)
 

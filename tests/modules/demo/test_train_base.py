@@ -6,7 +6,7 @@ import torch
 from modules.demo.check import open_base
 from modules.demo.learning_rate import one_cycle
 from modules.demo.painter import BATCH
-from modules.demo.pixels import to_pictures, to_pixels
+from modules.demo.pixels import to_images, to_pixels
 from modules.demo.train_base import train_painter, trained_autoencoder
 from onetrainer.demo.images import Scene, draw
 
@@ -23,19 +23,19 @@ def test_one_step_of_each_stage_gives_a_complete_model(tmp_path):
 def test_untrained_autoencoder_already_shows_colors():
     from modules.demo import autoencoder
 
-    picture = draw(Scene("square", "red", "blue", "big"))
+    image = draw(Scene("square", "red", "blue", "big"))
     with torch.no_grad():
         vae = autoencoder.build()
-        restored = vae.decode(vae.encode(to_pixels([picture])).latent_dist.mean).sample
+        restored = vae.decode(vae.encode(to_pixels([image])).latent_dist.mean).sample
 
-    red, _, blue = to_pictures(restored)[0].getpixel((64, 64))
+    red, _, blue = to_images(restored)[0].getpixel((64, 64))
     assert red > 150 > blue
 
 
-def test_pictures_survive_the_way_to_tensors_and_back():
-    picture = draw(Scene("star", "orange", "night"))
+def test_images_survive_the_way_to_tensors_and_back():
+    image = draw(Scene("star", "orange", "night"))
 
-    assert to_pictures(to_pixels([picture]))[0].tobytes() == picture.tobytes()
+    assert to_images(to_pixels([image]))[0].tobytes() == image.tobytes()
 
 
 def test_rate_rises_holds_and_falls():

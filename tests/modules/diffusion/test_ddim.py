@@ -43,19 +43,19 @@ def test_each_step_equals_that_of_diffusers(settings, prediction, eta):
 
 
 @pytest.mark.parametrize(("settings", "prediction"), KINDS)
-def test_of_the_right_prediction_picture_and_noise_are_foretold_exactly(settings, prediction):
+def test_of_the_right_prediction_image_and_noise_are_foretold_exactly(settings, prediction):
     schedule = scaled_linear(settings)
-    picture, noise = torch.randn(2, 1, 4, 2, 2, generator=torch.Generator().manual_seed(1))
+    image, noise = torch.randn(2, 1, 4, 2, 2, generator=torch.Generator().manual_seed(1))
     for step in ddim_steps(settings, prediction, steps=10, eta=0):
         timesteps = torch.tensor([step.timestep])
-        noisy = schedule.add_noise(picture, noise, timesteps)
+        noisy = schedule.add_noise(image, noise, timesteps)
         assert (step.signal, step.spread) == pytest.approx(
             (float(at(schedule.signal, timesteps)), float(at(schedule.noise, timesteps))), abs=1e-6
         )
         wanted = target(
-            prediction, schedule=schedule, latents=picture, noise=noise, timesteps=timesteps
+            prediction, schedule=schedule, latents=image, noise=noise, timesteps=timesteps
         )
-        assert torch.allclose(step.clean.of(noisy, wanted), picture, atol=1e-4)
+        assert torch.allclose(step.clean.of(noisy, wanted), image, atol=1e-4)
         assert torch.allclose(step.noise.of(noisy, wanted), noise, atol=1e-5)
 
 
@@ -64,7 +64,7 @@ def test_noise_cannot_be_predicted_where_there_is_nothing_else():
         ddim_steps(ZERO_SNR, "epsilon", steps=10, eta=0)
 
 
-def test_the_first_step_from_nothing_but_noise_is_new_noise_and_the_foretold_picture():
+def test_the_first_step_from_nothing_but_noise_is_new_noise_and_the_foretold_image():
     step = ddim_steps(ZERO_SNR, "v_prediction", steps=10, eta=1)[0]
     latents, predicted, noise = torch.randn(3, 1, 4, 2, 2, generator=torch.Generator())
     expected = step.following.predicted * predicted + step.fresh * noise

@@ -112,7 +112,7 @@ def test_huber_thresholds_follow_their_schedules(zero_snr):
         assert tables["snr"][-1] == pytest.approx(c)
 
 
-def test_a_threshold_belongs_to_its_picture():
+def test_a_threshold_belongs_to_its_image():
     schedule = NoiseSchedule(ScheduleSettings(), torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
     table = huber_thresholds(schedule, "snr", threshold=0.2, scale=1.0)
     assert table.tolist() == pytest.approx([1.0, 0.2])

@@ -43,7 +43,7 @@ def test_offset_noise_moves_whole_channels_by_its_strength():
     assert float(moved[:, :, 0, 0].std()) == pytest.approx(0.1, rel=5 / math.sqrt(2048))
 
 
-def test_the_offset_grows_by_the_share_of_each_picture():
+def test_the_offset_grows_by_the_share_of_each_image():
     growth = torch.linspace(0, 1, len(DRAWS.positions))
     settings = NoiseSettings(offset=0.1)
     grown = draw_noise(settings, DRAWS, shape=SHAPE, offset_growth=growth).added
@@ -118,7 +118,7 @@ def test_a_pyramid_ends_where_there_is_a_single_number():
         NoiseSettings(pyramid_levels=5, pyramid_discount=0.6, input_perturbation=0.2),
     ],
 )
-def test_a_pictures_noise_is_the_same_in_every_microbatch(settings):
+def test_a_images_noise_is_the_same_in_every_microbatch(settings):
     together = draw_noise(settings, Draws(3, 7, (0, 1, 2, 3)), shape=SHAPE)
     alone = [draw_noise(settings, Draws(3, 7, (place,)), shape=SHAPE) for place in range(4)]
     assert torch.equal(together.added, torch.cat([one.added for one in alone]))

@@ -57,7 +57,7 @@ def test_a_slightly_other_density_would_be_noticed():
     assert value > freedom + 4 * math.sqrt(2 * freedom)
 
 
-def test_draws_by_picture_follow_the_density_too():
+def test_draws_by_image_follow_the_density_too():
     """A fresh generator for each draw, as in training, makes no pattern."""
     section = TypeAdapter(Timesteps).validate_python({"kind": "cosine_map"})
     table = timestep_table(section, steps=10)

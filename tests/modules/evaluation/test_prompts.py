@@ -7,7 +7,7 @@ import torch
 
 from modules import seeds
 from modules.data.prompts import EMPTY, EncodedPrompts
-from modules.evaluation.prompts import DISTANCE_LEVELS, Evaluator, HeldOutPrompts
+from modules.evaluation.prompts import DISTANCE_LEVELS, Evaluator, ValidationPrompts
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.embedding import Embeddings
 from modules.rewards.measures import Measure, brightness
@@ -25,14 +25,14 @@ def evaluator(family, method=None, *, encoded=False, at_once=2, count=3):
     texts = EncodedPrompts.of(family, (EMPTY, *PROMPTS)) if encoded else None
     return Evaluator(
         family=family,
-        held_out=HeldOutPrompts(PROMPTS, count, 4, (64, 64), texts, at_once),
+        validation=ValidationPrompts(PROMPTS, count, 4, (64, 64), texts, at_once),
         rollout=Rollout(
             family,
             steps=2,
             eta=1.0,
             guidance=2.0,
             train_device=tiny.CPU,
-            temp_device=tiny.CPU,
+            offload_device=tiny.CPU,
         ),
         merged=nullcontext if method is None else method.merged,
         autocast=nullcontext,
@@ -45,7 +45,7 @@ def looked(own):
     return list(own.look(MIXER, lambda _: None))
 
 
-def learned(name, what):
+def trained(name, what):
     """A family of which the words, the text encoders or the UNet have been trained."""
     prediction = "v_prediction" if name == "sd2" else "epsilon"
     family = tiny.family(name, prediction=prediction)
@@ -73,7 +73,7 @@ def learned(name, what):
     ("name", "what"), [("sd15", "words"), ("sd15", "text"), ("sdxl", "unet"), ("sd2", "unet")]
 )
 def test_the_distance_is_that_of_noise_predictions_of_each_models_own_reading(name, what):
-    family, method = learned(name, what)
+    family, method = trained(name, what)
     own = evaluator(family, method, encoded=what == "unet", count=2)
     found = looked(own)[0].distance
     assert (found > 1e-9).all()
@@ -100,16 +100,16 @@ def test_the_distance_is_that_of_noise_predictions_of_each_models_own_reading(na
     torch.testing.assert_close(found, total, rtol=1e-3, atol=1e-12)
 
 
-def test_a_look_is_the_same_however_many_pictures_are_drawn_at_once():
+def test_a_look_is_the_same_however_many_images_are_drawn_at_once():
     family = tiny.family()
     for one, other in zip(
         looked(evaluator(family, at_once=1)), looked(evaluator(family, at_once=3)), strict=True
     ):
         assert one.prompt == other.prompt
-        torch.testing.assert_close(one.pictures, other.pictures, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(one.images, other.images, atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(one.total, other.total, atol=1e-5, rtol=1e-5)
         assert len(one.total) == 3
-        assert (one.pictures[0] - one.pictures[1]).abs().max() > 0.01  # another seed
+        assert (one.images[0] - one.images[1]).abs().max() > 0.01  # another seed
 
 
 def test_a_look_draws_nothing_from_torchs_own_generator_and_leaves_no_graph():
@@ -118,20 +118,20 @@ def test_a_look_draws_nothing_from_torchs_own_generator_and_leaves_no_graph():
     state = torch.get_rng_state()
     first = looked(evaluator(family))
     assert torch.equal(torch.get_rng_state(), state)
-    assert not any(one.pictures.requires_grad or one.total.requires_grad for one in first)
+    assert not any(one.images.requires_grad or one.total.requires_grad for one in first)
     assert all(
-        torch.equal(one.pictures, other.pictures)
+        torch.equal(one.images, other.images)
         for one, other in zip(first, looked(evaluator(family)), strict=True)
     )
 
 
-def test_without_its_pictures_a_prompt_takes_none_of_their_memory():
+def test_without_its_images_a_prompt_takes_none_of_their_memory():
     drawn = looked(evaluator(tiny.family()))[0]
-    assert drawn.without_pictures().pictures.untyped_storage().nbytes() == 0
-    assert torch.equal(drawn.without_pictures().small, drawn.small)
+    assert drawn.without_images().images.untyped_storage().nbytes() == 0
+    assert torch.equal(drawn.without_images().small, drawn.small)
 
 
-def test_whoever_is_told_before_pictures_may_end_it():
+def test_whoever_is_told_before_images_may_end_it():
     told = []
 
     def before_each(done):

@@ -9,7 +9,7 @@ import torch
 from modules import seeds
 from modules.assembly.validation_set import grid_of
 from modules.diffusion.schedule import ScheduleSettings, scaled_linear
-from modules.evaluation.validation import Grid, HeldOutPictures, measure
+from modules.evaluation.validation import Grid, ValidationImages, measure
 from modules.interfaces import Batch, LatentMoments
 from modules.objectives.denoising import Denoising
 from onetrainer.config.objectives.denoising import Denoising as Section
@@ -36,8 +36,8 @@ def batch(name, side=8):
     )
 
 
-def pictures(*names):
-    return HeldOutPictures(
+def images(*names):
+    return ValidationImages(
         names=names,
         concepts=dict.fromkeys(names, ""),
         digest=" ".join(names),
@@ -88,7 +88,7 @@ def test_every_cell_has_a_noise_of_its_own_from_the_validations_seed():
     assert len({float(noise.sum()) for noise in probe.noise}) == 6
 
 
-def test_other_pictures_and_other_seeds_have_other_noise():
+def test_other_images_and_other_seeds_have_other_noise():
     (one,), (other,) = probes(GRID), probes(GRID, name="b")
     (reseeded,) = probes(Grid(3, 2, 8))
     assert not torch.equal(one.noise, other.noise)
@@ -102,15 +102,15 @@ def test_no_more_cells_than_allowed_are_computed_at_once(at_once, sizes):
     assert torch.equal(torch.cat([probe.noise for probe in made]), probes(GRID)[0].noise)
 
 
-def test_a_picture_has_the_same_numbers_whichever_others_there_are(objective):
-    alone = measured(pictures("a picture"), objective)
-    among = measured(pictures("wide", "a picture", "another of them"), objective)
+def test_a_image_has_the_same_numbers_whichever_others_there_are(objective):
+    alone = measured(images("a picture"), objective)
+    among = measured(images("wide", "a picture", "another of them"), objective)
     assert among["a picture"] == alone["a picture"]  # to the last bit
     assert [len(losses) for losses in among.values()] == [6, 6, 6]
 
 
 def test_the_size_of_batches_changes_nothing_but_rounding(objective):
-    each = [measured(pictures("a", "b"), objective, at_once=size) for size in (1, 4, 6)]
+    each = [measured(images("a", "b"), objective, at_once=size) for size in (1, 4, 6)]
     for other in each[1:]:
         for name in ("a", "b"):
             assert other[name] == pytest.approx(each[0][name], rel=1e-5)
@@ -118,13 +118,13 @@ def test_the_size_of_batches_changes_nothing_but_rounding(objective):
 
 def test_nothing_is_drawn_from_torchs_own_generator(objective):
     state = torch.get_rng_state()
-    first = measured(pictures("a"), objective)
+    first = measured(images("a"), objective)
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(99)
-    assert measured(pictures("a"), objective) == first
+    assert measured(images("a"), objective) == first
 
 
-def test_each_picture_is_told_before_it_is_measured_and_may_end_it(objective):
+def test_each_image_is_told_before_it_is_measured_and_may_end_it(objective):
     told = []
 
     def before_each(done):
@@ -133,17 +133,17 @@ def test_each_picture_is_told_before_it_is_measured_and_may_end_it(objective):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measured(pictures("a", "b", "c"), objective, before_each=before_each)
+        measured(images("a", "b", "c"), objective, before_each=before_each)
     assert told == [0, 1, 2]
 
 
-def test_a_loss_that_is_no_number_is_told_with_its_picture():
+def test_a_loss_that_is_no_number_is_told_with_its_image():
     family = tiny.family()
     with torch.no_grad():
         family.unet.conv_out.bias.fill_(torch.nan)
     broken = Denoising(family, section=Section(), device=tiny.CPU)
     with pytest.raises(UserError, match="a: the held-out loss is nan"):
-        measured(pictures("a"), broken)
+        measured(images("a"), broken)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_no_number_before_training_is_the_base_models(precision, remedy):
         family.unet.conv_out.bias.fill_(torch.nan)
     broken = Denoising(family, section=Section(), device=tiny.CPU)
     with pytest.raises(UserError, match="a: the base model gives no number") as raised:
-        measured(pictures("a"), broken, is_untrained=True, precision=precision)
+        measured(images("a"), broken, is_untrained=True, precision=precision)
     assert remedy in raised.value.remedy
 
 
@@ -169,7 +169,7 @@ def test_only_a_finer_precision_is_advised_against_divergence(precision, end):
 
 
 def test_another_measure_has_another_digest():
-    made = pictures("a")
+    made = images("a")
     assert len({Grid(3, 2, 7, measure).digest(made) for measure in ("", "l1", "l2")}) == 3
 
 
@@ -208,11 +208,11 @@ def test_the_weights_of_a_vaes_own_loss_change_its_grid():
 
 
 def test_another_grid_or_another_set_has_another_digest():
-    made = pictures("a", "b")
+    made = images("a", "b")
     digests = {
         grid.digest(each)
         for grid in (GRID, Grid(3, 2, 8), Grid(2, 3, 7))
-        for each in (made, pictures("a"))
+        for each in (made, images("a"))
     }
     assert len(digests) == 6
 

@@ -111,7 +111,7 @@ def test_decoder_lets_gradients_through():
     assert latents.grad.abs().sum() > 0
 
 
-def test_large_pictures_are_decoded_in_tiles_of_half_a_thousand_pixels(monkeypatch):
+def test_large_images_are_decoded_in_tiles_of_half_a_thousand_pixels(monkeypatch):
     family = replace(tiny.family(), decodes_in_tiles=True)
     shapes = []
     forward = family.vae.decoder.forward

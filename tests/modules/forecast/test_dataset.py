@@ -12,7 +12,7 @@ from onetrainer.images.header import read_header
 from onetrainer.jobs.plan_request import SeenHeaders
 from onetrainer.presets.presets import resolve
 from tests import tiny
-from tests.pictures import folder
+from tests.images import folder
 
 # A machine on which an operator takes a second, whatever it does.
 CALLS = Machine({}, moved=float("inf"), called=1.0)
@@ -95,7 +95,7 @@ def test_no_header_is_read_that_was_read_already(base, tmp_path, monkeypatch):
     assert len(read) == 4
 
 
-def test_nothing_is_told_of_pictures_that_are_not_there(base, tmp_path):
+def test_nothing_is_told_of_images_that_are_not_there(base, tmp_path):
     for missing in ("", str(tmp_path / "nowhere")):
         with planner(Target("cpu")) as plans:
             assert plans.data(config(base, tmp_path, folder=missing), CALLS) == {}

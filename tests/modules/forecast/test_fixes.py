@@ -3,11 +3,11 @@
 import pytest
 
 from modules.forecast import fix_search
-from modules.forecast.fix_search import with_cures
+from modules.forecast.fix_search import with_fixes
 from modules.forecast.fixes import EIGHT_BITS, applied, candidates, joined
 from modules.forecast.forecast import Target, forecast, planner
 from onetrainer.config.train import TrainConfig
-from onetrainer.messages.memory import SURE_SHARE, cure_lines
+from onetrainer.messages.memory import SURE_SHARE, fix_lines
 from onetrainer.presets.presets import resolve, with_overrides
 from onetrainer.rules.rules import broken_rules
 from onetrainer.run.events import Forecast
@@ -40,7 +40,7 @@ def paths(changes):
 FULL = {
     "method": {"kind": "full", "weights": "fp32"},
     "ema": {"use": True},
-    "hardware": {"temp_device": "same"},
+    "hardware": {"offload_device": "same"},
     "sampling": {"prompts": [PROMPT]},
 }
 
@@ -60,8 +60,8 @@ def test_every_candidate_is_a_config_without_new_errors(small):
 def test_cheap_changes_come_before_dear_ones(small):
     found = paths(candidates(config(small, FULL), on_card=True))
     order = [
-        "ema.place",
-        "optimizer.step_in_backward",
+        "ema.device",
+        "optimizer.fused_backward",
         "hardware.gradient_checkpointing",
         "hardware.offload_activations",
         "hardware.offload_layers",
@@ -73,13 +73,13 @@ def test_cheap_changes_come_before_dear_ones(small):
 
 def test_what_is_of_no_use_is_no_candidate(small):
     plain = {path for one in paths(candidates(config(small), on_card=True)) for path in one}
-    assert plain.isdisjoint({"ema.place", "hardware.vae_tiling", "data.cache_latents"})
+    assert plain.isdisjoint({"ema.device", "hardware.vae_tiling", "data.cache_latents"})
     assert plain.isdisjoint({"optimizer.kind", "method.weights"})
     beside = {path for one in paths(candidates(config(small), on_card=False)) for path in one}
     assert beside.isdisjoint({"hardware.offload_layers", "hardware.offload_activations"})
     accumulated = config(small, FULL, {"training": {"accumulation": 2}})
     of_full = {path for one in paths(candidates(accumulated, on_card=True)) for path in one}
-    assert "optimizer.step_in_backward" not in of_full
+    assert "optimizer.fused_backward" not in of_full
     quantized = config(small, {"hardware": {"quantization": "int8", "offload_layers": 0.9}})
     left = {path for one in paths(candidates(quantized, on_card=True)) for path in one}
     assert left.isdisjoint({"hardware.quantization", "hardware.offload_layers"})
@@ -117,7 +117,7 @@ def test_adafactor_is_offered_for_a_whole_model(small, kind):
     assert changed.beta1 is None
     # A terminal keeps what a person has set; it is told all that the forecast was made of.
     document = asked.model_dump(mode="json")
-    (lines, *_) = [cure_lines([{**vars(change), "peak_bytes": 1}], 2)]
+    (lines, *_) = [fix_lines([{**vars(change), "peak_bytes": 1}], 2)]
     typed = [part for part in lines[1].split() if part != "--set"]
     there = resolve(with_overrides(document, typed), source="").optimizer
     assert there.beta1 is None
@@ -165,12 +165,12 @@ class Scales:
 def searched(small, available):
     """The cures where so much is sure to fit, and the planner that was asked."""
     plans, asked = Scales(available), config(small)
-    return with_cures(plans, asked, plans.forecast(asked)).cures, plans
+    return with_fixes(plans, asked, plans.forecast(asked)).fixes, plans
 
 
-def test_costlier_cures_are_left_out_where_two_cheaper_ones_are_enough(small):
-    cures, plans = searched(small, 850)
-    assert [cure["peak_bytes"] for cure in cures] == [900, 850, 800]
+def test_costlier_fixes_are_left_out_where_two_cheaper_ones_are_enough(small):
+    fixes, plans = searched(small, 850)
+    assert [fix["peak_bytes"] for fix in fixes] == [900, 850, 800]
     assert all(config.hardware.offload_layers == 0 for config in plans.asked)
 
 
@@ -180,17 +180,17 @@ def test_several_together_come_first_where_none_is_enough(small):
     # 1000 - 100 (selective) - 150 (a batch of one), - 200 in place of the 100, - 150 (half).
     assert first["peak_bytes"] == 500
     assert first["changes"]["hardware.offload_layers"] == 0.5
-    assert min(cure["peak_bytes"] for cure in alone) > 600
+    assert min(fix["peak_bytes"] for fix in alone) > 600
 
 
 def test_what_is_as_near_as_they_come_is_told_where_nothing_is_enough(small):
     (first, *others), _ = searched(small, 10)
-    peaks = [cure["peak_bytes"] for cure in others]
+    peaks = [fix["peak_bytes"] for fix in others]
     assert peaks == sorted(peaks)
     assert first["peak_bytes"] == 1000 - 200 - 150 - 270
 
 
-def test_the_peak_of_a_cure_is_that_of_the_changed_config(small, monkeypatch):
+def test_the_peak_of_a_fix_is_that_of_the_changed_config(small, monkeypatch):
     def first_ones(config, *, on_card):
         return candidates(config, on_card=on_card)[:2]
 
@@ -198,11 +198,11 @@ def test_the_peak_of_a_cure_is_that_of_the_changed_config(small, monkeypatch):
     asked = config(small)
     peak = forecast(asked, Target("cuda")).peak_bytes
     with planner(Target("cuda", available=round(0.5 * peak))) as plans:
-        found = with_cures(plans, asked, plans.forecast(asked))
+        found = with_fixes(plans, asked, plans.forecast(asked))
     assert found.peak_bytes == peak
-    assert len(found.cures) == 2
-    for cure in found.cures:
-        changed = forecast(applied(asked, cure["changes"]), Target("cuda"))
-        assert cure["peak_bytes"] == changed.peak_bytes < peak
-        assert cure["words"]
-        assert cure["cost"]
+    assert len(found.fixes) == 2
+    for fix in found.fixes:
+        changed = forecast(applied(asked, fix["changes"]), Target("cuda"))
+        assert fix["peak_bytes"] == changed.peak_bytes < peak
+        assert fix["words"]
+        assert fix["cost"]

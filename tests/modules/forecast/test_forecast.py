@@ -118,7 +118,7 @@ def dear():
     "saving",
     [
         {"method.weights": "bf16"},
-        {"ema.place": "host"},
+        {"ema.device": "host"},
         {"optimizer": {"kind": "adafactor"}},
         {"optimizer": {"kind": "adamw8bit"}},
         {"optimizer": {"kind": "sgd"}},
@@ -132,18 +132,18 @@ def test_every_way_of_saving_in_a_full_training_lowers_it(dear, saving):
     assert sum(training(cheap).values()) < dear
 
 
-def test_a_step_in_backward_saves_the_gradients():
+def test_a_fused_backward_saves_the_gradients():
     # In bfloat16, where the forward pass keeps no casts of weights that would be larger.
     small = with_value(DEAR, "method.weights", "bf16")
     whole = training(small)
-    moving = {**small, "optimizer": {"kind": "adamw", "step_in_backward": True}}
+    moving = {**small, "optimizer": {"kind": "adamw", "fused_backward": True}}
     alone = training(with_value(moving, "training.gradient_clipping", 0.0))
     assert sum(alone.values()) < sum(whole.values())
     assert alone.get("gradients", 0) < whole["gradients"] / 10
 
 
-def test_a_step_in_backward_keeps_its_statistics_under_fp16():
-    moving = with_value(DEAR, "optimizer", {"kind": "adamw", "step_in_backward": True})
+def test_a_fused_backward_keeps_its_statistics_under_fp16():
+    moving = with_value(DEAR, "optimizer", {"kind": "adamw", "fused_backward": True})
     moving = with_value(moving, "training.gradient_clipping", 0.0)
     plain, scaled = (training(moving, hardware__precision=kind) for kind in ("bf16", "fp16"))
     assert scaled["optimizer"] == plain["optimizer"] > 0
@@ -159,7 +159,7 @@ def test_quantized_weights_take_half():
 
 def test_parts_that_stay_on_the_device_are_counted_where_they_are_not_needed(small):
     small = with_value(small, "sampling.prompts", [PROMPT | {"width": 64, "height": 64}])
-    away, here = (training(small, hardware__temp_device=place) for place in ("cpu", "same"))
+    away, here = (training(small, hardware__offload_device=place) for place in ("cpu", "same"))
     assert "vae" not in away
     assert here["vae"] > 0
 
@@ -223,8 +223,8 @@ def test_every_method_can_be_planned(small, method):
     if method["kind"] == "vae":
         document["objective"] = {"kind": "reconstruction"}
     if method["kind"] == "embedding":
-        words = [{"word": "<x>", "place": method["place"], "initial_text": "a red cat"}]
-        document |= {"method": {"kind": "embedding"}, "embeddings": {"words": words}}
+        words = [{"token": "<x>", "place": method["place"], "initial_text": "a red cat"}]
+        document |= {"method": {"kind": "embedding"}, "embeddings": {"tokens": words}}
     found = training(document)
     assert found["activations"] > 0
     assert found["optimizer"] > 0
@@ -234,7 +234,7 @@ def test_words_beside_a_full_training_and_the_model_before_it_are_counted(small)
     document = {
         **small,
         "method": {"kind": "full", "weights": "bf16"},
-        "embeddings": {"words": [{"word": "<x>"}]},
+        "embeddings": {"tokens": [{"token": "<x>"}]},
     }
     plain = training(document)
     document["data"] = document["data"] | {"class_folder": "there"}
@@ -300,8 +300,8 @@ def test_automatic_checkpointing_is_decided_before_it_is_counted(small):
     assert found.phases["training"] == training(small, hardware__gradient_checkpointing="block")
 
 
-def test_the_largest_of_the_pictures_counts(tmp_path):
-    tiny.write_pictures(tmp_path / "p", ("a",), side=64)
+def test_the_largest_of_the_images_counts(tmp_path):
+    tiny.write_images(tmp_path / "p", ("a",), side=64)
     (tmp_path / "p" / "wide.png").write_bytes((tmp_path / "p" / "picture-0.png").read_bytes())
     there = config(data__folder=str(tmp_path / "p"), data__resolution=256)
     plans = Planner(ON_CARD)
@@ -309,7 +309,7 @@ def test_the_largest_of_the_pictures_counts(tmp_path):
     assert plans.bucket_of(config(data__folder=str(tmp_path / "none"))) == Bucket(512, 512)
 
 
-def test_held_out_and_class_pictures_count_too(tmp_path):
+def test_validation_and_class_images_count_too(tmp_path):
     sides = {"learnt": (64, 64), "apart": (160, 64), "class": (64, 224)}
     for name, side in sides.items():
         (tmp_path / name).mkdir()

@@ -23,7 +23,7 @@ from onetrainer.rewards.cost import DISTANCE_PASSES, cost_of
 from tests import tiny
 
 ON_CARD = Target("cuda")
-STEPS, PICTURES = 4, 2
+STEPS, IMAGES = 4, 2
 # A thousand operations a second, and nothing else takes time.
 SLOW = Machine({}, 1e18, 1e-3)
 
@@ -34,7 +34,7 @@ def config(algorithm, *, base="", rewards=("sharpness",), keep=None, hardware=No
         {
             "model": {"path": base},
             "method": {"kind": "lora", "rank": 2},
-            "training": {"batch_size": PICTURES},
+            "training": {"batch_size": IMAGES},
             "hardware": {"precision": "fp32", "gradient_checkpointing": "off"} | (hardware or {}),
             "objective": {
                 "kind": "alignprop",
@@ -73,7 +73,7 @@ def counted(asked, *, layer):
     ]
     mixer = mixer_of(section, rewards)
     texts = EncodedPrompts.of(family, (EMPTY, "a cat", "a dog"))
-    prompts = PromptBatches(("a cat", "a dog"), texts, PICTURES, 1, 0, (64, 64))
+    prompts = PromptBatches(("a cat", "a dog"), texts, IMAGES, 1, 0, (64, 64))
     objective = reward_objective(asked, attached, lambda: mixer, device=tiny.CPU, prompts=prompts)
     passes = Passes(layer(family.unet))
     layers = manage(asked, family, device=tiny.CPU)
@@ -86,7 +86,7 @@ def counted(asked, *, layer):
 CASES = {
     "draft": ({"kind": "draft", "last_steps": 2}, {}),
     "anchor": ({"kind": "draft", "last_steps": 1}, {"keep": {"anchor": 1.0}}),
-    "draft_lv": ({"kind": "draft_lv", "gradients": 3}, {"checkpoint": False}),
+    "draft_lv": ({"kind": "draft_lv", "gradients_per_image": 3}, {"checkpoint": False}),
     "refl": ({"kind": "refl", "earliest": 0.5, "latest": 0.75}, {}),
     "drtune": ({"kind": "drtune", "trained_steps": 2, "early_stop": 0}, {}),
     "one half": ({"kind": "draft", "last_steps": 2}, {"guidance_gradient": False}),
@@ -115,7 +115,7 @@ def test_passes_are_those_that_a_step_makes(name):
 @pytest.mark.parametrize(
     "algorithm",
     [
-        {"kind": "alignprop", "least_share": 0.2, "most_share": 0.9},
+        {"kind": "alignprop", "min_fraction": 0.2, "max_fraction": 0.9},
         {"kind": "refl", "earliest": 0.3},
         {"kind": "drtune", "trained_steps": 3},
     ],
@@ -128,8 +128,8 @@ def test_what_is_drawn_by_chance_counts_with_its_mean(algorithm):
     trained = sum(len(one.trained_steps) for one in courses) / len(courses)
     calls = sum(one.last + 1 for one in courses) / len(courses)
     # Spreads of about 3 steps over 1000 pictures: a standard error of 0.1.
-    assert step.trained / PICTURES == pytest.approx(trained, abs=0.3)
-    assert (step.trained + step.drawing) / PICTURES == pytest.approx(calls, abs=0.3)
+    assert step.trained / IMAGES == pytest.approx(trained, abs=0.3)
+    assert (step.trained + step.drawing) / IMAGES == pytest.approx(calls, abs=0.3)
 
 
 def test_the_distance_to_the_base_asks_two_models_at_each_level():

@@ -36,7 +36,7 @@ def test_a_run_finds_all_that_the_job_has_encoded(tmp_path):
     assert kept(tmp_path / "cache") == before
 
 
-def test_job_tells_how_many_pictures_were_not_there_yet(tmp_path):
+def test_job_tells_how_many_images_were_not_there_yet(tmp_path):
     config = runs.write_project(tmp_path)
     request = request_of(config)
     cache(request, lambda event: None)
@@ -47,7 +47,7 @@ def test_job_tells_how_many_pictures_were_not_there_yet(tmp_path):
     assert told.endswith(", 1 new.")
 
 
-def test_left_out_pictures_are_named(tmp_path):
+def test_left_out_images_are_named(tmp_path):
     config = runs.write_project(tmp_path)
     path = tmp_path / "pictures" / "picture-1.png"
     path.write_bytes(path.read_bytes()[:-100])
@@ -56,7 +56,7 @@ def test_left_out_pictures_are_named(tmp_path):
     assert "picture-1.png" in summary[2]
 
 
-def test_a_config_without_pictures_has_nothing_to_encode(tmp_path):
+def test_a_config_without_images_has_nothing_to_encode(tmp_path):
     config = runs.write_project(tmp_path)
     request = request_of(config, objective={"kind": "alignprop"})
     with pytest.raises(UserError, match="prompts alone"):

@@ -27,7 +27,7 @@ def metadata_of(path):
         return file.metadata()
 
 
-def pictures(pipeline, family):
+def images(pipeline, family):
     """What a pipeline draws: (2, 64, 64, 3) in [0, 1], without its own progress bar."""
     pipeline.set_progress_bar_config(disable=True)
     options = {}
@@ -85,15 +85,15 @@ def test_diffusers_reads_our_file_and_our_folder_as_the_source(
     file = pipeline.from_single_file(
         str(singles[family, prediction]), config=str(source), local_files_only=True
     )
-    picture = pictures(expected, family)
-    assert numpy.ptp(picture) > 0.01
+    image = images(expected, family)
+    assert numpy.ptp(image) > 0.01
     for found in (folder, file):
         for name in ("unet", "vae", "text_encoder", "text_encoder_2"):
             if hasattr(expected, name):
                 states = (getattr(one, name).state_dict() for one in (found, expected))
                 assert_equal(*states)
         assert found.scheduler.config["prediction_type"] == prediction
-        assert numpy.allclose(pictures(found, family), picture, rtol=0, atol=1e-5)
+        assert numpy.allclose(images(found, family), image, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])

@@ -52,7 +52,7 @@ def request(folder, **changes):
     return SampleRequest(**values | changes)
 
 
-def test_pictures_from_a_shell(folder, tmp_path):
+def test_images_from_a_shell(folder, tmp_path):
     done = command(folder, "sample", "base", *SMALL, "--grid", "--out", "pictures")
     out, err = done.communicate(timeout=DEADLINE)
     assert (done.returncode, err) == (0, "")

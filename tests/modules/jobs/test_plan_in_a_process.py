@@ -6,7 +6,7 @@ import pytest
 
 from onetrainer.__main__ import main
 from tests import tiny
-from tests.pictures import folder
+from tests.images import folder
 
 PEAK, FREE = "peak_bytes", "available_bytes"
 
@@ -37,12 +37,12 @@ def test_a_table_and_a_verdict_are_told(config, capfd):
     assert any(line.startswith("It fits: ") for line in out.splitlines())
 
 
-def test_what_does_not_fit_is_an_answer_with_cures_as_json(config, capfd):
+def test_what_does_not_fit_is_an_answer_with_fixes_as_json(config, capfd):
     code = main(["plan", config, "--json", "--memory", "0.001", "--set", "data.resolution=128"])
     told = json.loads(capfd.readouterr().out)
     assert code == 0
     assert told[PEAK] > told[FREE] == round(0.001 * 2**30)
-    assert told["cures"][0]["changes"]
+    assert told["fixes"][0]["changes"]
 
 
 def test_settings_that_do_not_go_together_are_refused_before_anything_is_counted(config, capfd):
@@ -53,7 +53,7 @@ def test_settings_that_do_not_go_together_are_refused_before_anything_is_counted
     assert "--memory" in capfd.readouterr().err
 
 
-def test_pictures_are_told_with_what_the_model_knows_of_them(config, tmp_path, capfd):
+def test_images_are_told_with_what_the_model_knows_of_them(config, tmp_path, capfd):
     cats = folder(tmp_path / "cats", [(64, 64)] * 3)
     (cats / "1.txt").write_text("cat " * 90)
     assert main(["plan", config, "--json", "--set", f"data.folder={cats}"]) == 0

@@ -12,7 +12,7 @@ from PIL import Image
 from modules.formats.embeddings.embedding_file import Embedding, bundle_members, write_embedding
 from modules.formats.files.files import write_safetensors
 from modules.jobs.sample import sample_job
-from modules.sampling.image_files import to_picture
+from modules.sampling.image_files import to_image
 from modules.sampling.sampler import sample
 from onetrainer.config.run.sampling import Prompt
 from onetrainer.errors import UserError
@@ -46,8 +46,8 @@ def draw(base, tmp_path):
 
 
 def pixels(path):
-    with Image.open(path) as picture:
-        return numpy.asarray(picture).astype(int)
+    with Image.open(path) as image:
+        return numpy.asarray(image).astype(int)
 
 
 def change(left, right):
@@ -88,7 +88,7 @@ def test_files_show_what_the_sampler_draws(draw):
     ]
     expected = sample(tiny.family(), prompts, steps=2, guidance=7.0, sampler="euler_a")
     for ours, theirs in zip(found, expected, strict=True):
-        assert change(ours, numpy.asarray(to_picture(theirs)).astype(int)) <= 1
+        assert change(ours, numpy.asarray(to_image(theirs)).astype(int)) <= 1
 
 
 def test_files_are_numbered_and_never_overwritten(draw, tmp_path):
@@ -120,7 +120,7 @@ def test_what_happens_is_told(draw):
     ]
 
 
-def test_a_lora_changes_pictures_by_its_strength(draw, tmp_path):
+def test_a_lora_changes_images_by_its_strength(draw, tmp_path):
     path = write_lora(tmp_path / "style.safetensors")
     (plain,), _ = draw()
     (off,), _ = draw(loras=(Lora(path=path, strength=0.0),))
@@ -132,11 +132,11 @@ def test_a_lora_changes_pictures_by_its_strength(draw, tmp_path):
     assert change(twice, double) <= 1 < change(whole, double)
 
 
-def test_pictures_tell_of_their_model_and_loras_but_of_no_path(draw, tmp_path, base):
+def test_images_tell_of_their_model_and_loras_but_of_no_path(draw, tmp_path, base):
     path = write_lora(tmp_path / "style.safetensors")
     draw(loras=(Lora(path=path, strength=0.5),), clip_skip=2)
-    with Image.open(tmp_path / "out" / "00001-42.png") as picture:
-        text, own = picture.info["parameters"], json.loads(picture.info["onetrainer"])
+    with Image.open(tmp_path / "out" / "00001-42.png") as image:
+        text, own = image.info["parameters"], json.loads(image.info["onetrainer"])
     assert text.startswith("a cat <lora:style:0.5>\nSteps: 2, ")
     assert "Model: base, Clip skip: 2" in text
     assert own["loras"] == [{"name": "style", "strength": 0.5}]
@@ -182,7 +182,7 @@ def test_an_embedding_that_replaces_the_output_is_drawn_alone_and_out_of_a_bundl
     direct = tiny.family().with_embeddings({"word": one})
     prompt = Prompt(prompt="a word", seed=42, width=64, height=64)
     (expected,) = sample(direct, [prompt], steps=2, guidance=7.0)
-    assert change(alone, numpy.asarray(to_picture(expected)).astype(int)) <= 1
+    assert change(alone, numpy.asarray(to_image(expected)).astype(int)) <= 1
 
 
 def test_an_embedding_bundled_with_a_lora_is_read(draw, tmp_path):
@@ -237,7 +237,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_a_model_is_loaded(
     ("grid", "free", "fits"),
     [(False, 49151, False), (False, 49152, True), (True, 98303, False), (True, 98304, True)],
 )
-def test_a_disk_without_room_for_all_pictures_is_told_before_one_is_drawn(
+def test_a_disk_without_room_for_all_images_is_told_before_one_is_drawn(
     draw, tmp_path, monkeypatch, grid, free, fits
 ):
     # Four pictures of 64 × 64 pixels, each of 3 bytes; the grid has all of them once more.
@@ -251,15 +251,15 @@ def test_a_disk_without_room_for_all_pictures_is_told_before_one_is_drawn(
     assert not (tmp_path / "out").exists()
 
 
-def test_pictures_tell_of_embeddings_and_another_vae_but_of_no_path(draw, tmp_path, base):
+def test_images_tell_of_embeddings_and_another_vae_but_of_no_path(draw, tmp_path, base):
     write_embedding(tmp_path / "mycat.safetensors", embedding("inner"))
     draw(
         prompts=("a mycat",),
         embeddings=(str(tmp_path / "mycat.safetensors"),),
         vae=str(base / "vae"),
     )
-    with Image.open(tmp_path / "out" / "00001-42.png") as picture:
-        told = picture.info["parameters"] + picture.info["onetrainer"]
+    with Image.open(tmp_path / "out" / "00001-42.png") as image:
+        told = image.info["parameters"] + image.info["onetrainer"]
     assert "VAE: vae, Embeddings: mycat, " in told
     assert str(tmp_path) not in told
 
@@ -300,8 +300,8 @@ def test_an_embedding_of_another_width_is_told_in_one_sentence_each(draw, tmp_pa
 def test_the_hub_name_of_a_model_is_told_whole(draw, base, monkeypatch, tmp_path):
     monkeypatch.setattr("modules.jobs.sample.fetch", lambda *_arguments, **_options: base)
     draw(base="owner/model")
-    with Image.open(tmp_path / "out" / "00001-42.png") as picture:
-        assert "Model: owner/model, " in picture.info["parameters"]
+    with Image.open(tmp_path / "out" / "00001-42.png") as image:
+        assert "Model: owner/model, " in image.info["parameters"]
 
 
 def test_a_model_of_the_hub_is_fetched(draw, base, monkeypatch):

@@ -104,11 +104,11 @@ def test_another_model_in_the_config_is_no_change_of_libraries(config, cache, pa
 
 def parameters(folder):
     (sample,) = told(folder, Sample)
-    with Image.open(folder.path / sample.path) as picture:
-        return picture.info["parameters"], json.loads(picture.info["onetrainer"])
+    with Image.open(folder.path / sample.path) as image:
+        return image.info["parameters"], json.loads(image.info["onetrainer"])
 
 
-def test_pictures_of_a_run_tell_hub_name_and_clip_skip(config, cache):
+def test_images_of_a_run_tell_hub_name_and_clip_skip(config, cache):
     model = {"path": "owner/model", "clip_skip": 2}
     folder = runs.new_run(config, model=model, **ONE_STEP)
     assert train(folder) == 0
@@ -117,7 +117,7 @@ def test_pictures_of_a_run_tell_hub_name_and_clip_skip(config, cache):
     assert (own["model"], own["clip_skip"]) == ("owner/model", 2)
 
 
-def test_pictures_of_a_run_tell_no_path(config):
+def test_images_of_a_run_tell_no_path(config):
     folder = runs.new_run(config, **ONE_STEP)
     assert train(folder) == 0
     text, own = parameters(folder)

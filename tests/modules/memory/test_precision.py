@@ -120,8 +120,8 @@ def test_a_vae_in_half_precision_gives_nearly_what_one_in_fp32_gives(kind, name)
     with torch.no_grad():
         means = [one.encode_images(pixels).mean for one in (exact, half)]
         stds = [one.encode_images(pixels).std for one in (exact, half)]
-        pictures = [one.decode_latents(latents) for one in (exact, half)]
-    for wanted, found in (means, stds, pictures):
+        images = [one.decode_latents(latents) for one in (exact, half)]
+    for wanted, found in (means, stds, images):
         assert found.dtype == torch.float32
         assert (found - wanted).norm() < bound * wanted.norm()
         assert not torch.equal(found, wanted)

@@ -14,7 +14,7 @@ PLAIN = Needs(
     encoders=("te1", "te2"),
     trained=frozenset(),
     predicts=True,
-    encodes_pictures=False,
+    encodes_images=False,
     encodes_text=False,
     draws=True,
 )
@@ -40,9 +40,9 @@ def test_encoders_and_vae_visit_the_device_when_they_are_needed():
 def test_what_is_encoded_in_every_step_is_there_in_every_step():
     steps = ["training", "validation"]
     text = where("te1", encodes_text=True)
-    pictures = where("vae", encodes_pictures=True)
+    images = where("vae", encodes_images=True)
     assert [p for p, place in text.items() if place == "train"] == [*steps, "encoding"]
-    assert [p for p, place in pictures.items() if place == "train"] == [*steps, "decoding"]
+    assert [p for p, place in images.items() if place == "train"] == [*steps, "decoding"]
 
 
 @pytest.mark.parametrize("part", ["unet", "vae", "te1"])
@@ -55,7 +55,7 @@ def test_what_nothing_asks_for_any_more_is_given_back():
     for part in ("te1", "te2", "vae"):
         row = where(part, draws=False)
         assert (row["caching"], row["training"]) == ("train", "nowhere")
-    blanks = where("vae", draws=False, encodes_blanks=True, encodes_pictures=True)
+    blanks = where("vae", draws=False, encodes_blanks=True, encodes_images=True)
     assert (blanks["caching"], blanks["training"]) == ("train", "train")
     assert where("unet", predicts=False, draws=False)["training"] == "nowhere"
 
@@ -69,18 +69,18 @@ def test_the_optimizers_statistics_and_the_average_have_their_places():
 
 def test_every_phase_has_what_it_computes_with_in_every_combination():
     flags = product([False, True], [False, True], [False, True], [False, True], TRAINED)
-    for predicts, pictures, text, draws, trained in flags:
+    for predicts, images, text, draws, trained in flags:
         table = places(
             needs(
                 predicts=predicts,
-                encodes_pictures=pictures,
+                encodes_images=images,
                 encodes_text=text,
                 draws=draws,
                 trained=trained,
             )
         )
         used = {("unet", "training")} if predicts else set()
-        used |= {("vae", "training" if pictures else "caching")}
+        used |= {("vae", "training" if images else "caching")}
         used |= {(te, "training" if text else "caching") for te in ("te1", "te2")}
         used |= {(part, phase) for part in trained for phase in PHASES[2:]}
         if draws:
@@ -99,7 +99,7 @@ class Model:
             places(needs(encoders=("te",), **changes)),
             {"unet": self.unet, "vae": self.vae, "te": self.te, METHOD: nn.Module()},
             train_device=CPU,
-            temp_device=CPU,
+            offload_device=CPU,
         )
 
     def at(self):
@@ -156,7 +156,7 @@ def residency_on_a_card(parts):
         places(needs(encoders=("te",))),
         parts,
         train_device=torch.device("cuda"),
-        temp_device=CPU,
+        offload_device=CPU,
     )
 
 

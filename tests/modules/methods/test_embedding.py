@@ -55,7 +55,7 @@ def draw(family, text="a photo of <cat>"):
 @pytest.mark.parametrize("base", BASES)
 def test_a_word_begins_as_its_text_in_every_encoder(base):
     family = tiny.family(base)
-    knowing, _ = attach(family, {"word": "<cat>", "initial_text": "a red cat"})
+    knowing, _ = attach(family, {"token": "<cat>", "initial_text": "a red cat"})
     text, word = "a photo of a red cat, happy", "a photo of <cat>, happy"
     assert torch.equal(knowing.encode_text([word]).hidden, family.encode_text([text]).hidden)
     assert knowing.count_tokens("<cat>") == 3
@@ -65,14 +65,14 @@ def test_a_word_begins_as_its_text_in_every_encoder(base):
 def test_a_text_is_cut_or_repeated_to_the_number_of_vectors(vectors, repeated):
     family = tiny.family("sdxl")
     _, method = attach(family, {"initial_text": "a red cat", "vectors": vectors})
-    (learned,) = method.learned()
+    (trained,) = method.trained()
     for te, expected in tokens(family, repeated).items():
-        assert torch.equal(learned.vectors[te], expected)
+        assert torch.equal(trained.vectors[te], expected)
 
 
 def test_without_text_vectors_are_random_by_the_seed_and_as_long_as_a_words():
     family = tiny.family("sdxl")
-    made = [attach(family, {"vectors": 2}, seed=seed)[1].learned()[0] for seed in (1, 1, 2)]
+    made = [attach(family, {"vectors": 2}, seed=seed)[1].trained()[0] for seed in (1, 1, 2)]
     for te, encoder in family.text_encoders.items():
         one, same, other = (each.vectors[te] for each in made)
         assert torch.equal(one, same)
@@ -85,7 +85,7 @@ def test_without_text_vectors_are_random_by_the_seed_and_as_long_as_a_words():
 def test_an_output_word_begins_as_what_the_encoder_says_of_its_text(base):
     family = tiny.family(base)
     knowing, method = attach(
-        family, {"word": "<cat>", "initial_text": "a red cat", "place": "output"}
+        family, {"token": "<cat>", "initial_text": "a red cat", "place": "output"}
     )
     # Alone in a prompt: elsewhere the encoder says of a text what stands before it, too.
     torch.testing.assert_close(
@@ -105,10 +105,10 @@ def test_a_word_goes_on_from_a_file(tmp_path):
     vectors = {te: torch.randn(4, width) for te, width in widths}
     write_embedding(path, Embedding("old", vectors), dtype=torch.float16)
     _, method = attach(family, {"start_from": str(path), "vectors": 1, "initial_text": "dog"})
-    (learned,) = method.learned()
+    (trained,) = method.trained()
     for te, rows in vectors.items():
-        assert learned.vectors[te].dtype == torch.float32
-        assert torch.equal(learned.vectors[te], rows.half().float())
+        assert trained.vectors[te].dtype == torch.float32
+        assert torch.equal(trained.vectors[te], rows.half().float())
 
 
 @pytest.mark.parametrize("has_input", [True, False])
@@ -116,7 +116,7 @@ def test_an_output_word_goes_on_from_a_file(tmp_path, has_input):
     path, family = tmp_path / "old.safetensors", tiny.family()
     sides = [{"te": torch.randn(4, tiny.WIDTH)} for _ in range(2)]
     write_embedding(path, Embedding("old", sides[0] if has_input else {}, sides[1]))
-    knowing, _ = attach(family, {"word": "x", "start_from": str(path), "place": "output"})
+    knowing, _ = attach(family, {"token": "x", "start_from": str(path), "place": "output"})
     direct = family.with_embeddings(read_by_word(path))
     assert torch.equal(knowing.encode_text(["x, y"]).hidden, direct.encode_text(["old, y"]).hidden)
 
@@ -141,20 +141,20 @@ def test_a_text_longer_than_a_prompt_is_refused_unless_it_is_cut():
     word = {"initial_text": "cat " * 80}
     with pytest.raises(UserError, match="80 tokens"):
         attach(tiny.family(), word)
-    assert attach(tiny.family(), {**word, "vectors": 75})[1].learned()[0].length == 75
+    assert attach(tiny.family(), {**word, "vectors": 75})[1].trained()[0].length == 75
 
 
 @pytest.mark.parametrize("base", BASES)
 def test_vectors_keep_their_length(base):
     words = [
-        {"word": place, "initial_text": "a red cat", "place": place}
+        {"token": place, "initial_text": "a red cat", "place": place}
         for place in ("input", "output")
     ]
     family = tiny.family(base)
     knowing, method = attach(family, *words)
-    begun = method.learned()
+    begun = method.trained()
     train(knowing, method, ["input or output"])
-    now = method.learned()
+    now = method.trained()
     for te, encoder in family.text_encoders.items():
         median = encoder.get_input_embeddings().weight.norm(dim=1).median()
         torch.testing.assert_close(now[0].vectors[te].norm(dim=1), median.expand(3))
@@ -165,7 +165,7 @@ def test_vectors_keep_their_length(base):
 
 
 def test_a_vector_that_has_not_moved_stays_bit_for_bit():
-    knowing, method = attach(tiny.family(), {"word": "<cat>", "vectors": 4})
+    knowing, method = attach(tiny.family(), {"token": "<cat>", "vectors": 4})
     train(knowing, method, ["<cat>"])
     before = {name: rows.clone() for name, rows in method.state_dict().items()}
     for _ in range(5):
@@ -175,16 +175,16 @@ def test_a_vector_that_has_not_moved_stays_bit_for_bit():
 
 def test_vectors_grow_where_no_length_is_kept():
     knowing, method = attach(
-        tiny.family(), {"word": "<cat>", "initial_text": "cat"}, preserve_norm=False
+        tiny.family(), {"token": "<cat>", "initial_text": "cat"}, preserve_norm=False
     )
-    before = method.learned()[0].vectors["te"].norm()
+    before = method.trained()[0].vectors["te"].norm()
     train(knowing, method, ["<cat>"], lr=1.0)
-    assert abs(method.learned()[0].vectors["te"].norm() / before - 1) > 0.01
+    assert abs(method.trained()[0].vectors["te"].norm() / before - 1) > 0.01
 
 
 def test_untouched_is_what_it_was_before_training():
     words = [
-        {"word": place, "initial_text": "red cat", "place": place} for place in ("input", "output")
+        {"token": place, "initial_text": "red cat", "place": place} for place in ("input", "output")
     ]
     knowing, method = attach(tiny.family("sdxl"), *words)
     captions = ["an input, an output"]
@@ -198,7 +198,7 @@ def test_untouched_is_what_it_was_before_training():
 
 
 def test_a_saved_state_is_taken_up_whatever_the_order_of_the_words():
-    words = [{"word": "<a>", "vectors": 2}, {"word": "b.c", "place": "output"}]
+    words = [{"token": "<a>", "vectors": 2}, {"token": "b.c", "place": "output"}]
     knowing, method = attach(tiny.family("sdxl"), *words)
     train(knowing, method, ["<a> b.c"])
     state = {name: rows.clone() for name, rows in method.state_dict().items()}
@@ -214,9 +214,9 @@ def test_a_saved_state_is_taken_up_whatever_the_order_of_the_words():
 
 def test_rates_and_ends_are_each_words_or_else_those_of_all():
     words = [
-        {"word": "a", "lr": 0.5, "stop_after": 7},
-        {"word": "b"},
-        {"word": "c", "train": False},
+        {"token": "a", "lr": 0.5, "stop_after": 7},
+        {"token": "b"},
+        {"token": "c", "train": False},
     ]
     _, method = attach(tiny.family("sdxl"), *words, lr=0.25, stop_after=9)
     found = [(g.part, list(g.parameters), g.lr, g.stop_after) for g in method.parameter_groups()]
@@ -227,7 +227,7 @@ def test_rates_and_ends_are_each_words_or_else_those_of_all():
 
 
 def test_a_word_that_does_not_train_is_known_and_stays():
-    words = [{"word": "a", "initial_text": "cat", "train": False}, {"word": "b"}]
+    words = [{"token": "a", "initial_text": "cat", "train": False}, {"token": "b"}]
     family = tiny.family()
     knowing, method = attach(family, *words)
     train(knowing, method, ["a b"])
@@ -236,7 +236,7 @@ def test_a_word_that_does_not_train_is_known_and_stays():
 
 
 def test_text_encoders_compute_layers_twice_only_for_gradients():
-    knowing, method = attach(tiny.family(), {"word": "<cat>"})
+    knowing, method = attach(tiny.family(), {"token": "<cat>"})
     checkpoint(knowing)
     calls = Calls(knowing.prompts.encoders[0].model.encoder.layers[0].self_attn)
     method.train(True)
@@ -250,7 +250,7 @@ def test_text_encoders_compute_layers_twice_only_for_gradients():
 @pytest.mark.parametrize("place", ["input", "output"])
 @pytest.mark.parametrize("base", BASES)
 def test_the_file_draws_what_the_trained_word_draws(tmp_path, base, place):
-    knowing, method = attach(tiny.family(base), {"word": "<cat>", "vectors": 2, "place": place})
+    knowing, method = attach(tiny.family(base), {"token": "<cat>", "vectors": 2, "place": place})
     before = draw(knowing)
     train(knowing, method, ["a <cat>"])
     (path,) = method.export(tmp_path / "cat", OPTIONS)
@@ -262,7 +262,7 @@ def test_the_file_draws_what_the_trained_word_draws(tmp_path, base, place):
 
 
 def test_several_words_get_a_file_each_in_the_wanted_precision(tmp_path):
-    words = [{"word": "<cat>"}, {"word": "cat"}, {"word": "c", "train": False}]
+    words = [{"token": "<cat>"}, {"token": "cat"}, {"token": "c", "train": False}]
     _, method = attach(tiny.family("sdxl"), *words)
     metadata = {"modelspec.architecture": "stable-diffusion-xl-v1-base/lora", "ss_seed": "1"}
     paths = method.export(tmp_path / "my.words", ExportOptions(torch.float16, metadata))

@@ -58,7 +58,7 @@ def test_an_average_has_the_length_that_its_vectors_keep(tmp_path, base, place):
 
     with shown.exported():
         written = file_of(method, tmp_path)
-        bundled = {**method.learned()[0].vectors, **method.learned()[0].outputs}
+        bundled = {**method.trained()[0].vectors, **method.trained()[0].outputs}
     with shown.final():
         drawn = {te: rows.detach().clone() for te, rows in word.trained.items()}
     names = {te: name for name, rows in word.parameters().items()
@@ -87,7 +87,7 @@ def test_an_average_keeps_its_length_after_its_word_has_stopped(tmp_path):
 def test_what_has_not_moved_is_shown_as_it_began(tmp_path):
     word = Word(word="<cat>", initial_text="a red cat")
     _, method = Embeddings.attach(tiny.family(), Section(words=(word,)), seed=3)
-    before = method.learned()[0].vectors["te"]
+    before = method.trained()[0].vectors["te"]
     method.after_step()
     assert torch.equal(method.words[0].trained["te"].detach(), before)
     assert torch.equal(file_of(method, tmp_path)["te"], before)

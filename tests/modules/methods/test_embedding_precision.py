@@ -87,7 +87,7 @@ def test_words_train_and_draw(name, dtype, precision):
         assert similarity(gradient, expected[key]) > LEAST[coarser], key
     frozen = (made.unet, *made.text_encoders.values())
     assert all(p.grad is None for part in frozen for p in part.parameters())
-    assert picture(made, precision).isfinite().all()
+    assert image(made, precision).isfinite().all()
     checkpoint(made)
     again = gradients(made, method, precision)
     assert all(torch.equal(again[key], gradient) for key, gradient in found.items())
@@ -97,7 +97,7 @@ def similarity(one, other):
     return nn.functional.cosine_similarity(one.flatten().double(), other.flatten().double(), dim=0)
 
 
-def picture(made, precision):
+def image(made, precision):
     prompt = Prompt(prompt="a <input> and <output>", width=64, height=64, seed=1)
     context = partial(autocast, torch.device("cpu"), precision)
     return sample(made, [prompt], steps=1, guidance=3.0, around=Around(context))

@@ -260,7 +260,7 @@ def put_on_card(family, method, offload: float) -> None:
         {"unet": layers_of(family)["unet"]},
         LayerSettings(offload=offload),
         train_device=torch.device("cuda"),
-        temp_device=CPU,
+        offload_device=CPU,
     )
     for part in (family.unet, method.own_modules()):
         for tensor in (*part.parameters(), *part.buffers()):

@@ -218,17 +218,17 @@ def test_on_a_card_it_gives_the_processors_numbers_wherever_layers_wait(quantiza
             layers_of(family),
             LayerSettings("block", offload),
             train_device=device,
-            temp_device=tiny.CPU,
+            offload_device=tiny.CPU,
         )
         put_networks(family, method, device, waiting=managed.waiting)
         family = replace(family, schedule=family.schedule.to(device))
         found = predict(family).cpu()
-        learnt = {name: gradient.cpu() for name, gradient in learn(family, method).items()}
+        trained = {name: gradient.cpu() for name, gradient in learn(family, method).items()}
     packed = {own for layer in layers(family).values() for own in (layer.packed, layer.scales)}
     assert bool(managed.waiting & packed) is bool(offload)
     assert card.to_device.count > 0
     assert torch.equal(found, wanted)
-    assert all(torch.equal(learnt[name], gradient) for name, gradient in gradients.items())
+    assert all(torch.equal(trained[name], gradient) for name, gradient in gradients.items())
 
 
 def put_networks(family, method, device, *, waiting):

@@ -22,7 +22,7 @@ from tests import adapters, exact, tiny
 
 SEED, STEP, STEPS = 3, 5, 3
 PROMPTS = ("a cat", "a large dog", "a bird")
-WARM = Named("color", Measure(lambda pictures: color(pictures, "warm")))
+WARM = Named("color", Measure(lambda images: color(images, "warm")))
 MIXER = Mixer((WARM, Named("brightness", Measure(brightness), is_trained=False)))
 
 
@@ -50,7 +50,7 @@ def batch_of(family, *places, is_encoded=True):
 
 def rollout_of(family, **changes):
     settings = {"steps": STEPS, "eta": 1.0, "guidance": 3.0, "checkpoint": True}
-    devices = {"train_device": tiny.CPU, "temp_device": tiny.CPU}
+    devices = {"train_device": tiny.CPU, "offload_device": tiny.CPU}
     return Rollout(family, **(settings | devices | changes))
 
 
@@ -164,7 +164,7 @@ def test_noise_is_a_function_of_seed_step_position_and_number():
     assert distance(found, torch.autograd.grad(-reward / 3, weights)) < 1e-6
 
 
-def test_draft_lv_averages_the_gradients_of_last_steps_from_the_same_picture():
+def test_draft_lv_averages_the_gradients_of_last_steps_from_the_same_image():
     family = exact.family()
     weights = trained(family)
     loss, found = gradient_of(
@@ -200,7 +200,7 @@ def courses(algorithm, steps, count=2000):
 
 
 @pytest.mark.parametrize("steps", [5, 10])
-def test_the_last_steps_are_drawn_evenly_and_for_each_picture(steps):
+def test_the_last_steps_are_drawn_evenly_and_for_each_image(steps):
     drawn = courses(algorithms.AlignPropSteps(), steps)
     counts = Counter(len(course.trained_steps) for course in drawn)
     expected = len(drawn) / steps
@@ -212,7 +212,7 @@ def test_the_last_steps_are_drawn_evenly_and_for_each_picture(steps):
         assert (course.begin, course.end, course.detaches_inputs) == (0, steps, False)
 
 
-def test_refl_foretells_the_picture_from_the_one_trained_step():
+def test_refl_foretells_the_image_from_the_one_trained_step():
     drawn = courses(algorithms.ReFL(), 20)
     assert {course.end for course in drawn} == set(range(15, 20))
     assert all(course.trained_steps == (course.end,) for course in drawn)
@@ -329,21 +329,21 @@ def test_a_trained_text_encoder_is_asked_now_and_gets_a_gradient():
     assert torch.allclose(loss.per_item, encoded.per_item, atol=1e-4)
 
 
-def test_pictures_of_the_user_are_learnt_by_denoising():
+def test_images_of_the_user_are_trained_by_denoising():
     class Denoising:
         def loss(self, batch, *, seed, step):
             return batch, seed, step
 
-        def held_out(self, batch, probe):
+        def validation(self, batch, probe):
             return batch, probe
 
-    from tests.modules.objectives.test_denoising import batch_of as pictures_of
+    from tests.modules.objectives.test_denoising import batch_of as images_of
 
     family = tiny.family()
-    batch = pictures_of(family, (0, 1))
+    batch = images_of(family, (0, 1))
     objective = objective_of(family, denoising=Denoising())
     assert objective.loss(batch, seed=1, step=2) == (batch, 1, 2)
-    assert objective.held_out(batch, None) == (batch, None)
+    assert objective.validation(batch, None) == (batch, None)
 
 
 @pytest.mark.parametrize("name", ["sd15", "sdxl"])

@@ -45,8 +45,8 @@ class Mean(nn.Module):
     def own_modules(self):
         return self
 
-    def score(self, pictures, prompts):
-        scores = pictures.mean(dim=(1, 2, 3))
+    def score(self, images, prompts):
+        scores = images.mean(dim=(1, 2, 3))
         for row in range(len(scores)):
             if self.seen in self.broken:
                 scores[row] = torch.nan
@@ -75,7 +75,7 @@ def best_of_n(
         eta=1.0,
         guidance=3.0,
         train_device=CPU,
-        temp_device=CPU,
+        offload_device=CPU,
         checkpoint=False,
     )
     candidates = Candidates(family, section, lambda: mixer, rollout, prompts, **more)
@@ -115,7 +115,9 @@ def drawn_alone(objective, number, place, candidate):
 
 @pytest.mark.parametrize("name", ["sd15", "sdxl"])
 def test_of_each_prompt_those_are_kept_that_score_best(name):
-    objective = best_of_n(tiny.family(name), section=SECTION.model_copy(update={"keep": 2}))
+    objective = best_of_n(
+        tiny.family(name), section=SECTION.model_copy(update={"kept_per_prompt": 2})
+    )
     number = 1
     with torch.no_grad():
         made = objective.candidates.drawn(number, seed=SEED, step=4)
@@ -136,7 +138,7 @@ def test_of_each_prompt_those_are_kept_that_score_best(name):
         torch.testing.assert_close(kept, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_a_step_learns_the_kept_pictures_as_if_they_were_the_users(family):
+def test_a_step_learns_the_kept_images_as_if_they_were_the_users(family):
     objective = best_of_n(family, cut=(2, 1))
     (found,) = steps_of(objective, 5)
     made = objective._round
@@ -157,7 +159,7 @@ def test_a_step_learns_the_kept_pictures_as_if_they_were_the_users(family):
     torch.testing.assert_close(found.per_item, expected.per_item)
 
 
-def test_each_kept_picture_is_learnt_as_often_and_each_candidate_told_in_turn(family):
+def test_each_kept_image_is_trained_as_often_and_each_candidate_told_in_turn(family):
     objective = best_of_n(family, cut=(1, 1))
     told = [float(loss.scores[REWARD]) for loss in steps_of(objective, 0, 1, 2, 3)]
     made = objective._round
@@ -167,7 +169,7 @@ def test_each_kept_picture_is_learnt_as_often_and_each_candidate_told_in_turn(fa
     assert told == [float(totals[turn % 2, turn // 2]) for turn in range(4)]
 
 
-def test_steps_on_the_users_pictures_take_nobodys_turn(family):
+def test_steps_on_the_users_images_take_nobodys_turn(family):
     """Every other step is one; a round has four steps, and so two that learn what was drawn."""
     mixed = MixedBatches(None, None, share=0.5, is_leaving=lambda: False)
     objective = replace(best_of_n(family, cut=(1, 1)), drawn_before=mixed.drawn_before)
@@ -245,7 +247,7 @@ def test_a_score_that_is_no_number_is_never_kept_and_told_where_there_is_no_othe
 
 def test_files_that_do_not_fit_are_told(tmp_path, family):
     steps_of(best_of_n(family, rounds=Rounds(tmp_path, until=0)), 0)
-    more = SECTION.model_copy(update={"keep": 2})
+    more = SECTION.model_copy(update={"kept_per_prompt": 2})
     other = best_of_n(family, section=more, rounds=Rounds(tmp_path, until=1))
     with pytest.raises(UserError, match=r"round-000000.*was drawn from other prompts"):
         steps_of(other, 0)
@@ -268,10 +270,10 @@ def test_what_is_drawn_is_told_and_whoever_is_told_may_end_it(family):
     assert told == [(5, 0, 6), (5, 2, 6)]
 
 
-def test_pictures_of_the_users_are_learnt_and_measured_by_denoising(family):
-    denoising = SimpleNamespace(loss=lambda *_, **__: "learnt", held_out=lambda *_: "measured")
+def test_images_of_the_users_are_trained_and_measured_by_denoising(family):
+    denoising = SimpleNamespace(loss=lambda *_, **__: "learnt", validation=lambda *_: "measured")
     objective = replace(best_of_n(family), denoising=denoising)
     moments = LatentMoments(torch.zeros(1, 4, 8, 8), torch.zeros(1, 4, 8, 8))
     batch = Batch(moments, ("",), ("",), None, torch.zeros(1, 6), (0,), 1.0)
     assert objective.loss(batch, seed=0, step=0) == "learnt"
-    assert objective.held_out(batch, None) == "measured"
+    assert objective.validation(batch, None) == "measured"

@@ -98,7 +98,7 @@ def test_weightings_change_what_counts_and_not_what_is_told(kind, which, request
     assert torch.equal(weighed.value, plain.value) == trivial
 
 
-def test_min_snr_weighs_each_picture_by_its_timestep(velocity):
+def test_min_snr_weighs_each_image_by_its_timestep(velocity):
     batch = batch_of(velocity)
     plain = loss(velocity, batch)
     drawn = [seeds.generator(SEED, "timestep", STEP, p) for p in FOUR]
@@ -204,7 +204,7 @@ def test_masks_leave_out_what_they_leave_out(family):
     torch.testing.assert_close(inside + outside, plain.per_item)
 
 
-def test_some_pictures_are_shown_without_their_mask(family):
+def test_some_images_are_shown_without_their_mask(family):
     batch = replace(batch_of(family), mask=torch.zeros(4, 1, 8, 8))
     plain = loss(family, replace(batch, mask=None)).per_item
     settings = {"unmasked_weight": 0.0, "unmasked_probability": 0.5}
@@ -251,7 +251,7 @@ def test_outside_the_mask_the_untouched_models_prediction_is_kept(trained, is_ca
     torch.testing.assert_close(ours.per_item, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_prior_pictures_are_held_to_the_untouched_models_prediction(trained):
+def test_prior_images_are_held_to_the_untouched_models_prediction(trained):
     family, method, before = trained
     is_prior = (True, False, False, True)
     batch = replace(batch_of(before), is_prior=is_prior)
@@ -275,16 +275,16 @@ def test_prior_pictures_are_held_to_the_untouched_models_prediction(trained):
     torch.testing.assert_close(ours.value, (expected * share).sum() * 0.25, rtol=1e-4, atol=1e-5)
 
 
-def test_class_pictures_only_have_their_weight(family):
+def test_class_images_only_have_their_weight(family):
     batch = replace(batch_of(family), is_prior=(False, True, False, False))
     plain = loss(family, replace(batch, is_prior=()))
-    ours = loss(family, batch, prior={"kind": "class_pictures", "weight": 0.25})
+    ours = loss(family, batch, prior={"kind": "class_images", "weight": 0.25})
     assert torch.equal(ours.per_item, plain.per_item)
     expected = (plain.per_item * torch.tensor([1, 0.25, 1, 1])).sum() * 0.25
     torch.testing.assert_close(ours.value, expected)
 
 
-def test_a_pictures_own_prediction_is_asked_for_whatever_other_priors_do(trained):
+def test_a_images_own_prediction_is_asked_for_whatever_other_priors_do(trained):
     family, method, before = trained
     is_prior = (True, True, False, False)
     batch = replace(batch_of(before), is_prior=is_prior, own_prediction=(False, True, False, False))
@@ -305,7 +305,7 @@ def test_loss_weights_multiply_and_are_not_told_as_losses(family):
     weights, is_prior = (2.0, 1.0, 0.0, 0.5), (True, False, False, False)
     batch = replace(batch_of(family), loss_weights=weights, is_prior=is_prior)
     plain = loss(family, replace(batch, loss_weights=(), is_prior=()))
-    ours = loss(family, batch, prior={"kind": "class_pictures", "weight": 0.25})
+    ours = loss(family, batch, prior={"kind": "class_images", "weight": 0.25})
     assert torch.equal(ours.per_item, plain.per_item)
     shares = torch.tensor([2.0 * 0.25, 1.0, 0.0, 0.5])
     torch.testing.assert_close(ours.value, (plain.per_item * shares).sum() * 0.25)

@@ -27,14 +27,14 @@ def family():
     return tiny.family()
 
 
-def pictures(count=2):
+def images(count=2):
     """(B, 3, 64, 64), smooth."""
     coarse = torch.rand(count, 3, 4, 4, generator=torch.Generator().manual_seed(1)) * 1.6 - 0.8
     return functional.interpolate(coarse, size=(64, 64), mode="bilinear")
 
 
 def batch_of(family, positions=(0, 1), weight=0.5, pixels=None):
-    pixels = pictures(max(positions) + 1)[list(positions)] if pixels is None else pixels
+    pixels = images(max(positions) + 1)[list(positions)] if pixels is None else pixels
     with torch.no_grad():
         moments = family.encode_images(pixels)
     names = tuple(map(str, positions))
@@ -80,7 +80,7 @@ def test_the_loss_is_that_of_the_decoded_sample_in_float64(family):
     ],
 )
 def test_each_weight_alone_is_torchs_own_loss(section, expected):
-    one, other = pictures(2)[:1], pictures(2)[1:]
+    one, other = images(2)[:1], images(2)[1:]
     (found,) = reconstruction_loss(one, other, section)
     torch.testing.assert_close(found, expected(one, other))
 
@@ -160,7 +160,7 @@ def test_lpips_is_imported_only_if_it_counts(family, monkeypatch):
     Reconstruction(family, Section(lpips=0), device=CPU)
 
 
-def test_lpips_of_each_picture_counts_by_its_weight(family, monkeypatch):
+def test_lpips_of_each_image_counts_by_its_weight(family, monkeypatch):
     class Stand(nn.Module):  # in the shape of the package's own: (B, 1, 1, 1), with weights
         def __init__(self, *, net, verbose):
             super().__init__()

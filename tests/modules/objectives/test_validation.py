@@ -45,10 +45,10 @@ def probe():
     return Probe(LEVELS, normal(3, 4, 8, 8, seed=1))
 
 
-def held_out(family, batch, made=None, **section):
+def validation(family, batch, made=None, **section):
     objective = Denoising(family, section=Section.model_validate(section), device=tiny.CPU)
     with torch.no_grad():
-        return objective.held_out(batch, made or probe())
+        return objective.validation(batch, made or probe())
 
 
 def predicted(family, batch, noisy):
@@ -78,7 +78,7 @@ def squares(family, batch):
 def test_it_is_the_mean_squared_error_at_each_level(family):
     batch = batch_of(family)
     expected = squares(family, batch).mean(dim=(1, 2, 3))
-    torch.testing.assert_close(held_out(family, batch), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(validation(family, batch), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_of_velocity_it_is_the_error_of_the_velocity():
@@ -89,7 +89,7 @@ def test_of_velocity_it_is_the_error_of_the_velocity():
     wanted = made.get_velocity(latents, noise, TIMESTEPS)
     found = predicted(family, batch, made.add_noise(latents, noise, TIMESTEPS))
     expected = ((found - wanted) ** 2).mean(dim=(1, 2, 3))
-    torch.testing.assert_close(held_out(family, batch), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(validation(family, batch), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_how_training_measures_does_not_matter(family):
@@ -100,7 +100,7 @@ def test_how_training_measures_does_not_matter(family):
         "timesteps": {"kind": "logit_normal"},
         "noise": {"offset": 0.3, "input_perturbation": 0.2},
     }
-    assert torch.equal(held_out(family, batch, **odd), held_out(family, batch))
+    assert torch.equal(validation(family, batch, **odd), validation(family, batch))
 
 
 @pytest.mark.parametrize("outside", [0.0, 0.25])
@@ -111,20 +111,20 @@ def test_a_mask_counts_and_its_area_does_not(family, outside):
     share = mask + (1 - mask) * outside
     errors = squares(family, batch)
     expected = (errors * share).sum(dim=(1, 2, 3)) / (4 * share.sum())
-    found = held_out(family, replace(batch, mask=mask), mask={"unmasked_weight": outside})
+    found = validation(family, replace(batch, mask=mask), mask={"unmasked_weight": outside})
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_captions_that_are_not_encoded_are_encoded_now(family):
     batch = batch_of(family)
-    fresh = held_out(family, replace(batch, conditioning=None))
-    torch.testing.assert_close(fresh, held_out(family, batch))
+    fresh = validation(family, replace(batch, conditioning=None))
+    torch.testing.assert_close(fresh, validation(family, batch))
 
 
 @pytest.mark.parametrize("name", tiny.FAMILIES)
 def test_every_family_is_measured(name):
     family = tiny.family(name)
-    found = held_out(family, batch_of(family))
+    found = validation(family, batch_of(family))
     assert found.shape == (3,)
     assert bool((found > 0.1).all())
 
@@ -136,12 +136,12 @@ def test_a_decoder_is_measured_by_what_it_makes_of_the_mean(family):
     batch = replace(batch_of(family), pixels=pixels)
     with torch.no_grad():
         difference = family.decode_unclamped(batch.moments.mean) - pixels
-        found = objective.held_out(batch, Probe(LEVELS[:1], normal(1, 4, 8, 8)))
+        found = objective.validation(batch, Probe(LEVELS[:1], normal(1, 4, 8, 8)))
     expected = difference.abs().mean() + 0.5 * (difference**2).mean()
     torch.testing.assert_close(found, expected[None])
 
 
-def test_a_decoder_is_not_measured_without_pictures(family):
+def test_a_decoder_is_not_measured_without_images(family):
     objective = Reconstruction(family, ReconstructionSection(), device=tiny.CPU)
     with pytest.raises(ValueError, match="pixels"):
-        objective.held_out(batch_of(family), probe())
+        objective.validation(batch_of(family), probe())

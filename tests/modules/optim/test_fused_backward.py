@@ -111,7 +111,7 @@ def test_an_optimizer_whose_groups_depend_on_all_weights_is_found_out():
     section = next(section for section in SECTIONS if section.kind == "prodigy")
     made = Training(section)
     made.movement.moves_alone = True
-    made.engine.step_in_backward()
+    made.engine.fused_backward()
     with pytest.raises(AssertionError):
         made.run(1, 3)
 

@@ -236,7 +236,7 @@ def test_muon_equals_torchs_for_matrices_and_adamw_for_the_rest():
         beta1=0.8,
         beta2=0.9,
         eps=1e-3,
-        step_in_backward=False,
+        fused_backward=False,
     )
     trained, expected = weights(), weights()
     make_steps(built(section, trained), trained, range(10))

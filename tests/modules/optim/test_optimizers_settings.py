@@ -70,7 +70,7 @@ CASES = [
     pytest.param(section, name, id=f"{section.__name__}.{name}")
     for section in SECTIONS
     for name in section.model_fields
-    if name not in ("kind", "step_in_backward")
+    if name not in ("kind", "fused_backward")
 ]
 
 
@@ -153,8 +153,8 @@ def test_4_bit_state_takes_half_a_byte_a_number(section):
 
 
 @name_of
-def test_exactly_what_moves_alone_can_step_in_backward(section):
-    assert ("step_in_backward" in section.model_fields) is section.moves_alone
+def test_exactly_what_moves_alone_can_fused_backward(section):
+    assert ("fused_backward" in section.model_fields) is section.moves_alone
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ def curves(tmp_path_factory):
     torch.set_num_threads(1)  # sums in one order on every machine
     demo = write_demo(Path(tmp_path_factory.mktemp("curves")) / "demo")
     base = Model(path=str(demo.base))
-    pictures = rounding.encode(base, demo.pictures)
+    images = rounding.encode(base, demo.images)
     length = rounding.Length(steps=10, every=5, evaluation_batches=3)
     yield {
-        name: [rounding.curve(base, section, pictures, seed, length) for seed in rounding.SEEDS]
+        name: [rounding.curve(base, section, images, seed, length) for seed in rounding.SEEDS]
         for name, section in rounding.FORMATS.items()
     }
     torch.set_num_threads(threads)

@@ -42,7 +42,7 @@ class UnetTraining:
 
     def run(self, first, last):
         if self.in_backward:
-            self.engine.step_in_backward()
+            self.engine.fused_backward()
         for step in range(first, last):
             set_lr(self.optimizer, min(1.0, step / 4))
             self.engine.begin(step)

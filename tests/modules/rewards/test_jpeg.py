@@ -38,18 +38,18 @@ def varied(number, *, side=64, seed=0):
     return (torch.stack(made).clamp(0, 1) * 255).round().float() / 255
 
 
-def as_file(picture, quality):
-    levels = (picture * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+def as_file(image, quality):
+    levels = (image * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
     file = io.BytesIO()
     Image.fromarray(levels).save(file, "JPEG", quality=quality, subsampling="4:2:0")
     return file.getvalue()
 
 
-def scan_bits(picture, quality):
+def scan_bits(image, quality):
     """Bits a pixel of a file's coded picture: what follows the 14 bytes of its last header."""
-    file = as_file(picture, quality)
+    file = as_file(image, quality)
     coded = len(file) - file.index(b"\xff\xda") - 14 - len(b"\xff\xd9")
-    return 8 * coded / picture[0].numel()
+    return 8 * coded / image[0].numel()
 
 
 def ranks(values):
@@ -57,17 +57,17 @@ def ranks(values):
 
 
 @pytest.mark.parametrize("quality", [30, 80, 95])
-def test_smooth_size_ranks_pictures_as_pillow_does_and_is_near_it(quality):
+def test_smooth_size_ranks_images_as_pillow_does_and_is_near_it(quality):
     shown = varied(40)
     smooth = smooth_bits(shown, quality).numpy()
-    true = numpy.array([scan_bits(picture, quality) for picture in shown])
+    true = numpy.array([scan_bits(image, quality) for image in shown])
     assert true.max() > 5 * true.min()  # varied indeed
     assert numpy.corrcoef(ranks(smooth), ranks(true))[0, 1] > 0.99
     assert abs(numpy.log(smooth / true)).max() < math.log(1.25)
 
 
 @pytest.mark.parametrize(("height", "width"), [(64, 64), (32, 96)])
-def test_flat_picture_takes_as_many_bits_as_in_a_file(height, width):
+def test_flat_image_takes_as_many_bits_as_in_a_file(height, width):
     middle = torch.full((3, height, width), 128 / 255)
     # 128 is 0 there, up to float32's rounding.
     smooth = float(smooth_bits(middle[None], 80))
@@ -91,7 +91,7 @@ def test_gradient_equals_differences_of_the_values_also_beyond_whole_blocks():
 
 
 @pytest.mark.parametrize("level", [0.0, 0.5, 1.0])
-def test_gradient_at_flat_pictures_is_finite(level):
+def test_gradient_at_flat_images_is_finite(level):
     shown = torch.full((1, 3, 24, 24), level, requires_grad=True)
     smooth_bits(shown, 80).sum().backward()
     assert shown.grad.isfinite().all()
@@ -140,7 +140,7 @@ def test_jpeg_size_is_that_of_the_file_and_has_no_gradient():
     shown = varied(2).requires_grad_()
     reward = JpegSize(quality=40)
     scores = reward.score(shown, ["", ""])
-    lengths = [len(as_file(picture, 40)) for picture in shown.detach()]
+    lengths = [len(as_file(image, 40)) for image in shown.detach()]
     assert scores.tolist() == pytest.approx([-8 * length / 64**2 for length in lengths])
     assert (reward.has_gradient, scores.requires_grad) == (False, False)
     assert Compressibility(40).has_gradient
@@ -149,10 +149,10 @@ def test_jpeg_size_is_that_of_the_file_and_has_no_gradient():
         assert torch.equal(reward.score(near, ["", ""]), scores)
 
 
-def test_each_pictures_size_is_its_own():
+def test_each_images_size_is_its_own():
     shown = varied(3)
     together = smooth_bits(shown, 80)
-    alone = torch.cat([smooth_bits(picture[None], 80) for picture in shown])
+    alone = torch.cat([smooth_bits(image[None], 80) for image in shown])
     torch.testing.assert_close(together, alone, rtol=1e-5, atol=0)
 
 

@@ -22,13 +22,13 @@ class Channel:
     def own_modules(self):
         return self.network
 
-    def score(self, pictures, prompts):
+    def score(self, images, prompts):
         enabled = torch.is_autocast_enabled("cpu")
-        self.asked.append((pictures.requires_grad, torch.is_grad_enabled(), enabled, list(prompts)))
-        return 10 * pictures[:, self.channel].mean(dim=(1, 2))
+        self.asked.append((images.requires_grad, torch.is_grad_enabled(), enabled, list(prompts)))
+        return 10 * images[:, self.channel].mean(dim=(1, 2))
 
 
-def pictures(*colors, requires_grad=False):
+def images(*colors, requires_grad=False):
     flat = torch.tensor(colors, dtype=torch.float64)[:, :, None, None].expand(-1, -1, 4, 6)
     return flat.clone().requires_grad_(requires_grad)
 
@@ -44,7 +44,7 @@ def test_total_is_the_weighted_sum_in_spreads_from_the_bases_mean():
     mixer = Mixer([red, green, blue, watched])
     base = dict.fromkeys(("red", "green", "blue", "watched"), (4.0, 0.5))
 
-    scores = mixer.with_base(base).score(pictures(*THREE), ["a", "b", "c"])
+    scores = mixer.with_base(base).score(images(*THREE), ["a", "b", "c"])
 
     expected = [
         2 * (min(10 * r, 6) - 4) / 0.5 - 3 * (max(10 * g, 3) - 4) / 0.5 + 0.5 * 10 * b
@@ -58,7 +58,7 @@ def test_total_is_the_weighted_sum_in_spreads_from_the_bases_mean():
 
 
 def test_gradient_ends_beyond_the_target_in_the_direction_that_is_wanted():
-    shown = pictures(*THREE, requires_grad=True)
+    shown = images(*THREE, requires_grad=True)
     enough = Named("enough", Channel(0), weight=1.0, target=4.0)
     less = Named("less", Channel(1), weight=-1.0, target=5.0)
     Mixer([enough, less]).score(shown, [""] * 3).total.sum().backward()
@@ -75,7 +75,7 @@ def test_only_trained_rewards_with_a_gradient_keep_a_graph():
         Named("plain", plain),
         Named("watched", watched, is_trained=False),
     ]
-    shown = pictures(*THREE, requires_grad=True)
+    shown = images(*THREE, requires_grad=True)
     scores = Mixer(members).score(shown, ["a", "b", "c"])
     scores.total.sum().backward()
 
@@ -95,13 +95,13 @@ def test_only_trained_rewards_with_a_gradient_keep_a_graph():
 def test_reward_without_a_known_spread_counts_in_its_own_units(base):
     mixer = Mixer([Named("red", Channel(0), weight=2.0)]).with_base(base)
     mean = 5.0 if base else 0.0
-    total = mixer.score(pictures(*THREE), [""] * 3).total
+    total = mixer.score(images(*THREE), [""] * 3).total
     assert total.tolist() == pytest.approx([2 * (10 * red - mean) for red, _, _ in THREE])
 
 
 def test_tiny_spread_counts_as_long_as_it_is_no_rounding():
     mixer = Mixer([Named("red", Channel(0))]).with_base({"red": (0.001, 1e-7)})
-    total = mixer.score(pictures((0.5, 0, 0)), [""]).total
+    total = mixer.score(images((0.5, 0, 0)), [""]).total
     assert total.tolist() == pytest.approx([(5 - 0.001) / 1e-7])
 
 
@@ -109,7 +109,7 @@ def test_mixer_of_trained_rewards_asks_no_other_and_keeps_the_base():
     watched = Channel(1)
     members = [Named("red", Channel(0)), Named("watched", watched, is_trained=False)]
     mixer = Mixer(members).with_base({"red": (5.0, 2.0)}).trained()
-    scores = mixer.score(pictures((0.9, 0, 0)), [""])
+    scores = mixer.score(images((0.9, 0, 0)), [""])
     assert scores.total.tolist() == pytest.approx([2.0])
     assert (list(scores.by_name), watched.asked) == (["red"], [])
 
@@ -117,7 +117,7 @@ def test_mixer_of_trained_rewards_asks_no_other_and_keeps_the_base():
 def test_rewards_are_never_under_autocast():
     reward = Channel(0)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        Mixer([Named("red", reward)]).score(pictures((0.9, 0, 0)), [""])
+        Mixer([Named("red", reward)]).score(images((0.9, 0, 0)), [""])
         assert torch.is_autocast_enabled("cpu")
     assert reward.asked[0][2] is False
 
@@ -139,7 +139,7 @@ def test_same_name_twice_is_refused():
 
 
 def test_no_reward_at_all_is_worth_nothing():
-    scores = Mixer([]).score(pictures(*THREE), [""] * 3)
+    scores = Mixer([]).score(images(*THREE), [""] * 3)
     assert (scores.total.tolist(), scores.by_name) == ([0.0] * 3, {})
 
 

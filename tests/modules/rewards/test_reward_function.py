@@ -34,7 +34,7 @@ def make(tmp_path):
     return made
 
 
-def pictures():
+def images():
     return torch.rand(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
 
 
@@ -54,7 +54,7 @@ def test_nothing_is_run_before_consent(make, tmp_path):
 )
 def test_scores_may_be_tensors_or_numbers(make, answer):
     code = f"import numpy as np, torch\ndef score(pictures, prompts): return {answer}\n"
-    scores = make(code).score(pictures(), PROMPTS)
+    scores = make(code).score(images(), PROMPTS)
     assert scores.dtype == torch.float32
     assert scores.tolist() == [1, 2.5]
 
@@ -74,7 +74,7 @@ def test_scores_may_be_tensors_or_numbers(make, answer):
 def test_an_answer_that_is_no_score_is_told(make, answer, words):
     own = make(f"def score(pictures, prompts): return {answer}\n")
     with pytest.raises(UserError, match=rf"own\.py: score: .*{words}"):
-        own.score(pictures(), PROMPTS)
+        own.score(images(), PROMPTS)
 
 
 def test_what_the_code_raises_is_told_with_its_line(make):
@@ -83,7 +83,7 @@ def test_what_the_code_raises_is_told_with_its_line(make):
         "def read():\n    return json.loads('?')\n"
     )
     with pytest.raises(UserError, match=r"own\.py, line 4: JSONDecodeError: Expecting value"):
-        own.score(pictures(), PROMPTS)
+        own.score(images(), PROMPTS)
     with pytest.raises(UserError, match=r"own\.py, line 1: SystemExit: 3"):
         make("raise SystemExit(3)\ndef score(pictures, prompts): pass\n")
     with pytest.raises(UserError, match=r"own\.py: \"score\" is a int"):
@@ -93,14 +93,14 @@ def test_what_the_code_raises_is_told_with_its_line(make):
 def test_a_lack_of_memory_stays_what_it_is(make):
     own = make("def score(pictures, prompts): raise MemoryError\n")
     with pytest.raises(MemoryError):
-        own.score(pictures(), PROMPTS)
+        own.score(images(), PROMPTS)
 
 
 def test_a_gradient_flows_through_a_function_that_has_one(make):
     own = make(
         "def score(pictures, prompts): return pictures[:, 0].mean((1, 2)) * 2\n", has_gradient=True
     )
-    shown = pictures().requires_grad_()
+    shown = images().requires_grad_()
     own.score(shown, PROMPTS).sum().backward()
     assert shown.grad[:, 0].unique().tolist() == [2 / 16]
     assert not shown.grad[:, 1:].any()
@@ -109,15 +109,15 @@ def test_a_gradient_flows_through_a_function_that_has_one(make):
 def test_a_promised_gradient_that_is_none_is_told(make):
     own = make("def score(pictures, prompts): return [1, 2]\n", has_gradient=True)
     with pytest.raises(UserError, match="no gradient"):
-        own.score(pictures().requires_grad_(), PROMPTS)
-    assert own.score(pictures(), PROMPTS).tolist() == [1, 2]
+        own.score(images().requires_grad_(), PROMPTS)
+    assert own.score(images(), PROMPTS).tolist() == [1, 2]
 
 
-def test_what_a_function_does_to_its_pictures_is_nobody_elses(make):
+def test_what_a_function_does_to_its_images_is_nobody_elses(make):
     own = make(
         "def score(pictures, prompts):\n    pictures.zero_(); prompts.clear()\n    return [0, 0]\n"
     )
-    shown, kept = pictures(), pictures()
+    shown, kept = images(), images()
     own.score(shown, PROMPTS)
     assert torch.equal(shown, kept)
 
@@ -126,7 +126,7 @@ def test_files_beside_it_can_be_imported_and_the_search_path_is_left_alone(make,
     (tmp_path / "beside_own_reward.py").write_text("VALUE = 7\n")
     before = list(sys.path)
     own = make("from beside_own_reward import VALUE\ndef score(p, q): return [VALUE, VALUE]\n")
-    assert own.score(pictures(), PROMPTS).tolist() == [7, 7]
+    assert own.score(images(), PROMPTS).tolist() == [7, 7]
     assert sys.path == before
 
 
@@ -139,7 +139,7 @@ def test_a_module_is_run_by_its_name(tmp_path, monkeypatch):
     own = make_reward(
         section, device=CPU, dtype=torch.float32, offline=True, tell=print, consents=store
     )
-    shown = pictures()
+    shown = images()
     torch.testing.assert_close(own.score(shown, PROMPTS), shown.mean((1, 2, 3)))
 
 
@@ -160,4 +160,4 @@ def test_what_was_compiled_of_a_module_before_is_not_run(tmp_path, monkeypatch):
     own = make_reward(
         section, device=CPU, dtype=torch.float32, offline=True, tell=print, consents=store
     )
-    assert own.score(pictures(), PROMPTS).tolist() == [1, 1]
+    assert own.score(images(), PROMPTS).tolist() == [1, 1]

@@ -19,7 +19,7 @@ def reward(kind, **settings):
     return make_reward(section, device=CPU, dtype=torch.float32, offline=True, tell=print)
 
 
-def pictures(count=2, height=40, width=32):
+def images(count=2, height=40, width=32):
     return torch.rand(count, 3, height, width, generator=torch.Generator().manual_seed(0))
 
 
@@ -37,18 +37,18 @@ def test_likeness_by_color_is_nothing_for_the_same_and_grows_with_the_distance(t
 
 
 @pytest.mark.parametrize("turn", range(1, 9))
-def test_reference_pictures_stand_upright(tmp_path, turn):
+def test_reference_images_stand_upright(tmp_path, turn):
     from PIL import ImageOps
 
-    from modules.rewards.reference_images import reference_pictures
+    from modules.rewards.reference_images import reference_images
 
-    pixels = (pictures(1, 12, 9)[0] * 255).to(torch.uint8).permute(1, 2, 0).numpy()
+    pixels = (images(1, 12, 9)[0] * 255).to(torch.uint8).permute(1, 2, 0).numpy()
     exif = Image.Exif()
     exif[0x0112] = turn
     Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
     with Image.open(tmp_path / "a.png") as image:
         wanted = np.asarray(ImageOps.exif_transpose(image))
-    (read,) = reference_pictures(tmp_path)
+    (read,) = reference_images(tmp_path)
     assert np.array_equal((read * 255).round().permute(1, 2, 0).numpy(), wanted)
 
 
@@ -56,7 +56,7 @@ def test_reference_pictures_stand_upright(tmp_path, turn):
     "kind", ["brightness", "contrast", "saturation", "sharpness", "symmetry", "color"]
 )
 def test_rewards_without_a_network_are_the_formulas_of_their_name(kind):
-    shown = pictures()
+    shown = images()
     formula = getattr(measures, kind)
     wanted = formula(shown, "blue") if kind == "color" else formula(shown)
     assert torch.equal(reward(kind, color="blue").score(shown, PROMPTS), wanted)

@@ -21,7 +21,7 @@ SHORT = {
     "sampling": {"prompts": [], "every": 0, "at_start": False, "at_end": False},
     "model": {"clip_skip": 2},
 }
-WORDS = {"embeddings": {"words": [{"word": "<w>", "initial_text": "red"}]}}
+WORDS = {"embeddings": {"tokens": [{"token": "<w>", "initial_text": "red"}]}}
 LOW_RANK = {"rank": 4, "alpha": 2.0}
 
 

@@ -31,8 +31,8 @@ def config(tmp_path_factory):
     """A project in a folder with a name in it, and pictures and cache in others."""
     path = runs.write_project(tmp_path_factory.mktemp(SECRET))
     folder = path.parent
-    for picture in sorted((folder / "pictures").iterdir()):
-        picture.rename(picture.with_name(f"{SECRET}-{picture.name}"))
+    for image in sorted((folder / "pictures").iterdir()):
+        image.rename(image.with_name(f"{SECRET}-{image.name}"))
     document = json.loads(path.read_text())
     document["data"]["cache_folder"] = str(folder / f"cache of {SECRET}")
     document["metadata"] = WORDS

@@ -98,7 +98,7 @@ def reference_losses(base, config):
     plan = BatchPlan(portions, batch_size=2, accumulation=1, seed=SEED)
     losses = []
     for step in range(STEPS):
-        picked = [shown.item for shown in plan.at(step).pictures]
+        picked = [shown.item for shown in plan.at(step).images]
         shape = (4, 8, 8)
         latents = torch.cat(
             [
@@ -136,7 +136,7 @@ def test_the_first_losses_equal_those_of_a_loop_over_diffusers_and_peft(config):
 
 @pytest.mark.parametrize("train_text_encoder", [False, True])
 def test_accumulation_gives_the_update_of_one_big_batch(config, tmp_path, train_text_encoder):
-    pictures = tiny.write_pictures(
+    images = tiny.write_images(
         tmp_path / "p", ("a red square", "so many words " * 60, "green", "night " * 80)
     )
     losses, weights = [], []
@@ -148,7 +148,7 @@ def test_accumulation_gives_the_update_of_one_big_batch(config, tmp_path, train_
             | {
                 "training": {**CHANGES["training"], **training},
                 "method": {**CHANGES["method"], **tiny.encoders(train_text_encoder)},
-                "data": {"folder": str(pictures)},
+                "data": {"folder": str(images)},
                 # A large epsilon: Adam would turn the rounding of a zero gradient into a step.
                 "optimizer": {"lr": LR, "eps": 1e-3},
             },

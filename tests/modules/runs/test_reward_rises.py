@@ -8,7 +8,7 @@ import torch
 from modules.assembly.method import attach
 from modules.assembly.rewards import reward_objective, rollout_of
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
-from modules.evaluation.prompts import Evaluator, HeldOutPrompts
+from modules.evaluation.prompts import Evaluator, ValidationPrompts
 from modules.families.registry import load_family
 from modules.optim.build import build_optimizer
 from modules.rewards.measures import Measure, color
@@ -23,11 +23,11 @@ pytestmark = pytest.mark.slow
 
 UPDATES = 20
 PROMPTS = (f"a {table.WORD} cat", f"a {table.WORD} square", f"{table.WORD}")
-HELD_OUT = (f"a {table.WORD} bird", f"a green {table.WORD}")
+VALIDATION = (f"a {table.WORD} bird", f"a green {table.WORD}")
 REWARD = Named("color", Measure(partial(color, name="warm")))
 MIXER = Mixer((REWARD,))
 ATTENTION = {"targets": "attn"}
-WORD = {"word": table.WORD, "initial_text": "blue", "lr": 0.05}
+WORD = {"token": table.WORD, "initial_text": "blue", "lr": 0.05}
 METHODS = {
     "lora": {"method": {"kind": "lora", "rank": 2, **ATTENTION}},
     "dora": {"method": {"kind": "dora", "rank": 2, **ATTENTION}},
@@ -35,10 +35,10 @@ METHODS = {
     "lokr": {"method": {"kind": "lokr", "rank": 2, **ATTENTION}},
     "oft": {"method": {"kind": "oft", **ATTENTION}},
     "full": {"method": {"kind": "full", "weights": "fp32"}, "optimizer": {"lr": 1e-3}},
-    "embedding": {"method": {"kind": "embedding"}, "embeddings": {"words": [WORD]}},
+    "embedding": {"method": {"kind": "embedding"}, "embeddings": {"tokens": [WORD]}},
     "output-embedding": {
         "method": {"kind": "embedding"},
-        "embeddings": {"words": [{**WORD, "place": "output"}]},
+        "embeddings": {"tokens": [{**WORD, "place": "output"}]},
     },
 }
 
@@ -100,17 +100,17 @@ def mean_reward(evaluator):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("family", ["sd15", "sdxl"])
-def test_twenty_updates_raise_the_reward_of_held_out_prompts(family, method, folders, demo):
+def test_twenty_updates_raise_the_reward_of_validation_prompts(family, method, folders, demo):
     config, loaded = config_of(family, method, folders[family]), family_of(family, method, demo)
     attached = attach(config, loaded, config.model)
     texts = None
     if not encodes_text_anew(config):
-        texts = EncodedPrompts.of(loaded, [EMPTY, *PROMPTS, *HELD_OUT])
+        texts = EncodedPrompts.of(loaded, [EMPTY, *PROMPTS, *VALIDATION])
     batches = PromptBatches(PROMPTS, texts, 3, 1, seed=1, size=(64, 64))
     objective = reward_objective(config, attached, lambda: MIXER, device=tiny.CPU, prompts=batches)
     evaluator = Evaluator(
         family=attached.family,
-        held_out=HeldOutPrompts(HELD_OUT, 2, 0, (64, 64), texts, at_once=2),
+        validation=ValidationPrompts(VALIDATION, 2, 0, (64, 64), texts, at_once=2),
         rollout=rollout_of(config, attached, device=tiny.CPU),
         merged=attached.method.merged,
         autocast=torch.no_grad,

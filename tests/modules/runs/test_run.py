@@ -121,8 +121,8 @@ def test_a_second_run_gives_the_same_bytes(config, straight):
     assert train(again) == 0
     assert lora(again) == lora(straight)
     assert essence(again) == essence(straight)
-    for picture in straight.samples.glob("*.png"):
-        assert (again.samples / picture.name).read_bytes() == picture.read_bytes()
+    for image in straight.samples.glob("*.png"):
+        assert (again.samples / image.name).read_bytes() == image.read_bytes()
 
 
 def test_a_killed_run_resumes_to_the_same_bytes(config, straight, at_a_moment):
@@ -201,14 +201,14 @@ def test_every_variant_resumes_to_the_same_bytes(config, changes, crash_in):
     assert parts == ({"unet", "te"} if "method" in changes else {"unet"})
 
 
-def test_a_picture_that_cannot_be_read_is_named_and_the_run_goes_on(config, tmp_path):
-    pictures = tmp_path / "pictures"
-    shutil.copytree(config.parent / "pictures", pictures)
-    Image.effect_noise((64, 64), 50).save(pictures / "cut.png")
-    whole = (pictures / "cut.png").read_bytes()
-    (pictures / "cut.png").write_bytes(whole[: len(whole) // 2])
-    (pictures / "no picture.jpg").write_text("hello")
-    folder = runs.new_run(config, data={"folder": str(pictures)})
+def test_a_image_that_cannot_be_read_is_named_and_the_run_goes_on(config, tmp_path):
+    images = tmp_path / "pictures"
+    shutil.copytree(config.parent / "pictures", images)
+    Image.effect_noise((64, 64), 50).save(images / "cut.png")
+    whole = (images / "cut.png").read_bytes()
+    (images / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (images / "no picture.jpg").write_text("hello")
+    folder = runs.new_run(config, data={"folder": str(images)})
     assert train(folder) == 0
     warned = " ".join(event.text for event in told(folder, Warned))
     summary = " ".join(told(folder, Finished)[0].summary)
@@ -310,22 +310,22 @@ def test_fewer_steps_than_are_made_is_refused(config):
         train(folder)
 
 
-def test_changed_pictures_are_told(config, tmp_path):
-    pictures = tmp_path / "pictures"
-    shutil.copytree(config.parent / "pictures", pictures)
-    folder = runs.new_run(config, data={"folder": str(pictures)}, training={"steps": 3})
+def test_changed_images_are_told(config, tmp_path):
+    images = tmp_path / "pictures"
+    shutil.copytree(config.parent / "pictures", images)
+    folder = runs.new_run(config, data={"folder": str(images)}, training={"steps": 3})
     assert train(folder) == 0
-    (pictures / "picture-0.txt").write_text("another caption")
+    (images / "picture-0.txt").write_text("another caption")
     folder.config.write_text(folder.config.read_text().replace('"steps": 3', '"steps": 4'))
     assert train(folder) == 0
     assert "captions were changed" in " ".join(event.text for event in told(folder, Warned))
 
 
-def test_left_out_pictures_are_told_once_however_often_the_run_is_resumed(config, tmp_path):
-    pictures = tmp_path / "pictures"
-    shutil.copytree(config.parent / "pictures", pictures)
-    (pictures / "broken.png").write_text("x")
-    folder = runs.new_run(config, data={"folder": str(pictures)}, training={"steps": 3})
+def test_left_out_images_are_told_once_however_often_the_run_is_resumed(config, tmp_path):
+    images = tmp_path / "pictures"
+    shutil.copytree(config.parent / "pictures", images)
+    (images / "broken.png").write_text("x")
+    folder = runs.new_run(config, data={"folder": str(images)}, training={"steps": 3})
     for _ in range(2):
         assert train(folder) == 0
     assert len(told(folder, Warned)) == 1

@@ -25,7 +25,7 @@ def project(folder, name, **settings):
     v = {"prediction": "v_prediction", "zero_terminal_snr": True} if name == "sd2" else {}
     tiny.write_folder(folder / "base", name=name, **v)
     captions = ("a red square", "many words " * 60, "green", "night")
-    tiny.write_pictures(folder / "pictures", captions)
+    tiny.write_images(folder / "pictures", captions)
     document = runs.SETTINGS | {
         "model": {"path": "base", "family": name},
         "training": {"steps": STEPS, "batch_size": 2, "seed": 5},
@@ -61,10 +61,10 @@ def test_every_family_trains_samples_and_resumes_exactly(tmp_path, name, with_te
     events = runs.events_of(done)
     assert [e.step for e in events if isinstance(e, Progress)] == [1, 2, 3, 4]
     assert isinstance(events[-1], Finished)
-    pictures = [done.path / e.path for e in events if isinstance(e, Sample)]
-    assert len(pictures) == 3
-    for picture in pictures:
-        with Image.open(picture) as image:
+    images = [done.path / e.path for e in events if isinstance(e, Sample)]
+    assert len(images) == 3
+    for path in images:
+        with Image.open(path) as image:
             assert image.size == (64, 64)
     again = resumed(done, config)
     assert [e.step for e in runs.events_of(again) if isinstance(e, Started)] == [0, 2]

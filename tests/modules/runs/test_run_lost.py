@@ -102,7 +102,7 @@ def test_all_that_is_damaged_is_made_anew_at_once(config, monkeypatch):
     assert len(starts) == 2
 
 
-def test_what_was_learned_is_kept_where_nothing_can_be_made_anew(config, monkeypatch):
+def test_what_was_trained_is_kept_where_nothing_can_be_made_anew(config, monkeypatch):
     folder = new_run(config)
 
     def refuse(*_, **__):

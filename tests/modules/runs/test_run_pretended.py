@@ -62,16 +62,16 @@ def assert_same_on_a_card(project, case, **changes):
     return runs.events_of(on_card)
 
 
-@pytest.mark.parametrize("temp_device", ["cpu", "same"])
+@pytest.mark.parametrize("offload_device", ["cpu", "same"])
 def test_sdxl_is_validated_and_sampled_after_latents_and_captions_were_cached(
-    projects, temp_device
+    projects, offload_device
 ):
     case = table.Case("sdxl", "dora", "plain", "bf16")
     events = assert_same_on_a_card(
         projects["sdxl"],
         case,
         method={"text_encoder": {"train": False}, "text_encoder_2": {"train": False}},
-        hardware={"temp_device": temp_device},
+        hardware={"offload_device": offload_device},
         sampling=SAMPLES,
         validation=VALIDATION,
     )
@@ -87,7 +87,7 @@ def test_an_output_embedding_of_sdxl_trains_beside_encoders_in_half_precision(pr
     assert [e.step for e in events if isinstance(e, Validated)] == [0, 2, 4]
 
 
-AVERAGED = {"ema": {"use": True, "place": "host"}}
+AVERAGED = {"ema": {"use": True, "device": "host"}}
 CHECKPOINTED = {"hardware": {"precision": "bf16", "gradient_checkpointing": "selective"}}
 OFFLOADED = {
     "hardware": {
@@ -98,7 +98,7 @@ OFFLOADED = {
     }
 }
 IN_BACKWARD = {
-    "optimizer": {"step_in_backward": True},
+    "optimizer": {"fused_backward": True},
     "training": {"gradient_clipping": 0.0},
 }
 # Between steps there is a look, which waits for what it shows.

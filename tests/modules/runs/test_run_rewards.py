@@ -35,7 +35,7 @@ REWARDED = {
     "rollout": {"steps": 3, "guidance": 2.0, "width": 64, "height": 64},
     "evaluation": {"prompts": "a fox\na boat", "every": 3, "seeds": 2, "guard": "warn"},
 }
-NO_PICTURES = {"folder": ""}
+NO_IMAGES = {"folder": ""}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def reward_run(config, objective=None, **changes):
     """A run folder of reward training, without pictures unless some are asked for."""
     document = load_document(config)
     document["objective"] = {**REWARDED, **(objective or {})}
-    document |= {"data": {**document["data"], **NO_PICTURES}, "sampling": {}}
+    document |= {"data": {**document["data"], **NO_IMAGES}, "sampling": {}}
     document["output"] = {**document["output"], "keep_checkpoints": 9}
     for section, values in changes.items():
         document[section] = {**document.get(section, {}), **values}
@@ -83,7 +83,7 @@ def test_each_step_tells_its_rewards(straight):
     steps = told(straight, Rewarded)
     assert [event.step for event in steps] == [1, 2, 3, 4, 5, 6]
     for event in steps:
-        assert event.pictures == 2
+        assert event.images == 2
         assert event.by_name.keys() == {"color", "contrast"}
         assert event.spread > 0
         assert 1 <= event.last_steps <= 3
@@ -91,18 +91,18 @@ def test_each_step_tells_its_rewards(straight):
     assert all(by_step[event.step] == pytest.approx(-event.reward) for event in steps)
 
 
-def test_looks_are_told_with_their_pictures(straight):
+def test_looks_are_told_with_their_images(straight):
     looks = told(straight, Evaluated)
     assert [look.step for look in looks] == [0, 3, 6]
     assert looks[0].verdict == "first"
     assert looks[0].reward == pytest.approx(0, abs=1e-5)  # in units of its own scores
     for look in looks:
-        assert [(one["prompt"], one["seed"]) for one in look.pictures] == [
+        assert [(one["prompt"], one["seed"]) for one in look.images] == [
             (prompt, seed) for prompt in ("a fox", "a boat") for seed in (0, 1)
         ]
-        for one in look.pictures:
-            with Image.open(straight.path / one["path"]) as picture:
-                assert picture.size == (64, 64)
+        for one in look.images:
+            with Image.open(straight.path / one["path"]) as image:
+                assert image.size == (64, 64)
             assert one["rewards"].keys() == {"", "color", "contrast"}
         assert {"contrast", "saturation", "diversity", "distance"} <= look.drift.keys()
     assert looks[0].drift["distance"] == 0
@@ -146,8 +146,13 @@ def test_ordinary_steps_are_spread_among_the_others(config):
     assert len(told(folder, Progress)) == 6
 
 
-def test_best_of_n_learns_from_its_best_pictures_and_goes_on_in_the_middle_of_a_round(config):
-    algorithm = {"kind": "best_of_n", "candidates": 3, "prompts": 2, "steps": 4}
+def test_best_of_n_learns_from_its_best_images_and_goes_on_in_the_middle_of_a_round(config):
+    algorithm = {
+        "kind": "best_of_n",
+        "candidates_per_prompt": 3,
+        "prompts_per_round": 2,
+        "steps_per_round": 4,
+    }
     size = {"reward": "jpeg_size", "weight": 1.0}
     objective = {"algorithm": algorithm, "rewards": [size, {"reward": "contrast", "train": False}]}
     whole = reward_run(config, objective)
@@ -207,8 +212,8 @@ def test_a_run_that_is_stopped_in_a_look_makes_it_when_it_goes_on(config, straig
     assert train(folder) == 0
     require_same(straight, folder)
     first, second = (told(one, Evaluated) for one in (straight, folder))
-    assert [(look.step, look.reward, look.pictures) for look in first] == [
-        (look.step, look.reward, look.pictures) for look in second
+    assert [(look.step, look.reward, look.images) for look in first] == [
+        (look.step, look.reward, look.images) for look in second
     ]
 
 
@@ -221,7 +226,7 @@ def test_validation_counts_passes_over_prompts_and_keeps_the_best_where_looks_do
             "evaluation": {**REWARDED["evaluation"], "keep_best": False},
         },
         data=document["data"],
-        validation={"use": True, "share": 0.3, "unit": "epochs", "every": 1, "at_end": False,
+        validation={"use": True, "split": 0.3, "unit": "epochs", "every": 1, "at_end": False,
                     "at_start": False},
     )  # fmt: skip
     assert train(folder) == 0

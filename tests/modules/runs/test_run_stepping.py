@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 FULL = {
     "method": {"kind": "full", "weights": "bf16", "stochastic_rounding": True, "targets": "attn"},
-    "optimizer": {"kind": "adamw", "lr": 1e-3, "step_in_backward": True},
+    "optimizer": {"kind": "adamw", "lr": 1e-3, "fused_backward": True},
     "training": {"steps": 6, "batch_size": 2, "gradient_clipping": 0.0},
     "ema": {"use": True, "every": 2},
     "schedule": {"kind": "constant", "warmup_steps": 4},
@@ -76,7 +76,7 @@ def test_a_run_in_backward_that_died_resumes_to_the_same_weights_and_average(con
         assert not equal(kept(died, 6, name), kept(died, 3, name))
 
 
-def test_step_in_backward_and_samples_change_no_weight(config):
+def test_fused_backward_and_samples_change_no_weight(config):
     plain = new_run(config, FULL | NO_SAMPLES | {"optimizer": {"kind": "adamw", "lr": 1e-3}})
     fused = new_run(config, FULL | {"ema": {"use": True, "every": 2, "sample_both": True}})
     assert (train(plain), train(fused)) == (0, 0)

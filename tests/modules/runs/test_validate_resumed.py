@@ -8,7 +8,7 @@ from tests.modules.training.test_validate_task import change, done, new_run, scr
 
 pytestmark = pytest.mark.slow
 
-SHARE = {"use": True, "share": 0.3, "every": 1}
+SHARE = {"use": True, "split": 0.3, "every": 1}
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def texts(folder):
     return " ".join(event.text for event in told(folder, Warned))
 
 
-def test_what_was_learned_while_validation_was_off_begins_a_new_history(project, monkeypatch):
+def test_what_was_trained_while_validation_was_off_begins_a_new_history(project, monkeypatch):
     scripted(monkeypatch, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
     folder = done(new_run(project, training={"steps": 2}, validation=SHARE))
     assert "may have been learned" not in texts(folder)
@@ -41,7 +41,7 @@ def test_what_was_learned_while_validation_was_off_begins_a_new_history(project,
     assert told(folder, Validated)[-1].since_start == pytest.approx(0.3 - 0.6)
 
 
-def test_the_same_pictures_go_on_with_their_history_and_without_a_warning(project, monkeypatch):
+def test_the_same_images_go_on_with_their_history_and_without_a_warning(project, monkeypatch):
     scripted(monkeypatch, 0.9, 0.8, 0.7, 0.6, 0.5)
     folder = done(new_run(project, training={"steps": 2}, validation=SHARE))
     change(folder, "training", steps=4)

@@ -9,7 +9,7 @@ FONT = ImageFont.load_default(TEXT_SIZE)
 LONG = "a photo of a very long sentence about a cat on a mat " * 20
 
 
-def pictures(*colors, size=(160, 64)):
+def images(*colors, size=(160, 64)):
     return [Image.new("RGB", size, color) for color in colors]
 
 
@@ -20,8 +20,8 @@ def boxes(page, color):
     return left, top, right, bottom
 
 
-def test_pictures_stand_in_their_row_and_column_untouched():
-    page = draw_grid([pictures(RED, BLUE)], rows=["a cat"], columns=["seed 1", "seed 2"])
+def test_images_stand_in_their_row_and_column_untouched():
+    page = draw_grid([images(RED, BLUE)], rows=["a cat"], columns=["seed 1", "seed 2"])
     red, blue = boxes(page, RED), boxes(page, BLUE)
     assert (red[2] - red[0], red[3] - red[1]) == (160, 64)
     assert (blue[0] - red[2], blue[1]) == (GAP, red[1])
@@ -29,7 +29,7 @@ def test_pictures_stand_in_their_row_and_column_untouched():
 
 
 def test_rows_stand_below_each_other_with_their_labels():
-    page = draw_grid([pictures(RED), pictures(BLUE)], rows=["a cat", LONG], columns=["seed 1"])
+    page = draw_grid([images(RED), images(BLUE)], rows=["a cat", LONG], columns=["seed 1"])
     red, blue = boxes(page, RED), boxes(page, BLUE)
     assert blue[1] - red[3] >= 3 * TEXT_SIZE
     label = page.crop((0, red[3], page.width, blue[1]))
@@ -57,4 +57,4 @@ def test_one_endless_word_is_cut():
 
 
 def test_prompts_of_any_script_are_drawn():
-    draw_grid([pictures(RED)], rows=["ein Bär 🐻 猫"], columns=["seed 1"])
+    draw_grid([images(RED)], rows=["ein Bär 🐻 猫"], columns=["seed 1"])

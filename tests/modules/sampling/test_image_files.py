@@ -10,8 +10,8 @@ from modules.sampling.image_files import (
     Settings,
     UsedLora,
     parameters,
-    save_picture,
-    to_picture,
+    save_image,
+    to_image,
     write_png,
 )
 from onetrainer.config.run.sampling import Prompt, SamplerName
@@ -22,14 +22,14 @@ SETTINGS = Settings(PROMPT, steps=20, guidance=7.0, step=300, digest="abc")
 
 def test_png_tells_how_it_was_made(tmp_path):
     path = tmp_path / "samples" / "step-000300.png"
-    save_picture(torch.zeros(1, 3, 256, 512), path, SETTINGS)
-    with Image.open(path) as picture:
-        assert picture.size == (512, 256)
-        assert picture.info["parameters"] == (
+    save_image(torch.zeros(1, 3, 256, 512), path, SETTINGS)
+    with Image.open(path) as image:
+        assert image.size == (512, 256)
+        assert image.info["parameters"] == (
             "ein Bär 🐻\nNegative prompt: blurry\n"
             "Steps: 20, Sampler: DDIM, CFG scale: 7, Seed: 7, Size: 512x256, RNG: CPU"
         )
-        own = json.loads(picture.info["onetrainer"])
+        own = json.loads(image.info["onetrainer"])
     assert (own["step"], own["config"], own["seed"]) == (300, "abc", 7)
 
 
@@ -70,9 +70,9 @@ def test_other_vae_and_embeddings_are_told(tmp_path):
     assert line.endswith('Model: base, VAE: better, Embeddings: "cat, dog", RNG: CPU')
     assert "VAE" not in last_line(model="base")
     settings = Settings(PROMPT, steps=20, guidance=7.0, vae="better", embeddings=("cat",))
-    write_png(to_picture(torch.zeros(3, 8, 8)), tmp_path / "a.png", settings)
-    with Image.open(tmp_path / "a.png") as picture:
-        own = json.loads(picture.info["onetrainer"])
+    write_png(to_image(torch.zeros(3, 8, 8)), tmp_path / "a.png", settings)
+    with Image.open(tmp_path / "a.png") as image:
+        own = json.loads(image.info["onetrainer"])
     assert (own["vae"], own["embeddings"]) == ("better", ["cat"])
 
 
@@ -82,39 +82,39 @@ def test_loras_stand_behind_the_prompt():
     assert text.startswith("ein Bär 🐻 <lora:style:0.8> <lora:face:1>\nNegative")
 
 
-def test_picture_drawn_outside_training_tells_of_no_step(tmp_path):
+def test_image_drawn_outside_training_tells_of_no_step(tmp_path):
     settings = Settings(PROMPT, steps=20, guidance=7.0, loras=(UsedLora("style", 0.8),))
-    write_png(to_picture(torch.zeros(3, 8, 8)), tmp_path / "a.png", settings)
-    with Image.open(tmp_path / "a.png") as picture:
-        own = json.loads(picture.info["onetrainer"])
+    write_png(to_image(torch.zeros(3, 8, 8)), tmp_path / "a.png", settings)
+    with Image.open(tmp_path / "a.png") as image:
+        own = json.loads(image.info["onetrainer"])
     assert not {"step", "config", "model"} & set(own)
     assert own["loras"] == [{"name": "style", "strength": 0.8}]
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
 
 
 def test_thumbnail_lies_beside_and_is_small(tmp_path):
-    thumbnail = save_picture(torch.zeros(3, 256, 512), tmp_path / "a.png", SETTINGS)
+    thumbnail = save_image(torch.zeros(3, 256, 512), tmp_path / "a.png", SETTINGS)
     assert thumbnail == tmp_path / "a.thumb.jpg"
-    with Image.open(thumbnail) as picture:
-        assert picture.size == (256, 128)
+    with Image.open(thumbnail) as image:
+        assert image.size == (256, 128)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "a.thumb.jpg"]
 
 
 def test_pixels_are_rounded_and_clipped():
     pixels = torch.tensor([-9.0, -1.0, 0.0, 1.0, 9.0]).expand(3, 1, 5)
-    levels = [to_picture(pixels).getpixel((x, 0))[0] for x in range(5)]
+    levels = [to_image(pixels).getpixel((x, 0))[0] for x in range(5)]
     assert levels == [0, 0, 128, 255, 255]
 
 
 def test_same_settings_same_bytes(tmp_path):
     pixels = torch.rand(3, 64, 64, generator=torch.Generator().manual_seed(0))
     for name in ("a.png", "b.png"):
-        save_picture(pixels, tmp_path / name, SETTINGS)
+        save_image(pixels, tmp_path / name, SETTINGS)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
-def test_picture_that_cannot_be_written_leaves_nothing(tmp_path):
+def test_image_that_cannot_be_written_leaves_nothing(tmp_path):
     (tmp_path / "a.png").mkdir()
     with pytest.raises(OSError, match=r"a\.png"):
-        save_picture(torch.zeros(3, 64, 64), tmp_path / "a.png", SETTINGS)
+        save_image(torch.zeros(3, 64, 64), tmp_path / "a.png", SETTINGS)
     assert not list(tmp_path.glob("*.part"))

@@ -46,16 +46,16 @@ class Case:
 
     def rollout(self, **changes):
         settings = {"steps": STEPS, "eta": 1.0, "guidance": 3.0, "checkpoint": False}
-        devices = {"train_device": tiny.CPU, "temp_device": tiny.CPU}
+        devices = {"train_device": tiny.CPU, "offload_device": tiny.CPU}
         return Rollout(self.family, **(settings | devices | changes))
 
     def draw(self, rollout, courses, start=None, **settings):
         start = self.start if start is None else start
         return rollout.draw(start, courses=courses, noise=noise, **(self.told | settings))
 
-    def score(self, pictures):
+    def score(self, images):
         """Smooth, and as steep for every picture."""
-        return (pictures * self.direction[: len(pictures)]).sum() / 1000 + pictures.square().mean()
+        return (images * self.direction[: len(images)]).sum() / 1000 + images.square().mean()
 
     def gradients(self, rollout, courses, **settings):
         latents = self.draw(rollout, courses, **settings)
@@ -144,9 +144,9 @@ def by_hand(case, through, *, guidance, eta, detaches_without=False):
                 latents = scheduler.step(
                     predicted, timestep, latents, eta=eta, variance_noise=noise(place, number)
                 ).prev_sample
-        pictures = family.decode_latents(latents) / 2 + 0.5
-        own = (pictures * case.direction[place]).sum() / 1000
-        total = total + own + pictures.square().mean() / len(case.start)
+        images = family.decode_latents(latents) / 2 + 0.5
+        own = (images * case.direction[place]).sum() / 1000
+        total = total + own + images.square().mean() / len(case.start)
     return torch.autograd.grad(total, case.weights)
 
 
@@ -185,7 +185,7 @@ def test_checkpointed_layers_inside_change_no_gradient(case):
         {"unet": list(case.family.unet.down_blocks)},
         LayerSettings(checkpointing="block"),
         train_device=tiny.CPU,
-        temp_device=tiny.CPU,
+        offload_device=tiny.CPU,
     )
     try:
         again = case.gradients(rollout, last(1, 2))
@@ -223,7 +223,7 @@ def test_detached_inputs_leave_the_sum_of_each_trained_prediction(case):
     assert distance(found, torch.autograd.grad(total, case.weights)) < 1e-10
 
 
-def test_each_picture_goes_its_own_course_whatever_else_is_in_the_batch(case):
+def test_each_image_goes_its_own_course_whatever_else_is_in_the_batch(case):
     rollout = case.rollout()
     courses = [Course((True, False, True), STEPS), Course((True, True, False), 1)]
     together = case.draw(rollout, courses)
@@ -258,7 +258,7 @@ def calls_of(family):
         handle.remove()
 
 
-def test_before_the_cut_nothing_is_recorded_and_after_it_pictures_share_their_calls(case):
+def test_before_the_cut_nothing_is_recorded_and_after_it_images_share_their_calls(case):
     has_graph = {}
     with calls_of(case.family) as calls:
         case.draw(
@@ -304,7 +304,7 @@ def test_steps_without_a_gradient_are_computed_on_the_quick_path_entered_once(ca
     assert distance(found, expected) == 0
 
 
-def test_a_course_that_ends_early_foretells_the_picture_from_there(case):
+def test_a_course_that_ends_early_foretells_the_image_from_there(case):
     rollout = case.rollout(guidance=1.0, eta=0.0)
     begun = {}
     with torch.no_grad():
@@ -338,17 +338,17 @@ def test_the_noise_seen_by_a_velocity_model_is_that_of_its_prediction():
     assert torch.allclose(seen, expected, atol=1e-10)
 
 
-def test_pictures_are_clamped_and_have_no_gradient_beyond(case):
+def test_images_are_clamped_and_have_no_gradient_beyond(case):
     family = exact.family()
-    devices = {"train_device": tiny.CPU, "temp_device": tiny.CPU}
+    devices = {"train_device": tiny.CPU, "offload_device": tiny.CPU}
     rollout = Rollout(family, steps=STEPS, eta=0.0, guidance=1.0, **devices)
     latents = normal(2, 4, 8, 8, seed=7).requires_grad_()
-    pictures = rollout.decode(latents)
+    images = rollout.decode(latents)
     plain = family.vae.decode(latents / family._scale).sample / 2 + 0.5
     is_inside = (plain > 0) & (plain < 1)
     assert 0.01 < is_inside.double().mean() < 0.99
-    assert torch.allclose(pictures, plain.clamp(0, 1), atol=1e-12)
-    found = torch.autograd.grad((pictures * case.direction).sum(), latents)
+    assert torch.allclose(images, plain.clamp(0, 1), atol=1e-12)
+    found = torch.autograd.grad((images * case.direction).sum(), latents)
     expected = torch.autograd.grad((plain * is_inside * case.direction).sum(), latents)
     assert distance(found, expected) < 1e-10
 

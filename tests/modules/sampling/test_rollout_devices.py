@@ -40,7 +40,7 @@ def test_checkpoints_change_no_gradient_in_half_precision(guidance_gradient):
             guidance_gradient=guidance_gradient,
             checkpoint=checkpoint,
             train_device=tiny.CPU,
-            temp_device=tiny.CPU,
+            offload_device=tiny.CPU,
         )
         with torch.autocast("cpu", dtype=torch.bfloat16):
             latents = rollout.draw(
@@ -70,7 +70,7 @@ def test_on_a_card_nothing_is_waited_for_and_nothing_mixed():
             eta=1.0,
             guidance=3.0,
             train_device=device,
-            temp_device=tiny.CPU,
+            offload_device=tiny.CPU,
         )
         card.syncs.clear()
         latents = rollout.draw(

@@ -98,7 +98,7 @@ def assert_near(ours, expected, tolerance=TOLERANCE):
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 @pytest.mark.parametrize("prediction", ["epsilon", "v_prediction"])
-def test_picture_equals_the_one_by_diffusers_pipeline(name, prediction):
+def test_image_equals_the_one_by_diffusers_pipeline(name, prediction):
     model = family(prediction=prediction)
     ours = sampler.sample(model, [PROMPT], steps=5, guidance=3.0, sampler=name)
     assert ours.shape == (1, 3, 64, 128)
@@ -106,7 +106,7 @@ def test_picture_equals_the_one_by_diffusers_pipeline(name, prediction):
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
-def test_picture_with_zero_terminal_snr_equals_diffusers(name):
+def test_image_with_zero_terminal_snr_equals_diffusers(name):
     model = family(prediction="v_prediction", zero=True)
     ours = sampler.sample(model, [PROMPT], steps=5, guidance=3.0, sampler=name)
     assert ours.isfinite().all()
@@ -149,7 +149,7 @@ def test_rescale_is_diffusers_formula():
 
 
 @pytest.mark.parametrize("name", ["ddim", *ANCESTRAL])
-def test_a_picture_does_not_depend_on_its_batch(name):
+def test_a_image_does_not_depend_on_its_batch(name):
     options = {"steps": 3, "guidance": 3.0, "sampler": name}
     alone = sampler.sample(family(), [PROMPT], **options)
     together = sampler.sample(family(), [OTHERS[0], PROMPT, OTHERS[1]], **options)
@@ -158,7 +158,7 @@ def test_a_picture_does_not_depend_on_its_batch(name):
     assert_near(together[:1], sampler.sample(family(), OTHERS[:1], **options), tolerance=1e-5)
 
 
-def test_a_picture_of_sdxl_does_not_depend_on_its_batch():
+def test_a_image_of_sdxl_does_not_depend_on_its_batch():
     options = {"steps": 2, "guidance": 3.0}
     alone = sampler.sample(family("sdxl"), [PROMPT], **options)
     together = sampler.sample(family("sdxl"), [*OTHERS, PROMPT], **options)
@@ -166,7 +166,7 @@ def test_a_picture_of_sdxl_does_not_depend_on_its_batch():
 
 
 @pytest.mark.parametrize("name", ["ddim", *ANCESTRAL])
-def test_same_seed_same_picture_whatever_was_drawn_before(name):
+def test_same_seed_same_image_whatever_was_drawn_before(name):
     options = {"steps": 2, "guidance": 2.0, "sampler": name}
     first = sampler.sample(family(), [PROMPT], **options)
     torch.rand(1)
@@ -176,7 +176,7 @@ def test_same_seed_same_picture_whatever_was_drawn_before(name):
 
 
 @pytest.mark.parametrize("name", ANCESTRAL)
-def test_ancestral_samplers_add_noise_of_the_pictures_own_seed(name, monkeypatch):
+def test_ancestral_samplers_add_noise_of_the_images_own_seed(name, monkeypatch):
     options = {"steps": 4, "guidance": 2.0, "sampler": name}
     first = sampler.sample(family(), [PROMPT], **options)
     start = torch.randn(1, 4, 8, 16, generator=torch.Generator().manual_seed(PROMPT.seed))
@@ -187,9 +187,9 @@ def test_ancestral_samplers_add_noise_of_the_pictures_own_seed(name, monkeypatch
 
 def test_guidance_of_one_asks_the_prompt_alone():
     other = PROMPT.model_copy(update={"negative": "something else"})
-    pictures = [sampler.sample(family(), [p], steps=2, guidance=1.0) for p in (PROMPT, other)]
-    assert torch.equal(*pictures)
-    assert_near(pictures[0], reference(family(), PROMPT, steps=2, guidance=1.0))
+    images = [sampler.sample(family(), [p], steps=2, guidance=1.0) for p in (PROMPT, other)]
+    assert torch.equal(*images)
+    assert_near(images[0], reference(family(), PROMPT, steps=2, guidance=1.0))
 
 
 def test_guidance_of_zero_asks_the_negative_prompt_alone():
@@ -212,8 +212,8 @@ def test_sampling_leaves_modes_and_gradients_as_they_were():
     model = tiny.family()
     model.unet.train()
     model.unet.mid_block.eval()
-    picture = sampler.sample(model, [PROMPT], steps=1, guidance=2.0)
-    assert not picture.requires_grad
+    image = sampler.sample(model, [PROMPT], steps=1, guidance=2.0)
+    assert not image.requires_grad
     assert model.unet.training
     assert not model.unet.mid_block.training
     assert not model.vae.training
@@ -232,7 +232,7 @@ def test_steps_are_told_before_they_are_made_and_can_end_it():
     assert told == [0, 1, 2]
 
 
-def test_pictures_of_two_sizes_are_no_batch():
+def test_images_of_two_sizes_are_no_batch():
     with pytest.raises(ValueError, match="one size"):
         sampler.sample(
             family(), [PROMPT, PROMPT.model_copy(update={"width": 64})], steps=1, guidance=1.0

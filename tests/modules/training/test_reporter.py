@@ -47,7 +47,7 @@ def test_each_rewarded_step_is_told_with_means_and_spreads(tmp_path):
     (rewarded, progress) = told(tmp_path / "events.jsonl", "cpu", 1)
     assert isinstance(rewarded, Rewarded)
     assert isinstance(progress, Progress)
-    assert (rewarded.step, rewarded.pictures, rewarded.last_steps, rewarded.anchor) == (1, 3, 2, 1)
+    assert (rewarded.step, rewarded.images, rewarded.last_steps, rewarded.anchor) == (1, 3, 2, 1)
     assert (rewarded.reward, rewarded.spread) == pytest.approx((3, REWARDS.std().item()))
     color = rewarded.by_name["color"]
     assert (color["mean"], color["spread"]) == pytest.approx((1.5, REWARDS.std().item() / 2))

@@ -21,13 +21,13 @@ class Recorder:
     """Keeps what it is given."""
 
     def __init__(self):
-        self.points, self.pictures, self.texts, self.is_closed = {}, {}, {}, False
+        self.points, self.images, self.texts, self.is_closed = {}, {}, {}, False
 
     def add_scalar(self, tag, value, step, /):
         self.points[tag, step] = value
 
     def add_image(self, tag, pixels, step, /):
-        self.pictures[tag, step] = pixels
+        self.images[tag, step] = pixels
 
     def add_text(self, tag, text, step, /):
         self.texts[tag, step] = text
@@ -44,13 +44,13 @@ def recorder():
 def look(folder):
     """Two prompts with two pictures each, 40 × 300 pixels, of which each has a color of its own."""
     (folder / "rewards" / "step-000003").mkdir(parents=True)
-    pictures = []
+    images = []
     for number, prompt in enumerate(("a cat", "a dog")):
         for seed in (0, 1):
             path = f"rewards/step-000003/{number}-{seed}.png"
             color = (100 * number, 100 * seed, 200)
             Image.new("RGB", (40, 300), color).save(folder / path)
-            pictures.append({"path": path, "prompt": prompt, "seed": seed, "rewards": {}})
+            images.append({"path": path, "prompt": prompt, "seed": seed, "rewards": {}})
     return Evaluated(
         3,
         reward=1.25,
@@ -61,7 +61,7 @@ def look(folder):
         words="Still improving.",
         rewards={"clip": {"mean": 0.3, "error": None}},
         drift={"diversity": 0.9},
-        pictures=pictures,
+        images=images,
     )
 
 
@@ -105,11 +105,11 @@ def test_a_look_becomes_curves_words_and_a_row_of_thumbnails_a_prompt(recorder, 
         ("drift/diversity", 3): 0.9,
     }
     assert recorder.texts == {("guard", 3): "Still improving."}
-    assert [tag for tag, _ in recorder.pictures] == [
+    assert [tag for tag, _ in recorder.images] == [
         "held-out pictures/01 a cat",
         "held-out pictures/02 a dog",
     ]
-    row = recorder.pictures["held-out pictures/02 a dog", 3]
+    row = recorder.images["held-out pictures/02 a dog", 3]
     assert (row.shape, row.dtype) == ((3, 256, 2 * 34), np.uint8)  # 40 × 256 / 300 is 34
     assert row[:, 128, 10].tolist() == [100, 0, 200]
     assert row[:, 128, 50].tolist() == [100, 100, 200]
@@ -118,14 +118,14 @@ def test_a_look_becomes_curves_words_and_a_row_of_thumbnails_a_prompt(recorder, 
 def test_a_sample_is_as_large_as_it_is(recorder, tmp_path):
     Image.new("RGB", (320, 300), (9, 8, 7)).save(tmp_path / "sample.png")
     Board(recorder, tmp_path).take(Sample(3, 1, "sample.png", "x" * 100, 0))
-    ((tag, step),) = recorder.pictures
+    ((tag, step),) = recorder.images
     assert (tag, step) == (f"samples/02 {'x' * 60}", 3)
-    assert recorder.pictures[tag, step].shape == (3, 300, 320)
+    assert recorder.images[tag, step].shape == (3, 300, 320)
 
 
-def test_a_picture_that_is_gone_ends_nothing(recorder, tmp_path):
+def test_a_image_that_is_gone_ends_nothing(recorder, tmp_path):
     Board(recorder, tmp_path).take(Sample(3, 0, "gone.png", "a cat", 0))
-    assert recorder.pictures == {}
+    assert recorder.images == {}
 
 
 def test_a_full_disk_is_told_in_words(recorder, tmp_path):
@@ -163,5 +163,5 @@ def test_tensorboard_reads_what_was_written_and_hides_what_is_made_again(tmp_pat
     assert losses[3][0] == 4
     assert math.isnan(losses[3][1])
     assert len(losses) == 4
-    (picture,) = read.Images("held-out pictures/01 a cat")
-    assert (picture.width, picture.height, picture.step) == (68, 256, 3)
+    (image,) = read.Images("held-out pictures/01 a cat")
+    assert (image.width, image.height, image.step) == (68, 256, 3)

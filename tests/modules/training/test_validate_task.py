@@ -33,9 +33,9 @@ CASES = {
     },
     "full-bf16": {
         "method": {"kind": "full", "weights": "bf16", "stochastic_rounding": True},
-        "optimizer": {"kind": "adamw", "lr": 1e-3, "step_in_backward": True},
+        "optimizer": {"kind": "adamw", "lr": 1e-3, "fused_backward": True},
         "training": {"gradient_clipping": 0.0},
-        "ema": {"use": True, "place": "host"},
+        "ema": {"use": True, "device": "host"},
         "hardware": {"precision": "bf16"},
     },
     "embedding": {**table.METHODS["embedding"], "ema": {"use": True}},
@@ -47,8 +47,8 @@ CASES = {
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     folder = table.write_project(tmp_path_factory.mktemp("validated"), "sd15")
-    tiny.write_pictures(folder / "held" / "some", (f"a {table.WORD} dot", "a line"))
-    tiny.write_pictures(folder / "held", ("nothing",))
+    tiny.write_images(folder / "held" / "some", (f"a {table.WORD} dot", "a line"))
+    tiny.write_images(folder / "held", ("nothing",))
     return folder
 
 
@@ -104,7 +104,7 @@ def scripted(monkeypatch, *per_validation):
 
     def measured(self, step):
         loss = per_validation[step]
-        return {"shown": {name: [loss, loss + 0.1] for name in self.pictures.names}}
+        return {"shown": {name: [loss, loss + 0.1] for name in self.images.names}}
 
     monkeypatch.setattr(ValidateTask, "_measured", measured)
 
@@ -115,7 +115,7 @@ def test_training_is_the_same_with_validation_and_samples_as_without(project, ca
     plain = done(new_run(project, **changes))
     prompt = {"prompt": f"a {table.WORD}", "width": 64, "height": 64}
     both = {"sampling": {"every": 2, "prompts": [prompt]}}
-    watched = done(validated(project, **changes, **both, validation={"without_average": True}))
+    watched = done(validated(project, **changes, **both, validation={"without_ema": True}))
     assert [event.step for event in told(watched, Sample)] == [2, 4]
     assert len({event.step for event in told(watched, Validated)}) == STEPS + 1
     assert losses(watched) == losses(plain)
@@ -136,7 +136,7 @@ def test_a_second_run_measures_the_same_to_the_last_bit(project, case):
 def test_what_is_measured_is_told_with_concepts_and_levels(project):
     folder = done(validated(project, validation={"timesteps": 3, "noises": 2}))
     first, *_, last = told(folder, Validated)
-    assert (first.verdict, first.step, first.pictures) == ("first", 0, 3)
+    assert (first.verdict, first.step, first.images) == ("first", 0, 3)
     assert first.by_concept.keys() == first.concepts.keys() == {"", "some"}
     assert first.concepts["some"]["loss"] == first.by_concept["some"]
     assert len(first.by_level) == 3
@@ -160,10 +160,10 @@ def test_what_is_not_cached_is_encoded_to_the_same_measurements(project):
     assert firsts[2].loss == pytest.approx(firsts[0].loss, rel=1e-5)
 
 
-def test_a_share_is_held_out_of_what_is_learnt(project):
-    held = {"use": True, "share": 0.3, "every": 0}
+def test_a_share_is_validation_of_what_is_trained(project):
+    held = {"use": True, "split": 0.3, "every": 0}
     folder = done(new_run(project, validation=held))
-    assert [event.pictures for event in told(folder, Validated)] == [1, 1]
+    assert [event.images for event in told(folder, Validated)] == [1, 1]
     assert told(folder, Finished)[0].summary[0] == "Trained on 3 pictures."
 
 
@@ -186,7 +186,7 @@ def test_it_is_measured_when_the_config_says(project, section, expected, monkeyp
 
 def test_the_average_and_the_last_weights_are_both_measured_if_asked(project):
     changes = {"ema": {"use": True, "decay": 0.9, "ramp": False}}
-    both = done(validated(project, **changes, validation={"without_average": True}))
+    both = done(validated(project, **changes, validation={"without_ema": True}))
     by_weights = {"shown": [], "last": []}
     for event in told(both, Validated):
         by_weights[event.weights].append(event.loss)
@@ -200,7 +200,7 @@ def test_the_average_and_the_last_weights_are_both_measured_if_asked(project):
 
 def test_a_killed_run_resumes_to_the_same_measurements(project, monkeypatch):
     changes = {"ema": {"use": True}, "output": {"save_every": 2}, "training": {"steps": 6}}
-    section = {"without_average": True, "every": 1, "keep_best": False}
+    section = {"without_ema": True, "every": 1, "keep_best": False}
     straight = done(validated(project, **changes, validation=section))
     folder = validated(project, **changes, validation=section)
     crash_in_step(folder, 4, monkeypatch)
@@ -379,7 +379,7 @@ def test_patience_ends_a_run_and_tells_why(project, monkeypatch):
     assert steps_of(folder) == [1, 3]
 
 
-def test_measurements_of_other_pictures_are_left_aside_and_that_is_told(project, monkeypatch):
+def test_measurements_of_other_images_are_left_aside_and_that_is_told(project, monkeypatch):
     scripted(monkeypatch, 0.9, 0.8, 0.7, 0.6, 0.5)
     folder = done(validated(project, training={"steps": 2}))
     change(folder, "validation", timesteps=3)

@@ -131,13 +131,13 @@ def test_missing_list_is_told(tmp_path):
     "file",
     ["a.png", "sub/a.png", "pets/sub/a.png", r"pets\sub\a.png", "./sub/A.PNG", "sub/a", "a.jpg"],
 )
-def test_pictures_are_named_by_the_end_of_their_path(tmp_path, file):
+def test_images_are_named_by_the_end_of_their_path(tmp_path, file):
     found = matched(tmp_path, f"file,caption\n{file},x\n", "sub/a.png", "b.png")
     assert found == ([("x",), None], [])
 
 
 @pytest.mark.parametrize("file", ["other/a.png", "c.png", "png", "aa.png", "a.v2", "cats/sub/a"])
-def test_entries_of_other_pictures_are_told(tmp_path, file):
+def test_entries_of_other_images_are_told(tmp_path, file):
     found = matched(tmp_path, f"file,caption\n{file},x\n", "sub/a.png", "b.png")
     assert found == ([None, None], [file])
 
@@ -151,7 +151,7 @@ def test_unused_entries_are_told_by_name_and_line(tmp_path):
     assert found.match(tmp_path, [f"{name}.png" for name in "vwxyz"]).notes("a.csv") == ()
 
 
-def test_picture_in_the_folder_itself_comes_before_one_below(tmp_path):
+def test_image_in_the_folder_itself_comes_before_one_below(tmp_path):
     found = matched(tmp_path, "file,caption\na.png,x\nsub/a.png,y\n", "a.png", "sub/a.png")
     assert found == ([("x",), ("y",)], [])
 
@@ -172,19 +172,19 @@ def test_composed_and_decomposed_names_are_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("file", ["a.png", "a"])
-def test_name_of_two_pictures_is_refused(tmp_path, file):
+def test_name_of_two_images_is_refused(tmp_path, file):
     with pytest.raises(UserError, match=r'line 2: "a.*" may be "v/a\.png" or "w/a\.png"'):
         matched(tmp_path, f"file,caption\n{file},x\n", "v/a.png", "w/a.png")
 
 
-def test_several_entries_of_a_picture_are_its_captions(tmp_path):
+def test_several_entries_of_a_image_are_its_captions(tmp_path):
     rows = "file,caption,focus_x,focus_y\na.png,x,,\na.png,,0.5,0.5\na.png,y,,\n"
     found = read_caption_list(written(tmp_path, "a.csv", rows)).match(tmp_path, ["a.png"])
     assert found.entries[0].captions == ("x", "y")
     assert found.entries[0].focus == (0.5, 0.5)
 
 
-def test_two_points_of_a_picture_are_refused(tmp_path):
+def test_two_points_of_a_image_are_refused(tmp_path):
     rows = "file,caption,focus_x,focus_y\na.png,x,0,0\na.png,y,1,1\n"
     with pytest.raises(UserError, match="lines 2 and 3"):
         matched(tmp_path, rows, "a.png")
@@ -194,12 +194,12 @@ def test_two_points_of_a_picture_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["x\n\ny", "x\r\n\r\ny\r\n", "x\n\n y \n\n\n"])
-def test_txt_is_in_the_order_of_the_pictures(tmp_path, text):
+def test_txt_is_in_the_order_of_the_images(tmp_path, text):
     found = matched(tmp_path, text, "a.png", "b.png", "c.png", list_name="list.txt")
     assert found == ([("x",), ("",), ("y",)], [])
 
 
-def test_last_pictures_of_a_txt_may_be_without_caption(tmp_path):
+def test_last_images_of_a_txt_may_be_without_caption(tmp_path):
     found = matched(tmp_path, "x\n\n", "a.png", "b.png", list_name="list.txt")
     assert found == ([("x",), ("",)], [])
 

@@ -4,7 +4,7 @@ import pytest
 
 from onetrainer.captions.caption_rules import caption_problems
 from onetrainer.config.data.captions import Captions
-from onetrainer.errors import Cure
+from onetrainer.errors import Fix
 
 PATH = "data.concepts.1.captions"
 DROPS = {"drop_tags": "each", "drop_listed": "drop"}
@@ -76,7 +76,7 @@ def test_unusual_settings_are_warned_of(settings, place, words):
 
 def test_choices_of_a_template_can_be_turned_on():
     (problem,) = caption_problems(Captions(template="{a|b} {caption}"), PATH)
-    assert problem.cure == Cure(f"{PATH}.wildcards", True)
+    assert problem.fix == Fix(f"{PATH}.wildcards", True)
 
 
 def test_many_bad_patterns_are_told_in_short():

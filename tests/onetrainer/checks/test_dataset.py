@@ -3,13 +3,13 @@
 import pytest
 from PIL import Image, ImageFile
 
-from onetrainer.checks.dataset import check_pictures
+from onetrainer.checks.dataset import check_images
 from onetrainer.checks.preflight import all_problems
-from onetrainer.errors import Cure
+from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve, with_value
 
 
-def pictures(folder, count=4, *, captions=True):
+def images(folder, count=4, *, captions=True):
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(count):
         Image.new("RGB", (64, 64)).save(folder / f"{number}.png")
@@ -25,12 +25,12 @@ def config(*concepts, validation=None, model=None, **data):
 
 
 def told(made):
-    return [(found.path, found.severity) for found in check_pictures(made)]
+    return [(found.path, found.severity) for found in check_images(made)]
 
 
 def test_each_folder_is_told_at_its_own_place(tmp_path):
-    pictures(tmp_path / "a", captions=False)
-    pictures(tmp_path / "b")
+    images(tmp_path / "a", captions=False)
+    images(tmp_path / "b")
     (tmp_path / "b" / "broken.png").touch()
     made = config(
         {"folder": tmp_path / "a"},
@@ -45,51 +45,51 @@ def test_each_folder_is_told_at_its_own_place(tmp_path):
     ]
 
 
-def test_pictures_in_folders_within_are_told_unless_somebody_takes_them(tmp_path):
-    folder = pictures(tmp_path / "a")
-    pictures(folder / "more", 3)
-    pictures(folder / "named", 2)
+def test_images_in_folders_within_are_told_unless_somebody_takes_them(tmp_path):
+    folder = images(tmp_path / "a")
+    images(folder / "more", 3)
+    images(folder / "named", 2)
     (folder / "empty").mkdir()
     named = {"folder": folder / "named"}
-    (found,) = check_pictures(config(named, folder=str(folder)))
+    (found,) = check_images(config(named, folder=str(folder)))
     assert (found.path, found.severity) == ("data.folder", "warning")
     assert "3 more pictures lie in a folder within it" in found.what
-    assert found.cure == Cure("data.include_subfolders", True)
+    assert found.fix == Fix("data.include_subfolders", True)
     deep = config(folder=str(folder), include_subfolders=True)
-    assert check_pictures(deep) == []
+    assert check_images(deep) == []
     own = config({"folder": folder}, named, {"folder": folder / "more"})
-    assert check_pictures(own) == []
+    assert check_images(own) == []
 
 
 @pytest.mark.parametrize("place", ["data.class_folder", "validation.folder", "data.concepts"])
-def test_the_cure_takes_the_pictures_of_folders_within(tmp_path, place):
-    folder = pictures(tmp_path / "a")
-    pictures(folder / "more")
-    first = str(pictures(tmp_path / "first"))
+def test_the_fix_takes_the_images_of_folders_within(tmp_path, place):
+    folder = images(tmp_path / "a")
+    images(folder / "more")
+    first = str(images(tmp_path / "first"))
     value = [{"folder": str(folder)}] if place == "data.concepts" else str(folder)
     document = {"data": {"folder": first}, "validation": {"use": place == "validation.folder"}}
     document = with_value(document, place, value)
-    (found,) = check_pictures(resolve(document, source=""))
-    cured = with_value(document, found.cure.path, found.cure.value)
-    assert check_pictures(resolve(cured, source="")) == []
+    (found,) = check_images(resolve(document, source=""))
+    cured = with_value(document, found.fix.path, found.fix.value)
+    assert check_images(resolve(cured, source="")) == []
 
 
 def test_a_name_that_the_system_refuses_is_told_at_its_place(tmp_path):
-    made = config({"folder": tmp_path / ("x" * 5000)}, folder=str(pictures(tmp_path / "a")))
-    (found,) = check_pictures(made)
+    made = config({"folder": tmp_path / ("x" * 5000)}, folder=str(images(tmp_path / "a")))
+    (found,) = check_images(made)
     assert found.path == "data.concepts.0.folder"
 
 
 def test_a_list_that_cannot_be_read_is_told_beside_the_list(tmp_path):
     (tmp_path / "list.csv").write_text("neither,nor\n1,2\n")
-    folder = pictures(tmp_path / "a")
+    folder = images(tmp_path / "a")
     for name in ("list.csv", "gone.jsonl"):
         listed = {"caption_source": "list", "caption_list": str(tmp_path / name)}
         own = config({"folder": folder, **listed})
         assert told(own) == [("data.concepts.0.caption_list", "error")]
         assert told(config(folder=str(folder), **listed)) == [("data.caption_list", "error")]
         held = {"use": True, "folder": str(folder), "caption_list": listed["caption_list"]}
-        made = config(folder=str(pictures(tmp_path / "b")), validation=held)
+        made = config(folder=str(images(tmp_path / "b")), validation=held)
         assert told(made) == [("validation.caption_list", "error")]
 
 
@@ -105,17 +105,17 @@ def test_a_list_that_cannot_be_read_is_told_beside_the_list(tmp_path):
 def test_files_that_two_folders_have_are_told(tmp_path, outer, inner, place, severity):
     roles = {tmp_path / "all" / "some": inner, tmp_path / "all": outer}
     concepts = [
-        {"folder": pictures(folder), "role": role, "include_subfolders": True}
+        {"folder": images(folder), "role": role, "include_subfolders": True}
         for folder, role in roles.items()
     ]
-    concepts.append({"folder": pictures(tmp_path / "else")})
+    concepts.append({"folder": images(tmp_path / "else")})
     made = config(*concepts, validation={"use": True, "every": 1})
     assert [each for each in told(made) if each[0] == place] == [(place, severity)]
 
 
-def test_held_out_pictures_among_those_to_learn_are_no_problem(tmp_path):
-    pictures(tmp_path / "all" / "some")
-    pictures(tmp_path / "all")
+def test_validation_images_among_those_to_learn_are_no_problem(tmp_path):
+    images(tmp_path / "all" / "some")
+    images(tmp_path / "all")
     made = config(
         {"folder": tmp_path / "all" / "some", "role": "validation"},
         {"folder": tmp_path / "all", "include_subfolders": True},
@@ -125,24 +125,24 @@ def test_held_out_pictures_among_those_to_learn_are_no_problem(tmp_path):
 
 
 def test_masks_are_missed_where_they_are_asked_for(tmp_path):
-    with_mask, without = pictures(tmp_path / "a"), pictures(tmp_path / "b")
+    with_mask, without = images(tmp_path / "a"), images(tmp_path / "b")
     Image.new("L", (64, 64)).save(with_mask / "0-masklabel.png")
     both = [{"folder": with_mask}, {"folder": without}]
     assert told(config(*both, masks="files")) == []
     own = [{"folder": with_mask}, {"folder": without, "masks": "files"}]
-    (found,) = check_pictures(config(*own))
-    assert found.cure == Cure("data.concepts.1.masks", "off")
+    (found,) = check_images(config(*own))
+    assert found.fix == Fix("data.concepts.1.masks", "off")
 
 
 def test_masks_are_not_missed_while_a_folder_cannot_be_read(tmp_path):
-    without = pictures(tmp_path / "b")
+    without = images(tmp_path / "b")
     made = config({"folder": without}, folder=str(tmp_path / "gone"), masks="files")
     assert told(made) == [("data.folder", "error")]
 
 
 @pytest.mark.parametrize("place", ["data", "data.concepts.0"])
 def test_an_empty_text_for_all_is_told_once(tmp_path, place):
-    with_mask, without = pictures(tmp_path / "a"), pictures(tmp_path / "b")
+    with_mask, without = images(tmp_path / "a"), images(tmp_path / "b")
     Image.new("L", (64, 64)).save(with_mask / "0-masklabel.png")
     said = {"caption_source": "text", "caption_text": " "}
     first, data = ({}, said) if place == "data" else (said, {})
@@ -151,16 +151,16 @@ def test_an_empty_text_for_all_is_told_once(tmp_path, place):
     assert [(one.path, one.severity) for one in found] == [(f"{place}.caption_text", "error")]
 
 
-def test_an_empty_text_is_told_at_the_held_out_folder_where_that_alone_uses_it(tmp_path):
-    learned, apart = pictures(tmp_path / "a"), pictures(tmp_path / "b")
+def test_an_empty_text_is_told_at_the_validation_folder_where_that_alone_uses_it(tmp_path):
+    trained, apart = images(tmp_path / "a"), images(tmp_path / "b")
     validation = {"use": True, "folder": str(apart)}
-    made = config({"folder": learned}, validation=validation, caption_source="text")
+    made = config({"folder": trained}, validation=validation, caption_source="text")
     found = [one for one in all_problems(made) if one.severity == "error"]
     assert "validation.folder" in [one.path for one in found]
 
 
 def test_trigger_words_that_are_blank_leave_an_empty_text_to_be_told(tmp_path):
-    folder = pictures(tmp_path / "a")
+    folder = images(tmp_path / "a")
     said = {"caption_source": "text", "caption_text": "", "trigger": " "}
     found = [
         one for one in all_problems(config(folder=str(folder), **said)) if one.path[:4] == "data"
@@ -168,8 +168,8 @@ def test_trigger_words_that_are_blank_leave_an_empty_text_to_be_told(tmp_path):
     assert [(one.path, one.severity) for one in found] == [("data.folder", "error")]
 
 
-def test_pictures_to_paint_from_are_missed_by_inpainting_models_alone(tmp_path):
-    folder = pictures(tmp_path / "a")
+def test_images_to_paint_from_are_missed_by_inpainting_models_alone(tmp_path):
+    folder = images(tmp_path / "a")
     assert told(config({"folder": folder}, conditioning="files")) == []
     made = config({"folder": folder}, conditioning="files", model={"family": "sd15-inpainting"})
     assert told(made) == [("data.conditioning", "warning")]
@@ -178,24 +178,24 @@ def test_pictures_to_paint_from_are_missed_by_inpainting_models_alone(tmp_path):
 
 
 def test_a_word_may_come_from_trigger_words(tmp_path):
-    folder = pictures(tmp_path / "a")
-    document = {"embeddings": {"words": [{"word": "sksdog"}]}}
+    folder = images(tmp_path / "a")
+    document = {"embeddings": {"tokens": [{"token": "sksdog"}]}}
     paths = {}
     for trigger in ("", "sksdog"):
         concepts = [{"folder": str(folder), "trigger": trigger}]
         made = resolve({**document, "data": {"concepts": concepts}}, source="")
-        paths[trigger] = [found.path for found in check_pictures(made)]
-    assert paths == {"": ["embeddings.words.0.word"], "sksdog": []}
+        paths[trigger] = [found.path for found in check_images(made)]
+    assert paths == {"": ["embeddings.tokens.0.token"], "sksdog": []}
 
 
 def test_no_pixel_is_decoded(tmp_path, monkeypatch):
     made = config(
-        {"folder": pictures(tmp_path / "a")},
-        {"folder": pictures(tmp_path / "b"), "role": "prior"},
+        {"folder": images(tmp_path / "a")},
+        {"folder": images(tmp_path / "b"), "role": "prior"},
         masks="files",
         validation={"use": True},
     )
     decoded = []
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda image: decoded.append(image))
-    check_pictures(made)
+    check_images(made)
     assert decoded == []

@@ -45,7 +45,7 @@ def test_a_missing_package_is_told_before_a_start_with_its_command(kind):
     assert QUANTIZERS[kind] in problem.what
     assert install_command("bits") in problem.remedy
     assert problem.severity == "error"
-    assert problem.cure.value == "none"
+    assert problem.fix.value == "none"
 
 
 @pytest.mark.usefixtures("nothing_installed")
@@ -64,7 +64,7 @@ def test_tensorboard_is_told_of_where_it_is_wanted():
     (problem,) = [one for one in found if one.path == "output.tensorboard"]
     assert problem.severity == "error"
     assert install_command("tensorboard") in problem.remedy
-    assert problem.cure.value is False
+    assert problem.fix.value is False
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (pin,) = extras["optional-dependencies"]["tensorboard"]
     assert f'"{pin.split("==")[0]}"' in problem.what

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from onetrainer.checks.preflight import all_problems, document_problems, require_startable
-from onetrainer.errors import Cure, ProblemsError
+from onetrainer.errors import Fix, ProblemsError
 from onetrainer.presets.presets import resolve
 from onetrainer.rules.rules import broken_rules
 from tests import headers, tiny
@@ -18,7 +18,7 @@ from tests import headers, tiny
 def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("preflight")
     tiny.write_folder(folder / "base")
-    tiny.write_pictures(folder / "pictures")
+    tiny.write_images(folder / "pictures")
     return folder
 
 
@@ -107,14 +107,14 @@ def test_choice_against_metadata_is_warned_of_and_counts(project, tmp_path, said
     (found,) = require_startable(all_problems(made))
     assert (found.path, found.severity) == (f"model.{place}", "warning")
     assert words in found.what
-    assert found.cure == Cure(f"model.{place}", "auto")
+    assert found.fix == Fix(f"model.{place}", "auto")
 
 
 def test_zero_terminal_snr_that_a_file_asks_for_names_velocity_which_then_starts(project, tmp_path):
     path = write_marked(tmp_path / "m.safetensors", markers=["ztsnr"])
     for choices in ({}, {"prediction": "epsilon"}, {"zero_terminal_snr": "on"}):
         found = problem(config(project, model={"path": path, **choices}))
-        assert found.cure == Cure("model.prediction", "v_prediction")
+        assert found.fix == Fix("model.prediction", "v_prediction")
         assert found.path == "model.prediction"
         assert '"off"' not in found.remedy
     assert all_problems(config(project, model={"path": path, "prediction": "v_prediction"})) == []
@@ -123,7 +123,7 @@ def test_zero_terminal_snr_that_a_file_asks_for_names_velocity_which_then_starts
 def test_metadata_that_contradicts_itself_leaves_both_ways_open(project, tmp_path):
     said = {"ss_zero_terminal_snr": "True", "modelspec.prediction_type": "epsilon"}
     path = write_marked(tmp_path / "m.safetensors", metadata=said)
-    assert problem(config(project, model={"path": path})).cure is None
+    assert problem(config(project, model={"path": path})).fix is None
     for choices in ({"prediction": "v_prediction"}, {"zero_terminal_snr": "off"}):
         made = config(project, model={"path": path, **choices})
         assert [p.severity for p in all_problems(made)] == ["warning"]
@@ -189,8 +189,8 @@ def test_a_folder_that_teaches_nothing_is_an_error(project, tmp_path, make):
     assert (found.path, found.severity) == ("data.folder", "error")
 
 
-def test_pictures_that_cannot_be_used_are_named_and_do_not_forbid_the_start(project, tmp_path):
-    folder = tiny.write_pictures(tmp_path / "p")
+def test_images_that_cannot_be_used_are_named_and_do_not_forbid_the_start(project, tmp_path):
+    folder = tiny.write_images(tmp_path / "p")
     (folder / "broken.png").write_text("no picture")
     Image.new("RGB", (1, 1)).save(folder / "dot.png")
     Image.new("RGB", (20000, 50)).save(folder / "strip.png")
@@ -242,8 +242,8 @@ def test_wrong_class_folder_is_told_beside_its_setting(project, tmp_path):
     assert (found.path, found.severity) == ("data.class_folder", "error")
 
 
-def test_class_pictures_that_are_held_out_are_told_beside_the_held_out_folder(project, tmp_path):
-    inner = tiny.write_pictures(tmp_path / "held")
+def test_class_images_that_are_validation_are_told_beside_the_validation_folder(project, tmp_path):
+    inner = tiny.write_images(tmp_path / "held")
     held = {"use": True, "folder": str(tmp_path), "every": 1}
     folders = {"class_folder": str(inner), "include_subfolders": True}
     found = all_problems(config(project, data=folders, validation=held))
@@ -254,19 +254,19 @@ def test_class_pictures_that_are_held_out_are_told_beside_the_held_out_folder(pr
     assert [one for one in found if one.severity == "error"] == []
 
 
-def test_class_pictures_without_captions_are_told_beside_their_setting(project, tmp_path):
-    tiny.write_pictures(tmp_path, ("a dog", ""))
+def test_class_images_without_captions_are_told_beside_their_setting(project, tmp_path):
+    tiny.write_images(tmp_path, ("a dog", ""))
     found = problem(config(project, data={"class_folder": str(tmp_path)}))
     assert (found.path, found.severity) == ("data.class_folder", "warning")
     assert "1 of 2 pictures has no caption" in found.what
 
 
-def test_class_pictures_inside_the_pictures_to_learn_are_told_where_both_are_read(tmp_path):
-    outer = tiny.write_pictures(tmp_path / "pictures")
-    inner = tiny.write_pictures(outer / "class")
+def test_class_images_inside_the_images_to_learn_are_told_where_both_are_read(tmp_path):
+    outer = tiny.write_images(tmp_path / "pictures")
+    inner = tiny.write_images(outer / "class")
     tiny.write_folder(tmp_path / "base")
-    for learnt, kept in ((outer, inner), (inner, outer)):
-        folders = {"folder": str(learnt), "class_folder": str(kept)}
+    for trained, kept in ((outer, inner), (inner, outer)):
+        folders = {"folder": str(trained), "class_folder": str(kept)}
         assert all_problems(config(tmp_path, data=folders)) == []
         found = problem(config(tmp_path, data={**folders, "include_subfolders": True}))
         assert (found.path, found.severity) == ("data.class_folder", "error")
@@ -274,10 +274,10 @@ def test_class_pictures_inside_the_pictures_to_learn_are_told_where_both_are_rea
 
 
 @pytest.mark.parametrize("masks", ["files", "alpha"])
-def test_masks_that_no_picture_has_are_told_with_a_cure(project, masks):
+def test_masks_that_no_image_has_are_told_with_a_fix(project, masks):
     found = problem(config(project, data={"masks": masks}))
     assert (found.path, found.severity) == ("data.masks", "warning")
-    assert found.cure == Cure("data.masks", "off")
+    assert found.fix == Fix("data.masks", "off")
 
 
 def test_a_vae_needs_no_captions_and_is_told_what_it_does_not_use(project, tmp_path):
@@ -291,22 +291,22 @@ def test_a_vae_needs_no_captions_and_is_told_what_it_does_not_use(project, tmp_p
 
 @pytest.mark.parametrize("kind", ["lora", "oft"])
 def test_files_to_go_on_from_that_are_not_there_are_told(project, kind):
-    word = {"word": "<x>", "start_from": str(project / "none.pt")}
+    word = {"token": "<x>", "start_from": str(project / "none.pt")}
     found = all_problems(
         config(
             project,
             method={"kind": kind, "start_from": str(project / "none.safetensors")},
-            embeddings={"words": [word]},
+            embeddings={"tokens": [word]},
         )
     )
-    assert {"method.start_from", "embeddings.words.0.start_from"} <= {p.path for p in found}
+    assert {"method.start_from", "embeddings.tokens.0.start_from"} <= {p.path for p in found}
 
 
 @pytest.mark.parametrize(("kind", "severity"), [("embedding", "error"), ("lora", "warning")])
 def test_a_word_that_no_caption_holds_is_told_beside_it(project, kind, severity):
-    words = [{"word": "<none>"}]
-    (found,) = all_problems(config(project, method={"kind": kind}, embeddings={"words": words}))
-    assert (found.path, found.severity) == ("embeddings.words.0.word", severity)
-    held = [{"word": "<none>"}, {"word": "Red"}]
-    found = all_problems(config(project, method={"kind": kind}, embeddings={"words": held}))
+    words = [{"token": "<none>"}]
+    (found,) = all_problems(config(project, method={"kind": kind}, embeddings={"tokens": words}))
+    assert (found.path, found.severity) == ("embeddings.tokens.0.token", severity)
+    held = [{"token": "<none>"}, {"token": "Red"}]
+    found = all_problems(config(project, method={"kind": kind}, embeddings={"tokens": held}))
     assert [p.severity for p in found if p.path.startswith("embeddings")] == ["warning"]

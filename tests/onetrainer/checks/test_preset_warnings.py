@@ -18,7 +18,7 @@ def projects(tmp_path_factory):
         folder = made[family] = tmp_path_factory.mktemp(name)
         tiny.write_folder(folder / "base", name=name)
         captions = ("<my-word> on grass", "a photo of <my-word>")
-        tiny.write_pictures(folder / "pictures", captions)
+        tiny.write_images(folder / "pictures", captions)
     return made
 
 

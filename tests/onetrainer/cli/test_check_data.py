@@ -65,7 +65,7 @@ def test_all_folders_of_a_config_are_named_from_the_current_one(folder, monkeypa
     assert {one["path"] for one in told} == {str(folder / "a.png"), str(folder / "inner/b.png")}
 
 
-def test_config_is_checked_and_what_is_learned_is_kept_in_its_cache(folder, capsys):
+def test_config_is_checked_and_what_is_trained_is_kept_in_its_cache(folder, capsys):
     config = folder.with_name("config.json")
     config.write_text(json.dumps({"data": {"folder": "pictures", "cache_folder": "cache"}}))
     assert main(["check-data", str(config)]) == 0
@@ -87,7 +87,7 @@ def test_wrong_config_is_told_as_such(folder, capsys):
     assert "data.resolution" in capsys.readouterr().err
 
 
-def test_folder_without_pictures_is_told(tmp_path, capsys):
+def test_folder_without_images_is_told(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["check-data", str(tmp_path / "empty"), "--json"]) == 2
     out, err = capsys.readouterr()
@@ -96,7 +96,7 @@ def test_folder_without_pictures_is_told(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["a.PNG", "a.heic"])
-def test_a_single_picture_is_told_as_one_with_its_folder(tmp_path, capsys, monkeypatch, name):
+def test_a_single_image_is_told_as_one_with_its_folder(tmp_path, capsys, monkeypatch, name):
     (tmp_path / name).write_bytes(b"\x89PNG")
     monkeypatch.chdir(tmp_path)
     assert main(["check-data", name]) == 2

@@ -256,15 +256,15 @@ def test_sample_and_convert_load_no_engine_in_this_process():
     assert not loaded & {"torch", "tkinter", "numpy", "diffusers", "huggingface_hub"}
 
 
-def test_check_as_json_tells_the_cure(config, capsys, tmp_path):
+def test_check_as_json_tells_the_fix(config, capsys, tmp_path):
     path = tiny.write_sdxl(tmp_path / "xl.safetensors")
     assert main(["check", config({"model": {"path": str(path)}}), "--json"]) == 2
     found = {problem["path"]: problem for problem in json.loads(capsys.readouterr().out)}
-    assert found["model.family"]["cure"] == {"path": "model.family", "value": "sdxl"}
+    assert found["model.family"]["fix"] == {"path": "model.family", "value": "sdxl"}
 
 
-def test_small_pictures_for_sdxl_are_a_warning_with_a_cure(config, capsys):
+def test_small_images_for_sdxl_are_a_warning_with_a_fix(config, capsys):
     main(["check", config({"model": {"family": "sdxl"}}), "--json"])
     found = {problem["path"]: problem for problem in json.loads(capsys.readouterr().out)}
     assert found["data.resolution"]["severity"] == "warning"
-    assert found["data.resolution"]["cure"] == {"path": "data.resolution", "value": 1024}
+    assert found["data.resolution"]["fix"] == {"path": "data.resolution", "value": 1024}

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.images import folder
 
 from onetrainer.__main__ import main
 from onetrainer.cli import job_progress
 from onetrainer.messages.caching import data_lines
 from onetrainer.run.events import Failed, Finished, Forecast
-from tests.pictures import folder
 
 LONG = {"path": "/pictures/cat.png", "tokens": 99}
 FOUND = {"caching_seconds": 90.0, "chunk": 75, "long_caption_count": 1, "long_captions": [LONG]}
@@ -19,10 +19,10 @@ class Forecasting:
     """A job that has counted already."""
 
     def __init__(self, _name, request):
-        self._has_pictures = bool(request.config.data.folder)
+        self._has_images = bool(request.config.data.folder)
 
     def events(self):
-        data = FOUND if self._has_pictures else {}
+        data = FOUND if self._has_images else {}
         yield Forecast({"training": {"unet": 2**30}}, "training", 2**30, 2**31, data=data)
         yield Finished(0, [])
 
@@ -44,7 +44,7 @@ def config(tmp_path):
     return write
 
 
-def test_pictures_come_first_and_memory_after_them(config, capsys):
+def test_images_come_first_and_memory_after_them(config, capsys):
     assert main(["plan", config()]) == 0
     out = capsys.readouterr().out
     assert out.index("Pictures: 5 to learn.") < out.index("64 × 64") < out.index("It fits: ")
@@ -89,7 +89,7 @@ def test_as_json_both_are_one_document(config, capsys):
     assert told["data"]["caching_seconds"] == 90.0
 
 
-def test_memory_is_told_without_pictures(config, capsys):
+def test_memory_is_told_without_images(config, capsys):
     assert main(["plan", config(folder="")]) == 0
     assert "Pictures" not in (out := capsys.readouterr().out)
     assert out.startswith("Memory in GB")
@@ -97,7 +97,7 @@ def test_memory_is_told_without_pictures(config, capsys):
     assert json.loads(capsys.readouterr().out)["data"] == {}
 
 
-def test_what_is_wrong_with_the_pictures_is_told_and_memory_all_the_same(config, tmp_path, capsys):
+def test_what_is_wrong_with_the_images_is_told_and_memory_all_the_same(config, tmp_path, capsys):
     nowhere = str(tmp_path / "nowhere")
     assert main(["plan", config(folder=nowhere)]) == 0
     out, err = capsys.readouterr()
@@ -107,7 +107,7 @@ def test_what_is_wrong_with_the_pictures_is_told_and_memory_all_the_same(config,
     assert nowhere in json.loads(capsys.readouterr().out)["data"]["problem"]
 
 
-def test_pictures_are_drawn_into_a_new_folder(config, tmp_path, capsys):
+def test_images_are_drawn_into_a_new_folder(config, tmp_path, capsys):
     sheets = tmp_path / "sheets"
     assert main(["plan", config(), "--pictures", str(sheets)]) == 0
     assert [path.name for path in sheets.iterdir()] == ["64x64.jpg"]
@@ -116,7 +116,7 @@ def test_pictures_are_drawn_into_a_new_folder(config, tmp_path, capsys):
     assert "holds other things" in capsys.readouterr().err
 
 
-def test_drawing_pictures_that_are_not_there_is_refused(config, tmp_path, capsys):
+def test_drawing_images_that_are_not_there_is_refused(config, tmp_path, capsys):
     for folder_ in ("", str(tmp_path / "nowhere")):
         made = config(folder=folder_)
         assert main(["plan", made, "--pictures", str(tmp_path / "sheets")]) == 2

@@ -105,7 +105,7 @@ def test_each_validation_is_told_in_a_line(tmp_path, monkeypatch):
         "import os, sys\nfrom pathlib import Path\nfrom onetrainer.run.events import *\n"
         "from tests.onetrainer.cli.test_run_progress import scripted\n"
         "from onetrainer.run.run_folder import RunFolder\n"
-        "known = dict(pictures=8, best_step=2, is_best=True, verdict='improving')\n"
+        "known = dict(images=8, best_step=2, is_best=True, verdict='improving')\n"
         "scripted(RunFolder(Path(sys.argv[1])), Started(os.getpid(), 0, 2), "
         "Validated(2, 0.1391, 0.002, words='Held-out loss 0.139: still improving.', **known), "
         "Validated(2, 0.1423, 0.002, words='Not told', weights='last', **known), "
@@ -140,12 +140,12 @@ def test_rewards_are_told_in_place_of_the_loss_and_each_look_in_a_line(tmp_path,
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     out = io.StringIO()
     assert follow(client.start(folder), out=out) == 0
-    first, step, second, _, pictures = out.getvalue().splitlines()[1:]
+    first, step, second, _, images = out.getvalue().splitlines()[1:]
     assert first == "after step 0: It rose."
     assert "100%  reward 0.531 ± 0.250  " in step
     assert "loss" not in step
     assert second == "warning: after step 2: It fell."
-    assert pictures == f"Pictures of held-out prompts: {folder.rewards}"
+    assert images == f"Pictures of held-out prompts: {folder.rewards}"
 
 
 def test_the_words_of_an_earlier_worker_are_not_those_of_this_one(tmp_path, monkeypatch):

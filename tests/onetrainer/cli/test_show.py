@@ -340,7 +340,7 @@ def test_bundled_words_are_told_in_every_spelling_that_is_written(tmp_path, with
     assert "string_to_param" not in told
 
 
-def test_long_metadata_is_cut_and_pictures_are_only_counted(tmp_path):
+def test_long_metadata_is_cut_and_images_are_only_counted(tmp_path):
     metadata = {
         "modelspec.thumbnail": "data:image/jpeg;base64," + "A" * 5000,
         "long": "x\n" * 500,

@@ -94,7 +94,7 @@ def test_folder_of_a_vae_is_no_run(tmp_path):
     assert "a VAE alone" in text(path / "vae")
 
 
-def test_picture_prints_its_settings(tmp_path):
+def test_image_prints_its_settings(tmp_path):
     settings = PngInfo()
     settings.add_text("parameters", "a cat\nSteps: 5, Seed: 3\x1b[31m")
     Image.new("RGB", (64, 32)).save(tmp_path / "a.png", pnginfo=settings)
@@ -108,7 +108,7 @@ def test_picture_prints_its_settings(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"\x89PNG\r\n\x1a\n" + bytes(50), b"\xff\xd8\xff", b"RIFF...."]
 )
-def test_damaged_picture_is_refused(tmp_path, content):
+def test_damaged_image_is_refused(tmp_path, content):
     (tmp_path / "a.png").write_bytes(content)
     with pytest.raises(UserError, match=r"a\.png: this picture cannot be read"):
         look_at(tmp_path / "a.png")

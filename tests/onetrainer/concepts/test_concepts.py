@@ -16,7 +16,7 @@ from onetrainer.errors import UserError
 from onetrainer.presets.presets import resolve
 
 
-def pictures(folder, *names, captions=True, color="black"):
+def images(folder, *names, captions=True, color="black"):
     for name in names:
         path = folder / f"{name}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def config(*concepts, validation=None, **data):
 
 
 def test_captions_come_from_wherever_a_concept_says(tmp_path):
-    pictures(tmp_path / "big dogs", "rex", "old/rex 2")
+    images(tmp_path / "big dogs", "rex", "old/rex 2")
     found = tmp_path / "big dogs"
     assert said(found, deep=True) == {"rex.png": ("rex",), "old/rex 2.png": ("rex 2",)}
     assert said(found, caption_source="names") == {"rex.png": ("rex",)}
@@ -53,7 +53,7 @@ def test_captions_come_from_wherever_a_concept_says(tmp_path):
 
 @pytest.mark.parametrize("name", [".", "../dogs", "in/.."])
 def test_a_folder_has_its_name_however_it_is_named(tmp_path, name, monkeypatch):
-    pictures(tmp_path / "dogs", "rex", "in/rex")
+    images(tmp_path / "dogs", "rex", "in/rex")
     monkeypatch.chdir(tmp_path / "dogs")
     captions = {"template": "{concept}: {caption} in {folder}"}
     found = read_dataset(config(folder=name, caption_source="folders", captions=captions))
@@ -62,7 +62,7 @@ def test_a_folder_has_its_name_however_it_is_named(tmp_path, name, monkeypatch):
 
 
 def test_lines_of_a_caption_file_are_captions_of_their_own_or_one(tmp_path):
-    pictures(tmp_path, "a")
+    images(tmp_path, "a")
     (tmp_path / "a.txt").write_text("a dog\n\nan animal\n")
     assert said(tmp_path) == {"a.png": ("a dog", "an animal")}
     joined = concept(tmp_path).captions.model_copy(update={"lines": "joined"})
@@ -70,7 +70,7 @@ def test_lines_of_a_caption_file_are_captions_of_their_own_or_one(tmp_path):
 
 
 def test_a_list_says_captions_and_where_to_cut_and_what_it_names_in_vain(tmp_path):
-    pictures(tmp_path, "a", "b", captions=False)
+    images(tmp_path, "a", "b", captions=False)
     rows = [
         {"file": "a.png", "caption": ["one", "two"], "focus": [0.25, 0.75]},
         {"file": "c.png", "caption": "three"},
@@ -84,8 +84,8 @@ def test_a_list_says_captions_and_where_to_cut_and_what_it_names_in_vain(tmp_pat
     assert any("c.png" in note for note in found.notes)
 
 
-def test_a_list_that_names_no_picture_is_refused_as_such(tmp_path):
-    pictures(tmp_path, "a")
+def test_a_list_that_names_no_image_is_refused_as_such(tmp_path):
+    images(tmp_path, "a")
     listed = tmp_path / "list.csv"
     listed.write_text("file,caption\nb.png,b\n")
     made = concept(tmp_path, caption_source="list", caption_list=listed)
@@ -95,8 +95,8 @@ def test_a_list_that_names_no_picture_is_refused_as_such(tmp_path):
     assert '"b.png" (line 2), for one; a picture here is called "a.png"' in error.value.expected
 
 
-def test_pictures_to_paint_from_belong_to_their_picture_and_are_none_to_learn(tmp_path):
-    pictures(tmp_path, "a", "b", captions=False)
+def test_images_to_paint_from_belong_to_their_image_and_are_none_to_learn(tmp_path):
+    images(tmp_path, "a", "b", captions=False)
     Image.new("RGB", (32, 32)).save(tmp_path / "a-condlabel.png")
     Image.new("RGB", (32, 32)).save(tmp_path / "B-CondLabel.PNG")
     for conditioning in ("blank", "masks", "files"):
@@ -110,8 +110,8 @@ def test_pictures_to_paint_from_belong_to_their_picture_and_are_none_to_learn(tm
         ]
 
 
-def test_files_of_no_picture_are_told(tmp_path):
-    pictures(tmp_path, "a", "in/b")
+def test_files_of_no_image_are_told(tmp_path):
+    images(tmp_path, "a", "in/b")
     for name in ("gone.txt", "gone-masklabel.png", "in/gone-condlabel.png", "in/a.txt"):
         (tmp_path / name).touch()
     found = {path.relative_to(tmp_path).as_posix() for path in orphans(tmp_path, "files")}
@@ -127,7 +127,7 @@ def orphans(folder, source):
 
 def test_names_are_spelled_alike_on_every_system(tmp_path):
     decomposed, composed = (unicodedata.normalize(form, "schön/ü") for form in ("NFD", "NFC"))
-    pictures(tmp_path, decomposed, captions=False)
+    images(tmp_path, decomposed, captions=False)
     (tmp_path / f"{decomposed.partition('/')[0]}" / f"{composed.partition('/')[2]}.txt").write_text(
         "x"
     )
@@ -138,8 +138,8 @@ def test_names_are_spelled_alike_on_every_system(tmp_path):
 
 def test_order_is_that_of_paths_part_by_part(tmp_path):
     names = ["10", "9", "a/2", "a/10", "a b/1", "B", "a/2/x"]
-    pictures(tmp_path, *names, captions=False)
-    found = [each.name for each in list_folder(tmp_path, deep=True).pictures]
+    images(tmp_path, *names, captions=False)
+    found = [each.name for each in list_folder(tmp_path, deep=True).images]
     assert found == [f"{name}.png" for name in ("9", "10", "a/2/x", "a/2", "a/10", "a b/1", "B")]
 
 
@@ -147,28 +147,28 @@ class Remembered:
     """A memory of headers that counts what it is asked to learn."""
 
     def __init__(self):
-        self.headers, self.learned = {}, []
+        self.headers, self.trained = {}, []
 
     def known(self, path):
         return self.headers.get(path)
 
     def learn(self, path, header):
         self.headers[path] = header
-        self.learned.append(path.name)
+        self.trained.append(path.name)
 
 
 def test_headers_that_are_known_are_not_read_again(tmp_path):
-    pictures(tmp_path, "a", "b")
+    images(tmp_path, "a", "b")
     memory = Remembered()
     first = index_concept(concept(tmp_path), headers=memory)
     (tmp_path / "a.png").write_bytes(b"broken, which nobody looks at")
     assert index_concept(concept(tmp_path), headers=memory) == first
-    assert memory.learned == ["a.png", "b.png"]
+    assert memory.trained == ["a.png", "b.png"]
 
 
 def test_concepts_stand_in_their_order_with_what_counts_for_each(tmp_path):
     for name in ("first", "second", "class", "own"):
-        pictures(tmp_path / name, name)
+        images(tmp_path / name, name)
     made = config(
         {"folder": tmp_path / "second", "repeats": 0.1, "trigger": "sks", "name": "two"},
         {"folder": tmp_path / "own", "role": "own_prediction"},
@@ -188,41 +188,41 @@ def test_concepts_stand_in_their_order_with_what_counts_for_each(tmp_path):
     assert str(found.concept_of(found.items[1]).repeats) == "1/10"
 
 
-def test_without_validation_held_out_folders_are_neither_learned_nor_measured(tmp_path):
-    pictures(tmp_path / "a", "1")
+def test_without_validation_validation_folders_are_neither_trained_nor_measured(tmp_path):
+    images(tmp_path / "a", "1")
     made = config({"folder": tmp_path / "gone", "role": "validation"}, folder=str(tmp_path / "a"))
     found = read_dataset(made)
-    assert (len(found.items), found.held_out) == (1, None)
+    assert (len(found.items), found.validation_part) == (1, None)
 
 
-def test_held_out_pictures_of_several_folders_have_names_of_their_own(tmp_path):
+def test_validation_images_of_several_folders_have_names_of_their_own(tmp_path):
     for name in ("a", "b", "c"):
-        pictures(tmp_path / name, "1", f"{name} 2")
+        images(tmp_path / name, "1", f"{name} 2")
     held = [{"folder": tmp_path / name, "role": "validation"} for name in ("b", "c", "b")]
     made = config(*held, folder=str(tmp_path / "a"), validation={"use": True})
     found = read_dataset(made)
     assert len(found.items) == 2
-    assert [found.name_of(item) for item in found.held_out[:4]] == [
+    assert [found.name_of(item) for item in found.validation_part[:4]] == [
         *("b/1.png", "b/b 2.png"),
         *("c/1.png", "c 2.png"),
     ]
 
 
-def test_a_held_out_file_is_not_learned_from_another_folder(tmp_path):
-    pictures(tmp_path / "a", *map(str, range(8)))
+def test_a_validation_file_is_not_trained_from_another_folder(tmp_path):
+    images(tmp_path / "a", *map(str, range(8)))
     (tmp_path / "links").mkdir()
     for path in (tmp_path / "a").glob("*.png"):
         (tmp_path / "links" / f"linked {path.name}").symlink_to(path)
     made = config(
         {"folder": tmp_path / "links", "caption_source": "names"},
         folder=str(tmp_path / "a"),
-        validation={"use": True, "share": 0.25},
+        validation={"use": True, "split": 0.25},
     )
     found = read_dataset(made)
-    learned = {item.path.resolve() for item in found.items}
-    held = {item.path.resolve() for item in found.held_out}
-    assert learned.isdisjoint(held)
-    assert (len(learned), len(held)) == (6, 2)
+    trained = {item.path.resolve() for item in found.items}
+    held = {item.path.resolve() for item in found.validation_part}
+    assert trained.isdisjoint(held)
+    assert (len(trained), len(held)) == (6, 2)
 
 
 def items_of(count):
@@ -236,7 +236,7 @@ def test_likes_stay_on_one_side_whatever_the_groups():
         items = items_of(draw.randrange(2, 60))
         groups = [draw.randrange(draw.randrange(1, 40)) + 1 for _ in items]
         chosen = section.model_copy(
-            update={"share": draw.random() / 2, "seed": draw.randrange(9), "most_pictures": 9}
+            update={"split": draw.random() / 2, "seed": draw.randrange(9), "max_images": 9}
         )
         try:
             held = held_by_share(items, chosen, groups, concepts=[concept(None)])
@@ -250,31 +250,31 @@ def test_likes_stay_on_one_side_whatever_the_groups():
         assert 0 < len(held) <= len(items) / 2
 
 
-def test_similar_pictures_are_only_looked_for_where_it_matters(tmp_path):
-    pictures(tmp_path, *map(str, range(6)))
+def test_similar_images_are_only_looked_for_where_it_matters(tmp_path):
+    images(tmp_path, *map(str, range(6)))
 
     def halves(items):
         return [int(item.name[0]) // 3 for item in items]
 
-    use = {"use": True, "share": 0.1}
+    use = {"use": True, "split": 0.1}
     found = read_dataset(config(folder=str(tmp_path), validation=use), similar=halves)
-    assert {item.name for item in found.held_out} in [
+    assert {item.name for item in found.validation_part} in [
         {"0.png", "1.png", "2.png"},
         {"3.png", "4.png", "5.png"},
     ]
     off = config(folder=str(tmp_path), validation={**use, "keep_similar": False})
-    assert len(read_dataset(off, similar=halves).held_out) == 1
+    assert len(read_dataset(off, similar=halves).validation_part) == 1
 
 
-def test_pictures_that_all_look_alike_cannot_be_split(tmp_path):
-    pictures(tmp_path, "a", "b", "c")
+def test_images_that_all_look_alike_cannot_be_split(tmp_path):
+    images(tmp_path, "a", "b", "c")
     made = config(folder=str(tmp_path), validation={"use": True})
     with pytest.raises(UserError, match="look nearly the same"):
         read_dataset(made, similar=lambda items: [0] * len(items))
 
 
 def test_nothing_to_learn_is_told(tmp_path):
-    pictures(tmp_path, "a")
+    images(tmp_path, "a")
     with pytest.raises(UserError, match="no folder of pictures to learn"):
         read_dataset(config({"folder": tmp_path, "role": "prior"}))
 
@@ -321,7 +321,7 @@ def test_folders_of_one_name_draw_apart_and_alike_without_the_other(use):
 
 
 @pytest.mark.parametrize(
-    ("source", "held_out", "kept"),
+    ("source", "validation", "kept"),
     [
         ("files", "files", "files"),
         ("names", "names", "names"),
@@ -330,17 +330,17 @@ def test_folders_of_one_name_draw_apart_and_alike_without_the_other(use):
         ("list", "files", "files"),
     ],
 )
-def test_held_out_pictures_are_captioned_as_learned_ones(source, held_out, kept):
+def test_validation_images_are_captioned_as_trained_ones(source, validation_part, kept):
     data = {"folder": "/a", "class_folder": "/c", "caption_source": source, "caption_text": "x"}
     validation = {"use": True, "folder": "/v"}
     made = resolve({"data": data, "validation": validation}, source="test")
-    assert [one.caption_source for one in concepts_of(made)] == [source, kept, held_out]
+    assert [one.caption_source for one in concepts_of(made)] == [source, kept, validation_part]
 
 
 @pytest.mark.parametrize("source", ["files", "names", "folders", "text", "list"])
-def test_class_and_held_out_pictures_may_have_captions_of_their_own(source, tmp_path):
+def test_class_and_validation_images_may_have_captions_of_their_own(source, tmp_path):
     for name in ("a", "c", "v"):
-        pictures(tmp_path / name, "1", captions=False)
+        images(tmp_path / name, "1", captions=False)
     listed = tmp_path / "list.csv"
     listed.write_text("file,caption\n1.png,held out\n")
     data = {"folder": tmp_path / "a", "class_folder": tmp_path / "c", "class_text": " a  dog "}
@@ -369,8 +369,8 @@ def test_quick_ways_are_concepts_too_and_come_first_and_last():
     assert [each.as_many for each in found] == [False, False, True, False]
 
 
-def test_captions_that_a_vae_does_not_learn_take_no_picture_away(tmp_path):
-    pictures(tmp_path, "a", "b")
+def test_captions_that_a_vae_does_not_learn_take_no_image_away(tmp_path):
+    images(tmp_path, "a", "b")
     (tmp_path / "a.txt").write_bytes(b"\0")
     for data in ({}, {"caption_source": "list", "caption_list": str(tmp_path / "gone.csv")}):
         document = {"data": {"folder": str(tmp_path), **data}}
@@ -381,7 +381,7 @@ def test_captions_that_a_vae_does_not_learn_take_no_picture_away(tmp_path):
 
 
 def test_a_vae_cuts_around_the_points_of_a_list(tmp_path):
-    pictures(tmp_path, "a")
+    images(tmp_path, "a")
     listed = tmp_path / "list.jsonl"
     listed.write_text(json.dumps({"file": "a.png", "caption": "x", "focus": [0.25, 0.75]}))
     data = {"folder": str(tmp_path), "caption_source": "list", "caption_list": str(listed)}
@@ -390,7 +390,7 @@ def test_a_vae_cuts_around_the_points_of_a_list(tmp_path):
     assert read_dataset(made).items[0].focus == (0.25, 0.75)
 
 
-def test_a_vae_learns_pictures_alone():
+def test_a_vae_learns_images_alone():
     document = {
         "data": {"folder": "/a", "class_folder": "/k", "masks": "files"},
         "objective": {"kind": "reconstruction"},

@@ -97,18 +97,21 @@ def test_a_version_that_is_none_is_refused(version):
 def test_what_a_file_of_version_four_holds_out_of_folders_goes_by_names(use, concepts, turns):
     old = {"version": 4, "data": {"concepts": concepts}, "validation": {"use": use, "share": 0.2}}
     found = resolve(migrate(old, source=""), source="").validation
-    assert (found.turns, found.share) == (turns, 0.2)
-    assert resolve({**old, "version": 5}, source="").validation.turns == "folders"
+    assert (found.split_by, found.split) == (turns, 0.2)
+    assert (
+        resolve(migrate({**old, "version": 5}, source=""), source="").validation.split_by
+        == "folders"
+    )
 
 
-@pytest.mark.parametrize("has_pictures", [True, False])
-def test_what_an_old_file_and_the_one_it_extends_hold_out_goes_by_names(tmp_path, has_pictures):
+@pytest.mark.parametrize("has_images", [True, False])
+def test_what_an_old_file_and_the_one_it_extends_hold_out_goes_by_names(tmp_path, has_images):
     both = {"data": {"concepts": [{"folder": "/a"}]}}, {"validation": {"use": True}}
-    base, own = both if has_pictures else both[::-1]
+    base, own = both if has_images else both[::-1]
     (tmp_path / "base.json").write_text(json.dumps({"version": 4, **base}))
     path = tmp_path / "own.json"
     path.write_text(json.dumps({"version": 4, "extends": "base.json", **own}))
-    assert resolve(load_document(path), source="").validation.turns == "names"
+    assert resolve(load_document(path), source="").validation.split_by == "names"
 
 
 def test_a_newer_version_is_refused_in_words():

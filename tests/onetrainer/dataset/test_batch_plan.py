@@ -63,10 +63,10 @@ def epochs(plan, count=EPOCHS):
 
 
 @RANDOM
-def test_each_epoch_shows_every_picture_exactly_as_often_as_asked(case):
+def test_each_epoch_shows_every_image_exactly_as_often_as_asked(case):
     portions, so_far = drawn(case)[0], Counter()
     for epoch, steps in enumerate(epochs(plan(case))):
-        shown = Counter(one.item for step in steps for one in step.pictures)
+        shown = Counter(one.item for step in steps for one in step.images)
         so_far += shown
         for one in portions:
             items = range(one.first, one.first + one.count)
@@ -79,12 +79,12 @@ def test_each_epoch_shows_every_picture_exactly_as_often_as_asked(case):
 
 
 @RANDOM
-def test_a_pictures_turns_count_its_showings_one_by_one(case):
+def test_a_images_turns_count_its_showings_one_by_one(case):
     turns = {}
     for steps in epochs(plan(case)):
         now = {}
         for step in steps:
-            for one in step.pictures:
+            for one in step.images:
                 now.setdefault(one.item, []).append(one.turn)
         for item, own in now.items():
             turns.setdefault(item, []).extend(sorted(own))
@@ -99,11 +99,11 @@ def test_a_step_holds_one_bucket_and_leaves_only_what_is_left_of_it(case):
         shown = Counter()
         for step in steps:
             assert step.epoch == epoch
-            for one in step.pictures:
+            for one in step.images:
                 portion = next(p for p in portions if 0 <= one.item - p.first < p.count)
                 assert one.number == portion.number_at(one.item, one.turn)
                 assert portion.bucket_at(one.item, one.number) == step.bucket
-            shown[step.bucket] += len(step.pictures)
+            shown[step.bucket] += len(step.images)
         fewest = sum(-(-count // full) for count in shown.values())
         assert len(steps) == fewest == plan(case).steps_in(epoch)
         assert shown == plan(case).counts_in(epoch)
@@ -117,13 +117,13 @@ def test_a_plan_asked_anywhere_tells_what_one_asked_from_the_start_tells(case):
     for step in picked:
         assert plan(case).at(step) == whole[step]
         assert plan(case).epoch_of(step) == whole[step].epoch
-        assert plan(case).shown_before(step) == sum(len(one.pictures) for one in whole[:step])
+        assert plan(case).shown_before(step) == sum(len(one.images) for one in whole[:step])
     restless = plan(case)
     assert [restless.at(step) for step in picked] == [whole[step] for step in picked]
 
 
 @RANDOM
-def test_ranks_share_a_step_without_showing_a_picture_twice(case):
+def test_ranks_share_a_step_without_showing_a_image_twice(case):
     world = drawn(case)[1]["world"]
     for step in [one for steps in epochs(plan(case), 2) for one in steps]:
         placed = [
@@ -132,26 +132,26 @@ def test_ranks_share_a_step_without_showing_a_picture_twice(case):
             for position, microbatch in step.of_rank(rank, world)
             for offset, shown in enumerate(microbatch)
         ]
-        assert sorted(placed) == list(enumerate(step.pictures))
+        assert sorted(placed) == list(enumerate(step.images))
 
 
 @RANDOM
-def test_a_full_step_gives_every_rank_as_many_pictures(case):
+def test_a_full_step_gives_every_rank_as_many_images(case):
     sizes = drawn(case)[1]
     world, each = sizes["world"], sizes["batch_size"] * sizes["accumulation"]
     for step in [one for steps in epochs(plan(case), 2) for one in steps]:
-        if len(step.pictures) == each * world:
+        if len(step.images) == each * world:
             own = [sum(len(some) for _, some in step.of_rank(r, world)) for r in range(world)]
             assert own == [each] * world
 
 
 @RANDOM
-def test_a_picture_weighs_the_same_whatever_bucket_it_is_in(case):
+def test_a_image_weighs_the_same_whatever_bucket_it_is_in(case):
     sizes = drawn(case)[1]
     full = sizes["batch_size"] * sizes["accumulation"] * sizes["world"]
     steps = [plan(case).at(step) for step in range(12)]
     assert {step.weight for step in steps} == {1 / full}
-    assert {len(step.pictures) for step in steps} <= set(range(1, full + 1))
+    assert {len(step.images) for step in steps} <= set(range(1, full + 1))
 
 
 @pytest.mark.parametrize("cut", [(12, 1, 1), (1, 12, 1), (3, 2, 2), (1, 3, 4), (4, 1, 3)])
@@ -159,8 +159,8 @@ def test_the_order_is_the_same_however_a_step_is_cut(cut):
     batch_size, accumulation, world = cut
     one = plan(3, batch_size=batch_size, accumulation=accumulation, world=world)
     whole = plan(3, batch_size=6, accumulation=2, world=1)
-    assert [one.at(step).pictures for step in range(20)] == [
-        whole.at(step).pictures for step in range(20)
+    assert [one.at(step).images for step in range(20)] == [
+        whole.at(step).images for step in range(20)
     ]
     assert {len(some) for step in range(20) for some in one.at(step).microbatches[:-1]} <= {
         batch_size
@@ -178,14 +178,14 @@ def test_every_epoch_and_seed_has_an_order_of_its_own(batch_size):
     orders = set()
     for seed in range(3):
         for steps in epochs(alike(12, 12, batch_size=batch_size, seed=seed), 3):
-            orders.add(tuple(one.item for step in steps for one in step.pictures))
+            orders.add(tuple(one.item for step in steps for one in step.images))
     assert len(orders) == 9
     assert {tuple(sorted(one)) for one in orders} == {tuple(range(12))}
 
 
-def test_every_round_takes_pictures_in_an_order_of_its_own():
+def test_every_round_takes_images_in_an_order_of_its_own():
     plan = alike(12, 3, batch_size=3)
-    parts = [frozenset(one.item for one in plan.at(epoch).pictures) for epoch in range(12)]
+    parts = [frozenset(one.item for one in plan.at(epoch).images) for epoch in range(12)]
     rounds = [parts[start : start + 4] for start in (0, 4, 8)]
     assert all(frozenset.union(*one) == set(range(12)) for one in rounds)
     assert len({part for one in rounds for part in one}) > 8
@@ -211,7 +211,7 @@ def test_epochs_that_show_nothing_have_no_steps():
     assert made.steps_per_epoch == 1
 
 
-def test_a_plan_without_pictures_is_a_mistake():
+def test_a_plan_without_images_is_a_mistake():
     empty = Portion(0, 0, Fraction(5), 1, lambda *_: 0, lambda *_: SIZES[0])
     with pytest.raises(ValueError, match="no picture"):
         BatchPlan([empty], batch_size=1, accumulation=1, seed=1)

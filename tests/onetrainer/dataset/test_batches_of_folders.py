@@ -10,7 +10,7 @@ from onetrainer.dataset.batch_plan import BatchPlan, portions_of
 from onetrainer.dataset.dataset import read_dataset
 from onetrainer.dataset.transforms import view, view_number
 from onetrainer.presets.presets import resolve
-from tests.pictures import folder, shapes
+from tests.images import folder, shapes
 
 EPOCHS = 4
 REPEATS = [1, 2, 3, 0.5, 1.5, 0.4]
@@ -22,7 +22,7 @@ def settings(dice, root):
     concepts = []
     for number in range(dice.randint(0, 3)):
         own = {"folder": str(folder(root / f"more{number}", shapes(dice, 6)))}
-        own |= dice.choice([{"repeats": dice.choice(REPEATS)}, {"pictures": dice.randint(1, 20)}])
+        own |= dice.choice([{"repeats": dice.choice(REPEATS)}, {"images": dice.randint(1, 20)}])
         own["role"] = dice.choice(["train", "train", "prior", "own_prediction"])
         concepts.append(own)
     data = {
@@ -58,21 +58,21 @@ def asked(dataset):
     each = {}
     for number, concept in enumerate(dataset.concepts):
         count = sum(item.concept == number for item in dataset.items)
-        each[number] = Fraction(concept.pictures or concept.repeats * count)
-    learned = [n for n, concept in enumerate(dataset.concepts) if concept.role == "train"]
+        each[number] = Fraction(concept.images or concept.repeats * count)
+    trained = [n for n, concept in enumerate(dataset.concepts) if concept.role == "train"]
     for number, concept in enumerate(dataset.concepts):
         if concept.as_many:
-            each[number] = sum(each[one] for one in learned)
+            each[number] = sum(each[one] for one in trained)
     return each
 
 
 @RANDOM
-def test_every_picture_is_shown_as_often_as_its_folder_asks(case, tmp_path):
+def test_every_image_is_shown_as_often_as_its_folder_asks(case, tmp_path):
     dataset, _, plan = made(case, tmp_path)
     one, so_far = plan(), Counter()
     for epoch in range(EPOCHS):
         steps = range(one.first_step(epoch), one.first_step(epoch + 1))
-        so_far.update(shown.item for step in steps for shown in one.at(step).pictures)
+        so_far.update(shown.item for step in steps for shown in one.at(step).images)
         for number, per_epoch in asked(dataset).items():
             places = [n for n, item in enumerate(dataset.items) if item.concept == number]
             total = int((epoch + 1) * per_epoch)
@@ -86,7 +86,7 @@ def test_every_showing_is_of_the_steps_size(case, tmp_path):
     dataset, config, plan = made(case, tmp_path)
     one = plan()
     for step in range(one.first_step(EPOCHS)):
-        for shown in one.at(step).pictures:
+        for shown in one.at(step).images:
             item = dataset.items[shown.item]
             concept, is_cached = dataset.concept_of(item), config.data.cache_latents
             assert shown.number == view_number(item, concept, shown.turn, is_cached=is_cached)
@@ -102,16 +102,16 @@ def test_a_run_of_folders_goes_on_anywhere_on_any_number_of_ranks(case, tmp_path
         assert plan().at(step) == whole[step]
         of_ranks = [shown for rank in range(4) for _, some in whole[step].of_rank(rank, 4)
                     for shown in some]  # fmt: skip
-        assert Counter(of_ranks) == Counter(whole[step].pictures)
+        assert Counter(of_ranks) == Counter(whole[step].images)
 
 
-def test_pictures_that_could_not_be_encoded_leave_the_others_in_place(tmp_path):
+def test_images_that_could_not_be_encoded_leave_the_others_in_place(tmp_path):
     dataset, _, _ = made(0, tmp_path)
     kept = [place for place in range(len(dataset.items)) if place != 1]
     portions = portions_of(dataset, is_cached=True, kept=kept)
     one = BatchPlan(portions, batch_size=2, accumulation=1, seed=0)
     for step in range(one.first_step(2)):
-        for shown in one.at(step).pictures:
+        for shown in one.at(step).images:
             item = dataset.items[kept[shown.item]]
             own = view(item, dataset.concept_of(item), shown.number)
             assert own.bucket == one.at(step).bucket
@@ -120,11 +120,11 @@ def test_pictures_that_could_not_be_encoded_leave_the_others_in_place(tmp_path):
 
 def test_folders_of_one_seed_have_orders_of_their_own(tmp_path):
     concepts = [
-        {"folder": str(folder(tmp_path / name, [(64, 64)] * 12)), "pictures": 3}
+        {"folder": str(folder(tmp_path / name, [(64, 64)] * 12)), "images": 3}
         for name in ("one", "two")
     ]
     config = resolve({"data": {"resolution": 64, "concepts": concepts}}, source="")
     portions = portions_of(read_dataset(config), is_cached=True)
     plan = BatchPlan(portions, batch_size=6, accumulation=1, seed=0)
-    shown = sorted(one.item for one in plan.at(0).pictures)
+    shown = sorted(one.item for one in plan.at(0).images)
     assert [item - 12 for item in shown[3:]] != shown[:3]

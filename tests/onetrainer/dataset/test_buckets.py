@@ -123,7 +123,7 @@ def test_steps_between_shapes_are_small_where_steps_are_fine():
             assert seen >= 7 / 8
 
 
-def test_square_picture_gets_square_bucket():
+def test_square_image_gets_square_bucket():
     for resolution, step in TARGETS:
         bucket = bucket_for(777, 777, resolution, step)
         assert bucket.width == bucket.height
@@ -207,7 +207,7 @@ def test_crop_covers_bucket_keeps_shape_and_is_centered():
             assert 0 <= top <= crop.height - bottom <= top + 1
 
 
-def test_picture_of_the_buckets_size_is_left_alone():
+def test_image_of_the_buckets_size_is_left_alone():
     crop = crop_geometry(704, 384, Bucket(704, 384))
     assert (crop.width, crop.height, crop.box) == (704, 384, (0, 0, 704, 384))
 
@@ -224,7 +224,7 @@ def corners(bucket, left, top, angle):
 
 @pytest.mark.parametrize("angle", [0.01, 3, -17.5, 30, 45, -45])
 @pytest.mark.parametrize("bucket", [Bucket(512, 512), Bucket(1024, 256), Bucket(384, 704)])
-def test_turned_cut_lies_within_the_picture_wherever_it_may_begin(bucket, angle):
+def test_turned_cut_lies_within_the_image_wherever_it_may_begin(bucket, angle):
     for width, height in random_sizes(60):
         closer = Closer(1.1, angle)
         wide, high = scaled_size(width, height, bucket, closer)

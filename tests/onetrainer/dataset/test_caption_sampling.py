@@ -14,7 +14,7 @@ from onetrainer.dataset.items import Item
 TURNS = 4000
 
 
-def picture(*captions, name="pets/a cat.png"):
+def image(*captions, name="pets/a cat.png"):
     return Item(Path("/data/pets/a cat.png"), captions, 64, 64, name=name)
 
 
@@ -33,7 +33,7 @@ def drawn(caption, turns=1, name="a.png", **settings):
     """What a caption, or several, becomes in each turn."""
     captions = (caption,) if isinstance(caption, str) else caption
     own = concept(**settings)
-    return [drawn_caption(picture(*captions, name=name), own, turn) for turn in range(turns)]
+    return [drawn_caption(image(*captions, name=name), own, turn) for turn in range(turns)]
 
 
 def tags(caption):
@@ -53,7 +53,7 @@ def test_captions_stay_as_written_unless_something_is_set(caption):
     assert drawn(caption, 3) == [caption] * 3
 
 
-def test_same_seed_picture_and_turn_give_the_same_caption():
+def test_same_seed_image_and_turn_give_the_same_caption():
     settings = {"shuffle": True, "drop_tags": "each", "drop_chance": 0.5, "dropout": 0.3}
     first, again = (drawn("a, b, c, d, e, f", 50, **settings) for _ in range(2))
     assert first == again
@@ -231,7 +231,7 @@ def test_fields_within_choices_are_filled_in():
 
 def test_format_signs_in_captions_and_names_do_nothing():
     own = concept(name="{caption} %s {0.__class__}", template="{concept} {caption}")
-    shown = drawn_caption(picture("{concept} %d {0!r}"), own, 0)
+    shown = drawn_caption(image("{concept} %d {0!r}"), own, 0)
     assert shown == "{caption} %s {0.__class__} {concept} %d {0!r}"
 
 
@@ -297,7 +297,7 @@ def test_plain_caption_draws_nothing():
         secondary_separator=";;;",
         keep_separator="|||",
     )
-    item = picture("{Red|Blue} ||| Hat;;;{Old|New} Shoes", "other")
+    item = image("{Red|Blue} ||| Hat;;;{Old|New} Shoes", "other")
     assert plain_caption(item, own) == "photo of ohwx, red, hat, old shoes"
 
 
@@ -341,8 +341,8 @@ def test_varies_tells_whether_more_than_itself_is_shown(settings, expected):
         (("a, b",), {"shuffle": True}, True),
     ],
 )
-def test_varies_for_tells_whether_a_picture_has_several_captions(captions, settings, expected):
+def test_varies_for_tells_whether_a_image_has_several_captions(captions, settings, expected):
     own = concept(**settings)
-    assert varies_for(picture(*captions), own) is expected
-    shown = {drawn_caption(picture(*captions), own, turn) for turn in range(200)}
+    assert varies_for(image(*captions), own) is expected
+    shown = {drawn_caption(image(*captions), own, turn) for turn in range(200)}
     assert (len(shown) > 1) is expected

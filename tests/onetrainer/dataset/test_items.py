@@ -19,7 +19,7 @@ from onetrainer.config.fields import settings
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.items import index_concept
 from onetrainer.errors import UserError
-from onetrainer.images.image_file import MAX_PIXELS, PictureError, opened
+from onetrainer.images.image_file import MAX_PIXELS, ImageError, opened
 
 ORIENTATION = 0x0112
 
@@ -74,7 +74,7 @@ def test_order_is_natural_and_blind_to_case(tmp_path):
     assert names(index(tmp_path).items) == ["a.png", "b1.png", "B2.png", "b10.png", "Ü.png"]
 
 
-def test_every_kind_of_picture_is_read(tmp_path):
+def test_every_kind_of_image_is_read(tmp_path):
     for suffix in ["png", "jpg", "JPEG", "jfif", "webp", "bmp", "gif", "tif", "tiff", "avif"]:
         Image.new("RGB", (64, 48)).save(tmp_path / f"{suffix}.{suffix}")
     found = index(tmp_path, require_captions=False)
@@ -94,7 +94,7 @@ def test_no_pixel_is_decoded(tmp_path, monkeypatch):
     assert len(index(tmp_path, require_captions=False).items) == 7
 
 
-def test_what_is_beside_the_pictures_is_no_item(tmp_path):
+def test_what_is_beside_the_images_is_no_item(tmp_path):
     save(tmp_path / "a.png")
     for name in ["a.thumb.jpg", "a-masklabel.png", ".hidden.png", "._a.png", "notes.json"]:
         (tmp_path / name).write_bytes(b"not a picture")
@@ -156,7 +156,7 @@ def test_captions_are_read_in_every_encoding(tmp_path, data, caption):
 
 
 @pytest.mark.parametrize("data", [b"a\0b\0", b"\x81\x8d", b"x" * (2 << 20)])
-def test_picture_with_an_unreadable_caption_is_skipped_and_named(tmp_path, data):
+def test_image_with_an_unreadable_caption_is_skipped_and_named(tmp_path, data):
     save(tmp_path / "a.png")
     save(tmp_path / "b.png").with_suffix(".txt").write_bytes(data)
     found = index(tmp_path)
@@ -178,7 +178,7 @@ def test_missing_captions_are_counted(tmp_path):
     assert found.uncaptioned == 1
 
 
-def odd_pictures(folder):
+def odd_images(folder):
     """Files that cannot be learnt, with a word of the reason each should get."""
     whole = save(folder / "good.png", (600, 600)).read_bytes()
     (folder / "zero.png").write_bytes(b"")
@@ -209,8 +209,8 @@ def odd_pictures(folder):
     }
 
 
-def test_unusable_pictures_are_named_with_a_reason_and_the_rest_is_kept(tmp_path):
-    expected = odd_pictures(tmp_path)
+def test_unusable_images_are_named_with_a_reason_and_the_rest_is_kept(tmp_path):
+    expected = odd_images(tmp_path)
     found = index(tmp_path)
     assert names(found.items) == ["good.png"]
     assert list(reasons(found)) == sorted(expected)
@@ -233,19 +233,19 @@ def test_names_that_are_no_text_are_told_and_left_out(tmp_path):
     ]
 
 
-def test_what_is_said_of_the_folder_comes_before_what_is_said_of_pictures(tmp_path):
+def test_what_is_said_of_the_folder_comes_before_what_is_said_of_images(tmp_path):
     save(tmp_path / "a.png", caption=None)
     (tmp_path / "a.txt").write_bytes(b"caf\xe9")
     assert [note.split()[0] for note in index(tmp_path, masks="files").notes] == ["1", "a.txt"]
 
 
-def test_large_picture_within_the_limit_is_indexed(tmp_path):
+def test_large_image_within_the_limit_is_indexed(tmp_path):
     save(tmp_path / "small.png")
     (tmp_path / "a.png").write_bytes(png_of_size(20_000, 20_000))
     assert index(tmp_path).items[0].width == 20_000
 
 
-def test_a_large_picture_is_opened_while_other_threads_open_small_ones(tmp_path):
+def test_a_large_image_is_opened_while_other_threads_open_small_ones(tmp_path):
     save(tmp_path / "small.png")
     large = tmp_path / "a.png"
     large.write_bytes(png_of_size(20_000, 20_000))
@@ -278,14 +278,14 @@ def test_folder_that_is_none_is_told(tmp_path, prepare, what, remedy):
     assert remedy in error.value.remedy
 
 
-def test_pictures_only_in_subfolders_suggest_including_them(tmp_path):
+def test_images_only_in_subfolders_suggest_including_them(tmp_path):
     save(tmp_path / "10_cat" / "a.png")
     with pytest.raises(UserError, match="Include subfolders") as error:
         index(tmp_path)
     assert "10_cat" in error.value.what
 
 
-def test_folder_without_pictures_is_told(tmp_path):
+def test_folder_without_images_is_told(tmp_path):
     (tmp_path / "readme.md").write_text("x")
     with pytest.raises(UserError, match="has no pictures") as error:
         index(tmp_path, deep=True)
@@ -301,7 +301,7 @@ def test_a_list_whose_words_are_all_missing_is_told(tmp_path):
             index(tmp_path, caption_source="list", caption_list=listed)
 
 
-def test_of_the_folders_within_those_with_the_most_pictures_are_named(tmp_path):
+def test_of_the_folders_within_those_with_the_max_images_are_named(tmp_path):
     for name, count in {"a": 1, "b": 3, "c": 2, "d": 1, "e": 4}.items():
         (tmp_path / name).mkdir()
         for number in range(count):
@@ -311,7 +311,7 @@ def test_of_the_folders_within_those_with_the_most_pictures_are_named(tmp_path):
     assert error.value.what.endswith('folders within it: "e" (4), "b" (3), "c" (2) and 2 more')
 
 
-def test_folder_of_broken_pictures_names_some(tmp_path):
+def test_folder_of_broken_images_names_some(tmp_path):
     for number in range(5):
         (tmp_path / f"{number}.png").write_bytes(b"")
     with pytest.raises(UserError, match=r"none of its 5 .*0.png: the file is empty.* 2 more"):
@@ -327,7 +327,7 @@ def test_folder_without_captions_is_refused_unless_allowed(tmp_path):
 
 
 def test_indexing_writes_nothing(tmp_path):
-    odd_pictures(tmp_path)
+    odd_images(tmp_path)
     before = {path: path.lstat().st_mtime_ns for path in tmp_path.iterdir()}
     index(tmp_path)
     assert {path: path.lstat().st_mtime_ns for path in tmp_path.iterdir()} == before
@@ -335,7 +335,7 @@ def test_indexing_writes_nothing(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 @pytest.mark.parametrize("suffix", ["png", "jpg", "webp", "bmp", "gif", "tif", "avif"])
-def test_damage_of_any_kind_is_a_picture_error(tmp_path, suffix):
+def test_damage_of_any_kind_is_a_image_error(tmp_path, suffix):
     path = tmp_path / f"a.{suffix}"
     Image.effect_noise((40, 40), 80).convert("RGB").save(path, exif=exif(6))
     whole = path.read_bytes()
@@ -348,7 +348,7 @@ def test_damage_of_any_kind_is_a_picture_error(tmp_path, suffix):
         try:
             with path.open("rb") as file, opened(file, path) as image:
                 image.load()
-        except PictureError as error:
+        except ImageError as error:
             assert error.reason
 
 

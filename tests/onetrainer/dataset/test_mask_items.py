@@ -27,13 +27,13 @@ def index(folder, masks="files"):
 
 
 @pytest.mark.parametrize("masks", ["off", "files", "alpha"])
-def test_masks_are_never_learnt_as_pictures(folder, masks):
+def test_masks_are_never_trained_as_images(folder, masks):
     save(folder / "b-MaskLabel.PNG", mode="L")
     save(folder / "no picture-masklabel.png", mode="L")
     assert [item.path.name for item in index(folder, masks).items] == ["a.jpg", "b.png"]
 
 
-def test_masks_are_found_by_the_names_of_their_pictures(folder):
+def test_masks_are_found_by_the_names_of_their_images(folder):
     (folder / "inner").mkdir()
     save(folder / "inner" / "b-masklabel.png", mode="L")  # of no picture there
     found = index(folder)
@@ -49,7 +49,7 @@ def test_masks_are_no_business_of_who_does_not_ask(folder):
     assert (found.notes, found.skipped) == ((), ())
 
 
-def test_picture_whose_mask_cannot_be_read_is_left_out_and_told(folder):
+def test_image_whose_mask_cannot_be_read_is_left_out_and_told(folder):
     (folder / "a-masklabel.png").write_bytes(b"")
     (folder / "b.txt").write_text("b")
     found = index(folder)
@@ -58,7 +58,7 @@ def test_picture_whose_mask_cannot_be_read_is_left_out_and_told(folder):
 
 
 @pytest.mark.parametrize(
-    ("picture", "mask", "is_told"),
+    ("image", "mask", "is_told"),
     [
         ((640, 480), (640, 480), False),
         ((640, 480), (320, 240), False),
@@ -70,8 +70,8 @@ def test_picture_whose_mask_cannot_be_read_is_left_out_and_told(folder):
         ((640, 480), (512, 512), True),
     ],
 )
-def test_mask_of_another_shape_is_told_and_of_another_size_is_not(folder, picture, mask, is_told):
-    save(folder / "a.jpg", picture)
+def test_mask_of_another_shape_is_told_and_of_another_size_is_not(folder, image, mask, is_told):
+    save(folder / "a.jpg", image)
     save(folder / "a-masklabel.png", mask, "L")
     (folder / "b.png").unlink()
     found = index(folder)
@@ -90,7 +90,7 @@ def test_shape_of_a_mask_counts_as_it_stands_upright(folder):
     assert index(folder).notes == ()
 
 
-def test_alpha_is_the_mask_of_pictures_that_have_any(folder):
+def test_alpha_is_the_mask_of_images_that_have_any(folder):
     save(folder / "c.png", mode="RGBA")
     found = index(folder, "alpha")
     masks = {item.path.name: item.mask for item in found.items}

@@ -19,36 +19,35 @@ from onetrainer.dataset.near_duplicates import (
     remembered_groups,
     similar_groups,
 )
-from onetrainer.images import image_index as picture_memory
+from onetrainer.images import image_index as image_memory
 from onetrainer.images.features import Features, features_of, unpacked
-from onetrainer.images.image_file import PictureError
-from onetrainer.images.image_index import PictureMemory
+from onetrainer.images.image_file import ImageError
+from onetrainer.images.image_index import ImageMemory
 from tests.onetrainer.drawn import as_jpeg, cut, leaves, scaled
 
 CHANGES = {
-    "smaller": lambda picture: scaled(picture, 0.4),
-    "larger": lambda picture: scaled(picture, 1.7),
-    "other shape": lambda picture: picture.resize((300, 340)),
-    "saved again": lambda picture: as_jpeg(picture, 30),
-    "brighter": lambda picture: ImageEnhance.Brightness(picture).enhance(1.2),
-    "darker": lambda picture: ImageEnhance.Brightness(picture).enhance(0.7),
-    "more contrast": lambda picture: ImageEnhance.Contrast(picture).enhance(1.3),
-    "paler": lambda picture: ImageEnhance.Color(picture).enhance(0.8),
-    "cut": lambda picture: cut(picture, 0.04),
+    "smaller": lambda image: scaled(image, 0.4),
+    "larger": lambda image: scaled(image, 1.7),
+    "other shape": lambda image: image.resize((300, 340)),
+    "saved again": lambda image: as_jpeg(image, 30),
+    "brighter": lambda image: ImageEnhance.Brightness(image).enhance(1.2),
+    "darker": lambda image: ImageEnhance.Brightness(image).enhance(0.7),
+    "more contrast": lambda image: ImageEnhance.Contrast(image).enhance(1.3),
+    "paler": lambda image: ImageEnhance.Color(image).enhance(0.8),
+    "cut": lambda image: cut(image, 0.04),
     "mirrored": ImageOps.mirror,
 }
 
 
-def saved(folder, picture, name="a.png"):
+def saved(folder, image, name="a.png"):
     path = folder / name
-    picture.save(path)
+    image.save(path)
     return path
 
 
-def looks(folder, pictures):
+def looks(folder, images):
     return [
-        features_of(saved(folder, picture, f"{number}.png"))
-        for number, picture in enumerate(pictures)
+        features_of(saved(folder, image, f"{number}.png")) for number, image in enumerate(images)
     ]
 
 
@@ -62,45 +61,45 @@ def random_looks(count, seed=0):
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_changed_picture_is_found(tmp_path, change, seed):
-    pictures = [leaves(seed), leaves(seed + 50), CHANGES[change](leaves(seed))]
-    assert groups_of(looks(tmp_path, pictures)) == [0, 1, 0]
+def test_changed_image_is_found(tmp_path, change, seed):
+    images = [leaves(seed), leaves(seed + 50), CHANGES[change](leaves(seed))]
+    assert groups_of(looks(tmp_path, images)) == [0, 1, 0]
 
 
 def test_mirrored_and_saved_again_is_found(tmp_path):
-    pictures = [leaves(3), as_jpeg(ImageOps.mirror(leaves(3)), 60)]
-    assert groups_of(looks(tmp_path, pictures)) == [0, 0]
+    images = [leaves(3), as_jpeg(ImageOps.mirror(leaves(3)), 60)]
+    assert groups_of(looks(tmp_path, images)) == [0, 0]
 
 
-def test_different_pictures_are_left_apart(tmp_path):
+def test_different_images_are_left_apart(tmp_path):
     assert groups_of(looks(tmp_path, map(leaves, range(20)))) == list(range(20))
 
 
-def test_upside_down_is_another_picture(tmp_path):
+def test_upside_down_is_another_image(tmp_path):
     assert groups_of(looks(tmp_path, [leaves(1), ImageOps.flip(leaves(1))])) == [0, 1]
 
 
-def test_plain_pictures_are_told_apart_by_their_color(tmp_path):
+def test_plain_images_are_told_apart_by_their_color(tmp_path):
     colors = ["red", "blue", "white", "black", "gray", (250, 0, 0), "red"]
-    pictures = [Image.new("RGB", (64 + place, 64), color) for place, color in enumerate(colors)]
-    assert groups_of(looks(tmp_path, pictures)) == [0, 1, 2, 3, 4, 5, 0]
+    images = [Image.new("RGB", (64 + place, 64), color) for place, color in enumerate(colors)]
+    assert groups_of(looks(tmp_path, images)) == [0, 1, 2, 3, 4, 5, 0]
 
 
-def test_other_color_is_another_picture(tmp_path):
-    pictures = []
+def test_other_color_is_another_image(tmp_path):
+    images = []
     for color in ("red", "green", "red"):
-        picture = Image.new("RGB", (200, 200), "white")
-        picture.paste(color, (40, 60, 120, 160))
-        pictures.append(picture)
-    assert groups_of(looks(tmp_path, pictures)) == [0, 1, 0]
+        image = Image.new("RGB", (200, 200), "white")
+        image.paste(color, (40, 60, 120, 160))
+        images.append(image)
+    assert groups_of(looks(tmp_path, images)) == [0, 1, 0]
 
 
-def test_picture_turned_by_its_exif_is_the_one_that_was_turned(tmp_path):
-    picture = leaves(4).crop((0, 0, 384, 256))
+def test_image_turned_by_its_exif_is_the_one_that_was_turned(tmp_path):
+    image = leaves(4).crop((0, 0, 384, 256))
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by a quarter, clockwise
-    picture.rotate(90, expand=True).save(tmp_path / "turned.png", exif=exif)
-    upright = features_of(saved(tmp_path, picture))
+    image.rotate(90, expand=True).save(tmp_path / "turned.png", exif=exif)
+    upright = features_of(saved(tmp_path, image))
     assert groups_of([upright, features_of(tmp_path / "turned.png")]) == [0, 0]
 
 
@@ -118,18 +117,18 @@ def test_sixteen_bits_look_as_eight(tmp_path):
     assert groups_of(looks(tmp_path, [grey, deep])) == [0, 0]
 
 
-def test_groups_are_numbered_by_their_first_pictures(tmp_path):
+def test_groups_are_numbered_by_their_first_images(tmp_path):
     order = [1, 2, 1, 3, 2, 1]
     assert groups_of(looks(tmp_path, map(leaves, order))) == [0, 1, 0, 2, 1, 0]
 
 
-def test_pictures_that_cannot_be_looked_at_are_groups_of_their_own(tmp_path):
+def test_images_that_cannot_be_looked_at_are_groups_of_their_own(tmp_path):
     (one,) = looks(tmp_path, [leaves(1)])
     assert groups_of([None, one, None, one]) == [0, 1, 2, 1]
     assert groups_of([]) == []
 
 
-def test_links_are_one_fewer_than_each_group_has_pictures(tmp_path):
+def test_links_are_one_fewer_than_each_group_has_images(tmp_path):
     pairs = alike_pairs(looks(tmp_path, map(leaves, [1, 2, 1, 1, 2, 3])))
     assert len(pairs) == 3
     assert all(first < second for first, second in pairs)
@@ -146,7 +145,7 @@ def test_many_are_compared_in_parts_with_the_same_result(monkeypatch):
     assert groups_of(every) == expected
 
 
-def test_bits_alone_do_not_make_pictures_alike():
+def test_bits_alone_do_not_make_images_alike():
     first, second = random_looks(2)
     twin = Features(first.hash, first.mirrored, second.thumb)
     assert groups_of([first, twin]) == [0, 1]
@@ -157,13 +156,13 @@ def test_looks_survive_being_packed(tmp_path):
         assert unpacked(one.packed()) == one
 
 
-def test_pictures_come_in_their_order_with_those_that_fail(tmp_path):
+def test_images_come_in_their_order_with_those_that_fail(tmp_path):
     paths = [saved(tmp_path, leaves(seed), f"{seed}.png") for seed in range(12)]
     paths[5].write_bytes(paths[5].read_bytes()[:5000])
     paths.append(tmp_path / "gone.png")
     seen = []
     found = look_at(paths, progress=lambda done, total: seen.append((done, total)), threads=3)
-    assert [isinstance(one, PictureError) for one in found] == [
+    assert [isinstance(one, ImageError) for one in found] == [
         path.name in ("5.png", "gone.png") for path in paths
     ]
     assert found[7] == features_of(paths[7])
@@ -177,14 +176,14 @@ def test_items_are_grouped_and_those_that_cannot_be_read_stand_alone(tmp_path):
     assert similar_groups(items) == [0, 1, 0, 2]
 
 
-def test_unchanged_pictures_are_not_opened_again(tmp_path, monkeypatch):
-    now = picture_memory.time.time_ns
-    monkeypatch.setattr(picture_memory.time, "time_ns", lambda: now() + 60_000_000_000)
+def test_unchanged_images_are_not_opened_again(tmp_path, monkeypatch):
+    now = image_memory.time.time_ns
+    monkeypatch.setattr(image_memory.time, "time_ns", lambda: now() + 60_000_000_000)
     paths = [saved(tmp_path, leaves(seed), f"{seed}.png") for seed in range(3)]
-    with closing(PictureMemory(tmp_path / "cache")) as memory:
+    with closing(ImageMemory(tmp_path / "cache")) as memory:
         first = look_at(paths, memory)
     monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("a picture was read"))
-    with closing(PictureMemory(tmp_path / "cache")) as memory:
+    with closing(ImageMemory(tmp_path / "cache")) as memory:
         assert look_at(paths, memory) == first
         assert None not in [memory.digest(path) for path in paths]
 
@@ -195,28 +194,26 @@ def settled(monkeypatch):
     monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
 
 
-def test_a_damaged_picture_leaves_the_groups_of_the_others_remembered(tmp_path, settled):
+def test_a_damaged_image_leaves_the_groups_of_the_others_remembered(tmp_path, settled):
     paths = [saved(tmp_path, leaves(seed), f"{n}.png") for n, seed in enumerate([1, 2, 1, 2])]
     paths[3].write_bytes(paths[3].read_bytes()[:5000])
     items = [Item(path, ("",), 384, 384) for path in paths]
-    with closing(PictureMemory(tmp_path / "cache")) as memory:
+    with closing(ImageMemory(tmp_path / "cache")) as memory:
         assert remembered_damage(items, memory) == []
         groups = similar_groups(items, memory)
         assert groups == [0, 1, 0, 2]
-    with closing(PictureMemory(tmp_path / "cache")) as memory:
+    with closing(ImageMemory(tmp_path / "cache")) as memory:
         assert remembered_groups(items, memory) == groups
         (found,) = remembered_damage(items, memory)
     assert found.path == paths[3]
-    with pytest.raises(PictureError) as error:
+    with pytest.raises(ImageError) as error:
         features_of(paths[3])
     assert found.reason == error.value.reason
 
 
-def test_a_damaged_picture_is_tried_again_and_then_known_to_be_sound(
-    tmp_path, settled, monkeypatch
-):
+def test_a_damaged_image_is_tried_again_and_then_known_to_be_sound(tmp_path, settled, monkeypatch):
     item = Item(saved(tmp_path, leaves(1)), ("",), 384, 384)
-    with closing(PictureMemory(tmp_path / "cache")) as memory:
+    with closing(ImageMemory(tmp_path / "cache")) as memory:
         with monkeypatch.context() as patched:
             # As of a Pillow that does not know this kind.
             patched.setattr("onetrainer.images.image_file.FORMATS", ("BMP",))
@@ -226,13 +223,13 @@ def test_a_damaged_picture_is_tried_again_and_then_known_to_be_sound(
         assert remembered_damage([item], memory) == []
 
 
-def test_too_little_memory_is_no_damage_of_a_picture(tmp_path, settled, monkeypatch):
+def test_too_little_memory_is_no_damage_of_a_image(tmp_path, settled, monkeypatch):
     def refuse(*_):
         raise MemoryError
 
     item = Item(saved(tmp_path, leaves(1)), ("",), 384, 384)
     monkeypatch.setattr("onetrainer.images.features._on_a_page", refuse)
-    with closing(PictureMemory(tmp_path / "cache")) as memory:
+    with closing(ImageMemory(tmp_path / "cache")) as memory:
         similar_groups([item], memory)
         assert remembered_damage([item], memory) == []
         assert remembered_groups([item], memory) is None

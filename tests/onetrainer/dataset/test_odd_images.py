@@ -189,14 +189,14 @@ def test_every_pixel_comes_from_where_the_frame_says(tmp_path, name):
     odd = ODD[name]
     item, concept = opened(odd, tmp_path)
     with (tmp_path / odd.saved).open("rb") as file:
-        picture = shown(item, view(item, concept, 0), file)
-    assert picture.size == odd.cut[4:]
-    pixels = np.asarray(picture, dtype=np.float64)
-    if picture.mode == "F":
+        image = shown(item, view(item, concept, 0), file)
+    assert image.size == odd.cut[4:]
+    pixels = np.asarray(image, dtype=np.float64)
+    if image.mode == "F":
         pixels = np.repeat(pixels[..., None] / 257, 3, axis=2)
     # Not the outermost ones: scaling has nothing to look at beyond the edge.
     for share_x, share_y in [(0.2, 0.3), (0.8, 0.2), (0.3, 0.7), (0.75, 0.8)]:
-        x, y = int(share_x * picture.width), int(share_y * picture.height)
+        x, y = int(share_x * image.width), int(share_y * image.height)
         assert pixels[y, x] == pytest.approx(expected_color(odd, x, y), abs=odd.off)
 
 
@@ -207,7 +207,7 @@ def test_focus_of_its_own_comes_from_the_item(tmp_path):
     assert seen.geometry.left == 342
 
 
-def test_no_picture_is_touched(tmp_path):
+def test_no_image_is_touched(tmp_path):
     for place, odd in enumerate(ODD.values()):
         folder = Path(tmp_path, str(place))
         folder.mkdir()

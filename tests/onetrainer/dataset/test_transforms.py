@@ -115,14 +115,14 @@ def test_uncached_turn_is_a_variation_of_its_own():
     assert {view_number(item(), still, turn, is_cached=False) for turn in range(9)} == {0, 1}
 
 
-def test_pictures_begin_at_different_resolutions():
+def test_images_begin_at_different_resolutions():
     concept = folder(resolutions=(512, 768))
     names = [f"{number}.png" for number in range(400)]
     firsts = [view_number(item(name=name), concept, 0, is_cached=True) for name in names]
     assert 150 < sum(firsts) < 250  # of a fair coin, in all but one of a million cases
 
 
-def test_two_variations_of_mirrored_pictures_are_both_sides():
+def test_two_variations_of_mirrored_images_are_both_sides():
     concept = folder(flip="random")
     firsts = 0
     for number in range(200):
@@ -133,7 +133,7 @@ def test_two_variations_of_mirrored_pictures_are_both_sides():
     assert 60 < firsts < 140
 
 
-def test_four_variations_of_pictures_mirrored_both_ways_are_all_four_sides():
+def test_four_variations_of_images_mirrored_both_ways_are_all_four_sides():
     concept = folder(flip="random", flip_vertical="random")
     for first in (0, 4, 8):
         views = [view(item(), concept, first + number) for number in range(4)]
@@ -276,7 +276,7 @@ def test_no_view_is_enlarged_beyond_the_limit(limit):
             assert enlarged(seen, view(seen, concept, 0)) <= limit + slack
 
 
-def test_small_picture_is_brought_to_a_smaller_size_and_never_lost():
+def test_small_image_is_brought_to_a_smaller_size_and_never_lost():
     concept = folder(resolutions=(512, 1024), buckets={"upscale_limit": 1})
     assert [bucket_at(item(300, 300), concept, number).width for number in (0, 1)] == [256, 256]
     assert bucket_at(item(600, 600), concept, 1) == Bucket(512, 512)

@@ -20,7 +20,7 @@ from onetrainer.demo.images import (
 from onetrainer.demo.smileys import INK, smileys
 
 
-def test_same_scene_gives_the_same_picture():
+def test_same_scene_gives_the_same_image():
     scene = random_scene(random.Random(3))
 
     assert draw(scene).tobytes() == draw(scene).tobytes()
@@ -32,15 +32,15 @@ def test_same_seed_gives_the_same_scenes():
 
 @pytest.mark.parametrize("color", COLORS)
 def test_shape_has_its_color_and_the_corner_its_background(color):
-    picture = draw(Scene("circle", color, "gray", "small"))
+    image = draw(Scene("circle", color, "gray", "small"))
     x, y, _ = shape_box(Scene("circle", color, "gray", "small"), 128, 128)
 
-    assert picture.getpixel((round(x), round(y))) == shape_rgb(color)
-    assert picture.getpixel((0, 0)) == background_rgb("gray")[0]
+    assert image.getpixel((round(x), round(y))) == shape_rgb(color)
+    assert image.getpixel((0, 0)) == background_rgb("gray")[0]
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_shape_stays_inside_the_picture(size):
+def test_shape_stays_inside_the_image(size):
     shift = (0.025, -0.025)
     scene = Scene("circle", "red", "blue", size, shift, stretch=1.06)
 

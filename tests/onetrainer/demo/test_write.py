@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from onetrainer.demo.captions import caption
-from onetrainer.demo.configs import HELD_OUT, REWARDED, demo_config, demo_configs
+from onetrainer.demo.configs import REWARDED, VALIDATION, demo_config, demo_configs
 from onetrainer.demo.images import BACKGROUNDS, COLORS, SHAPES, SIZES, Scene
 from onetrainer.demo.write import write_demo
 from onetrainer.errors import UserError
@@ -25,13 +25,13 @@ def demo(tmp_path_factory):
     return write_demo(tmp_path_factory.mktemp("demo") / "new" / "demo")
 
 
-def test_every_picture_has_a_caption(demo):
-    pictures = sorted(demo.pictures.glob("*.png"))
+def test_every_image_has_a_caption(demo):
+    images = sorted(demo.images.glob("*.png"))
 
-    assert len(pictures) == 24
-    for picture in pictures:
-        assert "smiley" in picture.with_suffix(".txt").read_text()
-        Image.open(picture).load()
+    assert len(images) == 24
+    for image in images:
+        assert "smiley" in image.with_suffix(".txt").read_text()
+        Image.open(image).load()
 
 
 def test_base_is_a_whole_model_folder(demo):
@@ -43,7 +43,7 @@ def test_config_is_valid_and_points_into_the_folder(demo):
     config = resolve(load_document(demo.config), source="demo.json")
 
     assert config.model.path == str(demo.base)
-    assert config.data.folder == str(demo.pictures)
+    assert config.data.folder == str(demo.images)
 
 
 def test_fine_tuned_demo_is_written_in_the_form_that_can_be_opened(demo):
@@ -53,8 +53,8 @@ def test_fine_tuned_demo_is_written_in_the_form_that_can_be_opened(demo):
     assert (config.method.kind, config.output.model_format) == ("full", "diffusers")
 
 
-def test_samples_ask_for_what_no_picture_shows(demo):
-    captions = {path.read_text().strip() for path in demo.pictures.glob("*.txt")}
+def test_samples_ask_for_what_no_image_shows(demo):
+    captions = {path.read_text().strip() for path in demo.images.glob("*.txt")}
 
     assert not captions & {prompt["prompt"] for prompt in demo_config()["sampling"]["prompts"]}
 
@@ -64,15 +64,15 @@ def test_reward_demo_asks_for_what_the_base_can_draw_and_watches_other_prompts()
     captions = {caption(Scene(*scene)): scene[0] for scene in scenes}
 
     assert {captions[prompt] for prompt in REWARDED} == set(SHAPES)
-    assert len({captions[prompt] for prompt in HELD_OUT}) == len(HELD_OUT) >= 4
-    assert not set(REWARDED) & set(HELD_OUT)
+    assert len({captions[prompt] for prompt in VALIDATION}) == len(VALIDATION) >= 4
+    assert not set(REWARDED) & set(VALIDATION)
 
 
-def test_reward_demo_is_guarded_and_learns_no_pictures(demo):
+def test_reward_demo_is_guarded_and_learns_no_images(demo):
     config = resolve(load_document(demo.folder / "demo-alignprop.json"), source="demo")
 
     assert [one.train for one in config.objective.rewards] == [True, False]
-    assert config.objective.rewards[1].folder == str(demo.pictures)
+    assert config.objective.rewards[1].folder == str(demo.images)
     assert config.objective.evaluation.guard == "stop"
     assert config.data.folder == ""
 
@@ -91,7 +91,7 @@ def test_interrupted_writing_is_completed(tmp_path):
     before = contents(tmp_path)
     complete.config.unlink()
     (complete.base / "unet" / "config.json").write_bytes(b"{")
-    (complete.pictures / "smiley-07.png").unlink()
+    (complete.images / "smiley-07.png").unlink()
 
     write_demo(tmp_path)
 
@@ -101,13 +101,13 @@ def test_interrupted_writing_is_completed(tmp_path):
 def test_what_a_person_changed_is_kept(tmp_path):
     files = write_demo(tmp_path)
     files.config.write_text("{}")
-    (files.pictures / "smiley-01.txt").write_text("mine")
+    (files.images / "smiley-01.txt").write_text("mine")
     (tmp_path / "notes.txt").write_text("mine")
 
     write_demo(tmp_path)
 
     assert files.config.read_text() == "{}"
-    assert (files.pictures / "smiley-01.txt").read_text() == "mine"
+    assert (files.images / "smiley-01.txt").read_text() == "mine"
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 

@@ -9,14 +9,14 @@ from onetrainer.images.detail import Detail, detail_of
 from tests.onetrainer.drawn import as_jpeg, enlarged, leaves, scaled
 
 
-def detail(picture):
-    found = detail_of(picture.convert("L"))
+def detail(image):
+    found = detail_of(image.convert("L"))
     assert found is not None
     return found
 
 
-def blurred(picture, radius):
-    return picture.filter(ImageFilter.GaussianBlur(radius))
+def blurred(image, radius):
+    return image.filter(ImageFilter.GaussianBlur(radius))
 
 
 def is_traced(found):
@@ -24,16 +24,16 @@ def is_traced(found):
 
 
 SHARP = {
-    "itself": lambda picture: picture,
-    "saved well": lambda picture: as_jpeg(picture, 90),
-    "saved badly": lambda picture: as_jpeg(picture, 30),
-    "made smaller": lambda picture: scaled(picture, 1 / 1.7),
+    "itself": lambda image: image,
+    "saved well": lambda image: as_jpeg(image, 90),
+    "saved badly": lambda image: as_jpeg(image, 30),
+    "made smaller": lambda image: scaled(image, 1 / 1.7),
 }
 
 
 @pytest.mark.parametrize("change", SHARP)
 @pytest.mark.parametrize("seed", range(3))
-def test_sharp_picture_is_neither_blurred_nor_enlarged(change, seed):
+def test_sharp_image_is_neither_blurred_nor_enlarged(change, seed):
     found = detail(SHARP[change](leaves(seed, 512)))
     assert found.finest > LEAST_DETAIL
     assert not is_traced(found)
@@ -41,7 +41,7 @@ def test_sharp_picture_is_neither_blurred_nor_enlarged(change, seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_blurred_picture_has_no_fine_detail(seed):
+def test_blurred_image_has_no_fine_detail(seed):
     for radius in (1.5, 3):
         found = detail(blurred(leaves(seed, 512), radius))
         assert found.finest < LEAST_DETAIL
@@ -50,50 +50,50 @@ def test_blurred_picture_has_no_fine_detail(seed):
 
 
 def test_detail_falls_with_the_blur():
-    picture = leaves(1, 512)
-    reaches = [detail(blurred(picture, radius)).finest for radius in (0.7, 1, 1.5, 2, 3, 5)]
+    image = leaves(1, 512)
+    reaches = [detail(blurred(image, radius)).finest for radius in (0.7, 1, 1.5, 2, 3, 5)]
     assert reaches == sorted(reaches, reverse=True)
     assert reaches[0] > 2 * reaches[-1]
 
 
-def test_soft_background_does_not_make_a_picture_blurred():
-    picture = blurred(leaves(1, 768), 8)
-    picture.paste(leaves(2, 768).crop((200, 200, 560, 560)), (200, 200))
-    assert detail(picture).finest > LEAST_DETAIL
+def test_soft_background_does_not_make_a_image_blurred():
+    image = blurred(leaves(1, 768), 8)
+    image.paste(leaves(2, 768).crop((200, 200, 560, 560)), (200, 200))
+    assert detail(image).finest > LEAST_DETAIL
 
 
 @pytest.mark.parametrize("factor", [2.5, 3])
 @pytest.mark.parametrize("seed", [2, 3])
-def test_enlarged_picture_has_traces_even_after_it_was_saved_again(factor, seed):
-    picture = enlarged(leaves(seed, 768), factor, Image.Resampling.BILINEAR)
-    assert is_traced(detail(picture))
-    assert is_traced(detail(as_jpeg(picture, 80)))
+def test_enlarged_image_has_traces_even_after_it_was_saved_again(factor, seed):
+    image = enlarged(leaves(seed, 768), factor, Image.Resampling.BILINEAR)
+    assert is_traced(detail(image))
+    assert is_traced(detail(as_jpeg(image, 80)))
     assert is_traced(detail(enlarged(leaves(seed, 768), factor, Image.Resampling.BICUBIC)))
 
 
 @pytest.mark.parametrize("side", [2, 3, 5])
-def test_picture_of_blocks_is_known_by_their_side(side):
+def test_image_of_blocks_is_known_by_their_side(side):
     small = leaves(1, 120)
     large = small.resize((120 * side, 120 * side), Image.Resampling.NEAREST)
     assert detail(large).block == side
 
 
 def test_flat_drawing_is_not_made_of_blocks():
-    picture = Image.new("RGB", (400, 400), "white")
-    draw = ImageDraw.Draw(picture)
+    image = Image.new("RGB", (400, 400), "white")
+    draw = ImageDraw.Draw(image)
     for place in range(12):
         draw.rectangle((17 * place, 23 * place, 17 * place + 31, 23 * place + 45), fill="black")
-    assert detail(picture).block == 1
+    assert detail(image).block == 1
 
 
-def test_nothing_is_said_of_small_and_of_plain_pictures():
+def test_nothing_is_said_of_small_and_of_plain_images():
     assert detail_of(leaves(1, 127).convert("L")) is None
     assert detail_of(Image.new("L", (500, 500), 90)) is None
     faint = np.random.default_rng(0).normal(128, 1, (300, 300)).astype(np.uint8)
     assert detail_of(Image.fromarray(faint)) is None
 
 
-def test_very_large_picture_is_looked_at_in_parts():
+def test_very_large_image_is_looked_at_in_parts():
     wide = Image.new("L", (6000, 200))
     wide.paste(leaves(1, 200).convert("L"), (5800, 0))
     assert detail(wide).finest > LEAST_DETAIL

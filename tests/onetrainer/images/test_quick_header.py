@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from onetrainer.images.header import Header, RecentHeaders, full_header, read_header
-from onetrainer.images.image_file import PictureError
+from onetrainer.images.image_file import ImageError
 from onetrainer.images.quick_header import quick_header
 
 SIZE = (48, 32)
@@ -35,7 +35,7 @@ def text(key, value):
 
 
 XMP = '<x:xmpmeta tiff:Orientation="6"></x:xmpmeta>'
-PICTURES = {
+IMAGES = {
     **{f"exif-{turn}.{suffix}": ("RGB", {"exif": exif(turn)})
        for turn in (None, 0, 1, 3, 6, 8, 9) for suffix in ("jpg", "png", "webp")},
     **{f"{mode}.png": (mode, {}) for mode in ("1", "L", "P", "RGB", "RGBA", "LA", "I;16")},
@@ -63,43 +63,43 @@ PICTURES = {
                             "append_images": [Image.new("RGB", SIZE, "red")]}),
     **{f"other.{suffix}": ("RGB", {}) for suffix in ("gif", "bmp", "tif", "avif")},
 }  # fmt: skip
-ORDINARY = [name for name in PICTURES if name.startswith(("exif-6", "RGB", "text", "through"))]
+ORDINARY = [name for name in IMAGES if name.startswith(("exif-6", "RGB", "text", "through"))]
 
 
 def save(folder, name):
-    mode, options = PICTURES[name]
+    mode, options = IMAGES[name]
     shape = (SIZE[1], SIZE[0], 4)
     pixels = Image.fromarray(np.random.default_rng(0).integers(1, 255, shape, dtype=np.uint8))
     if mode == "RGBA":  # some of it shows through, or WebP leaves the alpha channel out
         pixels.convert("RGBA").save(folder / name, **options)
     else:
-        picture = Image.new(mode, SIZE) if mode == "I;16" else pixels.convert("RGB").convert(mode)
-        picture.save(folder / name, **options)
+        image = Image.new(mode, SIZE) if mode == "I;16" else pixels.convert("RGB").convert(mode)
+        image.save(folder / name, **options)
     return folder / name
 
 
 def seen(read, path):
     try:
         return read(path)
-    except PictureError as error:
+    except ImageError as error:
         return error.reason
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", IMAGES)
 def test_quick_and_full_reading_agree(tmp_path, name):
     path = save(tmp_path, name)
     assert read_header(path) == full_header(path)
 
 
 @pytest.mark.parametrize("name", ORDINARY)
-def test_ordinary_pictures_are_read_the_quick_way(tmp_path, name):
+def test_ordinary_images_are_read_the_quick_way(tmp_path, name):
     turned = name.startswith("exif-6")
     has_alpha = "RGBA" in name or "through" in name
     size = SIZE[::-1] if turned else SIZE
     assert quick_header(save(tmp_path, name)) == (*size, has_alpha)
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", IMAGES)
 def test_damaged_files_are_judged_alike(tmp_path, name):
     """Every beginning of a file, and single bytes changed: what Pillow refuses is refused."""
     path = save(tmp_path, name)
@@ -130,7 +130,7 @@ def test_exif_behind_a_pngs_pixels_is_not_overlooked(tmp_path, side, length):
         assert read_header(path) == full_header(path) == Header(*size, has_alpha=False)
 
 
-def test_a_picture_as_large_as_a_book_is_refused_however_it_is_read(tmp_path):
+def test_a_image_as_large_as_a_book_is_refused_however_it_is_read(tmp_path):
     header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
     path = tmp_path / "a.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b""))

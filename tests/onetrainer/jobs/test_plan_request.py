@@ -1,12 +1,12 @@
 """What a forecast is asked for: a card's memory as people type it."""
 
 import pytest
+from tests.images import folder
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.dataset import read_dataset
 from onetrainer.errors import UserError
 from onetrainer.jobs.plan_request import PlanRequest, SeenHeaders, gigabytes
-from tests.pictures import folder
 
 
 def test_headers_that_went_with_a_request_are_not_read_again(tmp_path):

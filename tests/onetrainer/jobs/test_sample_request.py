@@ -242,7 +242,7 @@ def test_a_whole_model_is_no_lora(tmp_path):
         ("sdxl", "epsilon", 1024),
     ],
 )
-def test_pictures_are_as_large_as_the_model_was_made_for(family, prediction, side):
+def test_images_are_as_large_as_the_model_was_made_for(family, prediction, side):
     request = SampleRequest(base=HUB, prompts=("x",))
     assert size_of(request, family, prediction) == (side, side)
     wide = SampleRequest(base=HUB, prompts=("x",), width=640)

@@ -10,9 +10,9 @@ from onetrainer.messages.memory import (
     Report,
     amount,
     checkpointing_words,
-    cure_lines,
-    cure_section,
     fits,
+    fix_lines,
+    fix_section,
     forecast_lines,
     largest_parts,
     notes,
@@ -28,7 +28,7 @@ PHASES = {
     "training": {"unet": 4 * GB, "optimizer": GB // 2, "activations": 5 * GB},
 }
 PEAK = round(9.5 * GB)
-CURES = [
+FIXES = [
     {
         "changes": {"hardware.gradient_checkpointing": "block", "training.accumulation": 2},
         "words": "repeat whole blocks",
@@ -44,8 +44,8 @@ CURES = [
 ]
 
 
-def forecast(available=0.0, cures=()):
-    return Forecast(PHASES, "training", PEAK, round(available * GB), list(cures))
+def forecast(available=0.0, fixes=()):
+    return Forecast(PHASES, "training", PEAK, round(available * GB), list(fixes))
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_the_table_has_a_row_for_each_part_and_sums():
     assert lines[-1] == verdict(forecast(24))
 
 
-def test_cures_are_told_with_the_settings_to_type():
-    first, settings, second, others = cure_lines(CURES, available=10 * GB)
+def test_fixes_are_told_with_the_settings_to_type():
+    first, settings, second, others = fix_lines(FIXES, available=10 * GB)
     assert first.split()[:3] == ["fits", "5.00", "GB"]
     assert first.endswith("repeat whole blocks (a third more time)")
     assert settings.split() == [
@@ -99,8 +99,8 @@ def test_cures_are_told_with_the_settings_to_type():
     assert second.split()[:3] == ["fits", "9.00", "GB"]
     assert "hardware.vae_tiling=true" in others
     assert "hardware.offload_layers=0.5" in others
-    assert cure_lines(CURES, available=round(9.5 * GB))[2].startswith("  just")
-    assert cure_lines(CURES, available=GB)[0].split()[0] == "5.00"
+    assert fix_lines(FIXES, available=round(9.5 * GB))[2].startswith("  just")
+    assert fix_lines(FIXES, available=GB)[0].split()[0] == "5.00"
 
 
 def test_parts_and_phases_that_are_not_known_are_called_by_their_names():
@@ -109,19 +109,19 @@ def test_parts_and_phases_that_are_not_known_are_called_by_their_names():
     assert largest_parts(PHASES["training"], 2) == "activations 5.00 GB, UNet 4.00 GB"
 
 
-def test_a_terminal_gets_the_table_first_and_the_cures_when_they_are_known():
+def test_a_terminal_gets_the_table_first_and_the_fixes_when_they_are_known():
     report = Report(is_json=False)
     assert report.lines(forecast(8)) == forecast_lines(forecast(8))
-    cures = report.lines(forecast(8, CURES))
-    assert cures[1].startswith("What lowers it")
-    assert cures[3:] == cure_lines(CURES, 8 * GB)
+    fixes = report.lines(forecast(8, FIXES))
+    assert fixes[1].startswith("What lowers it")
+    assert fixes[3:] == fix_lines(FIXES, 8 * GB)
     assert "No setting" in Report(is_json=False, _last=forecast(8)).lines(forecast(8))[1]
     assert report.last_lines() == []
 
 
 def test_where_nothing_is_enough_the_nearest_is_told():
-    assert cure_section(forecast(8, CURES))[1].startswith("What lowers it")
-    assert cure_section(forecast(4, CURES))[1] == "Nothing here makes it fit; nearest first:"
+    assert fix_section(forecast(8, FIXES))[1].startswith("What lowers it")
+    assert fix_section(forecast(4, FIXES))[1] == "Nothing here makes it fit; nearest first:"
 
 
 def test_what_was_counted_is_told_below_the_verdict():
@@ -159,6 +159,6 @@ def test_values_are_as_a_config_file_has_them():
 
 def test_json_is_the_last_forecast_and_nothing_else():
     report = Report(is_json=True)
-    assert report.lines(forecast(8)) == report.lines(forecast(8, CURES)) == []
+    assert report.lines(forecast(8)) == report.lines(forecast(8, FIXES)) == []
     told = json.loads("\n".join(report.last_lines()))
-    assert (told["peak_bytes"], told["cures"]) == (PEAK, CURES)
+    assert (told["peak_bytes"], told["fixes"]) == (PEAK, FIXES)

@@ -20,13 +20,13 @@ def files(folder, grid=GRID, until=None):
 
 
 def look(step, *scores):
-    pictures = [
+    images = [
         Scored(
             "eine Katze äöü", seed, f"rewards/step-{step:06d}/0-{seed}.jpg", {"clip": score}, -score
         )
         for seed, score in enumerate(scores)
     ]
-    return Look(step, tuple(pictures), {"diversity": THIRD * step})
+    return Look(step, tuple(images), {"diversity": THIRD * step})
 
 
 LOOKS = [look(0, 1.0, 3.0), look(10, THIRD, 2.0), look(20, 0.4, math.nan)]
@@ -38,8 +38,8 @@ def folder(tmp_path):
     made = files(tmp_path / "rewards")
     for one in LOOKS:
         made.add(one)
-        made.pictures(one.step).mkdir()
-        (made.pictures(one.step) / "0-0.jpg").write_bytes(b"a picture")
+        made.images(one.step).mkdir()
+        (made.images(one.step) / "0-0.jpg").write_bytes(b"a picture")
     return tmp_path / "rewards"
 
 
@@ -54,7 +54,7 @@ def names(folder):
 def test_looks_come_back_to_the_last_bit(folder):
     made = files(folder, until=20)
     assert made.history()[:2] == LOOKS[:2]
-    assert math.isnan(made.history()[2].pictures[1].rewards["clip"])
+    assert math.isnan(made.history()[2].images[1].rewards["clip"])
     assert made.others == 0
 
 
@@ -63,7 +63,7 @@ def test_the_base_is_the_first_look(folder):
     assert files(folder).base() is None
 
 
-def test_what_comes_after_the_resumed_step_is_deleted_with_its_pictures(folder):
+def test_what_comes_after_the_resumed_step_is_deleted_with_its_images(folder):
     (folder / "step-000010.json.part").write_text("half")
     (folder / "step-000025").mkdir()  # of a look that was never finished
     (folder / "round-000002.safetensors").write_bytes(b"another's")

@@ -17,7 +17,7 @@ WATCHED = {"aesthetic": 1.0}
 
 def look(step, sharpness, aesthetic, **drift):
     """Two pictures of each prompt, whose scores are those of the prompt ± 0.1."""
-    pictures = [
+    images = [
         Scored(
             prompt=f"prompt {number}",
             seed=seed,
@@ -28,7 +28,7 @@ def look(step, sharpness, aesthetic, **drift):
         for number, (sharp, pretty) in enumerate(zip(sharpness, aesthetic, strict=True))
         for seed, around in enumerate((-0.1, 0.1))
     ]
-    return Look(step, tuple(pictures), drift)
+    return Look(step, tuple(images), drift)
 
 
 def judged(looks, *, trained=TRAINED, watched=WATCHED, **settings):
@@ -66,10 +66,10 @@ def test_differences_to_the_base_are_paired():
     assert told["error"] > 5 * expected
 
 
-def test_of_two_prompts_the_pictures_are_compared():
+def test_of_two_prompts_the_images_are_compared():
     found = judged([look(0, [0.3, 0.5], [5, 5])])
-    pictures = [0.2, 0.4, 0.4, 0.6]
-    expected = student_quantile(3) * np.std(pictures, ddof=1) / 2
+    images = [0.2, 0.4, 0.4, 0.6]
+    expected = student_quantile(3) * np.std(images, ddof=1) / 2
     assert found.rewards["sharpness"]["error"] == pytest.approx(expected)
 
 
@@ -170,7 +170,7 @@ def test_of_two_prompts_a_fall_is_told_and_not_held_against_the_run():
     found = judged([base, bad, worse])
     assert (found.verdict == "hacking", found.is_suspicious, found.stops) == (False, False, False)
     assert "fell by 2" in found.words
-    alike = [Look(one.step, one.pictures, {"variety": 1 - one.step / 10}) for one in (base, worse)]
+    alike = [Look(one.step, one.images, {"variety": 1 - one.step / 10}) for one in (base, worse)]
     assert judged(alike).is_suspicious
 
 
@@ -215,7 +215,7 @@ def test_too_little_diversity_is_hacking():
         (0.13, ""),
     ],
 )
-def test_pictures_that_drift_are_told_of(contrast, words):
+def test_images_that_drift_are_told_of(contrast, words):
     base = look(0, around(0.5), around(5.0), contrast=0.2, saturation=0.4)
     found = judged([base, look(5, around(0.6), around(5.0), contrast=contrast, saturation=0.4)])
     assert found.words == (
@@ -248,7 +248,7 @@ def test_the_event_tells_all_of_it_through_a_line_of_json():
     event = judged([BASE, newest]).event(newest)
     assert decode_event(encode_event(event, time=1.0)) == event
     assert (event.step, event.best_step, event.verdict) == (20, 0, "improving")
-    assert event.pictures[3] == {
+    assert event.images[3] == {
         "path": "rewards/step-000020/1-1.jpg",
         "prompt": "prompt 1",
         "seed": 1,
@@ -256,10 +256,10 @@ def test_the_event_tells_all_of_it_through_a_line_of_json():
     }
 
 
-def test_stats_are_the_mean_and_the_spread_over_pictures():
+def test_stats_are_the_mean_and_the_spread_over_images():
     stats = stats_of(look(0, [0.3, 0.5], [5.0, 5.0]))
-    pictures = [0.2, 0.4, 0.4, 0.6]
-    assert stats["sharpness"] == pytest.approx((0.4, np.std(pictures, ddof=1)))
+    images = [0.2, 0.4, 0.4, 0.6]
+    assert stats["sharpness"] == pytest.approx((0.4, np.std(images, ddof=1)))
     assert stats_of(look(0, [math.nan, 0.5], [5, 5]))["sharpness"][0] == pytest.approx(0.5)
 
 
@@ -280,12 +280,12 @@ def first_hacking(seed, fall):
     looks = []
     for step in range(21):
         scores = own - fall * step + random.normal(0, 1, (6, 3)) + random.normal(0, 0.5, (6, 1))
-        pictures = [
+        images = [
             Scored(str(prompt), number, "", {"aesthetic": score}, step + prompt / 10)
             for prompt, row in enumerate(scores.tolist())
             for number, score in enumerate(row)
         ]
-        looks.append(Look(step, tuple(pictures)))
+        looks.append(Look(step, tuple(images)))
     found = reward_guard._findings(looks, watched=WATCHED, settings=Evaluation())
     flags = [one.is_suspicious for one in found]
     return next((step for step in range(1, 21) if flags[step] and flags[step - 1]), None)

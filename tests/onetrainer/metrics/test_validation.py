@@ -82,7 +82,7 @@ def test_a_band_is_the_standard_error_of_the_mean_times_the_quantile():
     assert found.error == pytest.approx(QUANTILES[3] * np.std(values, ddof=1) / 2)
 
 
-def test_the_mean_is_over_pictures_whose_own_measurements_are_averaged_first():
+def test_the_mean_is_over_images_whose_own_measurements_are_averaged_first():
     found = judge([measured(0, 0.1, 0.2, 0.6, spread=0.04)])
     assert found.loss.mean == pytest.approx(0.3)
     # Of the pictures alone; the spread within each does not matter.
@@ -91,7 +91,7 @@ def test_the_mean_is_over_pictures_whose_own_measurements_are_averaged_first():
     )
 
 
-def test_differences_are_paired_so_that_hard_pictures_hide_nothing():
+def test_differences_are_paired_so_that_hard_images_hide_nothing():
     before, after = measured(0, 0.1, 0.5, 0.9), measured(1, 0.09, 0.488, 0.891)
     found = difference(after, before)
     changes = [-0.01, -0.012, -0.009]
@@ -108,7 +108,7 @@ def test_levels_and_concepts_are_means_of_their_cells():
     assert by_concept(made, {"dog/b": "dog", "cat/a": "cat"}) == {"cat": 4.0, "dog": 6.0}
 
 
-def test_concepts_are_told_as_if_there_were_no_other_pictures():
+def test_concepts_are_told_as_if_there_were_no_other_images():
     concepts = {"0.png": "cat", "1.png": "dog", "2.png": "cat", "3.png": "dog"}
     rows = [[0.5, 0.9, 0.7, 0.7], [0.3, 0.8, 0.6, 0.9], [0.35, 0.6, 0.62, 0.7]]
     found = by_concepts(history(*rows), concepts)
@@ -128,7 +128,7 @@ def test_concepts_are_told_as_if_there_were_no_other_pictures():
     assert found["dog"]["since_best"] == pytest.approx(-0.15)  # better before it
 
 
-def test_a_concept_of_one_picture_has_no_band_and_at_first_no_difference():
+def test_a_concept_of_one_image_has_no_band_and_at_first_no_difference():
     (first,) = by_concepts(history([0.5]), {"0.png": ""}).values()
     assert first.pop("loss") == pytest.approx(0.5)
     assert list(first.values()) == [None] * 5
@@ -270,7 +270,7 @@ def test_many_small_gains_are_improving_though_each_is_within_its_band():
     assert verdicts == ["first", "flat", "flat", "improving", "flat", "flat", "improving"]
 
 
-def test_of_one_picture_the_noise_levels_are_the_pairs():
+def test_of_one_image_the_noise_levels_are_the_pairs():
     lower = judge([measured(0, 0.3), measured(1, 0.29)])
     assert (lower.verdict, lower.loss.error) == ("improving", None)
     assert lower.since_start.error == pytest.approx(0, abs=1e-12)

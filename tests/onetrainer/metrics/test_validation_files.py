@@ -5,7 +5,7 @@ import json
 import pytest
 
 from onetrainer.errors import UserError
-from onetrainer.metrics.validation_files import HeldOutFiles
+from onetrainer.metrics.validation_files import ValidationFiles
 
 GRID = "a grid"
 THIRD = 1 / 3
@@ -13,7 +13,7 @@ WORD = json.dumps({"grid": GRID, "noises": 1, "losses": {"shown": {"a.png": ["lo
 
 
 def files(folder, grid=GRID, until=None, since=0):
-    return HeldOutFiles(folder, grid=grid, until=until, since=since)
+    return ValidationFiles(folder, grid=grid, until=until, since=since)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_measurements_of_another_grid_do_not_count(folder):
     assert (made.others, made.best_step()) == (3, None)
 
 
-def test_measurements_before_the_pictures_were_held_out_do_not_count(folder):
+def test_measurements_before_the_images_were_validation_do_not_count(folder):
     made = files(folder, until=20, since=20)
     assert (steps(made), made.others) == ([20], 2)
     assert len(list(folder.iterdir())) == 3

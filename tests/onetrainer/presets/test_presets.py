@@ -100,11 +100,11 @@ def test_the_order_of_overrides_does_not_matter(overrides):
 
 
 def test_an_override_that_another_kind_does_not_have_is_kept_and_refused():
-    overrides = ["optimizer.step_in_backward=true", "optimizer.kind=prodigy"]
+    overrides = ["optimizer.fused_backward=true", "optimizer.kind=prodigy"]
     for order in (overrides, overrides[::-1]):
         with pytest.raises(ProblemsError) as caught:
             presets.resolve(presets.with_overrides({}, order), source="")
-        assert [each.path for each in caught.value.problems] == ["optimizer.step_in_backward"]
+        assert [each.path for each in caught.value.problems] == ["optimizer.fused_backward"]
 
 
 def test_the_folder_of_a_run_stands_for_its_config_where_that_is_meant(tmp_path):
@@ -146,7 +146,7 @@ def test_an_override_of_the_wrong_form_is_refused(text):
     [
         ('{"a": }', "line 1, column 7"),
         ("[1]", "settings in { }"),
-        ('{"version": 6}', "config version 6"),
+        ('{"version": 7}', "config version 7"),
         ('{"extends": 5}', "extends"),
         ('{"extends": "nowhere"}', "no such file or preset"),
     ],
@@ -157,7 +157,7 @@ def test_a_file_that_is_no_config_is_refused_in_words(tmp_path, content, words):
     assert words in str(caught.value)
 
 
-def test_a_picture_chosen_as_config_is_refused(tmp_path):
+def test_a_image_chosen_as_config_is_refused(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(b"\x89PNG\r\n\xff\xfe")
     with pytest.raises(UserError, match="not a text file"):

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
+from tests.images import folder
 
 from onetrainer.dataset.buckets import Bucket, CropGeometry
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import View
 from onetrainer.errors import UserError
-from onetrainer.images.image_file import PictureError
+from onetrainer.images.image_file import ImageError
 from onetrainer.presets.presets import resolve
 from onetrainer.preview.contact_sheet import thumbnail, write_sheets
 from onetrainer.preview.dataset_preview import plan_data
-from tests.pictures import folder
 
 HALVES = Bucket(64, 64)
 
@@ -59,7 +59,7 @@ def test_a_thumbnail_is_as_large_as_asked(halves):
     assert thumbnail(halves, wide, 32).size == (32, 16)
 
 
-def test_deep_pictures_are_seen_in_their_brightness(tmp_path):
+def test_deep_images_are_seen_in_their_brightness(tmp_path):
     values = np.full((64, 64), 65535 // 2, dtype=np.uint16)
     Image.fromarray(values).save(tmp_path / "deep.png")
     item = Item(tmp_path / "deep.png", ("",), 64, 64)
@@ -68,9 +68,9 @@ def test_deep_pictures_are_seen_in_their_brightness(tmp_path):
     assert np.asarray(shown).min() == np.asarray(shown).max() == 127
 
 
-def test_a_picture_that_has_gone_is_told(halves):
+def test_a_image_that_has_gone_is_told(halves):
     halves.path.unlink()
-    with pytest.raises(PictureError, match="cannot be read"):
+    with pytest.raises(ImageError, match="cannot be read"):
         thumbnail(halves, at(0), 64)
 
 
@@ -80,12 +80,12 @@ def plan(tmp_path):
     return plan_data(resolve({"data": data | {"resolution": 64}}, source=""))
 
 
-def test_there_is_a_sheet_for_each_size_with_all_its_pictures(plan, tmp_path):
+def test_there_is_a_sheet_for_each_size_with_all_its_images(plan, tmp_path):
     paths = write_sheets(plan, tmp_path / "sheets")
     assert {path.name for path in paths} == {"64x64.jpg", "88x48.jpg"}
     for one, path in zip(plan.buckets, paths, strict=True):
         sheet = np.asarray(Image.open(path).convert("RGB")).astype(int)
-        for item, _ in plan.pictures_of(one.bucket):
+        for item, _ in plan.images_of(one.bucket):
             color = np.asarray(Image.open(item.path))[0, 0].astype(int)
             near = (abs(sheet - color).max(-1) < 12).sum()
             assert near > 0.9 * one.bucket.width * one.bucket.height
@@ -105,7 +105,7 @@ def test_sheets_are_written_into_empty_folders_alone(plan, tmp_path):
     assert write_sheets(plan, tmp_path / "empty")
 
 
-def test_pictures_are_labeled_by_their_path_below_their_folder(tmp_path, monkeypatch):
+def test_images_are_labeled_by_their_path_below_their_folder(tmp_path, monkeypatch):
     data = {"folder": str(folder(tmp_path / "cats", [(64, 64)])), "include_subfolders": True}
     folder(tmp_path / "cats" / "a quite long name of a folder", [(64, 64)])
     data |= {"concepts": [{"name": "x\ny", "folder": str(folder(tmp_path / "dogs", [(64, 64)]))}]}
@@ -120,6 +120,6 @@ def test_pictures_are_labeled_by_their_path_below_their_folder(tmp_path, monkeyp
     ]  # fmt: skip
 
 
-def test_a_picture_that_cannot_be_drawn_leaves_its_place_empty(plan, tmp_path):
+def test_a_image_that_cannot_be_drawn_leaves_its_place_empty(plan, tmp_path):
     (tmp_path / "cats" / "0.png").write_bytes(b"gone")
     assert len(write_sheets(plan, tmp_path / "sheets")) == 2

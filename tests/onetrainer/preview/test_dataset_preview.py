@@ -15,12 +15,12 @@ from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.dataset import read_dataset
 from onetrainer.dataset.near_duplicates import LookingStopped, similar_groups
 from onetrainer.errors import UserError
-from onetrainer.images.image_index import PictureMemory
+from onetrainer.images.image_index import ImageMemory
 from onetrainer.messages.dataset import as_document, lines
 from onetrainer.presets.presets import resolve
 from onetrainer.preview.dataset_preview import caption_examples, plan_data
+from tests.images import folder
 from tests.onetrainer.drawn import as_jpeg, leaves
-from tests.pictures import folder
 
 SQUARE, WIDE = Bucket(64, 64), Bucket(88, 48)
 
@@ -40,7 +40,7 @@ def root(tmp_path):
 
 def test_sizes_and_steps_are_counted(root):
     plan = plan_data(config(root, training={"batch_size": 2, "accumulation": 1, "steps": 9}))
-    assert {one.bucket: (one.pictures, one.shown, one.steps) for one in plan.buckets} == {
+    assert {one.bucket: (one.images, one.shown, one.steps) for one in plan.buckets} == {
         SQUARE: (5, 5, 3),
         WIDE: (2, 2, 1),
     }
@@ -59,10 +59,10 @@ def test_what_is_told_of_a_run_is_what_its_steps_show(root, repeats):
     portions = portions_of(read_dataset(made), is_cached=True)
     batches = BatchPlan(portions, batch_size=3, accumulation=1, seed=0)
     shown = [batches.at(step) for step in range(23)]
-    assert plan.shown == sum(len(step.pictures) for step in shown)
+    assert plan.shown == sum(len(step.images) for step in shown)
     assert int(plan.epochs) == batches.epoch_of(23)
     first = [step for step in shown if step.epoch == 0]
-    assert plan.shown_per_epoch == sum(len(step.pictures) for step in first)
+    assert plan.shown_per_epoch == sum(len(step.images) for step in first)
     assert plan.steps_per_epoch == len(first)
 
 
@@ -74,7 +74,7 @@ def test_a_long_run_of_unequal_epochs_is_told_about_right(root):
     assert plan.epochs == pytest.approx(100_000 / 14, rel=1e-3)
 
 
-def test_a_long_run_of_many_pictures_counts_few_of_its_epochs(root, monkeypatch):
+def test_a_long_run_of_many_images_counts_few_of_its_epochs(root, monkeypatch):
     counted = []
     real = BatchPlan.counts_in
     monkeypatch.setattr(BatchPlan, "counts_in", lambda self, n: counted.append(n) or real(self, n))
@@ -86,14 +86,14 @@ def test_a_long_run_of_many_pictures_counts_few_of_its_epochs(root, monkeypatch)
     assert plan.shown == pytest.approx(100_000, rel=1e-3)
 
 
-def test_pictures_are_counted_by_folder_and_by_what_they_are_for(root):
+def test_images_are_counted_by_folder_and_by_what_they_are_for(root):
     held = {"folder": str(folder(root / "held", [(64, 64)] * 2)), "role": "validation"}
-    kept = {"folder": str(folder(root / "kept", [(64, 64)] * 3)), "role": "prior", "pictures": 10}
+    kept = {"folder": str(folder(root / "kept", [(64, 64)] * 3)), "role": "prior", "images": 10}
     data = {"concepts": [held, kept]}
     plan = plan_data(config(root, data=data, validation={"use": True}))
-    told = {one.name: (one.pictures, one.held_out, one.per_epoch) for one in plan.concepts}
+    told = {one.name: (one.images, one.validation, one.per_epoch) for one in plan.concepts}
     assert told == {"cats": (7, 0, 7), "held": (0, 2, 0), "kept": (3, 0, 10)}
-    assert (plan.pictures, plan.held_out) == (10, 2)
+    assert (plan.images, plan.validation) == (10, 2)
 
 
 @pytest.fixture
@@ -105,34 +105,34 @@ def alike(tmp_path, monkeypatch):
     for seed in range(4):
         for quality in (95, 80, 60):
             as_jpeg(leaves(seed, 96), quality).save(tmp_path / f"cats/{quality}-{seed}.png")
-    section = {"use": True, "share": 0.4, "keep_similar": True}
+    section = {"use": True, "split": 0.4, "keep_similar": True}
     data = {"require_captions": False}
-    with closing(PictureMemory(tmp_path / "cache")) as memory:
+    with closing(ImageMemory(tmp_path / "cache")) as memory:
         yield config(tmp_path, data=data, validation=section), memory
 
 
-def test_held_out_pictures_are_those_of_the_run_where_all_looks_are_remembered(alike):
+def test_validation_images_are_those_of_the_run_where_all_looks_are_remembered(alike):
     made, memory = alike
-    run = read_dataset(made, similar=lambda items: similar_groups(items, memory)).held_out
+    run = read_dataset(made, similar=lambda items: similar_groups(items, memory)).validation
     plan = plan_data(made, looks=memory)
-    assert plan.dataset.held_out == run and not plan.holds_out_alike
+    assert plan.dataset.validation == run and not plan.holds_out_alike
     seeds = {item.path.stem.partition("-")[2] for item in run}
     assert len(run) == 3 * len(seeds) > 0
     assert "It is not known yet" not in "\n".join(lines(plan))
 
 
-def test_one_look_that_is_not_remembered_leaves_it_open_who_is_held_out(alike):
+def test_one_look_that_is_not_remembered_leaves_it_open_who_is_validation(alike):
     made, memory = alike
     found = read_dataset(made)
-    similar_groups([*found.items[1:], *found.held_out], memory)
+    similar_groups([*found.items[1:], *found.validation], memory)
     plan = plan_data(made, looks=memory)
     assert plan.holds_out_alike
     assert as_document(plan)["holds_out_alike"]
-    assert plan.dataset.held_out == found.held_out
+    assert plan.dataset.validation == found.validation
     assert "It is not known yet" in "\n".join(lines(plan))
 
 
-def test_pictures_known_to_be_damaged_are_left_out_as_the_run_leaves_them_out(alike):
+def test_images_known_to_be_damaged_are_left_out_as_the_run_leaves_them_out(alike):
     made, memory = alike
     bad = Path(made.data.folder, "60-2.png")
     bad.write_bytes(bad.read_bytes()[:2000])
@@ -141,23 +141,23 @@ def test_pictures_known_to_be_damaged_are_left_out_as_the_run_leaves_them_out(al
     plan = plan_data(made, looks=memory)
     # A run decodes its pictures after it has divided them.
     assert plan.dataset.items == tuple(item for item in run.items if item.path != bad)
-    assert plan.dataset.held_out == tuple(item for item in run.held_out if item.path != bad)
+    assert plan.dataset.validation == tuple(item for item in run.validation if item.path != bad)
     assert [one.path for one in plan.skipped] == [bad]
     assert "1 picture left out: 60-2.png: damaged" in (told := "\n".join(lines(plan)))
     assert "It is not known yet" not in told
 
 
-def test_nothing_to_learn_is_told_where_all_pictures_are_known_to_be_damaged(alike):
+def test_nothing_to_learn_is_told_where_all_images_are_known_to_be_damaged(alike):
     made, memory = alike
     found = read_dataset(made)
     for item in found.items:
         item.path.write_bytes(item.path.read_bytes()[:2000])
-    similar_groups([*found.items, *found.held_out], memory)
+    similar_groups([*found.items, *found.validation], memory)
     without = made.model_copy(update={"validation": Validation()})
-    assert plan_data(without, looks=memory).pictures == len(found.held_out)
-    for item in found.held_out:
+    assert plan_data(without, looks=memory).images == len(found.validation)
+    for item in found.validation:
         item.path.write_bytes(item.path.read_bytes()[:2000])
-    similar_groups(found.held_out, memory)
+    similar_groups(found.validation, memory)
     with pytest.raises(UserError, match=r"none can be read .*damaged"):
         plan_data(without, looks=memory)
 
@@ -173,7 +173,7 @@ def test_notes_name_their_folder_where_there_are_several(root):
     assert found == ["cats", str(one), str(other)]
 
 
-def test_pictures_without_a_caption_are_named_and_no_more_than_a_few(root):
+def test_images_without_a_caption_are_named_and_no_more_than_a_few(root):
     for number in (1, 2, 4, 6):
         (root / f"cats/{number}.txt").unlink()
     plan = plan_data(config(root))
@@ -185,7 +185,7 @@ def test_pictures_without_a_caption_are_named_and_no_more_than_a_few(root):
 def test_comparing_of_looks_can_be_stopped(alike):
     made, memory = alike
     found = read_dataset(made)
-    similar_groups([*found.items, *found.held_out], memory)
+    similar_groups([*found.items, *found.validation], memory)
     with pytest.raises(LookingStopped):
         plan_data(made, looks=memory, should_stop=lambda: True)
 
@@ -198,7 +198,7 @@ def test_a_very_long_caption_is_told_by_its_beginning(root):
     assert len(as_document(plan)["captions"][0]["drawn"][0]) > 20_000
 
 
-def test_enlarged_and_cut_pictures_are_named_the_worst_first(root):
+def test_enlarged_and_cut_images_are_named_the_worst_first(root):
     Image.new("RGB", (16, 16)).save(root / "cats" / "tiny.png")
     Image.new("RGB", (32, 32)).save(root / "cats" / "small.png")
     Image.new("RGB", (700, 100)).save(root / "cats" / "long.png")
@@ -228,7 +228,7 @@ def test_the_cache_takes_what_its_views_and_captions_take(root):
     plan = plan_data(config(root, hardware={"precision": "bf16"})).cache
     # Mean and deviation, four channels of float32, of 8 × 8 and of 11 × 6; seven captions and the
     # empty one, 77 tokens of 768 numbers of 16 bits.
-    assert plan.picture_bytes == 2 * 4 * 4 * (5 * 8 * 8 + 2 * 11 * 6)
+    assert plan.image_bytes == 2 * 4 * 4 * (5 * 8 * 8 + 2 * 11 * 6)
     assert plan.caption_bytes == 8 * 77 * 768 * 2
     assert (plan.views, plan.captions) == (7, 8)
     assert plan.pixels == 5 * 64 * 64 + 2 * 88 * 48
@@ -267,7 +267,7 @@ def test_masks_and_what_inpainting_sees_take_their_room(
     Image.new("L", (64, 64)).save(root / "cats" / "0-masklabel.png")
     data = {"masks": "files", "conditioning": conditioning}
     found = plan_data(config(root, data=data, model={"family": family})).cache
-    assert found.picture_bytes - plain.picture_bytes == bytes_more * 8 * 8
+    assert found.image_bytes - plain.image_bytes == bytes_more * 8 * 8
     assert found.pixels - plain.pixels == (passes - 1) * 64 * 64
 
 
@@ -284,18 +284,18 @@ def test_planning_changes_nothing(root):
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
 
 
-def test_without_pictures_there_is_nothing_to_plan(root):
+def test_without_images_there_is_nothing_to_plan(root):
     assert plan_data(config(root, data={"folder": ""})) is None
     with pytest.raises(UserError):
         plan_data(config(root, data={"folder": str(root / "nowhere")}))
 
 
-def test_pictures_of_a_size_are_found_with_their_view(root):
+def test_images_of_a_size_are_found_with_their_view(root):
     more = {"buckets": {"resolutions": [{"resolution": 128}]}}
     plan = plan_data(config(root, data=more))
-    assert {number for _, number in plan.pictures_of(SQUARE)} == {0}
-    assert {number for _, number in plan.pictures_of(Bucket(128, 128))} == {1}
-    assert len(plan.pictures_of(WIDE)) == 2
+    assert {number for _, number in plan.images_of(SQUARE)} == {0}
+    assert {number for _, number in plan.images_of(Bucket(128, 128))} == {1}
+    assert len(plan.images_of(WIDE)) == 2
 
 
 def test_all_of_it_is_told_in_words_and_as_json(root):

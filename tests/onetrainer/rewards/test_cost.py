@@ -5,7 +5,7 @@ import pytest
 from onetrainer.config.train import TrainConfig
 from onetrainer.rewards.cost import DISTANCE_PASSES, StepCost, cost_of
 
-STEPS, PICTURES = 10, 6  # of a drawing; in a step
+STEPS, IMAGES = 10, 6  # of a drawing; in a step
 
 
 def config(algorithm=None, *, keep=None, checkpoint=False, hardware=None, **more):
@@ -35,7 +35,7 @@ def config(algorithm=None, *, keep=None, checkpoint=False, hardware=None, **more
         # Every number from 1 to 10 as likely as any other.
         ({"kind": "alignprop"}, 4.5, 5.5),
         ({"kind": "draft", "last_steps": 3}, 7, 3),
-        ({"kind": "draft_lv", "gradients": 3}, 9, 3),
+        ({"kind": "draft_lv", "gradients_per_image": 3}, 9, 3),
         # Steps 7.5 to 10 as they are counted from 0: half of the seventh, and the last two whole.
         ({"kind": "refl"}, (0.5 * 7 + 8 + 9) / 2.5, 1),
         # Up to 4 of 10 are left out, each number of them as likely as any other.
@@ -44,20 +44,20 @@ def config(algorithm=None, *, keep=None, checkpoint=False, hardware=None, **more
 )
 def test_a_drawing_has_the_passes_of_its_algorithm(algorithm, plain, trained):
     step = cost_of(config(algorithm)).step
-    assert step.drawing == pytest.approx(2 * PICTURES * plain)
-    assert step.trained == pytest.approx(2 * PICTURES * trained)
+    assert step.drawing == pytest.approx(2 * IMAGES * plain)
+    assert step.trained == pytest.approx(2 * IMAGES * trained)
     assert step.by_part()["backward"] == pytest.approx(2 * step.trained)
-    assert step.scored == PICTURES * (3 if algorithm["kind"] == "draft_lv" else 1)
+    assert step.scored == IMAGES * (3 if algorithm["kind"] == "draft_lv" else 1)
 
 
 def test_without_guidance_there_is_one_pass_a_step():
     step = cost_of(config(guidance=1)).step
-    assert (step.drawing, step.trained) == (PICTURES * 7, PICTURES * 3)
+    assert (step.drawing, step.trained) == (IMAGES * 7, IMAGES * 3)
 
 
 def test_the_half_without_a_prompt_may_have_no_gradient():
     step = cost_of(config(guidance_gradient=False)).step
-    assert (step.drawing, step.trained) == (PICTURES * (2 * 7 + 3), PICTURES * 3)
+    assert (step.drawing, step.trained) == (IMAGES * (2 * 7 + 3), IMAGES * 3)
 
 
 @pytest.mark.parametrize(
@@ -71,28 +71,33 @@ def test_checkpointing_computes_again_what_has_a_gradient(checkpoint, policy, ti
     assert step.repeated == times * step.trained
 
 
-def test_the_anchor_asks_two_models_once_a_picture():
+def test_the_anchor_asks_two_models_once_a_image():
     step = cost_of(config(keep={"anchor": 1.0}, checkpoint=True)).step
-    assert step.by_part()["anchor"] == 2 * PICTURES
-    assert step.with_gradient == step.repeated == step.trained + PICTURES
+    assert step.by_part()["anchor"] == 2 * IMAGES
+    assert step.with_gradient == step.repeated == step.trained + IMAGES
 
 
 def test_ordinary_steps_take_their_share():
     plain, mixed = cost_of(config()).step, cost_of(config(keep={"denoising_share": 0.25})).step
     assert mixed.trained == 0.75 * plain.trained
-    assert mixed.ordinary == 0.25 * PICTURES
-    assert mixed.scored == 0.75 * PICTURES
+    assert mixed.ordinary == 0.25 * IMAGES
+    assert mixed.scored == 0.75 * IMAGES
 
 
 def test_rounds_of_best_of_n_are_spread_over_their_steps():
-    own = {"kind": "best_of_n", "candidates": 4, "prompts": 5, "steps": 4}
+    own = {
+        "kind": "best_of_n",
+        "candidates_per_prompt": 4,
+        "prompts_per_round": 5,
+        "steps_per_round": 4,
+    }
     step = cost_of(config(own)).step
     # Ten steps have three rounds, of which the last is not learnt for as long.
     assert step.drawing == pytest.approx(3 * 4 * 5 * STEPS * 2 / 10)
-    assert (step.ordinary, step.trained, step.scored) == (PICTURES, 0, 0)
+    assert (step.ordinary, step.trained, step.scored) == (IMAGES, 0, 0)
 
 
-def test_held_out_prompts_are_looked_at_before_between_and_after():
+def test_validation_prompts_are_looked_at_before_between_and_after():
     cost = cost_of(config())
     assert cost.looks == 4  # before, after 4, 8 and 10 steps
     assert cost.look.drawing == 2 * 3 * STEPS * 2
@@ -100,7 +105,7 @@ def test_held_out_prompts_are_looked_at_before_between_and_after():
     assert cost.look.scored_plainly == 2 * 3
 
 
-def test_ordinary_training_has_a_pass_for_each_picture():
+def test_ordinary_training_has_a_pass_for_each_image():
     document = {
         "training": {"batch_size": 2, "accumulation": 3, "steps": 10},
         "sampling": {"prompts": [{"prompt": "a"}], "every": 4, "steps": 5, "guidance": 7},

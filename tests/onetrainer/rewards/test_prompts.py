@@ -3,7 +3,7 @@
 import pytest
 from PIL import Image
 
-from onetrainer.checks.dataset import check_pictures
+from onetrainer.checks.dataset import check_images
 from onetrainer.checks.rewards import check_rewards
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import resolve
@@ -22,41 +22,41 @@ def config(seed=0, rewards=(), evaluation=None, **prompts):
     return resolve({"objective": objective, "training": {"seed": seed}}, source="test")
 
 
-def test_a_share_is_held_out_and_not_learnt():
+def test_a_share_is_validation_and_not_trained():
     split = prompts_of(config())
-    assert len(split.held_out) == 4
-    assert sorted(split.learnt + split.held_out) == sorted(ANIMALS)
+    assert len(split.validation) == 4
+    assert sorted(split.trained + split.validation) == sorted(ANIMALS)
     assert split.both == ()
 
 
-def test_what_is_held_out_comes_from_words_and_seed_alone():
+def test_what_is_validation_comes_from_words_and_seed_alone():
     turned = config(text="\n".join(reversed(ANIMALS)))
-    assert set(prompts_of(turned).held_out) == set(prompts_of(config()).held_out)
-    assert set(prompts_of(config(seed=1)).held_out) != set(prompts_of(config()).held_out)
+    assert set(prompts_of(turned).validation) == set(prompts_of(config()).validation)
+    assert set(prompts_of(config(seed=1)).validation) != set(prompts_of(config()).validation)
     more = config(text="\n".join([*ANIMALS, "a photo of a boat"]))
-    assert len(set(prompts_of(more).held_out) - set(prompts_of(config()).held_out)) <= 1
+    assert len(set(prompts_of(more).validation) - set(prompts_of(config()).validation)) <= 1
 
 
-def test_written_ones_are_held_out_and_all_others_learnt():
+def test_written_ones_are_validation_and_all_others_trained():
     split = prompts_of(config(evaluation={"prompts": "a boat\n\n a car "}))
-    assert split.held_out == ("a boat", "a car")
-    assert split.learnt == tuple(ANIMALS)
+    assert split.validation == ("a boat", "a car")
+    assert split.trained == tuple(ANIMALS)
 
 
 def test_a_single_prompt_is_both():
     split = prompts_of(config(text="a cat\na cat\n"))
-    assert (split.learnt, split.held_out, split.both) == (("a cat",),) * 3
+    assert (split.trained, split.validation, split.both) == (("a cat",),) * 3
 
 
 def test_prompts_come_from_a_file(tmp_path):
     file = tmp_path / "prompts.txt"
     file.write_text("# animals\na cat\na dog\n", encoding="utf-8")
     split = prompts_of(config(source="file", file=str(file), text=""))
-    assert sorted(split.learnt + split.held_out) == ["a cat", "a dog"]
+    assert sorted(split.trained + split.validation) == ["a cat", "a dog"]
 
 
-def test_no_more_are_held_out_than_are_asked_for():
-    assert len(prompts_of(config(evaluation={"most_prompts": 2})).held_out) == 2
+def test_no_more_are_validation_than_are_asked_for():
+    assert len(prompts_of(config(evaluation={"max_prompts": 2})).validation) == 2
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_watching_what_is_trained_is_warned_of():
     assert ANIMALS[3] in problem.what
 
 
-def test_too_few_held_out_prompts_are_warned_of():
+def test_too_few_validation_prompts_are_warned_of():
     rewards = [{"reward": "color"}, {"reward": "contrast", "train": False}]
     fifteen = "\n".join(ANIMALS[:15])  # of which a fifth is three
     (problem,) = check_rewards(config(rewards=rewards, text=fifteen))
@@ -110,7 +110,7 @@ def word_config(**changes):
     document = {
         "objective": {"kind": "alignprop", "prompts": {"text": "a photo of a cat\na drawing"}},
         "method": {"kind": "embedding"},
-        "embeddings": {"words": [{"word": "sksthing"}]},
+        "embeddings": {"tokens": [{"token": "sksthing"}]},
     }
     return resolve(document | changes, source="test")
 
@@ -120,17 +120,17 @@ def word_config(**changes):
 )
 def test_a_word_that_no_prompt_holds_is_told(method, severity):
     (problem,) = [one for one in check_rewards(word_config(method=method)) if "word" in one.path]
-    assert (problem.path, problem.severity) == ("embeddings.words.0.word", severity)
+    assert (problem.path, problem.severity) == ("embeddings.tokens.0.token", severity)
     assert "objective.prompts" in problem.remedy
     holding = {"kind": "alignprop", "prompts": {"text": "a sksthing\na photo of sksthing"}}
     assert not [one for one in check_rewards(word_config(objective=holding)) if "word" in one.path]
 
 
-def test_a_folder_of_pictures_that_is_not_read_is_not_looked_into(tmp_path):
+def test_a_folder_of_images_that_is_not_read_is_not_looked_into(tmp_path):
     left = {"data": {"folder": str(tmp_path / "gone")}}
-    assert check_pictures(word_config(**left)) == []
+    assert check_images(word_config(**left)) == []
     read = {"kind": "alignprop", "prompts": {"source": "captions"}}
-    (found,) = check_pictures(word_config(**left, objective=read))
+    (found,) = check_images(word_config(**left, objective=read))
     assert (found.path, found.severity) == ("data.folder", "error")
 
 
@@ -152,4 +152,4 @@ def test_prompts_are_the_captions_of_every_folder_to_learn(tmp_path):
             source="test",
         )
     )
-    assert sorted((*split.learnt, *split.held_out)) == ["a one", "sks, a two"]
+    assert sorted((*split.trained, *split.validation)) == ["a one", "sks, a two"]

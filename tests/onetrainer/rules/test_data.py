@@ -2,9 +2,9 @@
 
 import pytest
 
-from onetrainer.errors import Cure
+from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve
-from onetrainer.rules.data import has_pictures, problems
+from onetrainer.rules.data import has_images, problems
 from onetrainer.rules.rules import broken_rules
 
 
@@ -19,7 +19,7 @@ def told(made):
 
 def test_one_more_folder_is_enough_to_learn():
     made = config({"folder": "/a"})
-    assert has_pictures(made)
+    assert has_images(made)
     assert broken_rules(made) == []
 
 
@@ -35,7 +35,7 @@ def test_a_concept_in_use_needs_a_folder():
 
 
 @pytest.mark.parametrize("role", ["validation", "prior", "own_prediction"])
-def test_pictures_to_learn_are_needed_beside_all_others(role):
+def test_images_to_learn_are_needed_beside_all_others(role):
     made = config({"folder": "/a", "role": role}, validation={"use": True})
     assert told(made) == {("data.folder", "error")}
 
@@ -62,15 +62,15 @@ def test_one_folder_cannot_serve_twice(first, second, place, severity):
 
 
 @pytest.mark.parametrize("place", ["folder", "class_folder"])
-def test_held_out_folder_that_is_learned_or_kept_can_be_emptied(place):
+def test_validation_folder_that_is_trained_or_kept_can_be_emptied(place):
     data = {"folder": "/c", place: "/a"}
     (found,) = problems(config(data=data, validation={"use": True, "folder": "/b/../a"}))
     assert (found.path, found.severity) == ("validation.folder", "error")
-    assert found.cure == Cure("validation.folder", "")
+    assert found.fix == Fix("validation.folder", "")
     assert problems(config(data={"folder": "/a"}, validation={"folder": "/a"})) == []
 
 
-def test_pictures_that_are_held_out_and_kept_are_told_where_they_are_held_out():
+def test_images_that_are_validation_and_kept_are_told_where_they_are_validation():
     held = {"folder": "/a", "role": "validation"}
     data = {"folder": "/c", "class_folder": "/a"}
     assert told(config(held, data=data, validation={"use": True})) == {
@@ -78,13 +78,13 @@ def test_pictures_that_are_held_out_and_kept_are_told_where_they_are_held_out():
     }
 
 
-def test_held_out_pictures_without_validation_are_told():
+def test_validation_images_without_validation_are_told():
     made = config({"folder": "/b", "role": "validation"}, data={"folder": "/a"})
     (found,) = problems(made)
-    assert (found.path, found.cure) == ("data.concepts.0.role", Cure("validation.use", value=True))
+    assert (found.path, found.fix) == ("data.concepts.0.role", Fix("validation.use", value=True))
 
 
-def test_a_vae_has_no_use_for_class_pictures():
+def test_a_vae_has_no_use_for_class_images():
     concepts = [{"folder": "/b", "role": "prior"}, {"folder": "/c", "loss_weight": 0}]
     made = config(*concepts, data={"folder": "/a"}, objective={"kind": "reconstruction"})
     assert told(made) == {
@@ -143,4 +143,4 @@ def test_fixed_sizes_and_a_folders_own_resolution_are_told():
     made = config({"folder": "/a", "resolution": 768}, data=sizes)
     (found,) = problems(made)
     assert (found.path, found.severity) == ("data.concepts.0.resolution", "warning")
-    assert found.cure == Cure("data.concepts.0.resolution", 0)
+    assert found.fix == Fix("data.concepts.0.resolution", 0)

@@ -22,7 +22,7 @@ def test_an_average_of_an_average_is_refused_and_told_of_once():
     document = {"optimizer": {"kind": "schedulefree_adamw"}, "ema": {"use": True}}
     told = broken_rules(resolve(document, source=""))
     assert [one for one in told if one.path == "ema.use"] == [problem]
-    assert (problem.path, problem.severity, problem.cure.value) == ("ema.use", "error", False)
+    assert (problem.path, problem.severity, problem.fix.value) == ("ema.use", "error", False)
 
 
 def test_an_average_that_never_sees_a_step_is_refused():

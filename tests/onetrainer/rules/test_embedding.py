@@ -7,7 +7,7 @@ import pytest
 
 from onetrainer.config.optimizers.optimizer import Optimizer
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure
+from onetrainer.errors import Fix
 from onetrainer.presets.presets import load_document, resolve
 from onetrainer.rules.embedding import problems
 
@@ -17,7 +17,7 @@ def found(**document):
 
 
 def words(*names, **section):
-    return {"words": [{"word": name} for name in names], **section}
+    return {"tokens": [{"token": name} for name in names], **section}
 
 
 SCHEDULE_FREE = [
@@ -32,11 +32,11 @@ def test_words_beside_a_lora_and_no_words_at_all_are_fine():
     assert found(method={"kind": "embedding"}, embeddings=words("<my cat>"), sampling=PROMPT) == []
 
 
-@pytest.mark.parametrize("entries", [[], [{"word": "cat", "initial_text": "dog", "train": False}]])
+@pytest.mark.parametrize("entries", [[], [{"token": "cat", "initial_text": "dog", "train": False}]])
 def test_a_method_of_words_needs_one_that_trains(entries):
     method = {"kind": "embedding"}
-    assert found(method=method, embeddings={"words": entries}) == [("embeddings.words", "error")]
-    assert found(embeddings={"words": entries}) == []
+    assert found(method=method, embeddings={"tokens": entries}) == [("embeddings.tokens", "error")]
+    assert found(embeddings={"tokens": entries}) == []
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_method_of_words_needs_one_that_trains(entries):
     ],
 )
 def test_words_that_cannot_be_told_apart_or_found_are_named(names, place, severity):
-    assert found(embeddings=words(*names)) == [(f"embeddings.words.{place}.word", severity)]
+    assert found(embeddings=words(*names)) == [(f"embeddings.tokens.{place}.token", severity)]
 
 
 @pytest.mark.parametrize("kind", SCHEDULE_FREE)
@@ -58,22 +58,24 @@ def test_lengths_cannot_be_kept_of_what_the_optimizer_averages_itself(kind):
     document = {"optimizer": {"kind": kind}, "embeddings": words("cat")}
     (problem,) = problems(TrainConfig.model_validate(document))
     assert (problem.path, problem.severity) == ("embeddings.preserve_norm", "error")
-    assert [cure.path for cure in problem.choices] == [problem.path, "optimizer.kind"]
-    for cure in problem.choices:
-        section, name = cure.path.split(".")
-        mended = {**document, section: {**document[section], name: cure.value}}
+    assert [fix.path for fix in problem.choices] == [problem.path, "optimizer.kind"]
+    for fix in problem.choices:
+        section, name = fix.path.split(".")
+        mended = {**document, section: {**document[section], name: fix.value}}
         assert found(**mended) == []
-    idle = {"words": [{"word": "cat", "initial_text": "cat", "train": False}]}
+    idle = {"tokens": [{"token": "cat", "initial_text": "cat", "train": False}]}
     assert found(optimizer={"kind": kind}, embeddings=idle) == []
 
 
 def test_a_word_that_does_not_train_needs_something_to_begin_as():
-    place = ("embeddings.words.1.start_from", "error")
-    still = {"word": "cat", "train": False}
-    assert found(embeddings={"words": [{"word": "dog"}, still]}) == [place]
-    assert found(embeddings={"words": [{"word": "dog"}, still | {"initial_text": " "}]}) == [place]
+    place = ("embeddings.tokens.1.start_from", "error")
+    still = {"token": "cat", "train": False}
+    assert found(embeddings={"tokens": [{"token": "dog"}, still]}) == [place]
+    assert found(embeddings={"tokens": [{"token": "dog"}, still | {"initial_text": " "}]}) == [
+        place
+    ]
     for beginning in ({"initial_text": "a cat"}, {"start_from": "cat.pt"}):
-        assert found(embeddings={"words": [{"word": "dog"}, still | beginning]}) == []
+        assert found(embeddings={"tokens": [{"token": "dog"}, still | beginning]}) == []
 
 
 def test_samples_without_a_word_are_a_warning():
@@ -89,11 +91,11 @@ def test_bundling_needs_an_adapter_and_is_cured_by_a_click():
     )
     (problem,) = problems(config)
     assert (problem.path, problem.severity) == ("embeddings.bundle", "warning")
-    assert problem.cure == Cure("embeddings.bundle", value=False)
+    assert problem.fix == Fix("embeddings.bundle", value=False)
 
 
 def test_a_file_to_go_on_from_is_found_beside_the_config(tmp_path):
-    entry = {"word": "cat", "start_from": "old/cat.pt"}
-    (tmp_path / "c.json").write_text(json.dumps({"embeddings": {"words": [entry]}}))
+    entry = {"token": "cat", "start_from": "old/cat.pt"}
+    (tmp_path / "c.json").write_text(json.dumps({"embeddings": {"tokens": [entry]}}))
     config = resolve(load_document(tmp_path / "c.json"), source="")
-    assert config.embeddings.words[0].start_from == str(tmp_path / "old" / "cat.pt")
+    assert config.embeddings.tokens[0].start_from == str(tmp_path / "old" / "cat.pt")

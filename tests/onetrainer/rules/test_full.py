@@ -2,7 +2,7 @@ import pytest
 
 from onetrainer.config.objectives.reconstruction import missing_packages
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure
+from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve
 from onetrainer.rules import full
 from onetrainer.rules.rules import broken_rules
@@ -36,7 +36,7 @@ def test_bf16_without_stochastic_rounding_is_warned_of():
     assert vae() == []
     assert found({**off, "weights": "fp32"}) == []
     (problem,) = full.problems(config(off))
-    assert problem.cure == Cure("method.stochastic_rounding", value=True)
+    assert problem.fix == Fix("method.stochastic_rounding", value=True)
     assert "1/512" in problem.what
 
 
@@ -44,10 +44,10 @@ def test_bf16_weights_and_fp16_precision_exclude_each_other():
     assert found(hardware={"precision": "fp16"}) == [("hardware.precision", "error")]
     assert found({"weights": "fp32"}, hardware={"precision": "fp16"}) == []
     (problem,) = full.problems(config(hardware={"precision": "fp16"}))
-    for cure in problem.choices:
-        section, name = cure.path.split(".")
-        cured = {"precision": "fp16"} | ({name: cure.value} if section == "hardware" else {})
-        method = {name: cure.value} if section == "method" else {}
+    for fix in problem.choices:
+        section, name = fix.path.split(".")
+        cured = {"precision": "fp16"} | ({name: fix.value} if section == "hardware" else {})
+        method = {name: fix.value} if section == "method" else {}
         assert found(method, hardware=cured) == []
 
 
@@ -67,7 +67,7 @@ def test_bf16_weights_with_fp32_precision_are_warned_of():
     assert found(hardware={"precision": "fp32"}) == [("method.weights", "warning")]
     (problem,) = full.problems(config(hardware={"precision": "fp32"}))
     assert "bf16 weights need the precision bf16" in problem.what
-    assert problem.choices == (Cure("hardware.precision", "bf16"), Cure("method.weights", "fp32"))
+    assert problem.choices == (Fix("hardware.precision", "bf16"), Fix("method.weights", "fp32"))
     assert found({"weights": "fp32"}, hardware={"precision": "fp32"}) == []
 
 
@@ -103,24 +103,24 @@ def test_rates_of_networks_and_layers_count_where_they_are_used():
 
 
 @pytest.mark.parametrize(
-    ("method", "objective", "cure"),
+    ("method", "objective", "fix"),
     [
         ("vae", "denoising", "reconstruction"),
         ("full", "reconstruction", "denoising"),
         ("lora", "reconstruction", "denoising"),
     ],
 )
-def test_vae_and_reconstruction_require_each_other(method, objective, cure):
+def test_vae_and_reconstruction_require_each_other(method, objective, fix):
     (problem,) = full.problems(config({"kind": method}, objective={"kind": objective}))
     assert (problem.path, problem.severity) == ("objective.kind", "error")
-    assert problem.cure == Cure("objective.kind", cure)
-    assert found({"kind": method}, objective={"kind": cure}) == []
+    assert problem.fix == Fix("objective.kind", fix)
+    assert found({"kind": method}, objective={"kind": fix}) == []
 
 
 def test_vae_of_sdxl_and_words_beside_a_vae_are_refused():
     assert vae(model={"family": "sdxl"}) == [("method.kind", "error")]
-    words = {"words": [{"word": "<x>"}]}
-    assert vae(embeddings=words) == [("embeddings.words", "error")]
+    words = {"tokens": [{"token": "<x>"}]}
+    assert vae(embeddings=words) == [("embeddings.tokens", "error")]
 
 
 def test_a_reconstruction_in_which_nothing_counts_is_refused():
@@ -159,7 +159,7 @@ def test_each_method_has_a_bound_of_its_own_for_the_learning_rate(method, rate, 
         "method": {"kind": method},
         "optimizer": {"lr": rate},
         "objective": {"kind": "reconstruction" if method == "vae" else "denoising"},
-        "embeddings": {"words": [{"word": "<x>"}] if method == "embedding" else []},
+        "embeddings": {"tokens": [{"token": "<x>"}] if method == "embedding" else []},
     }
     found = [p.what for p in broken_rules(resolve(document, source="")) if p.path == "optimizer.lr"]
     assert len(found) == len(words)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onetrainer.errors import Cure
+from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve
 from onetrainer.rules.memory import problems
 from onetrainer.rules.rules import broken_rules
@@ -27,11 +27,11 @@ def severities(*arguments, **options):
     return {path: problem.severity for path, problem in told(*arguments, **options).items()}
 
 
-def cured(problem, cure, family="sd15", document=None, **hardware):
+def cured(problem, fix, family="sd15", document=None, **hardware):
     """What is told after a cure of a setting of the hardware."""
-    section, name = cure.path.split(".")
+    section, name = fix.path.split(".")
     assert section == "hardware"
-    return severities(family, document, **{**hardware, name: cure.value})
+    return severities(family, document, **{**hardware, name: fix.value})
 
 
 def test_defaults_and_what_only_costs_time_are_fine():
@@ -40,7 +40,7 @@ def test_defaults_and_what_only_costs_time_are_fine():
     text = {"method": {"kind": "lora", "text_encoder": {"train": True}}}
     assert told(document=text | {"data": {"cache_text": False}}) == {}
     assert told(gradient_checkpointing="selective", offload_layers=0.5) == {}
-    assert told(precision="fp16", tf32=False, temp_device="same", vae_tiling=True) == {}
+    assert told(precision="fp16", tf32=False, offload_device="same", vae_tiling=True) == {}
 
 
 @pytest.mark.parametrize("family", ["sdxl", "sdxl-inpainting"])
@@ -48,10 +48,10 @@ def test_a_vae_of_sdxl_in_fp16_is_refused_unless_it_is_another_one(family):
     place, options = "hardware.vae_precision", {"family": family, "vae_precision": "fp16"}
     problem = told(**options)[place]
     assert problem.severity == "error"
-    for cure in problem.choices:
-        assert cured(problem, cure, **options) == {}
+    for fix in problem.choices:
+        assert cured(problem, fix, **options) == {}
     own = told(model={"vae": "sdxl-vae-fp16-fix.safetensors"}, **options)[place]
-    assert (own.severity, own.cure) == ("warning", Cure(place, "auto"))
+    assert (own.severity, own.fix) == ("warning", Fix(place, "auto"))
 
 
 @pytest.mark.parametrize("precision", ["auto", "fp32", "bf16"])
@@ -73,7 +73,7 @@ def test_a_vae_that_trains_has_its_own_format(precision):
 def test_a_unet_whose_own_weights_train_is_not_quantized(kind):
     problem = told(document=FULL, quantization=kind)["hardware.quantization"]
     assert problem.severity == "error"
-    assert cured(problem, problem.cure, document=FULL, quantization=kind) == {}
+    assert cured(problem, problem.fix, document=FULL, quantization=kind) == {}
     assert told(document=TEXT_ALONE, quantization=kind) == {}
 
 
@@ -86,7 +86,7 @@ def test_weights_under_adapters_and_words_are_quantized_on_every_device(method, 
 
 def test_quantization_beside_a_vae_is_told_to_do_nothing():
     problem = told(document=VAE, quantization="int8")["hardware.quantization"]
-    assert (problem.severity, problem.cure.value) == ("warning", "none")
+    assert (problem.severity, problem.fix.value) == ("warning", "none")
 
 
 def test_patterns_that_are_none_are_told_by_their_place():
@@ -99,12 +99,12 @@ def test_patterns_that_are_none_are_told_by_their_place():
 @pytest.mark.parametrize("setting", ["offload_layers", "offload_activations"])
 def test_what_is_offloaded_needs_another_place(setting):
     assert told(**{setting: 0.5}) == {}
-    for place in ({"device": "cpu"}, {"temp_device": "same"}):
+    for place in ({"device": "cpu"}, {"offload_device": "same"}):
         options = {setting: 0.5, **place}
         (problem,) = told(**options).values()
         assert (problem.path, problem.severity) == (f"hardware.{setting}", "warning")
-        for cure in (*problem.choices, *([problem.cure] if problem.cure else [])):
-            assert cured(problem, cure, **options) == {}
+        for fix in (*problem.choices, *([problem.fix] if problem.fix else [])):
+            assert cured(problem, fix, **options) == {}
 
 
 def test_weights_that_train_in_main_memory_are_told_to_be_slow():
@@ -116,7 +116,7 @@ def test_selective_checkpointing_is_told_to_have_nothing_left():
     options = {"offload_layers": 1.0, "gradient_checkpointing": "selective"}
     problem = told(**options)["hardware.gradient_checkpointing"]
     assert problem.severity == "warning"
-    assert cured(problem, problem.cure, **options) == {}
+    assert cured(problem, problem.fix, **options) == {}
     assert told(**{**options, "offload_layers": 0.9}) == {}
 
 
@@ -126,4 +126,4 @@ def test_moving_ahead_of_time_is_told_to_be_experimental_or_of_no_use(setting):
         problem = told(prefetch=True, **options)["hardware.prefetch"]
         assert problem.severity == "warning"
         assert word in problem.what
-        assert cured(problem, problem.cure, prefetch=True, **options) == {}
+        assert cured(problem, problem.fix, prefetch=True, **options) == {}

@@ -3,7 +3,7 @@
 import pytest
 
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import Cure
+from onetrainer.errors import Fix
 from onetrainer.rules.method import problems
 
 
@@ -17,11 +17,11 @@ def places(family="sd15", **method):
     return [problem.path for problem in found(family, **method)]
 
 
-def test_alpha_beside_a_networks_own_rank_is_a_warning_with_a_cure():
+def test_alpha_beside_a_networks_own_rank_is_a_warning_with_a_fix():
     (problem,) = found(unet={"rank": 2})
     assert (problem.path, problem.severity) == ("method.unet.rank", "warning")
     assert "alpha 16 with rank 2 scales the adapter by 8" in problem.what
-    assert problem.cure == Cure("method.unet.alpha", 2.0)
+    assert problem.fix == Fix("method.unet.alpha", 2.0)
     assert found(unet={"rank": 2, "alpha": 2}) == []
 
 
@@ -66,5 +66,5 @@ def test_nothing_is_said_of_alphas_that_do_not_count():
 def test_rank_dropout_of_whole_matrices_is_a_warning():
     (problem,) = found(kind="lokr", full_matrix=True, rank_dropout=0.1)
     assert (problem.path, problem.severity) == ("method.rank_dropout", "warning")
-    assert problem.cure == Cure("method.rank_dropout", 0.0)
+    assert problem.fix == Fix("method.rank_dropout", 0.0)
     assert found(kind="lokr", rank_dropout=0.1) == found(kind="lokr", full_matrix=True) == []

@@ -63,14 +63,14 @@ def test_what_goes_together_is_left_alone(document):
 
 
 @pytest.mark.parametrize(("document", "path", "severity"), BROKEN, ids=lambda part: str(part)[:60])
-def test_cures_cure(document, path, severity):
+def test_fixes_fix(document, path, severity):
     (problem,) = found(document)
-    if (cure := problem.cure) is None:
+    if (fix := problem.fix) is None:
         return
-    if cure.path.endswith(".kind"):
-        mended = with_kind(document, cure.path.removesuffix(".kind"), cure.value)
+    if fix.path.endswith(".kind"):
+        mended = with_kind(document, fix.path.removesuffix(".kind"), fix.value)
     else:
-        mended = with_value(document, cure.path, cure.value)
+        mended = with_value(document, fix.path, fix.value)
     assert found(mended) == []
 
 

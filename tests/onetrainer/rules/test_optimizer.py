@@ -8,7 +8,7 @@ import pytest
 from onetrainer import ROOT
 from onetrainer.config.optimizers.low_bits import AdamW8bit
 from onetrainer.config.optimizers.optimizer import Optimizer, install_command, missing_package
-from onetrainer.errors import Cure
+from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve
 from onetrainer.rules.optimizer import problems
 
@@ -40,13 +40,13 @@ def test_defaults_with_a_constant_schedule_are_fine(section):
 def test_gradient_clipping_is_a_warning_where_steps_are_bounded_already(kind):
     told = found(kind, training={"gradient_clipping": 1.0}, **WARM)["training.gradient_clipping"]
     assert told.severity == "warning"
-    assert told.cure == Cure("training.gradient_clipping", 0.0)
+    assert told.fix == Fix("training.gradient_clipping", 0.0)
 
 
-def test_adafactor_without_warm_up_is_a_warning_with_its_cure():
+def test_adafactor_without_warm_up_is_a_warning_with_its_fix():
     told = found("adafactor")["schedule.warmup_steps"]
-    assert (told.severity, told.cure) == ("warning", Cure("schedule.warmup_steps", 100))
-    assert found("adafactor", schedule={"warmup_share": 0.1}) == {}
+    assert (told.severity, told.fix) == ("warning", Fix("schedule.warmup_steps", 100))
+    assert found("adafactor", schedule={"warmup_fraction": 0.1}) == {}
     assert found("adafactor", training={"steps": 50}) == {}
 
 
@@ -64,7 +64,7 @@ def test_a_relative_step_has_no_learning_rate():
             {"method": {"kind": "full", "layers": [{"pattern": "attn", "lr": 1e-5}]}},
         ),
         ("method.plus_ratio", {"method": {"kind": "lora", "plus_ratio": 16}}),
-        ("embeddings.words.0.lr", {"embeddings": {"words": [{"word": "x", "lr": 1e-3}]}}),
+        ("embeddings.tokens.0.lr", {"embeddings": {"tokens": [{"token": "x", "lr": 1e-3}]}}),
     ],
 )
 @pytest.mark.parametrize("kind", ["adafactor_relative", *ONE_RATE])
@@ -83,19 +83,19 @@ def test_rates_of_what_does_not_train_do_not_matter():
     [
         ({"kind": "cosine"}, "schedule.kind"),
         ({"warmup_steps": 10}, "schedule.warmup_steps"),
-        ({"warmup_share": 0.1}, "schedule.warmup_share"),
+        ({"warmup_fraction": 0.1}, "schedule.warmup_fraction"),
     ],
 )
 def test_a_relative_step_has_no_schedule(schedule, place):
     told = found("adafactor_relative", schedule=schedule)[place]
     assert told.severity == "error"
-    assert told.cure or told.choices
+    assert told.fix or told.choices
 
 
 @pytest.mark.parametrize("kind", SCHEDULE_FREE)
 def test_schedule_free_optimizers_want_no_schedule_and_their_average_is_told_of_once(kind):
     told = found(kind, schedule={"kind": "cosine"}, ema={"use": True})
-    assert told["schedule.kind"].cure == Cure("schedule.kind", "constant")
+    assert told["schedule.kind"].fix == Fix("schedule.kind", "constant")
     assert told["schedule.kind"].severity == "warning"
     assert "ema.use" not in told  # which rules_schedule refuses
     assert found(kind, schedule={"warmup_steps": 100}) == {}
@@ -104,7 +104,7 @@ def test_schedule_free_optimizers_want_no_schedule_and_their_average_is_told_of_
 @pytest.mark.parametrize("kind", ADAPTIVE)
 def test_a_rate_far_from_1_is_a_warning_where_the_rate_is_found(kind):
     told = found({"kind": kind, "lr": 1e-4})["optimizer.lr"]
-    assert (told.severity, told.cure) == ("warning", Cure("optimizer.lr", 1.0))
+    assert (told.severity, told.fix) == ("warning", Fix("optimizer.lr", 1.0))
     assert found({"kind": kind, "lr": 0.5}) == {}
 
 
@@ -118,7 +118,7 @@ def test_a_part_may_have_a_multiplier_where_rates_are_found_for_each():
 
 def test_prodigy_with_a_warm_up_wants_its_safeguard():
     told = found("prodigy", **WARM)["optimizer.safeguard_warmup"]
-    assert told.cure == Cure("optimizer.safeguard_warmup", value=True)
+    assert told.fix == Fix("optimizer.safeguard_warmup", value=True)
     assert found({"kind": "prodigy", "safeguard_warmup": True}, **WARM) == {}
 
 
@@ -130,15 +130,15 @@ def test_each_optimizer_has_a_rate_that_is_very_high_for_it(section):
     warm = WARM if kind == "adafactor" else {}
     assert found({"kind": kind, "lr": section.high_lr}, **warm) == {}
     told = found({"kind": kind, "lr": section.high_lr * 1.1}, **warm)["optimizer.lr"]
-    assert (told.severity, told.cure) == ("warning", None)
+    assert (told.severity, told.fix) == ("warning", None)
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
-def test_a_step_in_backward_is_refused_beside_what_needs_all_gradients(section):
+def test_a_fused_backward_is_refused_beside_what_needs_all_gradients(section):
     if not section.moves_alone:
         return
     told = found(
-        {"kind": section().kind, "step_in_backward": True},
+        {"kind": section().kind, "fused_backward": True},
         training={"accumulation": 2, "gradient_clipping": 1.0},
     )
     for place in ("training.accumulation", "training.gradient_clipping"):
@@ -147,13 +147,13 @@ def test_a_step_in_backward_is_refused_beside_what_needs_all_gradients(section):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_a_step_in_backward_goes_with_averages_and_every_precision(precision):
-    section = {"kind": "adamw", "step_in_backward": True}
+def test_a_fused_backward_goes_with_averages_and_every_precision(precision):
+    section = {"kind": "adamw", "fused_backward": True}
     assert found(section, ema={"use": True}, hardware={"precision": precision}) == {}
 
 
-def test_a_step_in_backward_refuses_gradient_clipping_that_is_only_unwise_elsewhere():
-    section = {"kind": "adafactor", "step_in_backward": True}
+def test_a_fused_backward_refuses_gradient_clipping_that_is_only_unwise_elsewhere():
+    section = {"kind": "adafactor", "fused_backward": True}
     told = found(section, training={"gradient_clipping": 1.0}, **WARM)
     assert [(path, problem.severity) for path, problem in told.items()] == [
         ("training.gradient_clipping", "error")
@@ -162,7 +162,7 @@ def test_a_step_in_backward_refuses_gradient_clipping_that_is_only_unwise_elsewh
 
 def test_nesterov_needs_momentum():
     told = found({"kind": "sgd", "nesterov": True, "momentum": 0.0})["optimizer.nesterov"]
-    assert (told.severity, told.cure) == ("error", Cure("optimizer.nesterov", value=False))
+    assert (told.severity, told.fix) == ("error", Fix("optimizer.nesterov", value=False))
 
 
 class _Absent(AdamW8bit):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onetrainer.errors import Cure
+from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve, with_value
 from onetrainer.rules.rewards import problems
 from onetrainer.rules.rules import broken_rules
@@ -31,7 +31,7 @@ def told(base=None, **changes):
     return {problem.path: problem for problem in found}
 
 
-def test_a_sound_config_needs_no_pictures():
+def test_a_sound_config_needs_no_images():
     assert told() == {}
     assert broken_rules(resolve(document(), source="test")) == []
 
@@ -54,12 +54,12 @@ def test_a_sound_config_needs_no_pictures():
          "objective.algorithm.last_steps"),
         ({"algorithm": {"kind": "drtune", "trained_steps": 21}},
          "objective.algorithm.trained_steps"),
-        ({"algorithm": {"kind": "alignprop", "least_share": 0.6, "most_share": 0.5}},
-         "objective.algorithm.least_share"),
+        ({"algorithm": {"kind": "alignprop", "min_fraction": 0.6, "max_fraction": 0.5}},
+         "objective.algorithm.min_fraction"),
         ({"algorithm": {"kind": "refl", "earliest": 0.9, "latest": 0.9}},
          "objective.algorithm.earliest"),
-        ({"algorithm": {"kind": "best_of_n", "candidates": 4, "keep": 5}},
-         "objective.algorithm.keep"),
+        ({"algorithm": {"kind": "best_of_n", "candidates_per_prompt": 4, "kept_per_prompt": 5}},
+         "objective.algorithm.kept_per_prompt"),
         ({"prompts__text": " \n "}, "objective.prompts.text"),
         ({"prompts__source": "file"}, "objective.prompts.file"),
         ({"prompts__source": "captions"}, "data.folder"),
@@ -75,7 +75,7 @@ def test_what_cannot_be_is_refused_at_its_setting(changes, path):
     "base",
     [
         {"model": {"path": "base", "family": "sd15-inpainting"}},
-        {"optimizer": {"kind": "adafactor", "step_in_backward": True}},
+        {"optimizer": {"kind": "adafactor", "fused_backward": True}},
         {"validation": {"use": True}},
     ],
 )
@@ -87,7 +87,7 @@ def test_what_other_sections_forbid_is_refused(base):
 def test_a_vae_cannot_be_trained_by_rewards():
     config = resolve(document({"method": {"kind": "vae"}}), source="test")
     errors = [one for one in broken_rules(config) if one.severity == "error"]
-    assert [one.cure for one in errors] == [Cure("objective.kind", "reconstruction")]
+    assert [one.fix for one in errors] == [Fix("objective.kind", "reconstruction")]
 
 
 @pytest.mark.parametrize(
@@ -126,30 +126,30 @@ def test_a_reward_without_gradient_is_fine_with_best_of_n_and_when_watched():
     assert told(rewards=[WARMER, size | {"train": False}]) == {}
 
 
-def test_each_cure_of_a_function_without_a_gradient_cures():
+def test_each_fix_of_a_function_without_a_gradient_fixes():
     own = {"reward": "function", "function": "own.py:mine"}
     made = document(rewards=[own, WATCHED, {"reward": "color"}])
     (problem,) = problems(resolve(made, source="test"))
     assert len(problem.choices) == 3
-    for cure in problem.choices:
-        cured = resolve(with_kind_or_value(made, cure), source="test")
-        assert problems(cured) == [], cure
+    for fix in problem.choices:
+        cured = resolve(with_kind_or_value(made, fix), source="test")
+        assert problems(cured) == [], fix
 
 
-def with_kind_or_value(made, cure):
-    if cure.path == "objective.algorithm.kind":
-        return with_value(made, "objective.algorithm", {"kind": cure.value})
-    return with_value(made, cure.path, cure.value)
+def with_kind_or_value(made, fix):
+    if fix.path == "objective.algorithm.kind":
+        return with_value(made, "objective.algorithm", {"kind": fix.value})
+    return with_value(made, fix.path, fix.value)
 
 
-def test_cures_cure():
+def test_fixes_fix():
     made = document(algorithm={"kind": "draft", "last_steps": 30})
     (problem,) = problems(resolve(made, source="test"))
-    cured = with_value(made, problem.cure.path, problem.cure.value)
+    cured = with_value(made, problem.fix.path, problem.fix.value)
     assert problems(resolve(cured, source="test")) == []
 
 
-def test_the_size_of_pictures_counts_only_where_some_are_learnt():
+def test_the_size_of_images_counts_only_where_some_are_trained():
     base = {"model": {"path": "base", "family": "sdxl"}, "data": {"folder": "pictures"}}
     size = {"rollout": {"width": 1024, "height": 1024}}
     places = [

@@ -3,7 +3,7 @@
 import pytest
 from PIL import Image
 
-from onetrainer.checks.dataset import check_pictures
+from onetrainer.checks.dataset import check_images
 from onetrainer.presets.presets import resolve
 from onetrainer.rules.validation import problems
 
@@ -17,7 +17,7 @@ def told(*arguments, **settings):
     return [(one.path, one.severity) for one in problems(made(*arguments, **settings))]
 
 
-def pictures(folder, count):
+def images(folder, count):
     folder.mkdir()
     for number in range(count):
         Image.new("RGB", (64, 64)).save(folder / f"{number}.png")
@@ -30,7 +30,7 @@ def test_the_usual_settings_have_no_problems_and_those_of_no_validation_none_eit
     assert told(use=False, every=0, patience=3, at_start=False, at_end=False) == []
 
 
-def test_pictures_that_are_held_out_and_never_measured_are_refused():
+def test_images_that_are_validation_and_never_measured_are_refused():
     assert told(every=0, at_start=False, at_end=False) == [("validation.every", "error")]
     assert told(every=0, at_start=False) == []
 
@@ -52,26 +52,26 @@ def test_patience_for_longer_than_the_run_is_warned_of(settings, is_told):
     assert told(every=100, **settings) == [("validation.patience", "warning")] * is_told
 
 
-def test_few_held_out_pictures_are_warned_of(tmp_path):
-    data = pictures(tmp_path / "pictures", 12)
-    (found,) = check_pictures(made(data=data, share=0.1))
-    assert (found.path, found.severity) == ("validation.share", "warning")
+def test_few_validation_images_are_warned_of(tmp_path):
+    data = images(tmp_path / "pictures", 12)
+    (found,) = check_images(made(data=data, split=0.1))
+    assert (found.path, found.severity) == ("validation.split", "warning")
     assert "only 1 picture " in found.what
-    assert check_pictures(made(data=data, share=0.34)) == []
+    assert check_images(made(data=data, split=0.34)) == []
 
 
-def test_a_held_out_folder_is_looked_at(tmp_path):
-    data = pictures(tmp_path / "pictures", 4)
-    (found,) = check_pictures(made(data=data, folder=str(tmp_path / "nowhere")))
+def test_a_validation_folder_is_looked_at(tmp_path):
+    data = images(tmp_path / "pictures", 4)
+    (found,) = check_images(made(data=data, folder=str(tmp_path / "nowhere")))
     assert (found.path, found.severity) == ("validation.folder", "error")
     assert "no such folder" in found.what
-    held = pictures(tmp_path / "held", 5)["folder"]
+    held = images(tmp_path / "held", 5)["folder"]
     (tmp_path / "held" / "broken.png").write_bytes(b"nothing")
-    (found,) = check_pictures(made(data=data, folder=held))
+    (found,) = check_images(made(data=data, folder=held))
     assert (found.path, found.severity) == ("validation.folder", "warning")
     assert "broken.png" in found.what
 
 
-def test_holding_out_the_only_picture_is_refused_before_the_start(tmp_path):
-    (found,) = check_pictures(made(data=pictures(tmp_path / "pictures", 1)))
+def test_holding_out_the_only_image_is_refused_before_the_start(tmp_path):
+    (found,) = check_images(made(data=images(tmp_path / "pictures", 1)))
     assert (found.path, found.severity) == ("validation.use", "error")

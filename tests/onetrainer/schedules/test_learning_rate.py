@@ -132,8 +132,8 @@ def test_warm_up_rises_in_a_line_from_zero():
 
 
 def test_warm_up_by_a_share_is_that_by_its_steps():
-    assert warmup_steps(schedule("linear", warmup_share=0.25), steps=STEPS) == 10
-    assert curve("linear", warmup_share=0.25) == curve("linear", warmup_steps=10)
+    assert warmup_steps(schedule("linear", warmup_fraction=0.25), steps=STEPS) == 10
+    assert curve("linear", warmup_fraction=0.25) == curve("linear", warmup_steps=10)
 
 
 @pytest.mark.parametrize("bend", [0.0, 0.5, 0.9])
@@ -195,8 +195,8 @@ def test_every_step_of_every_run_has_a_rate_between_nothing_and_all(kind, steps)
     ("fields", "place"),
     [
         ({"warmup_steps": 50}, "schedule.warmup_steps"),
-        ({"warmup_share": 0.995}, "schedule.warmup_share"),
-        ({"warmup_steps": 3, "warmup_share": 0.1}, "schedule.warmup_share"),
+        ({"warmup_fraction": 0.995}, "schedule.warmup_fraction"),
+        ({"warmup_steps": 3, "warmup_fraction": 0.1}, "schedule.warmup_fraction"),
         ({"kind": "cosine_restarts", "cycles": 26}, "schedule.cycles"),
         ({"kind": "cosine_waves", "cycles": 20, "warmup_steps": 11}, "schedule.cycles"),
         ({"kind": "points", "points": [{"factor": 0}]}, "schedule.points"),
@@ -225,7 +225,7 @@ def test_a_curve_without_points_is_told():
     "fields",
     [
         {"warmup_steps": 49},
-        {"warmup_share": 0.9},
+        {"warmup_fraction": 0.9},
         {"kind": "cosine_restarts", "cycles": 25},
         {"kind": "points", "points": [{"at": 0.5}, {"at": 0.5, "factor": 0.1}]},
         {"kind": "points", "points": [{"factor": 0}, {"at": 1}]},

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from onetrainer.errors import Cure
+from onetrainer.errors import Fix
 from onetrainer.presets.presets import BUILT_IN
 from tests.ui.project import MARKERS, PARTS, SDXL_PARTS, write_model
 from ui.actions.file_check import LOOK_AFTER_MS, FileCheck
@@ -74,9 +74,9 @@ def test_a_model_of_another_family_can_be_put_right_and_is_not_by_itself(window,
     window.draft.set("model.path", str(write_model(tmp_path / "xl.safetensors", SDXL_PARTS)))
     look(window)
     problem = window.draft.problem("model.family")
-    assert problem.cure == Cure("model.family", "sdxl")
+    assert problem.fix == Fix("model.family", "sdxl")
     assert window.draft.value("model.family") == "sd15"
-    window.draft.set(problem.cure.path, problem.cure.value)
+    window.draft.set(problem.fix.path, problem.fix.value)
     assert window.draft.problem("model.family") is None
     look(window)
     assert window.draft.errors == []
@@ -88,7 +88,7 @@ def test_a_built_in_preset_of_another_family_than_the_model_s_says_so(window, pr
     assert window.draft.value("model.path") == str(project.parent / "base.safetensors")
     (problem,) = window.draft.errors
     assert "SD 1.5" in problem.what
-    assert problem.cure == Cure("model.family", "sd15")
+    assert problem.fix == Fix("model.family", "sd15")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_the_model_says_otherwise_can_be_left_to_it(window, tmp_path, path,
     window.draft.set("model.path", str(marked))
     window.draft.set(path, value)
     look(window)
-    assert window.draft.problem(path).cure == Cure(path, "auto")
+    assert window.draft.problem(path).fix == Fix(path, "auto")
     window.draft.set(path, "auto")
     look(window)
     assert window.draft.problems == []
@@ -114,7 +114,7 @@ def test_what_an_sd2_model_does_not_tell_is_offered_to_choose_from(window, tmp_p
     problem = window.draft.problem("model.prediction")
     choices = [(choice.path, choice.value) for choice in problem.choices]
     assert choices == [("model.prediction", "v_prediction"), ("model.prediction", "epsilon")]
-    assert problem.cure is None
+    assert problem.fix is None
     for path, value in choices:
         window.draft.set(path, value)
         look(window)
@@ -132,7 +132,7 @@ def test_a_name_of_the_hub_is_looked_for_on_this_computer_only(window, monkeypat
     assert "stabilityai/sdxl-base-1.0" in window.draft.problem("model.path").what
 
 
-def test_an_empty_folder_of_pictures_is_told_of_without_start(window, tmp_path):
+def test_an_empty_folder_of_images_is_told_of_without_start(window, tmp_path):
     (tmp_path / "empty").mkdir()
     window.draft.set("data.folder", str(tmp_path / "empty"))
     look(window)

@@ -19,7 +19,7 @@ from onetrainer.preview.contact_sheet import thumbnail
 from tests.ui.project import write_project
 from ui.background.background_query import GivenUpError, Watch
 from ui.background.dataset_preview import Turn, done_words, look_ahead, share_words, turn_words
-from ui.background.image_check import check_pictures, kinds_of, of_kind, result_words
+from ui.background.image_check import check_images, kinds_of, of_kind, result_words
 from ui.background.preview_images import corners_of, shown_small, whole_with_cut
 from ui.messages.dataset import facts, facts_of_model
 
@@ -45,7 +45,7 @@ def told(found):
     return {fact.label.strip(): fact.words for fact in facts(found.plan)}
 
 
-def test_every_picture_is_at_one_size_of_each_resolution(project, watch):
+def test_every_image_is_at_one_size_of_each_resolution(project, watch):
     sizes = {"buckets": {"resolutions": [{"resolution": 96}, {"resolution": 128}]}}
     found = outlook(project, watch, data=sizes)
     showings = [showing.item for size in found.sizes for showing in size.showings]
@@ -75,7 +75,7 @@ def test_the_facts_are_those_of_the_run(project, watch):
     assert words["Shown in all"] == "240 pictures"
     # 12 pictures of 8 × 8 latents with mean and deviation of 4 channels, and one caption of 77
     # vectors of 768, each of 4 bytes.
-    assert found.plan.cache.picture_bytes == 12 * 2 * 4 * 8 * 8 * 4
+    assert found.plan.cache.image_bytes == 12 * 2 * 4 * 8 * 8 * 4
 
 
 def test_what_their_owner_should_know_is_marked(project, watch):
@@ -128,7 +128,7 @@ def test_what_never_changes_is_shown_once(project, watch):
     assert share_words(found.sizes[0]) == "12 pictures in 3 steps of an epoch"
 
 
-def test_a_vae_s_pictures_have_no_captions(project, watch):
+def test_a_vae_s_images_have_no_captions(project, watch):
     vae = {"method": {"kind": "vae"}, "objective": {"kind": "reconstruction"}}
     found = outlook(project, watch, **vae)
     (turn,) = found.turns(found.sizes[0].showings[0])
@@ -141,7 +141,7 @@ def test_turns_are_counted_from_one(turn, words):
     assert turn_words(turns[0], turns) == f"{words} time"
 
 
-def test_without_pictures_it_is_said_what_is_missing(project, watch):
+def test_without_images_it_is_said_what_is_missing(project, watch):
     with pytest.raises(UserError, match="no folder of pictures"):
         outlook(project, watch, data={"folder": ""})
     with pytest.raises(UserError):
@@ -160,7 +160,7 @@ def test_looking_leaves_nothing_behind(project, watch):
     assert sorted(project.parent.rglob("*")) == before
 
 
-def test_what_is_done_to_a_picture_is_told_with_what_is_much():
+def test_what_is_done_to_a_image_is_told_with_what_is_much():
     def words(width, height, geometry, **changes):
         return done_words(Item(None, ("",), width, height), View(geometry, **changes))
 
@@ -188,7 +188,7 @@ def quarters(tmp_path):
 
 @pytest.mark.parametrize("angle", [0.0, 12.0, -30.0])
 @pytest.mark.parametrize("flip", [False, True])
-def test_a_small_picture_is_the_large_one_made_small(quarters, angle, flip):
+def test_a_small_image_is_the_large_one_made_small(quarters, angle, flip):
     view = View(CropGeometry(800, 400, 260, 40, Bucket(320, 256)), flip=flip, angle=angle, hue=40)
     small = np.asarray(shown_small(quarters, view, 80), np.float32)
     large = np.asarray(thumbnail(quarters, view, 80), np.float32)
@@ -218,7 +218,7 @@ def test_what_is_cut_off_is_dark_and_what_is_shown_is_not(quarters):
     assert tuple(whole[50, 100]) == (0, 0, 255)  # the line around it
 
 
-def test_a_picture_that_is_gone_is_no_picture(quarters):
+def test_a_image_that_is_gone_is_no_image(quarters):
     quarters.path.unlink()
     view = View(CropGeometry(400, 200, 0, 0, Bucket(200, 200)))
     assert shown_small(quarters, view, 50) is None
@@ -227,10 +227,10 @@ def test_a_picture_that_is_gone_is_no_picture(quarters):
 
 def test_findings_are_sorted_by_kinds_that_there_are(tmp_path, watch):
     project = write_project(tmp_path / "project")
-    pictures = project.parent / "pictures"
-    (pictures / "lost.txt").write_text("nobody")
-    (pictures / "bad.png").write_bytes(b"no picture")
-    checked = check_pictures(config_of(project), watch)
+    images = project.parent / "pictures"
+    (images / "lost.txt").write_text("nobody")
+    (images / "bad.png").write_bytes(b"no picture")
+    checked = check_images(config_of(project), watch)
     kinds = {kind.key: kind.count for kind in kinds_of(checked.findings)}
     assert kinds[""] == len(checked.findings) == sum(kinds.values()) - kinds[""]
     assert (kinds["unreadable"], kinds["orphan"]) == (1, 1)
@@ -238,19 +238,19 @@ def test_findings_are_sorted_by_kinds_that_there_are(tmp_path, watch):
     assert result_words(checked).startswith("12 pictures looked at: ")
 
 
-def test_it_is_said_that_others_may_be_held_out_until_similar_pictures_are_known(
+def test_it_is_said_that_others_may_be_validation_until_similar_images_are_known(
     project, watch, monkeypatch
 ):
     # Files this new are not relied on, which is no matter here.
     monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
-    sections = {"validation": {"use": True, "share": 0.3, "keep_similar": True}}
+    sections = {"validation": {"use": True, "split": 0.3, "keep_similar": True}}
     sections["data"] = {"cache_folder": str(project.parent / "cache")}
     assert "check the pictures" in told(outlook(project, watch, **sections))["Held out"]
-    check_pictures(config_of(project, **sections), watch)
+    check_images(config_of(project, **sections), watch)
     assert "Held out" not in told(outlook(project, watch, **sections))
 
 
 def test_a_check_can_be_given_up(project, watch):
     watch.give_up()
     with pytest.raises(GivenUpError):
-        check_pictures(config_of(project), watch)
+        check_images(config_of(project), watch)

@@ -48,7 +48,7 @@ def ask(forecaster, jobs, work, *events):
     deliver_until(jobs, lambda: not forecaster.is_working)
 
 
-def test_a_forecast_comes_first_without_its_cures(forecaster, jobs, work):
+def test_a_forecast_comes_first_without_its_fixes(forecaster, jobs, work):
     forecaster.start()
     work.tell(Phase("loading", detail="the text encoder"), SMALL)
     deliver_until(jobs, lambda: forecaster.forecast is not None)

@@ -81,7 +81,7 @@ def test_the_words_of_the_worker_before_are_no_end_of_the_resumed_run(session, c
         time.sleep(0.01)
 
 
-def test_a_resumed_run_keeps_its_picture_until_the_new_worker_has_told_all(
+def test_a_resumed_run_keeps_its_image_until_the_new_worker_has_told_all(
     session, config, monkeypatch
 ):
     start(session, config, monkeypatch, "slow")

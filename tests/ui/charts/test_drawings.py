@@ -8,7 +8,7 @@ from ui.charts.bar_table import BarRow, BarTable
 from ui.charts.loss_chart import LossChart
 from ui.charts.stacked_bar import Stack
 from ui.progress.curve import Curve
-from ui.progress.validation import HeldOut
+from ui.progress.validation import Validation
 from ui.theme.palette import DARK, SHARES
 
 WIDTH, HEIGHT = 600, 320
@@ -33,11 +33,11 @@ def curve():
     return made
 
 
-def held_out(*losses):
-    made = HeldOut()
+def validation(*losses):
+    made = Validation()
     for place, loss in enumerate(losses):
         best = min(range(place + 1), key=lambda one: losses[one])
-        known = {"error": 0.001, "pictures": 5, "is_best": best == place, "words": ""}
+        known = {"error": 0.001, "images": 5, "is_best": best == place, "words": ""}
         made.take(Validated(place * 50, loss, best_step=best * 50, verdict="flat", **known))
     return made
 
@@ -66,7 +66,7 @@ def test_bars_of_a_table_are_as_long_as_their_shares(kit, root):
     table = BarTable(kit, root, color="held_out")
     canvas = placed(root, table.canvas)
     table.show([BarRow("a", 1.0, "0.4"), BarRow("b", 0.25, "0.1"), BarRow("c", 0.0, "0.0")])
-    first, second = boxes(canvas, DARK.held_out)
+    first, second = boxes(canvas, DARK.validation)
     full = first[2] - first[0]
     assert second[2] - second[0] == pytest.approx(full / 4, abs=1)
 
@@ -77,15 +77,15 @@ def test_a_long_name_is_cut_and_leaves_room_for_its_bar(kit, root):
     table.show([BarRow("a very long name of a folder " * 5, 1.0, "0.4")])
     words = [canvas.itemcget(item, "text") for item in canvas.find_all() if _is_text(canvas, item)]
     assert words[0].startswith("a very long") and words[0].endswith("…")
-    assert boxes(canvas, DARK.held_out)
+    assert boxes(canvas, DARK.validation)
 
 
-def test_held_out_pictures_have_a_panel_with_a_scale_of_their_own(kit, root):
+def test_validation_images_have_a_panel_with_a_scale_of_their_own(kit, root):
     chart = LossChart(kit, root)
     canvas = placed(root, chart.canvas)
-    chart.show(curve(), [], held_out(0.1438, 0.1402, 0.1411))
+    chart.show(curve(), [], validation(0.1438, 0.1402, 0.1411))
     (line,) = boxes(canvas, DARK.accent)
-    found = boxes(canvas, DARK.held_out)
+    found = boxes(canvas, DARK.validation)
     dots = [box for box in found if len(box) == 4]
     assert len(dots) == 3
     assert min(box[1] for box in dots) > max(line[1::2])
@@ -97,9 +97,9 @@ def test_held_out_pictures_have_a_panel_with_a_scale_of_their_own(kit, root):
 def test_the_lowest_one_has_a_ring(kit, root):
     chart = LossChart(kit, root)
     canvas = placed(root, chart.canvas)
-    chart.show(curve(), [], held_out(0.1438, 0.1402, 0.1411))
+    chart.show(curve(), [], validation(0.1438, 0.1402, 0.1411))
     rings = [i for i in canvas.find_all() if canvas.type(i) == "oval" and _outline(canvas, i)]
-    dots = [box for box in boxes(canvas, DARK.held_out) if len(box) == 4]
+    dots = [box for box in boxes(canvas, DARK.validation) if len(box) == 4]
     (ring,) = (canvas.coords(item) for item in rings)
     assert (ring[0] + ring[2]) / 2 == pytest.approx((dots[1][0] + dots[1][2]) / 2)
     assert (ring[1] + ring[3]) / 2 == pytest.approx((dots[1][1] + dots[1][3]) / 2)
@@ -108,8 +108,8 @@ def test_the_lowest_one_has_a_ring(kit, root):
 def test_both_panels_have_the_same_steps(kit, root):
     chart = LossChart(kit, root)
     canvas = placed(root, chart.canvas)
-    chart.show(curve(), [50], held_out(0.1438, 0.1402, 0.1411))
-    dots = [box for box in boxes(canvas, DARK.held_out) if len(box) == 4]
+    chart.show(curve(), [50], validation(0.1438, 0.1402, 0.1411))
+    dots = [box for box in boxes(canvas, DARK.validation) if len(box) == 4]
     (mark,) = (box for box in boxes(canvas, DARK.good) if len(box) == 6)
     assert mark[2] == pytest.approx((dots[1][0] + dots[1][2]) / 2)
 
@@ -117,8 +117,8 @@ def test_both_panels_have_the_same_steps(kit, root):
 def test_a_low_chart_shows_the_loss_of_training_alone(kit, root):
     chart = LossChart(kit, root)
     canvas = placed(root, chart.canvas, height=120)
-    chart.show(curve(), [], held_out(0.1438, 0.1402))
-    assert boxes(canvas, DARK.held_out) == []
+    chart.show(curve(), [], validation(0.1438, 0.1402))
+    assert boxes(canvas, DARK.validation) == []
     assert boxes(canvas, DARK.accent)
 
 

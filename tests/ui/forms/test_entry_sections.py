@@ -301,6 +301,6 @@ def test_a_beginner_sees_the_folder_the_resolution_masks_and_where_captions_are(
         ("disk space", "data.cache_limit"),
     ],
 )
-def test_search_finds_what_is_said_of_pictures(query, path):
+def test_search_finds_what_is_said_of_images(query, path):
     hits = find_settings(query, pages(), kinds_in({}))
     assert path in [hit.goes_to for hit in hits][:3]

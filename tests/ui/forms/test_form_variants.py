@@ -117,12 +117,12 @@ def test_a_card_with_nothing_to_show_is_not_there(make_form, draft):
 
 def test_it_is_said_beside_a_number_what_none_of_it_means(make_form, draft):
     form = make_form("method")
-    draft.set("embeddings.words", [Word().model_dump()])
-    unit = form.row("embeddings.words.0.vectors").editor._unit
+    draft.set("embeddings.tokens", [Word().model_dump()])
+    unit = form.row("embeddings.tokens.0.vectors").editor._unit
     assert unit.cget("text") == "automatic"
-    draft.set("embeddings.words.0.vectors", 3)
+    draft.set("embeddings.tokens.0.vectors", 3)
     assert unit.cget("text") == ""
-    draft.set("embeddings.words.0.vectors", 0)
+    draft.set("embeddings.tokens.0.vectors", 0)
     assert unit.cget("text") == "automatic"
 
 
@@ -132,7 +132,7 @@ def test_it_is_said_beside_a_number_what_none_of_it_means(make_form, draft):
         ({}, ["LoRA: UNet"]),
         ({"method.text_encoder.train": True}, ["LoRA: UNet and text encoder"]),
         ({"method.unet.train": False}, ["LoRA: no network"]),
-        ({"method.kind": "full", "embeddings.words": [{}]}, ["Fine-tuning: UNet", "1 new word"]),
+        ({"method.kind": "full", "embeddings.tokens": [{}]}, ["Fine-tuning: UNet", "1 new word"]),
         ({"method.kind": "embedding"}, ["Embedding"]),
         ({"method.kind": "vae"}, ["VAE decoder"]),
         (
@@ -140,7 +140,7 @@ def test_it_is_said_beside_a_number_what_none_of_it_means(make_form, draft):
                 "model.family": "sdxl",
                 "method.text_encoder.train": True,
                 "method.text_encoder_2.train": True,
-                "embeddings.words": [{}, {}],
+                "embeddings.tokens": [{}, {}],
             },
             ["LoRA: UNet, text encoder and second text encoder", "2 new words"],
         ),

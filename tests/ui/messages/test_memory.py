@@ -83,24 +83,24 @@ def test_parts_and_phases_begin_a_line_with_a_capital():
     assert [phase_title(name) for name in ("drawing", "new")] == ["Drawing samples", "New"]
 
 
-def test_a_cure_says_what_it_comes_to_and_costs():
-    cure = {
+def test_a_fix_says_what_it_comes_to_and_costs():
+    fix = {
         "words": "repeat whole blocks",
         "peak_bytes": 8 * GIB,
         "cost": "a third more time",
         "changes": {"hardware.gradient_checkpointing": "block"},
     }
-    found = cured(cure, forecast(14.2, 12 * GIB))
+    found = cured(fix, forecast(14.2, 12 * GIB))
     assert found.words == "Repeat whole blocks"
     assert found.about == "✓ fits · 8.0 GB instead of 14.2 GB · a third more time"
-    assert (found.tone, found.changes) == ("good", cure["changes"])
+    assert (found.tone, found.changes) == ("good", fix["changes"])
 
 
 @pytest.mark.parametrize(
     ("peak", "mark", "tone"),
     [(10.8, "✓ fits", "good"), (11.5, "only just", "warning"), (13, "not enough alone", "dim")],
 )
-def test_a_cure_fits_where_the_verdict_would_say_so(peak, mark, tone):
+def test_a_fix_fits_where_the_verdict_would_say_so(peak, mark, tone):
     found = cured({"words": "x", "peak_bytes": round(peak * GIB)}, forecast(14.2, 12 * GIB))
     assert (found.about.split(" · ")[0], found.tone) == (mark, tone)
     after = verdict(forecast(peak, 12 * GIB))

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from onetrainer.concepts.concepts import ConceptSettings, concepts_of
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 from onetrainer.presets.presets import BUILT_IN
 from onetrainer.run.events import Sample, Stopped
 from onetrainer.run.history import RunSummary
@@ -15,7 +15,7 @@ from tests.ui.project import write_project
 from ui.actions.preset_actions import proposal, why_not_name
 from ui.background.folder_summary import Glance, glance_at
 from ui.background.session import Asked, Session
-from ui.messages.problems import cure_words, in_words
+from ui.messages.problems import fix_words, in_words
 from ui.model.document_source import Source
 from ui.model.draft import PENDING
 from ui.pages.run.banner import stopped_message
@@ -124,7 +124,7 @@ def test_settings_and_their_values_are_said_as_the_window_shows_them(path, said,
 
 
 @pytest.mark.parametrize(
-    ("seen", "pictures", "words"),
+    ("seen", "images", "words"),
     [
         (1000, 3, "each of 3 pictures 333 times"),
         (240, 96, "each of 96 pictures 2.5 times"),
@@ -133,8 +133,8 @@ def test_settings_and_their_values_are_said_as_the_window_shows_them(path, said,
         (60, 1200, "not all of 1,200 pictures"),
     ],
 )
-def test_it_is_said_how_often_each_picture_is_seen(seen, pictures, words):
-    assert how_often(seen, pictures) == words
+def test_it_is_said_how_often_each_image_is_seen(seen, images, words):
+    assert how_often(seen, images) == words
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ def test_steps_that_may_be_small_are_counted_as_the_most_they_show(draft, batch,
     draft.set("training.steps", 60)
     draft.set("training.accumulation", 1)
     draft.set("training.batch_size", batch)
-    lines = run_lines(draft, Glance(exists=True, pictures=12))
+    lines = run_lines(draft, Glance(exists=True, images=12))
     assert {count, each} <= set(lines)
     draft.set("data.class_folder", "/of/others")
-    lines = run_lines(draft, Glance(exists=True, pictures=12))
+    lines = run_lines(draft, Glance(exists=True, images=12))
     assert count in lines
     assert not [line for line in lines if line.startswith("each of")]
 
@@ -165,20 +165,20 @@ def test_times_at_which_samples_were_drawn_are_not_called_steps(steps, words):
 
 
 @pytest.mark.parametrize(
-    ("cure", "words"),
+    ("fix", "words"),
     [
-        (Cure("model.family", "sd15-inpainting"), "Use SD 1.5 inpainting"),
-        (Cure("model.prediction", "auto"), "Set “Prediction” to automatic"),
-        (Cure("training.gradient_clipping", 0.0), "Set “Gradient clipping” to 0"),
-        (Cure("model.offline", value=False), "Turn “Never use the network” off"),
+        (Fix("model.family", "sd15-inpainting"), "Use SD 1.5 inpainting"),
+        (Fix("model.prediction", "auto"), "Set “Prediction” to automatic"),
+        (Fix("training.gradient_clipping", 0.0), "Set “Gradient clipping” to 0"),
+        (Fix("model.offline", value=False), "Turn “Never use the network” off"),
     ],
 )
-def test_a_button_that_puts_a_problem_right_says_how(cure, words):
-    assert cure_words(cure, "model.family") == words
+def test_a_button_that_puts_a_problem_right_says_how(fix, words):
+    assert fix_words(fix, "model.family") == words
 
 
 def test_a_button_beside_its_own_switch_says_no_name():
-    assert cure_words(Cure("ema.use", value=True), "ema.use") == "Turn it on"
+    assert fix_words(Fix("ema.use", value=True), "ema.use") == "Turn it on"
 
 
 def test_the_pages_run_and_runs_say_the_same_of_a_dead_worker():
@@ -192,21 +192,21 @@ def captioned(folder, **said):
     return ConceptSettings("data.folder", folder.name, folder, require_captions=False, **said)
 
 
-def test_only_pictures_that_can_be_used_are_counted(tmp_path):
-    pictures = write_project(tmp_path).parent / "pictures"
-    (pictures / "broken.png").write_bytes(b"no picture")
-    (pictures / "broken.txt").write_text("a caption")
-    (pictures / "empty.jpg").write_bytes(b"")
-    glance = glance_at(captioned(pictures))
-    assert (glance.pictures, glance.captions, glance.unusable) == (12, 12, 2)
+def test_only_images_that_can_be_used_are_counted(tmp_path):
+    images = write_project(tmp_path).parent / "pictures"
+    (images / "broken.png").write_bytes(b"no picture")
+    (images / "broken.txt").write_text("a caption")
+    (images / "empty.jpg").write_bytes(b"")
+    glance = glance_at(captioned(images))
+    assert (glance.images, glance.captions, glance.unusable) == (12, 12, 2)
     assert "broken.png" not in [path.name for path in glance.first]
 
 
-def test_a_folder_of_unusable_pictures_is_told_from_an_empty_one(tmp_path):
+def test_a_folder_of_unusable_images_is_told_from_an_empty_one(tmp_path):
     folder = captioned(tmp_path)
     assert glance_at(folder).unusable == 0
     (tmp_path / "broken.png").write_bytes(b"no picture")
-    assert (glance_at(folder).pictures, glance_at(folder).unusable) == (0, 1)
+    assert (glance_at(folder).images, glance_at(folder).unusable) == (0, 1)
     assert not glance_at(captioned(tmp_path / "gone")).exists
 
 
@@ -228,10 +228,10 @@ def test_a_folder_of_unusable_pictures_is_told_from_an_empty_one(tmp_path):
     ],
 )
 def test_captions_are_counted_where_they_come_from(tmp_path, said, lines):
-    pictures = write_project(tmp_path).parent / "pictures"
-    for text in sorted(pictures.glob("*.txt"))[:3]:
+    images = write_project(tmp_path).parent / "pictures"
+    for text in sorted(images.glob("*.txt"))[:3]:
         text.unlink()
-    folder = captioned(pictures, **said)
+    folder = captioned(images, **said)
     told = data_lines(folder, glance_at(folder), others=0)
     assert told[0] == "12 pictures"
     for line, expected in zip(told[1:], lines, strict=True):
@@ -253,7 +253,7 @@ def test_only_further_folders_that_are_used_and_no_measure_are_counted(draft, tm
     assert other_folders(draft) == 0
 
 
-def test_a_picture_that_is_too_small_is_said_to_be_of_no_use(tmp_path):
+def test_a_image_that_is_too_small_is_said_to_be_of_no_use(tmp_path):
     Image.new("RGB", (12, 12)).save(tmp_path / "tiny.png")
     folder = captioned(tmp_path)
     assert data_lines(folder, glance_at(folder), others=0) == ["1 cannot be used"]

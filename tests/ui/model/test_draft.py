@@ -325,7 +325,7 @@ def test_the_model_is_a_change_to_a_preset_that_names_one(draft, tmp_path):
     assert draft.changed() == ["model.path"]
 
 
-def test_a_preset_leaves_what_belongs_to_my_pictures_but_brings_its_sizes(draft):
+def test_a_preset_leaves_what_belongs_to_my_images_but_brings_its_sizes(draft):
     folders = [Concept(folder="/cats").model_dump(mode="json")]
     mine = {"data.caption_source": "names", "data.trigger": "a cat", "data.concepts": folders}
     draft.set_all({**mine, "data.buckets.sizes": [{"width": 512, "height": 512}]})

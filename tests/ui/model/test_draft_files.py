@@ -10,7 +10,7 @@ from onetrainer.run.run_folder import create_run
 from ui.model.draft import Draft
 
 
-def pictures_of_mine(draft):
+def images_of_mine(draft):
     draft.set_all(
         {
             "data.concepts": [Concept(folder="/cats").model_dump(mode="json")],
@@ -21,7 +21,7 @@ def pictures_of_mine(draft):
     )
 
 
-def test_a_built_in_preset_leaves_my_model_pictures_and_prompts(draft):
+def test_a_built_in_preset_leaves_my_model_images_and_prompts(draft):
     mine = {path: draft.value(path) for path in ("model.path", "data.folder", "sampling.prompts")}
     assert all(mine.values())
     draft.set("optimizer.lr", 0.5)
@@ -32,7 +32,7 @@ def test_a_built_in_preset_leaves_my_model_pictures_and_prompts(draft):
 
 
 def test_a_file_says_all_even_what_it_does_not_mention(draft, tmp_path):
-    pictures_of_mine(draft)
+    images_of_mine(draft)
     draft.save(tmp_path / "a.json")
     theirs = tmp_path / "b.json"
     theirs.write_text(json.dumps({"training": {"steps": 5}, "data": {"folder": "pictures"}}))
@@ -56,7 +56,7 @@ def test_what_a_file_does_not_mention_is_a_change_once_it_is_chosen(draft, tmp_p
 
 
 def test_the_demo_and_a_run_are_opened_as_they_are_written(draft, tmp_path):
-    pictures_of_mine(draft)
+    images_of_mine(draft)
     run = create_run(tmp_path, name="paper", config=TrainConfig().model_dump(mode="json"))
     for path in (write_demo(tmp_path / "demo").config, run.config):
         draft.load(path)
@@ -65,7 +65,7 @@ def test_the_demo_and_a_run_are_opened_as_they_are_written(draft, tmp_path):
 
 def test_what_is_saved_is_the_same_when_it_is_opened_again(draft, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    pictures_of_mine(draft)
+    images_of_mine(draft)
     draft.set("data.folder", "my pictures")
     draft.set("data.concepts.0.folder", "cats")
     draft.set("sampling.prompts", [])

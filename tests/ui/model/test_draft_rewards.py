@@ -37,7 +37,7 @@ def test_another_objective_and_back_keeps_all_that_was_set(draft):
 
 def test_another_algorithm_and_back_keeps_its_own_settings(draft):
     draft.set("objective.algorithm.kind", "best_of_n")
-    assert draft.value("objective.algorithm.candidates") == 8
+    assert draft.value("objective.algorithm.candidates_per_prompt") == 8
     assert draft.value("objective.rewards") == REWARDS
     draft.set("training.steps", 7)
     draft.set("objective.algorithm.kind", "drtune")

@@ -3,7 +3,7 @@
 import json
 
 from onetrainer.config.optimizers.momentum import Lion
-from onetrainer.errors import Cure
+from onetrainer.errors import Fix
 from onetrainer.presets.presets import BUILT_IN, with_kind
 from tests.ui.project import write_project
 from ui.model.draft import Draft
@@ -100,7 +100,7 @@ def test_the_objective_goes_along_with_the_method_in_one_step(draft):
     draft.set("objective.noise.offset", 0.05)
     before = draft.document
     draft.set("method.kind", "vae")
-    assert draft.along == Cure("objective.kind", "reconstruction")
+    assert draft.along == Fix("objective.kind", "reconstruction")
     assert draft.value("objective.kind") == "reconstruction"
     assert draft.errors == []
     draft.undo()
@@ -108,7 +108,7 @@ def test_the_objective_goes_along_with_the_method_in_one_step(draft):
     draft.redo()
     draft.set("training.steps", 99)
     draft.set("method.kind", "full")
-    assert draft.along == Cure("objective.kind", "denoising")
+    assert draft.along == Fix("objective.kind", "denoising")
     assert draft.value("objective.noise.offset") == 0.05
     draft.set("method.kind", "dora")
     assert draft.along is None
@@ -248,8 +248,8 @@ def test_files_are_looked_at_for_the_method_that_is_chosen(draft):
     assert draft.awaits_look
     assert draft.files_config().method.kind == "vae"
     draft.set("optimizer.kind", "lion")
-    draft.set("embeddings.words", [{"word": 3}])
-    assert draft.files_config().embeddings.words == ()
+    draft.set("embeddings.tokens", [{"token": 3}])
+    assert draft.files_config().embeddings.tokens == ()
 
 
 def test_a_draft_of_version_1_is_brought_up_to_date(home, draft):
@@ -291,7 +291,7 @@ def test_kinds_are_chosen_as_the_terminal_chooses_them(draft):
 def test_it_is_told_as_well_when_the_objective_goes_back_with_the_method(draft):
     draft.set("method.kind", "vae")
     draft.set("method.kind", "lora")
-    assert draft.along == Cure("objective.kind", "denoising")
+    assert draft.along == Fix("objective.kind", "denoising")
     assert draft.changed() == []
     draft.set("method.kind", "vae")
     draft.reset("method.kind")

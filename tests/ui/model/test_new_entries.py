@@ -7,7 +7,7 @@ from onetrainer.config.run.schedule import Point
 from ui.model.new_entries import numbered, told_apart, with_new
 
 WORDS, PROMPTS, POINTS = (
-    setting_at(path) for path in ("embeddings.words", "sampling.prompts", "schedule.points")
+    setting_at(path) for path in ("embeddings.tokens", "sampling.prompts", "schedule.points")
 )
 
 

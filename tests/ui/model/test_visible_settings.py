@@ -47,13 +47,13 @@ def test_settings_of_masks_are_shown_where_a_folder_in_use_has_masks(home, of_al
 
 @pytest.mark.parametrize("folder", ["", "/class"])
 @pytest.mark.parametrize("role", ["train", "validation", "prior", "own_prediction"])
-def test_what_keeps_the_model_is_weighed_where_there_are_such_pictures(home, folder, role):
+def test_what_keeps_the_model_is_weighed_where_there_are_such_images(home, folder, role):
     draft = draft_with(CAT | {"role": role}, class_folder=folder)
     found = concepts_of(draft.config())
     weight, kind = (setting_of(f"objective.prior.{key}") for key in ("weight", KIND))
     assert has_effect(draft, weight, weight.path) == any(each.is_prior for each in found)
-    learnt = any(each.role == "prior" for each in found)
-    assert has_effect(draft, kind, kind.path) == learnt
+    trained = any(each.role == "prior" for each in found)
+    assert has_effect(draft, kind, kind.path) == trained
 
 
 def test_what_one_folder_is_enough_for_says_so():

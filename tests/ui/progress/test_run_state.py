@@ -53,8 +53,8 @@ def test_validations_are_kept_apart_from_the_loss_of_training():
         Validated(0, 0.2, 0.01, 8, 0, True, "first", "words"),
     )
     assert state.in_words() == "Measuring held-out pictures · 3 of 8"
-    assert (len(state.held_out), len(state.curve)) == (1, 0)
-    assert state.held_out.newest.loss == 0.2
+    assert (len(state.validation), len(state.curve)) == (1, 0)
+    assert state.validation.newest.loss == 0.2
 
 
 def test_figures_are_said_as_people_say_them():

@@ -6,51 +6,51 @@ import pytest
 
 from onetrainer.run.events import Validated
 from ui.charts.validation_panel import reach, tick_words
-from ui.progress.validation import HeldOut, change_words, facts, with_band
+from ui.progress.validation import Validation, change_words, facts, with_band
 
 
 def validated(step, loss, **details):
-    known = {"error": 0.002, "pictures": 8, "best_step": step, "is_best": True}
+    known = {"error": 0.002, "images": 8, "best_step": step, "is_best": True}
     return Validated(step, loss, verdict="flat", words="words", **{**known, **details})
 
 
 def told(*events):
-    held_out = HeldOut()
+    validation = Validation()
     for event in events:
-        held_out.take(event)
-    return held_out
+        validation.take(event)
+    return validation
 
 
 def test_one_of_the_same_step_takes_the_place_of_the_other():
-    held_out = told(validated(0, 0.3), validated(20, 0.2), validated(20, 0.25))
-    assert [(one.step, one.loss) for one in held_out.shown] == [(0, 0.3), (20, 0.25)]
-    assert held_out.newest.loss == 0.25
+    validation = told(validated(0, 0.3), validated(20, 0.2), validated(20, 0.25))
+    assert [(one.step, one.loss) for one in validation.shown] == [(0, 0.3), (20, 0.25)]
+    assert validation.newest.loss == 0.25
 
 
 def test_the_best_is_the_one_that_the_newest_names():
-    held_out = told(
+    validation = told(
         validated(0, 0.3), validated(10, 0.1), validated(20, 0.2, best_step=10, is_best=False)
     )
-    assert held_out.best.step == 10
-    assert ("Lowest", "step 10 · 0.1000", "text") in facts(held_out)
+    assert validation.best.step == 10
+    assert ("Lowest", "step 10 · 0.1000", "text") in facts(validation)
 
 
 def test_weights_of_the_last_step_stand_beside_those_that_are_shown():
-    held_out = told(validated(10, 0.2), validated(10, 0.22, weights="last"))
-    assert (held_out.newest.loss, held_out.beside.loss) == (0.2, 0.22)
-    assert ("Without average", "0.2200 ± 0.0020", "text") in facts(held_out)
-    held_out.take(validated(20, 0.1))
-    assert held_out.beside is None
+    validation = told(validated(10, 0.2), validated(10, 0.22, weights="last"))
+    assert (validation.newest.loss, validation.beside.loss) == (0.2, 0.22)
+    assert ("Without average", "0.2200 ± 0.0020", "text") in facts(validation)
+    validation.take(validated(20, 0.1))
+    assert validation.beside is None
 
 
 @pytest.mark.parametrize(
     ("change", "tone"), [(-0.003, "good"), (-0.0005, "text"), (0.003, "warning")]
 )
 def test_a_change_is_good_or_bad_only_beyond_its_band(change, tone):
-    held_out = told(validated(5, 0.2, since_start=change, since_start_error=0.001))
+    validation = told(validated(5, 0.2, since_start=change, since_start_error=0.001))
     sign = "−" if change < 0 else "+"
     words = ("Since the start", f"{sign}{abs(change):.4f} ± 0.0010", tone)
-    assert words in facts(held_out)
+    assert words in facts(validation)
 
 
 def test_concepts_are_told_worst_first_and_a_few_at_most():
@@ -78,15 +78,15 @@ def test_a_concept_is_sure_to_have_changed_only_beyond_its_band():
 def test_a_change_without_a_band_is_never_sure():
     start = validated(0, 0.2, by_concept={"a": 0.4, "b": 0.2}, by_level=[0.4, 0.2])
     now = validated(9, 0.2, by_concept={"a": 0.1, "b": 0.1}, by_level=[0.1, 0.1])
-    held_out = told(start, now)
-    assert not any(share.is_sure for share in [*held_out.by_concept()[0], *held_out.by_level()])
+    validation = told(start, now)
+    assert not any(share.is_sure for share in [*validation.by_concept()[0], *validation.by_level()])
 
 
 def test_a_first_look_forgets_what_was_measured_in_another_way():
-    held_out = told(validated(0, 0.3), validated(0, 0.3, weights="last"), validated(20, 0.2))
-    held_out.take(replace(validated(20, 0.5), verdict="first"))
-    assert [one.loss for one in held_out.shown] == [0.5]
-    assert [one.loss for one in held_out.last] == [0.3]  # these are compared with themselves
+    validation = told(validated(0, 0.3), validated(0, 0.3, weights="last"), validated(20, 0.2))
+    validation.take(replace(validated(20, 0.5), verdict="first"))
+    assert [one.loss for one in validation.shown] == [0.5]
+    assert [one.loss for one in validation.last] == [0.3]  # these are compared with themselves
 
 
 def test_a_single_concept_is_no_table():

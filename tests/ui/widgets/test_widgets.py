@@ -5,7 +5,7 @@ from tkinter import ttk
 
 import pytest
 
-from onetrainer.errors import Cure, Problem
+from onetrainer.errors import Fix, Problem
 from tests.ui.desk import resize
 from tests.ui.project import SDXL_PARTS, write_model
 from ui.background.threads import Jobs
@@ -17,7 +17,7 @@ from ui.model.form_fields import groups_in, pages
 from ui.model.visible_settings import ANY
 from ui.pages.settings.help_card import only_with_words
 from ui.progress.curve import Curve
-from ui.progress.validation import HeldOut
+from ui.progress.validation import Validation
 from ui.theme.palette import PALETTES, contrast
 from ui.widgets.switch import paint
 
@@ -167,7 +167,7 @@ def test_a_resolution_that_is_wrong_does_not_spread(forms, draft):
 def test_a_problem_is_put_right_by_its_button_and_that_can_be_undone(forms, draft, kit, root):
     form = forms["model"]
     assert "cure model.family" not in kit.named
-    draft.add_problems([Problem("model.family", "wrong", cure=Cure("model.family", "sdxl"))])
+    draft.add_problems([Problem("model.family", "wrong", fix=Fix("model.family", "sdxl"))])
     form.refresh()
     button = kit.buttons["cure model.family"]
     assert button.widget.cget("text") == "Use SDXL"
@@ -185,7 +185,7 @@ def test_a_problem_is_put_right_by_its_button_and_that_can_be_undone(forms, draf
 
 def test_where_a_person_has_to_decide_there_is_a_button_for_each_choice(forms, draft, kit, root):
     form, path = forms["model"], "model.prediction"
-    choices = (Cure(path, "v_prediction"), Cure(path, "epsilon"))
+    choices = (Fix(path, "v_prediction"), Fix(path, "epsilon"))
     draft.add_problems([Problem(path, "nothing tells", choices=choices)])
     form.refresh()
     root.update()
@@ -194,7 +194,7 @@ def test_where_a_person_has_to_decide_there_is_a_button_for_each_choice(forms, d
     assert first.winfo_rootx() + first.winfo_width() < second.winfo_rootx()
     second.invoke()
     assert draft.value(path) == "epsilon"
-    draft.add_problems([Problem(path, "wrong", cure=Cure(path, "auto"))])
+    draft.add_problems([Problem(path, "wrong", fix=Fix(path, "auto"))])
     form.refresh()
     root.update()
     assert (first.cget("text"), second.winfo_ismapped()) == ("Use automatic", 0)
@@ -317,14 +317,14 @@ def test_the_chart_draws_a_hundred_thousand_steps_quickly(kit, root):
     for step in range(1, 100_001):
         curve.append(step, 1 / step**0.1)
     began = time.thread_time()
-    chart.show(curve, [0, 50_000], HeldOut())
+    chart.show(curve, [0, 50_000], Validation())
     took = (time.thread_time() - began) * 1000
     print(f"chart_ms: {took:.1f}")
     assert took < 60
     assert len(chart.canvas.find_all()) < 60
 
 
-def test_a_picture_that_cannot_be_read_is_none(tmp_path):
+def test_a_image_that_cannot_be_read_is_none(tmp_path):
     from ui.background.image_cache import load_fitting
 
     (tmp_path / "broken.png").write_bytes(b"no picture")
@@ -332,7 +332,7 @@ def test_a_picture_that_cannot_be_read_is_none(tmp_path):
     assert load_fitting(tmp_path / "missing.png", 50, 50) is None
 
 
-def test_small_pictures_are_enlarged_and_keep_their_shape(tmp_path):
+def test_small_images_are_enlarged_and_keep_their_shape(tmp_path):
     from PIL import Image
 
     from ui.background.image_cache import load_fitting
@@ -368,5 +368,5 @@ def test_long_names_are_broken_after_dots_and_nothing_else_is():
 def test_what_a_setting_depends_on_is_said_as_it_is_chosen():
     assert only_with_words("validation.use", ANY) == "Counts only while “Validate” is on"
     assert only_with_words("data.class_folder", ANY).endswith("is set")
-    zero = only_with_words("data.concepts.0.pictures", ("0",))
+    zero = only_with_words("data.concepts.0.images", ("0",))
     assert zero == "Counts only while “Each epoch” is 0 (by repeats)"

@@ -39,7 +39,7 @@ def test_the_button_that_puts_right_is_reached_and_pressed_by_keyboard(open_desk
     desk.wait(lambda: desk.value("model.family") == "sdxl", "the family put right")
 
 
-def test_pictures_too_small_for_sdxl_are_put_right_with_one_click(open_desk, project):
+def test_images_too_small_for_sdxl_are_put_right_with_one_click(open_desk, project):
     document = json.loads(project.read_text())
     project.write_text(json.dumps(document | {"model": {"family": "sdxl"}}))
     desk = open_desk(project)

@@ -104,7 +104,7 @@ def test_samples_that_arrive_do_not_take_the_keyboard_from_a_search(open_desk, l
     desk.wait(lambda: desk.widget("search hits")["shown"], "hits")
 
 
-def test_space_compares_after_a_click_on_the_picture(open_desk, project):
+def test_space_compares_after_a_click_on_the_image(open_desk, project):
     desk = open_desk(project)
     see_samples(desk)
     desk.click("viewer")

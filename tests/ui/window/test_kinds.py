@@ -32,12 +32,12 @@ def is_shown(desk, name):
 
 def look(desk, folder):
     """The plot of the noise, as bytes."""
-    desk.picture(folder / "window.png")
+    desk.image(folder / "window.png")
     left, top, _, __ = desk.state["place"]
     place = desk.widget("plot of the noise")
     x, y = place["x"] - left, place["y"] - top
-    with Image.open(folder / "window.png") as picture:
-        return picture.crop((x, y, x + place["width"], y + place["height"])).tobytes()
+    with Image.open(folder / "window.png") as image:
+        return image.crop((x, y, x + place["width"], y + place["height"])).tobytes()
 
 
 def test_another_optimizer_is_chosen_by_mouse_and_brings_its_own_rows(open_desk, project):
@@ -335,10 +335,10 @@ def test_a_second_word_has_a_name_of_its_own(open_desk, project):
     desk = open_desk(project)
     desk.page("method")
     for count in (1, 2):
-        desk.click("add embeddings.words")
-        desk.wait(lambda: len(desk.value("embeddings.words")) == count, "a word")  # noqa: B023 - ends before the next
-    assert desk.value("embeddings.words.1.word") == "<my-word-2>"
-    assert desk.state["focus"] == "embeddings.words.1.word"
+        desk.click("add embeddings.tokens")
+        desk.wait(lambda: len(desk.value("embeddings.tokens")) == count, "a word")  # noqa: B023 - ends before the next
+    assert desk.value("embeddings.tokens.1.token") == "<my-word-2>"
+    assert desk.state["focus"] == "embeddings.tokens.1.token"
 
 
 def test_a_preset_is_opened_from_a_list_beside_the_menu_by_keys_alone(open_desk, project):

@@ -28,12 +28,12 @@ def wheel(desk, x, steps, way="5"):
 
 def look_at(desk, name, path):
     """What is on the screen where a control is, as bytes."""
-    desk.picture(path)
+    desk.image(path)
     left, top, _, __ = desk.state["place"]
     place = desk.widget(name)
     x, y = place["x"] - left, place["y"] - top
-    with Image.open(path) as picture:
-        return picture.crop((x, y, x + place["width"], y + place["height"])).tobytes()
+    with Image.open(path) as image:
+        return image.crop((x, y, x + place["width"], y + place["height"])).tobytes()
 
 
 def test_the_explanation_of_a_setting_stays_in_sight(open_desk, project, tmp_path):

@@ -21,7 +21,7 @@ def test_it_is_counted_told_and_cured_by_a_click(open_desk, project):
     desk.wait(lambda: len(desk.state["memory"]) == 3, "its end, since no cure is needed")
 
 
-def test_a_cure_of_several_settings_is_undone_as_one(open_desk, project):
+def test_a_fix_of_several_settings_is_undone_as_one(open_desk, project):
     desk = open_desk(project)
     count(desk)
     desk.click("apply cure 2")

@@ -18,8 +18,8 @@ def write_shapes(folder):
     """Four pictures of each of three shapes."""
     for place in range(12):
         width, height = SHAPES[place % 3]
-        picture = paint(place, 1.0, size=96).crop((0, 0, width, height))
-        picture.save(folder / f"paper-{place:02d}.png")
+        image = paint(place, 1.0, size=96).crop((0, 0, width, height))
+        image.save(folder / f"paper-{place:02d}.png")
 
 
 def digests(folder):
@@ -47,7 +47,7 @@ def go_to_preview(desk):
     desk.wait(lambda: plan_of(desk)["sizes"], "the sizes")
 
 
-def test_sizes_and_pictures_are_chosen_by_pointer_and_keys(open_desk, shapes):
+def test_sizes_and_images_are_chosen_by_pointer_and_keys(open_desk, shapes):
     desk = open_desk(shapes)
     go_to_preview(desk)
     plan = plan_of(desk)
@@ -108,15 +108,15 @@ def test_without_a_folder_the_page_leads_to_it(open_desk, tmp_path):
 
 
 def test_what_is_put_right_on_the_disk_is_seen_by_looking_again(open_desk, shapes):
-    pictures = shapes.parent / "pictures"
-    pictures.rename(pictures.with_name("elsewhere"))
+    images = shapes.parent / "pictures"
+    images.rename(images.with_name("elsewhere"))
     desk = open_desk(shapes)
     desk.key("F6")
     desk.wait(lambda: desk.widget("preview again").get("shown"), "words about the folder")
-    pictures.with_name("elsewhere").rename(pictures)
+    images.with_name("elsewhere").rename(images)
     desk.click("preview again")
     desk.wait(lambda: plan_of(desk)["sizes"], "the sizes")
-    (pictures / "paper-00.txt").unlink()
+    (images / "paper-00.txt").unlink()
     desk.click("look again")
     desk.wait(lambda: "No caption: 1 picture" in plan_of(desk)["facts"], "the news")
 
@@ -129,10 +129,10 @@ def test_the_page_of_data_leads_to_the_preview(open_desk, shapes):
 
 
 def test_findings_are_listed_filtered_and_nothing_is_changed(open_desk, shapes):
-    pictures = shapes.parent / "pictures"
-    (pictures / "lost.txt").write_text("nobody")
-    (pictures / "bad.png").write_bytes(b"no picture")
-    before = digests(pictures)
+    images = shapes.parent / "pictures"
+    (images / "lost.txt").write_text("nobody")
+    (images / "bad.png").write_bytes(b"no picture")
+    before = digests(images)
     desk = open_desk(shapes)
     go_to_preview(desk)
     desk.click("preview check")
@@ -145,7 +145,7 @@ def test_findings_are_listed_filtered_and_nothing_is_changed(open_desk, shapes):
     desk.click("finding kinds")
     desk.key("End")
     assert check_of(desk)["findings"] == ["lost.txt: orphan"]
-    assert digests(pictures) == before
+    assert digests(images) == before
 
 
 def test_findings_of_earlier_settings_are_said_to_be(open_desk, shapes):
@@ -164,11 +164,11 @@ def test_findings_of_earlier_settings_are_said_to_be(open_desk, shapes):
 
 def test_a_check_can_be_stopped(open_desk, tmp_path):
     path = write_project(tmp_path / "project")
-    pictures = path.parent / "pictures"
+    images = path.parent / "pictures"
     noise = np.random.default_rng(0).integers(0, 256, (1600, 1600, 3), np.uint8)
     Image.fromarray(noise).save(tmp_path / "noise.jpg")
     for place in range(200):
-        os.link(tmp_path / "noise.jpg", pictures / f"{place}.jpg")
+        os.link(tmp_path / "noise.jpg", images / f"{place}.jpg")
     desk = open_desk(path)
     desk.key("F6")
     desk.click("preview check")

@@ -13,7 +13,7 @@ def validating(tmp_path):
     )
 
 
-def test_a_run_says_what_held_out_pictures_show(open_desk, validating):
+def test_a_run_says_what_validation_images_show(open_desk, validating):
     desk = open_desk(validating)
     desk.click("start")
     desk.wait_state(status="finished")

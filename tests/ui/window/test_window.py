@@ -208,11 +208,11 @@ def test_the_whole_window_turns_light_and_dark(open_desk):
     desk = open_desk()
     desk.key("ctrl+d")
     desk.wait_state(mode="light")
-    picture = desk.home / "light.png"
+    image = desk.home / "light.png"
 
     def is_light() -> bool:
-        desk.picture(picture)
-        with Image.open(picture) as shot:
+        desk.image(image)
+        with Image.open(image) as shot:
             (brightness,) = ImageStat.Stat(shot.convert("L")).mean
         return brightness > 0.75 * 255
 

@@ -11,7 +11,7 @@ from ui.background.background_query import Inquiry
 from ui.background.image_check import (
     COUNTS,
     Kind,
-    check_pictures,
+    check_images,
     kinds_of,
     of_kind,
     result_words,
@@ -42,7 +42,7 @@ _MOST_LINES = 2
 _TONES: dict[str, Role] = {"error": "danger", "warning": "warning"}
 _SMALL, _BOLD = "OneTrainerSmall", "OneTrainerBold"
 # Of what most often is no picture, or none that can be read.
-_NO_PICTURE = ("orphan", "unreadable")
+_NO_IMAGE = ("orphan", "unreadable")
 _NONE = "Choose a line first."
 
 
@@ -52,9 +52,7 @@ class CheckPart:
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         kit = context.kit
-        self.check: Inquiry[Checked] = Inquiry(
-            context.draft, kit.jobs, check_pictures, counts=COUNTS
-        )
+        self.check: Inquiry[Checked] = Inquiry(context.draft, kit.jobs, check_images, counts=COUNTS)
         self.check.listen(self._heard)
         self._shown: Checked | None = None
         self._kinds: list[Kind] = []
@@ -266,7 +264,7 @@ class CheckPart:
         for path in (finding.path, finding.other):
             if path is not None:
                 is_there = self._paint_thumb(canvas, path, left, box.top + px(8))
-                if not is_there and finding.kind in _NO_PICTURE:
+                if not is_there and finding.kind in _NO_IMAGE:
                     self._paint_suffix(canvas, path, left, box.top + px(8))
                 left += px(_THUMB + 6)
         left += px(8)
@@ -300,9 +298,9 @@ class CheckPart:
     def _paint_thumb(self, canvas: tk.Canvas, path: Path, left: int, top: int) -> bool:
         """Paints the picture, or its ground; whether there is a picture."""
         side = self._context.kit.px(_THUMB)
-        picture = self._context.pictures.get(path, side, side, self._cells.draw)
+        image = self._context.images.get(path, side, side, self._cells.draw)
         middle = left + side // 2, top + side // 2
-        is_there = self._cells.image((path, side), picture, *middle)
+        is_there = self._cells.image((path, side), image, *middle)
         if not is_there:
             fill = self._context.kit.theme.palette.raised
             canvas.create_rectangle(left, top, left + side, top + side, outline="", fill=fill)

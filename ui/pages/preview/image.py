@@ -23,7 +23,7 @@ _CAPTION = 56
 _MOST_WORDS = 360
 
 
-class PicturePanel:
+class ImagePanel:
     """A card; the chosen turn is the one whose cut is drawn on the whole picture."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
@@ -110,15 +110,15 @@ class PicturePanel:
         item, view = outlook.item(self._showing), outlook.view(self._showing)
         width, height = (kit.px(length) for length in _WHOLE)
         color = kit.theme.palette.accent
-        picture = self._context.pictures.made(
+        image = self._context.images.made(
             ("whole", item.path, view.key(), width, height, color),
             partial(whole_with_cut, item, view, (width, height), color),
             self._draw_whole,
         )
-        if picture is not None:
+        if image is not None:
             from PIL.ImageTk import PhotoImage
 
-            self._image = PhotoImage(picture, master=self._canvas)
+            self._image = PhotoImage(image, master=self._canvas)
             self._canvas.create_image(width // 2, height // 2, image=self._image)
 
     def _paint(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
@@ -143,10 +143,10 @@ class PicturePanel:
         x, side = box.left + (box.width - px(4)) // 2, px(_SIDE)
         y = box.top + px(6) + side // 2
         key = ("cut", item.path, view.key(), side)
-        picture = self._context.pictures.made(
+        image = self._context.images.made(
             key, partial(shown_small, item, view, side), self._cells.draw
         )
-        if not self._cells.image(key, picture, x, y):
+        if not self._cells.image(key, image, x, y):
             half = side // 2
             canvas.create_rectangle(
                 x - half, y - half, x + half, y + half, outline="", fill=palette.raised

@@ -10,7 +10,7 @@ from ui.background.background_query import Inquiry
 from ui.background.dataset_preview import COUNTS, Outlook, Size, look_ahead, share_words, size_words
 from ui.context import Context
 from ui.messages.problems import in_words
-from ui.pages.preview.image import PicturePanel
+from ui.pages.preview.image import ImagePanel
 from ui.pages.preview.overview_card import GlanceCard
 from ui.widgets.grid import Box, Cells
 
@@ -54,9 +54,9 @@ class PlanPart:
         right = kit.frame(self._body, ground="window")
         right.grid(row=0, column=1, sticky="nsew")
         above, self._thumbs = self._make_thumbs(right)
-        self.picture = PicturePanel(context, right)
+        self.image = ImagePanel(context, right)
         # Packed before what is above it, so that a low window takes from the thumbnails.
-        self.picture.outer.pack(side="bottom", fill="x", before=above)
+        self.image.outer.pack(side="bottom", fill="x", before=above)
 
     @property
     def words(self) -> dict[str, object]:
@@ -68,7 +68,7 @@ class PlanPart:
                 f"{size_words(size.bucket)}: {len(size.showings)}" for size in self._all_sizes
             ],
             "title": f"{self._title.cget('text')}: {self._share.cget('text')}",
-            "picture": self.picture.words,
+            "picture": self.image.words,
         }
 
     def refresh(self) -> None:
@@ -105,7 +105,7 @@ class PlanPart:
         self._glance.set_low(is_low=event.height < self._context.kit.px(_LOW))
 
     def _look_again(self) -> None:
-        self._context.pictures.forget()
+        self._context.images.forget()
         self.ahead.start()
 
     def _heard(self) -> None:
@@ -159,7 +159,7 @@ class PlanPart:
             kit,
             inner,
             self._paint_thumb,
-            self._show_picture,
+            self._show_image,
             name="preview thumbnails",
             height=_CELL,
             width=_CELL,
@@ -175,11 +175,11 @@ class PlanPart:
         self._thumbs.forget_images()
         self._thumbs.show(len(size.showings), 0)
         self._thumbs.to_top()
-        self._show_picture(0)
+        self._show_image(0)
 
-    def _show_picture(self, place: int) -> None:
+    def _show_image(self, place: int) -> None:
         if self._shown is not None:
-            self.picture.show(self._shown, self._all_sizes[self._size].showings[place])
+            self.image.show(self._shown, self._all_sizes[self._size].showings[place])
 
     def _paint_size(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
         """A drawing of its shape, the size, a bar, and how many pictures."""
@@ -243,11 +243,11 @@ class PlanPart:
         side = kit.px(_THUMB)
         item, view = self._shown.item(showing), self._shown.view(showing)
         key = ("cut", item.path, view.key(), side)
-        picture = self._context.pictures.made(
+        image = self._context.images.made(
             key, partial(shown_small, item, view, side), self._thumbs.draw
         )
         x, y = box.left + box.width // 2, box.top + box.height // 2
-        if not self._thumbs.image(key, picture, x, y):
+        if not self._thumbs.image(key, image, x, y):
             half = side // 2
             canvas.create_rectangle(
                 x - half, y - half, x + half, y + half, outline="", fill=kit.theme.palette.raised

@@ -79,7 +79,7 @@ class RunChart:
     def _draw(self) -> None:
         self._drawing = ""
         session, state = self._context.session, self._context.session.state
-        counts = (len(state.curve), state.step, len(state.samples), len(state.held_out))
+        counts = (len(state.curve), state.step, len(state.samples), len(state.validation))
         seen = (session.generation, *counts, state.rewards.count)
         if seen == self._shown or not self.outer.winfo_ismapped():
             return
@@ -88,7 +88,7 @@ class RunChart:
             self.reward.show(state.rewards)
         else:
             marks = sorted({sample.step for sample in state.samples})
-            self.loss.show(state.curve, marks, state.held_out)
+            self.loss.show(state.curve, marks, state.validation)
 
     def _show_chart(self, *, has_rewards: bool = False) -> None:
         is_reward = self._what == "reward"

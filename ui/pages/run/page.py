@@ -12,7 +12,7 @@ from ui.pages.run.chart import RunChart
 from ui.pages.run.figures import RunFigures
 from ui.pages.run.rewards import RunRewards
 from ui.pages.run.samples import NewestSamples
-from ui.pages.run.validation import HeldOutCard
+from ui.pages.run.validation import ValidationCard
 from ui.widgets.scroller import Scroller
 
 
@@ -42,10 +42,10 @@ class RunPage:
         self.banner = RunBanner(context, self._body)
         self._figures = RunFigures(kit, self._body)
         self._figures.outer.pack(fill="x", pady=(0, kit.px(14)))
-        self._held_out = HeldOutCard(context, self._body)
+        self._validation = ValidationCard(context, self._body)
         lower = kit.frame(self._body, ground="window")
         lower.pack(fill="both", expand=True)
-        self._held_out.stand_below(lower, self._scroller)
+        self._validation.stand_below(lower, self._scroller)
         self._samples = NewestSamples(context, lower)
         self._samples.outer.pack(side="right", fill="y", padx=(kit.px(14), 0))
         left = kit.frame(lower, ground="window")
@@ -55,9 +55,9 @@ class RunPage:
         self._rewards = RunRewards(context, left, self._samples.outer, self._scroller, self.banner)
 
     @property
-    def held_out_words(self) -> str:
+    def validation_words(self) -> str:
         """What is said of held-out pictures; "" where none were measured."""
-        return self._held_out.words
+        return self._validation.words
 
     @property
     def reward_words(self) -> str:
@@ -83,7 +83,7 @@ class RunPage:
         self._lead.configure(text=str(folder.path))
         self.banner.refresh()
         self._figures.refresh(session)
-        self._held_out.refresh()
+        self._validation.refresh()
         self._samples.refresh()
         self._rewards.refresh()
         self._chart.refresh()

@@ -192,12 +192,12 @@ class RewardGrid:
     def _image(self, path: Path, side: int) -> object:
         if (path, side) in self._images:
             return self._images[path, side]
-        picture = self._context.pictures.get(path, side, side, self.draw)
-        if picture is None:
+        image = self._context.images.get(path, side, side, self.draw)
+        if image is None:
             return None
         from PIL.ImageTk import PhotoImage
 
-        self._images[path, side] = PhotoImage(picture, master=self._canvas)
+        self._images[path, side] = PhotoImage(image, master=self._canvas)
         return self._images[path, side]
 
     def _forget_far(self, top: int, bottom: int) -> None:

@@ -10,7 +10,7 @@ from ui.charts.trend_plots import TrendPlots
 from ui.context import Context
 from ui.pages.run.banner import RunBanner
 from ui.pages.run.reward_grid import RewardGrid
-from ui.progress.rewards import VERDICTS, book_of, picture_words, trends_of
+from ui.progress.rewards import VERDICTS, book_of, image_words, trends_of
 from ui.progress.samples import SampleBook
 from ui.theme.palette import Role
 from ui.widgets.scroller import Scroller
@@ -98,7 +98,7 @@ class RunRewards:
         self._grid.show(folder.path, rewards)
         self._book = book_of(rewards)
         if self._viewer_box.winfo_manager():
-            self._show_picture(*self._place)
+            self._show_image(*self._place)
 
     def open(self, row: int, step: int) -> None:
         """Shows one of the grid's pictures large, in the place of the curves."""
@@ -106,7 +106,7 @@ class RunRewards:
             self._viewer = self._make_viewer()
         self._left.pack_forget()
         self._viewer_box.pack(side="left", fill="both", expand=True)
-        self._show_picture(row, step)
+        self._show_image(row, step)
         self._viewer.take_focus()
 
     def close(self) -> None:
@@ -136,20 +136,20 @@ class RunRewards:
         back.describe("Esc").widget.pack(side="left")
         self._about.pack(side="left", padx=(kit.px(10), 0))
         viewer = Viewer(
-            kit, self._viewer_box, self._context.pictures, self._show_picture, name="reward"
+            kit, self._viewer_box, self._context.images, self._show_image, name="reward"
         )
         viewer.outer.pack(fill="both", expand=True)
         viewer.timeline.canvas.bind("<Escape>", lambda _: self.close())
         return viewer
 
-    def _show_picture(self, row: int, step: int) -> None:
+    def _show_image(self, row: int, step: int) -> None:
         folder = self._context.session.folder
         sample = self._book.nearest(row, step)
         if self._viewer is None or folder is None or sample is None:
             return
         self._place = (row, sample.step)
         rewards = self._context.session.state.rewards
-        self._about.configure(text=picture_words(rewards, *self._place))
+        self._about.configure(text=image_words(rewards, *self._place))
         self._viewer.show(folder.path, self._book, *self._place)
 
     def _arrange(self, has_looks: bool) -> None:

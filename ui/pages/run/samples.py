@@ -63,17 +63,15 @@ class NewestSamples:
         side = self._side()
         for place, sample in enumerate(self._shown()):
             x, y = self._corner(place, side)
-            picture = self._context.pictures.get(
-                thumbnail(folder.path, sample), side, side, self._draw
-            )
-            if picture is None:
+            image = self._context.images.get(thumbnail(folder.path, sample), side, side, self._draw)
+            if image is None:
                 canvas.create_rectangle(x, y, x + side, y + side, fill=palette.raised, outline="")
             else:
                 from PIL.ImageTk import PhotoImage
 
-                image = PhotoImage(picture, master=canvas)
-                self._images.append(image)
-                canvas.create_image(x + side // 2, y + side // 2, image=image)
+                photo = PhotoImage(image, master=canvas)
+                self._images.append(photo)
+                canvas.create_image(x + side // 2, y + side // 2, image=photo)
             canvas.create_text(
                 x,
                 y + side + px(3),

@@ -5,7 +5,7 @@ from tkinter import ttk
 
 from ui.charts.bar_table import BarRow, BarTable
 from ui.context import Context
-from ui.progress.validation import VERDICTS, HeldOut, Share, change_words, facts, with_band
+from ui.progress.validation import VERDICTS, Share, Validation, change_words, facts, with_band
 from ui.theme.palette import Role
 from ui.widgets.scroller import Scroller
 
@@ -16,7 +16,7 @@ _DETAILS_FROM = 470
 _COLUMNS = 3
 
 
-class HeldOutCard:
+class ValidationCard:
     """Below the loss while there is something to say; the details can be put away."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
@@ -66,12 +66,12 @@ class HeldOutCard:
     def refresh(self) -> None:
         """Shows what is known now."""
         session = self._context.session
-        held_out = session.state.held_out
-        seen = (session.generation, len(held_out), held_out.newest)
+        validation = session.state.validation
+        seen = (session.generation, len(validation), validation.newest)
         if seen == self._seen:
             return
         self._seen = seen
-        newest = held_out.newest
+        newest = validation.newest
         self._has_news = newest is not None
         self._fit()
         if newest is None:
@@ -79,8 +79,8 @@ class HeldOutCard:
         word, tone = VERDICTS[newest.verdict]
         self._verdict.configure(text=word, style=_style(tone, "Small"))
         self._words.configure(text=newest.words)
-        self._show_facts(held_out)
-        self._show_tables(held_out)
+        self._show_facts(validation)
+        self._show_tables(validation)
 
     def _make_facts(self, column: int) -> list[tuple[ttk.Label, ttk.Label]]:
         kit = self._context.kit
@@ -105,8 +105,8 @@ class HeldOutCard:
         self._details.grid_columnconfigure(column, weight=1, uniform="tables")
         return label, table
 
-    def _show_facts(self, held_out: HeldOut) -> None:
-        found = facts(held_out)[:_MOST_FACTS]
+    def _show_facts(self, validation: Validation) -> None:
+        found = facts(validation)[:_MOST_FACTS]
         for place, (name, value) in enumerate(self._facts):
             if place < len(found):
                 words, figure, tone = found[place]
@@ -118,9 +118,9 @@ class HeldOutCard:
                 name.grid_remove()
                 value.grid_remove()
 
-    def _show_tables(self, held_out: HeldOut) -> None:
-        levels = held_out.by_level()
-        concepts, left_out = held_out.by_concept()
+    def _show_tables(self, validation: Validation) -> None:
+        levels = validation.by_level()
+        concepts, left_out = validation.by_concept()
         self._levels.show(_rows(levels))
         self._concepts.show(_rows(concepts))
         self._level_title.configure(text="By amount of noise" if levels else "")

@@ -44,7 +44,7 @@ class SamplesPage:
         self._split.grid_rowconfigure(0, weight=1)
         self._split.grid_columnconfigure(0, weight=_VIEWER_SHARE, uniform="split")
         self._split.grid_columnconfigure(1, weight=_GRID_SHARE, uniform="split")
-        self.viewer = Viewer(kit, self._split, context.pictures, self._moved)
+        self.viewer = Viewer(kit, self._split, context.images, self._moved)
         self.viewer.outer.grid(row=0, column=0, sticky="nsew", padx=(0, kit.px(14)))
         right, inner = kit.card(self._split)
         right.grid(row=0, column=1, sticky="nsew")
@@ -52,7 +52,7 @@ class SamplesPage:
         kit.label(inner, "A row for each prompt, a column for each step.", style="SmallDim").pack(
             anchor="w", pady=(kit.px(1), kit.px(8))
         )
-        self.gallery = Gallery(kit, inner, context.pictures, self._chosen)
+        self.gallery = Gallery(kit, inner, context.images, self._chosen)
         self.gallery.outer.pack(fill="both", expand=True)
         # The page is mapped whenever a person comes to it.
         self.outer.bind("<Map>", lambda _: self._take_keys())

@@ -26,7 +26,7 @@ from ui.widgets.widgets import Button, wrap_in_card
 # The page on which everything is shown, and those that have the verdict alone.
 FULL, SHORT = "hardware", ("method", "training", "rewards")
 
-_MOST_CURES = 5
+_MOST_FIXES = 5
 _APPLY_ROOM = 112
 _INTRO = (
     "Counts, before anything is started, how much memory a run with these settings takes: of the "
@@ -72,14 +72,14 @@ class MemoryCard:
         self._stack = Stack(kit, box, has_legend=self._is_full)
         self._stack.canvas.pack(fill="x")
         self._phases = BarTable(kit, box, color="fill")
-        self._cures_title: ttk.Label = kit.label(box, style="SmallDim")
-        self._cures: list[CureRow] = []
+        self._fixes_title: ttk.Label = kit.label(box, style="SmallDim")
+        self._fixes: list[FixRow] = []
         if self._is_full:
             title = kit.label(box, "Highest in each phase", style="SmallDim")
             title.pack(anchor="w", pady=(kit.px(12), kit.px(2)))
             self._phases.canvas.pack(fill="x")
-            self._cures_title.pack(anchor="w", pady=(kit.px(12), 0))
-            self._cures = [CureRow(self._context, box, place) for place in range(_MOST_CURES)]
+            self._fixes_title.pack(anchor="w", pady=(kit.px(12), 0))
+            self._fixes = [FixRow(self._context, box, place) for place in range(_MOST_FIXES)]
 
     def _make_foot(self, inner: tk.Misc, page: str) -> None:
         kit, act = self._context.kit, self._context.act
@@ -95,15 +95,15 @@ class MemoryCard:
     @property
     def words(self) -> list[str]:
         """What the card says, line by line."""
-        lines = (self._verdict, self._about, self._cures_title, self._note)
+        lines = (self._verdict, self._about, self._fixes_title, self._note)
         shown = [str(line.cget("text")) for line in lines if line.winfo_manager()]
-        return shown + [words for row in self._cures for words in row.told]
+        return shown + [words for row in self._fixes for words in row.told]
 
     def wrap(self, width: int) -> None:
         """Fits the words into a card of a width in pixels."""
         labels = (self._intro, self._verdict, self._about, self._note)
         room = wrap_in_card(self._context.kit, width, *labels)
-        for row in self._cures:
+        for row in self._fixes:
             row.wrap(room)
 
     def refresh(self) -> None:
@@ -111,7 +111,7 @@ class MemoryCard:
         forecasts = self._context.forecasts
         is_old = forecasts.is_of_other_settings
         self._button.enable("" if forecasts.is_working else forecasts.why_not())
-        for row in self._cures:
+        for row in self._fixes:
             row.refresh(is_old=is_old)
         seen = (forecasts.turn, is_old)
         if seen == self._seen:
@@ -143,7 +143,7 @@ class MemoryCard:
         named = [(name, part_title(name), size) for name, size in parts]
         self._stack.show(named, colors_of([name for name, _ in parts]), forecast.available_bytes)
         self._show_phases(forecast, {name: phase_title(name) for name in forecast.phases})
-        self._show_cures(forecast)
+        self._show_fixes(forecast)
 
     def _show_phases(self, forecast: Forecast, words: dict[str, str]) -> None:
         peaks = {name: sum(parts.values()) for name, parts in forecast.phases.items()}
@@ -156,11 +156,11 @@ class MemoryCard:
         ]
         self._phases.show(rows, mark=free / most if 0 < free < most else 0.0)
 
-    def _show_cures(self, forecast: Forecast) -> None:
-        found = [cured(cure, forecast) for cure in forecast.cures[:_MOST_CURES]]
+    def _show_fixes(self, forecast: Forecast) -> None:
+        found = [cured(fix, forecast) for fix in forecast.fixes[:_MOST_FIXES]]
         title = "What would lower it, the cheapest first" if found else ""
-        self._cures_title.configure(text=title)
-        for place, row in enumerate(self._cures):
+        self._fixes_title.configure(text=title)
+        for place, row in enumerate(self._fixes):
             row.show(found[place] if place < len(found) else None)
 
     def _show_note(self, *, is_old: bool) -> None:
@@ -193,12 +193,12 @@ class MemoryCard:
             self.refresh()
 
 
-class CureRow:
+class FixRow:
     """One thing that lowers the peak, and a button that does it."""
 
     def __init__(self, context: Context, parent: tk.Misc, place: int) -> None:
         self._context = context
-        self._cure: Cured | None = None
+        self._fix: Cured | None = None
         kit = context.kit
         self._box = kit.frame(parent)
         self._words: ttk.Label = kit.label(self._box, wrap=236)
@@ -212,22 +212,22 @@ class CureRow:
     @property
     def told(self) -> list[str]:
         """What is said of the cure; nothing while there is none."""
-        return [] if self._cure is None else [self._cure.words, self._cure.about]
+        return [] if self._fix is None else [self._fix.words, self._fix.about]
 
     def wrap(self, room: int) -> None:
         """Breaks its lines for a room in pixels."""
         self._words.configure(wraplength=room - self._context.kit.px(_APPLY_ROOM))
         self._about.configure(wraplength=room)
 
-    def show(self, cure: Cured | None) -> None:
+    def show(self, fix: Cured | None) -> None:
         """Shows a cure, or nothing."""
-        self._cure = cure
-        if cure is None:
+        self._fix = fix
+        if fix is None:
             self._box.pack_forget()
             return
-        self._words.configure(text=cure.words)
-        style = "SmallDim" if cure.tone == "dim" else f"Small{cure.tone.capitalize()}"
-        self._about.configure(text=cure.about, style=f"{style}.Card.TLabel")
+        self._words.configure(text=fix.words)
+        style = "SmallDim" if fix.tone == "dim" else f"Small{fix.tone.capitalize()}"
+        self._about.configure(text=fix.about, style=f"{style}.Card.TLabel")
         self._box.pack(anchor="w", fill="x", pady=(self._context.kit.px(8), 0))
         self.refresh(is_old=self._context.forecasts.is_of_other_settings)
 
@@ -236,14 +236,14 @@ class CureRow:
 
         is_old: whether settings have changed since the cures were counted.
         """
-        if self._cure is None:
+        if self._fix is None:
             return
         can_count = self._is_so and is_old
         reason = "The settings are like this already." if self._is_so and not is_old else ""
         if can_count:
             forecasts = self._context.forecasts
             reason = "It is being counted." if forecasts.is_working else forecasts.why_not()
-        is_quiet = self._cure.tone == "dim" and not can_count
+        is_quiet = self._fix.tone == "dim" and not can_count
         self._apply.set_kind("primary" if can_count else "quiet" if is_quiet else "plain")
         self._apply.set_text("Count again" if can_count else "Applied" if self._is_so else "Apply")
         self._apply.enable(reason)
@@ -252,13 +252,13 @@ class CureRow:
     @property
     def _is_so(self) -> bool:
         """Whether the settings are as the cure would have them."""
-        value, cure = self._context.draft.value, self._cure
-        return cure is not None and all(
-            value(path) == wanted for path, wanted in cure.changes.items()
+        value, fix = self._context.draft.value, self._fix
+        return fix is not None and all(
+            value(path) == wanted for path, wanted in fix.changes.items()
         )
 
     def _do(self) -> None:
-        if self._cure is None:
+        if self._fix is None:
             return
         act, draft = self._context.act, self._context.draft
         if self._is_so:
@@ -266,10 +266,10 @@ class CureRow:
             self._context.forecasts.start()
             return
         act.commit()
-        draft.set_all(self._cure.changes)
+        draft.set_all(self._fix.changes)
         applied = draft.last_change
         offer = Offer("Undo", "undo cure", draft.undo, lambda: draft.last_change is applied)
-        act.say(f"{self._cure.words}: applied.", offer)
+        act.say(f"{self._fix.words}: applied.", offer)
 
 
 def _heading(tone: Role) -> str:

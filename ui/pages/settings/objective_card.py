@@ -10,7 +10,7 @@ from ui.widgets.widgets import Button
 # The pages on which what is said depends on the objective.
 LOSS, REWARDS = "loss", "rewards"
 
-_OF_REWARDS, _OF_PICTURES = "alignprop", "denoising"
+_OF_REWARDS, _OF_IMAGES = "alignprop", "denoising"
 _VAE = "The VAE is trained by reconstruction alone. Choose another method first."
 _WRAP, _BESIDE = 620, 430
 
@@ -104,4 +104,4 @@ class ObjectiveCard:
             return
         act.commit()
         is_of_rewards = draft.value("objective.kind") == _OF_REWARDS
-        draft.set("objective.kind", _OF_PICTURES if is_of_rewards else _OF_REWARDS)
+        draft.set("objective.kind", _OF_IMAGES if is_of_rewards else _OF_REWARDS)

@@ -119,15 +119,15 @@ class Facts:
         self._canvas.configure(width=_COLUMNS * (side + gap), height=rows * (side + gap))
         self._canvas.pack(anchor="w", pady=(kit.px(10), 0))
         for place, path in enumerate(first):
-            picture = self._context.pictures.get(path, side, side, self._draw)
-            if picture is not None:
+            image = self._context.images.get(path, side, side, self._draw)
+            if image is not None:
                 from PIL.ImageTk import PhotoImage
 
-                image = PhotoImage(picture, master=self._canvas)
-                self._images.append(image)
+                photo = PhotoImage(image, master=self._canvas)
+                self._images.append(photo)
                 row, column = divmod(place, _COLUMNS)
                 center = (side + gap) * column + side // 2, (side + gap) * row + side // 2
-                self._canvas.create_image(*center, image=image)
+                self._canvas.create_image(*center, image=photo)
 
 
 def first_folder(draft: Draft) -> ConceptSettings | None:
@@ -174,7 +174,7 @@ def _used_folders(draft: Draft) -> list[dict[str, object]]:
     return [entry for entry in found if entry.get("use") is not False and entry.get("folder")]
 
 
-def _has_more_pictures(draft: Draft) -> bool:
+def _has_more_images(draft: Draft) -> bool:
     """Whether pictures are shown beside those of the first folder."""
     return bool(_used_folders(draft) or draft.value("data.class_folder"))
 
@@ -191,16 +191,16 @@ def data_lines(folder: ConceptSettings | None, glance: Glance | None, others: in
     if not glance.exists:
         return ["There is no such folder."]
     unusable = [f"{glance.unusable} cannot be used"] if glance.unusable else []
-    if not glance.pictures:
+    if not glance.images:
         return unusable or ["There are no pictures in this folder."]
     more = [f"and those of {others} more {folders}"] if others else []
-    return [f"{glance.pictures:,} pictures", *_caption_lines(folder, glance), *unusable, *more]
+    return [f"{glance.images:,} pictures", *_caption_lines(folder, glance), *unusable, *more]
 
 
 def _caption_lines(folder: ConceptSettings, glance: Glance) -> list[str]:
     if glance.trouble:
         return [glance.trouble]
-    without = glance.pictures - glance.captions
+    without = glance.images - glance.captions
     lines = []
     if glance.captions:
         origin = "" if folder.caption_source == "files" else _ORIGINS[folder.caption_source]
@@ -208,18 +208,18 @@ def _caption_lines(folder: ConceptSettings, glance: Glance) -> list[str]:
     return [*lines, f"{without:,} without one"] if without else lines
 
 
-def how_often(seen: int, pictures: int, *, is_most: bool = False) -> str:
+def how_often(seen: int, images: int, *, is_most: bool = False) -> str:
     """How often each picture is seen: "each of 3 pictures 333 times".
 
     is_most: whether so many are seen at most.
     """
-    times = seen / pictures
+    times = seen / images
     if times < 1:
-        return f"not all of {pictures:,} pictures"
+        return f"not all of {images:,} pictures"
     figure = f"{times:,.0f}" if times >= _ROUNDED_FROM else f"{times:.1f}".removesuffix(".0")
     often = "once" if figure == "1" else f"{figure} times"
     often = f"up to {often}" if is_most and figure != "1" else often
-    return f"each of {pictures:,} pictures {often}" if pictures > 1 else f"the one picture {often}"
+    return f"each of {images:,} pictures {often}" if images > 1 else f"the one picture {often}"
 
 
 def trained_lines(draft: Draft) -> list[str]:
@@ -229,7 +229,7 @@ def trained_lines(draft: Draft) -> list[str]:
         return []
     networks = _trained_networks(draft)
     trained = [network for network, is_on in networks.items() if is_on]
-    words = draft.value("embeddings.words")
+    words = draft.value("embeddings.tokens")
     count = len(words) if isinstance(words, list) else 0
     new_words = f"{count} new word{'s' if count != 1 else ''}"
     title = method.word(draft.value("method.kind"))
@@ -249,7 +249,7 @@ def _trained_networks(draft: Draft) -> dict[str, bool]:
     return found
 
 
-def held_out_of(draft: Draft, pictures: int) -> int:
+def validation_of(draft: Draft, images: int) -> int:
     """How many of so many pictures are held out of learning; 0 where a folder has its own."""
     config = draft.alone("validation")
     if config is None or not config.validation.use or config.validation.folder:
@@ -257,7 +257,7 @@ def held_out_of(draft: Draft, pictures: int) -> int:
     # Loaded late: it reads pictures, which a window that only opens does not need.
     from onetrainer.dataset.dataset import share_count
 
-    return share_count(config.validation, pictures)
+    return share_count(config.validation, images)
 
 
 def prompt_lines(draft: Draft) -> list[str]:
@@ -270,10 +270,10 @@ def prompt_lines(draft: Draft) -> list[str]:
         split = prompts_of(config)
     except UserError:
         return []  # the words beside the field say why
-    learnt = len(split.learnt)
-    watched = f"{len(split.held_out):,} watched"
-    watched += ", all of them trained as well" if len(split.both) == len(split.held_out) else ""
-    return [f"{learnt:,} prompt{'s' if learnt > 1 else ''} to train, {watched}"]
+    trained = len(split.trained)
+    watched = f"{len(split.validation):,} watched"
+    watched += ", all of them trained as well" if len(split.both) == len(split.validation) else ""
+    return [f"{trained:,} prompt{'s' if trained > 1 else ''} to train, {watched}"]
 
 
 def run_lines(draft: Draft, glance: Glance | None) -> list[str]:
@@ -297,11 +297,11 @@ def run_lines(draft: Draft, glance: Glance | None) -> list[str]:
     lines = [*trained_lines(draft), f"{steps:,} steps", count]
     if is_of_rewards:
         lines += prompt_lines(draft)
-    elif glance is not None and glance.pictures and not _has_more_pictures(draft):
-        held_out = held_out_of(draft, glance.pictures)
-        lines.append(how_often(seen, max(1, glance.pictures - held_out), is_most=is_most))
-        if held_out:
-            count = f"{held_out:,} picture{'s' if held_out > 1 else ''}"
+    elif glance is not None and glance.images and not _has_more_images(draft):
+        validation = validation_of(draft, glance.images)
+        lines.append(how_often(seen, max(1, glance.images - validation), is_most=is_most))
+        if validation:
+            count = f"{validation:,} picture{'s' if validation > 1 else ''}"
             lines.append(f"{count} held out, to validate with")
     prompts = value("sampling.prompts")
     if isinstance(prompts, list) and prompts:

@@ -17,7 +17,7 @@ def draw_demo(canvas: tk.Canvas, kit: Kit) -> None:
     )
 
 
-def draw_pictures(canvas: tk.Canvas, kit: Kit) -> None:
+def draw_images(canvas: tk.Canvas, kit: Kit) -> None:
     """A stack of pictures."""
     palette, px = kit.theme.palette, kit.px
     for shift, color in ((16, palette.raised), (8, palette.hover), (0, palette.selected)):

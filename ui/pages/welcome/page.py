@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tkinter import ttk
 
 from ui.context import Context
-from ui.pages.welcome.icons import Draw, draw_demo, draw_pictures, draw_preset
+from ui.pages.welcome.icons import Draw, draw_demo, draw_images, draw_preset
 from ui.widgets.scroller import Scroller
 from ui.widgets.widgets import Kind, wrap_in_card
 
@@ -84,7 +84,7 @@ class WelcomePage:
                 "Choose a model",
                 "plain",
                 lambda: act.jump("model.path"),
-                draw_pictures,
+                draw_images,
             ),
             Way(
                 "Open a preset",

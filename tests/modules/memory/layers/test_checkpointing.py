@@ -166,8 +166,8 @@ def test_casts_of_weights_are_not_kept_until_autocast_ends():
     [
         ((3, CPU, CPU), TypeError, "forward has to be callable"),
         ((Net, "cuda", CPU), TypeError, "train_device has to be a torch.device: 'cuda'"),
-        ((Net, CPU, None), TypeError, "temp_device has to be a torch.device: None"),
-        ((Net, CPU), TypeError, "temp_device"),
+        ((Net, CPU, None), TypeError, "offload_device has to be a torch.device: None"),
+        ((Net, CPU), TypeError, "offload_device"),
         ((Net,), TypeError, "train_device"),
     ],
 )

@@ -47,7 +47,7 @@ def run(own, device):
 def managed(settings, *, trains=True):
     """Layers on the pretended card, but for those that wait."""
     own = layers(trains=trains)
-    waiting = manage_layers({"part": own}, settings, train_device=CUDA, temp_device=CPU).waiting
+    waiting = manage_layers({"part": own}, settings, train_device=CUDA, offload_device=CPU).waiting
     for layer in own:
         for weight in layer.parameters():
             if weight not in waiting:

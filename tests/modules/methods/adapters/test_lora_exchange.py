@@ -235,7 +235,7 @@ def test_what_diffusers_naming_has_no_words_for_is_refused(tmp_path, family):
 @pytest.mark.parametrize(
     ("name", "targets"), [("sd15", "attn"), ("sd2", "full"), ("sdxl", "attn-mlp")]
 )
-def test_diffusers_draws_the_same_picture_from_our_file(tmp_path, folders, name, targets):
+def test_diffusers_draws_the_same_image_from_our_file(tmp_path, folders, name, targets):
     family, method = trained(name, targets=targets)
     export(method, tmp_path / "lora.safetensors", dtype=torch.float32, metadata={})
     prompt = Prompt(prompt="a cat", negative="a dog", seed=3, width=64, height=64)

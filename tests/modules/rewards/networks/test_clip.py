@@ -107,7 +107,7 @@ def reward(model, kind="clip", dtype=torch.float32, **settings):
     return make_reward(section, device=CPU, dtype=dtype, offline=True, tell=print)
 
 
-def pictures(count=2, height=40, width=32, seed=0):
+def images(count=2, height=40, width=32, seed=0):
     generator = torch.Generator().manual_seed(seed)
     coarse = torch.rand(count, 3, 7, 6, generator=generator)
     return torch.nn.functional.interpolate(coarse, size=(height, width), mode="bilinear")
@@ -122,7 +122,7 @@ def own_scores(network, shown, prompts, clip):
 
 @pytest.mark.parametrize("size", [(64, 64), (50, 83), (97, 41), (28, 28), (20, 31)])
 def test_pixels_equal_those_of_transformers_up_to_a_level(size):
-    levels = (pictures(1, *size)[0] * 255).round()
+    levels = (images(1, *size)[0] * 255).round()
     image = Image.fromarray(levels.permute(1, 2, 0).numpy().astype(np.uint8))
     processor = CLIPImageProcessorPil(
         size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE}
@@ -136,12 +136,12 @@ def test_pixels_equal_those_of_transformers_up_to_a_level(size):
 
 @pytest.mark.parametrize("form", ["folder", "open_clip_file"])
 def test_scores_equal_those_of_transformers_from_every_form_of_file(request, network, form):
-    model, shown = request.getfixturevalue(form), pictures()
+    model, shown = request.getfixturevalue(form), images()
     clip, pick, hps = (reward(model, kind) for kind in ("clip", "pickscore", "hpsv2"))
     scaled, cosines = own_scores(network, shown, PROMPTS, clip.clip)
     torch.testing.assert_close(clip.score(shown, PROMPTS), 100 * cosines, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(pick.score(shown, PROMPTS), scaled, rtol=1e-5, atol=1e-5)
-    square = pictures(2, SIDE, SIDE)
+    square = images(2, SIDE, SIDE)
     _, cosines = own_scores(network, square, PROMPTS, clip.clip)
     torch.testing.assert_close(hps.score(square, PROMPTS), cosines, rtol=1e-5, atol=1e-6)
 
@@ -149,13 +149,13 @@ def test_scores_equal_those_of_transformers_from_every_form_of_file(request, net
 def test_a_file_of_transformers_tensors_alone_is_read(network, tmp_path, folder):
     state = {f"clip.{name}": tensor for name, tensor in network.state_dict().items()}
     save_file(state, tmp_path / "any-name.safetensors")
-    shown, alone = pictures(), reward(tmp_path / "any-name.safetensors")
+    shown, alone = images(), reward(tmp_path / "any-name.safetensors")
     wanted = reward(folder).score(shown, PROMPTS)
     torch.testing.assert_close(alone.score(shown, PROMPTS), wanted, rtol=1e-6, atol=1e-6)
 
 
-def test_hpsv2_sees_all_of_a_wide_picture(folder):
-    wide = pictures(1, SIDE // 2, SIDE)
+def test_hpsv2_sees_all_of_a_wide_image(folder):
+    wide = images(1, SIDE // 2, SIDE)
     whole = torch.nn.functional.pad(wide, (0, 0, SIDE // 4, SIDE // 4))
     hps = reward(folder, "hpsv2")
     assert hps.score(wide, ["a cat"]) == hps.score(whole, ["a cat"])
@@ -164,7 +164,7 @@ def test_hpsv2_sees_all_of_a_wide_picture(folder):
 
 def test_gradient_of_a_score_equals_central_differences(folder):
     clip = reward(folder, dtype=torch.float64, unlike="dull")
-    shown = pictures(1).double().requires_grad_()
+    shown = images(1).double().requires_grad_()
     (gradient,) = torch.autograd.grad(clip.score(shown, ["a cat"]).sum(), shown)
     generator = torch.Generator().manual_seed(1)
     way = torch.randn(shown.shape, generator=generator, dtype=torch.float64)
@@ -176,7 +176,7 @@ def test_gradient_of_a_score_equals_central_differences(folder):
 
 def test_a_network_in_bf16_scores_nearly_the_same_and_passes_a_gradient_on(folder):
     half, whole = reward(folder, dtype=torch.bfloat16), reward(folder)
-    shown = pictures().requires_grad_()
+    shown = images().requires_grad_()
     scores = half.score(shown, PROMPTS)
     scores.sum().backward()
     assert scores.dtype == torch.float32
@@ -186,7 +186,7 @@ def test_a_network_in_bf16_scores_nearly_the_same_and_passes_a_gradient_on(folde
 
 
 def test_a_text_stands_in_for_prompts_and_another_is_taken_off(folder):
-    shown, plain = pictures(), reward(folder)
+    shown, plain = images(), reward(folder)
     given = reward(folder, text="a cat").score(shown, PROMPTS)
     torch.testing.assert_close(given, plain.score(shown, ["a cat"] * 2))
     less = reward(folder, unlike="blurry").score(shown, PROMPTS)
@@ -194,8 +194,8 @@ def test_a_text_stands_in_for_prompts_and_another_is_taken_off(folder):
     torch.testing.assert_close(less, wanted, rtol=1e-5, atol=1e-4)
 
 
-def test_a_picture_scores_the_same_alone_and_among_others(folder):
-    clip, shown = reward(folder), pictures(3)
+def test_a_image_scores_the_same_alone_and_among_others(folder):
+    clip, shown = reward(folder), images(3)
     prompts = [*PROMPTS, PROMPTS[0]]
     alone = [clip.score(shown[i : i + 1], [prompts[i]]) for i in range(3)]
     torch.testing.assert_close(clip.score(shown, prompts), torch.cat(alone), rtol=1e-5, atol=1e-5)
@@ -227,7 +227,7 @@ def test_rewards_of_one_network_share_it_and_score_as_alone(folder, tmp_path):
         assert len([*networks.parameters()]) == len([*alone.parameters()])
     for one, section in zip(made, sections, strict=True):
         own = make_reward(section, device=CPU, dtype=torch.float32, offline=True, tell=print)
-        assert torch.equal(one.score(pictures(), PROMPTS), own.score(pictures(), PROMPTS))
+        assert torch.equal(one.score(images(), PROMPTS), own.score(images(), PROMPTS))
 
 
 def head_file(path, sizes=PUBLISHED, width=WIDTH):
@@ -246,7 +246,7 @@ def head_file(path, sizes=PUBLISHED, width=WIDTH):
 def test_aesthetic_score_is_the_head_of_the_unit_vector(network, folder, tmp_path, sizes):
     tensors = head_file(tmp_path / "head.pth", sizes)
     aesthetic = reward(folder, "aesthetic", head=str(tmp_path / "head.pth"))
-    shown = pictures()
+    shown = images()
     features = network.get_image_features(clip_pixels(shown, SIDE)).pooler_output
     wanted = features / features.norm(dim=-1, keepdim=True)
     for weight, bias in zip(tensors[::2], tensors[1::2], strict=True):
@@ -273,7 +273,7 @@ def test_a_vision_tower_alone_is_enough_where_no_text_is_read(network, folder, t
     save_file(state, tmp_path / "vision.safetensors")
     head_file(tmp_path / "head.pth")
     scores = [
-        reward(model, "aesthetic", head=str(tmp_path / "head.pth")).score(pictures(), PROMPTS)
+        reward(model, "aesthetic", head=str(tmp_path / "head.pth")).score(images(), PROMPTS)
         for model in (tmp_path / "vision.safetensors", folder)
     ]
     torch.testing.assert_close(*scores)
@@ -345,11 +345,11 @@ def test_a_network_that_is_not_there_is_told_without_asking_anybody(no_network, 
 
 
 def test_likeness_to_references_is_the_cosine_with_their_mean(network, folder, tmp_path):
-    saved = (pictures(3, 31, 40, seed=5) * 255).round().to(torch.uint8)
-    for place, picture in enumerate(saved):
-        Image.fromarray(picture.permute(1, 2, 0).numpy()).save(tmp_path / f"{place}.png")
+    saved = (images(3, 31, 40, seed=5) * 255).round().to(torch.uint8)
+    for place, image in enumerate(saved):
+        Image.fromarray(image.permute(1, 2, 0).numpy()).save(tmp_path / f"{place}.png")
     likeness = reward(folder, "reference", folder=str(tmp_path))
-    shown = pictures()
+    shown = images()
     vectors = [
         network.get_image_features(clip_pixels(one, SIDE)).pooler_output
         for one in (saved / 255, shown)

@@ -82,7 +82,7 @@ def reward(model, dtype=torch.float32, **settings):
     return make_reward(section, device=CPU, dtype=dtype, offline=True, tell=print)
 
 
-def by_hand(pictures, ids):
+def by_hand(images, ids):
     """The authors' forward for prompts without padding. ids: (B, n)."""
     state = file_tensors()
 
@@ -100,9 +100,9 @@ def by_hand(pictures, ids):
 
     patch = "visual_encoder.patch_embed.proj"
     fields = functional.conv2d(
-        pictures, state[f"blip.{patch}.weight"], state[f"blip.{patch}.bias"], stride=16
+        images, state[f"blip.{patch}.weight"], state[f"blip.{patch}.bias"], stride=16
     )
-    start = state["blip.visual_encoder.cls_token"].expand(len(pictures), 1, WIDTH)
+    start = state["blip.visual_encoder.cls_token"].expand(len(images), 1, WIDTH)
     seen = torch.cat([start, fields.flatten(2).mT], dim=1) + state["blip.visual_encoder.pos_embed"]
     block = "visual_encoder.blocks.0"
     parts = apply(f"{block}.attn.qkv", normed(f"{block}.norm1", seen, 1e-6)).chunk(3, dim=-1)
@@ -132,13 +132,13 @@ def by_hand(pictures, ids):
     return (score[:, 0] - 0.16717362830052426) / 1.0333394966054072
 
 
-def pictures(count=2):
+def images(count=2):
     coarse = torch.rand(count, 3, 5, 4, generator=torch.Generator().manual_seed(1))
     return functional.interpolate(coarse, size=(40, 36), mode="bilinear")
 
 
 def test_scores_equal_the_authors_forward(file):
-    shown = pictures()
+    shown = images()
     scores = reward(file).score(shown, ["A cat, dogs", "dog a , cats"])
     ids = torch.tensor([[2, 5, 6, 9, 7, 8, 3], [2, 7, 5, 9, 6, 8, 3]])
     wanted = by_hand(clip_pixels(shown, SIDE), ids)
@@ -146,7 +146,7 @@ def test_scores_equal_the_authors_forward(file):
 
 
 def test_prompts_of_other_lengths_beside_it_change_nothing(file):
-    own, shown = reward(file), pictures()
+    own, shown = reward(file), images()
     together = own.score(shown, ["a cat", "dogs, " * 40])
     torch.testing.assert_close(together[:1], own.score(shown[:1], ["a cat"]), rtol=1e-5, atol=1e-5)
     ids = torch.tensor([[2, *[7, 8, 9] * 11, 3]])
@@ -155,13 +155,13 @@ def test_prompts_of_other_lengths_beside_it_change_nothing(file):
 
 
 def test_a_text_stands_in_for_prompts(file):
-    shown = pictures()
+    shown = images()
     given = reward(file, text="a cat").score(shown, ["dog", "dogs"])
     torch.testing.assert_close(given, reward(file).score(shown, ["a cat", "a cat"]))
 
 
-def test_in_bf16_a_finite_gradient_reaches_the_pictures(file):
-    own, shown = reward(file, torch.bfloat16), pictures().requires_grad_()
+def test_in_bf16_a_finite_gradient_reaches_the_images(file):
+    own, shown = reward(file, torch.bfloat16), images().requires_grad_()
     scores = own.score(shown, ["a cat", "dogs"])
     scores.sum().backward()
     assert scores.dtype == torch.float32

@@ -8,7 +8,7 @@ from onetrainer.checks.image_check import Checked
 from onetrainer.images.findings import HEADLINES, Finding
 from tests.ui.desk import pump_until, resize
 from tests.ui.fake_paint import paint
-from ui.background.image_cache import Pictures
+from ui.background.image_cache import Images
 from ui.pages.preview import plan as preview_plan
 from ui.pages.preview.check import CheckPart
 from ui.pages.preview.page import PreviewPage
@@ -34,7 +34,7 @@ def context(root, kit, draft):
         root=root,
         kit=kit,
         draft=draft,
-        pictures=Pictures(kit.jobs),
+        images=Images(kit.jobs),
         forecasts=forecasts,
         act=SimpleNamespace(commit=nothing, jump=nothing, open_path=nothing),
     )
@@ -113,13 +113,13 @@ def check_with(context, findings):
     return part
 
 
-def test_only_what_is_no_picture_has_its_kind_of_file_written_in_its_place(context, tmp_path):
+def test_only_what_is_no_image_has_its_kind_of_file_written_in_its_place(context, tmp_path):
     good, bad = tmp_path / "good.png", tmp_path / "bad.jpg"
     paint(0, 1.0, size=64).save(good)
     bad.write_bytes(b"none")
     findings = [Finding("unreadable", "error", path, "x", "y") for path in (good, bad)]
     part = check_with(context, findings)
-    kept = context.pictures._kept
+    kept = context.images._kept
     wait_until(context, lambda: {key[0] for key in kept} >= {good, bad})
     context.root.update()
     assert ".jpg" in texts(part._cells)
@@ -144,7 +144,7 @@ def test_a_finding_keeps_its_file_s_name_and_the_pointer_tells_the_whole_path(co
     assert part._path_below_pointer() == str(path)
 
 
-def test_the_plan_heeds_what_a_check_has_learnt_of_similar_pictures(context, tmp_path, monkeypatch):
+def test_the_plan_heeds_what_a_check_has_trained_of_similar_images(context, tmp_path, monkeypatch):
     # Files this new are not relied on, which is no matter here.
     monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
     settings = {"data.cache_folder": str(tmp_path / "cache"), "validation.use": True}

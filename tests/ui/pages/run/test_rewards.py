@@ -14,7 +14,7 @@ from ui.progress.rewards import (
     Rewards,
     book_of,
     columns_of,
-    picture_words,
+    image_words,
     rows_of,
     score_words,
     share_words,
@@ -118,22 +118,22 @@ def test_the_grid_of_a_single_look_has_one_column():
     assert columns_of(Rewards()) == []
 
 
-def test_a_look_with_fewer_pictures_leaves_places_empty():
+def test_a_look_with_fewer_images_leaves_places_empty():
     short = look(0, verdict="first")
-    rewards = told(replace(short, pictures=short.pictures[:1]), look(5))
+    rewards = told(replace(short, images=short.images[:1]), look(5))
     assert [cell is None for cell in columns_of(rewards)[0].cells] == [False, True]
 
 
-def test_a_picture_tells_trained_rewards_first_and_their_sum_only_where_there_are_several():
+def test_a_image_tells_trained_rewards_first_and_their_sum_only_where_there_are_several():
     cell = columns_of(told(look(0, 0.7)))[0].cells[0]
     assert cell.lines == (("color", "0.500"), ("sharpness", "0.250"))
     both = {"sharpness": known(0.2, trained=1), "color": known(0.5, trained=1)}
     rewards = told(look(0, 0.7, rewards=both))
     assert columns_of(rewards)[0].cells[0].lines[0] == ("together", "0.700")
-    assert picture_words(rewards, 1, 0) == "together 0.700   sharpness 0.250   color 0.500"
+    assert image_words(rewards, 1, 0) == "together 0.700   sharpness 0.250   color 0.500"
 
 
-def test_the_viewer_goes_over_all_looks_of_a_picture():
+def test_the_viewer_goes_over_all_looks_of_a_image():
     book = book_of(told(look(0, verdict="first"), look(5)))
     assert (book.prompts, book.steps_of(1)) == ([0, 1], [0, 5])
     assert (book.at(1, 5).path, book.at(1, 5).seed) == ("rewards/5-4.jpg", 4)
@@ -236,7 +236,7 @@ def test_the_bands_of_the_chart_are_as_high_as_spread_and_error(kit, root):
     chart.show(told(look(0, 0.5, verdict="first"), *steps, look(40, 0.5)))
     palette = kit.theme.palette
     (spread,) = filled(chart.canvas, "polygon", palette.selected)
-    (band,) = filled(chart.canvas, "polygon", palette.held_out_band)
+    (band,) = filled(chart.canvas, "polygon", palette.validation_band)
     # Both are constant: ±0.4 over pictures, and ±0.1 of the held-out mean.
     share = height_of(chart.canvas, spread) / height_of(chart.canvas, band)
     assert share == pytest.approx(0.4 / 0.1, rel=0.02)
@@ -255,7 +255,7 @@ def test_the_chart_says_what_will_be_there_and_bears_a_single_look(kit, root):
     chart.show(Rewards())
     assert "from the first step on" in chart.canvas.itemcget(chart.canvas.find_all()[0], "text")
     chart.show(told(look(0, 0.5, verdict="first")))
-    assert filled(chart.canvas, "rectangle", kit.theme.palette.held_out_band)
+    assert filled(chart.canvas, "rectangle", kit.theme.palette.validation_band)
 
 
 def test_watched_curves_are_told_apart_not_by_color_alone(kit, root):
@@ -299,7 +299,7 @@ def test_a_reward_run_shows_its_curves_and_its_grid_and_what_the_guard_did(open_
     assert not desk.widget("reward chart")["shown"]
 
 
-def test_pictures_are_opened_and_followed_by_pointer_and_keys(open_desk, project):
+def test_images_are_opened_and_followed_by_pointer_and_keys(open_desk, project):
     desk = open_desk(project, mode="rewards")
     desk.click("start")
     desk.wait_state(status="finished")
