@@ -4,7 +4,7 @@ WORKERS ?= 2
 RUN := .venv/bin/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt format lint type test test-gpu bench screenshots docs all packages
+.PHONY: help setup fmt format lint type test test-long test-gpu bench screenshots docs all packages
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ test: setup packages ## format, lint, types and every test; sets up what it need
 	if [ -n "$$failed" ]; then echo "make test: not passed, see above:$$failed"; fi; \
 	if [ -n "$$failed" ] && [ $$code -eq 0 ]; then code=1; fi; \
 	exit $$code
+
+test-long: setup packages ## the random campaigns and cross products that `make test` leaves out
+	@$(RUN) pytest -n $(WORKERS) --dist worksteal -m long
 
 test-gpu: setup ## the tests that need an NVIDIA graphics card
 	@$(RUN) pytest -m cuda
