@@ -17,7 +17,7 @@ _LINE, _DOT = 2, 2
 _MOST_MARKS = 120
 _FONT = "OneTrainerSmall"
 _DASH = (7, 3)
-_COLORS: dict[str, Role] = {"trained": "accent", "watched": "held_out", "drift": "dim"}
+_COLORS: dict[str, Role] = {"trained": "accent", "watched": "validation", "drift": "dim"}
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class TrendPlots:
         if len(marks) > 1 and any(mark.error for mark in marks):
             upper = [(frame.x(one.step), frame.y(one.value + one.error)) for one in marks]
             lower = [(frame.x(one.step), frame.y(one.value - one.error)) for one in marks]
-            band = palette["held_out_band" if trend.kind == "watched" else "selected"]
+            band = palette["validation_band" if trend.kind == "watched" else "selected"]
             self.canvas.create_polygon(*upper, *reversed(lower), fill=band, outline="")
         if trend.base is not None:
             y = frame.y(trend.base)

@@ -25,8 +25,8 @@ Role = Literal[
     "good",
     "selected",
     "plot",
-    "held_out",
-    "held_out_band",
+    "validation",
+    "validation_band",
 ]
 
 
@@ -34,9 +34,9 @@ Role = Literal[
 class Palette:
     """One appearance: what each role looks like.
 
-    Texts (text, dim, accent, danger, warning, good, held_out) have a contrast of at least 4.5:1 on
-    window, side, card and field; the borders of fields have 3:1. `line` only divides and may be
-    fainter.
+    Texts (text, dim, accent, danger, warning, good, validation) have a contrast of at least 4.5:1
+    on window, side, card and field; the borders of fields have 3:1. `line` only divides and may
+    be fainter.
     """
 
     window: str

@@ -3,7 +3,7 @@ import pytest
 from ui.theme.palette import PALETTES, SHARES, contrast
 
 GROUNDS = ("window", "side", "card", "field")
-TEXTS = ("text", "dim", "accent", "danger", "warning", "good", "held_out")
+TEXTS = ("text", "dim", "accent", "danger", "warning", "good", "validation")
 LEAST_TEXT = 4.5
 LEAST_BORDER = 3.0
 

@@ -123,7 +123,7 @@ class RunRewards:
         legend = kit.frame(head)
         kit.label(legend, "▬ trained", style="SmallAccent").pack(side="left")
         watched = tk.Label(legend, text="┅ watched", font="OneTrainerSmall", borderwidth=0)
-        kit.theme.paint(watched, bg="card", fg="held_out")
+        kit.theme.paint(watched, bg="card", fg="validation")
         watched.pack(side="left", padx=(gap, 0))
         return legend
 

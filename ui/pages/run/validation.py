@@ -98,7 +98,7 @@ class ValidationCard:
     def _make_table(self, title: str, column: int) -> tuple[ttk.Label, BarTable]:
         kit = self._context.kit
         label = kit.label(self._details, title, style="SmallDim")
-        table = BarTable(kit, self._details, color="held_out")
+        table = BarTable(kit, self._details, color="validation")
         left = (kit.px(28), 0)
         label.grid(row=0, column=column, sticky="w", padx=left)
         table.canvas.grid(row=1, column=column, sticky="new", padx=left, pady=(kit.px(2), 0))
