@@ -29,9 +29,9 @@ from ui.model.draft import Draft
 from ui.model.form_fields import page_of, pages, setting_of
 from ui.model.window_state import read_state, write_state
 from ui.pages.preview.page import PreviewPage
-from ui.pages.registry import SETUP, make_view
+from ui.pages.registry import PAGES, SETTINGS_PAGES, make_view
 from ui.pages.samples.page import SamplesPage
-from ui.pages.settings.page import SetupPage
+from ui.pages.settings.page import SettingsPage
 from ui.shell.shell import Shell
 from ui.theme.theme import Theme, pair
 from ui.widgets.scroller import bind_wheel
@@ -123,14 +123,14 @@ class App:
     def view(self, name: str) -> View:
         """A page, made now if it was not there."""
         if name not in self._views:
-            self._views[name] = make_view(self.context, self.shell.stage, self.plans, name)
+            self._views[name] = make_view(self.context, self.shell.stage, name)
         return self._views[name]
 
     def jump(self, path: str) -> None:
         """Goes to a setting and gives it the keyboard."""
         self.show_page(page_of(path))
         view = self.view(self.page)
-        if isinstance(view, SetupPage):
+        if isinstance(view, SettingsPage):
             view.reveal(path)
             if not view.explains_beside:
                 self._explain(path)
@@ -146,7 +146,7 @@ class App:
     def commit(self) -> None:
         """Hands everything that is being typed to the draft."""
         for view in self._views.values():
-            if isinstance(view, SetupPage):
+            if isinstance(view, SettingsPage):
                 view.commit()
 
     def switch_mode(self) -> None:
@@ -195,7 +195,7 @@ class App:
     @property
     def is_on_settings(self) -> bool:
         """Whether the page on the screen is one of settings."""
-        return self.page in SETUP
+        return self.page in SETTINGS_PAGES
 
     def say(self, text: str, offer: Offer | None = None) -> None:
         """Shows a short message in a quiet bar, with a button for what it offers."""
@@ -256,6 +256,7 @@ class App:
             images,
             self.remembered,
             self,
+            PAGES,
         )
 
     def _bind(self) -> None:
@@ -276,7 +277,7 @@ class App:
     def _open(self, opening: Opening) -> None:
         is_first = not self.remembered.draft
         self.remembered.give_back(self.draft)
-        page = self.remembered.page if self.remembered.page in SETUP else ""
+        page = self.remembered.page if self.remembered.page in SETTINGS_PAGES else ""
         if opening.preset:
             try:
                 aside = self.draft.load(locate(opening.preset))

@@ -91,6 +91,21 @@ class Actions(Protocol):
 
 
 @dataclass(frozen=True)
+class Page:
+    """A page of the window, as `ui/pages/registry.py` lists it.
+
+    make: builds the page within a parent widget. group: the heading in the navigation below which
+    the page is listed; "" if it is not listed. key: the key that opens it, such as "F6".
+    """
+
+    name: str
+    title: str
+    make: Callable[["Context", tk.Misc], "View"]
+    group: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True)
 class Context:
     """The parts of one window that its pages share."""
 
@@ -102,6 +117,7 @@ class Context:
     images: Images
     remembered: WindowState
     act: Actions
+    pages: tuple[Page, ...]
 
 
 class View(Protocol):

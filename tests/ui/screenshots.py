@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.ui.desk import ROOT, Desk, screen
 
-SETUP = (
+SETTINGS_PAGES = (
     "model",
     "data",
     "method",
@@ -67,7 +67,7 @@ class Studio:
         self.make_light_work()
         self.take_welcome()
         desk.wait_state(message="")
-        for page in SETUP:
+        for page in SETTINGS_PAGES:
             desk.page(page)
             self.prepare(page)
             self.shoot(page)

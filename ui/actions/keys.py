@@ -7,6 +7,7 @@ from typing import Protocol
 
 from onetrainer.run.commands import CommandName
 from ui.actions.preset_actions import PresetActions
+from ui.context import Context
 from ui.model.draft import Draft
 from ui.shell.shell import Shell
 
@@ -15,6 +16,7 @@ class Window(Protocol):
     """What keys reach."""
 
     root: tk.Tk
+    context: Context
     draft: Draft
     presets: PresetActions
     shell: Shell
@@ -57,10 +59,13 @@ def bind_keys(window: Window) -> None:
         "<Control-d>": window.switch_mode,
         "<F1>": window.help,
     }
-    for key, name in (("<F2>", "run"), ("<F3>", "samples"), ("<F4>", "runs"), ("<F6>", "preview")):
-        actions[key] = partial(window.show_page, name)
+    pages = window.context.pages
+    for page in pages:
+        if page.key:
+            actions[f"<{page.key}>"] = partial(window.show_page, page.name)
+    listed = [page.name for page in pages if page.group]
     # As they lie on the keyboard: the zero comes after the nine.
-    for place, name in enumerate(window.shell.page_names[:10], start=1):
+    for place, name in enumerate(listed[:10], start=1):
         actions[f"<Alt-Key-{place % 10}>"] = partial(window.show_page, name)
     for sequence, action in actions.items():
         _bind(root, sequence, action)

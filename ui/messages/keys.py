@@ -10,8 +10,6 @@ KEYS = (
     ("Ctrl+Shift+S", "Save as a new preset"),
     ("Ctrl+Z / Ctrl+Shift+Z", "Undo / redo a change of settings"),
     ("Alt+1 … Alt+9, Alt+0", "Go to one of the first ten pages"),
-    ("F6", "Preview: what training will do with the pictures"),
-    ("F2 / F3 / F4", "Go to Run / Samples / Runs"),
     ("Tab / Shift+Tab", "Next / previous control"),
     ("Space", "Press a button, turn a switch"),
     ("← / →", "Samples: previous / next step"),

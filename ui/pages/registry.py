@@ -1,34 +1,38 @@
-"""Which page is made by what."""
+"""The pages of the window: add a page by one folder below `ui/pages` and one line here."""
 
 import tkinter as tk
+from functools import partial
 
-from ui.context import Context, View
+from ui.context import Context, Page, View
 from ui.model.form_fields import PagePlan, pages
 from ui.pages.keys.page import KeysPage
 from ui.pages.preview.page import PreviewPage
 from ui.pages.run.page import RunPage
 from ui.pages.runs.page import RunsPage
 from ui.pages.samples.page import SamplesPage
-from ui.pages.settings.page import SetupPage
+from ui.pages.settings.page import SettingsPage
 from ui.pages.welcome.page import WelcomePage
 
-SETUP = tuple(plan.name for plan in pages())
+_SETTINGS, _TRAINING = "SET UP", "TRAINING"
 
 
-def make_view(context: Context, parent: tk.Misc, plans: tuple[PagePlan, ...], name: str) -> View:
-    """Makes a page by its name."""
-    match name:
-        case "preview":
-            return PreviewPage(context, parent)
-        case "run":
-            return RunPage(context, parent)
-        case "samples":
-            return SamplesPage(context, parent)
-        case "runs":
-            return RunsPage(context, parent)
-        case "keys":
-            return KeysPage(context, parent)
-        case "welcome":
-            return WelcomePage(context, parent)
-    plan = next(plan for plan in plans if plan.name == name)
-    return SetupPage(context, parent, plan)
+def _settings_page(plan: PagePlan) -> Page:
+    return Page(plan.name, plan.title, partial(SettingsPage, plan=plan), _SETTINGS)
+
+
+# In the order of the navigation, which Alt+1 to Alt+0 follow.
+PAGES = (
+    *(_settings_page(plan) for plan in pages()),
+    Page("preview", "Preview", PreviewPage, _TRAINING, key="F6"),
+    Page("run", "Run", RunPage, _TRAINING, key="F2"),
+    Page("samples", "Samples", SamplesPage, _TRAINING, key="F3"),
+    Page("runs", "Runs", RunsPage, _TRAINING, key="F4"),
+    Page("keys", "Keys", KeysPage),
+    Page("welcome", "Welcome", WelcomePage),
+)
+SETTINGS_PAGES = tuple(page.name for page in PAGES if page.group == _SETTINGS)
+
+
+def make_view(context: Context, parent: tk.Misc, name: str) -> View:
+    """Build the page with a name."""
+    return next(page for page in PAGES if page.name == name).make(context, parent)

@@ -1,12 +1,14 @@
 """The list of pages on the left, with a mark of how each stands."""
 
 import tkinter as tk
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 from tkinter import ttk
 
 import customtkinter
 
+from ui.context import Page
 from ui.theme.palette import Role
 from ui.theme.theme import pair
 from ui.widgets.widgets import Kit, focusable
@@ -98,7 +100,7 @@ class Nav:
         self,
         kit: Kit,
         parent: tk.Misc,
-        groups: list[tuple[str, list[tuple[str, str]]]],
+        pages: Sequence[Page],
         go: Callable[[str], None],
     ) -> None:
         self._kit = kit
@@ -106,12 +108,14 @@ class Nav:
         self.outer.configure(width=kit.px(WIDTH))
         self.outer.pack_propagate(False)
         self._items: dict[str, NavItem] = {}
-        for title, pages in groups:
+        listed = (page for page in pages if page.group)
+        for title, members in groupby(listed, key=lambda page: page.group):
             kit.label(self.outer, title, style="SmallDim", ground="side").pack(
                 anchor="w", padx=kit.px(18), pady=(kit.px(18), kit.px(4))
             )
-            for name, words in pages:
-                self._items[name] = NavItem(kit, self.outer, name, words, partial(go, name))
+            for page in members:
+                item = NavItem(kit, self.outer, page.name, page.title, partial(go, page.name))
+                self._items[page.name] = item
         self.foot = kit.frame(self.outer, ground="side")
         self.foot.pack(side="bottom", fill="x", padx=kit.px(8), pady=kit.px(8))
         self._needed = 0

@@ -13,7 +13,6 @@ from ui.shell.header import Header, HeaderActions
 from ui.shell.nav import Nav
 from ui.widgets.widgets import focused
 
-_RUN_PAGES = (("preview", "Preview"), ("run", "Run"), ("samples", "Samples"), ("runs", "Runs"))
 _MESSAGE_MS = 9000
 _OFFER_MS = 30_000
 _MESSAGE_MARGIN = 180
@@ -33,7 +32,6 @@ class Shell:
     def __init__(self, context: Context, plans: tuple[PagePlan, ...], owner: Owner) -> None:
         self._context = context
         kit, root, act = context.kit, context.root, context.act
-        self.page_names = [plan.name for plan in plans] + [name for name, _ in _RUN_PAGES]
         header_actions = HeaderActions(
             lambda: act.show_page("welcome"),
             act.choose_preset,
@@ -47,11 +45,7 @@ class Shell:
         self.header.outer.pack(fill="x")
         _line(context, root).pack(fill="x")
         middle = kit.frame(root, ground="window")
-        groups = [
-            ("SET UP", [(plan.name, plan.title) for plan in plans]),
-            ("TRAINING", list(_RUN_PAGES)),
-        ]
-        self.nav = Nav(kit, middle, groups, act.show_page)
+        self.nav = Nav(kit, middle, context.pages, act.show_page)
         self.nav.outer.pack(side="left", fill="y")
         self._mode: ttk.Button = self._make_foot(owner)
         self.footer = Footer(kit, root, owner.jump_to_problem, lambda: act.show_page("run"))
@@ -169,7 +163,7 @@ class Shell:
         severities = [(page_of(problem.path), problem.severity) for problem in draft.problems]
         found = Counter(severities)
         changed = {page_of(path) for path in draft.changed()}
-        for name in self.page_names:
+        for name in (page.name for page in self._context.pages):
             errors, warnings = found[name, "error"], found[name, "warning"]
             if errors:
                 self.nav.mark(name, f"⚠ {errors}", "Danger")

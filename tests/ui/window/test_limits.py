@@ -4,11 +4,11 @@ import os
 import time
 from pathlib import Path
 
-from tests.ui.screenshots import SETUP
+from tests.ui.screenshots import SETTINGS_PAGES
 
 MOST_START_CPU = 1.0
 MOST_GAP_MS = 100
-PAGES = (*SETUP, "run", "samples", "runs")
+PAGES = (*SETTINGS_PAGES, "run", "samples", "runs")
 
 
 def cpu_seconds(pid):

@@ -27,10 +27,10 @@ _MARGIN = 28
 _FROM_EDGE, _FROM_MESSAGE = 60, 120
 
 
-class SetupPage:
+class SettingsPage:
     """Made from its plan: a new setting of the config appears here by itself."""
 
-    def __init__(self, context: Context, parent: tk.Misc, plan: PagePlan) -> None:
+    def __init__(self, context: Context, parent: tk.Misc, *, plan: PagePlan) -> None:
         self.name = plan.name
         self._context = context
         kit = context.kit
