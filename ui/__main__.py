@@ -1,62 +1,62 @@
-"""Opens the window: `python -m ui [PRESET] [--demo]`."""
+"""Command line of the window: `python -m ui [PRESET] [--demo]`."""
 
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onetrainer import ROOT
+
+if TYPE_CHECKING:
+    from ui.app import App
 
 EXIT_USER = 2
 DEMO_FOLDER = ROOT / "demo"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Opens the window and waits until it is closed; the exit code."""
-    options = _parser().parse_args(arguments)
-    missing = _what_is_missing()
+    """Open the window, wait until it is closed and return the exit code."""
+    options = make_parser().parse_args(arguments)
+    missing = _missing_requirement()
     if missing:
         sys.stderr.write(f"{missing}\n")
         return EXIT_USER
-    from onetrainer.run import client
-    from ui.app import App, Opening
-
-    if options.worker:
-        client.WORKER = options.worker
-    opening = Opening(
-        options.preset,
-        Path(options.demo or DEMO_FOLDER),
-        with_demo=options.demo is not None,
-        is_demo_named=bool(options.demo),
-    )
-    app = App(opening)
-    if options.inspect_fd is not None:
-        from ui.inspection import inspect_through
-
-        inspect_through(app, options.inspect_fd)
-    app.run()
+    open_window(options).run()
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Build the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m ui", description="The window of OneTrainer, a trainer for Stable Diffusion."
     )
-    parser.add_argument("preset", nargs="?", default="", help="a preset's name, or a config file")
+    parser.add_argument("preset", nargs="?", default="", help="preset name or config file")
     parser.add_argument(
         "--demo",
         nargs="?",
         const="",
         metavar="FOLDER",
-        help="at the first start make the demo and load it; at any start if a FOLDER is named",
+        help="create the demo and load it: at the first start, or at every start with a FOLDER",
     )
-    # For tests: who does the work, and a socket through which they may ask what is on the screen.
-    parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
-    parser.add_argument("--inspect-fd", type=int, default=None, help=argparse.SUPPRESS)
     return parser
 
 
-def _what_is_missing() -> str:
-    """Why no window can be opened here, in one line; "" if one can."""
+def open_window(options: argparse.Namespace) -> "App":
+    """Build the window from the parsed command line."""
+    from ui.app import App, Opening
+
+    return App(
+        Opening(
+            options.preset,
+            Path(options.demo or DEMO_FOLDER),
+            with_demo=options.demo is not None,
+            is_demo_named=bool(options.demo),
+        )
+    )
+
+
+def _missing_requirement() -> str:
+    """Return why no window can be opened, in one line; "" if it can."""
     try:
         import tkinter
     except ImportError:
@@ -71,7 +71,7 @@ def _what_is_missing() -> str:
     try:
         root = tkinter.Tk()
     except tkinter.TclError as error:
-        return f"No window can be opened here ({error}). Without one: onetrainer train CONFIG"
+        return f"The window cannot be opened ({error}). Without one: onetrainer train CONFIG"
     root.destroy()
     return ""
 

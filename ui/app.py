@@ -23,7 +23,7 @@ from ui.background.threads import Jobs
 from ui.context import Context, Offer, View
 from ui.dialogs.dialogs import tell
 from ui.dialogs.file_dialogs import hide_hidden_files
-from ui.forms.editors import select_all_everywhere
+from ui.forms.editors import bind_select_all
 from ui.messages.problems import along_words
 from ui.model.draft import Draft
 from ui.model.form_fields import page_of, pages, setting_of
@@ -132,7 +132,7 @@ class App:
         view = self.view(self.page)
         if isinstance(view, SettingsPage):
             view.reveal(path)
-            if not view.explains_beside:
+            if not view.has_help_column:
                 self._explain(path)
 
     def jump_to_problem(self, by: int = 1) -> None:
@@ -260,7 +260,7 @@ class App:
         )
 
     def _bind(self) -> None:
-        select_all_everywhere(self.root)
+        bind_select_all(self.root)
         hide_hidden_files(self.root)
         bind_wheel(self.root, self.kit)
         bind_keys(self)

@@ -18,7 +18,7 @@ _FINE = 3
 
 def shown_small(item: Item, view: View, side: int) -> "Image | None":
     """What is shown of a picture, its longer side of so many pixels; None if it cannot be read."""
-    return _made(item, _scaled(view, side / max(view.bucket.width, view.bucket.height)))
+    return _build_adapter(item, _scaled(view, side / max(view.bucket.width, view.bucket.height)))
 
 
 def whole_with_cut(item: Item, view: View, room: tuple[int, int], color: str) -> "Image | None":
@@ -33,7 +33,7 @@ def whole_with_cut(item: Item, view: View, room: tuple[int, int], color: str) ->
     scale = min(room[0] / cut.width, room[1] / cut.height)
     width, height = max(1, round(cut.width * scale)), max(1, round(cut.height * scale))
     everything = CropGeometry(width, height, 0, 0, Bucket(width, height))
-    whole = _made(item, View(everything, view.flip, view.flip_vertical))
+    whole = _build_adapter(item, View(everything, view.flip, view.flip_vertical))
     if whole is None:
         return None
     # Drawn larger and made smaller: Pillow draws without smoothing.
@@ -73,7 +73,7 @@ def _scaled(view: View, scale: float) -> View:
     return replace(view, geometry=CropGeometry(wide, high, left, top, small))
 
 
-def _made(item: Item, view: View) -> "Image | None":
+def _build_adapter(item: Item, view: View) -> "Image | None":
     from onetrainer.images.image_file import ImageError
     from onetrainer.preview.contact_sheet import thumbnail
 

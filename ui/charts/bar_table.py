@@ -13,8 +13,8 @@ _ROW, _BAR = 20, 8
 _GAP = 10
 # As far as the words of a label are from its edge.
 _INSET = 2
-_LEAST_BAR = 24
-_MOST_NAME = 0.42
+_MIN_BAR = 24
+_MAX_NAME = 0.42
 _FONT = "OneTrainerSmall"
 
 
@@ -58,7 +58,7 @@ class BarTable:
             return
         px, measure = self._kit.px, self._font.measure
         width = self.canvas.winfo_width()
-        name = min(max(measure(row.name) for row in self._rows), round(width * _MOST_NAME))
+        name = min(max(measure(row.name) for row in self._rows), round(width * _MAX_NAME))
         figure = max(measure(row.figure) for row in self._rows)
         note = max(measure(row.note) for row in self._rows)
         left = px(_INSET) + name + px(_GAP)
@@ -66,7 +66,7 @@ class BarTable:
         for place, row in enumerate(self._rows):
             y = place * px(_ROW) + px(_ROW) // 2
             self._word(px(_INSET), y, shortened(row.name, name, self._font.measure), "w", "text")
-            if right - left >= px(_LEAST_BAR):
+            if right - left >= px(_MIN_BAR):
                 self._draw_bar(row, y, left, right)
             end = width - (note + px(_GAP) if note else 0)
             self._word(end, y, row.figure, "e", "text")

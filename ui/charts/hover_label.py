@@ -6,7 +6,7 @@ from ui.charts.axes import Frame
 from ui.widgets.widgets import Kit
 
 
-def draw_words(kit: Kit, canvas: tk.Canvas, frame: Frame, x: float, words: str) -> None:
+def draw_hover_label(kit: Kit, canvas: tk.Canvas, frame: Frame, x: float, words: str) -> None:
     """Writes words in a box beside a column, on the side where there is more room, all in sight.
 
     What is drawn has the tag "pointer".

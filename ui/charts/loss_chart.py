@@ -11,22 +11,22 @@ from dataclasses import replace
 from typing import Literal
 
 from ui.charts.axes import Frame
-from ui.charts.hover_label import draw_words
+from ui.charts.hover_label import draw_hover_label
 from ui.charts.validation_panel import ValidationPanel, reach
 from ui.progress.curve import Curve, Point, smooth, thin, ticks
 from ui.progress.validation import Validation
 from ui.widgets.widgets import Kit
 
 _LEFT, _TOP, _RIGHT, _BOTTOM = 56, 14, 16, 30
-_LOW_SHARE, _HIGH_SHARE = 0.01, 0.99
+_LOW_FRACTION, _HIGH_FRACTION = 0.01, 0.99
 _LINE_WIDTH = 2
 _NEAR_START = 0.05
 _TICK_GAP_X, _TICK_GAP_Y = 90, 44
 # How much of the height held-out pictures have, and how high the chart must be for them.
-_PANEL_SHARE, _PANEL_FROM = 0.46, 150
+_PANEL_FRACTION, _PANEL_FROM = 0.46, 150
 _BETWEEN = 28
 # With less than this nothing can be read off, and the page has to scroll.
-_LEAST, _LEAST_OF_TWO = 160, 172
+_MIN_HEIGHT, _MIN_OF_TWO = 160, 172
 
 
 class LossChart:
@@ -37,7 +37,7 @@ class LossChart:
         self.canvas = tk.Canvas(parent, highlightthickness=0, borderwidth=0, takefocus=0)
         kit.theme.paint(self.canvas, bg="card")
         kit.name(self.canvas, "loss chart")
-        self.canvas.configure(width=200, height=kit.px(_LEAST))
+        self.canvas.configure(width=200, height=kit.px(_MIN_HEIGHT))
         self._curve = Curve()
         self._marks: list[int] = []
         self._validation = Validation()
@@ -57,7 +57,7 @@ class LossChart:
     def show(self, curve: Curve, marks: list[int], validation: Validation) -> None:
         """Draws a curve. marks: steps at which samples were drawn."""
         self._curve, self._marks, self._validation = curve, marks, validation
-        least = self._kit.px(_LEAST_OF_TWO if validation.shown else _LEAST)
+        least = self._kit.px(_MIN_OF_TWO if validation.shown else _MIN_HEIGHT)
         self.canvas.configure(height=least)
         self.draw()
 
@@ -89,7 +89,7 @@ class LossChart:
     def _divide(self, frame: Frame) -> Frame:
         """The upper part of a frame; the lower one is for held-out pictures."""
         between = self._kit.px(_BETWEEN)
-        edge = frame.bottom - (frame.bottom - frame.top) * _PANEL_SHARE
+        edge = frame.bottom - (frame.bottom - frame.top) * _PANEL_FRACTION
         low, high = reach(self._validation)
         first = min(frame.first_step, self._validation.shown[0].step)
         last = max(frame.last_step, self._validation.shown[-1].step)
@@ -102,8 +102,8 @@ class LossChart:
         lows = sorted(point.lowest for point in self._points)
         highs = sorted(point.highest for point in self._points)
         # A few wild steps must not flatten all the rest.
-        low = lows[int(_LOW_SHARE * (len(lows) - 1))]
-        high = max(highs[math.ceil(_HIGH_SHARE * (len(highs) - 1))], max(self._smoothed))
+        low = lows[int(_LOW_FRACTION * (len(lows) - 1))]
+        high = max(highs[math.ceil(_HIGH_FRACTION * (len(highs) - 1))], max(self._smoothed))
         if high <= low:
             low, high = low - abs(low) * 0.1 - 1e-6, high + abs(high) * 0.1 + 1e-6
         if not self.is_log:
@@ -191,7 +191,7 @@ class LossChart:
         if self._lower is not None:
             told = self._panel.draw_pointer(self._validation, self._lower, self._pointer)
             words += f"\n{told}" if told else ""
-        draw_words(self._kit, self.canvas, frame, x, words)
+        draw_hover_label(self._kit, self.canvas, frame, x, words)
 
     def _say_empty(self, width: int, height: int) -> None:
         self.canvas.create_text(

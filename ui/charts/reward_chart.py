@@ -11,8 +11,8 @@ from typing import Literal
 
 from onetrainer.run.events import Evaluated
 from ui.charts.axes import Frame
-from ui.charts.hover_label import draw_words
-from ui.charts.validation_panel import tick_words
+from ui.charts.hover_label import draw_hover_label
+from ui.charts.validation_panel import tick_labels
 from ui.progress.curve import Point, smooth, thin, ticks
 from ui.progress.rewards import Rewards, score_words, with_band
 from ui.theme.palette import Palette
@@ -20,12 +20,12 @@ from ui.widgets.widgets import Kit
 
 _LEFT, _TOP, _RIGHT, _BOTTOM = 52, 26, 16, 28
 _TICK_GAP_X, _TICK_GAP_Y = 90, 20
-_LOW_SHARE, _HIGH_SHARE = 0.01, 0.99
-_PAD_SHARE = 0.08
+_LOW_FRACTION, _HIGH_FRACTION = 0.01, 0.99
+_PAD_FRACTION = 0.08
 _LINE, _DOT, _NEAREST = 2, 3, 18
 # Closer together than this the dots run into each other, and the line alone says as much.
 _DOT_GAP = 7
-_LEAST = 170
+_MIN_HEIGHT = 170
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RewardChart:
         self.canvas = tk.Canvas(parent, highlightthickness=0, borderwidth=0, takefocus=0)
         kit.theme.paint(self.canvas, bg="card")
         kit.name(self.canvas, "reward chart")
-        self.canvas.configure(width=200, height=kit.px(_LEAST))
+        self.canvas.configure(width=200, height=kit.px(_MIN_HEIGHT))
         self._rewards = Rewards()
         self._drawn = _Drawn([], [], [])
         self._frame: Frame | None = None
@@ -94,13 +94,13 @@ class RewardChart:
         px, drawn = self._kit.px, self._drawn
         values = sorted(point.mean for point in drawn.points)
         # A few wild steps must not flatten all the rest.
-        ends = values[int(_LOW_SHARE * len(values)) : math.ceil(_HIGH_SHARE * len(values))]
+        ends = values[int(_LOW_FRACTION * len(values)) : math.ceil(_HIGH_FRACTION * len(values))]
         for mean, spread in zip(drawn.means, drawn.spreads, strict=True):
             ends += [mean - spread, mean + spread]
         for look in looks:
             ends += [look.reward - _half(look), look.reward + _half(look)]
         low, high = min(ends), max(ends)
-        pad = (high - low) * _PAD_SHARE or abs(high) * 0.05 or 1e-3
+        pad = (high - low) * _PAD_FRACTION or abs(high) * 0.05 or 1e-3
         steps = [point.step for point in drawn.points] + [look.step for look in looks]
         return Frame(
             px(_LEFT),
@@ -118,7 +118,7 @@ class RewardChart:
         values = ticks(
             frame.lowest, frame.highest, max(3, int((frame.bottom - frame.top) / px(_TICK_GAP_Y)))
         )
-        for value, words in zip(values, tick_words(values), strict=True):
+        for value, words in zip(values, tick_labels(values), strict=True):
             y = frame.y(value)
             self.canvas.create_line(frame.left, y, frame.right, y, fill=palette.line)
             self._word(frame.left - px(8), y, words, "e", palette.dim)
@@ -231,7 +231,7 @@ class RewardChart:
             self.canvas.create_line(
                 x, frame.top, x, frame.bottom, fill=palette.border, tags="pointer"
             )
-            draw_words(self._kit, self.canvas, frame, x, "\n".join(words))
+            draw_hover_label(self._kit, self.canvas, frame, x, "\n".join(words))
 
     def _dot(self, x: float, y: float, size: int, color: str, *, tags: str = "") -> None:
         self.canvas.create_oval(

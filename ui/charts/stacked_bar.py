@@ -12,7 +12,7 @@ _SEAM = 1
 _FONT = "OneTrainerSmall"
 
 
-class Stack:
+class StackedBar:
     """`canvas` is to be placed; it is as high as it needs and as wide as it is let."""
 
     def __init__(self, kit: Kit, parent: tk.Misc, *, has_legend: bool) -> None:

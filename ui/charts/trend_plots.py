@@ -10,11 +10,11 @@ from ui.theme.palette import Role
 from ui.widgets.widgets import Kit
 
 _HEIGHT, _TITLE, _GAP_X, _GAP_Y = 62, 18, 22, 12
-_LEAST_WIDTH, _MOST_COLUMNS = 150, 4
-_PAD_SHARE = 0.12
+_MIN_WIDTH, _MAX_COLUMNS = 150, 4
+_PAD_FRACTION = 0.12
 _LINE, _DOT = 2, 2
 # Of more looks than this every so manieth is drawn; the curves are narrow.
-_MOST_MARKS = 120
+_MAX_MARKS = 120
 _FONT = "OneTrainerSmall"
 _DASH = (7, 3)
 _COLORS: dict[str, Role] = {"trained": "accent", "watched": "validation", "drift": "dim"}
@@ -37,7 +37,7 @@ class TrendPlots:
         self._trends: Sequence[Trend] = ()
         self._plots: list[_Plot] = []
         self.canvas = tk.Canvas(parent, highlightthickness=0, borderwidth=0, takefocus=0)
-        self.canvas.configure(width=kit.px(_LEAST_WIDTH), height=1)
+        self.canvas.configure(width=kit.px(_MIN_WIDTH), height=1)
         kit.theme.paint(self.canvas, bg="card")
         kit.name(self.canvas, "reward trends")
         self.canvas.bind("<Configure>", lambda _: self.draw())
@@ -54,13 +54,13 @@ class TrendPlots:
     def draw(self) -> None:
         """Draws what there is, in the size and colors of now."""
         px, width = self._kit.px, self.canvas.winfo_width()
-        if not self._trends or width < px(_LEAST_WIDTH) // 2:
+        if not self._trends or width < px(_MIN_WIDTH) // 2:
             self.canvas.delete("all")
             self._plots = []
             return
-        columns = max(1, (width + px(_GAP_X)) // px(_LEAST_WIDTH + _GAP_X))
+        columns = max(1, (width + px(_GAP_X)) // px(_MIN_WIDTH + _GAP_X))
         # As many in each row, as near as can be.
-        columns = -(-len(self._trends) // -(-len(self._trends) // min(columns, _MOST_COLUMNS)))
+        columns = -(-len(self._trends) // -(-len(self._trends) // min(columns, _MAX_COLUMNS)))
         rows = -(-len(self._trends) // columns)
         pitch = (width + px(_GAP_X)) / columns
         height = rows * px(_HEIGHT + _GAP_Y) - px(_GAP_Y)
@@ -81,7 +81,7 @@ class TrendPlots:
         ends += [mark.value + mark.error for mark in trend.marks]
         ends += [] if trend.base is None else [trend.base]
         low, high = min(ends), max(ends)
-        pad = (high - low) * _PAD_SHARE or abs(high) * 0.1 or 0.1
+        pad = (high - low) * _PAD_FRACTION or abs(high) * 0.1 or 0.1
         px = self._kit.px
         return Frame(
             left + px(2),
@@ -100,7 +100,7 @@ class TrendPlots:
         self._draw_words(plot)
         foot = frame.bottom
         self.canvas.create_line(frame.left, foot, frame.right, foot, fill=palette.line)
-        marks = list(trend.marks[:: -(-len(trend.marks) // _MOST_MARKS)])
+        marks = list(trend.marks[:: -(-len(trend.marks) // _MAX_MARKS)])
         if marks[-1] is not trend.marks[-1]:
             marks.append(trend.marks[-1])
         if len(marks) > 1 and any(mark.error for mark in marks):

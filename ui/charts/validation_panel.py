@@ -10,7 +10,7 @@ from ui.progress.validation import Validation, half_band, with_band
 from ui.widgets.widgets import Kit
 
 _DOT, _NEAREST = 3, 18
-_PAD_SHARE = 0.12
+_PAD_FRACTION = 0.12
 _TICK_GAP = 24
 # Closer together than this the dots run into each other, and the line alone says as much.
 _DOT_GAP = 7
@@ -23,11 +23,11 @@ def reach(validation: Validation) -> tuple[float, float]:
         ends += [one.loss - half_band(one), one.loss + half_band(one)]
     finite = [end for end in ends if math.isfinite(end)] or [0.0, 1.0]
     low, high = min(finite), max(finite)
-    pad = (high - low) * _PAD_SHARE or abs(high) * 0.05 or 1e-6
+    pad = (high - low) * _PAD_FRACTION or abs(high) * 0.05 or 1e-6
     return low - pad, high + pad
 
 
-def tick_words(values: list[float]) -> list[str]:
+def tick_labels(values: list[float]) -> list[str]:
     """Numbers of an axis with as many digits as tell them apart: 0.138, 0.140."""
     if len(values) < 2:
         return [f"{value:.4g}" for value in values]
@@ -71,7 +71,7 @@ class ValidationPanel:
         palette, px = self._kit.theme.palette, self._kit.px
         rows = max(2, int((frame.bottom - frame.top) / px(_TICK_GAP)))
         values = ticks(frame.lowest, frame.highest, rows)
-        for value, words in zip(values, tick_words(values), strict=True):
+        for value, words in zip(values, tick_labels(values), strict=True):
             y = frame.y(value)
             self._canvas.create_line(frame.left, y, frame.right, y, fill=palette.line)
             self._canvas.create_text(

@@ -8,7 +8,7 @@ from tkinter import ttk
 from onetrainer.config.base.variants import KIND
 from onetrainer.config.fields import Setting
 from ui.forms.lists import ListCard
-from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Plot, Row, put_in_order, show_leads
+from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Plot, Row, restore_tab_order, show_leads
 from ui.model.form_fields import Group
 from ui.model.variants import entries_of
 from ui.model.visible_settings import Seen, has_effect, is_seen
@@ -180,7 +180,7 @@ class GroupCard:
         """A row that was made for the same setting before; it goes by the names of its path."""
         for row in self._rows.get(setting.path, []):
             if _same(row.setting, setting):
-                row.take_names()
+                row.register_names()
                 return row
         return None
 
@@ -193,7 +193,7 @@ class GroupCard:
             parent = self._frame if self._has_title else self._parent
             part = ListCard(self._context, parent, setting, is_inner=self._has_title)
             known.append(part)
-        part.take_names()
+        part.register_names()
         self.lists.append(part)
 
     def _retire_others(self, slots: list[Slot], lists: list[ListCard]) -> None:
@@ -238,7 +238,7 @@ class GroupCard:
         if self._is_in_order:
             return
         self._is_in_order = True
-        put_in_order(self._slots)
+        restore_tab_order(self._slots)
         for part in self.lists:
             part.outer.tk.call("raise", str(part.outer))
 

@@ -96,7 +96,7 @@ class EntryEditor:
         return as_value(self._text.get(), self._setting)
 
     def mark(self, severity: str) -> None:
-        self._kit.set_troubled(self.focus, bool(severity))
+        self._kit.set_has_problem(self.focus, bool(severity))
         self._entry.state(
             [
                 "invalid" if severity == "error" else "!invalid",
@@ -175,7 +175,7 @@ class ChoiceEditor:
         return self._values.get(self._box.get(), self._box.get())
 
     def mark(self, severity: str) -> None:
-        self._kit.set_troubled(self.focus, bool(severity))
+        self._kit.set_has_problem(self.focus, bool(severity))
         self._box.state(["invalid" if severity == "error" else "!invalid"])
 
     def _chosen(self) -> None:
@@ -202,10 +202,10 @@ class SwitchEditor:
 
     def mark(self, severity: str) -> None:
         # Looks no different: it is always one of its two values; the words below say the rest.
-        self._kit.set_troubled(self.focus, bool(severity))
+        self._kit.set_has_problem(self.focus, bool(severity))
 
 
-def select_all_everywhere(root: tk.Tk) -> None:
+def bind_select_all(root: tk.Tk) -> None:
     """Makes Ctrl+A select all; on Linux, Tk's own binding goes to the start of the line."""
     for name in ("TEntry", "TCombobox", "Entry"):
         root.bind_class(name, "<Control-a>", _select_entry)
@@ -220,7 +220,7 @@ def explain(kit: Kit, widget: tk.Misc, setting: Setting) -> None:
 
     def words() -> str:
         fields = (widget, kit.named.get(setting.path))
-        is_wrong = any(field in kit.troubled for field in fields if field)
+        is_wrong = any(field in kit.with_problem for field in fields if field)
         return "" if is_wrong else setting.help_in_words
 
     Tooltip(widget, kit.theme, words)

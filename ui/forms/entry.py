@@ -8,14 +8,14 @@ from tkinter import ttk
 from typing import Protocol
 
 from onetrainer.config.fields import Setting
-from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row, put_in_order, show_leads
+from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row, restore_tab_order, show_leads
 from ui.messages.line_breaks import broken_at_dots, shortened
 from ui.model.new_entries import summary_of, title_of
 from ui.model.variants import entries_of
 from ui.model.visible_settings import Seen, is_seen
 
 # A line of figures is as wide as a line of text; long entries have wider ones.
-_MOST_COLUMNS, _OF_LONG = 4, 3
+_MAX_COLUMNS, _OF_LONG = 4, 3
 _NARROW = 120
 _WRAP = 600
 _TITLE_ROOM = 390
@@ -75,7 +75,7 @@ class Entry:
         self._body.pack(fill="x")
         self._slots = self._make_slots()
         self._is_in_order = True
-        self.take_names()
+        self.register_names()
 
     @property
     def rows(self) -> Iterator[Row]:
@@ -85,7 +85,7 @@ class Entry:
     @property
     def first_row(self) -> Row:
         """The row that a person begins with."""
-        return self._made(self._slots[0])
+        return self._build_adapter(self._slots[0])
 
     @property
     def remove_button(self) -> tk.Misc:
@@ -100,17 +100,17 @@ class Entry:
         if slot is None:
             return None
         is_new = slot.row is None
-        row = self._made(slot)
+        row = self._build_adapter(slot)
         if is_new:
             row.hide()
         return row
 
-    def take_names(self) -> None:
+    def register_names(self) -> None:
         """Goes by its names again, after an entry of another list has gone by them."""
         for name, button in self._names.items():
             self._kit.name(button, name)
         for row in self.rows:
-            row.take_names()
+            row.register_names()
 
     def refresh(self, seen: Seen, *, is_open: bool) -> None:
         """Shows the rows that are to be seen, those of figures beside each other."""
@@ -123,7 +123,7 @@ class Entry:
         for slot in self._slots:
             is_shown = is_seen(self._context.draft, slot.setting, slot.path, seen)
             if is_shown:
-                self._made(slot).show()
+                self._build_adapter(slot).show()
             elif slot.row is not None:
                 slot.row.hide()
             if slot.is_stacked:
@@ -205,7 +205,7 @@ class Entry:
         """Every setting's place: lines, then figures beside each other, then inner sections."""
         kit = self._kit
         inner = entries_of(self._owner.setting)
-        beside = beside_each_other(inner)
+        beside = side_by_side(inner)
         lines, figures = self._grid(_NARROW), kit.frame(self._body)
         figures.pack(fill="x", pady=(kit.px(2), kit.px(10)))
         parts: dict[str, ttk.Frame] = {}
@@ -236,7 +236,7 @@ class Entry:
         kit.frame(grid).grid(row=0, column=0, sticky="n")
         return grid
 
-    def _made(self, slot: Slot) -> Row:
+    def _build_adapter(self, slot: Slot) -> Row:
         if slot.row is None:
             slot.row = Row(self._context, slot.parent, slot.setting, slot.path)
             slot.row.place(slot.line, is_stacked=slot.is_stacked)
@@ -248,7 +248,7 @@ class Entry:
         if place < 0:
             box.tk.call("grid", "remove", str(box))
             return
-        line, column = divmod(place, _OF_LONG if self._owner.folds else _MOST_COLUMNS)
+        line, column = divmod(place, _OF_LONG if self._owner.folds else _MAX_COLUMNS)
         if isinstance(box, ttk.Frame):
             box.grid(row=line, column=column, sticky="nw", padx=(0, self._kit.px(10)))
 
@@ -256,10 +256,10 @@ class Entry:
         if self._is_in_order:
             return
         self._is_in_order = True
-        put_in_order(self._slots)
+        restore_tab_order(self._slots)
 
 
-def beside_each_other(settings: Sequence[Setting]) -> frozenset[str]:
+def side_by_side(settings: Sequence[Setting]) -> frozenset[str]:
     """Those whose editors are so narrow that they stand beside each other, below the others.
 
     Not a choice that says which others there are: it stands first. Nor what is of a section within

@@ -28,7 +28,7 @@ class Form:
         self._revealed: set[str] = set()
         self._kinds: Kinds | None = None
         # Those of other kinds are kept, so that going back to them is quick.
-        self._made: dict[str, GroupCard] = {}
+        self._build_adapter: dict[str, GroupCard] = {}
         self._cards: list[GroupCard] = []
         self.refresh()
 
@@ -89,11 +89,11 @@ class Form:
         gap, line = self._context.kit.px(_GAP), self._line
         before, self._cards = self._cards, []
         for group in groups:
-            card = self._made.get(group.key)
+            card = self._build_adapter.get(group.key)
             if card is None:
                 titled = self._plan.is_titled and not group.is_one_list
                 card = GroupCard(self._context, self._parent, has_title=titled)
-                self._made[group.key] = card
+                self._build_adapter[group.key] = card
             card.arrange(group)
             self._cards.append(card)
             for outer in card.outers:

@@ -14,7 +14,7 @@ from ui.model.visible_settings import Seen
 from ui.widgets.widgets import focused
 
 # So many entries that can be folded are open when a config is opened.
-_MOST_OPEN = 2
+_MAX_OPEN = 2
 _WRAP = 620
 
 
@@ -61,11 +61,11 @@ class ListCard:
         """Whether it has a place on the page now."""
         return bool(self.outer.winfo_manager())
 
-    def take_names(self) -> None:
+    def register_names(self) -> None:
         """Goes by its path's names again, after a list of another kind has gone by them."""
         self._context.kit.name_button(self.add_button, f"add {self.setting.path}")
         for entry in self._entries:
-            entry.take_names()
+            entry.register_names()
 
     def refresh(self, seen: Seen, *, is_shown: bool = True) -> None:
         """Shows as many entries as there are."""
@@ -77,7 +77,7 @@ class ListCard:
         count = len(self._values())
         if self._openings != self._context.draft.openings:
             self._openings = self._context.draft.openings
-            self._open = set(range(count)) if count <= _MOST_OPEN else set()
+            self._open = set(range(count)) if count <= _MAX_OPEN else set()
         while len(self._entries) < count:
             self._entries.append(Entry(self, self._context, self._inner, len(self._entries)))
         self._show_count(count)

@@ -12,7 +12,7 @@ from ui.theme.theme import pair
 from ui.widgets.widgets import Kit
 
 _LINES, _LIST_LINES = 2, 5
-_MOST_LINES = 9
+_MAX_LINES = 9
 # Text of so many characters is no paragraph, but one line after the other.
 _LIST_FROM = 100_000
 
@@ -86,7 +86,7 @@ class ParagraphEditor:
         return self._text.get("1.0", "end-1c")
 
     def mark(self, severity: str) -> None:
-        self._kit.set_troubled(self.focus, bool(severity))
+        self._kit.set_has_problem(self.focus, bool(severity))
         role: Role = "danger" if severity == "error" else "border"
         self._kit.theme.paint(self._text, highlightbackground=role)
 
@@ -101,17 +101,17 @@ class ParagraphEditor:
         if self._text.winfo_width() <= 1:
             return  # not laid out yet, so that every character would count as a line
         lines = int(self._text.index("end-1c").partition(".")[0])
-        if lines < _MOST_LINES:  # how they are broken need not be known of more
+        if lines < _MAX_LINES:  # how they are broken need not be known of more
             counts = ("count", "-update", "-displaylines", "1.0", "end")
             lines = int(self._text.tk.call(self._text, *counts))
-        lines = min(max(lines, self._least), _MOST_LINES)
+        lines = min(max(lines, self._least), _MAX_LINES)
         if lines != int(self._text.cget("height")):
             self._text.configure(height=lines)
 
     def _scrolled(self, first: float, last: float) -> None:
         # Tk gives them as text, whatever the types say.
         is_whole = float(first) <= 0 and float(last) >= 1
-        if self._bar is None and (is_whole or int(self._text.cget("height")) < _MOST_LINES):
+        if self._bar is None and (is_whole or int(self._text.cget("height")) < _MAX_LINES):
             return
         if self._bar is None:  # made late, as few texts are so long
             if not self._has_bar:  # Tk calls this again from within the making

@@ -93,7 +93,7 @@ class Row:
         if setting.ui.is_path:  # whose editor has buttons with names of their own
             self._names |= self._names_of_buttons()
 
-    def take_names(self) -> None:
+    def register_names(self) -> None:
         """Goes by its path's names again, after a row for another kind has gone by them."""
         for name, widget in self._names.items():
             self._context.kit.name(widget, name)
@@ -103,7 +103,7 @@ class Row:
     def _names_of_buttons(self) -> dict[str, tk.Misc]:
         """Those within the editor, by the path of this row: entries have settings in common."""
         kit, found = self._context.kit, {}
-        for name, widget in kit.names_within(self.editor.widget).items():
+        for name, widget in kit.named_within(self.editor.widget).items():
             is_editor = widget is self.editor.focus
             own = name if is_editor else name.removesuffix(self.setting.path) + self.path
             if own != name:
@@ -316,7 +316,7 @@ class Placed(Protocol):
     row: Row | None
 
 
-def put_in_order(slots: Iterable[Placed]) -> None:
+def restore_tab_order(slots: Iterable[Placed]) -> None:
     """Lets the Tab key visit rows in reading order, whenever they were made."""
     for slot in slots:
         if slot.row is not None:

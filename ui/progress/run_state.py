@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from onetrainer.run.client import Death
+from onetrainer.run.client import WorkerExit
 from onetrainer.run.events import (
     Checkpoint,
     Evaluated,
@@ -51,7 +51,7 @@ class RunState:
     checkpoints: list[Checkpoint] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     ending: Finished | Stopped | Failed | None = None
-    death: Death | None = None
+    death: WorkerExit | None = None
 
     def apply(self, event: Event) -> None:
         """Takes one event in."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _RING = 2
-_MOST_IMAGES = 200
+_MAX_IMAGES = 200
 _WHEEL_PX = 60
 
 
@@ -35,7 +35,7 @@ class Box:
 Paint = Callable[[tk.Canvas, int, Box, bool], None]
 
 
-class Cells:
+class Grid:
     """`outer` is to be placed.
 
     paint: draws one cell, by its place, into a box; told whether it is the chosen one. chosen:
@@ -114,7 +114,7 @@ class Cells:
         below = int(canvas.canvasy(canvas.winfo_height())) // self._height + 1
         for place in range(first, min(self.count, below * columns)):
             self._paint(canvas, place, self._box(place), place == self.current)
-        if len(self._images) > _MOST_IMAGES:
+        if len(self._images) > _MAX_IMAGES:
             self._images = {key: self._images[key] for key in self._used}
 
     def image(self, key: Hashable, image: "Image | None", x: int, y: int) -> bool:

@@ -10,7 +10,7 @@ _HEIGHT = 44
 _PAD = 16
 _KNOB = 8
 _STOP = 2.5
-_MOST_STOPS = 120
+_MAX_STOPS = 120
 
 
 class Timeline:
@@ -62,7 +62,7 @@ class Timeline:
         canvas.create_line(left, y, right, y, fill=palette.raised, width=px(4), capstyle="round")
         knob = self._x(self._place)
         canvas.create_line(left, y, knob, y, fill=palette.fill, width=px(4), capstyle="round")
-        if len(self._stops) <= _MOST_STOPS:
+        if len(self._stops) <= _MAX_STOPS:
             for place in range(len(self._stops)):
                 self._dot(self._x(place), y, px(_STOP), palette.dim)
         if focused(canvas) is canvas:

@@ -153,7 +153,7 @@ class Kit:
         self._switches = Switches(theme)
         self.named: dict[str, tk.Misc] = {}
         self.buttons: dict[str, Button] = {}
-        self.troubled: WeakSet[tk.Misc] = WeakSet()
+        self.with_problem: WeakSet[tk.Misc] = WeakSet()
         self.on_wheel: WeakKeyDictionary[tk.Misc, Callable[[int], None]] = WeakKeyDictionary()
 
     def px(self, length: float) -> int:
@@ -169,17 +169,17 @@ class Kit:
         self.name(button.widget, name)
         self.buttons[name] = button
 
-    def names_within(self, box: tk.Misc) -> dict[str, tk.Misc]:
+    def named_within(self, box: tk.Misc) -> dict[str, tk.Misc]:
         """The controls with a name that lie in a widget."""
         inside = f"{box}."
         return {name: w for name, w in self.named.items() if str(w).startswith(inside)}
 
-    def set_troubled(self, widget: tk.Misc, is_troubled: bool) -> None:
+    def set_has_problem(self, widget: tk.Misc, is_troubled: bool) -> None:
         """Notes whether words about its value stand below a control."""
         if is_troubled:
-            self.troubled.add(widget)
+            self.with_problem.add(widget)
         else:
-            self.troubled.discard(widget)
+            self.with_problem.discard(widget)
 
     def button(
         self,

@@ -6,7 +6,7 @@ from onetrainer.run.events import Validated
 from tests.ui.desk import resize
 from ui.charts.bar_table import BarRow, BarTable
 from ui.charts.loss_chart import LossChart
-from ui.charts.stacked_bar import Stack
+from ui.charts.stacked_bar import StackedBar
 from ui.progress.curve import Curve
 from ui.progress.validation import Validation
 from ui.theme.palette import DARK, SHARES
@@ -43,7 +43,7 @@ def validation(*losses):
 
 
 def test_parts_of_a_stack_are_as_long_as_they_are_large(kit, root):
-    stack = Stack(kit, root, has_legend=True)
+    stack = StackedBar(kit, root, has_legend=True)
     canvas = placed(root, stack.canvas)
     parts = [("unet", "UNet", 300), ("vae", "VAE", 100)]
     stack.show(parts, {"unet": 0, "vae": 1}, 800)
@@ -55,7 +55,7 @@ def test_parts_of_a_stack_are_as_long_as_they_are_large(kit, root):
 
 
 def test_a_stack_that_is_too_high_shows_where_the_room_ends(kit, root):
-    stack = Stack(kit, root, has_legend=False)
+    stack = StackedBar(kit, root, has_legend=False)
     canvas = placed(root, stack.canvas)
     stack.show([("unet", "UNet", 1000)], {"unet": 0}, 750)
     (edge,) = boxes(canvas, DARK.danger)
@@ -63,7 +63,7 @@ def test_a_stack_that_is_too_high_shows_where_the_room_ends(kit, root):
 
 
 def test_bars_of_a_table_are_as_long_as_their_shares(kit, root):
-    table = BarTable(kit, root, color="held_out")
+    table = BarTable(kit, root, color="validation")
     canvas = placed(root, table.canvas)
     table.show([BarRow("a", 1.0, "0.4"), BarRow("b", 0.25, "0.1"), BarRow("c", 0.0, "0.0")])
     first, second = boxes(canvas, DARK.validation)
@@ -72,7 +72,7 @@ def test_bars_of_a_table_are_as_long_as_their_shares(kit, root):
 
 
 def test_a_long_name_is_cut_and_leaves_room_for_its_bar(kit, root):
-    table = BarTable(kit, root, color="held_out")
+    table = BarTable(kit, root, color="validation")
     canvas = placed(root, table.canvas)
     table.show([BarRow("a very long name of a folder " * 5, 1.0, "0.4")])
     words = [canvas.itemcget(item, "text") for item in canvas.find_all() if _is_text(canvas, item)]

@@ -6,8 +6,8 @@ from onetrainer.config.fields import setting_at
 from onetrainer.config.objectives.timesteps import Beta, Uniform
 from onetrainer.config.run.schedule import Constant, Linear, Point, Points
 from ui.model.draft import Draft
-from ui.pages.settings.noise_plot import bin_heights
-from ui.pages.settings.rate_plot import rate_points, rate_words
+from ui.pages.settings.noise_plot import density_bins
+from ui.pages.settings.rate_plot import rate_points, rate_title
 from ui.theme.smooth import area
 
 
@@ -46,7 +46,7 @@ def test_points_may_lie_above_the_rate():
 def test_it_is_said_what_the_curve_is_of(kind, words):
     draft = Draft()
     draft.set("optimizer.kind", kind)
-    assert rate_words(draft, 0.004) == words
+    assert rate_title(draft, 0.004) == words
 
 
 def test_an_area_is_smooth_and_full_below_its_line():
@@ -69,16 +69,16 @@ def test_a_jump_of_a_curve_is_drawn_from_end_to_end():
 
 
 def test_the_most_frequent_noise_is_as_high_as_the_plot():
-    assert bin_heights(Uniform()) == pytest.approx([1.0] * 100)
-    hill = bin_heights(Beta(alpha=2.0, beta=5.0))
+    assert density_bins(Uniform()) == pytest.approx([1.0] * 100)
+    hill = density_bins(Beta(alpha=2.0, beta=5.0))
     # The mode of this distribution is (2 - 1) / (2 + 5 - 2).
     assert hill.index(1.0) == pytest.approx(20, abs=1)
-    half = bin_heights(Uniform(lowest=0.5))
+    half = density_bins(Uniform(lowest=0.5))
     assert (half[:50], half[50:]) == ([0.0] * 50, pytest.approx([1.0] * 50))
 
 
 def test_an_empty_range_has_no_plot():
-    assert bin_heights(Uniform(lowest=0.5, highest=0.5)) == []
+    assert density_bins(Uniform(lowest=0.5, highest=0.5)) == []
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_every_kind_has_a_plot_whatever_else_is_wrong(section, kind):
     config = draft.alone(section)
     curves = {
         "schedule": lambda: [y for _, y in rate_points(config.schedule, steps=1000)],
-        "objective.timesteps": lambda: bin_heights(config.objective.timesteps),
+        "objective.timesteps": lambda: density_bins(config.objective.timesteps),
     }
     heights = curves[section]()
     assert max(heights) == pytest.approx(1, abs=0.02)

@@ -126,7 +126,7 @@ def test_numbers_are_compared_with_what_they_are_written_as(draft):
     open_with(draft, concepts("/a"))
     repeats = setting_of(f"{FIRST}.repeats")
     assert has_effect(draft, repeats, f"{FIRST}.repeats")
-    draft.set(f"{FIRST}.pictures", 20)
+    draft.set(f"{FIRST}.images", 20)
     assert not has_effect(draft, repeats, f"{FIRST}.repeats")
 
 

@@ -12,7 +12,7 @@ from ui.model.form_fields import groups_in, page_of, pages, setting_of
 from ui.model.search import find_settings
 from ui.model.variants import kinds_in
 from ui.model.visible_settings import beside, has_effect
-from ui.pages.settings.help_card import only_with_words
+from ui.pages.settings.help_card import only_with_text
 from ui.pages.settings.objective_card import told
 from ui.pages.settings.summary_card import prompt_lines
 from ui.widgets.widgets import focused
@@ -128,7 +128,7 @@ def test_a_name_without_a_dot_is_one_of_the_same_entry(draft):
     assert has_effect(draft, inner, f"{ENTRY}.head")
     draft.set(f"{ENTRY}.reward", "clip")
     assert not has_effect(draft, inner, f"{ENTRY}.head")
-    words = only_with_words(f"{ENTRY}.reward", ("aesthetic", "color"))
+    words = only_with_text(f"{ENTRY}.reward", ("aesthetic", "color"))
     assert words == "Counts with Reward LAION aesthetic score and a color"
 
 
@@ -139,7 +139,7 @@ def test_the_page_of_rewards_is_empty_with_another_objective(make_form, draft):
     assert shown == ["objective.kind"]
     draft.set("objective.kind", "denoising")
     assert not form.has_cards
-    assert not any(card.outer.winfo_manager() for card in form._made.values())
+    assert not any(card.outer.winfo_manager() for card in form._build_adapter.values())
     assert loss.row("objective.timesteps.kind").is_shown
 
 

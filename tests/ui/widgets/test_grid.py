@@ -3,17 +3,17 @@
 import pytest
 
 from tests.ui.desk import resize
-from ui.widgets.grid import Cells
+from ui.widgets.grid import Grid
 
 
-class Grid:
+class GridWindow:
     """Cells of 50 × 40 in a window of 6 columns and 5 rows."""
 
     def __init__(self, root, kit, width=50):
         self.root = root
         self.drawn, self.chosen, self.opened = set(), [], []
         root.geometry("324x204+0+0")  # six columns, the room of the bar, and the ring
-        self.cells = Cells(
+        self.cells = Grid(
             kit,
             root,
             lambda canvas, place, box, is_current: self.drawn.add(place),
@@ -46,7 +46,7 @@ class Grid:
 
 @pytest.fixture
 def grid(root, kit):
-    return Grid(root, kit)
+    return GridWindow(root, kit)
 
 
 def test_it_is_known_which_cell_the_pointer_is_on(grid):
@@ -133,7 +133,7 @@ def test_nothing_happens_without_cells(grid):
 
 
 def test_a_list_is_one_cell_wide(root, kit):
-    grid = Grid(root, kit, width=0)
+    grid = GridWindow(root, kit, width=0)
     grid.show(10)
     grid.press("Down")
     assert grid.chosen == [1]

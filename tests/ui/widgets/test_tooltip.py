@@ -59,13 +59,13 @@ def test_a_field_shows_its_error_and_not_its_help(root, kit):
     setting = setting_of("training.steps")
     entry = field(root)
     explain(kit, entry, setting)
-    kit.set_troubled(entry, True)
+    kit.set_has_problem(entry, True)
     rest_on(root, entry)
     assert shown(entry) == []
-    kit.set_troubled(entry, False)
+    kit.set_has_problem(entry, False)
     rest_on(root, entry)
     assert shown(entry) == [setting.help]
-    kit.set_troubled(entry, True)
+    kit.set_has_problem(entry, True)
     pass_time(root, 0.4)
     assert shown(entry) == []
 

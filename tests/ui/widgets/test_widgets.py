@@ -15,7 +15,7 @@ from ui.messages.line_breaks import broken_at_dots
 from ui.model.draft import Draft
 from ui.model.form_fields import groups_in, pages
 from ui.model.visible_settings import ANY
-from ui.pages.settings.help_card import only_with_words
+from ui.pages.settings.help_card import only_with_text
 from ui.progress.curve import Curve
 from ui.progress.validation import Validation
 from ui.theme.palette import PALETTES, contrast
@@ -366,7 +366,7 @@ def test_long_names_are_broken_after_dots_and_nothing_else_is():
 
 
 def test_what_a_setting_depends_on_is_said_as_it_is_chosen():
-    assert only_with_words("validation.use", ANY) == "Counts only while “Validate” is on"
-    assert only_with_words("data.class_folder", ANY).endswith("is set")
-    zero = only_with_words("data.concepts.0.images", ("0",))
+    assert only_with_text("validation.use", ANY) == "Counts only while “Validate” is on"
+    assert only_with_text("data.class_folder", ANY).endswith("is set")
+    zero = only_with_text("data.concepts.0.images", ("0",))
     assert zero == "Counts only while “Each epoch” is 0 (by repeats)"

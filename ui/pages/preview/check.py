@@ -21,7 +21,7 @@ from ui.context import Context
 from ui.messages.line_breaks import end_of, shortened
 from ui.messages.problems import capitalized, in_words
 from ui.theme.palette import Role
-from ui.widgets.grid import Box, Cells
+from ui.widgets.grid import Box, Grid
 from ui.widgets.tooltip import Tooltip
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _LEFT = 330
 _GAP = 14
 _ROW, _KIND_ROW = 96, 30
 _THUMB = 80
-_MOST_LINES = 2
+_MAX_LINES = 2
 _TONES: dict[str, Role] = {"error": "danger", "warning": "warning"}
 _SMALL, _BOLD = "OneTrainerSmall", "OneTrainerBold"
 # Of what most often is no picture, or none that can be read.
@@ -46,14 +46,14 @@ _NO_IMAGE = ("orphan", "unreadable")
 _NONE = "Choose a line first."
 
 
-class CheckPart:
+class CheckTab:
     """A card with the button, the kinds, and what was found."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         kit = context.kit
         self.check: Inquiry[Checked] = Inquiry(context.draft, kit.jobs, check_images, counts=COUNTS)
-        self.check.listen(self._heard)
+        self.check.listen(self._updated)
         self._shown: Checked | None = None
         self._kinds: list[Kind] = []
         self._kind = 0
@@ -125,7 +125,7 @@ class CheckPart:
             self.check.start()
         self.refresh()
 
-    def _heard(self) -> None:
+    def _updated(self) -> None:
         if self.outer.winfo_ismapped():
             self.refresh()
 
@@ -151,17 +151,17 @@ class CheckPart:
         room = width - self._button.widget.winfo_reqwidth() - self._context.kit.px(24)
         self._told.configure(wraplength=max(160, room))
 
-    def _make_kinds(self) -> Cells:
+    def _make_kinds(self) -> Grid:
         kit = self._context.kit
         outer, inner = kit.card(self._body)
         outer.grid(row=0, column=0, sticky="nsew", padx=(0, kit.px(_GAP)))
-        cells = Cells(
+        cells = Grid(
             kit, inner, self._paint_kind, self._choose_kind, name="finding kinds", height=_KIND_ROW
         )
         cells.outer.pack(fill="both", expand=True)
         return cells
 
-    def _make_list(self) -> Cells:
+    def _make_list(self) -> Grid:
         kit = self._context.kit
         outer, inner = kit.card(self._body)
         outer.grid(row=0, column=1, sticky="nsew")
@@ -176,7 +176,7 @@ class CheckPart:
         )
         self._folder.widget.pack(side="right", padx=(kit.px(8), 0))
         self._open.widget.pack(side="right")
-        cells = Cells(
+        cells = Grid(
             kit,
             inner,
             self._paint,
@@ -283,7 +283,7 @@ class CheckPart:
             (capitalized(sentence(finding.what)), palette.text),
             (in_words(Problem("data.folder", finding.remedy)), palette.dim),
         ):
-            words = shortened(text, round(room * _MOST_LINES * 0.94), measure)
+            words = shortened(text, round(room * _MAX_LINES * 0.94), measure)
             made = canvas.create_text(
                 left, y, text=words, anchor="nw", width=room, font=_SMALL, fill=color
             )

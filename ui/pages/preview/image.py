@@ -14,13 +14,13 @@ from ui.background.dataset_preview import (
     turn_words,
 )
 from ui.context import Context
-from ui.widgets.grid import Box, Cells
+from ui.widgets.grid import Box, Grid
 
 _WHOLE = (204, 196)
 _SIDE = 108
 _CELL = (138, 200)
 _CAPTION = 56
-_MOST_WORDS = 360
+_MAX_WORDS = 360
 
 
 class ImagePanel:
@@ -48,7 +48,7 @@ class ImagePanel:
         kit.theme.paint(self._canvas, bg="card")
         self._canvas.pack(side="left", padx=(0, kit.px(14)))
         self._canvas.bind("<<ThemeChanged>>", lambda _: self._draw_whole())
-        self._cells = Cells(
+        self._cells = Grid(
             kit,
             body,
             self._paint,
@@ -94,8 +94,8 @@ class ImagePanel:
         style = "SmallWarning" if is_much else "SmallDim"
         self._done.configure(text=words, style=f"{style}.Card.TLabel")
         caption = caption_words(turn.caption)
-        if len(caption) > _MOST_WORDS:
-            caption = f"{caption[:_MOST_WORDS]}…"
+        if len(caption) > _MAX_WORDS:
+            caption = f"{caption[:_MAX_WORDS]}…"
         told = f"{turn_words(turn, self._turns)}: {caption}" if outlook.has_captions else ""
         self._caption.configure(text=told)
         self._draw_whole()

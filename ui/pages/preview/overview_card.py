@@ -13,7 +13,7 @@ _COUNT = "Count caching time too"
 _ABOUT_COUNT = "Measures how long caching takes, and finds captions that are read in pieces"
 
 
-class GlanceCard:
+class OverviewCard:
     """`outer` is to be placed. is_low: whether single folders make way for what is below it."""
 
     def __init__(self, context: Context, parent: tk.Misc, look_again: Callable[[], None]) -> None:
@@ -32,7 +32,7 @@ class GlanceCard:
         self._rows.outer.pack(anchor="w")
         self._count = kit.button(inner, _COUNT, self._pressed, name="count caching")
         self._count.describe(_ABOUT_COUNT)
-        context.forecasts.listen(self._heard)
+        context.forecasts.listen(self._updated)
 
     @property
     def facts(self) -> list[Fact]:
@@ -82,6 +82,6 @@ class GlanceCard:
             self._context.act.commit()
             forecasts.start()
 
-    def _heard(self) -> None:
+    def _updated(self) -> None:
         if self.outer.winfo_ismapped():
             self.refresh()

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Protocol
 
 from ui.context import Context
-from ui.pages.preview.check import CheckPart
-from ui.pages.preview.plan import PlanPart
+from ui.pages.preview.check import CheckTab
+from ui.pages.preview.plan import PlanTab
 from ui.widgets.widgets import Button
 
 _LEAD = "What training will do with your pictures. Nothing of them is ever changed."
@@ -40,7 +40,7 @@ class PreviewPage:
         choice.pack(side="right", anchor="s")
         body = kit.frame(self.outer, ground="window")
         body.pack(fill="both", expand=True, padx=kit.px(28), pady=(0, kit.px(20)))
-        self.plan, self.check = PlanPart(context, body), CheckPart(context, body)
+        self.plan, self.check = PlanTab(context, body), CheckTab(context, body)
         self._parts: dict[str, Part] = {"plan": self.plan, "check": self.check}
         self._buttons: dict[str, Button] = {}
         for name, text in (("plan", "What will happen"), ("check", "Check pictures")):
@@ -74,7 +74,7 @@ class PreviewPage:
         """Lets the plan know what a check has learnt."""
         answer = self.check.check.answer
         if answer is not None and answer is not self._checked:
-            self.plan.heed_looks()
+            self.plan.refresh_after_check()
         self._checked = answer
 
     def close(self) -> None:

@@ -11,8 +11,8 @@ from ui.background.dataset_preview import COUNTS, Outlook, Size, look_ahead, sha
 from ui.context import Context
 from ui.messages.problems import in_words
 from ui.pages.preview.image import ImagePanel
-from ui.pages.preview.overview_card import GlanceCard
-from ui.widgets.grid import Box, Cells
+from ui.pages.preview.overview_card import OverviewCard
+from ui.widgets.grid import Box, Grid
 
 _LEFT = 320
 _GAP = 14
@@ -26,14 +26,14 @@ _SIZE_ROOM = 92
 _SETTING, _MORE = "data.folder", "data.concepts"
 
 
-class PlanPart:
+class PlanTab:
     """Looks ahead whenever the settings have changed since, while it can be seen."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         kit = context.kit
         self.ahead: Inquiry[Outlook] = Inquiry(context.draft, kit.jobs, look_ahead, counts=COUNTS)
-        self.ahead.listen(self._heard)
+        self.ahead.listen(self._updated)
         self._shown: Outlook | None = None
         self._size = 0
         self._asking = ""
@@ -48,7 +48,7 @@ class PlanPart:
         self._body.grid_rowconfigure(0, weight=1)
         left = kit.frame(self._body, ground="window")
         left.grid(row=0, column=0, sticky="nsew", padx=(0, kit.px(_GAP)))
-        self._glance = GlanceCard(context, left, self._look_again)
+        self._glance = OverviewCard(context, left, self._look_again)
         self._glance.outer.pack(fill="x", pady=(0, kit.px(_GAP)))
         self._sizes = self._make_sizes(left)
         right = kit.frame(self._body, ground="window")
@@ -90,7 +90,7 @@ class PlanPart:
         elif self._shown is None or ahead.failed is not None:
             self._tell(None)
 
-    def heed_looks(self) -> None:
+    def refresh_after_check(self) -> None:
         """Looks ahead anew where it was not known which pictures look nearly the same."""
         answer = self.ahead.answer
         if answer is not None and answer.plan.holds_out_alike:
@@ -108,7 +108,7 @@ class PlanPart:
         self._context.images.forget()
         self.ahead.start()
 
-    def _heard(self) -> None:
+    def _updated(self) -> None:
         if self.outer.winfo_ismapped():
             self.refresh()
 
@@ -136,18 +136,18 @@ class PlanPart:
         self._sizes.show(len(buckets), self._size)
         self._show_size(self._size)
 
-    def _make_sizes(self, parent: tk.Misc) -> Cells:
+    def _make_sizes(self, parent: tk.Misc) -> Grid:
         kit = self._context.kit
         outer, inner = kit.card(parent)
         outer.pack(fill="both", expand=True)
         kit.label(inner, "Sizes", style="Heading").pack(anchor="w", pady=(0, kit.px(4)))
-        sizes = Cells(
+        sizes = Grid(
             kit, inner, self._paint_size, self._show_size, name="preview sizes", height=_ROW
         )
         sizes.outer.pack(fill="both", expand=True)
         return sizes
 
-    def _make_thumbs(self, parent: tk.Misc) -> tuple[tk.Widget, Cells]:
+    def _make_thumbs(self, parent: tk.Misc) -> tuple[tk.Widget, Grid]:
         kit = self._context.kit
         outer, inner = kit.card(parent)
         outer.pack(fill="both", expand=True, pady=(0, kit.px(_GAP)))
@@ -155,7 +155,7 @@ class PlanPart:
         self._title.pack(anchor="w")
         self._share: ttk.Label = kit.label(inner, style="SmallDim")
         self._share.pack(anchor="w", pady=(0, kit.px(6)))
-        thumbs = Cells(
+        thumbs = Grid(
             kit,
             inner,
             self._paint_thumb,

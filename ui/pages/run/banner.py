@@ -13,7 +13,7 @@ from ui.messages.problems import capitalized
 from ui.progress.run_state import RunState
 from ui.theme.palette import Role
 
-_MOST_LINES = 5
+_MAX_LINES = 5
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class RunBanner:
         kit.theme.paint(self._stripe, bg=message.tone)
         self._title.configure(text=message.title)
         self._fill(self._text, message.text)
-        self._fill(self._log, "\n".join(message.log[-_MOST_LINES:]))
+        self._fill(self._log, "\n".join(message.log[-_MAX_LINES:]))
         self._place_buttons(message)
         if not self._outer.winfo_manager():
             first = self._outer.master.winfo_children()[1]

@@ -13,7 +13,7 @@ from ui.context import Context
 from ui.theme.theme import pair
 from ui.widgets.widgets import Button, focusable
 
-_LEAST_SMOOTH, _MOST_SMOOTH = 0.0, 0.99
+_MIN_SMOOTH, _MAX_SMOOTH = 0.0, 0.99
 _DRAW_EVERY_MS = 100
 _LEGEND_NEEDS, _SMOOTHING_NEEDS = 560, 380
 
@@ -136,8 +136,8 @@ class RunChart:
         kit.label(box, "smoothing", style="SmallDim").pack(side="left")
         slider = customtkinter.CTkSlider(
             box,
-            from_=_LEAST_SMOOTH,
-            to=_MOST_SMOOTH,
+            from_=_MIN_SMOOTH,
+            to=_MAX_SMOOTH,
             width=110,
             height=16,
             command=self._set_strength,
@@ -165,12 +165,12 @@ class RunChart:
         return box
 
     def _nudge(self, slider: customtkinter.CTkSlider, by: float, _: object) -> None:
-        slider.set(min(max(slider.get() + by, _LEAST_SMOOTH), _MOST_SMOOTH))
+        slider.set(min(max(slider.get() + by, _MIN_SMOOTH), _MAX_SMOOTH))
         self._set_strength(slider.get())
 
     def _set_strength(self, strength: float) -> None:
         chart = self.reward if self._what == "reward" else self.loss
-        chart.strength = min(max(strength, _LEAST_SMOOTH), _MOST_SMOOTH)
+        chart.strength = min(max(strength, _MIN_SMOOTH), _MAX_SMOOTH)
         chart.draw()
 
     def _set_log(self, is_log: bool) -> None:

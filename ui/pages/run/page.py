@@ -55,12 +55,12 @@ class RunPage:
         self._rewards = RunRewards(context, left, self._samples.outer, self._scroller, self.banner)
 
     @property
-    def validation_words(self) -> str:
+    def validation_text(self) -> str:
         """What is said of held-out pictures; "" where none were measured."""
         return self._validation.words
 
     @property
-    def reward_words(self) -> str:
+    def reward_text(self) -> str:
         """What is said of held-out prompts and which chart is shown; "" outside of reward runs."""
         words = self._rewards.words
         return f"{self._chart.what}\n{words}" if words else ""

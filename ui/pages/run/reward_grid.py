@@ -15,7 +15,7 @@ from ui.widgets.widgets import focused
 _CELL, _GAP = 104, 8
 _HEAD, _LINE = 18, 15
 _COLUMNS = 3
-_LEAST_HEIGHT = 190
+_MIN_HEIGHT = 190
 _FONT = "OneTrainerSmall"
 
 
@@ -50,7 +50,7 @@ class RewardGrid:
         box = kit.frame(inner)
         box.pack(fill="both", expand=True)
         self._canvas = tk.Canvas(
-            box, width=width, height=kit.px(_LEAST_HEIGHT), highlightthickness=0, takefocus=1
+            box, width=width, height=kit.px(_MIN_HEIGHT), highlightthickness=0, takefocus=1
         )
         self._bar = ttk.Scrollbar(box, orient="vertical", command=self._yview)
         self._canvas.configure(yscrollcommand=self._bar.set, yscrollincrement=kit.px(20))

@@ -8,7 +8,7 @@ from ui.progress.samples import SampleBook, thumbnail
 
 _SIDE = 124
 # Smaller ones show nothing; where there is less room, the last rows are left to their own page.
-_LEAST_SIDE = 88
+_MIN_SIDE = 88
 _GAP = 8
 _WORDS = 20
 _COLUMNS = 2
@@ -84,7 +84,7 @@ class NewestSamples:
     def _shown(self) -> list[Sample]:
         """As many as there is room for."""
         px = self._context.kit.px
-        rows = max(1, self._canvas.winfo_height() // px(_LEAST_SIDE + _WORDS + _GAP))
+        rows = max(1, self._canvas.winfo_height() // px(_MIN_SIDE + _WORDS + _GAP))
         return self._newest[: rows * _COLUMNS]
 
     def _side(self) -> int:
@@ -92,7 +92,7 @@ class NewestSamples:
         px = self._context.kit.px
         rows = max(1, -(-len(self._shown()) // _COLUMNS))
         room = self._canvas.winfo_height() // rows - px(_WORDS + _GAP)
-        return max(px(_LEAST_SIDE), min(px(_SIDE), room))
+        return max(px(_MIN_SIDE), min(px(_SIDE), room))
 
     def _corner(self, place: int, side: int) -> tuple[int, int]:
         px = self._context.kit.px

@@ -9,7 +9,7 @@ from ui.progress.validation import VERDICTS, Share, Validation, change_words, fa
 from ui.theme.palette import Role
 from ui.widgets.scroller import Scroller
 
-_MOST_FACTS = 5
+_MAX_FACTS = 5
 # How high the chart and the card must be together for the details to be there by themselves: in a
 # low window with a banner the chart comes first.
 _DETAILS_FROM = 470
@@ -88,7 +88,7 @@ class ValidationCard:
         box.grid(row=0, column=column, rowspan=2, sticky="nw")
         box.grid_columnconfigure(0, minsize=kit.px(110))
         made = []
-        for line in range(_MOST_FACTS):
+        for line in range(_MAX_FACTS):
             name, value = kit.label(box, style="SmallDim"), kit.label(box, style="Small")
             name.grid(row=line, column=0, sticky="w", pady=kit.px(1))
             value.grid(row=line, column=1, sticky="w", padx=(kit.px(8), 0))
@@ -106,7 +106,7 @@ class ValidationCard:
         return label, table
 
     def _show_facts(self, validation: Validation) -> None:
-        found = facts(validation)[:_MOST_FACTS]
+        found = facts(validation)[:_MAX_FACTS]
         for place, (name, value) in enumerate(self._facts):
             if place < len(found):
                 words, figure, tone = found[place]

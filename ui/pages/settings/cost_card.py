@@ -40,7 +40,7 @@ class CostCard:
         kit.name(self._outer, f"cost {page}")
         self._of: Document | None = None
         self._outer.grid_remove()
-        context.forecasts.listen(self._heard)
+        context.forecasts.listen(self._updated)
 
     @property
     def words(self) -> list[str]:
@@ -96,7 +96,7 @@ class CostCard:
         config = self._context.draft.valid_config()
         return {} if config is None else cost_of(_without_files(config)).step.by_part()
 
-    def _heard(self) -> None:
+    def _updated(self) -> None:
         if self._outer.winfo_ismapped():
             self.refresh()
 

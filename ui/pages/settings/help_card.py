@@ -57,10 +57,10 @@ class HelpCard:
         default = as_words(own, setting)
         lines.append(f"Default: {default}" if default else "Default: nothing")
         lines += [
-            only_with_words(beside(path, other), values)
+            only_with_text(beside(path, other), values)
             for other, values in setting.ui.only_with.items()
         ]
-        lines += [or_with_words(other, values) for other, values in setting.ui.or_with.items()]
+        lines += [or_with_text(other, values) for other, values in setting.ui.or_with.items()]
         lines.append(f"Key: {path}")
         self._told = "\n".join(lines)
         self._break_lines()
@@ -71,7 +71,7 @@ class HelpCard:
             label.configure(text=broken_at_dots(text, self._room, measure))
 
 
-def only_with_words(path: str, values: tuple[str, ...]) -> str:
+def only_with_text(path: str, values: tuple[str, ...]) -> str:
     """With what a setting has an effect: "Counts with Method LoRA, DoRA and OFT"."""
     other = setting_of(path)
     if other is None:
@@ -85,7 +85,7 @@ def only_with_words(path: str, values: tuple[str, ...]) -> str:
     return f"Counts with {other.ui.label} {listed([other.word(value) for value in values])}"
 
 
-def or_with_words(path: str, values: tuple[str, ...]) -> str:
+def or_with_text(path: str, values: tuple[str, ...]) -> str:
     """With what else it has one: "Or with Masks picture files in one of “More folders”"."""
     name, _, __ = path.partition(".*.")
     entries, other = setting_of(name), setting_of(path)

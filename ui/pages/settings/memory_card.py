@@ -5,7 +5,7 @@ from tkinter import ttk
 
 from onetrainer.run.events import Forecast
 from ui.charts.bar_table import BarRow, BarTable
-from ui.charts.stacked_bar import Stack
+from ui.charts.stacked_bar import StackedBar
 from ui.context import Context, Offer
 from ui.messages.memory import (
     Cured,
@@ -26,7 +26,7 @@ from ui.widgets.widgets import Button, wrap_in_card
 # The page on which everything is shown, and those that have the verdict alone.
 FULL, SHORT = "hardware", ("method", "training", "rewards")
 
-_MOST_FIXES = 5
+_MAX_FIXES = 5
 _APPLY_ROOM = 112
 _INTRO = (
     "Counts, before anything is started, how much memory a run with these settings takes: of the "
@@ -51,7 +51,7 @@ class MemoryCard:
         self._result = kit.frame(inner)
         self._make_result(self._result)
         self._make_foot(inner, page)
-        context.forecasts.listen(self._heard)
+        context.forecasts.listen(self._updated)
 
     def _make_head(self, inner: tk.Misc, page: str) -> None:
         kit = self._context.kit
@@ -69,7 +69,7 @@ class MemoryCard:
 
     def _make_result(self, box: tk.Misc) -> None:
         kit = self._context.kit
-        self._stack = Stack(kit, box, has_legend=self._is_full)
+        self._stack = StackedBar(kit, box, has_legend=self._is_full)
         self._stack.canvas.pack(fill="x")
         self._phases = BarTable(kit, box, color="fill")
         self._fixes_title: ttk.Label = kit.label(box, style="SmallDim")
@@ -79,7 +79,7 @@ class MemoryCard:
             title.pack(anchor="w", pady=(kit.px(12), kit.px(2)))
             self._phases.canvas.pack(fill="x")
             self._fixes_title.pack(anchor="w", pady=(kit.px(12), 0))
-            self._fixes = [FixRow(self._context, box, place) for place in range(_MOST_FIXES)]
+            self._fixes = [FixRow(self._context, box, place) for place in range(_MAX_FIXES)]
 
     def _make_foot(self, inner: tk.Misc, page: str) -> None:
         kit, act = self._context.kit, self._context.act
@@ -157,7 +157,7 @@ class MemoryCard:
         self._phases.show(rows, mark=free / most if 0 < free < most else 0.0)
 
     def _show_fixes(self, forecast: Forecast) -> None:
-        found = [cured(fix, forecast) for fix in forecast.fixes[:_MOST_FIXES]]
+        found = [cured(fix, forecast) for fix in forecast.fixes[:_MAX_FIXES]]
         title = "What would lower it, the cheapest first" if found else ""
         self._fixes_title.configure(text=title)
         for place, row in enumerate(self._fixes):
@@ -188,7 +188,7 @@ class MemoryCard:
         self._context.act.commit()
         forecasts.start()
 
-    def _heard(self) -> None:
+    def _updated(self) -> None:
         if self._outer.winfo_ismapped():
             self.refresh()
 

@@ -35,7 +35,7 @@ class NoisePlot:
         self._drawn = wanted
         config = draft.alone(SECTION)
         objective = config.objective if config is not None else None
-        heights = bin_heights(objective.timesteps) if isinstance(objective, Denoising) else []
+        heights = density_bins(objective.timesteps) if isinstance(objective, Denoising) else []
         if heights:
             last = len(heights) - 1
             curve = [(place / last, height) for place, height in enumerate(heights)]
@@ -44,7 +44,7 @@ class NoisePlot:
             self._plot.explain("Put the numbers right to see how often which noise is trained.")
 
 
-def bin_heights(timesteps: Timesteps) -> list[float]:
+def density_bins(timesteps: Timesteps) -> list[float]:
     """How often timesteps are drawn, ten at a time, beside the most frequent ones.
 
     From little noise to nothing else; empty where there are no timesteps to draw.

@@ -15,8 +15,8 @@ from ui.pages.settings.memory_card import FULL, SHORT, MemoryCard
 from ui.pages.settings.noise_plot import SECTION as NOISE
 from ui.pages.settings.noise_plot import NoisePlot
 from ui.pages.settings.objective_card import LOSS, REWARDS, ObjectiveCard
-from ui.pages.settings.sticky_column import Beside
-from ui.pages.settings.summary_card import Facts
+from ui.pages.settings.sticky_column import StickyColumn
+from ui.pages.settings.summary_card import SummaryCard
 from ui.widgets.scroller import Scroller
 from ui.widgets.switch import Switch
 from ui.widgets.widgets import focused
@@ -50,12 +50,12 @@ class SettingsPage:
             self._objective = ObjectiveCard(context, self._column, plan.name, line=1)
         self.form = Form(form_context, self._column, plan, line=2)
         self.form.with_advanced = plan.name in context.remembered.advanced
-        self._beside = Beside(kit, self._scroller, name=f"aside {plan.name}")
+        self._beside = StickyColumn(kit, self._scroller, name=f"aside {plan.name}")
         aside = self._beside.frame
         self._help = HelpCard(context, self._beside.top, name=f"help {plan.name}")
         # From above: what is to be decided by comes before what is only told.
         facts, cost, memory = (3, 2, 1) if plan.name in COST else (1, 2, 3)
-        self._facts = Facts(context, aside, plan.name, line=facts)
+        self._summary = SummaryCard(context, aside, plan.name, line=facts)
         self._memory: MemoryCard | None = None
         if plan.name in (FULL, *SHORT):
             self._memory = MemoryCard(context, aside, plan.name, line=memory)
@@ -75,17 +75,17 @@ class SettingsPage:
         return self._help.path
 
     @property
-    def explains_beside(self) -> bool:
+    def has_help_column(self) -> bool:
         """Whether there is room for the explanation of a setting beside it."""
         return self._has_room(self.outer.master.winfo_width())
 
     @property
-    def memory_words(self) -> list[str]:
+    def memory_text(self) -> list[str]:
         """What the card about memory says; nothing on pages without one."""
         return self._memory.words if self._memory is not None else []
 
     @property
-    def cost_words(self) -> list[str]:
+    def cost_text(self) -> list[str]:
         """What the card about time says; nothing on pages without one."""
         return self._cost.words if self._cost is not None else []
 
@@ -99,7 +99,7 @@ class SettingsPage:
             self._help.clear()
         if self._objective is not None:
             self._objective.refresh()
-        self._facts.refresh()
+        self._summary.refresh()
         for card in (self._memory, self._cost):
             if card is not None:
                 card.refresh()
@@ -118,7 +118,7 @@ class SettingsPage:
         row, part = self.form.reveal(path), self.form.list_card(path)
         if row is not None:
             # The message that explains it in a narrow window lies over the foot of the page.
-            margin = _FROM_EDGE if self.explains_beside else _FROM_MESSAGE
+            margin = _FROM_EDGE if self.has_help_column else _FROM_MESSAGE
             self._scroller.show(row.editor.focus, *row.below, margin=margin)
             row.take_focus()
         elif part is not None:
@@ -188,7 +188,7 @@ class SettingsPage:
         self._column.grid_columnconfigure(0, minsize=min(column, room))
         width = min(aside * 3 // 2, room - column - margin) if is_wide else min(column, room)
         self._help.wrap(width)
-        self._facts.wrap(width)
+        self._summary.wrap(width)
         for card in (self._memory, self._cost):
             if card is not None:
                 card.wrap(width)

@@ -45,10 +45,10 @@ class RatePlot:
         highest = max(1.0, most)
         curve = [(place, share / highest) for place, share in points]
         full = rate * most if isinstance(rate, int | float) else None
-        self._plot.show(rate_words(draft, full), curve, ("first step", f"step {steps:,}"))
+        self._plot.show(rate_title(draft, full), curve, ("first step", f"step {steps:,}"))
 
 
-def rate_words(draft: Draft, full: float | None) -> str:
+def rate_title(draft: Draft, full: float | None) -> str:
     """What is drawn. full: the highest rate; None where there is no number for it yet."""
     up_to = f", up to {as_text(full)}" if full is not None else ""
     optimizer = section_at("optimizer", draft.kinds)

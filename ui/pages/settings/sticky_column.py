@@ -7,10 +7,10 @@ from ui.widgets.widgets import Kit
 
 _GAP = 14
 # What is left of the page's upper margin when the page has been scrolled.
-_LEAST_ABOVE = 20
+_MIN_ABOVE = 20
 
 
-class Beside:
+class StickyColumn:
     """Cards over a page that scrolls, in a place that the page leaves for them.
 
     top: the box of the first card, which always stays in sight. frame: that of the others, gridded
@@ -28,7 +28,7 @@ class Beside:
         # As wide as the others, and with the page's ground, so that these do not show beside it.
         self._cover = kit.frame(page.canvas, ground="window")
         self.top = kit.frame(self._cover, ground="window")
-        above = kit.px(_LEAST_ABOVE)
+        above = kit.px(_MIN_ABOVE)
         self.top.pack(fill="x", pady=(above, kit.px(_GAP)))
         self._room = kit.frame(self.frame, ground="window")
         self._room.grid(row=0, column=0)
@@ -49,7 +49,7 @@ class Beside:
 
     def _place(self, _: "tk.Event[tk.Misc] | None" = None) -> None:
         """Lays the cards over their place in the page, or where that is out of sight, near it."""
-        canvas, above = self._page.canvas, self._kit.px(_LEAST_ABOVE)
+        canvas, above = self._page.canvas, self._kit.px(_MIN_ABOVE)
         first, height = self._cover.winfo_reqheight(), self.frame.winfo_reqheight()
         self._room.configure(height=first - above)
         self.space.configure(width=self._width, height=height)

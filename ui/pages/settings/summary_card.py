@@ -35,7 +35,7 @@ _ORIGINS = {
 _TITLES = {"data": "The pictures", "model": "The model"}
 
 
-class Facts:
+class SummaryCard:
     """A card beside the settings: the model, the pictures, or the run that they would make."""
 
     def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:

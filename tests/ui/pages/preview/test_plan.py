@@ -10,9 +10,9 @@ from tests.ui.desk import pump_until, resize
 from tests.ui.fake_paint import paint
 from ui.background.image_cache import Images
 from ui.pages.preview import plan as preview_plan
-from ui.pages.preview.check import CheckPart
+from ui.pages.preview.check import CheckTab
 from ui.pages.preview.page import PreviewPage
-from ui.pages.preview.plan import PlanPart
+from ui.pages.preview.plan import PlanTab
 
 
 def nothing(*_, **__):
@@ -66,7 +66,7 @@ def fail(*_):
 def test_a_page_that_is_refreshed_before_it_is_on_the_screen_asks_once_it_is(context):
     frame = context.kit.frame(context.root, ground="window")
     frame.pack(fill="both", expand=True)
-    part = PlanPart(context, frame)
+    part = PlanTab(context, frame)
     part.refresh()
     context.root.update()  # what was to be asked finds nothing on the screen
     assert not part.ahead.is_working
@@ -77,7 +77,7 @@ def test_a_page_that_is_refreshed_before_it_is_on_the_screen_asks_once_it_is(con
 def test_an_unforeseen_error_is_told_and_one_can_look_again(context, monkeypatch):
     real = preview_plan.look_ahead
     monkeypatch.setattr(preview_plan, "look_ahead", fail)
-    part = shown(context, PlanPart)
+    part = shown(context, PlanTab)
     assert "Looking" in part.words["told"]
     with pytest.raises(IndexError):
         wait_until(context, lambda: part.ahead.failed)
@@ -105,7 +105,7 @@ def items_of_text(cells):
 
 
 def check_with(context, findings):
-    part = shown(context, CheckPart)
+    part = shown(context, CheckTab)
     part.check.answer = Checked(findings, len(findings))
     part.check._answered = part.check._now()
     part.refresh()

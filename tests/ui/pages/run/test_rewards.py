@@ -41,7 +41,7 @@ def look(step, reward=0.0, verdict="improving", **details):
         "is_best": True,
         "rewards": {"sharpness": known(0.2), "color": known(0.5, trained=1)},
         "drift": {"diversity": 1.0},
-        "pictures": [
+        "images": [
             {
                 "path": f"rewards/{step}-{seed}.jpg",
                 "prompt": "a cat",
@@ -265,7 +265,7 @@ def test_watched_curves_are_told_apart_not_by_color_alone(kit, root):
     plots.show(found)
     canvas = plots.canvas
     assert len(canvas.find_withtag("figure")) == len(found) == 3
-    colors = {"accent": False, "held_out": True, "dim": False}
+    colors = {"accent": False, "validation": True, "dim": False}
     for role, is_dashed in colors.items():
         (line,) = (
             item
