@@ -1,1 +1,1 @@
-"""Charts drawn on a canvas."""
+"""Charts on a canvas."""

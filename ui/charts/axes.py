@@ -1,4 +1,4 @@
-"""Where a chart's values lie on its canvas. No Tk."""
+"""Coordinates of chart values on a canvas. No Tk."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Frame:
-    """A rectangle of the canvas, in pixels, and the steps and values at its edges."""
+    """Plot area in pixels, with the steps and values at its edges."""
 
     left: float
     top: float
@@ -19,12 +19,12 @@ class Frame:
     is_log: bool = False
 
     def x(self, step: float) -> float:
-        """The column of a step."""
+        """Return the x coordinate of a step."""
         span = max(1.0, self.last_step - self.first_step)
         return self.left + (step - self.first_step) / span * (self.right - self.left)
 
     def y(self, value: float) -> float:
-        """The row of a value, held within the chart."""
+        """Return the y coordinate of a value, clamped to the plot area."""
         low, high = self._scaled(self.lowest), self._scaled(self.highest)
         share = (self._scaled(value) - low) / ((high - low) or 1.0)
         return self.bottom - min(1.0, max(0.0, share)) * (self.bottom - self.top)

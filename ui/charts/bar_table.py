@@ -1,4 +1,4 @@
-"""Rows of a name, a bar and figures, such as the loss by concept; drawn on one canvas."""
+"""Table of bars with name and value, such as the loss by concept, on one canvas."""
 
 import tkinter as tk
 import tkinter.font
@@ -11,7 +11,7 @@ from ui.widgets.widgets import Kit
 
 _ROW, _BAR = 20, 8
 _GAP = 10
-# As far as the words of a label are from its edge.
+# Matches the padding of a label.
 _INSET = 2
 _MIN_BAR = 24
 _MAX_NAME = 0.42
@@ -20,7 +20,11 @@ _FONT = "OneTrainerSmall"
 
 @dataclass(frozen=True)
 class BarRow:
-    """One row. share: how long the bar is, 0 to 1. note: behind the figure, in a tone."""
+    """Row of a bar table.
+
+    fraction: length of the bar, 0 to 1. figure: text after the bar. note: more text,
+    in color `tone`.
+    """
 
     name: str
     share: float
@@ -30,7 +34,7 @@ class BarRow:
 
 
 class BarTable:
-    """`widget` is to be placed; it is as high as its rows and as wide as it is let."""
+    """Bar table as tall as its rows; place `canvas`."""
 
     def __init__(self, kit: Kit, parent: tk.Misc, *, color: Role) -> None:
         self._kit = kit
@@ -45,7 +49,7 @@ class BarTable:
         self._font = tkinter.font.nametofont(_FONT, parent)
 
     def show(self, rows: list[BarRow], *, mark: float = 0.0) -> None:
-        """Draws rows. mark: where a line crosses the bars, as a share of them; 0 for none."""
+        """Draw rows. mark: position of a line across the bars, as a fraction; 0 for none."""
         if (rows, mark) == (self._rows, self._mark):
             return
         self._rows, self._mark = rows, mark

@@ -1,4 +1,4 @@
-"""The words beside the pointer over a chart."""
+"""Values shown next to the pointer over a chart."""
 
 import tkinter as tk
 
@@ -7,9 +7,9 @@ from ui.widgets.widgets import Kit
 
 
 def draw_hover_label(kit: Kit, canvas: tk.Canvas, frame: Frame, x: float, words: str) -> None:
-    """Writes words in a box beside a column, on the side where there is more room, all in sight.
+    """Draw text in a box next to a column, on the side with more space.
 
-    What is drawn has the tag "pointer".
+    All items have the tag "pointer".
     """
     palette, px = kit.theme.palette, kit.px
     is_left = x < (frame.left + frame.right) / 2
@@ -24,7 +24,7 @@ def draw_hover_label(kit: Kit, canvas: tk.Canvas, frame: Frame, x: float, words:
     )
     left, top, right, bottom = canvas.bbox(text)
     pad = px(4)
-    # A narrow chart has room for the words on neither side.
+    # In a narrow chart the text fits on neither side.
     aside = max(0, pad - left) or min(0, canvas.winfo_width() - pad - right)
     canvas.move(text, aside, 0)
     left, right = left + aside, right + aside

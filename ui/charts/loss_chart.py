@@ -1,8 +1,7 @@
-"""The loss chart: every value as a band, and their smoothed course as a line.
+"""Loss chart: raw values as a band, the smoothed loss as a line.
 
-The loss on held-out pictures has a panel of its own below, with the same steps and a scale of its
-own: it moves by hundredths of what single training steps differ by, and can be compared with
-itself only.
+The validation loss has its own panel below, with the same steps and its own scale, because its
+changes are about a hundredth of the differences between training steps.
 """
 
 import math
@@ -22,15 +21,15 @@ _LOW_FRACTION, _HIGH_FRACTION = 0.01, 0.99
 _LINE_WIDTH = 2
 _NEAR_START = 0.05
 _TICK_GAP_X, _TICK_GAP_Y = 90, 44
-# How much of the height held-out pictures have, and how high the chart must be for them.
+# Fraction of the height that the validation panel takes, and the minimum height for it.
 _PANEL_FRACTION, _PANEL_FROM = 0.46, 150
 _BETWEEN = 28
-# With less than this nothing can be read off, and the page has to scroll.
+# Below this height the chart is unreadable and the page scrolls.
 _MIN_HEIGHT, _MIN_OF_TWO = 160, 172
 
 
 class LossChart:
-    """Draws a curve when asked to; the pointer reads values off."""
+    """Chart of the training and validation loss; values are shown at the pointer."""
 
     def __init__(self, kit: Kit, parent: tk.Misc) -> None:
         self._kit = kit
@@ -55,14 +54,14 @@ class LossChart:
         self.canvas.bind("<<ThemeChanged>>", lambda _: self.draw())
 
     def show(self, curve: Curve, marks: list[int], validation: Validation) -> None:
-        """Draws a curve. marks: steps at which samples were drawn."""
+        """Draw a curve. marks: steps at which samples were generated."""
         self._curve, self._marks, self._validation = curve, marks, validation
         least = self._kit.px(_MIN_OF_TWO if validation.shown else _MIN_HEIGHT)
         self.canvas.configure(height=least)
         self.draw()
 
     def draw(self) -> None:
-        """Draws what there is, in the size and colors of now."""
+        """Redraw in the current size and colors."""
         canvas = self.canvas
         canvas.delete("all")
         width, height = canvas.winfo_width(), canvas.winfo_height()
@@ -87,7 +86,7 @@ class LossChart:
         self._draw_pointer(frame)
 
     def _divide(self, frame: Frame) -> Frame:
-        """The upper part of a frame; the lower one is for held-out pictures."""
+        """Split a frame: return the upper part and keep the lower one for validation."""
         between = self._kit.px(_BETWEEN)
         edge = frame.bottom - (frame.bottom - frame.top) * _PANEL_FRACTION
         low, high = reach(self._validation)
@@ -101,7 +100,7 @@ class LossChart:
         px = self._kit.px
         lows = sorted(point.lowest for point in self._points)
         highs = sorted(point.highest for point in self._points)
-        # A few wild steps must not flatten all the rest.
+        # A few outliers must not flatten the rest.
         low = lows[int(_LOW_FRACTION * (len(lows) - 1))]
         high = max(highs[math.ceil(_HIGH_FRACTION * (len(highs) - 1))], max(self._smoothed))
         if high <= low:
@@ -124,7 +123,7 @@ class LossChart:
 
     def _draw_grid(self, frame: Frame) -> None:
         palette, px = self._kit.theme.palette, self._kit.px
-        # A low chart would be left with a single line.
+        # Otherwise a low chart would have a single line.
         rows = max(3, int((frame.bottom - frame.top) / px(_TICK_GAP_Y)))
         for value in self._ticks_y(frame, rows):
             y = frame.y(value)
@@ -197,7 +196,7 @@ class LossChart:
         self.canvas.create_text(
             width // 2,
             height // 2,
-            text="The loss is drawn here from the first step on.",
+            text="The loss appears here after the first step.",
             font="OneTrainerBody",
             fill=self._kit.theme.palette.dim,
         )

@@ -1,7 +1,7 @@
-"""The reward chart: the pictures of each step with their spread, and the held-out prompts' band.
+"""Reward chart: mean and spread of each training step, and the evaluations with their band.
 
-Both are the trained rewards together, in the same units, and so share a scale: what only the
-trained prompts gain is the room between the two lines.
+Both are the weighted sum of the trained rewards and share a scale, so the gap between the lines is
+what only the training prompts gain.
 """
 
 import math
@@ -23,14 +23,14 @@ _TICK_GAP_X, _TICK_GAP_Y = 90, 20
 _LOW_FRACTION, _HIGH_FRACTION = 0.01, 0.99
 _PAD_FRACTION = 0.08
 _LINE, _DOT, _NEAREST = 2, 3, 18
-# Closer together than this the dots run into each other, and the line alone says as much.
+# Dots closer together than this overlap and are left out.
 _DOT_GAP = 7
 _MIN_HEIGHT = 170
 
 
 @dataclass(frozen=True)
 class _Drawn:
-    """The smoothed course of the steps' rewards. spreads: half of the band around it."""
+    """Smoothed rewards. spreads: half the height of the band around them."""
 
     points: list[Point]
     means: list[float]
@@ -38,7 +38,7 @@ class _Drawn:
 
 
 class RewardChart:
-    """Draws rewards when asked to; the pointer reads values off."""
+    """Chart of the training and evaluation reward; values are shown at the pointer."""
 
     def __init__(self, kit: Kit, parent: tk.Misc) -> None:
         self._kit = kit
@@ -50,19 +50,19 @@ class RewardChart:
         self._drawn = _Drawn([], [], [])
         self._frame: Frame | None = None
         self._pointer: int | None = None
-        self.strength = 0.6  # some twenty to sixty steps: more would lag behind them
+        self.strength = 0.6  # suits 20 to 60 steps; more would lag behind
         self.canvas.bind("<Configure>", lambda _: self.draw())
         self.canvas.bind("<Motion>", self._moved)
         self.canvas.bind("<Leave>", self._left)
         self.canvas.bind("<<ThemeChanged>>", lambda _: self.draw())
 
     def show(self, rewards: Rewards) -> None:
-        """Draws the rewards of a run."""
+        """Draw the rewards of a run."""
         self._rewards = rewards
         self.draw()
 
     def draw(self) -> None:
-        """Draws what there is, in the size and colors of now."""
+        """Redraw in the current size and colors."""
         canvas, px = self.canvas, self._kit.px
         canvas.delete("all")
         width, height = canvas.winfo_width(), canvas.winfo_height()
@@ -93,7 +93,7 @@ class RewardChart:
     def _fit(self, width: int, height: int, looks: list[Evaluated]) -> Frame:
         px, drawn = self._kit.px, self._drawn
         values = sorted(point.mean for point in drawn.points)
-        # A few wild steps must not flatten all the rest.
+        # A few outliers must not flatten the rest.
         ends = values[int(_LOW_FRACTION * len(values)) : math.ceil(_HIGH_FRACTION * len(values))]
         for mean, spread in zip(drawn.means, drawn.spreads, strict=True):
             ends += [mean - spread, mean + spread]
@@ -129,7 +129,7 @@ class RewardChart:
                 self._word(x, y, f"{int(step):,}", "n", palette.dim)
 
     def _draw_spread(self, frame: Frame) -> None:
-        """The spread over pictures, around the smoothed line."""
+        """Draw the spread over images around the smoothed line."""
         drawn = self._drawn
         if len(drawn.points) < 2:
             return
@@ -151,7 +151,7 @@ class RewardChart:
             self.canvas.create_polygon(*upper, *lower, fill=color, outline="")
 
     def _draw_base(self, looks: list[Evaluated], frame: Frame) -> None:
-        """A line at what held-out prompts had before training."""
+        """Draw a line at the reward of the base model."""
         if looks:
             y, palette = frame.y(looks[0].reward), self._kit.theme.palette
             self.canvas.create_line(frame.left, y, frame.right, y, fill=palette.border, dash=(2, 4))
@@ -168,7 +168,7 @@ class RewardChart:
         self.canvas.create_line(*line, fill=palette.accent, width=px(_LINE), joinstyle="round")
 
     def _draw_looks(self, looks: list[Evaluated], frame: Frame) -> None:
-        """The held-out line; a ring around the best, and what the guard saw in its color."""
+        """Draw the evaluation line, a ring around the best one, and the warnings of the guard."""
         palette, px = self._kit.theme.palette, self._kit.px
         points = [(frame.x(look.step), frame.y(look.reward)) for look in looks]
         if len(points) > 1:
@@ -194,7 +194,7 @@ class RewardChart:
         if self._drawn.points:
             parts.append(("▬ each step ± spread", palette.accent))
         if looks:
-            parts.append(("● held out, 95 % band", palette.validation))
+            parts.append(("● validation, 95 % band", palette.validation))
         if len(looks) > 1:
             parts.append(("○ best", palette.good))
         if any(look.verdict == "hacking" for look in looks):
@@ -224,7 +224,7 @@ class RewardChart:
         looks = _finite(self._rewards.looks)
         look = min(looks, key=lambda one: abs(frame.x(one.step) - x), default=None)
         if look is not None and abs(frame.x(look.step) - self._pointer) <= px(_NEAREST):
-            words.append(f"step {look.step:,}   held out {with_band(look.reward, look.error)}")
+            words.append(f"step {look.step:,}   validation {with_band(look.reward, look.error)}")
             at = frame.x(look.step), frame.y(look.reward)
             self._dot(*at, px(_DOT + 2), palette.validation, tags="pointer")
         if words:
@@ -254,7 +254,7 @@ class RewardChart:
         self.canvas.create_text(
             width // 2,
             height // 2,
-            text="The reward is drawn here from the first step on.",
+            text="The reward appears here after the first step.",
             font="OneTrainerBody",
             fill=self._kit.theme.palette.dim,
         )
@@ -274,11 +274,11 @@ def _finite(looks: list[Evaluated]) -> list[Evaluated]:
 
 
 def _half(look: Evaluated) -> float:
-    """Half of the 95 % band; 0 where it cannot be told."""
+    """Return half the width of the 95 % band; 0 if it is unknown."""
     return look.error if math.isfinite(look.error) else 0.0
 
 
 def _ends(look: Evaluated, frame: Frame) -> tuple[float, float]:
-    """The upper and the lower end of a band; half a pixel apart at least."""
+    """Return the upper and lower end of a band, at least one pixel apart."""
     top, bottom = frame.y(look.reward + _half(look)), frame.y(look.reward - _half(look))
     return (top, bottom) if bottom - top >= 1 else (top - 0.5, bottom + 0.5)

@@ -1,4 +1,4 @@
-"""A bar stacked of parts beside the room that there is for them, and a line for each part."""
+"""Stacked bar of parts compared with the available space, and a legend."""
 
 import tkinter as tk
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ _FONT = "OneTrainerSmall"
 
 
 class StackedBar:
-    """`canvas` is to be placed; it is as high as it needs and as wide as it is let."""
+    """Stacked bar as tall as it needs; place `canvas`."""
 
     def __init__(self, kit: Kit, parent: tk.Misc, *, has_legend: bool) -> None:
         self._kit = kit
@@ -30,9 +30,12 @@ class StackedBar:
     def show(
         self, parts: Sequence[tuple[str, str, int]], colors: Mapping[str, int], room: int
     ) -> None:
-        """Draws parts: their names, words and sizes in bytes. room: for how many bytes; 0 unknown.
+        """Draw the parts of a whole.
 
-        colors: the number of a color by a part's name; others are gray.
+        Args:
+            parts: Name, label and size in bytes of each part.
+            colors: Color number by name; other parts are gray.
+            room: Available bytes; 0 if unknown.
         """
         if (parts, colors, room) == (self._parts, self._colors, self._room):
             return
@@ -62,7 +65,7 @@ class StackedBar:
         start = 0.0
         for name, _, size in self._parts:
             end = start + size * scale
-            # A seam of the card's color, so that parts are told apart without their colors.
+            # A gap in the card's color separates parts without relying on color.
             edge = max(start + 1, end - px(_SEAM))
             self.canvas.create_rectangle(
                 start, top, edge, foot, fill=self._color(name), outline="", width=0
@@ -70,7 +73,7 @@ class StackedBar:
             start = end
 
     def _draw_edge(self, whole: int, scale: float) -> None:
-        """Where the room ends, if the parts go on beyond it."""
+        """Mark the end of the available space if the parts exceed it."""
         if not 0 < self._room < whole:
             return
         px, palette = self._kit.px, self._kit.theme.palette

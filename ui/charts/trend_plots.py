@@ -1,4 +1,4 @@
-"""Small curves of what is measured at each look: rewards, diversity, drift; on one canvas."""
+"""Small plots of evaluation metrics (rewards, diversity, drift) on one canvas."""
 
 import tkinter as tk
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _HEIGHT, _TITLE, _GAP_X, _GAP_Y = 62, 18, 22, 12
 _MIN_WIDTH, _MAX_COLUMNS = 150, 4
 _PAD_FRACTION = 0.12
 _LINE, _DOT = 2, 2
-# Of more looks than this every so manieth is drawn; the curves are narrow.
+# More evaluations than this are thinned out, because the plots are narrow.
 _MAX_MARKS = 120
 _FONT = "OneTrainerSmall"
 _DASH = (7, 3)
@@ -22,7 +22,7 @@ _COLORS: dict[str, Role] = {"trained": "accent", "watched": "validation", "drift
 
 @dataclass(frozen=True)
 class _Plot:
-    """A trend and where its curve lies. top: the upper edge of its words."""
+    """Trend and the position of its plot. top: upper edge of its text."""
 
     trend: Trend
     frame: Frame
@@ -30,7 +30,7 @@ class _Plot:
 
 
 class TrendPlots:
-    """`canvas` is to be placed; as high as its rows of curves and as wide as it is let."""
+    """Small plots in rows, as tall as needed; place `canvas`."""
 
     def __init__(self, kit: Kit, parent: tk.Misc) -> None:
         self._kit = kit
@@ -46,27 +46,27 @@ class TrendPlots:
         self.canvas.bind("<Leave>", lambda _: self.canvas.delete("pointer"))
 
     def show(self, trends: Sequence[Trend]) -> None:
-        """Draws trends."""
+        """Draw trends."""
         if trends != self._trends:
             self._trends = trends
             self.draw()
 
     def draw(self) -> None:
-        """Draws what there is, in the size and colors of now."""
+        """Redraw in the current size and colors."""
         px, width = self._kit.px, self.canvas.winfo_width()
         if not self._trends or width < px(_MIN_WIDTH) // 2:
             self.canvas.delete("all")
             self._plots = []
             return
         columns = max(1, (width + px(_GAP_X)) // px(_MIN_WIDTH + _GAP_X))
-        # As many in each row, as near as can be.
+        # Balance the number of plots in each row.
         columns = -(-len(self._trends) // -(-len(self._trends) // min(columns, _MAX_COLUMNS)))
         rows = -(-len(self._trends) // columns)
         pitch = (width + px(_GAP_X)) / columns
         height = rows * px(_HEIGHT + _GAP_Y) - px(_GAP_Y)
         if int(self.canvas.cget("height")) != height:
             self.canvas.configure(height=height)
-        # Only now, since Tk may call for another drawing while it takes in the height.
+        # Only now, because changing the height may trigger another draw.
         self.canvas.delete("all")
         self._plots = []
         for place, trend in enumerate(self._trends):
@@ -114,7 +114,7 @@ class TrendPlots:
         color = palette[self._color(trend)]
         points = [(frame.x(one.step), frame.y(one.value)) for one in marks]
         if len(points) > 1:
-            # Told apart from a trained one not by its color alone.
+            # Distinguishes it from a trained reward without relying on color.
             dash = _DASH if trend.kind == "watched" else ()
             self.canvas.create_line(
                 *points, fill=color, width=px(_LINE), joinstyle="round", dash=dash
@@ -124,7 +124,7 @@ class TrendPlots:
         self.canvas.create_oval(x - size, y - size, x + size, y + size, fill=color, outline="")
 
     def _draw_words(self, plot: _Plot) -> None:
-        """The figure at the right, and as much of the name as there is room for."""
+        """Draw the value at the right, and as much of the name as fits."""
         palette, px, trend = self._kit.theme.palette, self._kit.px, plot.trend
         left, right = plot.frame.left, plot.frame.right
         figure = self.canvas.create_text(

@@ -1,4 +1,4 @@
-"""The loss on held-out pictures below the loss of training: points, their band, and the best."""
+"""Panel of the validation loss below the training loss: points, 95 % band and best step."""
 
 import math
 import tkinter as tk
@@ -12,12 +12,12 @@ from ui.widgets.widgets import Kit
 _DOT, _NEAREST = 3, 18
 _PAD_FRACTION = 0.12
 _TICK_GAP = 24
-# Closer together than this the dots run into each other, and the line alone says as much.
+# Dots closer together than this overlap and are left out.
 _DOT_GAP = 7
 
 
 def reach(validation: Validation) -> tuple[float, float]:
-    """The lowest and the highest value that is to be seen, with some room around them."""
+    """Return the lowest and highest value to show, with some padding."""
     ends = [one.loss for one in validation.last]
     for one in validation.shown:
         ends += [one.loss - half_band(one), one.loss + half_band(one)]
@@ -28,7 +28,7 @@ def reach(validation: Validation) -> tuple[float, float]:
 
 
 def tick_labels(values: list[float]) -> list[str]:
-    """Numbers of an axis with as many digits as tell them apart: 0.138, 0.140."""
+    """Format axis values with just enough digits to differ: 0.138, 0.140."""
     if len(values) < 2:
         return [f"{value:.4g}" for value in values]
     step = values[1] - values[0]
@@ -37,14 +37,14 @@ def tick_labels(values: list[float]) -> list[str]:
 
 
 class ValidationPanel:
-    """Draws on a canvas that the loss of training shares; both have the same steps."""
+    """Panel on the canvas of the training loss, with the same steps."""
 
     def __init__(self, kit: Kit, canvas: tk.Canvas) -> None:
         self._kit = kit
         self._canvas = canvas
 
     def draw(self, validation: Validation, frame: Frame) -> None:
-        """Draws everything within a frame."""
+        """Draw the panel within a frame."""
         self._draw_grid(frame)
         shown = [one for one in validation.shown if math.isfinite(one.loss)]
         self._draw_band(shown, frame)
@@ -54,7 +54,7 @@ class ValidationPanel:
         self._draw_legend(validation, frame)
 
     def draw_pointer(self, validation: Validation, frame: Frame, column: float) -> str:
-        """Marks the validation at a column and gives its figures; "" if none is near."""
+        """Mark the validation near a column and return its values; "" if none is near."""
         px = self._kit.px
         near = [one for one in validation.shown if abs(frame.x(one.step) - column) <= px(_NEAREST)]
         if not near:
@@ -65,7 +65,7 @@ class ValidationPanel:
         self._canvas.create_oval(
             x - size, y - size, x + size, y + size, fill=color, outline="", tags="pointer"
         )
-        return f"step {one.step:,}   held out {with_band(one.loss, one.error)}"
+        return f"step {one.step:,}   validation {with_band(one.loss, one.error)}"
 
     def _draw_grid(self, frame: Frame) -> None:
         palette, px = self._kit.theme.palette, self._kit.px
@@ -114,7 +114,7 @@ class ValidationPanel:
             )
 
     def _draw_best(self, validation: Validation, frame: Frame) -> None:
-        """A ring around the lowest one."""
+        """Draw a ring around the lowest loss."""
         best = validation.best
         if best is None or len(validation.shown) < 2:
             return
@@ -126,11 +126,11 @@ class ValidationPanel:
 
     def _draw_legend(self, validation: Validation, frame: Frame) -> None:
         palette, px = self._kit.theme.palette, self._kit.px
-        parts = [("● held-out pictures, 95 % band", palette.validation)]
+        parts = [("● validation, 95 % band", palette.validation)]
         if len(validation.shown) > 1:
             parts.append(("○ lowest", palette.good))
         if validation.last:
-            parts.append(("┅ without average", palette.dim))
+            parts.append(("┅ without EMA", palette.dim))
         x: float = frame.left
         for words, color in parts:
             made = self._canvas.create_text(
@@ -145,7 +145,7 @@ class ValidationPanel:
 
 
 def _ends(one: Validated, frame: Frame) -> tuple[float, float]:
-    """The upper and the lower end of a band; half a pixel apart at least."""
+    """Return the upper and lower end of a band, at least one pixel apart."""
     half = half_band(one)
     top, bottom = frame.y(one.loss + half), frame.y(one.loss - half)
     return (top, bottom) if bottom - top >= 1 else (top - 0.5, bottom + 0.5)

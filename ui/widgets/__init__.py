@@ -1,1 +1,1 @@
-"""Widgets that pages and forms are made of."""
+"""Widgets shared by pages and forms."""

@@ -1,4 +1,4 @@
-"""All samples as a grid: a row for each prompt, a column for each step, on one canvas."""
+"""Grid of all samples on one canvas: a row for each prompt, a column for each step."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _ROW_HEAD = 22
 
 
 class Gallery:
-    """Holds only what can be seen; the newest step is at the right end."""
+    """Canvas that draws only the visible thumbnails; the newest step is at the right end."""
 
     def __init__(
         self, kit: Kit, parent: tk.Misc, images: Images, chosen: Callable[[int, int], None]
@@ -28,7 +28,7 @@ class Gallery:
         self._folder = Path()
         self._current = (0, 0)
         self._columns = 0
-        # Images by place, so that a redraw makes none anew; Tk shows none that nobody holds.
+        # Cached by path and size for redraws. Tk drops an image that has no reference.
         self._photos: dict[tuple[Path, int], object] = {}
         self.outer = kit.frame(parent)
         self._canvas = tk.Canvas(self.outer, highlightthickness=0, takefocus=0, width=1, height=1)
@@ -46,7 +46,7 @@ class Gallery:
         kit.name(self._canvas, "gallery")
 
     def show(self, folder: Path, book: SampleBook, prompt: int, step: int) -> None:
-        """Shows the samples of a run, one of them marked."""
+        """Show the samples of a run and mark the selected one."""
         if folder != self._folder:
             self._photos.clear()
         is_longer = len(book.steps) != self._columns
@@ -60,7 +60,7 @@ class Gallery:
         self.draw()
 
     def draw(self) -> None:
-        """Draws the part that can be seen."""
+        """Draw the visible part."""
         canvas, px = self._canvas, self._kit.px
         canvas.delete("all")
         steps, prompts = self._book.steps, self._book.prompts
@@ -100,7 +100,7 @@ class Gallery:
         text = self._canvas.create_text(
             self._canvas.canvasx(0) + 1,
             px(_HEAD) + row * self._row_height() + px(2),
-            text=words or "(no words)",
+            text=words or "(no prompt)",
             anchor="nw",
             font="OneTrainerSmall",
             fill=palette.accent if prompt == self._current[0] else palette.dim,
@@ -214,5 +214,5 @@ class Gallery:
         steps, prompts = self._book.steps, self._book.prompts
         if 0 <= column < len(steps) and 0 <= row < len(prompts):
             self._chosen(prompts[row], steps[column])
-        # Else customtkinter would give the keyboard to this canvas, which has no use for it.
+        # Otherwise customtkinter would move the focus to this canvas, which handles no keys.
         return "break"

@@ -1,6 +1,6 @@
-"""Many cells of one size on a canvas, in rows: of thumbnails, or each a line of a list.
+"""Scrollable grid or list of cells of one size, drawn on a canvas.
 
-Only those that can be seen are drawn. One is chosen, by the pointer or by the keys.
+Only visible cells are drawn. One cell is selected, by pointer or keyboard.
 """
 
 import tkinter as tk
@@ -24,7 +24,7 @@ _WHEEL_PX = 60
 
 @dataclass(frozen=True)
 class Box:
-    """Where a cell is, on the canvas."""
+    """Position and size of a cell on the canvas, in pixels."""
 
     left: int
     top: int
@@ -36,10 +36,15 @@ Paint = Callable[[tk.Canvas, int, Box, bool], None]
 
 
 class Grid:
-    """`outer` is to be placed.
+    """Grid of cells that are painted on demand; place `outer`.
 
-    paint: draws one cell, by its place, into a box; told whether it is the chosen one. chosen:
-    called when a person has chosen another one. opened: called for Return and a double click.
+    Args:
+        paint: Draws the cell with an index into a box; the last argument is true for the selected
+            one.
+        chosen: Called with the index when the user selects another cell.
+        height: Height of a cell in pixels at 96 dpi.
+        width: Width of a cell in pixels at 96 dpi; 0 fills the row, which makes the grid a list.
+        opened: Called with the index on Return, Space and double click.
     """
 
     def __init__(
@@ -54,7 +59,6 @@ class Grid:
         width: int = 0,
         opened: Callable[[int], None] | None = None,
     ) -> None:
-        """height, width: of a cell, for a screen of 96 dots an inch; width 0 takes all there is."""
         self._kit = kit
         self._paint = paint
         self._chosen = chosen
@@ -80,7 +84,7 @@ class Grid:
             button_color=pair("hover"),
             button_hover_color=pair("border"),
         )
-        # It always has its room, so that cells never change their width while one looks at them.
+        # The scrollbar always keeps its space, so that the width of the cells never changes.
         self._bar_shown = True
         self._bar.pack(side="right", fill="y")
         self.canvas.configure(yscrollcommand=self._bar_set)
@@ -89,7 +93,7 @@ class Grid:
         kit.name(self.canvas, name)
 
     def show(self, count: int, current: int) -> None:
-        """Shows so many cells, one of them chosen; -1 for none."""
+        """Show `count` cells and select the one at index `current`; -1 selects none."""
         is_other = (count, current) != (self.count, self.current)
         self.count, self.current = count, current
         self._fit()
@@ -98,12 +102,12 @@ class Grid:
         self.draw()
 
     def to_top(self) -> None:
-        """Goes to the first cells."""
+        """Scroll to the first cell."""
         self.canvas.yview_moveto(0)
         self.draw()
 
     def draw(self) -> None:
-        """Draws what can be seen."""
+        """Draw the visible cells."""
         canvas = self.canvas
         canvas.delete("all")
         self._used.clear()
@@ -118,9 +122,9 @@ class Grid:
             self._images = {key: self._images[key] for key in self._used}
 
     def image(self, key: Hashable, image: "Image | None", x: int, y: int) -> bool:
-        """Draws a picture with its middle at a place; whether there is one.
+        """Draw an image centered at a point, and return whether there was one to draw.
 
-        Tk shows no picture that nobody holds; they are held here, by keys.
+        The grid keeps a reference by `key`, because Tk drops images without one.
         """
         if image is None:
             return False
@@ -133,16 +137,16 @@ class Grid:
         return True
 
     def forget_images(self) -> None:
-        """Drops all pictures: others go by the same keys now."""
+        """Drop the cached images, because their keys now stand for others."""
         self._images.clear()
 
     def take_focus(self) -> None:
-        """Gives the keyboard to the cells."""
+        """Move the keyboard focus to the grid."""
         self.canvas.focus_set()
 
     @property
     def below_pointer(self) -> int:
-        """The place of the cell that the pointer is on; -1 for none."""
+        """Index of the cell below the pointer; -1 for none."""
         canvas = self.canvas
         x, y = canvas.winfo_pointerx(), canvas.winfo_pointery()
         return self._at(x - canvas.winfo_rootx(), y - canvas.winfo_rooty())
@@ -153,7 +157,7 @@ class Grid:
 
     @property
     def _room(self) -> tuple[int, int]:
-        """Width and height within the ring."""
+        """Width and height inside the focus ring."""
         canvas = self.canvas
         return canvas.winfo_width() - 2 * _RING, canvas.winfo_height() - 2 * _RING
 
@@ -169,7 +173,7 @@ class Grid:
         canvas.bind("<<ThemeChanged>>", lambda _: self.draw())
         canvas.bind("<Button-1>", self._pressed)
         canvas.bind("<Double-Button-1>", lambda event: self._pressed(event, is_double=True))
-        canvas.bind("<Triple-Button-1>", lambda _: "break")  # which would open once more
+        canvas.bind("<Triple-Button-1>", lambda _: "break")  # must not open a second time
         moves: dict[str, Callable[[], int]] = {
             "<Left>": lambda: -1,
             "<Right>": lambda: 1,
@@ -195,7 +199,7 @@ class Grid:
             steps = by()
             wanted = self.current + steps
             if self.count and abs(steps) < self.count and not 0 <= wanted < self.count:
-                # Up in the first row stays there, rather than go to another column.
+                # Up in the first row stays there instead of jumping to another column.
                 wanted = self.current if abs(steps) == self._columns > 1 else wanted
             self._choose(min(max(wanted, 0), self.count - 1))
             return "break"
@@ -224,11 +228,11 @@ class Grid:
             self._choose(place)
             if is_double:
                 self._open()
-        # Else customtkinter would hand the keyboard on.
+        # Otherwise customtkinter would move the focus elsewhere.
         return "break"
 
     def _at(self, left: int, top: int) -> int:
-        """The place of the cell at a point of the canvas as it is seen; -1 for none."""
+        """Return the index of the cell at a point of the widget; -1 for none."""
         x, y = int(self.canvas.canvasx(left)), int(self.canvas.canvasy(top))
         for place in range(self.count) if self.count < 2 else self._near(y):
             box = self._box(place)
@@ -241,7 +245,7 @@ class Grid:
         return range(first, min(self.count, first + 3 * self._columns))
 
     def _see_current(self) -> None:
-        """Scrolls so far that the chosen cell can be seen."""
+        """Scroll until the selected cell is visible."""
         if not 0 <= self.current < self.count:
             return
         box, whole = self._box(self.current), self._whole()
@@ -273,7 +277,7 @@ class Grid:
             self.draw()
 
     def _bar_set(self, *_: float) -> None:
-        # Drawing the bar lets Tk call this in between, with newer values than those given here.
+        # Tk may call this again while the scrollbar is drawn, so the arguments can be outdated.
         first, last = self.canvas.yview()
         is_needed = last - first < 0.999
         if is_needed != self._bar_shown:

@@ -1,4 +1,4 @@
-"""A page that scrolls, made once and kept; the wheel finds the one under the pointer."""
+"""Scrollable page, and mouse wheel handling for the whole window."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -14,11 +14,13 @@ _STEP = 60
 
 
 class Scroller:
-    """`inner` is filled by the page. Only as wide as the room there is, as tall as needed.
+    """Scrollable area: put the content into `inner` and place `outer`.
 
-    fills: whether it is as tall as the room at least, for a part that takes what others leave;
-    everything is then in one box, gridded in its first row and column.
-    on_view: called when another part of it is seen than before.
+    `on_view` lists callbacks that run when the visible part changes.
+
+    Args:
+        fills: Make the content at least as tall as the visible area. All of it must then be in one
+            widget at row 0 and column 0 of the grid of `inner`.
     """
 
     def __init__(
@@ -47,24 +49,26 @@ class Scroller:
         self._bar_shown = False
         for widget in (self.canvas, self.inner):
             widget.bind("<Configure>", self._fit)
-        # What lies out of sight is told of no new size, such as on a page that has become short.
+        # Tk sends no <Configure> to a hidden widget, such as one below the end of a shorter page.
         self.canvas.bind("<Map>", self._fit)
         self.inner.bind("<Unmap>", self._fit)
         kit.on_wheel[self.canvas] = self.scroll_by
 
     def scroll_by(self, steps: int) -> None:
-        """Scrolls down (or up, for a negative number) by so many notches of the wheel."""
+        """Scroll down by a number of wheel notches; negative numbers scroll up."""
         self._fit()
         self._move(steps * self._kit.px(_STEP))
 
     def to_top(self) -> None:
-        """Goes to the beginning of the page."""
+        """Scroll to the top of the page."""
         self.canvas.yview_moveto(0)
 
     def settle(self, anchor: tk.Misc | None = None, height: int = 0) -> None:
-        """Takes in what has changed on the page, with no part of it out of reach.
+        """Update the scrollable region after the content has changed.
 
-        anchor: what is to stay where it was on the screen, and where its upper edge was.
+        Args:
+            anchor: Widget that must not move on the screen; None for none.
+            height: Screen y coordinate of the anchor's top edge before the change.
         """
         self.canvas.update_idletasks()
         self._fit()
@@ -73,14 +77,17 @@ class Scroller:
             self._move(anchor.winfo_rooty() - height)
 
     def can_see(self, widget: tk.Misc) -> bool:
-        """Whether the upper edge of a widget on the page lies within what is seen of it."""
+        """Return whether the top edge of a widget is in the visible part of the page."""
         above = widget.winfo_rooty() - self.canvas.winfo_rooty()
         return bool(widget.winfo_viewable()) and 0 <= above < self.canvas.winfo_height()
 
     def show(self, widget: tk.Misc, *below: tk.Misc, margin: int = _STEP) -> None:
-        """Scrolls so far that a widget inside can be seen, and what belongs to it below.
+        """Scroll until a widget, and those below it that belong to it, are visible.
 
-        margin: how far from the edges at least, for a screen of 96 dots an inch.
+        Args:
+            widget: Widget inside the page.
+            below: Widgets below it, such as its error message.
+            margin: Minimum distance from the edges in pixels at 96 dpi.
         """
         self.canvas.update_idletasks()
         self._fit()
@@ -97,7 +104,7 @@ class Scroller:
         if top - margin < first:
             self.canvas.yview_moveto(max(0, top - margin) / height)
         elif bottom + margin > first + self.canvas.winfo_height():
-            # What is higher than the window is seen from its beginning.
+            # A widget taller than the window is shown from its top.
             first = min(bottom + margin - self.canvas.winfo_height(), top - margin)
             self.canvas.yview_moveto(first / height)
 
@@ -109,18 +116,18 @@ class Scroller:
         width, height = self.canvas.winfo_width(), self.inner.winfo_reqheight()
         room = self.canvas.winfo_height()
         if self._fills:
-            # Not the item's height: with one of its own it would no longer follow its content.
+            # Setting the item's height instead would stop it from following its content.
             self.inner.grid_rowconfigure(0, weight=1, minsize=room)
             self.inner.grid_columnconfigure(0, weight=1)
         self.canvas.itemconfigure(self._item, width=width)
         self.canvas.configure(scrollregion=(0, 0, width, max(height, room)))
-        # Tk leaves the view where it was, which may be below all there is now.
+        # Tk keeps the scroll position, which may now be below the end.
         last = max(0, height - room)
         if self.canvas.canvasy(0) > last:
             self.canvas.yview_moveto(last / max(height, room))
 
     def _bar_set(self, first: float, last: float) -> None:
-        # Tk gives them as text, whatever the types say.
+        # Tk passes strings despite the annotation.
         is_needed = float(last) - float(first) < 0.999
         if is_needed != self._bar_shown:
             self._bar_shown = is_needed
@@ -129,13 +136,13 @@ class Scroller:
             else:
                 self._bar.pack_forget()
         self._bar.set(float(first), float(last))
-        for tell in self.on_view:
-            tell()
+        for notify in self.on_view:
+            notify()
 
 
 def bind_wheel(root: tk.Tk, kit: Kit) -> None:
-    """One handler for all that scrolls, also what is made later; wheels change no values."""
-    # Else the wheel over a closed combo box would change its value.
+    """Bind the mouse wheel to scrolling in the whole window; it never changes a value."""
+    # Otherwise the wheel would change the value of a closed combo box.
     for event in ("<MouseWheel>", "<Shift-MouseWheel>", "<Button-4>", "<Button-5>"):
         root.unbind_class("TCombobox", event)
 

@@ -1,4 +1,4 @@
-"""A switch: a round knob in a track, drawn smooth, with its words beside it."""
+"""On/off switch: a round knob in a track, drawn with antialiasing, with a label next to it."""
 
 import math
 import tkinter as tk
@@ -20,14 +20,14 @@ Look = tuple[bool, bool, bool, str]
 
 
 class Switches:
-    """The pictures of switches in one window: one for each look, shared by all that look so."""
+    """Cache of switch images, shared by all switches of a window in the same state."""
 
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
         self._images: dict[Look, str] = {}
 
     def image(self, *, is_on: bool, has_focus: bool, has_words: bool, ground: Role) -> str:
-        """The name of the picture of a switch in the colors of now."""
+        """Return the Tk name of the image for a state in the current colors."""
         palette, scale = self._theme.palette, self._theme.scale
         look = (is_on, has_focus, has_words, f"{self._theme.mode} {ground}")
         if look not in self._images:
@@ -41,7 +41,7 @@ class Switches:
 
 
 class Switch:
-    """Turned by a click, also on its words, by Space and by Return; the Tab key reaches it."""
+    """Switch that is toggled by a click on it or its label, Space or Return; Tab reaches it."""
 
     def __init__(
         self,
@@ -74,23 +74,23 @@ class Switch:
 
     @property
     def is_on(self) -> bool:
-        """Whether it is turned on."""
+        """Whether the switch is on."""
         return self._is_on
 
     def show(self, is_on: bool) -> None:
-        """Shows a value, without telling of it."""
+        """Show a value without calling the command."""
         if is_on != self._is_on:
             self._is_on = is_on
             self._draw()
 
     def turn(self) -> str:
-        """Turns it, as a click does."""
+        """Toggle the switch, as a click does."""
         self.show(not self._is_on)
         self._command()
         return "break"
 
     def say(self, text: str) -> None:
-        """Changes the words beside it."""
+        """Change the label."""
         if self.widget.cget("text") != text:
             self.widget.configure(text=text)
 
@@ -109,7 +109,7 @@ class Switch:
 
 
 def paint(palette: Palette, ground: str, scale: float, *, is_on: bool, has_focus: bool) -> Rows:
-    """The colors of a switch's pixels, row by row."""
+    """Return the pixel colors of a switch, row by row."""
     width, height = round(_WIDTH * scale), round(_HEIGHT * scale)
     reach = width / 2 - height / 2
     knob = reach if is_on else -reach

@@ -1,4 +1,4 @@
-"""A slider whose stops are the steps at which pictures were drawn."""
+"""Slider whose stops are the steps at which samples were generated."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _MAX_STOPS = 120
 
 
 class Timeline:
-    """Reached with the Tab key; moved with the arrows, Home, End, a click or a drag."""
+    """Slider for arrow keys, Home, End, click and drag; Tab reaches it."""
 
     def __init__(
         self, kit: Kit, parent: tk.Misc, moved: Callable[[int], None], *, name: str = "timeline"
@@ -37,7 +37,7 @@ class Timeline:
             self.canvas.bind(key, partial(self._key, by))
 
     def show(self, stops: list[int], step: int) -> None:
-        """Shows the stops, with the knob at the one of a step."""
+        """Show the stops, with the knob at the stop of a step."""
         place = stops.index(step) if step in stops else max(0, len(stops) - 1)
         if (stops, place) != (self._stops, self._place):
             self._stops, self._place = stops, place
@@ -47,12 +47,12 @@ class Timeline:
         return self.move(by)
 
     def move(self, by: int) -> str:
-        """Goes so many stops on."""
+        """Move the knob by a number of stops."""
         self._go(self._place + by)
         return "break"
 
     def draw(self) -> None:
-        """Draws line, stops and knob."""
+        """Draw the line, the stops and the knob."""
         canvas, palette, px = self.canvas, self._kit.theme.palette, self._kit.px
         canvas.delete("all")
         if not self._stops:

@@ -1,4 +1,4 @@
-"""A short explanation beside the pointer."""
+"""Tooltip next to the pointer."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -9,12 +9,16 @@ from ui.theme.theme import Theme
 _DELAY_MS = 500
 _WIDTH = 340
 _GAP = 14
-# What the text follows from, such as the state of a run, is not heard of here.
+# The text may depend on state that sends no notification, such as that of a run.
 _LOOK_EVERY_MS = 150
 
 
 class Tooltip:
-    """Shows a text after the pointer has rested on a widget; keeps it true while it is shown."""
+    """Tooltip of a widget, shown after a short delay and kept up to date while visible.
+
+    Args:
+        text: Returns the current text; "" shows no tooltip.
+    """
 
     def __init__(self, widget: tk.Misc, theme: Theme, text: Callable[[], str]) -> None:
         self._widget = widget
@@ -66,7 +70,7 @@ class Tooltip:
         self._waiting = self._widget.after(_LOOK_EVERY_MS, self._look)
 
     def _look(self) -> None:
-        """Says what is true by now, if that is anything."""
+        """Update the text, or hide the tooltip when there is none."""
         self._waiting = ""
         text = self._text()
         if self._window is None or self._label is None:
@@ -84,7 +88,7 @@ class Tooltip:
         gap = self._theme.px(_GAP)
         left = self._widget.winfo_pointerx() + gap
         top = self._widget.winfo_pointery() + gap
-        # On the screen, and within the window that it explains if that is wide enough.
+        # Keep it on the screen, and inside its window if that is wide enough.
         above, width = self._widget.winfo_toplevel(), window.winfo_reqwidth()
         edge = min(above.winfo_rootx() + above.winfo_width(), window.winfo_screenwidth())
         left = max(0, min(left, edge - width - gap))

@@ -1,4 +1,4 @@
-"""One sample as large as there is room, and the slider that follows it over the steps."""
+"""Large view of one sample, with a slider over the steps."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -11,14 +11,16 @@ from ui.progress.samples import SampleBook
 from ui.widgets.timeline import Timeline
 from ui.widgets.widgets import Kit
 
-# X11 repeats a held key as release and press; only a release that lasts is one.
+# X11 repeats a held key as release and press, so a release only counts after a delay.
 _RELEASE_MS = 80
 
 
 class Viewer:
-    """Left and right go over the steps, up and down over the prompts; Space shows the first.
+    """Large sample: Left/Right change the step, Up/Down the prompt, Space compares with the first.
 
-    name: what the names of its controls begin with, where there is more than one.
+    Args:
+        moved: Called with prompt index and step when the user goes to another sample.
+        name: Prefix of its control names, where a window has more than one viewer.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class Viewer:
         self._bind()
 
     def show(self, folder: Path, book: SampleBook, prompt: int, step: int) -> None:
-        """Shows one sample of a run."""
+        """Show one sample of a run."""
         if folder != self._folder:
             self._shown = None
         self._folder, self._book = folder, book
@@ -64,12 +66,12 @@ class Viewer:
         self._draw()
 
     def take_focus(self) -> None:
-        """Has the keys go over the samples."""
+        """Move the keyboard focus to the slider."""
         self.timeline.canvas.focus_set()
 
     @property
     def sample(self) -> Sample | None:
-        """The sample on the screen."""
+        """Sample that is to be shown; None without samples."""
         if self._is_comparing:
             steps = self._book.steps_of(self._prompt)
             return self._book.at(self._prompt, steps[0]) if steps else None
@@ -77,7 +79,7 @@ class Viewer:
 
     @property
     def shown_step(self) -> int:
-        """The step of the picture that is drawn; -1 while none is."""
+        """Step of the visible image; -1 for none."""
         return self._drawn_step
 
     def _bind(self) -> None:
@@ -92,20 +94,20 @@ class Viewer:
 
     def _pressed(self) -> str:
         self.take_focus()
-        # The "break" also keeps customtkinter from giving the keyboard to the picture.
+        # "break" also keeps customtkinter from moving the focus to the image.
         return self._compare(True)
 
     def _draw(self) -> None:
         sample = self.sample
         if sample is None:
             return
-        words = " ".join(sample.prompt.split()) or "(no words)"
+        words = " ".join(sample.prompt.split()) or "(no prompt)"
         self._words.configure(text=words, wraplength=max(200, self.canvas.winfo_width()))
         now = f"Step {sample.step:,}"
         if self._is_comparing:
-            now += " · the first one, to compare"
+            now += " · first step, for comparison"
         self._about.configure(
-            text=f"{now}  ·  seed {sample.seed}  ·  hold Space to compare with the first"
+            text=f"{now}  ·  seed {sample.seed}  ·  hold Space to compare with the first step"
             if not self._is_comparing
             else now
         )
@@ -120,7 +122,7 @@ class Viewer:
         key = (self._folder / sample.path, width, height)
         if key == self._shown:
             return
-        # Until it is decoded the picture before stays, which flickers less than an empty place.
+        # The previous image stays until this one is decoded, which avoids flicker.
         image = self._images.get(*key, self._draw)
         if image is None:
             return
@@ -175,4 +177,4 @@ class Viewer:
 
 
 def _nothing() -> None:
-    """A neighbor has been decoded; it is only kept for later."""
+    """Ignore a decoded neighbor, which only fills the image cache."""

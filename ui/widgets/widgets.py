@@ -1,7 +1,7 @@
-"""The few kinds of widget that the window is made of, so that pages need not know the toolkits.
+"""Widgets in the window's theme, so that pages need not know the toolkits.
 
-customtkinter makes what is seen as the shell (buttons, cards, progress), ttk what is
-dense. customtkinter's own widgets cannot be reached with the Tab key; the ones made here can.
+customtkinter draws buttons, cards and progress bars, ttk everything dense. The Tab key does not
+reach customtkinter's own widgets; it does reach the ones made here.
 """
 
 import time
@@ -25,7 +25,7 @@ Command = Callable[[], object]
 _RING = 2
 _ROOM = 13
 _CARD_PAD = 18
-# Longer than the two presses of a double click are apart.
+# Longer than the interval of a double click.
 _REST_S = 0.5
 _BUTTON_COLORS: dict[Kind, tuple[Role, Role, Role]] = {
     "primary": ("fill", "fill_hover", "on_fill"),
@@ -36,7 +36,7 @@ _BUTTON_COLORS: dict[Kind, tuple[Role, Role, Role]] = {
 
 
 class Button:
-    """A button that the Tab key reaches, and that says why it is disabled."""
+    """Button that the Tab key reaches and whose tooltip says why it is disabled."""
 
     def __init__(
         self,
@@ -82,17 +82,17 @@ class Button:
         focusable(self.widget, self._call, self._show_focus)
 
     def describe(self, text: str) -> "Button":
-        """Gives the button a tooltip."""
+        """Set the tooltip and return the button."""
         self._help = text
         return self
 
     def set_text(self, text: str) -> None:
-        """Changes the words on it."""
+        """Change the label."""
         if self.widget.cget("text") != text:
             self.widget.configure(text=text, width=max(self._least_width, self._width(text)))
 
     def set_kind(self, kind: Kind) -> None:
-        """Makes the button one of another kind."""
+        """Change the appearance."""
         if kind == self._kind:
             return
         face, hover, self._words = _BUTTON_COLORS[kind]
@@ -106,7 +106,7 @@ class Button:
         )
 
     def enable(self, reason: str = "") -> None:
-        """Enables the button, or disables it for the reason given."""
+        """Enable the button, or disable it for a reason."""
         if reason == self.reason:
             return
         self.reason = reason
@@ -117,20 +117,20 @@ class Button:
         )
 
     def take_focus(self) -> None:
-        """Gives the button the keyboard."""
+        """Move the keyboard focus to the button."""
         _face_of(self.widget).focus_set()
 
     def rest(self) -> None:
-        """Takes no press for a moment, which was meant for what was in its place before."""
+        """Ignore clicks for a moment, because another button was here until now."""
         self._rests_until = time.monotonic() + _REST_S
 
     @property
     def is_enabled(self) -> bool:
-        """Whether it can be pressed."""
+        """Whether a click has an effect."""
         return not self.reason and time.monotonic() >= self._rests_until
 
     def _width(self, text: str) -> int:
-        """As wide as the words and some room; in pixels of a screen with 96 dots an inch."""
+        """Return the width of the label plus padding, in pixels at 96 dpi."""
         theme = self._kit.theme
         return round(theme.measure(text) / theme.scale) + 2 * _ROOM
 
@@ -145,7 +145,7 @@ class Button:
 
 
 class Kit:
-    """Makes widgets in the theme, and knows the important ones by name."""
+    """Factory for widgets in the theme, and registry of named controls."""
 
     def __init__(self, theme: Theme, jobs: Jobs) -> None:
         self.theme = theme
@@ -157,25 +157,25 @@ class Kit:
         self.on_wheel: WeakKeyDictionary[tk.Misc, Callable[[int], None]] = WeakKeyDictionary()
 
     def px(self, length: float) -> int:
-        """A length in pixels of this screen."""
+        """Convert pixels at 96 dpi to pixels of this screen."""
         return self.theme.px(length)
 
     def name(self, widget: tk.Misc, name: str) -> None:
-        """Gives a control the name by which tests, and one day screen readers, find it."""
+        """Register a control by name, for tests and assistive tools."""
         self.named[name] = widget
 
     def name_button(self, button: Button, name: str) -> None:
-        """Gives one of the buttons made here a name."""
+        """Register a button by name."""
         self.name(button.widget, name)
         self.buttons[name] = button
 
     def named_within(self, box: tk.Misc) -> dict[str, tk.Misc]:
-        """The controls with a name that lie in a widget."""
+        """Return the named controls inside a widget."""
         inside = f"{box}."
         return {name: w for name, w in self.named.items() if str(w).startswith(inside)}
 
     def set_has_problem(self, widget: tk.Misc, is_troubled: bool) -> None:
-        """Notes whether words about its value stand below a control."""
+        """Record whether a message about its value is shown below a control."""
         if is_troubled:
             self.with_problem.add(widget)
         else:
@@ -192,7 +192,7 @@ class Kit:
         ground: Role = "card",
         width: int = 0,
     ) -> Button:
-        """A button; its name is that of the control."""
+        """Create a button; `name` registers it."""
         made = Button(self, parent, text, command, kind=kind, ground=ground, width=width)
         if name:
             self.name_button(made, name)
@@ -207,7 +207,7 @@ class Kit:
         ground: Role = "card",
         wrap: int = 0,
     ) -> ttk.Label:
-        """Text. style: "Dim", "Small", "SmallDim", "Bold", "Heading", "Title", "Danger", …"""
+        """Create a label. style: "Dim", "Small", "SmallDim", "Bold", "Heading", "Danger", …"""
         full = f"{style}.{ground.capitalize()}.TLabel".lstrip(".")
         label = ttk.Label(parent, text=text, style=full, justify="left")
         if wrap:
@@ -215,13 +215,13 @@ class Kit:
         return label
 
     def frame(self, parent: tk.Misc, *, ground: Role = "card") -> ttk.Frame:
-        """An empty box in one of the grounds' colors."""
+        """Create an empty frame with a background color of the theme."""
         return ttk.Frame(parent, style=f"{ground.capitalize()}.TFrame")
 
     def card(
         self, parent: tk.Misc, *, on: Role = "window"
     ) -> tuple[customtkinter.CTkFrame, ttk.Frame]:
-        """A rounded box: the box to place, and its inside to fill."""
+        """Create a card with rounded corners; return the frame to place and the frame to fill."""
         outer = customtkinter.CTkFrame(
             parent, corner_radius=10, fg_color=pair("card"), bg_color=pair(on), border_width=0
         )
@@ -232,13 +232,13 @@ class Kit:
     def switch(
         self, parent: tk.Misc, command: Command, *, text: str = "", ground: Role = "card"
     ) -> Switch:
-        """A switch that the Tab key reaches; turned by Space."""
+        """Create a switch."""
         return Switch(self._switches, parent, command, text=text, ground=ground)
 
     def progress(
         self, parent: tk.Misc, *, ground: Role = "card", height: int = 8
     ) -> customtkinter.CTkProgressBar:
-        """A progress bar at zero; `set` takes 0 to 1."""
+        """Create a progress bar at 0; its `set` takes 0 to 1."""
         bar = customtkinter.CTkProgressBar(
             parent,
             height=height,
@@ -253,9 +253,10 @@ class Kit:
 
 
 def focusable(widget: tk.Misc, press: Command, show: Callable[[bool], None]) -> None:
-    """Lets the Tab key reach a customtkinter widget, and Space and Return press it.
+    """Let Tab reach a customtkinter widget, and Space and Return press it.
 
-    customtkinter draws on a canvas inside of the widget, which it keeps out of the Tab order.
+    customtkinter draws on an inner canvas, which it keeps out of the Tab order.
+    `show` is called with whether the widget has the focus.
     """
     canvas = _face_of(widget)
     canvas.configure(takefocus=1)
@@ -275,9 +276,9 @@ def _face_of(widget: tk.Misc) -> tk.Canvas:
 
 
 def wrap_in_card(kit: Kit, width: int, *labels: ttk.Label) -> int:
-    """Breaks the lines of labels for a card of a width in pixels; gives the room for a line.
+    """Wrap labels to a card of a width in pixels, and return the width of a line.
 
-    The width is given, not measured: a card that is as wide as its words never becomes narrower.
+    The width is passed in because a card that is as wide as its text would never become narrower.
     """
     room = max(120, width - 2 * kit.px(_CARD_PAD))
     for label in labels:
@@ -286,7 +287,7 @@ def wrap_in_card(kit: Kit, width: int, *labels: ttk.Label) -> int:
 
 
 def focused(widget: tk.Misc) -> tk.Misc | None:
-    """The widget with the keyboard; None also for those that Tk makes by itself.
+    """Return the widget that has the focus; None also for widgets that Tk creates itself.
 
     tkinter's own `focus_get` raises KeyError while the list of a combo box is open.
     """

@@ -253,7 +253,7 @@ def test_the_chart_says_what_will_be_there_and_bears_a_single_look(kit, root):
     chart = RewardChart(kit, root)
     placed(root, chart.canvas)
     chart.show(Rewards())
-    assert "from the first step on" in chart.canvas.itemcget(chart.canvas.find_all()[0], "text")
+    assert "after the first step" in chart.canvas.itemcget(chart.canvas.find_all()[0], "text")
     chart.show(told(look(0, 0.5, verdict="first")))
     assert filled(chart.canvas, "rectangle", kit.theme.palette.validation_band)
 
