@@ -1,1 +1,1 @@
-"""Forms built from the config's fields."""
+"""Forms built from the config fields."""

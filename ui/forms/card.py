@@ -1,4 +1,4 @@
-"""A card with the settings of one section, and of the sections in it."""
+"""Card with the settings of one config section and its nested sections."""
 
 import tkinter as tk
 from collections.abc import Iterator, Mapping
@@ -14,13 +14,13 @@ from ui.model.variants import entries_of
 from ui.model.visible_settings import Seen, has_effect, is_seen
 
 _WRAP = 620
-# From so many rows on the settings of an inner section stand under its title.
+# Number of rows from which a nested section has a title.
 _TITLED_FROM = 2
 
 
 @dataclass
 class Slot:
-    """A setting's place on the card. row: its widgets, made when they are first to be seen."""
+    """Position of a setting on the card. row: its widgets, created when first needed."""
 
     setting: Setting
     line: int
@@ -29,10 +29,9 @@ class Slot:
 
 
 class GroupCard:
-    """One section's settings on a card, and lists of entries on it or on cards that follow.
+    """Card with the settings of a section, and its lists on this card or on cards that follow.
 
-    Rows are made when they are needed first and kept, also while another kind of the section that
-    has other settings is chosen.
+    Rows are created when first needed and kept, also while a variant without them is chosen.
     """
 
     def __init__(self, context: FormContext, parent: tk.Misc, *, has_title: bool) -> None:
@@ -60,12 +59,12 @@ class GroupCard:
 
     @property
     def outers(self) -> list[tk.Widget]:
-        """What is to be placed in the page's column, from above."""
+        """Widgets to place in the column of the page, from top to bottom."""
         return [self.outer, *(part.outer for part in self.lists if not self._has_title)]
 
     def arrange(self, group: Group) -> None:
-        """Takes the settings that there are now; widgets of others are put aside."""
-        # A sentence over the first setting is one over the card.
+        """Take over the settings of the chosen variants, and put aside the widgets of others."""
+        # The lead of the first setting is the lead of the card.
         first = group.settings[0].ui.lead if group.settings and self._has_title else ""
         self._title.configure(text=group.title)
         self._help.configure(text=first or group.help)
@@ -92,7 +91,7 @@ class GroupCard:
         self._is_in_order = False
 
     def retire(self) -> None:
-        """Takes the card off the page: its section is not there any more."""
+        """Remove the card from the page, because its section no longer exists."""
         for slot in self._slots:
             if slot.row is not None:
                 slot.row.retire()
@@ -100,7 +99,7 @@ class GroupCard:
             outer.grid_remove()
 
     def refresh(self, seen: Seen) -> int:
-        """Shows the rows that are to be seen; how many more advanced ones there are."""
+        """Show the visible rows, and return the number of hidden advanced settings."""
         hidden = 0
         shown: dict[str, int] = {}
         for slot in self._slots:
@@ -124,12 +123,12 @@ class GroupCard:
 
     @property
     def has_rows(self) -> bool:
-        """Whether there is anything to see on the card."""
+        """Whether the card has anything to show."""
         has_lists = self._has_title and any(part.is_shown for part in self.lists)
         return has_lists or any(slot.row is not None and slot.row.is_shown for slot in self._slots)
 
     def row(self, path: str) -> Row | None:
-        """The row of a setting, made if it was not there; None if it is not on the card."""
+        """Return the row of a setting, created if needed; None if it is not on the card."""
         for slot in self._slots:
             if slot.setting.path == path:
                 return slot.row or self._make(slot)
@@ -137,7 +136,7 @@ class GroupCard:
         return next((row for row in found if row is not None), None)
 
     def all_rows(self) -> Iterator[Row]:
-        """Every row that has been made for what is there now, also those in lists."""
+        """Yield every existing row of the current settings, including those in lists."""
         for slot in self._slots:
             if slot.row is not None:
                 yield slot.row
@@ -158,7 +157,7 @@ class GroupCard:
             row.show()
 
     def _make(self, slot: Slot) -> Row:
-        """Makes the row of a setting, which is not to be seen yet."""
+        """Create the row of a setting, hidden at first."""
         row = Row(self._context, self._frame, slot.setting)
         self._rows.setdefault(row.path, []).append(row)
         slot.row = row
@@ -168,7 +167,7 @@ class GroupCard:
         return row
 
     def _settle(self, slot: Slot) -> None:
-        """Puts a row where its setting stands now."""
+        """Move a row to the current position of its setting."""
         row = slot.row
         if row is not None and row.line != slot.line:
             was_shown = row.is_shown
@@ -177,7 +176,7 @@ class GroupCard:
                 row.hide()
 
     def _known(self, setting: Setting) -> Row | None:
-        """A row that was made for the same setting before; it goes by the names of its path."""
+        """Return an existing row of the same setting, registered by its names again."""
         for row in self._rows.get(setting.path, []):
             if _same(row.setting, setting):
                 row.register_names()
@@ -221,8 +220,8 @@ class GroupCard:
         label.grid(row=line, column=0, columnspan=4, sticky="w", pady=(kit.px(14), kit.px(2)))
 
     def _show_titles(self, shown: Mapping[str, int]) -> None:
-        """Shows the titles over what has more rows than one, and needs to be told apart."""
-        # A choice of kind is a title of its own.
+        """Show the titles of nested sections that have more than one visible row."""
+        # The choice of a variant serves as title.
         chosen = {slot.part for slot in self._slots if slot.setting.path == f"{slot.part}.{KIND}"}
         for key, label in self._titles.items():
             if shown.get(key, 0) >= _TITLED_FROM and key not in chosen:
@@ -244,5 +243,5 @@ class GroupCard:
 
 
 def _same(one: Setting, other: Setting) -> bool:
-    """Whether two kinds' settings are the same to a person."""
+    """Return whether the settings of two variants are the same to the user."""
     return replace(one, needs=()) == replace(other, needs=())

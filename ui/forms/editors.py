@@ -1,4 +1,4 @@
-"""Editors: one kind of widget for each kind of value."""
+"""Editors: one widget for each type of value."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -18,9 +18,9 @@ _CHOICE_CHARACTERS = 16
 
 
 class Editor(Protocol):
-    """Shows a value and lets it be changed.
+    """Widget that shows a value and lets the user change it.
 
-    widget: to be placed. focus: what takes the keyboard. is_wide: whether it wants the whole row.
+    widget: to be placed. focus: widget that takes the keyboard. is_wide: whether it fills the row.
     """
 
     widget: tk.Widget
@@ -28,17 +28,17 @@ class Editor(Protocol):
     is_wide: bool
 
     def show(self, value: object) -> None:
-        """Shows a value; what is being typed and means the same is left as it is."""
+        """Show a value; text being typed that means the same is left alone."""
 
     def read(self) -> object:
-        """The value that is shown, or the text that means none."""
+        """Return the value shown, or the text if it is not a valid value."""
 
     def mark(self, severity: str) -> None:
-        """Shows that the value is wrong ("error"), unusual ("warning") or well ("")."""
+        """Mark the value as wrong ("error"), unusual ("warning") or fine ("")."""
 
 
 def make_editor(kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> Editor:
-    """The editor for a setting's kind of value; `changed` is called at each change."""
+    """Create the editor for the type of a setting; `changed` is called at each change."""
     match setting.kind:
         case "yes-no":
             return SwitchEditor(kit, parent, changed)
@@ -51,7 +51,7 @@ def make_editor(kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -
 
 
 class EntryEditor:
-    """One line of text: a number, a name, or a path with buttons that choose one."""
+    """Line of text: a number, a name, or a path with buttons that choose one."""
 
     def __init__(self, kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> None:
         self._kit = kit
@@ -83,11 +83,11 @@ class EntryEditor:
 
     @property
     def unit(self) -> str:
-        """The words behind the number."""
+        """Text after the number."""
         return str(self._unit.cget("text"))
 
     def count_in(self, unit: str) -> None:
-        """Takes another unit, which another setting says."""
+        """Set the unit, where another setting chooses it."""
         if unit != self._counted:
             self._counted = unit
             self._show_unit()
@@ -144,7 +144,7 @@ class EntryEditor:
 
 
 class ChoiceEditor:
-    """One of a few values."""
+    """Choice from a few values."""
 
     is_wide = False
 
@@ -184,7 +184,7 @@ class ChoiceEditor:
 
 
 class SwitchEditor:
-    """Yes or no."""
+    """Choice between yes and no."""
 
     is_wide = False
 
@@ -201,21 +201,21 @@ class SwitchEditor:
         return self._switch.is_on
 
     def mark(self, severity: str) -> None:
-        # Looks no different: it is always one of its two values; the words below say the rest.
+        # Not marked itself: both values are valid, and the message below says the rest.
         self._kit.set_has_problem(self.focus, bool(severity))
 
 
 def bind_select_all(root: tk.Tk) -> None:
-    """Makes Ctrl+A select all; on Linux, Tk's own binding goes to the start of the line."""
+    """Bind Ctrl+A to select all; on Linux, Tk's own binding goes to the start of the line."""
     for name in ("TEntry", "TCombobox", "Entry"):
         root.bind_class(name, "<Control-a>", _select_entry)
     root.bind_class("Text", "<Control-a>", _select_text)
 
 
 def explain(kit: Kit, widget: tk.Misc, setting: Setting) -> None:
-    """Gives an editor, or its label, the setting's help as its tooltip.
+    """Give an editor, or its label, the help of its setting as tooltip.
 
-    None while something is wrong with the value: it would lie over the words that say what.
+    The tooltip is off while the value has a problem, because it would cover the message.
     """
 
     def words() -> str:

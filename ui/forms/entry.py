@@ -1,4 +1,4 @@
-"""One entry of a list: its rows, and the buttons that move, copy, fold and remove it."""
+"""Entry of a list: its rows, and the buttons that move, duplicate, fold and remove it."""
 
 import tkinter as tk
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from ui.model.new_entries import summary_of, title_of
 from ui.model.variants import entries_of
 from ui.model.visible_settings import Seen, is_seen
 
-# A line of figures is as wide as a line of text; long entries have wider ones.
+# Number of settings side by side; entries with nested sections have wider ones.
 _MAX_COLUMNS, _OF_LONG = 4, 3
 _NARROW = 120
 _WRAP = 600
@@ -23,7 +23,7 @@ _OPEN, _FOLDED = "▾", "▸"
 
 
 class Owner(Protocol):
-    """The list that an entry is of."""
+    """List that an entry belongs to."""
 
     setting: Setting
     noun: str
@@ -42,9 +42,9 @@ class Owner(Protocol):
 
 @dataclass
 class Slot:
-    """A setting's place in an entry. box: it stands in one, beside others; else in a line.
+    """Position of a setting in an entry. is_stacked: whether it is side by side with others.
 
-    row: its widgets, made when they are first to be seen.
+    row: its widgets, created when first needed.
     """
 
     setting: Setting
@@ -56,7 +56,7 @@ class Slot:
 
 
 class Entry:
-    """One entry. Its rows are made when they are needed first, since most never are."""
+    """Entry of a list. Rows are created when first needed, since most never are."""
 
     def __init__(self, owner: Owner, context: FormContext, parent: tk.Misc, place: int) -> None:
         kit = context.kit
@@ -79,41 +79,41 @@ class Entry:
 
     @property
     def rows(self) -> Iterator[Row]:
-        """The rows that have been made."""
+        """Existing rows."""
         return (slot.row for slot in self._slots if slot.row is not None)
 
     @property
     def first_row(self) -> Row:
-        """The row that a person begins with."""
-        return self._build_adapter(self._slots[0])
+        """First row, where editing starts."""
+        return self._made(self._slots[0])
 
     @property
     def remove_button(self) -> tk.Misc:
-        """What removes it."""
+        """Button that removes the entry."""
         return self._names[f"remove {self._prefix}".rstrip(".")]
 
     def row(self, path: str) -> Row | None:
-        """The row of one of its settings, made if it was not there."""
+        """Return the row of a setting, created if needed; None if it is not in this entry."""
         if not path.startswith(self._prefix):
             return None
         slot = next((slot for slot in self._slots if slot.path == path), None)
         if slot is None:
             return None
         is_new = slot.row is None
-        row = self._build_adapter(slot)
+        row = self._made(slot)
         if is_new:
             row.hide()
         return row
 
     def register_names(self) -> None:
-        """Goes by its names again, after an entry of another list has gone by them."""
+        """Register the controls by name again, after another list has used the names."""
         for name, button in self._names.items():
             self._kit.name(button, name)
         for row in self.rows:
             row.register_names()
 
     def refresh(self, seen: Seen, *, is_open: bool) -> None:
-        """Shows the rows that are to be seen, those of figures beside each other."""
+        """Show the visible rows, numbers side by side."""
         self._show_head(is_open=is_open)
         if not is_open:
             self._body.pack_forget()
@@ -123,7 +123,7 @@ class Entry:
         for slot in self._slots:
             is_shown = is_seen(self._context.draft, slot.setting, slot.path, seen)
             if is_shown:
-                self._build_adapter(slot).show()
+                self._made(slot).show()
             elif slot.row is not None:
                 slot.row.hide()
             if slot.is_stacked:
@@ -133,7 +133,7 @@ class Entry:
         self._put_in_order()
 
     def hide(self) -> None:
-        """Takes the entry off the card; it is kept for the next one."""
+        """Remove the entry from the card; it is kept for reuse."""
         self.frame.pack_forget()
         for row in self.rows:
             row.hide()
@@ -163,7 +163,7 @@ class Entry:
             ("Duplicate", lambda: owner.duplicate(place)),
             ("Remove", lambda: owner.remove(place)),
         )
-        # Made in reading order, which is the Tab order, but packed from the right.
+        # Created in reading order, which is the Tab order, but packed from the right.
         buttons = []
         for text, command in actions:
             button = ttk.Button(head, text=text, style="QuietCard.TButton", command=command)
@@ -174,7 +174,7 @@ class Entry:
         return title
 
     def _show_head(self, *, is_open: bool) -> None:
-        """The name of the entry, and in a line what it says where it is folded."""
+        """Show the title, and a summary where the entry is folded."""
         words = f"{self._owner.noun} {self._place + 1}"
         if self._fold is None:
             self._title.configure(text=words)
@@ -190,10 +190,10 @@ class Entry:
             return
         found = [p for p in self._context.draft.problems if p.path.startswith(self._prefix)]
         wrong = sum(problem.severity == "error" for problem in found)
-        told = [f"⚠ {wrong} to put right"] if wrong else []
+        told = [f"⚠ {wrong} to fix"] if wrong else []
         if found and not wrong:
-            told = [f"⚠ {len(found)} to look at"]
-        told += summary_of(self._owner.setting, values) or ["Nothing is said of it yet."]
+            told = [f"⚠ {len(found)} to check"]
+        told += summary_of(self._owner.setting, values) or ["Not filled in yet."]
         style = "SmallDanger" if wrong else "SmallWarning" if found else "SmallDim"
         room, measure = self._kit.px(_WRAP), self._kit.theme.measure
         text = broken_at_dots("  ·  ".join(told), room, measure)
@@ -202,7 +202,7 @@ class Entry:
         self._summary.pack(anchor="w", padx=(left, 0), pady=(0, self._kit.px(8)))
 
     def _make_slots(self) -> list[Slot]:
-        """Every setting's place: lines, then figures beside each other, then inner sections."""
+        """Place all settings: text lines, then numbers side by side, then nested sections."""
         kit = self._kit
         inner = entries_of(self._owner.setting)
         beside = side_by_side(inner)
@@ -232,11 +232,11 @@ class Entry:
         grid.grid_columnconfigure(1, minsize=kit.px(label))
         grid.grid_columnconfigure(2, weight=1)
         grid.grid_columnconfigure(3, minsize=kit.px(34))
-        # A frame that loses the last widget in it would keep its height.
+        # Tk keeps the height of a frame whose last child is removed, so one child always stays.
         kit.frame(grid).grid(row=0, column=0, sticky="n")
         return grid
 
-    def _build_adapter(self, slot: Slot) -> Row:
+    def _made(self, slot: Slot) -> Row:
         if slot.row is None:
             slot.row = Row(self._context, slot.parent, slot.setting, slot.path)
             slot.row.place(slot.line, is_stacked=slot.is_stacked)
@@ -244,7 +244,7 @@ class Entry:
         return slot.row
 
     def _place_box(self, box: tk.Misc, place: int) -> None:
-        """Puts a box beside the others. place: among those that are shown, -1 for none."""
+        """Place a box among those side by side. place: its index; -1 hides it."""
         if place < 0:
             box.tk.call("grid", "remove", str(box))
             return
@@ -260,10 +260,10 @@ class Entry:
 
 
 def side_by_side(settings: Sequence[Setting]) -> frozenset[str]:
-    """Those whose editors are so narrow that they stand beside each other, below the others.
+    """Return the paths of settings whose narrow editors are shown side by side below the others.
 
-    Not a choice that says which others there are: it stands first. Nor what is of a section within
-    the entry. A single figure would look lost on a line of its own.
+    This excludes choices that other settings depend on, which come first, and nested sections. A
+    single one gets a line of its own.
     """
     leads = {other for s in settings for other in s.ui.only_with if "." not in s.path}
     figures = [
@@ -278,7 +278,7 @@ def side_by_side(settings: Sequence[Setting]) -> frozenset[str]:
 
 
 def _section_of(setting: Setting, settings: Sequence[Setting]) -> str:
-    """The section within an entry that a setting is of, or turns on; "" if it is the entry's."""
+    """Return the nested section that a setting belongs to or enables; "" for none."""
     section, dot, _ = setting.path.partition(".")
     if dot:
         return section

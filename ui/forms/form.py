@@ -1,4 +1,4 @@
-"""A page's groups of settings as cards, with the rows that are to be seen now."""
+"""Form of one page: a card for each group of settings, with the visible rows."""
 
 import tkinter as tk
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _GAP = 14
 
 
 class Form:
-    """All cards of one page, in one column; with other kinds of sections there are other rows."""
+    """Cards of one page in a column; the rows depend on the chosen variants."""
 
     def __init__(self, context: FormContext, parent: tk.Misc, plan: PagePlan, *, line: int) -> None:
         self._context = context
@@ -27,13 +27,13 @@ class Form:
         self.hidden = 0
         self._revealed: set[str] = set()
         self._kinds: Kinds | None = None
-        # Those of other kinds are kept, so that going back to them is quick.
-        self._build_adapter: dict[str, GroupCard] = {}
+        # Cards of other variants are kept, so that switching back is quick.
+        self._made: dict[str, GroupCard] = {}
         self._cards: list[GroupCard] = []
         self.refresh()
 
     def refresh(self) -> None:
-        """Shows the draft as it is now."""
+        """Show the current draft."""
         kinds = self._context.draft.kinds
         used = self._row_in_use()
         if kinds != self._kinds:
@@ -51,21 +51,21 @@ class Form:
 
     @property
     def has_cards(self) -> bool:
-        """Whether there are settings on the page with the kinds that are chosen."""
+        """Whether the page has settings with the chosen variants."""
         return bool(self._cards)
 
     def row(self, path: str) -> Row | None:
-        """The row of a setting, also one that is not to be seen; None if it is not on this page."""
+        """Return the row of a setting, even if hidden; None if it is not on this page."""
         found = (card.row(path) for card in self._cards)
         return next((row for row in found if row is not None), None)
 
     def list_card(self, path: str) -> ListCard | None:
-        """The list at a path; None if there is none on this page."""
+        """Return the list at a path; None if it is not on this page."""
         lists = (part for card in self._cards for part in card.lists)
         return next((part for part in lists if part.setting.path == path), None)
 
     def reveal(self, path: str) -> Row | None:
-        """Shows a setting even where its level would hide it."""
+        """Show a setting even if its level hides it, and return its row."""
         self._revealed.add(path)
         for card in self._cards:
             for part in card.lists:
@@ -74,7 +74,7 @@ class Form:
         return self.row(path)
 
     def commit(self) -> None:
-        """Hands everything that was typed to the draft now."""
+        """Write everything typed to the draft now."""
         for row in list(self._rows()):
             row.commit()
 
@@ -83,22 +83,22 @@ class Form:
             yield from card.all_rows()
 
     def _arrange(self, kinds: Kinds) -> None:
-        """Puts the cards in order that there are with these kinds."""
+        """Place the cards of the chosen variants."""
         self._kinds = kinds
         groups = groups_in(self._plan, kinds)
         gap, line = self._context.kit.px(_GAP), self._line
         before, self._cards = self._cards, []
         for group in groups:
-            card = self._build_adapter.get(group.key)
+            card = self._made.get(group.key)
             if card is None:
                 titled = self._plan.is_titled and not group.is_one_list
                 card = GroupCard(self._context, self._parent, has_title=titled)
-                self._build_adapter[group.key] = card
+                self._made[group.key] = card
             card.arrange(group)
             self._cards.append(card)
             for outer in card.outers:
                 outer.grid(row=line, column=0, sticky="ew", pady=(0, gap))
-                # The Tab key goes by this order.
+                # The stacking order is the Tab order.
                 outer.tk.call("raise", str(outer))
                 line += 1
         for card in before:
@@ -106,14 +106,14 @@ class Form:
                 card.retire()
 
     def _row_in_use(self) -> Row | None:
-        """The row with the keyboard; None also where it is one that is not to be seen."""
+        """Return the visible row that has the focus; None if there is none."""
         focus = focused(self._parent)
         is_here = focus is not None and str(focus).startswith(f"{self._parent}.")
         found = (row for row in self._rows() if row.editor.focus is focus and row.is_shown)
         return next(found, None) if is_here else None
 
     def _hand_on(self, gone: Row) -> None:
-        """Gives the keyboard to what is in a row's place, or to a choice that it depends on."""
+        """Move the focus from a hidden row to its replacement or to the setting that hid it."""
         path = gone.path
         row = self.row(path)
         others = [beside(path, other) for other in gone.setting.ui.only_with]

@@ -1,4 +1,4 @@
-"""A list of entries, such as the sample prompts: one card each, kept for the next that comes."""
+"""List of entries, such as the sample prompts."""
 
 import tkinter as tk
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from ui.model.variants import entries_of
 from ui.model.visible_settings import Seen
 from ui.widgets.widgets import focused
 
-# So many entries that can be folded are open when a config is opened.
+# Up to this number, foldable entries are open when a config is opened.
 _MAX_OPEN = 2
 _WRAP = 620
 
 
 class ListCard:
-    """All entries of one list setting, on a card of their own or as a part of one."""
+    """All entries of a list setting, on a card of their own or inside another."""
 
     def __init__(
         self, context: FormContext, parent: tk.Misc, setting: Setting, *, is_inner: bool = False
@@ -28,7 +28,7 @@ class ListCard:
         self._context = context
         kit = context.kit
         self.noun = noun_of(setting)
-        # Entries with sections in them are long: one at a time is worked on.
+        # Entries with nested sections are long, so they can be folded.
         self.folds = any("." in inner.path for inner in entries_of(setting))
         self._open: set[int] = set()
         self._openings = -1
@@ -49,7 +49,7 @@ class ListCard:
         self._help.pack(anchor="w", pady=(kit.px(2), kit.px(8)))
         self._empty = kit.label(
             self._inner,
-            f"There is none yet. “Add” makes the first {self.noun.lower()}.",
+            f"None yet. Choose “Add” to create a {self.noun.lower()}.",
             style="Dim",
         )
         self._message = kit.label(self._inner, style="SmallDanger", wrap=_WRAP)
@@ -58,17 +58,17 @@ class ListCard:
 
     @property
     def is_shown(self) -> bool:
-        """Whether it has a place on the page now."""
+        """Whether the list is on the page now."""
         return bool(self.outer.winfo_manager())
 
     def register_names(self) -> None:
-        """Goes by its path's names again, after a list of another kind has gone by them."""
+        """Register the controls by name again after another variant has used the names."""
         self._context.kit.name_button(self.add_button, f"add {self.setting.path}")
         for entry in self._entries:
             entry.register_names()
 
     def refresh(self, seen: Seen, *, is_shown: bool = True) -> None:
-        """Shows as many entries as there are."""
+        """Show the entries of the draft."""
         if not is_shown:
             self._shown = min(self._shown, len(self._values()))
             self.outer.grid_remove()
@@ -88,42 +88,43 @@ class ListCard:
             style = "SmallDanger" if problems[0].severity == "error" else "SmallWarning"
             words = "\n".join(f"⚠ {in_words(problem)}" for problem in problems)
             self._message.configure(text=words, style=f"{style}.Card.TLabel")
-            # Not behind the entries, which may be there already.
+            # Above the entries, which may be packed already.
             self._message.pack(anchor="w", after=self._help)
         else:
             self._message.pack_forget()
 
     def rows(self) -> Iterator[Row]:
-        """The rows of all entries there are."""
+        """Yield the existing rows of all entries."""
         for entry in self._entries[: self._shown]:
             yield from entry.rows
 
     def row(self, path: str) -> Row | None:
-        """The row of a setting of an entry that there is, made if it was not there."""
+        """Return the row of a setting of an entry, created if needed; None if there is none."""
         found = (entry.row(path) for entry in self._entries[: self._shown])
         return next((row for row in found if row is not None), None)
 
     def is_open(self, place: int) -> bool:
-        """Whether the settings of an entry are to be seen, or a line about it alone."""
+        """Return whether an entry shows its settings rather than a summary."""
         return not self.folds or place in self._open
 
     def fold(self, place: int) -> None:
-        """Folds an open entry, and opens one that is folded."""
+        """Fold or unfold an entry."""
         if place in self._open:
-            self._current()  # what is being typed in it
+            self._current()  # saves what is being typed
         self._open ^= {place}
         self._context.draft.touch()
 
     def unfold(self, path: str) -> None:
-        """Opens the entry that a path leads into, if it is one of these."""
+        """Unfold the entry that a path belongs to, if it is in this list."""
         place = path.removeprefix(f"{self.setting.path}.").partition(".")[0]
         if path.startswith(f"{self.setting.path}.") and place.isdecimal():
             self._open.add(int(place))
 
     def add(self) -> None:
-        """Adds a new entry and goes to it.
+        """Add an entry and focus it.
 
-        What follows another setting does so again: a new sample has the size of training.
+        Settings that default to another one copy it: a new sample prompt has the training
+        resolution.
         """
         if self.setting.item is None:
             return
@@ -134,7 +135,7 @@ class ListCard:
         self._entries[place].first_row.begin()
 
     def duplicate(self, place: int) -> None:
-        """Adds a copy of an entry behind it."""
+        """Add a copy after an entry."""
         values = self._current()
         copy = told_apart(self.setting, dict(values[place]), values)
         self._shift(place + 1, 1)
@@ -143,7 +144,7 @@ class ListCard:
         self._entries[place + 1].first_row.take_focus()
 
     def remove(self, place: int) -> None:
-        """Removes an entry and goes to what removes the next one; can be undone."""
+        """Remove an entry and focus the remove button of the next; can be undone."""
         values = self._current()
         self._open.discard(place)
         self._shift(place + 1, -1)
@@ -156,7 +157,7 @@ class ListCard:
         self._context.show(button)
 
     def move(self, place: int, by: int) -> None:
-        """Moves an entry up or down."""
+        """Move an entry up or down."""
         values = self._current()
         target = place + by
         if 0 <= target < len(values):
@@ -166,11 +167,11 @@ class ListCard:
             self._set(values)
 
     def _shift(self, place: int, by: int) -> None:
-        """Lets the entries from a place on stay as open as they are when they move."""
+        """Keep the entries from an index on folded or open as they move."""
         self._open = {each + by if each >= place else each for each in self._open}
 
     def _begun(self) -> dict[str, object]:
-        """What a new entry takes from other settings, as far as their values are right."""
+        """Return the values that a new entry copies from other, valid settings."""
         draft = self._context.draft
         wrong = {problem.path for problem in draft.value_errors}
         return {
@@ -180,7 +181,7 @@ class ListCard:
         }
 
     def values_of(self, place: int) -> dict[str, object]:
-        """What one entry says."""
+        """Return the values of an entry; {} if there is none."""
         values = self._values()
         return values[place] if place < len(values) else {}
 
@@ -190,7 +191,7 @@ class ListCard:
         return [item for item in items if isinstance(item, dict)]
 
     def _current(self) -> list[dict[str, object]]:
-        """The values, with what is still being typed."""
+        """Return the values, including what is still being typed."""
         for row in self.rows():
             row.commit()
         return self._values()
@@ -199,7 +200,7 @@ class ListCard:
         self._context.draft.set(self.setting.path, values)
 
     def _let_go(self, entry: Entry) -> None:
-        """Takes the keyboard from an entry that goes, such as when its adding is undone."""
+        """Take the focus from an entry that disappears, such as when adding it is undone."""
         focus = focused(entry.frame)
         if focus is not None and str(focus).startswith(f"{entry.frame}."):
             self.add_button.take_focus()

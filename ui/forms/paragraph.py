@@ -1,4 +1,4 @@
-"""The editor of text of several lines: a caption, or a list of prompts."""
+"""Editor of multi-line text: a caption or a list of prompts."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from ui.widgets.widgets import Kit
 
 _LINES, _LIST_LINES = 2, 5
 _MAX_LINES = 9
-# Text of so many characters is no paragraph, but one line after the other.
+# A setting that allows this many characters holds a list of lines rather than a paragraph.
 _LIST_FROM = 100_000
 
 
 class ParagraphEditor:
-    """Several lines of text, as high as it needs up to some; Tab leaves it, Return begins a line.
+    """Multi-line text field that grows with its text up to a maximum.
 
-    Longer text has a bar beside it, and the wheel over it scrolls it rather than the page.
+    Tab leaves it, Return adds a line. Longer text has a scrollbar, and the wheel scrolls it first.
     """
 
     is_wide = True
@@ -97,11 +97,11 @@ class ParagraphEditor:
         self._text.edit_modified(False)
 
     def _fit(self) -> None:
-        """Makes the field as high as its text, within bounds; a longer one is scrolled."""
+        """Make the field as tall as its text, within limits."""
         if self._text.winfo_width() <= 1:
-            return  # not laid out yet, so that every character would count as a line
+            return  # before layout every character would count as a line
         lines = int(self._text.index("end-1c").partition(".")[0])
-        if lines < _MAX_LINES:  # how they are broken need not be known of more
+        if lines < _MAX_LINES:  # otherwise wrapped lines need no counting
             counts = ("count", "-update", "-displaylines", "1.0", "end")
             lines = int(self._text.tk.call(self._text, *counts))
         lines = min(max(lines, self._least), _MAX_LINES)
@@ -109,12 +109,12 @@ class ParagraphEditor:
             self._text.configure(height=lines)
 
     def _scrolled(self, first: float, last: float) -> None:
-        # Tk gives them as text, whatever the types say.
+        # Tk passes strings despite the annotation.
         is_whole = float(first) <= 0 and float(last) >= 1
         if self._bar is None and (is_whole or int(self._text.cget("height")) < _MAX_LINES):
             return
-        if self._bar is None:  # made late, as few texts are so long
-            if not self._has_bar:  # Tk calls this again from within the making
+        if self._bar is None:  # created late, because few texts are this long
+            if not self._has_bar:  # Tk calls this again while the scrollbar is created
                 self._has_bar = True
                 self._bar = _bar(self.widget, self._text)
                 self._scrolled(*self._text.yview())
@@ -126,7 +126,7 @@ class ParagraphEditor:
         self._bar.set(float(first), float(last))
 
     def _wheel(self, steps: int) -> None:
-        """Lets the page scroll where the text, which Tk scrolls, can go no further."""
+        """Scroll the page where Tk cannot scroll the text any further."""
         first, last = self._text.yview()
         if (first > 0 and steps < 0) or (last < 1 and steps > 0):
             return
@@ -142,7 +142,7 @@ def _bar(parent: tk.Misc, text: tk.Text) -> customtkinter.CTkScrollbar:
         parent,
         command=text.yview,
         width=12,
-        height=40,  # as high as the text then, which is higher
+        height=40,  # minimum; it grows with the text
         fg_color=pair("card"),
         bg_color=pair("card"),
         button_color=pair("hover"),

@@ -1,4 +1,4 @@
-"""One setting on a page: its label, its editor, and what is wrong with it in words."""
+"""Row of a form: label, editor and problems of one setting."""
 
 import tkinter as tk
 from collections.abc import Callable, Iterable, Mapping
@@ -25,21 +25,20 @@ _LEAD_WRAP = 620
 
 
 class Plot(Protocol):
-    """A drawing of what the settings of a card make."""
+    """Plot of the settings of a card."""
 
     widget: tk.Widget
 
     def draw(self) -> None:
-        """Draws what the draft says now."""
+        """Draw the current draft."""
 
 
 @dataclass(frozen=True)
 class FormContext:
-    """What every row needs.
+    """Services that every row needs.
 
-    on_focus: told of the setting whose editor has the keyboard. plots: for the cards of some
-    sections, by their paths, what makes the drawing at their foot. show: lets a widget be seen
-    where the page is scrolled.
+    on_focus: called with the setting whose editor gets the focus, and its path. plots: creates the
+    plot at the foot of a card, by the path of its section. show: scrolls the page to a widget.
     """
 
     kit: Kit
@@ -50,10 +49,10 @@ class FormContext:
 
 
 class Row:
-    """A setting's widgets in five lines of a grid, most of them empty most of the time.
+    """Widgets of a setting in five lines of a grid, most of them usually empty.
 
-    From above: a sentence over its group, the row itself, the editor where it stands below its
-    label, what is wrong, and the button that puts it right.
+    From top to bottom: lead of its group, the row itself, the editor where it is below the label,
+    the problems, and the buttons that fix them.
     """
 
     def __init__(
@@ -90,18 +89,18 @@ class Row:
         kit.name(self.editor.focus, self.path)
         kit.name(self._reset, f"reset {self.path}")
         self._names = {self.path: self.editor.focus, f"reset {self.path}": self._reset}
-        if setting.ui.is_path:  # whose editor has buttons with names of their own
+        if setting.ui.is_path:  # its editor has named buttons
             self._names |= self._names_of_buttons()
 
     def register_names(self) -> None:
-        """Goes by its path's names again, after a row for another kind has gone by them."""
+        """Register the controls by name again after another variant has used the names."""
         for name, widget in self._names.items():
             self._context.kit.name(widget, name)
         for place, button in enumerate(self._fix_buttons):
             self._context.kit.name_button(button, self._fix_name(place))
 
     def _names_of_buttons(self) -> dict[str, tk.Misc]:
-        """Those within the editor, by the path of this row: entries have settings in common."""
+        """Register the controls of the editor by the path of this row, and return them."""
         kit, found = self._context.kit, {}
         for name, widget in kit.named_within(self.editor.widget).items():
             is_editor = widget is self.editor.focus
@@ -113,15 +112,15 @@ class Row:
         return found
 
     def to_front(self) -> None:
-        """Makes the Tab key come to it after everything that was made before, or did this."""
+        """Move the row to the end of the Tab order."""
         parts = (self._lead, self._dot, self._label, self.editor.widget, self._reset)
         for widget in (*parts, self._message, self._fix_line):
             if widget is not None:
-                # A canvas has another method of this name, which is about what it shows.
+                # `Canvas.lift` raises canvas items instead of the widget.
                 widget.tk.call("raise", str(widget))
 
     def retire(self) -> None:
-        """Hides the row and forgets what was being typed: its setting is not there any more."""
+        """Hide the row and drop what was being typed, because its setting no longer exists."""
         if self._waiting:
             self._label.after_cancel(self._waiting)
             self._waiting = ""
@@ -129,17 +128,17 @@ class Row:
 
     @property
     def below(self) -> list[tk.Misc]:
-        """What is shown below the editor: what is wrong, and the buttons that put it right."""
+        """Visible widgets below the editor: the problems and the buttons that fix them."""
         parts: tuple[tk.Misc | None, ...] = (self._message, self._fix_line)
         return [part for part in parts if part is not None and part.winfo_manager()]
 
     @property
     def is_shown(self) -> bool:
-        """Whether it has a place on the page now."""
+        """Whether the row is on the page now."""
         return bool(self.editor.widget.winfo_manager())
 
     def place(self, line: int, *, is_stacked: bool = False) -> None:
-        """Puts the widgets into the grid, from a line on; they take up to `LINES`."""
+        """Place the widgets in the grid from a line on; they take up to `LINES` lines."""
         self.line = line
         px = self._context.kit.px
         if self._lead is not None:
@@ -147,7 +146,7 @@ class Row:
         if self._fix_line is not None:
             self._fix_line.grid(row=line + 4)
         gap = px(4)
-        # Beside several lines of text the label stands next to the first.
+        # Next to multi-line text the label is aligned with the first line.
         is_tall = self.setting.ui.editor == "text"
         north, above = ("n", gap + px(6)) if is_tall else ("", gap)
         self._dot.grid(row=line + 1, column=0, sticky=f"{north}w", pady=(above, gap))
@@ -165,7 +164,7 @@ class Row:
         self.refresh()
 
     def hide(self) -> None:
-        """Takes the widgets out of the grid; they are kept."""
+        """Remove the widgets from the grid; they are kept."""
         self._is_new = False
         parts = (self._dot, self._label, self.editor.widget, self._reset, self._message)
         for widget in parts:
@@ -174,13 +173,13 @@ class Row:
         self._offer([])
 
     def show(self) -> None:
-        """Puts the widgets back to where they were."""
+        """Put the widgets back into the grid."""
         for widget in (self._dot, self._label, self.editor.widget):
             widget.grid()
         self.refresh()
 
     def show_lead(self, *, is_shown: bool) -> None:
-        """Shows or hides the sentence over the row, which is that of its whole group."""
+        """Show or hide the lead of the group that starts with this row."""
         if self._lead is None:
             return
         if is_shown:
@@ -189,7 +188,7 @@ class Row:
             self._lead.grid_remove()
 
     def refresh(self) -> None:
-        """Shows the draft's value and what is wrong with it."""
+        """Show the draft's value and its problems."""
         draft = self._context.draft
         if not self._waiting:
             self.editor.show(draft.value(self.path))
@@ -200,7 +199,7 @@ class Row:
         self._say(problems)
         offers = ([problem.fix] if problem.fix else [*problem.choices] for problem in problems)
         self._offer(next((fixes for fixes in offers if fixes), []))
-        # An entry added to a list has nothing to go back to.
+        # An entry added to a list has no base value.
         has_base = self.path == self.setting.path or draft.base_value(self.path) is not None
         is_changed = has_base and draft.is_changed(self.path)
         self._dot.configure(text="•" if is_changed else " ")
@@ -210,27 +209,27 @@ class Row:
             self._reset.grid_remove()
 
     def commit(self) -> None:
-        """Hands what was typed to the draft now."""
+        """Write what was typed to the draft now."""
         if self._waiting:
             self._label.after_cancel(self._waiting)
             self._waiting = ""
             self._context.draft.set(self.path, self.editor.read())
 
     def begin(self) -> None:
-        """Says nothing of what is wrong until the editor is left: nobody could fill it in yet."""
+        """Focus a new, empty row without reporting problems until the editor loses the focus."""
         self._is_new = True
         self.refresh()
         self.take_focus()
 
     def take_focus(self) -> None:
-        """Gives the editor the keyboard and shows for a moment where it is."""
+        """Focus the editor and highlight the label for a moment."""
         self.editor.focus.focus_set()
         self._label.configure(style="Accent.Card.TLabel")
         self._label.after(_FLASH_MS, lambda: self._label.configure(style="Card.TLabel"))
 
     @property
     def error(self) -> str:
-        """The words shown below the editor."""
+        """Text of the problems shown below the editor."""
         return str(self._message.cget("text")) if self._message.winfo_ismapped() else ""
 
     def _left(self) -> None:
@@ -254,7 +253,7 @@ class Row:
         self._message.grid()
 
     def _offer(self, fixes: list[Fix]) -> None:
-        """Shows a button for each change that would put the problem right, or none."""
+        """Show a button for each fix of a problem, or none."""
         if fixes == self._fixes:
             return
         self._fixes = fixes
@@ -270,7 +269,7 @@ class Row:
             button.widget.grid_remove()
             if place < len(fixes):
                 button.set_text(fix_words(fixes[place], self.path))
-                # Three beside each other would be wider than the page has room for.
+                # Three in a line would be wider than the page.
                 row, column = divmod(place, _FIXES_BESIDE)
                 above = gap if row else 0
                 button.widget.grid(
@@ -279,11 +278,11 @@ class Row:
         line.grid()
 
     def _make_fix_line(self) -> ttk.Frame:
-        """The line of buttons; made when it is needed first, since most rows never need it."""
+        """Create the line of fix buttons, which most rows never need."""
         kit = self._context.kit
         line = kit.frame(self._parent)
         line.grid(row=self.line + 4, column=2, sticky="w", pady=(kit.px(2), kit.px(8)))
-        # The Tab key goes by this order, and would come here after the rest of the page.
+        # The stacking order is the Tab order.
         line.lift(self._message)
         return line
 
@@ -292,12 +291,12 @@ class Row:
         return self._context.kit.button(line, "", do, name=self._fix_name(place))
 
     def _fix_name(self, place: int) -> str:
-        return f"cure {self.path}" + (f" {place}" if place else "")
+        return f"fix {self.path}" + (f" {place}" if place else "")
 
     def _put_right(self, place: int) -> None:
         if place < len(self._fixes):
             fix = self._fixes[place]
-            self.editor.focus.focus_set()  # the button goes, and must not take the keyboard along
+            self.editor.focus.focus_set()  # the button disappears and must not keep the focus
             self._context.draft.set(fix.path, fix.value)
 
     def _go_back(self) -> None:
@@ -306,28 +305,31 @@ class Row:
 
     def _reset_words(self) -> str:
         base = as_words(self._context.draft.base_value(self.path), self.setting) or "nothing"
-        return f"Back to {base}"
+        return f"Reset to {base}"
 
 
 class Placed(Protocol):
-    """A setting's place. row: its widgets; None as long as nobody needed them."""
+    """Position of a setting. row: its widgets; None until created."""
 
     setting: Setting
     row: Row | None
 
 
 def restore_tab_order(slots: Iterable[Placed]) -> None:
-    """Lets the Tab key visit rows in reading order, whenever they were made."""
+    """Make Tab visit rows in reading order, whatever the order of their creation."""
     for slot in slots:
         if slot.row is not None:
             slot.row.to_front()
 
 
 def show_leads(slots: Iterable[Placed], of_card: Row | None = None) -> None:
-    """Shows the sentences over those groups of rows of which one is to be seen.
+    """Show the leads of groups that have a visible row.
 
-    A group goes on as far as the section of the setting that it begins with. slots: in their
-    order. of_card: the row whose sentence stands over the whole card already.
+    A group extends to the end of the section of its first setting.
+
+    Args:
+        slots: Positions of the settings in reading order.
+        of_card: Row whose lead is already shown at the top of the card; None for none.
     """
     lead: Row | None = None
     section = ""

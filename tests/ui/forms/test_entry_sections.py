@@ -158,7 +158,7 @@ def test_a_folded_entry_says_what_is_wrong_in_it(form, draft, root):
     draft.set(f"{FIRST}.repeats", "often")
     root.update()
     assert not card.is_open(0)
-    assert "1 to put right" in card._entries[0]._summary.cget("text")
+    assert "1 to fix" in card._entries[0]._summary.cget("text")
     form.reveal(f"{FIRST}.repeats")
     assert card.is_open(0)
     assert form.row(f"{FIRST}.repeats").is_shown

@@ -139,7 +139,7 @@ def test_the_page_of_rewards_is_empty_with_another_objective(make_form, draft):
     assert shown == ["objective.kind"]
     draft.set("objective.kind", "denoising")
     assert not form.has_cards
-    assert not any(card.outer.winfo_manager() for card in form._build_adapter.values())
+    assert not any(card.outer.winfo_manager() for card in form._made.values())
     assert loss.row("objective.timesteps.kind").is_shown
 
 

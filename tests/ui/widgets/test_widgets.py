@@ -166,10 +166,10 @@ def test_a_resolution_that_is_wrong_does_not_spread(forms, draft):
 
 def test_a_problem_is_put_right_by_its_button_and_that_can_be_undone(forms, draft, kit, root):
     form = forms["model"]
-    assert "cure model.family" not in kit.named
+    assert "fix model.family" not in kit.named
     draft.add_problems([Problem("model.family", "wrong", fix=Fix("model.family", "sdxl"))])
     form.refresh()
-    button = kit.buttons["cure model.family"]
+    button = kit.buttons["fix model.family"]
     assert button.widget.cget("text") == "Use SDXL"
     button.widget.invoke()
     form.refresh()
@@ -189,7 +189,7 @@ def test_where_a_person_has_to_decide_there_is_a_button_for_each_choice(forms, d
     draft.add_problems([Problem(path, "nothing tells", choices=choices)])
     form.refresh()
     root.update()
-    first, second = kit.buttons[f"cure {path}"].widget, kit.buttons[f"cure {path} 1"].widget
+    first, second = kit.buttons[f"fix {path}"].widget, kit.buttons[f"fix {path} 1"].widget
     assert [first.cget("text"), second.cget("text")] == ["Use v-prediction", "Use epsilon"]
     assert first.winfo_rootx() + first.winfo_width() < second.winfo_rootx()
     second.invoke()

@@ -14,8 +14,8 @@ def test_a_model_of_another_family_is_put_right_with_one_click(open_desk, projec
     desk.wait(lambda: "this is an SDXL model" in desk.error("model.family"), "words at the family")
     assert "Choose “SDXL” as “Model family”" in desk.error("model.family")
     assert desk.value("model.family") == "sd15"
-    assert desk.widget("cure model.family")["text"] == "Use SDXL"
-    desk.click("cure model.family")
+    assert desk.widget("fix model.family")["text"] == "Use SDXL"
+    desk.click("fix model.family")
     desk.wait_state(focus="model.family")
     desk.wait(lambda: desk.value("model.family") == "sdxl", "the family put right")
     desk.wait(lambda: not desk.error("model.family"), "the words gone")
@@ -29,11 +29,11 @@ def test_the_button_that_puts_right_is_reached_and_pressed_by_keyboard(open_desk
     desk = open_desk(project)
     desk.page("model")
     desk.replace("model.path", str(path))
-    desk.wait(lambda: desk.widget("cure model.family").get("shown"), "the button")
+    desk.wait(lambda: desk.widget("fix model.family").get("shown"), "the button")
     desk.click("model.family")
     desk.key("Escape")
     desk.key("Tab")
-    assert desk.state["focus"] == "cure model.family"
+    assert desk.state["focus"] == "fix model.family"
     desk.key("space")
     desk.wait_state(focus="model.family")
     desk.wait(lambda: desk.value("model.family") == "sdxl", "the family put right")
@@ -44,9 +44,9 @@ def test_images_too_small_for_sdxl_are_put_right_with_one_click(open_desk, proje
     project.write_text(json.dumps(document | {"model": {"family": "sdxl"}}))
     desk = open_desk(project)
     desk.page("data")
-    desk.wait(lambda: desk.widget("cure data.resolution").get("shown"), "the button")
-    assert desk.widget("cure data.resolution")["text"] == "Use 1024"
-    desk.click("cure data.resolution")
+    desk.wait(lambda: desk.widget("fix data.resolution").get("shown"), "the button")
+    assert desk.widget("fix data.resolution")["text"] == "Use 1024"
+    desk.click("fix data.resolution")
     desk.wait(lambda: desk.value("data.resolution") == 1024, "the resolution put right")
 
 
@@ -55,7 +55,7 @@ def test_a_preset_of_another_family_says_so_and_starts_nothing(open_desk, projec
     desk.ask("load", path=str(BUILT_IN / "sdxl" / "lora.json"))
     desk.page("model")
     desk.wait(lambda: desk.error("model.family"), "words at the family")
-    assert desk.widget("cure model.family")["text"] == "Use SD 1.5"
+    assert desk.widget("fix model.family")["text"] == "Use SD 1.5"
     desk.key("F5")
     desk.click("answer problem 0")
     desk.wait_state(page="model", focus="model.family", is_running=False)
