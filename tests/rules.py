@@ -70,7 +70,6 @@ RANKS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("pages",),
         ("app",),
-        ("inspection",),
         ("__main__",),
     ),
 }

@@ -71,7 +71,7 @@ def _missing_requirement() -> str:
     try:
         root = tkinter.Tk()
     except tkinter.TclError as error:
-        return f"The window cannot be opened ({error}). Without one: onetrainer train CONFIG"
+        return f"No window can be opened here ({error}). Without one: onetrainer train CONFIG"
     root.destroy()
     return ""
 

@@ -164,10 +164,8 @@ class Desk:
         ours, theirs = socket.socketpair()
         ours.settimeout(DEADLINE)
         os.set_inheritable(theirs.fileno(), True)
-        command = [sys.executable, "-X", "faulthandler", "-m", "ui", *arguments]
-        command += ["--inspect-fd", str(theirs.fileno())]
-        if worker:
-            command += ["--worker", worker]
+        command = [sys.executable, "-X", "faulthandler", "-m", "tests.ui.inspected_window"]
+        command += [str(theirs.fileno()), worker, *arguments]
         self.started = time.monotonic()
         self.process = subprocess.Popen(
             command,

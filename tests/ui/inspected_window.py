@@ -1,0 +1,25 @@
+"""Opens the window with its inspection: `python -m tests.ui.inspected_window FD WORKER …`.
+
+FD: descriptor of the inspection's socket. WORKER: module that does the work, "" for the real one.
+What follows are the arguments of `python -m ui`.
+"""
+
+import sys
+
+
+def main(arguments: list[str]) -> None:
+    from onetrainer.run import client
+
+    descriptor, worker, *rest = arguments
+    if worker:
+        client.WORKER = worker  # before anything imports it by name
+    from tests.ui.inspection import inspect_through
+    from ui.__main__ import make_parser, open_window
+
+    app = open_window(make_parser().parse_args(rest))
+    inspect_through(app, int(descriptor))
+    app.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

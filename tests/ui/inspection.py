@@ -1,0 +1,174 @@
+"""Answers questions about what is on the screen, for tests. Acting is left to the pointer."""
+
+import gc
+import json
+import socket
+import sys
+import tkinter as tk
+from collections.abc import Callable
+from pathlib import Path
+
+from ui.app import App
+from ui.forms.editors import EntryEditor
+from ui.pages.preview.page import PreviewPage
+from ui.pages.run.page import RunPage
+from ui.pages.runs.page import RunsPage
+from ui.pages.samples.page import SamplesPage
+from ui.pages.settings.page import SettingsPage
+from ui.widgets.widgets import Button, focused
+
+Answer = dict[str, object]
+_MOST_BYTES = 65536
+
+
+def inspect_through(app: App, descriptor: int) -> None:
+    """Answers each line of JSON that comes in on a socket with one line."""
+    channel = socket.socket(fileno=descriptor)
+
+    def tell(line: str) -> None:
+        answer = _answer(app, json.loads(line))
+        channel.sendall((json.dumps(answer, default=str) + "\n").encode())
+
+    def readable(_: object, __: int) -> None:
+        data = channel.recv(_MOST_BYTES)
+        if not data:
+            app.root.tk.deletefilehandler(channel)
+            return
+        for line in data.decode().splitlines():
+            # Clicks and keys that came before the question, but were not heard of yet, go first.
+            app.root.after(1, tell, line)
+
+    app.root.tk.createfilehandler(channel, tk.READABLE, readable)
+
+
+def _answer(app: App, question: dict[str, str]) -> Answer:
+    questions: dict[str, Callable[[], Answer]] = {
+        "state": lambda: _state(app),
+        "widget": lambda: _widget(app, question["name"]),
+        "names": lambda: {"names": sorted(app.kit.named)},
+        "counts": lambda: _counts(app),
+        "value": lambda: _value(app, question["path"]),
+        "unit": lambda: {"unit": _unit(app, question["path"])},
+        "modules": lambda: {"modules": sorted(name.partition(".")[0] for name in sys.modules)},
+        "load": lambda: _load(app, question["path"]),
+        "forget gaps": lambda: _forget_gaps(app),
+    }
+    return questions[question["ask"]]()
+
+
+def _state(app: App) -> Answer:
+    session, state = app.session, app.session.state
+    samples = app._views.get("samples")
+    run = app._views.get("run")
+    page = app._views.get(app.page)
+    focus = focused(app.root)
+    return {
+        "page": app.page,
+        "focus": next((name for name, w in app.kit.named.items() if _holds(w, focus)), str(focus)),
+        "status": state.status if session.folder else "",
+        "is_running": session.is_running,
+        "folder": str(session.folder.path) if session.folder else "",
+        "step": state.step,
+        "points": len(state.curve),
+        "samples": len(state.samples),
+        "held_out": run.validation_text if isinstance(run, RunPage) else "",
+        "rewards": run.reward_text if isinstance(run, RunPage) else "",
+        "sample_place": list(samples.place) if isinstance(samples, SamplesPage) else [],
+        "sample_shown": samples.viewer.shown_step if isinstance(samples, SamplesPage) else -1,
+        "cost": page.cost_text if isinstance(page, SettingsPage) else [],
+        "help": page.help_path if isinstance(page, SettingsPage) else "",
+        "preview": page.words if isinstance(page, PreviewPage) else {},
+        "memory": page.memory_text if isinstance(page, SettingsPage) else [],
+        "banner": run.banner.words if isinstance(run, RunPage) else "",
+        "message": app.shell.message,
+        "problems": [str(problem) for problem in app.draft.problems],
+        "preset": app.draft.source.name,
+        "changed": app.draft.changed(),
+        "marks": app.shell.nav.marks,
+        "gap_ms": app.pump.longest_gap_ms,
+        "turn_ms": app.pump.longest_turn_ms,
+        "turns": app.pump.turns,
+        "mode": app.kit.theme.mode,
+        "place": [
+            app.root.winfo_rootx(),
+            app.root.winfo_rooty(),
+            app.root.winfo_width(),
+            app.root.winfo_height(),
+        ],
+        "mishaps": app.mishaps.kept,
+        "checking": app.runs.is_checking,
+        "runs": page.listed if isinstance(page, RunsPage) else [],
+        "unmade": [plan.name for plan in app.plans if plan.name not in app._views],
+    }
+
+
+def _widget(app: App, name: str) -> Answer:
+    widget = app.kit.named.get(name)
+    if widget is None or not widget.winfo_exists():
+        return {"exists": False}
+    app.root.update_idletasks()
+    button: Button | None = app.kit.buttons.get(name)
+    return {
+        "exists": True,
+        "shown": bool(widget.winfo_viewable()),
+        "x": widget.winfo_rootx(),
+        "y": widget.winfo_rooty(),
+        "width": widget.winfo_width(),
+        "height": widget.winfo_height(),
+        "wanted_width": widget.winfo_reqwidth(),
+        "on_page": _holds(app.shell.stage, widget),
+        "enabled": button.is_enabled if button else True,
+        "reason": button.reason if button else "",
+        "text": str(widget.cget("text")) if button else "",
+    }
+
+
+def _value(app: App, path: str) -> Answer:
+    problem = app.draft.problem(path)
+    error = ""
+    for view in app._views.values():
+        row = view.form.row(path) if isinstance(view, SettingsPage) else None
+        if row is not None:
+            error = row.error
+    return {
+        "value": app.draft.value(path),
+        "problem": str(problem) if problem else "",
+        "error": error,
+    }
+
+
+def _unit(app: App, path: str) -> str:
+    """The words behind the number at a path."""
+    views = (view for view in app._views.values() if isinstance(view, SettingsPage))
+    editors = (row.editor for view in views if (row := view.form.row(path)) is not None)
+    return next((editor.unit for editor in editors if isinstance(editor, EntryEditor)), "")
+
+
+def _counts(app: App) -> Answer:
+    gc.collect()
+    commands = app.root.tk.eval("llength [info commands]")
+    return {"widgets": _children(app.root), "commands": int(commands)}
+
+
+def _load(app: App, path: str) -> Answer:
+    # The one thing that is done for a test rather than told: the file chooser is Tk's, not ours.
+    app.presets.load(Path(path))
+    app.root.update()
+    return {}
+
+
+def _forget_gaps(app: App) -> Answer:
+    app.pump.forget_gaps()
+    return {}
+
+
+def _children(widget: tk.Misc) -> int:
+    return sum(1 + _children(child) for child in widget.winfo_children())
+
+
+def _holds(widget: tk.Misc, focus: tk.Misc | None) -> bool:
+    while focus is not None:
+        if focus is widget:
+            return True
+        focus = focus.master
+    return False
