@@ -1,4 +1,4 @@
-"""Errors that are meant for people."""
+"""Errors that are shown to users."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,12 @@ EXIT_STOPPED = 3
 
 
 class UserError(Exception):
-    """Something a person can put right; shown in three parts and without a traceback.
+    """An error that the user can fix; shown in three parts and without a traceback.
 
-    what: what is wrong, with the place and the value. expected: what was expected there.
-    remedy: what to do now.
+    Args:
+        what: What is wrong, with the place and the value.
+        expected: What was expected there.
+        remedy: What to do now.
     """
 
     def __init__(self, what: str, expected: str = "", remedy: str = "") -> None:
@@ -22,14 +24,14 @@ class UserError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        return " ".join(sentence(part) for part in (self.what, self.expected, self.remedy) if part)
+        return _join_sentences(self.what, self.expected, self.remedy)
 
 
 @dataclass(frozen=True)
 class Fix:
-    """A change of one setting that puts a problem right.
+    """A change of one setting that fixes a problem.
 
-    path: the setting's dotted path. value: what it is to be.
+    path: The setting's dotted path. value: Its new value.
     """
 
     path: str
@@ -38,12 +40,12 @@ class Fix:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with a config: where, what, what was expected, what to do.
+    """One problem of a config: where, what, what was expected, what to do.
 
-    path: the field's dotted path, "" where the whole file is meant.
-    severity: an "error" forbids the start; a "warning" is unusual but allowed.
-    cure: what the window offers to do at a click; None where a person has to decide.
-    choices: what it offers to decide between.
+    path: The setting's dotted path; "" for the whole file.
+    severity: An "error" prevents the start; a "warning" is unusual but allowed.
+    fix: The change that the window offers as a button; None if the user has to decide.
+    choices: The alternatives that the window offers then.
     """
 
     path: str
@@ -55,13 +57,12 @@ class Problem:
     choices: tuple[Fix, ...] = ()
 
     def __str__(self) -> str:
-        parts = (self.what, self.expected, self.remedy)
-        text = " ".join(sentence(part) for part in parts if part)
+        text = _join_sentences(self.what, self.expected, self.remedy)
         return f"{self.path}: {text}" if self.path else text
 
 
 class ProblemsError(UserError):
-    """Every problem of a config at once."""
+    """All problems of a config in one error."""
 
     def __init__(self, problems: list[Problem], source: str = "") -> None:
         count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
@@ -75,13 +76,17 @@ class ProblemsError(UserError):
 
 
 def sentence(text: str) -> str:
-    """The text with a full stop at its end, unless it already ends a sentence."""
+    """Return the text with a period at its end, unless it already ends a sentence."""
     text = text.strip()
     return text if text.endswith((".", "!", "?", ":")) else text + "."
 
 
-def for_programs(problem: str) -> str:
-    """The JSON that a program gets of what is wrong, where it asked for JSON."""
+def _join_sentences(*parts: str) -> str:
+    return " ".join(sentence(part) for part in parts if part)
+
+
+def problem_json(problem: str) -> str:
+    """Return the JSON document that reports an error to a program."""
     import json
 
     return json.dumps({"problem": problem}, indent=2, ensure_ascii=False)

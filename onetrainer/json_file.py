@@ -1,4 +1,4 @@
-"""Reading JSON that people have written, without ever failing in a way they cannot read."""
+"""Reading JSON files written by people, with readable errors."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,11 @@ Document = dict[str, Any]
 
 
 def read_json(path: Path) -> Document:
-    """The object in a JSON file. Raises UserError for whatever keeps it from being read."""
+    """Read a JSON file that holds one object.
+
+    Raises:
+        UserError: If the file cannot be read, is not JSON or holds no object.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -25,38 +29,44 @@ def read_json(path: Path) -> Document:
     document = parse(text, source=str(path))
     if not isinstance(document, dict):
         raise UserError(
-            f"{path}: this holds no settings", "Expected settings in { }", "Choose another file."
+            f"{path}: this file holds no settings",
+            "Expected settings in { }",
+            "Choose another file.",
         )
     return document
 
 
 def parse(text: str, *, source: str) -> object:
-    """The value of a JSON text. Raises UserError naming the place that is wrong."""
+    """Parse a JSON text.
+
+    Raises:
+        UserError: With the line and column of the error.
+    """
     try:
-        return json.loads(text, object_pairs_hook=_without_doubles)
+        return json.loads(text, object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise UserError(
-            f"{source}: {place}: {error.msg}", "Expected valid JSON", "Correct that place."
+            f"{source}: {place}: {error.msg}", "Expected valid JSON", "Correct it there."
         ) from error
     except RecursionError as error:
         raise UserError(
-            f"{source}: this is nested too deeply", "Expected a config", "Choose another file."
+            f"{source}: the JSON is nested too deeply", "Expected a config", "Choose another file."
         ) from error
-    except ValueError as error:  # a number of thousands of digits, or a name given twice
-        raise UserError(f"{source}: {error}", "Expected a config", "Correct that place.") from error
+    except ValueError as error:  # a number with thousands of digits, or a duplicate key
+        raise UserError(f"{source}: {error}", "Expected a config", "Correct it there.") from error
 
 
 def shortened(path: Path, most: int = 200) -> str:
-    """A path as text, its middle left out where it is absurdly long."""
+    """Return a path as text, with an ellipsis in the middle beyond `most` characters."""
     text = str(path)
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 :]}"
 
 
-def _without_doubles(pairs: list[tuple[str, object]]) -> Document:
+def _unique_keys(pairs: list[tuple[str, object]]) -> Document:
     document = dict(pairs)
     if len(document) < len(pairs):
         names = [name for name, _ in pairs]
-        double = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f'"{double}" is given twice')
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f'"{duplicate}" occurs twice')
     return document

@@ -1,4 +1,4 @@
-"""Random numbers as a function of (seed, purpose, position), never of what was drawn before."""
+"""Random numbers derived from (seed, purpose, position), independent of earlier draws."""
 
 import hashlib
 import random
@@ -9,24 +9,24 @@ T = TypeVar("T")
 
 
 def derive(seed: int, purpose: str, *position: int | str) -> int:
-    """A 63-bit seed that differs for every purpose and position (SHA-256 of the tuple)."""
+    """Return a 63-bit seed that differs for every purpose and position (SHA-256 of the tuple)."""
     text = ":".join([str(seed), purpose, *map(str, position)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 def draws(seed: int, purpose: str, *position: int | str) -> random.Random:
-    """Fresh random numbers for one purpose and position.
+    """Return a new random number generator for one purpose and position.
 
-    Of its methods only `random()` gives the same numbers in every version of Python.
+    Only its `random()` gives the same numbers in every version of Python.
     """
     return random.Random(derive(seed, purpose, *position))
 
 
 def shuffled(values: Sequence[T], seed: int) -> list[T]:
-    """In the order of a random number each.
+    """Return the values in a random order.
 
-    Not `shuffle`: Python promises that `random()` gives the same numbers from a seed in every
-    version, and promises nothing of the functions built on it.
+    Sorts by one random number per value instead of using `shuffle`: Python guarantees the sequence
+    of `random()` in every version, but not that of the functions built on it.
     """
     numbers = random.Random(seed)
     keys = [numbers.random() for _ in values]

@@ -1,1 +1,1 @@
-"""The contract between a run and those who watch it: folder, events, commands, client."""
+"""The interface between a run and its observers: folder, events, commands, client."""

@@ -1,4 +1,4 @@
-"""A run as the window and the terminal see it: start, follow, command, and learn of its end."""
+"""Control of a run from the window and the terminal: start, follow, send commands, detect exits."""
 
 import os
 import signal
@@ -20,16 +20,16 @@ WORKER = "modules.worker"
 _LOG_TAIL_BYTES = 16 * 1024
 _LOG_TAIL_LINES = 20
 _NOTE_TIMEOUT = 5.0
-# Windows knows no SIGKILL; there every signal of os.kill but two ends the process at once.
+# Windows has no SIGKILL; there os.kill ends the process at once for every signal but two.
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 @dataclass(frozen=True)
-class Death:
-    """How a worker ended that did not say so itself.
+class WorkerExit:
+    """The exit of a worker that reported no ending.
 
-    what: in words. code: the process' exit code, negative for a signal, None where another
-    window had started it. log: the last lines of its log.
+    what: A sentence for the user. code: The process' exit code, negative for a signal; None if
+    another window started it. log: The last lines of its log.
     """
 
     what: str
@@ -40,8 +40,8 @@ class Death:
 class Run:
     """A run that was started here or elsewhere.
 
-    Everything is read from the run folder, so a window that was opened later, or again, sees just
-    what the first one saw; the process is only asked whether it lives.
+    Everything is read from the run folder, so a window that is opened later shows the same as the
+    first one; the process is only asked whether it is alive.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class Run:
     ) -> None:
         self.folder = folder
         self._process = process
-        # A new worker replaces the events of the one before, whose last words are not its own.
+        # A new worker replaces the events file; the previous worker's ending is not its own.
         self._reader = EventReader(folder.events, not_file=not_file)
         self._has_ended = False
 
     def poll(self) -> News:
-        """What has happened since the last call; never waits."""
+        """Return the new events since the last call, without waiting."""
         news = self._reader.read()
         if news.restarted:
             self._has_ended = False
@@ -67,7 +67,7 @@ class Run:
         return news
 
     def send(self, command: Command) -> None:
-        """Asks the worker for something; it is obeyed between two steps."""
+        """Send a command to the worker, which obeys between two steps."""
         try:
             with self.folder.commands.open("a", encoding="utf-8") as handle:
                 handle.write(encode_command(command))
@@ -76,25 +76,25 @@ class Run:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the worker runs."""
+        """Return whether the worker is running."""
         if self._process is not None:
             return self._process.poll() is None
         return self.folder.is_busy()
 
     @property
     def pid(self) -> int | None:
-        """The worker's process; None if none is at work."""
+        """The worker's process id; None if no worker is running."""
         if self._process is not None:
             return self._process.pid
         return self.folder.worker_pid()
 
     @property
     def exit_code(self) -> int | None:
-        """The worker's exit code; None while it runs, or where it was started elsewhere."""
+        """The worker's exit code; None while it runs or if it was started elsewhere."""
         return self._process.poll() if self._process is not None else None
 
     def kill(self) -> None:
-        """Ends the worker at once; the run can be resumed from its last checkpoint."""
+        """Kill the worker; the run can be resumed from its last checkpoint."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait(_NOTE_TIMEOUT)
@@ -103,31 +103,34 @@ class Run:
                 os.kill(pid, _KILL)
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Waits until a worker that was started here has ended; its exit code."""
+        """Wait for a worker that was started here and return its exit code."""
         return self._process.wait(timeout) if self._process is not None else None
 
-    def death(self) -> Death | None:
-        """How the worker died; None while it lives, or when its last event told of its end.
+    def unexpected_exit(self) -> WorkerExit | None:
+        """Return how the worker died; None while it lives or if its last event was an ending.
 
-        To be asked only after `poll` has returned no more news.
+        Call it only after `poll` returned no more events.
         """
         if self.is_alive or self._has_ended:
             return None
         code = self.exit_code
-        return Death(in_words(code), code, log_tail(self.folder.log))
+        return WorkerExit(describe_exit(code), code, log_tail(self.folder.log))
 
 
 def start(folder: RunFolder) -> Run:
-    """Starts a worker in the run folder: from its newest checkpoint, or from the beginning.
+    """Start a worker in the run folder, from its newest checkpoint or from the beginning.
 
-    The worker has a session of its own: neither Ctrl+C in the terminal nor the window's end
-    reaches it. Raises UserError if a worker is at work there already.
+    The worker gets its own session: neither Ctrl+C in the terminal nor closing the window reaches
+    it.
+
+    Raises:
+        UserError: If a worker is already running there.
     """
     if folder.is_busy():
         raise busy(folder.path)
     try:
         before = folder.events.stat().st_ino if folder.events.exists() else 0
-        # What was asked of an earlier worker is not asked of this one.
+        # Commands to an earlier worker are not for this one.
         folder.commands.write_bytes(b"")
         with folder.log.open("ab") as log:
             process = subprocess.Popen(
@@ -144,12 +147,12 @@ def start(folder: RunFolder) -> Run:
 
 
 def attach(folder: RunFolder) -> Run:
-    """Follows a run that something else has started, or that has ended."""
+    """Follow a run that another process started, or that has ended."""
     return Run(folder)
 
 
 def log_tail(path: Path) -> list[str]:
-    """The last lines of a log; none if there is no log."""
+    """Return the last lines of a log; an empty list if there is no log."""
     try:
         with path.open("rb") as handle:
             handle.seek(0, os.SEEK_END)
@@ -161,24 +164,22 @@ def log_tail(path: Path) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Ours, with this program's modules to be found from any folder."""
+    """Return this process' environment with the project folder added to PYTHONPATH."""
     root = str(ROOT)
     inherited = os.environ.get("PYTHONPATH", "")
     path = os.pathsep.join([root, inherited]) if inherited else root
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 
 
-def in_words(code: int | None) -> str:
-    """How a worker ended that did not say so itself, by its exit code."""
+def describe_exit(code: int | None) -> str:
+    """Return a sentence about a worker's exit code, for a worker that reported no ending."""
     if code is None:
-        return "The worker ended without a word."
+        return "The worker stopped without an error message."
     if code in (EXIT_DONE, EXIT_STOPPED, EXIT_USER) or code > 0:
-        return f"The worker ended with exit code {code} and without a word."
+        return f"The worker stopped with exit code {code} and without an error message."
     name = signal.Signals(-code).name if -code in signal.valid_signals() else str(-code)
     if name == "SIGKILL":
-        return (
-            "The worker was killed (SIGKILL). If nobody did that, the computer ran out of memory."
-        )
+        return "The worker was killed (SIGKILL). If not by you, the computer ran out of memory."
     if name in ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL"):
         return f"The worker crashed ({name}) in a library or a driver."
-    return f"The worker was ended from outside ({name})."
+    return f"The worker was terminated by another process ({name})."

@@ -1,4 +1,4 @@
-"""What a worker can be told while it runs; obeyed between two steps."""
+"""Commands to a running worker, which obeys them between two steps."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,10 +8,10 @@ CommandName = Literal["stop", "pause", "save", "sample"]
 
 @dataclass(frozen=True)
 class Command:
-    """One request.
+    """One command.
 
-    stop: checkpoint, write the file as trained so far, end. pause: checkpoint and end.
-    save: write a checkpoint and the file as trained so far, go on. sample: draw the samples now.
+    stop: save a checkpoint and the model file, then end. pause: save a checkpoint, then end.
+    save: save a checkpoint and the model file, then continue. sample: generate the samples now.
     """
 
     name: CommandName

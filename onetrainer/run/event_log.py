@@ -10,14 +10,16 @@ from onetrainer.run.events import Event
 from onetrainer.run.run_folder import cannot_write, write_atomic
 from onetrainer.run.wire import decode_event, encode_event
 
-# Small enough that a window that reads it stays fluid: a few milliseconds' work.
+# A few milliseconds of work, so that the window that reads it stays responsive.
 _READ_BYTES = 64 * 1024
 
 
 class EventWriter:
-    """Appends events; each one is a whole line the moment `write` returns.
+    """Appends events; each one is a complete line when `write` returns.
 
-    also: told of each event after that.
+    Args:
+        path: The events file.
+        also: Called with each event after it is written.
     """
 
     def __init__(self, path: Path, *, also: Callable[[Event], None] | None = None) -> None:
@@ -26,7 +28,11 @@ class EventWriter:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, event: Event) -> None:
-        """Appends one event. Raises UserError, and leaves no half of it, on a full disk."""
+        """Append one event.
+
+        Raises:
+            UserError: If the disk is full; no partial line is left.
+        """
         line = encode_event(event, time=time()).encode()
         size = self.size
         try:
@@ -40,47 +46,47 @@ class EventWriter:
 
     @property
     def size(self) -> int:
-        """How many bytes of events there are."""
+        """The size of the file in bytes."""
         return os.fstat(self._descriptor).st_size
 
     def close(self) -> None:
-        """Ends the writing."""
+        """Close the file."""
         os.close(self._descriptor)
 
 
 def rewind(path: Path, size: int) -> None:
-    """Forgets what came after the first `size` bytes of events.
+    """Truncate the events to the first `size` bytes.
 
-    The file is replaced and not shortened, so that a reader sees that it is another one.
+    The file is replaced instead of shortened, so that readers notice.
     """
-    kept = b""
+    content = b""
     try:
         if path.exists():
             with path.open("rb") as handle:
-                kept = handle.read(size)
-        write_atomic(path, kept)
+                content = handle.read(size)
+        write_atomic(path, content)
     except OSError as error:
         raise cannot_write(path, error) from error
 
 
 @dataclass(frozen=True)
 class News:
-    """What has happened since the last look.
+    """The events since the previous read.
 
-    restarted: the events begin anew, because the run was taken up from an earlier point; what was
-    shown before is to be forgotten. is_all: whether nothing more was there to be read.
+    restarted: The events start over because the run was resumed from an earlier point; discard what
+    was read before. is_complete: Whether the end of the file was reached.
     """
 
     events: list[Event]
     restarted: bool = False
-    is_all: bool = True
+    is_complete: bool = True
 
 
 class EventReader:
-    """Follows a run's events, from the first to the newest, in bounded bites."""
+    """Reads a run's events in order, in bounded chunks."""
 
     def __init__(self, path: Path, *, not_file: int = 0) -> None:
-        """not_file: the number of a file to pass over, until a new worker replaces it."""
+        """Read from `path`, ignoring the file with inode `not_file` until it is replaced."""
         self._path = path
         self._offset = 0
         self._rest = b""
@@ -88,7 +94,7 @@ class EventReader:
         self._not_file = not_file
 
     def read(self) -> News:
-        """The next events, at most 64 KiB of them; none is no news."""
+        """Return the next events, at most 64 KiB of them."""
         try:
             with self._path.open("rb") as handle:
                 status = os.fstat(handle.fileno())
@@ -106,15 +112,15 @@ class EventReader:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         decoded = (decode_event(line.decode(errors="replace")) for line in lines if line)
         events = [event for event in decoded if event is not None]
-        return News(events, restarted=replaced, is_all=len(chunk) < _READ_BYTES)
+        return News(events, restarted=replaced, is_complete=len(chunk) < _READ_BYTES)
 
 
 def read_all(path: Path) -> list[Event]:
-    """Every event of a run so far; none if there is no file."""
+    """Return every event of a run so far; an empty list if there is no file."""
     reader = EventReader(path)
     events: list[Event] = []
     while True:
         news = reader.read()
         events += news.events
-        if news.is_all:
+        if news.is_complete:
             return events

@@ -1,4 +1,4 @@
-"""What a worker tells: each event is one line of the run's events.jsonl."""
+"""Events of a worker: each one is a line of the run's events.jsonl."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,7 +12,7 @@ PhaseName = Literal[
 
 @dataclass(frozen=True)
 class Started:
-    """A worker has taken the run up. step: where it begins, 0 or a checkpoint's step."""
+    """A worker has started. step: The first step, 0 or the step of a checkpoint."""
 
     pid: int
     step: int
@@ -22,7 +22,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Phase:
-    """What the worker is doing now; done of total, where total 0 means that it cannot be told."""
+    """The worker's current phase; `done` of `total`, where total is 0 if unknown."""
 
     name: PhaseName
     done: int = 0
@@ -32,11 +32,11 @@ class Phase:
 
 @dataclass(frozen=True)
 class Progress:
-    """One optimizer step has been made.
+    """One optimizer step is done.
 
-    step: how many have been made. steps_per_second: over the last steps, 0 while unknown.
-    eta_seconds: until the last step, -1 while unknown. memory_bytes: of the device on a graphics
-    card, of the process otherwise.
+    step: Number of steps done. steps_per_second: Over the last steps; 0 while unknown.
+    eta_seconds: Until the last step; -1 while unknown. memory_bytes: Of the GPU when training on
+    one, otherwise of the process.
     """
 
     step: int
@@ -51,7 +51,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample picture has been drawn. path: relative to the run folder. prompt_index: from 0."""
+    """A sample image was generated. path: Relative to the run folder. prompt_index: From 0."""
 
     step: int
     prompt_index: int
@@ -62,7 +62,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint is complete. path: relative to the run folder."""
+    """A checkpoint is complete. path: Relative to the run folder."""
 
     step: int
     path: str
@@ -73,20 +73,21 @@ Verdict = Literal["first", "improving", "flat", "overfitting"]
 
 @dataclass(frozen=True)
 class Validated:
-    """The loss on held-out pictures has been measured.
+    """The validation loss was measured.
 
-    loss: the mean over pictures. error: half the width of its 95 % band; 0 for a single picture,
+    loss: Mean over images. error: Half the width of its 95 % confidence band; 0 for a single image,
     which has none.
-    since_start, since_best: the mean paired difference to the first validation of the run, and to
-    the best one before this; negative is better; each with half the width of its 95 % band. None
-    where there is nothing to compare with. best_step: with the lowest loss so far, also this one.
-    by_concept: means by concept, which is a folder below that of the pictures, "" for that itself.
-    concepts: by concept "loss", "error", "since_start", "since_start_error", "since_best" and
-    "since_best_error", which are the same of its pictures alone (so since its own best); None where
-    there is nothing to compare with, or no band.
-    by_level: means by noise level, from little noise to much.
-    weights: "shown" are those that samples show, "last" those of the last step beside them.
-    verdict: what that amounts to; words: the same as a sentence.
+    since_start, since_best: Mean paired difference to the first validation of the run, and to the
+    best one before this; negative is better; each with half the width of its 95 % band. None if
+    there is nothing to compare with. best_step: Step of the lowest loss so far, which may be this
+    one.
+    by_concept: Means by concept, which is a folder below the image folder; "" for the image folder.
+    concepts: By concept "loss", "error", "since_start", "since_start_error", "since_best" and
+    "since_best_error", computed from its images alone (since its own best); None where there is
+    nothing to compare with, or no band.
+    by_level: Means by noise level, from low to high noise.
+    weights: "shown" for the weights that samples use, "last" for those of the last step.
+    verdict: The result in one word; words: the same as a sentence.
     """
 
     step: int
@@ -109,13 +110,13 @@ class Validated:
 
 @dataclass(frozen=True)
 class Rewarded:
-    """The pictures of a step have been scored. Told just before the step's Progress.
+    """The images of a step were scored. Sent just before the step's Progress.
 
-    reward: the mean over the step's pictures of all trained rewards together, as they are weighed;
-    spread: the standard deviation over pictures, 0 of a single one. by_name: each reward's own
-    "mean" and "spread" in its own units, also of those that are only watched. last_steps: through
-    how many steps of the drawing the gradient went, on average. anchor: the mean squared
-    distance to the base model's noise predictions; None where it was not computed.
+    reward: Mean over the step's images of the weighted sum of all trained rewards; spread: standard
+    deviation over images, 0 for a single one. by_name: "mean" and "spread" of each reward in its
+    own units, including those that are only monitored. last_steps: Mean number of sampling steps
+    that the gradient passes through. anchor: Mean squared distance to the base model's noise
+    predictions; None if not computed.
     """
 
     step: int
@@ -132,21 +133,21 @@ RewardVerdict = Literal["first", "improving", "flat", "hacking"]
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The held-out prompts have been drawn and scored, with the same noise as ever.
+    """Images of the validation prompts were generated, from the same noise every time, and scored.
 
-    reward: the mean over pictures of all trained rewards together; error: half the width of its
-    95 % band, 0 where there is none. best_step: where `reward` was highest among looks in which the
-    guard saw nothing wrong. rewards: by name "mean", "error", and, None where there is nothing to
-    compare with, the mean paired difference to the base's pictures "since_base" with
-    "since_base_error"; "trained", 1 or 0; and "weight".
-    drift: "diversity" of the pictures of a prompt, "variety" of those of different prompts,
-    "contrast" and "saturation", each as a share of the base's; and "distance", the root mean square
-    of the difference between the noise predictions and the base's, as a share of the noise. What
+    reward: Mean over images of the weighted sum of all trained rewards; error: half the width of
+    its 95 % band, 0 if there is none. best_step: Step of the highest `reward` among the evaluations
+    without suspicion by the guard. rewards: By name "mean", "error", and the mean paired difference
+    to the base's images "since_base" with "since_base_error" (None if there is nothing to compare
+    with); "trained", 1 or 0; and "weight".
+    drift: "diversity" of the images of one prompt, "variety" of those of different prompts,
+    "contrast" and "saturation", each as a fraction of the base's; and "distance", the root mean
+    square difference between the noise predictions and the base's, as a fraction of the noise. What
     was not measured is missing.
-    pictures: one for each prompt and seed, in the same order every time: "path" (relative to the
-    run folder), "prompt", "seed", "rewards" (by name, with all together as "").
-    verdict: what that amounts to, words: the same as a sentence. stops: whether the guard ends the
-    run here.
+    images: One per prompt and seed, always in the same order: "path" (relative to the run folder),
+    "prompt", "seed", "rewards" (by name, with the weighted sum as "").
+    verdict: The result in one word; words: the same as a sentence. stops: Whether the guard ends
+    the run here.
     """
 
     step: int
@@ -164,18 +165,18 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How much of the device's memory a run is going to take, in bytes.
+    """The device memory that a run will take, in bytes.
 
-    phases: by phase, how much each part takes at that phase's peak; a phase's sum is its peak.
-    peak_phase, peak_bytes: the highest of them. available_bytes: what the device has free; 0 where
-    that is not known. cures: what lowers the peak, the cheapest in time first, or the nearest where
-    none is enough; each has "changes" (values by the paths of settings), "words", "peak_bytes" and
-    "cost" (of time, in words). notes: what was counted and what was not, a sentence each.
-    time: what a step costs, where that is known: "unet_calls" a step, the same in "parts" by what
-    they are for, "seconds" a step and "run_seconds" for all, about, and "words"; empty otherwise.
-    data: what only the model can tell of the pictures: "caching_seconds", about, where it is known;
-    "chunk", how many tokens are read at once; "long_caption_count", and of "long_captions" the
-    longest, each with "path" and "tokens". Empty where there are no pictures.
+    phases: By phase, the bytes of each item at that phase's peak; their sum is the peak.
+    peak_phase, peak_bytes: The highest of them. available_bytes: Free memory of the device; 0 if
+    unknown. fixes: Changes that lower the peak, cheapest in time first, or the closest if none is
+    enough; each has "changes" (values by setting path), "words", "peak_bytes" and "cost" (of time,
+    as text). notes: What was counted and what was not, one sentence each.
+    time: Cost of a step, if known: "unet_calls" per step, the same as "parts" by purpose, "seconds"
+    per step and "run_seconds" in total (both estimates), and "words"; empty otherwise.
+    data: Facts about the images that need the model: "caching_seconds" (an estimate, if known);
+    "chunk", tokens per text encoder pass; "long_caption_count", and in "long_captions" the longest
+    ones, each with "path" and "tokens". Empty if there are no images.
     """
 
     phases: dict[str, dict[str, int]]
@@ -190,14 +191,14 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Warned:
-    """Something a person should know; the run goes on."""
+    """A warning for the user; the run continues."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Finished:
-    """All steps are made. outputs: files, relative to the run folder."""
+    """All steps are done. outputs: Files, relative to the run folder."""
 
     step: int
     outputs: list[str]
@@ -206,7 +207,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Stopped:
-    """The run ended early because it was asked to; it can be resumed from its checkpoint."""
+    """The run ended early on request; it can be resumed from its checkpoint."""
 
     step: int
     reason: Literal["stop", "pause"]
@@ -217,7 +218,7 @@ class Stopped:
 class Failed:
     """The run ended with an error.
 
-    kind: "user" for something a person can put right, "program" for a defect or a lack of memory.
+    kind: "user" for an error that the user can fix, "program" for a bug or lack of memory.
     """
 
     kind: Literal["user", "program"]
@@ -244,8 +245,8 @@ Event = (
 ENDINGS = (Finished, Stopped, Failed)
 
 
-def exit_code_of(event: Event) -> int | None:
-    """The exit code of the work that this event ended; None if it ended nothing."""
+def exit_code_for(event: Event) -> int | None:
+    """Return the exit code for an ending event; None for any other event."""
     match event:
         case Finished():
             return EXIT_DONE

@@ -1,4 +1,4 @@
-"""The runs of a folder: how each one stands, read from the end of its events."""
+"""The runs in a folder and the state of each, read from the end of its events."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,16 +11,17 @@ from onetrainer.run.wire import decode_event
 
 Standing = Literal["running", "finished", "stopped", "paused", "failed", "broken off", "not begun"]
 
-# The last events tell how a run ended; a long run's file has megabytes before them.
+# The last events show how a run ended; a long run's file has megabytes before them.
 _TAIL_BYTES = 64 * 1024
 _MOST_RUNS = 500
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run in a line. changed: when its events grew last, in seconds since the epoch.
+    """A summary of one run.
 
-    loss: the last one, None before the first step.
+    standing: Its state. loss: The last one; None before the first step. changed: When its events
+    last grew, in seconds since the epoch.
     """
 
     path: Path
@@ -32,23 +33,23 @@ class RunSummary:
 
     @property
     def name(self) -> str:
-        """The run's name: that of its folder."""
+        """The run's name, which is that of its folder."""
         return self.path.name
 
 
 def find_runs(parent: Path) -> list[RunSummary]:
-    """The runs in a folder, the one that was at work last first; none if there is no folder."""
+    """Return the runs in a folder, most recently active first; [] if there is no folder."""
     try:
         folders = [path for path in parent.iterdir() if (path / "config.json").is_file()]
         folders.sort(key=lambda path: -path.stat().st_mtime)
     except OSError:
         return []
-    found = [summary(RunFolder(path)) for path in folders[:_MOST_RUNS]]
-    return sorted(found, key=lambda run: -run.changed)
+    runs = [summary(RunFolder(path)) for path in folders[:_MOST_RUNS]]
+    return sorted(runs, key=lambda run: -run.changed)
 
 
 def summary(folder: RunFolder) -> RunSummary:
-    """How one run stands."""
+    """Return the summary of one run."""
     step, total, loss = 0, 0, None
     ending: Event | None = None
     for event in _last_events(folder.events):
@@ -89,6 +90,6 @@ def _last_events(path: Path) -> Iterable[Event]:
             lines = handle.read().decode(errors="replace").splitlines()
     except OSError:
         return []
-    # The first line may be the end of one; it is then no event.
+    # The first line may be cut; it does not decode then.
     decoded = (decode_event(line) for line in lines if line)
     return [event for event in decoded if event is not None]

@@ -1,4 +1,4 @@
-"""One run's folder: its paths, how files in it are written, and who works in it."""
+"""One run's folder: its paths, atomic writes, and the lock of its worker."""
 
 import json
 import os
@@ -18,7 +18,7 @@ _LOCK_PAUSE = 0.03
 
 
 class RunFolder:
-    """The paths of a run. The folder is the truth about it: nothing else is remembered."""
+    """The paths of a run. The folder is the only record of a run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -36,24 +36,27 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """The run's name: that of its folder."""
+        """The run's name, which is that of its folder."""
         return self.path.name
 
     def checkpoint(self, step: int) -> Path:
-        """Where the checkpoint of a step is, or would be."""
+        """Return the path for the checkpoint of a step."""
         return self.checkpoints / f"step-{step:06d}"
 
     def complete_checkpoints(self) -> list[tuple[int, Path]]:
-        """The checkpoints that can be resumed from, oldest first: those with a state file."""
-        found = []
+        """Return the steps and paths of checkpoints that can be resumed from, oldest first.
+
+        A checkpoint is complete once its state file exists.
+        """
+        checkpoints = []
         for path in self.checkpoints.glob("step-*"):
             number = path.name.removeprefix("step-")
             if number.isdecimal() and (path / STATE_FILE).is_file():
-                found.append((int(number), path))
-        return sorted(found)
+                checkpoints.append((int(number), path))
+        return sorted(checkpoints)
 
     def is_busy(self) -> bool:
-        """Whether a worker is at work in this folder now."""
+        """Return whether a worker is running in this folder."""
         if not self.lock.exists():
             return False
         try:
@@ -67,19 +70,25 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps other workers out of the folder; the system lets go when the process ends.
+        """Lock the folder against other workers; the system unlocks it when the process ends.
 
-        Raises UserError if another worker has the folder.
+        Raises:
+            UserError: If another worker holds the lock.
         """
         try:
             self.lock.touch()
         except OSError as error:
             raise cannot_write(self.path, error) from error
         with self.lock.open("r+b") as handle:
-            if not _try_lock_patiently(handle):
+            # A window that asks `is_busy` holds the lock for a moment; that is no worker.
+            for _ in range(_LOCK_TRIES):
+                if _try_lock(handle):
+                    break
+                sleep(_LOCK_PAUSE)
+            else:
                 raise busy(self.path)
             try:
-                # After the first byte, which Windows lets nobody else read while it is locked.
+                # After the first byte, which on Windows cannot be read while it is locked.
                 handle.seek(1)
                 handle.write(str(os.getpid()).encode())
                 handle.truncate()
@@ -90,7 +99,7 @@ class RunFolder:
                 _unlock(handle)
 
     def worker_pid(self) -> int | None:
-        """The process at work in this folder; None if there is none."""
+        """Return the id of the process running in this folder; None if there is none."""
         if not self.is_busy():
             return None
         with self.lock.open("rb") as handle:
@@ -100,7 +109,7 @@ class RunFolder:
 
 
 def create_run(parent: Path, *, name: str, config: dict[str, Any]) -> RunFolder:
-    """A new run folder NAME-NNN under parent, holding the resolved config."""
+    """Create a run folder NAME-NNN under `parent` with the resolved config."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
         for number in range(1, _MOST_RUNS):
@@ -110,43 +119,50 @@ def create_run(parent: Path, *, name: str, config: dict[str, Any]) -> RunFolder:
             return fill_run(path, config=config)
     except OSError as error:
         raise cannot_write(parent, error) from error
-    raise UserError(f"{parent}: every run number is taken", "", "Choose another runs folder.")
+    raise UserError(f"{parent}: all run numbers are used", "", "Choose another runs folder.")
 
 
 def fill_run(path: Path, *, config: dict[str, Any]) -> RunFolder:
-    """Makes a run folder at the given path and writes the resolved config into it.
+    """Create a run folder at a path and write the resolved config into it.
 
-    Raises UserError if the folder already holds something.
+    Raises:
+        UserError: If the folder is not empty.
     """
     folder = RunFolder(path)
-    made: list[Path] = []
+    created: list[Path] = []
     try:
         if not path.exists():
             path.mkdir(parents=True)
-            made.append(path)
+            created.append(path)
         if any(path.iterdir()):
             raise UserError(
                 f"{path}: this folder is not empty",
                 "Expected a new folder for the run",
-                "Choose another one, or continue the run in it with: onetrainer resume",
+                "Choose another one, or continue its run with: onetrainer resume",
             )
-        for room in (folder.samples, folder.checkpoints, folder.output):
-            room.mkdir()
-            made.append(room)
+        for subfolder in (folder.samples, folder.checkpoints, folder.output):
+            subfolder.mkdir()
+            created.append(subfolder)
         write_atomic(folder.config, (json.dumps(config, indent=2) + "\n").encode())
     except OSError as error:
-        for room in reversed(made):
+        for subfolder in reversed(created):
             with suppress(OSError):
-                room.rmdir()
+                subfolder.rmdir()
         raise cannot_write(path, error) from error
     return folder
 
 
 def open_run(path: Path) -> RunFolder:
-    """The run folder at a path. Raises UserError if there is none."""
+    """Return the run folder at a path.
+
+    Raises:
+        UserError: If the path is no run folder.
+    """
     folder = RunFolder(path)
     if not folder.config.is_file():
-        what = "there is no such folder" if not path.is_dir() else "no config.json in this folder"
+        what = (
+            "this folder does not exist" if not path.is_dir() else "this folder has no config.json"
+        )
         raise UserError(
             f"{path}: {what}", "Expected the folder of a run", "Check the path; runs are in runs/."
         )
@@ -154,7 +170,7 @@ def open_run(path: Path) -> RunFolder:
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Writes a file completely or not at all, and on the disk before it returns."""
+    """Write a file completely or not at all, and sync it to disk."""
     part = path.with_name(path.name + ".part")
     try:
         with part.open("wb") as handle:
@@ -169,7 +185,7 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Puts a folder's entries (renames, new files) on the disk; a no-op on Windows."""
+    """Sync a folder's entries (renames, new files) to disk; does nothing on Windows."""
     if sys.platform == "win32":
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -180,7 +196,7 @@ def sync_folder(path: Path) -> None:
 
 
 def busy(path: Path) -> UserError:
-    """The message for a run folder that a worker is at work in."""
+    """Return the error for a run folder in which a worker is running."""
     return UserError(
         f"{path}: another process is training in this run folder",
         "One run has one worker at a time",
@@ -189,22 +205,13 @@ def busy(path: Path) -> UserError:
 
 
 def cannot_write(path: Path, error: OSError) -> UserError:
-    """The message for a place that cannot be written to."""
+    """Return the error for a path that cannot be written."""
     reason = error.strerror or str(error)
     return UserError(
         f"{path}: cannot write here ({reason.lower()})",
-        "Expected a folder on a disk with free space that you may write to",
+        "Expected a writable folder with free disk space",
         "Free some space or choose another folder (output.folder).",
     )
-
-
-def _try_lock_patiently(handle: IO[bytes]) -> bool:
-    # A window that asks `is_busy` holds the lock for a moment; that is no worker.
-    for _ in range(_LOCK_TRIES):
-        if _try_lock(handle):
-            return True
-        sleep(_LOCK_PAUSE)
-    return False
 
 
 if sys.platform == "win32":
@@ -224,9 +231,9 @@ else:
     import fcntl
 
     def _try_lock(handle: IO[bytes], *, shared: bool = False) -> bool:
-        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
-            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            fcntl.flock(handle, mode | fcntl.LOCK_NB)
         except OSError:
             return False
         return True

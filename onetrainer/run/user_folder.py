@@ -1,4 +1,4 @@
-"""Where a user's own presets, window settings and trusted files are kept."""
+"""The folder for a user's presets, window settings and list of trusted files."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def user_folder() -> Path:
-    """Where this user's presets and window settings are kept."""
+    """Return the folder for this user's presets and window settings."""
     if sys.platform == "win32":
         base = Path(os.environ.get("APPDATA", Path.home()))
     elif sys.platform == "darwin":
