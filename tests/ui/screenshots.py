@@ -135,7 +135,7 @@ class Studio:
         desk.page("hardware")
         button = "will it fit hardware"
         desk.click(button)
-        desk.wait(lambda: desk.widget(button)["text"] == "Count again", "the forecast", LONG)
+        desk.wait(lambda: desk.widget(button)["text"] == "Update", "the forecast", LONG)
         self.shoot("memory")
 
     def make_light_work(self) -> None:

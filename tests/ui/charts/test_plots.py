@@ -39,7 +39,7 @@ def test_points_may_lie_above_the_rate():
         ("adamw", "Learning rate over the run, up to 0.004"),
         (
             "prodigy",
-            "What multiplies the learning rate that Prodigy finds, over the run, up to 0.004",
+            "Factor on the learning rate that Prodigy finds, over the run, up to 0.004",
         ),
     ],
 )

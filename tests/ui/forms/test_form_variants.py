@@ -131,8 +131,8 @@ def test_it_is_said_beside_a_number_what_none_of_it_means(make_form, draft):
     [
         ({}, ["LoRA: UNet"]),
         ({"method.text_encoder.train": True}, ["LoRA: UNet and text encoder"]),
-        ({"method.unet.train": False}, ["LoRA: no network"]),
-        ({"method.kind": "full", "embeddings.tokens": [{}]}, ["Fine-tuning: UNet", "1 new word"]),
+        ({"method.unet.train": False}, ["LoRA: no component"]),
+        ({"method.kind": "full", "embeddings.tokens": [{}]}, ["Fine-tuning: UNet", "1 new token"]),
         ({"method.kind": "embedding"}, ["Embedding"]),
         ({"method.kind": "vae"}, ["VAE decoder"]),
         (
@@ -142,7 +142,7 @@ def test_it_is_said_beside_a_number_what_none_of_it_means(make_form, draft):
                 "method.text_encoder_2.train": True,
                 "embeddings.tokens": [{}, {}],
             },
-            ["LoRA: UNet, text encoder and second text encoder", "2 new words"],
+            ["LoRA: UNet, text encoder and second text encoder", "2 new tokens"],
         ),
     ],
 )

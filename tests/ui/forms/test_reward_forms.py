@@ -129,7 +129,7 @@ def test_a_name_without_a_dot_is_one_of_the_same_entry(draft):
     draft.set(f"{ENTRY}.reward", "clip")
     assert not has_effect(draft, inner, f"{ENTRY}.head")
     words = only_with_text(f"{ENTRY}.reward", ("aesthetic", "color"))
-    assert words == "Counts with Reward LAION aesthetic score and a color"
+    assert words == "Has an effect only with Reward LAION aesthetic score and a color"
 
 
 def test_the_page_of_rewards_is_empty_with_another_objective(make_form, draft):
@@ -216,11 +216,11 @@ def test_every_choice_that_an_entry_s_setting_needs_is_one_of_the_entry():
 
 
 def test_it_is_said_where_the_rewards_are_and_how_to_choose_them():
-    assert told("rewards", "denoising", "lora").button == "Train toward rewards"
+    assert told("rewards", "denoising", "lora").button == "Train on rewards"
     assert told("rewards", "denoising", "lora").reason == ""
     assert "VAE" in told("rewards", "reconstruction", "vae").reason
-    assert told("rewards", "alignprop", "lora").button == "Learn from pictures instead"
-    assert told("loss", "alignprop", "lora").button == "Go to the rewards"
+    assert told("rewards", "alignprop", "lora").button == "Train on images instead"
+    assert told("loss", "alignprop", "lora").button == "Open Rewards"
     assert told("loss", "denoising", "lora") is None
 
 
@@ -228,8 +228,8 @@ def test_it_is_said_where_the_rewards_are_and_how_to_choose_them():
     ("text", "lines"),
     [
         ("", []),
-        ("a cat", ["1 prompt to train, 1 watched, all of them trained as well"]),
-        ("\n".join("abcdefghij"), ["8 prompts to train, 2 watched"]),
+        ("a cat", ["1 training prompt, 1 for evaluation, also trained on"]),
+        ("\n".join("abcdefghij"), ["8 training prompts, 2 for evaluation"]),
     ],
 )
 def test_it_is_said_how_many_prompts_there_are(draft, text, lines):

@@ -111,7 +111,7 @@ def test_a_sentence_begins_with_a_capital_but_the_name_of_a_file_stays(what, wor
             'Choose "off", or "v_prediction" with it',
             "Choose “off”, or “v-prediction” with it.",
         ),
-        ("model.path", 'Choose "Other VAE" (model.vae)', "Choose “Other VAE”."),
+        ("model.path", 'Choose "Custom VAE" (model.vae)', "Choose “Custom VAE”."),
         ("schedule.warmup_steps", "fewer than training.steps = 60", "fewer than “Steps” = 60."),
         ("model.path", "model.vae.ckpt, /model.vae are files", "model.vae.ckpt, /model.vae are"),
         ("data.folder", '"auto" is the name of a folder', '"auto" is the name of a folder.'),
@@ -126,11 +126,11 @@ def test_settings_and_their_values_are_said_as_the_window_shows_them(path, said,
 @pytest.mark.parametrize(
     ("seen", "images", "words"),
     [
-        (1000, 3, "each of 3 pictures 333 times"),
-        (240, 96, "each of 96 pictures 2.5 times"),
-        (12, 12, "each of 12 pictures once"),
-        (60, 1, "the one picture 60 times"),
-        (60, 1200, "not all of 1,200 pictures"),
+        (1000, 3, "each of 3 images 333 times"),
+        (240, 96, "each of 96 images 2.5 times"),
+        (12, 12, "each of 12 images once"),
+        (60, 1, "the one image 60 times"),
+        (60, 1200, "not all of 1,200 images"),
     ],
 )
 def test_it_is_said_how_often_each_image_is_seen(seen, images, words):
@@ -140,8 +140,8 @@ def test_it_is_said_how_often_each_image_is_seen(seen, images, words):
 @pytest.mark.parametrize(
     ("batch", "count", "each"),
     [
-        (1, "60 pictures seen", "each of 12 pictures 5 times"),
-        (2, "up to 120 pictures seen", "each of 12 pictures up to 10 times"),
+        (1, "60 images seen", "each of 12 images 5 times"),
+        (2, "up to 120 images seen", "each of 12 images up to 10 times"),
     ],
 )
 def test_steps_that_may_be_small_are_counted_as_the_most_they_show(draft, batch, count, each):
@@ -170,7 +170,7 @@ def test_times_at_which_samples_were_drawn_are_not_called_steps(steps, words):
         (Fix("model.family", "sd15-inpainting"), "Use SD 1.5 inpainting"),
         (Fix("model.prediction", "auto"), "Set “Prediction” to automatic"),
         (Fix("training.gradient_clipping", 0.0), "Set “Gradient clipping” to 0"),
-        (Fix("model.offline", value=False), "Turn “Never use the network” off"),
+        (Fix("model.offline", value=False), "Turn “Offline” off"),
     ],
 )
 def test_a_button_that_puts_a_problem_right_says_how(fix, words):
@@ -184,7 +184,7 @@ def test_a_button_beside_its_own_switch_says_no_name():
 def test_the_pages_run_and_runs_say_the_same_of_a_dead_worker():
     state = RunState()
     run = RunSummary(Path("paper-001"), "broken off", 3, 9, None, 0.0)
-    state.death = object()
+    state.unexpected_exit = object()
     assert standing_in_words(run) == state.in_words() == "The worker died"
 
 
@@ -213,13 +213,13 @@ def test_a_folder_of_unusable_images_is_told_from_an_empty_one(tmp_path):
 @pytest.mark.parametrize(
     ("said", "lines"),
     [
-        ({}, ["9 with a caption", "3 without one"]),
+        ({}, ["9 with a caption", "3 without a caption"]),
         ({"caption_source": "names"}, ["12 with a caption: its name"]),
         (
             {"caption_source": "text", "caption_text": "a cat"},
             ["12 with a caption: the same for all"],
         ),
-        ({"caption_source": "text"}, ["12 without one"]),
+        ({"caption_source": "text"}, ["12 without a caption"]),
         (
             {"caption_source": "text", "trigger": "ohwx"},
             ["12 with a caption: the same for all"],
@@ -233,7 +233,7 @@ def test_captions_are_counted_where_they_come_from(tmp_path, said, lines):
         text.unlink()
     folder = captioned(images, **said)
     told = data_lines(folder, glance_at(folder), others=0)
-    assert told[0] == "12 pictures"
+    assert told[0] == "12 images"
     for line, expected in zip(told[1:], lines, strict=True):
         assert line.startswith(expected)
 
@@ -264,7 +264,7 @@ def test_the_first_folder_is_the_one_that_a_run_reads(draft):
     draft.set("data.include_subfolders", True)
     (run,) = concepts_of(draft.alone("data"))
     seen = first_folder(draft)
-    for name in ("folder", "deep", "caption_source", "caption_text", "caption_list", "trigger"):
+    for name in ("folder", "recursive", "caption_source", "caption_text", "caption_list", "trigger"):
         assert getattr(seen, name) == getattr(run, name)
 
 

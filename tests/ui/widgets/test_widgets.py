@@ -366,7 +366,7 @@ def test_long_names_are_broken_after_dots_and_nothing_else_is():
 
 
 def test_what_a_setting_depends_on_is_said_as_it_is_chosen():
-    assert only_with_text("validation.use", ANY) == "Counts only while “Validate” is on"
+    assert only_with_text("validation.use", ANY) == "Has an effect only while “Validate” is on"
     assert only_with_text("data.class_folder", ANY).endswith("is set")
     zero = only_with_text("data.concepts.0.images", ("0",))
-    assert zero == "Counts only while “Each epoch” is 0 (by repeats)"
+    assert zero == "Has an effect only while “Images per epoch” is 0 (by repeats)"

@@ -4,7 +4,7 @@
 def count(desk, page="hardware"):
     desk.page(page)
     desk.click(f"will it fit {page}")
-    desk.wait(lambda: desk.widget(f"will it fit {page}")["text"] == "Count again", "the forecast")
+    desk.wait(lambda: desk.widget(f"will it fit {page}")["text"] == "Update", "the forecast")
 
 
 def test_it_is_counted_told_and_cured_by_a_click(open_desk, project):
@@ -12,25 +12,25 @@ def test_it_is_counted_told_and_cured_by_a_click(open_desk, project):
     count(desk)
     assert desk.state["memory"][0] == "Too much: 14.6 GB, 12.0 GB are free"
     assert "Repeat whole blocks in the backward pass" in desk.state["memory"]
-    desk.click("apply cure 1")
+    desk.click("apply fix 1")
     assert desk.value("hardware.gradient_checkpointing") == "block"
-    assert "This is of earlier settings; they have changed since." in desk.state["memory"]
-    assert desk.widget("apply cure 1")["text"] == "Count again"
-    desk.click("apply cure 1")
+    assert "This forecast is out of date: settings have changed." in desk.state["memory"]
+    assert desk.widget("apply fix 1")["text"] == "Update"
+    desk.click("apply fix 1")
     desk.wait(lambda: desk.state["memory"][0] == "Fits: 7.6 GB of 12.0 GB", "the new count")
-    desk.wait(lambda: len(desk.state["memory"]) == 3, "its end, since no cure is needed")
+    desk.wait(lambda: len(desk.state["memory"]) == 3, "its end, since no fix is needed")
 
 
 def test_a_fix_of_several_settings_is_undone_as_one(open_desk, project):
     desk = open_desk(project)
     count(desk)
-    desk.click("apply cure 2")
+    desk.click("apply fix 2")
     assert desk.value("training.batch_size") == 1
     assert desk.value("training.accumulation") == 4
-    desk.click("undo cure")
+    desk.click("undo fix")
     assert desk.value("training.batch_size") == 4
     assert desk.value("training.accumulation") == 1
-    assert not any("earlier settings" in line for line in desk.state["memory"])
+    assert not any("out of date" in line for line in desk.state["memory"])
 
 
 def test_other_pages_say_the_same_in_short_and_lead_to_the_rest(open_desk, project):
@@ -51,7 +51,7 @@ def test_a_count_can_be_given_up_and_shows_what_is_known_so_far(open_desk, proje
     desk.wait(lambda: "Looking for what would lower it …" in desk.state["memory"], "a forecast")
     assert desk.widget("will it fit hardware")["text"] == "Stop"
     desk.click("will it fit hardware")
-    assert desk.widget("will it fit hardware")["text"] == "Count again"
+    assert desk.widget("will it fit hardware")["text"] == "Update"
     assert desk.state["memory"][0] == "Too much: 14.6 GB, 12.0 GB are free"
 
 

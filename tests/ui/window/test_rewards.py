@@ -76,7 +76,7 @@ def test_the_work_of_a_step_is_shown_as_it_changes_and_its_time_once_counted(ope
     desk = open_desk(rewarded)
     desk.page("rewards")
     before = desk.state["cost"]
-    assert before[0].startswith("“Will it fit?” also tells")
+    assert before[0].startswith("“Will it fit?” also estimates")
     assert before[-1].startswith("A step is as much work as ")
     desk.replace("objective.rollout.steps", "40")
     desk.wait(lambda: desk.state["cost"][-1] != before[-1], "more work")
@@ -84,7 +84,7 @@ def test_the_work_of_a_step_is_shown_as_it_changes_and_its_time_once_counted(ope
     words = "About 40 s a step, 20 min in all (on this processor)"
     desk.wait(lambda: desk.state["cost"][0] == words, "the time")
     desk.replace("objective.rollout.steps", "30")
-    desk.wait(lambda: "The time is that of earlier settings." in desk.state["cost"], "the note")
+    desk.wait(lambda: "This time is out of date: settings have changed." in desk.state["cost"], "the note")
     desk.page("hardware")
     assert desk.state["cost"][0] == words
 

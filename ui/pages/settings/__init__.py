@@ -1,1 +1,1 @@
-"""The pages of settings, with help and summary beside them."""
+"""Pages of settings, with help and summary cards next to them."""

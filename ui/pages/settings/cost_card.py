@@ -1,4 +1,4 @@
-"""How long will it take? What a step asks of the UNet, and the time that a count has told."""
+"""Card with the estimated time of a step and its UNet passes."""
 
 import tkinter as tk
 from tkinter import ttk
@@ -7,7 +7,7 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.generation import Prompts
 from onetrainer.config.train import TrainConfig
 from onetrainer.json_file import Document
-from onetrainer.messages.durations import number
+from onetrainer.messages.durations import format_passes
 from ui.charts.bar_table import BarRow, BarTable
 from ui.context import Context
 from ui.messages.memory import passes_title, shown_passes, time_words
@@ -16,13 +16,13 @@ from ui.widgets.widgets import wrap_in_card
 
 PAGES = (REWARDS, "hardware")
 
-_NOT_COUNTED = "“Will it fit?” also tells about how long a step takes on this machine."
-_OF_EARLIER = "The time is that of earlier settings."
+_NOT_COUNTED = "“Will it fit?” also estimates how long a step takes."
+_OF_EARLIER = "This time is out of date: settings have changed."
 _WRAP = 236
 
 
 class CostCard:
-    """Beside the settings; the passes are those of now, the time is that of the last count."""
+    """Card with the UNet passes of the current settings and the step time of the last forecast."""
 
     def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
         self._context = context
@@ -44,18 +44,18 @@ class CostCard:
 
     @property
     def words(self) -> list[str]:
-        """What the card says, line by line; nothing while it is not there."""
+        """Text of the card, line by line; [] while it is hidden."""
         if not self._outer.winfo_manager():
             return []
         lines = (self._time, self._note, self._passes)
         return [str(line.cget("text")) for line in lines if line.winfo_manager()]
 
     def wrap(self, width: int) -> None:
-        """Fits the words into a card of a width in pixels."""
+        """Wrap the text to a card of a width in pixels."""
         wrap_in_card(self._context.kit, width, self._time, self._note, self._passes)
 
     def refresh(self) -> None:
-        """Shows what is known now."""
+        """Show the current values."""
         self._show_time()
         document = self._context.draft.document
         if document is not self._of:
@@ -84,13 +84,16 @@ class CostCard:
             return
         whole = sum(parts.values())
         self._passes.configure(text=passes_title(whole))
-        rows = [BarRow(title, count / whole, number(count)) for title, count in shown_passes(parts)]
+        rows = [
+            BarRow(title, count / whole, format_passes(count))
+            for title, count in shown_passes(parts)
+        ]
         self._parts.show(rows)
         self._outer.grid()
 
     def _counted(self) -> dict[str, float]:
-        """Passes of a step by what they are for; none where a number is wrong, or of the VAE."""
-        # Loaded late: a window that only opens does not need it.
+        """Return the UNet passes of a step by purpose; {} for wrong settings or the VAE."""
+        # Imported late, because opening the window does not need it.
         from onetrainer.rewards.cost import cost_of
 
         config = self._context.draft.valid_config()
@@ -102,9 +105,9 @@ class CostCard:
 
 
 def _without_files(config: TrainConfig) -> TrainConfig:
-    """The config with a prompt of its own: how many there are does not count in a step."""
+    """Replace the prompts of a config, whose number does not change the cost of a step."""
     section = config.objective
     if not isinstance(section, AlignProp):
         return config
-    section = section.model_copy(update={"prompts": Prompts(text="a picture")})
+    section = section.model_copy(update={"prompts": Prompts(text="an image")})
     return config.model_copy(update={"objective": section})

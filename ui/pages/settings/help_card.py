@@ -1,4 +1,4 @@
-"""The card beside the settings that explains the one with the keyboard."""
+"""Card with the help of the focused setting."""
 
 import tkinter as tk
 from tkinter import ttk
@@ -15,7 +15,7 @@ _WRAP = 236
 
 
 class HelpCard:
-    """What the setting with the keyboard means. path: that of the setting; "" for none."""
+    """Card with the help of a setting. path: the setting that is explained; "" for none."""
 
     def __init__(self, context: Context, parent: tk.Misc, *, name: str) -> None:
         kit = context.kit
@@ -34,28 +34,28 @@ class HelpCard:
         self.clear()
 
     def clear(self) -> None:
-        """Explains none."""
+        """Show the placeholder text."""
         self.path = self._told = ""
         self._title.configure(text="About a setting")
-        self._explained = "Click into a setting to read here what it does."
+        self._explained = "Click a setting to see its help here."
         self._break_lines()
 
     def wrap(self, width: int) -> None:
-        """Fits the words into a card of a width in pixels."""
+        """Wrap the text to a card of a width in pixels."""
         self._room = wrap_in_card(self._kit, width, self._title, self._text, self._facts)
         self._break_lines()
 
     def show(self, setting: Setting, path: str) -> None:
-        """Explains one setting."""
+        """Show the help of a setting."""
         self.path = path
         self._title.configure(text=setting.ui.label)
         self._explained = setting.help_in_words
         lines = []
         if setting.kind in ("integer", "number"):
-            lines.append(f"Takes {setting.expected}.")
+            lines.append(f"Accepts {setting.expected}.")
         own = self._draft.default(path) if setting.path == path else setting.default
         default = as_words(own, setting)
-        lines.append(f"Default: {default}" if default else "Default: nothing")
+        lines.append(f"Default: {default}" if default else "Default: empty")
         lines += [
             only_with_text(beside(path, other), values)
             for other, values in setting.ui.only_with.items()
@@ -72,21 +72,21 @@ class HelpCard:
 
 
 def only_with_text(path: str, values: tuple[str, ...]) -> str:
-    """With what a setting has an effect: "Counts with Method LoRA, DoRA and OFT"."""
+    """Format a dependency: "Has an effect only with Method LoRA, DoRA and OFT"."""
     other = setting_of(path)
     if other is None:
         return ""
     if values == ANY:
-        return (
-            f"Counts only while “{other.ui.label}” is {'on' if other.kind == 'yes-no' else 'set'}"
-        )
+        state = "on" if other.kind == "yes-no" else "set"
+        return f"Has an effect only while “{other.ui.label}” is {state}"
     if values == ("0",) and other.ui.zero:
-        return f"Counts only while “{other.ui.label}” is 0 ({other.ui.zero})"
-    return f"Counts with {other.ui.label} {listed([other.word(value) for value in values])}"
+        return f"Has an effect only while “{other.ui.label}” is 0 ({other.ui.zero})"
+    choices = listed([other.word(value) for value in values])
+    return f"Has an effect only with {other.ui.label} {choices}"
 
 
 def or_with_text(path: str, values: tuple[str, ...]) -> str:
-    """With what else it has one: "Or with Masks picture files in one of “More folders”"."""
+    """Format an alternative: "Or with Masks image files in one of “More folders”"."""
     name, _, __ = path.partition(".*.")
     entries, other = setting_of(name), setting_of(path)
     if entries is None or other is None:

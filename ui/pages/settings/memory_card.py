@@ -1,4 +1,4 @@
-"""Will it fit? How much memory a run with these settings takes, and what would lower it."""
+"""Card with the memory forecast and ways to lower the peak."""
 
 import tkinter as tk
 from tkinter import ttk
@@ -23,21 +23,21 @@ from ui.progress.run_state import amount
 from ui.theme.palette import Role
 from ui.widgets.widgets import Button, wrap_in_card
 
-# The page on which everything is shown, and those that have the verdict alone.
+# The page with all details, and those with the verdict only.
 FULL, SHORT = "hardware", ("method", "training", "rewards")
 
 _MAX_FIXES = 5
 _APPLY_ROOM = 112
 _INTRO = (
-    "Counts, before anything is started, how much memory a run with these settings takes: of the "
-    "graphics card, or main memory where there is none. It takes a moment."
+    "Estimates the memory this run needs: GPU memory, or RAM on a computer without a GPU. "
+    "This takes a moment."
 )
-_OF_EARLIER = "This is of earlier settings; they have changed since."
-_COUNT_AGAIN = "Counts what the settings of now come to"
+_OF_EARLIER = "This forecast is out of date: settings have changed."
+_COUNT_AGAIN = "Estimates the memory with the current settings"
 
 
 class MemoryCard:
-    """Beside the settings. All cards of one window show the same forecast."""
+    """Card with the memory forecast, which all pages of a window share."""
 
     def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
         self._context = context
@@ -75,7 +75,7 @@ class MemoryCard:
         self._fixes_title: ttk.Label = kit.label(box, style="SmallDim")
         self._fixes: list[FixRow] = []
         if self._is_full:
-            title = kit.label(box, "Highest in each phase", style="SmallDim")
+            title = kit.label(box, "Peak of each phase", style="SmallDim")
             title.pack(anchor="w", pady=(kit.px(12), kit.px(2)))
             self._phases.canvas.pack(fill="x")
             self._fixes_title.pack(anchor="w", pady=(kit.px(12), 0))
@@ -94,20 +94,20 @@ class MemoryCard:
 
     @property
     def words(self) -> list[str]:
-        """What the card says, line by line."""
+        """Text of the card, line by line."""
         lines = (self._verdict, self._about, self._fixes_title, self._note)
         shown = [str(line.cget("text")) for line in lines if line.winfo_manager()]
         return shown + [words for row in self._fixes for words in row.told]
 
     def wrap(self, width: int) -> None:
-        """Fits the words into a card of a width in pixels."""
+        """Wrap the text to a card of a width in pixels."""
         labels = (self._intro, self._verdict, self._about, self._note)
         room = wrap_in_card(self._context.kit, width, *labels)
         for row in self._fixes:
             row.wrap(room)
 
     def refresh(self) -> None:
-        """Shows what is known now."""
+        """Show the current forecast."""
         forecasts = self._context.forecasts
         is_old = forecasts.is_of_other_settings
         self._button.enable("" if forecasts.is_working else forecasts.why_not())
@@ -118,7 +118,7 @@ class MemoryCard:
             return
         self._seen = seen
         forecast = forecasts.forecast
-        again = "Count again" if forecast is not None else "Will it fit?"
+        again = "Update" if forecast is not None else "Will it fit?"
         self._button.set_text("Stop" if forecasts.is_working else again)
         if forecast is not None:
             self._show(forecast)
@@ -129,7 +129,7 @@ class MemoryCard:
     def _show(self, forecast: Forecast) -> None:
         kit = self._context.kit
         found, forecasts = verdict(forecast), self._context.forecasts
-        # What was true of earlier settings is not shouted.
+        # An outdated verdict is shown without color.
         tone: Role = "dim" if forecasts.is_of_other_settings else found.tone
         self._verdict.configure(text=found.words, style=_heading(tone))
         counted = counted_words(forecast, is_for_processor=forecasts.is_for_processor)
@@ -158,7 +158,7 @@ class MemoryCard:
 
     def _show_fixes(self, forecast: Forecast) -> None:
         found = [cured(fix, forecast) for fix in forecast.fixes[:_MAX_FIXES]]
-        title = "What would lower it, the cheapest first" if found else ""
+        title = "Ways to lower it, cheapest first" if found else ""
         self._fixes_title.configure(text=title)
         for place, row in enumerate(self._fixes):
             row.show(found[place] if place < len(found) else None)
@@ -167,7 +167,7 @@ class MemoryCard:
         forecasts = self._context.forecasts
         words, style = "", "SmallWarning.Card.TLabel"
         if forecasts.is_working:
-            words = f"{capitalized(forecasts.activity or 'counting memory')} …"
+            words = f"{capitalized(forecasts.activity or 'estimating memory')} …"
             style = "SmallDim.Card.TLabel"
         elif forecasts.failed is not None:
             words, style = failed_words(forecasts.failed), "SmallDanger.Card.TLabel"
@@ -194,7 +194,7 @@ class MemoryCard:
 
 
 class FixRow:
-    """One thing that lowers the peak, and a button that does it."""
+    """Way to lower the peak, with a button that applies it."""
 
     def __init__(self, context: Context, parent: tk.Misc, place: int) -> None:
         self._context = context
@@ -203,7 +203,7 @@ class FixRow:
         self._box = kit.frame(parent)
         self._words: ttk.Label = kit.label(self._box, wrap=236)
         self._about: ttk.Label = kit.label(self._box, style="SmallDim", wrap=236)
-        self._apply: Button = kit.button(self._box, "Apply", self._do, name=f"apply cure {place}")
+        self._apply: Button = kit.button(self._box, "Apply", self._do, name=f"apply fix {place}")
         self._box.grid_columnconfigure(0, weight=1)
         self._words.grid(row=0, column=0, sticky="w")
         self._about.grid(row=1, column=0, columnspan=2, sticky="w", pady=(kit.px(2), 0))
@@ -211,16 +211,16 @@ class FixRow:
 
     @property
     def told(self) -> list[str]:
-        """What is said of the cure; nothing while there is none."""
+        """Text of the row; [] while it is empty."""
         return [] if self._fix is None else [self._fix.words, self._fix.about]
 
     def wrap(self, room: int) -> None:
-        """Breaks its lines for a room in pixels."""
+        """Wrap the text to a width in pixels."""
         self._words.configure(wraplength=room - self._context.kit.px(_APPLY_ROOM))
         self._about.configure(wraplength=room)
 
     def show(self, fix: Cured | None) -> None:
-        """Shows a cure, or nothing."""
+        """Show a fix, or nothing."""
         self._fix = fix
         if fix is None:
             self._box.pack_forget()
@@ -232,26 +232,26 @@ class FixRow:
         self.refresh(is_old=self._context.forecasts.is_of_other_settings)
 
     def refresh(self, *, is_old: bool) -> None:
-        """Offers to apply it, or to count again where that is done.
+        """Update the button: apply the fix, or update the forecast once it is applied.
 
-        is_old: whether settings have changed since the cures were counted.
+        is_old: whether settings have changed since the forecast.
         """
         if self._fix is None:
             return
         can_count = self._is_so and is_old
-        reason = "The settings are like this already." if self._is_so and not is_old else ""
+        reason = "This fix is already applied." if self._is_so and not is_old else ""
         if can_count:
             forecasts = self._context.forecasts
-            reason = "It is being counted." if forecasts.is_working else forecasts.why_not()
+            reason = "The forecast is running." if forecasts.is_working else forecasts.why_not()
         is_quiet = self._fix.tone == "dim" and not can_count
         self._apply.set_kind("primary" if can_count else "quiet" if is_quiet else "plain")
-        self._apply.set_text("Count again" if can_count else "Applied" if self._is_so else "Apply")
+        self._apply.set_text("Update" if can_count else "Applied" if self._is_so else "Apply")
         self._apply.enable(reason)
         self._apply.describe(_COUNT_AGAIN if can_count else "")
 
     @property
     def _is_so(self) -> bool:
-        """Whether the settings are as the cure would have them."""
+        """Whether the settings already have the values of the fix."""
         value, fix = self._context.draft.value, self._fix
         return fix is not None and all(
             value(path) == wanted for path, wanted in fix.changes.items()
@@ -268,7 +268,7 @@ class FixRow:
         act.commit()
         draft.set_all(self._fix.changes)
         applied = draft.last_change
-        offer = Offer("Undo", "undo cure", draft.undo, lambda: draft.last_change is applied)
+        offer = Offer("Undo", "undo fix", draft.undo, lambda: draft.last_change is applied)
         act.say(f"{self._fix.words}: applied.", offer)
 
 

@@ -1,4 +1,4 @@
-"""What the base model is, in words: read from its headers, in a thread."""
+"""Facts about the base model, read from its headers in a thread."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ Seen = tuple[str, bool]
 
 
 class ModelLines:
-    """The lines of the card; looks again when another model is named."""
+    """Lines of the model card; they are read again when another model is chosen."""
 
     def __init__(self, context: Context, show: Callable[[], None]) -> None:
         self._context = context
@@ -26,14 +26,14 @@ class ModelLines:
         self._found: list[str] = []
 
     def lines(self) -> list[str]:
-        """What is known; looks if the model is another one than before."""
+        """Return the known facts; start reading if the model has changed."""
         draft = self._context.draft
         value = draft.value("model.path")
         path = value if isinstance(value, str) else ""
         seen = (path, draft.value("model.offline") is True)
         if seen != self._seen:
             self._seen = seen
-            self._found = ["Looking …" if path else _NOTHING_CHOSEN]
+            self._found = ["Reading …" if path else _NOTHING_CHOSEN]
             if path:
                 self._context.kit.jobs.run(
                     lambda: lines_of(path, is_offline=seen[1]),
@@ -47,26 +47,29 @@ class ModelLines:
             self._show()
 
 
-_NOTHING_CHOSEN = "Choose a file or a diffusers folder, or type the name of a model on the hub."
+_NOTHING_CHOSEN = "Choose a file or a diffusers folder, or enter the name of a model on the Hub."
 
 
 def lines_of(text: str, *, is_offline: bool) -> list[str]:
-    """What is at a path, or behind a name on the hub as far as it has been downloaded."""
-    # Loaded late: they look into files, which a window that only opens does not need.
+    """Describe the model at a path, or a downloaded model by its name on the Hugging Face Hub."""
+    # Imported late, because opening the window does not need it.
     from onetrainer.model_files.hub import cached_folder, is_hub_name
 
     if not is_hub_name(text):
         try:
             return _lines_at(Path(expanded(text)), text)
-        except UserError as error:  # the home of somebody who is not there
+        except UserError as error:  # "~name" of an unknown user
             return [sentence(error.what)]
     folder = cached_folder(text)
     if folder is not None:
-        return ["A model on the Hugging Face Hub, downloaded before.", *_lines_at(folder, text)]
-    taken = "Not a folder here; taken for a model on the Hugging Face Hub"
+        return ["From the Hugging Face Hub, already downloaded.", *_lines_at(folder, text)]
     if is_offline:
-        return [text, f"{taken}. It has not been downloaded, and the network is not to be used."]
-    return [text, f"{taken}, and downloaded when training starts."]
+        return [text, "Not on this computer. Turn off “Offline” to download it."]
+    return [
+        text,
+        "Not on this computer. It will be downloaded from the Hugging Face Hub when training "
+        "starts.",
+    ]
 
 
 def _lines_at(path: Path, text: str) -> list[str]:
@@ -80,7 +83,7 @@ def _lines_at(path: Path, text: str) -> list[str]:
 
 
 def facts(model: "ModelFile") -> list[str]:
-    """What a model is, a line for each thing that is known of it."""
+    """Describe a model, one line for each known fact."""
     from onetrainer.model_files import DESCRIPTIONS, NAMES
 
     lines = [f"This is {DESCRIPTIONS[model.kind]}."]
@@ -96,11 +99,11 @@ def facts(model: "ModelFile") -> list[str]:
     if model.precision:
         lines.append(f"Precision: {model.precision}")
     if model.has_ema:
-        lines.append("Also holds averaged weights (EMA)")
+        lines.append("Contains EMA weights")
     if model.missing:
-        lines.append(f"⚠ Without {listed(model.missing)}")
+        lines.append(f"⚠ Missing: {listed(model.missing)}")
     if model.layout == "single-file":
-        lines.append(f"One file of {amount(model.path.stat().st_size)}")
+        lines.append(f"Single file, {amount(model.path.stat().st_size)}")
     else:
-        lines.append("A diffusers folder")
+        lines.append("Diffusers folder")
     return lines

@@ -1,4 +1,4 @@
-"""How often each amount of noise is trained, as the settings make it."""
+"""Plot of how often each noise level is trained."""
 
 import tkinter as tk
 
@@ -12,12 +12,12 @@ SECTION = "objective.timesteps"
 _WIDTH = 360
 _STEPS = 1000
 _BIN = 10
-_TITLE = "How often each amount of noise is trained"
-_ENDS = ("little noise: fine detail", "nothing but noise: composition")
+_TITLE = "How often each noise level is trained"
+_ENDS = ("low noise: fine detail", "pure noise: composition")
 
 
 class NoisePlot:
-    """Drawn anew with each change; words in its place while the numbers are wrong."""
+    """Plot of the timestep density; a message replaces it while the settings are wrong."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
@@ -26,7 +26,7 @@ class NoisePlot:
         self._drawn: tuple[object, ...] = ()
 
     def draw(self) -> None:
-        """Draws what the draft says now, unless that is drawn already."""
+        """Draw the current draft, unless it is drawn already."""
         draft, mode = self._context.draft, self._context.kit.theme.mode
         value = draft.value(SECTION)
         wanted = (str(value), mode)
@@ -41,17 +41,17 @@ class NoisePlot:
             curve = [(place / last, height) for place, height in enumerate(heights)]
             self._plot.show(_TITLE, curve, _ENDS)
         else:
-            self._plot.explain("Put the numbers right to see how often which noise is trained.")
+            self._plot.explain("Fix the numbers to see how often each noise level is trained.")
 
 
 def density_bins(timesteps: Timesteps) -> list[float]:
-    """How often timesteps are drawn, ten at a time, beside the most frequent ones.
+    """Return how often timesteps are sampled, in bins of ten, relative to the highest bin.
 
-    From little noise to nothing else; empty where there are no timesteps to draw.
+    Ordered from low noise to pure noise; [] where there are no timesteps to sample.
     """
     try:
         shares = density(timesteps, _STEPS)
-    except ValueError:  # an empty range, of which it is told beside the setting
+    except ValueError:  # an empty range, which the form reports at the setting
         return []
     bins = [sum(shares[start : start + _BIN]) for start in range(0, _STEPS, _BIN)]
     highest = max(bins)

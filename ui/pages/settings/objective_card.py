@@ -1,4 +1,4 @@
-"""A card that leads from one way of training to the other: from pictures, or toward rewards."""
+"""Card that switches between training on images and training on rewards."""
 
 import tkinter as tk
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from tkinter import ttk
 from ui.context import Context
 from ui.widgets.widgets import Button
 
-# The pages on which what is said depends on the objective.
+# Pages with this card.
 LOSS, REWARDS = "loss", "rewards"
 
 _OF_REWARDS, _OF_IMAGES = "alignprop", "denoising"
-_VAE = "The VAE is trained by reconstruction alone. Choose another method first."
+_VAE = "The VAE is trained by reconstruction only. Choose another method first."
 _WRAP, _BESIDE = 620, 430
 
 
 @dataclass(frozen=True)
 class Told:
-    """What the card says, and what its button does. reason: why that cannot be done now."""
+    """Text of the card, and what its button does. reason: why the button is disabled; "" if not."""
 
     title: str
     text: str
@@ -26,33 +26,34 @@ class Told:
 
 
 def told(page: str, objective: object, method: object) -> Told | None:
-    """What is said on a page; None if there is nothing to be said."""
+    """Return the text for a page; None if the card is hidden."""
     is_of_rewards = objective == _OF_REWARDS
     match page, is_of_rewards:
         case ("rewards", True):
             text = (
-                "The model draws pictures of prompts, has them scored, and learns to score higher."
+                "The model generates images from prompts, rewards score them, and training "
+                "raises the score."
             )
-            return Told("", text, "Learn from pictures instead")
+            return Told("", text, "Train on images instead")
         case ("rewards", False):
             text = (
-                "This run learns from your pictures. It can learn from scores instead: the model"
-                " draws pictures of prompts, rewards score them, and what raises the score is"
-                " learnt. It takes prompts, and no pictures."
+                "This run trains on your images. It can train on rewards instead: the model"
+                " generates images from prompts, rewards score them, and training raises the"
+                " score. This needs prompts and no images."
             )
             reason = _VAE if method == "vae" else ""
-            return Told("No reward is trained", text, "Train toward rewards", reason)
+            return Told("Reward training is off", text, "Train on rewards", reason)
         case ("loss", True):
             text = (
-                "What counts in this run are scores of drawn pictures, which have a page of their"
-                " own. Ordinary steps, where there are some, are of the usual loss."
+                "This run maximizes the rewards of generated images, which have their own page."
+                " Ordinary steps, if there are any, use the usual loss."
             )
-            return Told("The rewards say what counts", text, "Go to the rewards")
+            return Told("Training maximizes the rewards", text, "Open Rewards")
     return None
 
 
 class ObjectiveCard:
-    """Says which way of training is chosen, on the pages of both."""
+    """Card that explains the chosen objective on the pages Loss and Rewards."""
 
     def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
         self._context = context
@@ -69,7 +70,7 @@ class ObjectiveCard:
         self._outer.grid_remove()
 
     def refresh(self) -> None:
-        """Shows what is true for the draft now."""
+        """Show the current draft."""
         value = self._context.draft.value
         found = told(self._page, value("objective.kind"), value("method.kind"))
         if found == self._shown:
@@ -87,7 +88,7 @@ class ObjectiveCard:
         self._outer.grid()
 
     def _place(self, *, has_title: bool) -> None:
-        """Title, text and button below each other; without a title text and button in a line."""
+        """Place the button below the text, or next to it without a title."""
         kit = self._context.kit
         if has_title:
             self._title.grid(row=0, column=0, sticky="w")

@@ -1,4 +1,4 @@
-"""A page of settings: cards of rows, and beside them the help and what the settings amount to."""
+"""Page of settings: cards of rows, with help, summary and forecast next to them."""
 
 import tkinter as tk
 
@@ -28,7 +28,7 @@ _FROM_EDGE, _FROM_MESSAGE = 60, 120
 
 
 class SettingsPage:
-    """Made from its plan: a new setting of the config appears here by itself."""
+    """Page built from its plan, so that a new config setting appears by itself."""
 
     def __init__(self, context: Context, parent: tk.Misc, *, plan: PagePlan) -> None:
         self.name = plan.name
@@ -53,7 +53,7 @@ class SettingsPage:
         self._beside = StickyColumn(kit, self._scroller, name=f"aside {plan.name}")
         aside = self._beside.frame
         self._help = HelpCard(context, self._beside.top, name=f"help {plan.name}")
-        # From above: what is to be decided by comes before what is only told.
+        # From top to bottom: what helps to decide comes before plain information.
         facts, cost, memory = (3, 2, 1) if plan.name in COST else (1, 2, 3)
         self._summary = SummaryCard(context, aside, plan.name, line=facts)
         self._memory: MemoryCard | None = None
@@ -71,26 +71,26 @@ class SettingsPage:
 
     @property
     def help_path(self) -> str:
-        """The setting that is explained; "" for none."""
+        """Path of the setting that is explained; "" for none."""
         return self._help.path
 
     @property
     def has_help_column(self) -> bool:
-        """Whether there is room for the explanation of a setting beside it."""
+        """Whether the window is wide enough for the help next to the settings."""
         return self._has_room(self.outer.master.winfo_width())
 
     @property
     def memory_text(self) -> list[str]:
-        """What the card about memory says; nothing on pages without one."""
+        """Lines of the memory card; [] on pages without one."""
         return self._memory.words if self._memory is not None else []
 
     @property
     def cost_text(self) -> list[str]:
-        """What the card about time says; nothing on pages without one."""
+        """Lines of the time card; [] on pages without one."""
         return self._cost.words if self._cost is not None else []
 
     def refresh(self) -> None:
-        """Shows the draft."""
+        """Show the current draft."""
         used = focused(self._column)
         in_use = used if used is not None and self._scroller.can_see(used) else None
         before = in_use.winfo_rooty() if in_use is not None else 0
@@ -114,10 +114,10 @@ class SettingsPage:
         self._settle(in_use, before)
 
     def reveal(self, path: str) -> None:
-        """Goes to a setting."""
+        """Scroll to a setting and focus it."""
         row, part = self.form.reveal(path), self.form.list_card(path)
         if row is not None:
-            # The message that explains it in a narrow window lies over the foot of the page.
+            # In a narrow window the message with the help covers the foot of the page.
             margin = _FROM_EDGE if self.has_help_column else _FROM_MESSAGE
             self._scroller.show(row.editor.focus, *row.below, margin=margin)
             row.take_focus()
@@ -126,17 +126,17 @@ class SettingsPage:
             part.add_button.take_focus()
 
     def commit(self) -> None:
-        """Hands what was typed to the draft."""
+        """Write everything typed to the draft."""
         self.form.commit()
 
     def _settle(self, in_use: tk.Misc | None, before: int) -> None:
-        """Keeps what is in use where it was on the screen; another preset begins at the top."""
+        """Keep the focused widget in place on the screen; scroll to the top for another preset."""
         draft = self._context.draft
         if self._openings != draft.openings:
             self._openings = draft.openings
             self._scroller.to_top()
             in_use = None
-        # Problems are looked for after each change: the same list, and nothing has changed.
+        # Each change makes a new list of problems: the same list means no change.
         if self._settled is not draft.problems:
             self._settled = draft.problems
             self._scroller.settle(in_use, before)
@@ -152,7 +152,7 @@ class SettingsPage:
         return switch
 
     def _place_switch(self) -> None:
-        """Shows the switch where there is something that it could show."""
+        """Show the switch only if the page has advanced settings."""
         if self._has_advanced and self.form.has_cards:
             self._switch.widget.place(relx=1.0, rely=1.0, anchor="se", y=-2)
         else:
@@ -203,6 +203,6 @@ class SettingsPage:
 
 
 def _has_advanced(plan: PagePlan) -> bool:
-    """Whether a page has anything to show on request, be it in the entries of its lists."""
+    """Return whether a page has advanced settings, including those in lists."""
     found = (part for setting in settings_on(plan) for part in (setting, *entries_of(setting)))
     return any(part.ui.level == "advanced" for part in found)

@@ -1,4 +1,4 @@
-"""The learning rate over the run, as the settings make it."""
+"""Plot of the learning rate over the run."""
 
 import tkinter as tk
 
@@ -16,7 +16,7 @@ _POINTS = 118  # one every two pixels
 
 
 class RatePlot:
-    """Drawn anew with each change; words in its place while the numbers are wrong."""
+    """Plot of the learning rate; a message replaces it while the settings are wrong."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
@@ -25,7 +25,7 @@ class RatePlot:
         self._drawn: tuple[object, ...] = ()
 
     def draw(self) -> None:
-        """Draws the rate of the draft as it is now, unless that is drawn already."""
+        """Draw the current draft, unless it is drawn already."""
         draft, mode = self._context.draft, self._context.kit.theme.mode
         config, steps = draft.alone("schedule"), draft.value("training.steps")
         rate, kind = draft.value("optimizer.lr"), draft.value("optimizer.kind")
@@ -35,10 +35,10 @@ class RatePlot:
             return
         self._drawn = wanted
         if draft.setting("optimizer.lr") is None:
-            self._plot.explain(f"{_name(draft)} finds its rate by itself, without a schedule.")
+            self._plot.explain(f"{_name(draft)} chooses its learning rate, without a schedule.")
             return
         if schedule is None or not isinstance(steps, int) or steps < 1:
-            self._plot.explain("Put the numbers right to see the learning rate over the run.")
+            self._plot.explain("Fix the numbers to see the learning rate over the run.")
             return
         points = rate_points(schedule, steps=steps)
         most = max(share for _, share in points)
@@ -49,21 +49,21 @@ class RatePlot:
 
 
 def rate_title(draft: Draft, full: float | None) -> str:
-    """What is drawn. full: the highest rate; None where there is no number for it yet."""
+    """Return the title of the plot. full: the highest rate; None if it is not a number."""
     up_to = f", up to {as_text(full)}" if full is not None else ""
     optimizer = section_at("optimizer", draft.kinds)
     if optimizer is not None and issubclass(optimizer, OptimizerSection) and optimizer.is_adaptive:
-        return f"What multiplies the learning rate that {_name(draft)} finds, over the run{up_to}"
+        return f"Factor on the learning rate that {_name(draft)} finds, over the run{up_to}"
     return f"Learning rate over the run{up_to}"
 
 
 def rate_points(schedule: Schedule, *, steps: int) -> list[tuple[float, float]]:
-    """The learning rate over the run: shares of the run, and of the full rate there."""
+    """Return points of the learning rate: fraction of the run, and factor on the full rate."""
     last = steps - 1
     if last == 0:
         share = lr_multiplier(schedule, step=0, steps=steps)
         return [(0.0, share), (1.0, share)]
-    # The end of the warm-up is a corner, which must not be cut off.
+    # Keep the corner at the end of the warm-up.
     shown = {round(place * last / _POINTS) for place in range(_POINTS + 1)}
     shown |= {min(last, warmup_steps(schedule, steps=steps))}
     return [

@@ -1,4 +1,4 @@
-"""A small curve in a card, with words for its two ends."""
+"""Small curve in a card, with labels for its two ends."""
 
 import tkinter as tk
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ui.theme import smooth
 from ui.widgets.widgets import Kit
 
-# How far a point is from the left end and from the foot, as shares of the plot.
+# x and y of a point, as fractions of the plot from its lower left corner.
 Point = tuple[float, float]
 
 _HEIGHT = 64
@@ -14,7 +14,7 @@ _LINE = 2.0
 
 
 class SmallPlot:
-    """Shows a curve, or words in its place; `widget` is to be placed."""
+    """Curve, or a message in its place; place `widget`."""
 
     def __init__(self, kit: Kit, parent: tk.Misc, *, name: str, width: int) -> None:
         self._kit = kit
@@ -39,7 +39,7 @@ class SmallPlot:
         kit.name(self._canvas, name)
 
     def show(self, title: str, curve: Sequence[Point], ends: tuple[str, str]) -> None:
-        """Draws a curve. curve: from left to right, two points or more, each in [0, 1]."""
+        """Draw a curve. curve: two or more points from left to right, each in [0, 1]."""
         self._title.configure(text=title)
         self._left.configure(text=ends[0])
         self._right.configure(text=ends[1])
@@ -48,7 +48,7 @@ class SmallPlot:
         self._draw(curve)
 
     def explain(self, words: str) -> None:
-        """Says in the curve's place why there is none."""
+        """Show a message instead of the curve."""
         self._title.configure(text=words)
         self._canvas.pack_forget()
         self._ends.pack_forget()

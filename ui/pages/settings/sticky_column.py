@@ -1,4 +1,4 @@
-"""The column beside the settings, which stays in sight while these are scrolled."""
+"""Column next to the settings that stays visible while they are scrolled."""
 
 import tkinter as tk
 
@@ -6,26 +6,26 @@ from ui.widgets.scroller import Scroller
 from ui.widgets.widgets import Kit
 
 _GAP = 14
-# What is left of the page's upper margin when the page has been scrolled.
+# Top margin while the page is scrolled.
 _MIN_ABOVE = 20
 
 
 class StickyColumn:
-    """Cards over a page that scrolls, in a place that the page leaves for them.
+    """Cards over a scrolling page, above a placeholder in the page.
 
-    top: the box of the first card, which always stays in sight. frame: that of the others, gridded
-    from its second row on: they follow the page until the last of them can be seen, which is not
-    at all where there is room for all of them. What does not fit passes below the first card.
-    stays: false where they stand below the settings, and are scrolled like these.
+    `top` holds the first card, which is always visible. `frame` holds the others, placed from grid
+    row 1 on: they scroll with the page until the last one is visible, so not at all if all of them
+    fit. What does not fit passes below the first card. Below the settings of a narrow page, all
+    cards scroll with the page.
     """
 
     def __init__(self, kit: Kit, page: Scroller, *, name: str) -> None:
         self._kit = kit
         self._page = page
-        # In the page, as large as what lies over it.
+        # Placeholder in the page, as large as the cards above it.
         self.space = kit.frame(page.inner, ground="window")
         self.frame = kit.frame(page.canvas, ground="window")
-        # As wide as the others, and with the page's ground, so that these do not show beside it.
+        # As wide as the other cards and opaque, so that they pass unseen below the first.
         self._cover = kit.frame(page.canvas, ground="window")
         self.top = kit.frame(self._cover, ground="window")
         above = kit.px(_MIN_ABOVE)
@@ -41,14 +41,14 @@ class StickyColumn:
             widget.bind("<Configure>", self._place)
 
     def arrange(self, width: int, *, stays: bool) -> None:
-        """Takes a width in pixels."""
+        """Set the width in pixels, and whether the column is sticky."""
         self._width = width
         self._stays = stays
         self.frame.grid_columnconfigure(0, minsize=width)
         self._place()
 
     def _place(self, _: "tk.Event[tk.Misc] | None" = None) -> None:
-        """Lays the cards over their place in the page, or where that is out of sight, near it."""
+        """Place the cards over the placeholder, or close to it where that is out of sight."""
         canvas, above = self._page.canvas, self._kit.px(_MIN_ABOVE)
         first, height = self._cover.winfo_reqheight(), self.frame.winfo_reqheight()
         self._room.configure(height=first - above)
@@ -57,7 +57,7 @@ class StickyColumn:
         top_of_first = top - above
         if self._stays:
             top = max(top, min(above, canvas.winfo_height() - height))
-            # A card that is higher than the window is scrolled to be read.
+            # A card taller than the window must scroll to be readable.
             is_in_sight = first <= canvas.winfo_height()
             top_of_first = max(0, top_of_first) if is_in_sight else top - above
         placed = (left, top, top_of_first, self._width)

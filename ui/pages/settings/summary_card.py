@@ -1,4 +1,4 @@
-"""What the settings amount to, in words: never settings themselves."""
+"""Card that sums up the settings: model, data or run."""
 
 import tkinter as tk
 from pathlib import Path
@@ -27,16 +27,16 @@ _SIDE = 76
 _WRAP = 236
 _ROUNDED_FROM = 10
 _ORIGINS = {
-    "names": ": its name",
-    "folders": ": its folder's name",
-    "text": ": the same for all",
-    "list": " in the list",
+    "names": " (its file name)",
+    "folders": " (its folder name)",
+    "text": " (the same for all)",
+    "list": " (from the list)",
 }
-_TITLES = {"data": "The pictures", "model": "The model"}
+_TITLES = {"data": "Images", "model": "Model"}
 
 
 class SummaryCard:
-    """A card beside the settings: the model, the pictures, or the run that they would make."""
+    """Summary of the model, the images or the run, next to the settings."""
 
     def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
         self._context = context
@@ -58,7 +58,7 @@ class SummaryCard:
         if page == "data":
             preview = kit.button(
                 inner,
-                "See what will happen",
+                "Open preview",
                 lambda: context.act.show_page("preview"),
                 name="see preview",
             )
@@ -66,7 +66,7 @@ class SummaryCard:
         outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
 
     def refresh(self) -> None:
-        """Shows what is true for the draft now."""
+        """Show the current draft."""
         seen = first_folder(self._context.draft)
         if seen != self._seen:
             self._seen = seen
@@ -74,7 +74,7 @@ class SummaryCard:
         self._show()
 
     def wrap(self, width: int) -> None:
-        """Fits the words into a card of a width in pixels."""
+        """Wrap the text to a card of a width in pixels."""
         wrap_in_card(self._context.kit, width, self._lines)
 
     def _show(self) -> None:
@@ -131,9 +131,9 @@ class SummaryCard:
 
 
 def first_folder(draft: Draft) -> ConceptSettings | None:
-    """The first folder of pictures, as far as it is said by now; None where it is not.
+    """Return the first image folder of the draft; None if it is not set.
 
-    Other settings of pictures may be wrong while somebody types.
+    Other settings may be wrong while the user types, so the config is not validated.
     """
     text = draft.value("data.folder")
     if not isinstance(text, str) or not text:
@@ -145,7 +145,7 @@ def first_folder(draft: Draft) -> ConceptSettings | None:
         "data.folder",
         folder.name,
         folder,
-        deep=draft.value("data.include_subfolders") is True,
+        recursive=draft.value("data.include_subfolders") is True,
         caption_source=source if source in get_args(CaptionSource) else "files",
         caption_text=str(draft.value("data.caption_text")),
         caption_list=said if said.name else None,
@@ -157,17 +157,17 @@ def first_folder(draft: Draft) -> ConceptSettings | None:
 def _path(value: object) -> Path:
     try:
         return Path(expanded(str(value)))
-    except UserError:  # the home of somebody who is not there
+    except UserError:  # "~name" of an unknown user
         return Path(str(value))
 
 
 def other_folders(draft: Draft) -> int:
-    """How many folders beside the first one are used, to be learnt or kept."""
+    """Return the number of further folders that are trained on or used for regularization."""
     return sum(entry.get("role") != "validation" for entry in _used_folders(draft))
 
 
 def _used_folders(draft: Draft) -> list[dict[str, object]]:
-    """The entries of further folders that are not off, nor without a folder yet."""
+    """Return the entries of further folders that are enabled and have a path."""
     concepts = draft.value("data.concepts")
     entries = concepts if isinstance(concepts, list) else []
     found = [entry for entry in entries if isinstance(entry, dict)]
@@ -175,26 +175,26 @@ def _used_folders(draft: Draft) -> list[dict[str, object]]:
 
 
 def _has_more_images(draft: Draft) -> bool:
-    """Whether pictures are shown beside those of the first folder."""
+    """Return whether there are images besides those of the first folder."""
     return bool(_used_folders(draft) or draft.value("data.class_folder"))
 
 
 def data_lines(folder: ConceptSettings | None, glance: Glance | None, others: int) -> list[str]:
-    """What was seen in the first folder, and that there are others."""
+    """Describe the images of the first folder, and mention others."""
     folders = f"folder{'s' if others > 1 else ''}"
     if folder is None and others:
-        return [f"Those of {others} {folders}"]
+        return [f"Images of {others} {folders}"]
     if folder is None:
-        return ["Choose a folder of pictures, each with its caption in a .txt file beside it."]
+        return ["Choose a folder of images. Captions are .txt files with the same names."]
     if glance is None:
-        return ["Looking …"]
+        return ["Reading …"]
     if not glance.exists:
-        return ["There is no such folder."]
+        return ["This folder does not exist."]
     unusable = [f"{glance.unusable} cannot be used"] if glance.unusable else []
     if not glance.images:
-        return unusable or ["There are no pictures in this folder."]
-    more = [f"and those of {others} more {folders}"] if others else []
-    return [f"{glance.images:,} pictures", *_caption_lines(folder, glance), *unusable, *more]
+        return unusable or ["No images in this folder."]
+    more = [f"and images of {others} more {folders}"] if others else []
+    return [f"{glance.images:,} images", *_caption_lines(folder, glance), *unusable, *more]
 
 
 def _caption_lines(folder: ConceptSettings, glance: Glance) -> list[str]:
@@ -205,25 +205,25 @@ def _caption_lines(folder: ConceptSettings, glance: Glance) -> list[str]:
     if glance.captions:
         origin = "" if folder.caption_source == "files" else _ORIGINS[folder.caption_source]
         lines.append(f"{glance.captions:,} with a caption{origin}")
-    return [*lines, f"{without:,} without one"] if without else lines
+    return [*lines, f"{without:,} without a caption"] if without else lines
 
 
 def how_often(seen: int, images: int, *, is_most: bool = False) -> str:
-    """How often each picture is seen: "each of 3 pictures 333 times".
+    """Format how often each image is seen: "each of 3 images 333 times".
 
-    is_most: whether so many are seen at most.
+    is_most: whether the number is an upper limit.
     """
     times = seen / images
     if times < 1:
-        return f"not all of {images:,} pictures"
+        return f"not all of {images:,} images"
     figure = f"{times:,.0f}" if times >= _ROUNDED_FROM else f"{times:.1f}".removesuffix(".0")
     often = "once" if figure == "1" else f"{figure} times"
     often = f"up to {often}" if is_most and figure != "1" else often
-    return f"each of {images:,} pictures {often}" if images > 1 else f"the one picture {often}"
+    return f"each of {images:,} images {often}" if images > 1 else f"the one image {often}"
 
 
 def trained_lines(draft: Draft) -> list[str]:
-    """What is trained: "LoRA: UNet and text encoder", "1 new word"."""
+    """Describe what is trained: "LoRA: UNet and text encoder", "1 new token"."""
     method = draft.setting("method.kind")
     if method is None:
         return []
@@ -231,14 +231,14 @@ def trained_lines(draft: Draft) -> list[str]:
     trained = [network for network, is_on in networks.items() if is_on]
     words = draft.value("embeddings.tokens")
     count = len(words) if isinstance(words, list) else 0
-    new_words = f"{count} new word{'s' if count != 1 else ''}"
+    new_words = f"{count} new token{'s' if count != 1 else ''}"
     title = method.word(draft.value("method.kind"))
-    what = f"{title}: {listed(trained) or 'no network'}" if networks else title
+    what = f"{title}: {listed(trained) or 'no component'}" if networks else title
     return [what, new_words] if count else [what]
 
 
 def _trained_networks(draft: Draft) -> dict[str, bool]:
-    """The networks that the method can train, in words, and whether it does."""
+    """Return the components that the method can train, by name, and whether it does."""
     has_two = str(draft.value("model.family")).startswith("sdxl")
     found = {}
     for setting in settings_in(draft.kinds):
@@ -250,18 +250,18 @@ def _trained_networks(draft: Draft) -> dict[str, bool]:
 
 
 def validation_of(draft: Draft, images: int) -> int:
-    """How many of so many pictures are held out of learning; 0 where a folder has its own."""
+    """Return how many images are split off for validation; 0 for a folder of its own."""
     config = draft.alone("validation")
     if config is None or not config.validation.use or config.validation.folder:
         return 0
-    # Loaded late: it reads pictures, which a window that only opens does not need.
-    from onetrainer.dataset.dataset import share_count
+    # Imported late, because opening the window does not need it.
+    from onetrainer.dataset.dataset import validation_count
 
-    return share_count(config.validation, images)
+    return validation_count(config.validation, images)
 
 
 def prompt_lines(draft: Draft) -> list[str]:
-    """How many prompts there are to draw, and to watch, where they are written in the settings."""
+    """Describe the number of training and evaluation prompts that the settings list."""
     config = draft.alone("objective")
     section = config.objective if config is not None else None
     if config is None or not isinstance(section, AlignProp) or section.prompts.source != "list":
@@ -269,31 +269,31 @@ def prompt_lines(draft: Draft) -> list[str]:
     try:
         split = prompts_of(config)
     except UserError:
-        return []  # the words beside the field say why
+        return []  # the form reports why
     trained = len(split.trained)
-    watched = f"{len(split.validation):,} watched"
-    watched += ", all of them trained as well" if len(split.both) == len(split.validation) else ""
-    return [f"{trained:,} prompt{'s' if trained > 1 else ''} to train, {watched}"]
+    evaluated = f"{len(split.validation):,} for evaluation"
+    evaluated += ", also trained on" if len(split.both) == len(split.validation) else ""
+    return [f"{trained:,} training prompt{'s' if trained > 1 else ''}, {evaluated}"]
 
 
 def run_lines(draft: Draft, glance: Glance | None) -> list[str]:
-    """How long the run is, what it learns from, and what it leaves behind."""
+    """Describe length, data and outputs of the run."""
     value = draft.value
     steps, batch = value("training.steps"), value("training.batch_size")
     accumulation, every = value("training.accumulation"), value("sampling.every")
     if not (isinstance(steps, int) and isinstance(batch, int) and isinstance(accumulation, int)):
-        return [*trained_lines(draft), "Put the numbers right to see how long it will be."]
+        return [*trained_lines(draft), "Fix the numbers to see the length of the run."]
     seen = steps * batch * accumulation
     is_of_rewards = value("objective.kind") == "alignprop"
     is_curated = value("objective.algorithm.kind") == "best_of_n"
     done = (
-        ("learnt, the best of those drawn" if is_curated else "drawn and scored")
+        ("trained on, the best of those generated" if is_curated else "generated and scored")
         if is_of_rewards
         else "seen"
     )
-    # The last pictures of a size may be fewer than a step has room for.
+    # The last batch of a bucket may be smaller.
     is_most = batch * accumulation > 1 and not is_of_rewards
-    count = f"{'up to ' if is_most else ''}{seen:,} pictures {done}"
+    count = f"{'up to ' if is_most else ''}{seen:,} images {done}"
     lines = [*trained_lines(draft), f"{steps:,} steps", count]
     if is_of_rewards:
         lines += prompt_lines(draft)
@@ -301,16 +301,16 @@ def run_lines(draft: Draft, glance: Glance | None) -> list[str]:
         validation = validation_of(draft, glance.images)
         lines.append(how_often(seen, max(1, glance.images - validation), is_most=is_most))
         if validation:
-            count = f"{validation:,} picture{'s' if validation > 1 else ''}"
-            lines.append(f"{count} held out, to validate with")
+            count = f"{validation:,} image{'s' if validation > 1 else ''}"
+            lines.append(f"{count} for validation")
     prompts = value("sampling.prompts")
     if isinstance(prompts, list) and prompts:
         times = (value("sampling.at_start") is True) + (value("sampling.at_end") is True)
         if isinstance(every, int) and every > 0:
             times += (steps - 1) // every
-        lines.append(f"{times * len(prompts):,} sample pictures, {times} of each prompt")
+        lines.append(f"{times * len(prompts):,} sample images, {times} of each prompt")
     else:
-        lines.append("No sample pictures: there is no prompt")
+        lines.append("No samples: there is no sample prompt")
     saves = value("output.save_every")
     if isinstance(saves, int) and saves > 0:
         lines.append(f"A checkpoint every {saves:,} steps")

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from onetrainer.checks.image_check import Checked
+from onetrainer.checks.image_check import CheckResult
 from onetrainer.images.findings import HEADLINES, Finding
 from tests.ui.desk import pump_until, resize
 from tests.ui.fake_paint import paint
@@ -106,7 +106,7 @@ def items_of_text(cells):
 
 def check_with(context, findings):
     part = shown(context, CheckTab)
-    part.check.answer = Checked(findings, len(findings))
+    part.check.answer = CheckResult(findings, len(findings))
     part.check._answered = part.check._now()
     part.refresh()
     context.root.update()
@@ -154,10 +154,10 @@ def test_the_plan_heeds_what_a_check_has_trained_of_similar_images(context, tmp_
     page.outer.pack(fill="both", expand=True)
     ahead = page.plan.ahead
     wait_until(context, lambda: ahead.answer)
-    assert ahead.answer.plan.holds_out_alike
+    assert ahead.answer.plan.validation_may_change
     page.show("check")
     page.check.check.start()
-    wait_until(context, lambda: not ahead.answer.plan.holds_out_alike)
+    wait_until(context, lambda: not ahead.answer.plan.validation_may_change)
     assert page.check.check.answer
 
 

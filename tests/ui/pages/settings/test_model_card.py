@@ -19,56 +19,55 @@ def test_a_file_is_told_with_all_that_is_known_of_it(tmp_path):
         "Predicts velocity (v-prediction)",
         "Zero terminal SNR: yes",
         "Precision: fp32",
-        "One file of 0 MB",
+        "Single file, 0 MB",
     ]
 
 
 def test_parts_that_are_missing_are_named(tmp_path):
     parts = {name: shape for name, shape in PARTS.items() if "first_stage" not in name}
     path = write_model(tmp_path / "bare.safetensors", parts)
-    assert "⚠ Without VAE" in lines_of(str(path), is_offline=False)
+    assert "⚠ Missing: VAE" in lines_of(str(path), is_offline=False)
 
 
 def test_a_thing_that_is_no_whole_model_is_told_as_what_it_is(tmp_path):
     model = ModelFile(tmp_path, "folder", "lora", made_for="sdxl", missing=("UNet", "VAE", "CLIP"))
     lines = facts(model)
     assert lines[:2] == ["This is a LoRA, not a whole model.", "Made for SDXL"]
-    assert "⚠ Without UNet, VAE and CLIP" in lines
+    assert "⚠ Missing: UNet, VAE and CLIP" in lines
 
 
 def test_of_what_nothing_tells_nothing_is_said(tmp_path):
     assert facts(ModelFile(tmp_path, "folder", "sd2")) == [
         "This is an SD 2 model.",
-        "A diffusers folder",
+        "Diffusers folder",
     ]
 
 
 def test_averaged_weights_are_mentioned(tmp_path):
     lines = facts(ModelFile(tmp_path, "folder", "sd15", prediction="epsilon", has_ema=True))
     assert "Predicts noise (epsilon)" in lines
-    assert "Also holds averaged weights (EMA)" in lines
+    assert "Contains EMA weights" in lines
 
 
 @pytest.mark.parametrize(
     ("is_offline", "words"),
     [
-        (False, ", and downloaded when training starts."),
-        (True, ". It has not been downloaded, and the network is not to be used."),
+        (False, "It will be downloaded from the Hugging Face Hub when training starts."),
+        (True, "Turn off “Offline” to download it."),
     ],
 )
 def test_a_name_of_the_hub_is_no_path(monkeypatch, tmp_path, is_offline, words):
     monkeypatch.setattr("onetrainer.model_files.hub.cached_folder", lambda name: None)
     monkeypatch.chdir(tmp_path)
     name, about = lines_of("models/xl", is_offline=is_offline)
-    taken = "Not a folder here; taken for a model on the Hugging Face Hub"
-    assert (name, about) == ("models/xl", taken + words)
+    assert (name, about) == ("models/xl", f"Not on this computer. {words}")
 
 
 def test_a_model_that_was_downloaded_before_is_looked_at(monkeypatch, tmp_path):
     (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "FluxPipeline"}))
     monkeypatch.setattr("onetrainer.model_files.hub.cached_folder", lambda name: tmp_path)
     lines = lines_of("black-forest-labs/flux", is_offline=True)
-    assert lines[0] == "A model on the Hugging Face Hub, downloaded before."
+    assert lines[0] == "From the Hugging Face Hub, already downloaded."
     assert "This is a Flux model." in lines
 
 
