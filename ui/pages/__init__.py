@@ -1,1 +1,1 @@
-"""The pages of the window, one folder each."""
+"""Pages of the window; `registry.py` lists them."""

@@ -51,13 +51,13 @@ class RunState:
     checkpoints: list[Checkpoint] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     ending: Finished | Stopped | Failed | None = None
-    death: WorkerExit | None = None
+    unexpected_exit: WorkerExit | None = None
 
     def apply(self, event: Event) -> None:
         """Takes one event in."""
         match event:
             case Started():
-                self.started, self.ending, self.death = event, None, None
+                self.started, self.ending, self.unexpected_exit = event, None, None
             case Phase():
                 self.phase = event
             case Progress():
@@ -90,7 +90,7 @@ class RunState:
                 return "stopped"
             case Failed():
                 return "failed"
-        if self.death is not None:
+        if self.unexpected_exit is not None:
             return "died"
         return "running" if self.started is not None else "starting"
 
@@ -138,7 +138,7 @@ class RunState:
             case "running":
                 return phase_words(self.phase) if self.phase else "Starting"
             case "died":
-                return "The worker died"
+                return "Stopped unexpectedly"
             case status:
                 return status.capitalize()
 

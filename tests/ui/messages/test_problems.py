@@ -57,7 +57,7 @@ def test_ready_is_said_only_when_it_is_known(problems, is_running, words):
 def test_a_run_stopped_before_its_first_step_has_saved_nothing(tmp_path):
     folder = create_run(tmp_path, name="paper", config={})
     message = stopped_message(Stopped(0, "stop"), folder)
-    assert "Nothing had been trained yet; Resume starts from the beginning" in message.text
+    assert "No step was trained. “Resume” starts from the beginning" in message.text
     assert not message.can_open_output
 
 
@@ -65,7 +65,7 @@ def test_a_stopped_run_offers_its_output_where_there_is_some(tmp_path):
     folder = create_run(tmp_path, name="paper", config={})
     (folder.output / "paper.safetensors").write_bytes(b"weights")
     message = stopped_message(Stopped(12, "stop", ["output/paper.safetensors"]), folder)
-    assert "Everything up to step 12 is saved" in message.text
+    assert "Saved up to step 12" in message.text
     assert message.can_open_output
 
 
@@ -185,7 +185,7 @@ def test_the_pages_run_and_runs_say_the_same_of_a_dead_worker():
     state = RunState()
     run = RunSummary(Path("paper-001"), "broken off", 3, 9, None, 0.0)
     state.unexpected_exit = object()
-    assert standing_in_words(run) == state.in_words() == "The worker died"
+    assert standing_in_words(run) == state.in_words() == "Stopped unexpectedly"
 
 
 def captioned(folder, **said):
@@ -214,15 +214,15 @@ def test_a_folder_of_unusable_images_is_told_from_an_empty_one(tmp_path):
     ("said", "lines"),
     [
         ({}, ["9 with a caption", "3 without a caption"]),
-        ({"caption_source": "names"}, ["12 with a caption: its name"]),
+        ({"caption_source": "names"}, ["12 with a caption (its file name)"]),
         (
             {"caption_source": "text", "caption_text": "a cat"},
-            ["12 with a caption: the same for all"],
+            ["12 with a caption (the same for all)"],
         ),
         ({"caption_source": "text"}, ["12 without a caption"]),
         (
             {"caption_source": "text", "trigger": "ohwx"},
-            ["12 with a caption: the same for all"],
+            ["12 with a caption (the same for all)"],
         ),
         ({"caption_source": "list", "caption_list": Path("gone.csv")}, ["gone.csv"]),
     ],

@@ -33,11 +33,11 @@ def rest_on(root, widget):
 
 
 def test_the_words_follow_what_they_tell_of(root, kit):
-    said = ["No run is at work."]
+    said = ["No run is in progress."]
     entry = field(root)
     Tooltip(entry, kit.theme, lambda: said[0])
     rest_on(root, entry)
-    assert shown(entry) == ["No run is at work."]
+    assert shown(entry) == ["No run is in progress."]
     said[0] = "Ends the run"
     pass_time(root, 0.4)
     assert shown(entry) == ["Ends the run"]

@@ -44,6 +44,6 @@ def test_the_demo_trains_in_the_window_and_can_be_stopped_and_taken_up_again(ope
     run = Path(desk.state["folder"])
     assert json.loads((run / "config.json").read_text())["training"]["steps"] == 12
     assert list((run / "output").glob("*.safetensors"))
-    assert "Training is finished" in desk.state["banner"]
+    assert "Training finished" in desk.state["banner"]
     desk.page("samples")
     assert desk.state["sample_place"][1] == 12

@@ -27,7 +27,7 @@ def test_a_run_is_started_followed_and_its_samples_looked_through(open_desk, pro
     desk = open_desk(project)
     start(desk)
     desk.wait_state(status="finished", step=60)
-    assert "Training is finished" in desk.state["banner"]
+    assert "Training finished" in desk.state["banner"]
     assert "paper.safetensors" in desk.state["banner"]
     desk.page("samples")
     assert desk.state["sample_place"] == [0, 60]

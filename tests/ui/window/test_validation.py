@@ -23,11 +23,11 @@ def test_a_run_says_what_validation_images_show(open_desk, validating):
     # The fake worker's loss is lowest after 0.598 of the run.
     assert words == "It begins to memorize: the loss was lowest at step 40."
     assert facts == []  # below a banner there is little room
-    desk.click("held-out details")
+    desk.click("validation details")
     facts = desk.state["held_out"].splitlines()[2:]
     assert facts[0].startswith("Loss now: 0.14")
     assert facts[2].startswith("Lowest: step 40 · 0.14")
-    desk.click("held-out details")
+    desk.click("validation details")
     assert len(desk.state["held_out"].splitlines()) == 2
 
 
@@ -36,7 +36,7 @@ def test_a_run_without_validation_has_no_card_of_it(open_desk, project):
     desk.click("start")
     desk.wait_state(status="finished")
     assert desk.state["held_out"] == ""
-    assert not desk.widget("held-out details")["shown"]
+    assert not desk.widget("validation details")["shown"]
 
 
 def test_the_details_are_there_by_themselves_where_there_is_room(open_desk, validating):
@@ -63,7 +63,7 @@ def test_a_run_that_ended_early_can_be_resumed_and_says_what_decides(open_desk, 
     assert any("validation.patience" in line and "config.json" in line for line in lines)
     desk.click("resume")
     desk.wait_state(status="finished", step=60)
-    desk.wait(lambda: desk.widget("resume")["reason"] == "All steps of this run are made.", "why")
+    desk.wait(lambda: desk.widget("resume")["reason"] == "This run has finished all its steps.", "why")
 
 
 def test_the_chart_keeps_its_height_below_a_banner(open_desk, tmp_path):
@@ -74,7 +74,7 @@ def test_the_chart_keeps_its_height_below_a_banner(open_desk, tmp_path):
     desk.wait_state(status="finished")
     desk.rest()
     desk.wait(lambda: desk.widget("loss chart")["height"] >= 172, "a chart of two panels")
-    desk.click("held-out details")
+    desk.click("validation details")
     desk.rest()
     assert len(desk.state["held_out"].splitlines()) > 2
     assert desk.widget("loss chart")["height"] >= 172

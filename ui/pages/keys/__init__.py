@@ -1,1 +1,1 @@
-"""The page that lists the keyboard shortcuts."""
+"""Page of keyboard shortcuts."""

@@ -1,4 +1,4 @@
-"""The page that lists the keys."""
+"""Page that lists the keyboard shortcuts."""
 
 import tkinter as tk
 
@@ -8,7 +8,7 @@ from ui.widgets.scroller import Scroller
 
 
 class KeysPage:
-    """Every key of the window."""
+    """Keyboard shortcuts of the window."""
 
     name = "keys"
 
@@ -20,7 +20,7 @@ class KeysPage:
         box.pack(anchor="nw", padx=kit.px(28), pady=kit.px(21))
         kit.label(box, "Keys", style="Title", ground="window").pack(anchor="w")
         kit.label(
-            box, "Everything can be done without the mouse.", style="Dim", ground="window"
+            box, "The whole program can be used without a mouse.", style="Dim", ground="window"
         ).pack(anchor="w", pady=(0, kit.px(14)))
         outer, inner = kit.card(box)
         outer.pack(anchor="w")
@@ -32,4 +32,4 @@ class KeysPage:
             kit.label(inner, words).grid(row=line, column=1, sticky="w", pady=kit.px(4))
 
     def refresh(self) -> None:
-        """Nothing changes here."""
+        """Do nothing: the page never changes."""

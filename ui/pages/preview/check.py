@@ -25,7 +25,7 @@ from ui.widgets.grid import Box, Grid
 from ui.widgets.tooltip import Tooltip
 
 if TYPE_CHECKING:
-    from onetrainer.checks.image_check import Checked
+    from onetrainer.checks.image_check import CheckResult
     from onetrainer.images.findings import Finding
 
 _INTRO = (
@@ -52,9 +52,11 @@ class CheckTab:
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         kit = context.kit
-        self.check: Inquiry[Checked] = Inquiry(context.draft, kit.jobs, check_images, counts=COUNTS)
+        self.check: Inquiry[CheckResult] = Inquiry(
+            context.draft, kit.jobs, check_images, counts=COUNTS
+        )
         self.check.listen(self._updated)
-        self._shown: Checked | None = None
+        self._shown: CheckResult | None = None
         self._kinds: list[Kind] = []
         self._kind = 0
         self._found: list[Finding] = []
@@ -194,7 +196,7 @@ class CheckTab:
         place = self._cells.below_pointer
         return str(self._found[place].path) if 0 <= place < len(self._found) else ""
 
-    def _show(self, checked: "Checked") -> None:
+    def _show(self, checked: "CheckResult") -> None:
         before = self._kinds[self._kind].key if self._kinds else ""
         self._shown = checked
         self._kinds = kinds_of(checked.findings)

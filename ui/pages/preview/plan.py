@@ -93,7 +93,7 @@ class PlanTab:
     def refresh_after_check(self) -> None:
         """Looks ahead anew where it was not known which pictures look nearly the same."""
         answer = self.ahead.answer
-        if answer is not None and answer.plan.holds_out_alike:
+        if answer is not None and answer.plan.validation_may_change:
             self.ahead.start()
 
     def _ask(self) -> None:

@@ -1,1 +1,1 @@
-"""The page of the current run."""
+"""Page of the current run."""

@@ -1,4 +1,4 @@
-"""How a run ended, in words, and what can be done now; or what it warns of."""
+"""Banner of the run page: how the run ended and what to do next, or its warnings."""
 
 import tkinter as tk
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _MAX_LINES = 5
 
 @dataclass(frozen=True)
 class Message:
-    """What is to be said. log: the last lines of the worker's log."""
+    """Content of the banner. log: the last lines of the worker log."""
 
     tone: Role
     title: str
@@ -29,7 +29,7 @@ class Message:
 
 
 class RunBanner:
-    """Placed at the top of the page while there is something to say."""
+    """Banner at the top of the page, hidden while there is no message."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
@@ -53,14 +53,14 @@ class RunBanner:
 
     @property
     def words(self) -> str:
-        """Everything the banner says; "" while it is not there."""
+        """Text of the banner; "" while it is hidden."""
         if not self._outer.winfo_manager():
             return ""
         parts = (self._title, self._text, self._log)
         return "\n".join(str(part.cget("text")) for part in parts if part.winfo_manager())
 
     def refresh(self) -> None:
-        """Says what is to be said now."""
+        """Show the current message."""
         message = _message(self._context)
         if message == self._shown:
             return
@@ -120,11 +120,17 @@ def _message(context: Context) -> Message | None:
     state, folder = session.state, session.folder
     if folder is None:
         return None
-    if state.death is not None:
-        text = state.death.what
+    if state.unexpected_exit is not None:
+        text = state.unexpected_exit.what
         if folder.complete_checkpoints():
-            text += f" Resume goes on from step {folder.complete_checkpoints()[-1][0]:,}."
-        return Message("danger", "The worker died", text, state.death.log, can_open_log=True)
+            text += f" “Resume” continues from step {folder.complete_checkpoints()[-1][0]:,}."
+        return Message(
+            "danger",
+            "The worker stopped unexpectedly",
+            text,
+            state.unexpected_exit.log,
+            can_open_log=True,
+        )
     match state.ending:
         case Failed() as failed:
             parts = (failed.what, failed.expected, failed.remedy)
@@ -136,40 +142,42 @@ def _message(context: Context) -> Message | None:
             return stopped_message(stopped, folder)
     guard = _guard_words(state)
     if guard:
-        return Message("warning", "The guard warns", "\n".join([guard, *state.warnings[-2:]]))
+        return Message(
+            "warning", "Warning from the guard", "\n".join([guard, *state.warnings[-2:]])
+        )
     if state.warnings:
-        return Message("warning", "The run warns", "\n".join(state.warnings[-3:]))
+        return Message("warning", "Warnings", "\n".join(state.warnings[-3:]))
     return None
 
 
 def _finished_message(done: Finished, state: RunState, folder: RunFolder) -> Message:
-    """What a run that has ended by itself has made; and what the guard says of it."""
+    """Describe a run that ended by itself: its outputs and the verdict of the guard."""
     guard = _guard_words(state)
     if state.is_guarded_end:
-        title = "The guard ended the training"
+        title = "Training stopped by the guard"
         lines = [guard, *done.summary]
     elif state.is_early_end:
         title, lines = "Training ended early", [guard, *done.summary, _patience(folder)]
     else:
-        title, lines = "Training is finished", [guard, *done.summary]
+        title, lines = "Training finished", [guard, *done.summary]
     lines += _places(folder.path, done.outputs)
-    # What the guard says is in the summary as well.
+    # The summary repeats the verdict of the guard.
     text = "\n".join(line for line in dict.fromkeys(lines) if line)
     return Message("warning" if guard else "good", title, text, can_open_output=True)
 
 
 def _guard_words(state: RunState) -> str:
-    """What the guard says against the reward; "" while it sees nothing wrong."""
+    """Return the warning of the guard; "" if it sees no problem."""
     newest = state.rewards.newest
     return newest.words if newest is not None and newest.verdict == "hacking" else ""
 
 
 def stopped_message(stopped: Stopped, folder: RunFolder) -> Message:
-    """What a run that was stopped or paused has kept, and where."""
+    """Describe a run that was stopped or paused: what is saved and where."""
     if stopped.step:
-        text = f"Everything up to step {stopped.step:,} is saved. Resume goes on from there."
+        text = f"Saved up to step {stopped.step:,}. “Resume” continues from there."
     else:
-        text = "Nothing had been trained yet; Resume starts from the beginning."
+        text = "No step was trained. “Resume” starts from the beginning."
     title = "Paused" if stopped.reason == "pause" else "Stopped"
     lines = [text, *_places(folder.path, stopped.outputs)]
     has_output = folder.output.is_dir() and any(folder.output.iterdir())
@@ -178,8 +186,8 @@ def stopped_message(stopped: Stopped, folder: RunFolder) -> Message:
 
 def _patience(folder: RunFolder) -> str:
     return (
-        f"“Stop early after” (validation.patience) in {folder.config} decided that; Resume makes "
-        "the steps that are left once it is higher there."
+        f"“Early stopping after” (validation.patience) in {folder.config} was reached. Raise it "
+        "there and choose “Resume” to train the remaining steps."
     )
 
 

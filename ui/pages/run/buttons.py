@@ -1,4 +1,4 @@
-"""The buttons of a run; each one that is disabled says why."""
+"""Buttons of the run page; a disabled one says why in its tooltip."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -6,15 +6,15 @@ from collections.abc import Callable
 from ui.context import Context
 from ui.widgets.widgets import Button, Kind
 
-_NOT_RUNNING = "No run is at work."
+_NOT_RUNNING = "No run is in progress."
 _PATIENCE = (
-    "Makes the steps that are left. The run ended early: first raise “Stop early after” "
-    "(validation.patience) in its config.json, or it ends again"
+    "Trains the remaining steps. First raise “Early stopping after” (validation.patience) in "
+    "config.json of the run; otherwise it stops again"
 )
 
 
 class RunButtons:
-    """Pause or Resume, Stop (and then Kill), Sample now, Save now, Open folder."""
+    """Pause or Resume, Stop (then Kill), Sample now, Save now, Open folder."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
@@ -36,14 +36,16 @@ class RunButtons:
         self._stop = button("Stop", "stop", lambda: act.send("stop"))
         self._kill = button("Kill now", "kill", act.kill)
         self._open = button("Open folder", "open folder", self._open_folder)
-        self._sample.describe("Draws the sample prompts after this step")
-        self._save.describe("Saves a checkpoint and the file as trained so far, and goes on")
-        self._pause.describe("Saves a checkpoint and ends the worker; Resume goes on from there")
-        self._stop.describe("Saves a checkpoint and the file as trained so far, and ends")
-        self._kill.describe("Ends the worker at once; what came after the last checkpoint is lost")
+        self._sample.describe("Generates samples after this step")
+        self._save.describe("Saves a checkpoint and the trained file, then continues")
+        self._pause.describe("Saves a checkpoint and frees the GPU; “Resume” continues from there")
+        self._stop.describe("Saves a checkpoint and the trained file, then stops")
+        self._kill.describe(
+            "Stops the worker at once; progress since the last checkpoint is lost"
+        )
 
     def refresh(self) -> None:
-        """Enables what can be done now."""
+        """Enable the buttons that apply now."""
         session = self._context.session
         if session.folder is None:
             self.outer.pack_forget()
@@ -52,7 +54,7 @@ class RunButtons:
             self.outer.pack(side="right", anchor="s")
         is_running = session.is_running
         asked = session.asked.name if session.asked else ""
-        busy = f"The worker has been asked to {asked}." if asked else ""
+        busy = f"Waiting for the worker to {asked}." if asked else ""
         reason = busy if is_running else _NOT_RUNNING
         for button in (self._sample, self._save, self._pause, self._stop):
             button.enable(reason)
@@ -67,7 +69,7 @@ class RunButtons:
         self._rest_if_moved((is_running, session.can_kill))
 
     def _rest_if_moved(self, shape: tuple[bool, bool]) -> None:
-        """Swallows the second half of a double click once other buttons are below the pointer."""
+        """Ignore the second half of a double click once buttons have moved."""
         if self._shape is not None and shape != self._shape:
             for button in (
                 self._sample,
@@ -84,11 +86,11 @@ class RunButtons:
     def _why_not_resume(self) -> str:
         session = self._context.session
         if session.is_leaving:
-            return "The worker is just leaving."
+            return "The worker is shutting down."
         if session.folder is None:
             return "There is no run yet."
         if session.state.status == "finished" and not session.state.is_early_end:
-            return "All steps of this run are made."
+            return "This run has finished all its steps."
         return ""
 
     def _open_folder(self) -> None:

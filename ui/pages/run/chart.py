@@ -1,4 +1,4 @@
-"""The card with the chart of the run: its loss, or in reward training its reward."""
+"""Card with the chart of the run: its loss, or in reward training also its reward."""
 
 import tkinter as tk
 from functools import partial
@@ -21,7 +21,7 @@ What = Literal["reward", "loss"]
 
 
 class RunChart:
-    """Follows the run at most ten times a second, and only while it can be seen."""
+    """Chart that follows the run at most ten times a second, and only while visible."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
@@ -55,11 +55,11 @@ class RunChart:
 
     @property
     def what(self) -> What:
-        """Which of the charts is on the screen."""
+        """Name of the visible chart."""
         return self._what
 
     def refresh(self) -> None:
-        """Shows what is known now, soon."""
+        """Schedule a redraw."""
         session = self._context.session
         has_rewards = session.state.rewards.count > 0
         if has_rewards != bool(self._tabs.winfo_manager()):
@@ -70,7 +70,7 @@ class RunChart:
             self._drawing = self.outer.after(_DRAW_EVERY_MS, self._draw)
 
     def choose(self, what: What) -> None:
-        """Shows one of the charts."""
+        """Show the chart with a name."""
         self._what = what
         self._show_chart(has_rewards=True)
         self._shown = ()
@@ -107,7 +107,7 @@ class RunChart:
         self._fit()
 
     def _fit(self) -> None:
-        """Shows of the head what there is room for, and what the chart has a use for."""
+        """Show the controls that fit into the header and apply to the chart."""
         kit, width = self._context.kit, self._head.winfo_width()
         has_tabs, is_loss = bool(self._tabs.winfo_manager()), self._what == "loss"
         for part in (self._log.widget, self._smoothing, self._legend):

@@ -1,4 +1,4 @@
-"""The run in figures: phase, progress, speed, time left, memory, loss or reward."""
+"""Key figures of a run: phase, progress, speed, time left, memory, loss or reward."""
 
 import tkinter as tk
 from tkinter import ttk
@@ -12,7 +12,7 @@ _NONE = "—"
 
 
 class RunFigures:
-    """A line that says what is going on, a bar, and a row of figures."""
+    """Card with the current activity, a progress bar and a row of figures."""
 
     def __init__(self, kit: Kit, parent: tk.Misc) -> None:
         self.outer, inner = kit.card(parent)
@@ -39,7 +39,7 @@ class RunFigures:
             self._values[name] = value
 
     def refresh(self, session: Session) -> None:
-        """Shows what is known now."""
+        """Show the current figures."""
         state = session.state
         self._phase.configure(text=activity(session))
         share = _share(state)
@@ -52,14 +52,14 @@ class RunFigures:
 
 
 def activity(session: Session) -> str:
-    """What the run is doing, in a line."""
+    """Describe what the run is doing, in a line."""
     if session.asked is not None:
         word = "Stopping" if session.asked.name == "stop" else "Pausing"
         return f"{word}: finishing this step, then saving…"
     words = session.state.in_words()
     quiet = session.quiet_seconds
     if quiet:
-        return f"{words} · nothing has been heard for {duration(quiet)}"
+        return f"{words} · no message for {duration(quiet)}"
     phase = session.state.phase
     if session.state.status == "running" and phase is not None and phase.detail:
         return f"{words} · {phase.detail}"
@@ -67,7 +67,7 @@ def activity(session: Session) -> str:
 
 
 def _share(state: RunState) -> float:
-    """Of the run once it trains; of the phase before, such as the encoding of pictures."""
+    """Return the progress of the run; before training, that of the current phase."""
     phase = state.phase
     is_before = state.progress is None and state.status == "running"
     if is_before and phase is not None and phase.total > 0 and phase.name != "training":

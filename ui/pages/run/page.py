@@ -1,4 +1,4 @@
-"""The page of the run: what it does now, how far it is, its curves, its newest pictures."""
+"""Page of the run: activity, progress, charts and newest samples."""
 
 import tkinter as tk
 from tkinter import ttk
@@ -17,7 +17,7 @@ from ui.widgets.scroller import Scroller
 
 
 class RunPage:
-    """Everything about the run at work, or the one that ended last."""
+    """Everything about the current run, or the last one."""
 
     name = "run"
 
@@ -35,7 +35,7 @@ class RunPage:
         self._lead: ttk.Label = kit.label(head, style="Dim", ground="window")
         self._lead.pack(anchor="w")
         self._empty = self._make_empty()
-        # What does not fit below a banner can be scrolled to, and the chart stays readable.
+        # Scrolling keeps the chart readable below a banner.
         self._scroller = Scroller(kit, self.outer, fills=True)
         self._body = kit.frame(self._scroller.inner, ground="window")
         self._body.grid(row=0, column=0, sticky="nsew", padx=margin, pady=(0, kit.px(20)))
@@ -56,23 +56,23 @@ class RunPage:
 
     @property
     def validation_text(self) -> str:
-        """What is said of held-out pictures; "" where none were measured."""
+        """Text of the validation card; "" while it is hidden."""
         return self._validation.words
 
     @property
     def reward_text(self) -> str:
-        """What is said of held-out prompts and which chart is shown; "" outside of reward runs."""
+        """Visible chart, evaluation verdict and grid columns; "" outside of reward training."""
         words = self._rewards.words
         return f"{self._chart.what}\n{words}" if words else ""
 
     def refresh(self) -> None:
-        """Shows what is known now. The chart follows at most ten times a second."""
+        """Show the current state."""
         session = self._context.session
         folder = session.folder
         self._buttons.refresh()
         if folder is None:
             self._title.configure(text="Run")
-            self._lead.configure(text="Progress, loss and samples of a training.")
+            self._lead.configure(text="Progress, loss and samples of a run.")
             self._scroller.outer.pack_forget()
             self._empty.pack(anchor="nw", padx=self._context.kit.px(28))
             return
@@ -91,14 +91,11 @@ class RunPage:
     def _make_empty(self) -> customtkinter.CTkFrame:
         kit = self._context.kit
         outer, inner = kit.card(self.outer)
-        kit.label(inner, "Nothing has been trained in this window yet", style="Heading").pack(
-            anchor="w"
-        )
+        kit.label(inner, "No run yet", style="Heading").pack(anchor="w")
         kit.label(
             inner,
-            "Start checks the settings and then trains in a process of its own. This page shows "
-            "its progress, speed and memory, the loss, and the newest samples. Earlier runs are "
-            "on the page Runs.",
+            "“Start” checks the settings and trains in a separate process. This page shows its "
+            "progress, speed, memory, loss and newest samples. Earlier runs are on the page Runs.",
             wrap=520,
         ).pack(anchor="w", pady=(kit.px(6), kit.px(12)))
         line = kit.frame(inner)

@@ -1,4 +1,4 @@
-"""Held-out prompts as a grid: base beside best beside now, each picture with its rewards."""
+"""Grid of evaluation images: base, best and newest, each with its rewards."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -20,9 +20,10 @@ _FONT = "OneTrainerSmall"
 
 
 class RewardGrid:
-    """Holds only what can be seen. The slider below takes another look in the place of now.
+    """Grid that draws only visible rows; a slider replaces the newest evaluation by another.
 
-    opened: told the row and the step of a picture that was clicked on, or chosen by Return.
+    Args:
+        opened: Called with row and step of an image on click or Return.
     """
 
     def __init__(
@@ -38,10 +39,10 @@ class RewardGrid:
         self._step: int | None = None
         self._current = (0, 0)
         self._folder = Path()
-        # Images by place, so that a redraw makes none anew; Tk shows none that nobody holds.
+        # Cached by path and size for redraws. Tk drops an image that has no reference.
         self._images: dict[tuple[Path, int], object] = {}
         self.outer, inner = kit.card(parent)
-        kit.label(inner, "Held-out prompts", style="Heading").pack(anchor="w")
+        kit.label(inner, "Evaluation prompts", style="Heading").pack(anchor="w")
         width = _COLUMNS * kit.px(_CELL + _GAP)
         self._heads = tk.Canvas(inner, width=width, height=kit.px(_HEAD), highlightthickness=0)
         self._heads.configure(takefocus=0)
@@ -62,11 +63,11 @@ class RewardGrid:
 
     @property
     def words(self) -> list[str]:
-        """What stands over the columns."""
+        """Titles of the columns."""
         return [column.title for column in self._columns]
 
     def show(self, folder: Path, rewards: Rewards) -> None:
-        """Shows the looks of a run; follows the newest one until a person chooses another."""
+        """Show the evaluations of a run; follow the newest until the user selects another."""
         if folder != self._folder:
             self._images.clear()
             self._step, self._current = None, (0, 0)
@@ -74,7 +75,7 @@ class RewardGrid:
         self._refresh()
 
     def take_focus(self) -> None:
-        """Has the arrows go over the pictures."""
+        """Move the keyboard focus to the grid."""
         self._canvas.focus_set()
 
     def _refresh(self) -> None:
@@ -104,7 +105,7 @@ class RewardGrid:
         self._refresh()
 
     def draw(self) -> None:
-        """Draws the part that can be seen."""
+        """Draw the visible part."""
         canvas, px = self._canvas, self._context.kit.px
         canvas.delete("all")
         self._draw_heads()
@@ -147,7 +148,7 @@ class RewardGrid:
     def _draw_row_head(self, row: int) -> None:
         prompt, seed = self._rows[row]
         px, canvas = self._context.kit.px, self._canvas
-        words = " ".join(prompt.split()) or "(no words)"
+        words = " ".join(prompt.split()) or "(no prompt)"
         end = f" · seed {seed}"
         text = canvas.create_text(
             1,
@@ -178,7 +179,7 @@ class RewardGrid:
             self._write(x, foot, name, figure)
 
     def _write(self, x: int, y: int, name: str, figure: str) -> None:
-        """A figure at the right of a picture, and as much of its name as there is room for."""
+        """Write a value at the right of an image, and as much of its name as fits."""
         palette, px, canvas = self._context.kit.theme.palette, self._context.kit.px, self._canvas
         end = canvas.create_text(
             x + px(_CELL), y, text=figure, anchor="ne", font=_FONT, fill=palette.text
@@ -201,7 +202,7 @@ class RewardGrid:
         return self._images[path, side]
 
     def _forget_far(self, top: int, bottom: int) -> None:
-        """Drops images of rows and looks that were left, once there are many of them."""
+        """Drop images that are no longer visible, once there are many."""
         if len(self._images) <= 4 * max(8, _COLUMNS * (bottom - top)):
             return
         cells = (cell for column in self._columns for cell in column.cells[top:bottom] if cell)
@@ -250,7 +251,7 @@ class RewardGrid:
         return "break"
 
     def _see(self, row: int) -> None:
-        """Scrolls so far that a row can be seen as a whole."""
+        """Scroll until a whole row is visible."""
         canvas, height = self._canvas, self._row_height()
         whole = max(1, len(self._rows) * height)
         if row * height < canvas.canvasy(0):
@@ -271,7 +272,7 @@ class RewardGrid:
         if 0 <= place < len(self._columns) and 0 <= row < len(self._rows):
             self._current = (row, place)
             self._open()
-        # Else customtkinter would take the keyboard away from this canvas again.
+        # Otherwise customtkinter would take the focus away from this canvas again.
         return "break"
 
     def _yview(self, *arguments: str) -> None:
@@ -279,7 +280,7 @@ class RewardGrid:
         self.draw()
 
     def _turned(self, steps: int) -> None:
-        """Scrolls the grid, and the page once the grid is at its end."""
+        """Scroll the grid, and the page once the grid is at its end."""
         first, last = self._canvas.yview()
         if (steps < 0 and first <= 0) or (steps > 0 and last >= 1):
             self._page.scroll_by(steps)

@@ -1,4 +1,4 @@
-"""What a reward run has beside its chart: the guard's words, small curves, and the grid."""
+"""Reward training on the run page: verdict, trend plots and evaluation grid."""
 
 import json
 import tkinter as tk
@@ -20,11 +20,13 @@ _LEGEND_NEEDS = 500
 
 
 class RunRewards:
-    """Shown from the first look at held-out prompts on.
+    """Cards of reward training, shown from the first evaluation on.
 
-    left: what has the chart, below which the small curves stand; a picture of the grid takes its
-    place when it is opened. beside: what the grid takes the place of. banner: what the page says
-    above, which is not said twice.
+    Args:
+        left: Frame with the chart. The trend plots are placed below it; an opened image
+            replaces it.
+        beside: Widget that the grid replaces.
+        banner: Banner of the page, whose text is not repeated.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class RunRewards:
 
     @property
     def words(self) -> str:
-        """What is said of the looks, and what stands over the grid; "" before the first."""
+        """Verdict, message and titles of the grid columns; "" before the first evaluation."""
         if not self._grid.outer.winfo_manager():
             return ""
         said = (self._verdict, self._words, self._about)
@@ -70,7 +72,7 @@ class RunRewards:
         return "\n".join([*lines, *self._grid.words])
 
     def refresh(self) -> None:
-        """Shows what is known now."""
+        """Show the current state."""
         session = self._context.session
         rewards, folder = session.state.rewards, session.folder
         newest = rewards.newest
@@ -101,7 +103,7 @@ class RunRewards:
             self._show_image(*self._place)
 
     def open(self, row: int, step: int) -> None:
-        """Shows one of the grid's pictures large, in the place of the curves."""
+        """Show an image of the grid large, in place of the chart."""
         if self._viewer is None:
             self._viewer = self._make_viewer()
         self._left.pack_forget()
@@ -110,7 +112,7 @@ class RunRewards:
         self._viewer.take_focus()
 
     def close(self) -> None:
-        """Shows the curves again."""
+        """Show the chart again."""
         if not self._viewer_box.winfo_manager():
             return
         self._about.configure(text="")
@@ -175,7 +177,7 @@ class RunRewards:
 
 
 def _least_diversity(config: Path) -> float:
-    """What the run's guard takes for a collapse; the usual share where that cannot be read."""
+    """Return the guard's minimum diversity, from the config of the run or by default."""
     try:
         known = json.loads(config.read_text("utf-8"))["objective"]["evaluation"]
         return float(known["least_diversity"])

@@ -1,4 +1,4 @@
-"""The newest sample of each prompt, beside the loss."""
+"""Newest sample of each prompt, next to the loss."""
 
 import tkinter as tk
 
@@ -7,7 +7,7 @@ from ui.context import Context
 from ui.progress.samples import SampleBook, thumbnail
 
 _SIDE = 124
-# Smaller ones show nothing; where there is less room, the last rows are left to their own page.
+# Smaller thumbnails are useless; rows that do not fit are only on the samples page.
 _MIN_SIDE = 88
 _GAP = 8
 _WORDS = 20
@@ -15,7 +15,7 @@ _COLUMNS = 2
 
 
 class NewestSamples:
-    """A click goes to the sample on its own page."""
+    """Thumbnails; a click opens the sample on its page."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
@@ -35,7 +35,7 @@ class NewestSamples:
         self._images: list[object] = []
 
     def refresh(self) -> None:
-        """Shows the newest samples; does nothing if there are no new ones."""
+        """Show the newest samples; do nothing if there are no new ones."""
         session = self._context.session
         seen = (session.generation, len(session.state.samples))
         if seen != self._seen:
@@ -53,7 +53,7 @@ class NewestSamples:
             canvas.create_text(
                 0,
                 px(4),
-                text="They appear here while it trains.",
+                text="Samples appear here during training.",
                 anchor="nw",
                 width=px(240),
                 font="OneTrainerBody",
@@ -82,13 +82,13 @@ class NewestSamples:
             )
 
     def _shown(self) -> list[Sample]:
-        """As many as there is room for."""
+        """Return as many samples as fit."""
         px = self._context.kit.px
         rows = max(1, self._canvas.winfo_height() // px(_MIN_SIDE + _WORDS + _GAP))
         return self._newest[: rows * _COLUMNS]
 
     def _side(self) -> int:
-        """As large as leaves room for every row."""
+        """Return the largest thumbnail size at which all rows fit."""
         px = self._context.kit.px
         rows = max(1, -(-len(self._shown()) // _COLUMNS))
         room = self._canvas.winfo_height() // rows - px(_WORDS + _GAP)

@@ -1,4 +1,4 @@
-"""What held-out pictures say of the run: in a sentence, in figures, by noise and by concept."""
+"""Validation card of the run page: verdict, key figures, loss by noise level and by concept."""
 
 import tkinter as tk
 from tkinter import ttk
@@ -10,14 +10,14 @@ from ui.theme.palette import Role
 from ui.widgets.scroller import Scroller
 
 _MAX_FACTS = 5
-# How high the chart and the card must be together for the details to be there by themselves: in a
-# low window with a banner the chart comes first.
+# Height of chart and card together from which the details are open by default. In a low window
+# with a banner the chart has priority.
 _DETAILS_FROM = 470
 _COLUMNS = 3
 
 
 class ValidationCard:
-    """Below the loss while there is something to say; the details can be put away."""
+    """Card below the loss, shown once there is a validation; the details can be folded."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
@@ -25,18 +25,18 @@ class ValidationCard:
         self._outer, inner = kit.card(parent)
         head = kit.frame(inner)
         head.pack(fill="x")
-        kit.label(head, "Held-out pictures", style="Heading").pack(side="left")
+        kit.label(head, "Validation", style="Heading").pack(side="left")
         self._verdict: ttk.Label = kit.label(head, style="Small")
         self._verdict.pack(side="left", padx=(kit.px(12), 0))
         self._toggle = kit.button(
-            head, "Details", self._switch, name="held-out details", kind="quiet"
+            head, "Details", self._switch, name="validation details", kind="quiet"
         )
         self._toggle.widget.pack(side="right")
         self._words: ttk.Label = kit.label(inner, wrap=700)
         self._words.pack(anchor="w", pady=(kit.px(2), 0))
         self._details = kit.frame(inner)
         self._facts = self._make_facts(0)
-        self._level_title, self._levels = self._make_table("By amount of noise", 1)
+        self._level_title, self._levels = self._make_table("By noise level", 1)
         self._concept_title, self._concepts = self._make_table("By concept", 2)
         self._is_open: bool | None = None
         self._has_news = False
@@ -46,15 +46,15 @@ class ValidationCard:
         self._page: Scroller | None = None
 
     def stand_below(self, rest: tk.Widget, page: Scroller) -> None:
-        """Takes its room from a widget that fills what is left of a page."""
+        """Place the card below a widget that fills the rest of a page."""
         self._rest, self._page = rest, page
-        # It moves when a banner appears above it; what is seen grows with the window.
+        # The widget moves when a banner appears, and the visible area grows with the window.
         for widget in (rest, page.canvas):
             widget.bind("<Configure>", self._fit, add="+")
 
     @property
     def words(self) -> str:
-        """What the card says; "" while it is not there."""
+        """Text of the card; "" while it is hidden."""
         if not self._outer.winfo_manager():
             return ""
         lines = [str(self._verdict.cget("text")), str(self._words.cget("text"))]
@@ -64,7 +64,7 @@ class ValidationCard:
         return "\n".join(lines)
 
     def refresh(self) -> None:
-        """Shows what is known now."""
+        """Show the current state."""
         session = self._context.session
         validation = session.state.validation
         seen = (session.generation, len(validation), validation.newest)
@@ -123,7 +123,7 @@ class ValidationCard:
         concepts, left_out = validation.by_concept()
         self._levels.show(_rows(levels))
         self._concepts.show(_rows(concepts))
-        self._level_title.configure(text="By amount of noise" if levels else "")
+        self._level_title.configure(text="By noise level" if levels else "")
         more = f", the worst {len(concepts)} of {len(concepts) + left_out}" if left_out else ""
         self._concept_title.configure(text=f"By concept{more}" if concepts else "")
 
@@ -135,7 +135,7 @@ class ValidationCard:
             self._page.show(self._details)
 
     def _fit(self, _: object = None) -> None:
-        """Shows the card, and its details where there is room unless a person has decided."""
+        """Show the card, with details if they fit or the user has opened them."""
         kit, rest, page = self._context.kit, self._rest, self._page
         if rest is None or page is None:
             return
@@ -171,12 +171,12 @@ def _rows(shares: list[Share]) -> list[BarRow]:
 
 
 def _tone(share: Share) -> Role:
-    """Good or bad only where the band leaves no doubt."""
+    """Return a color that is only good or bad where the change exceeds its band."""
     if share.change is None or not share.is_sure:
         return "dim"
     return "good" if share.change < 0 else "warning"
 
 
 def _style(tone: Role, font: str) -> str:
-    """The style of a label in a tone."""
+    """Return the ttk style of a label in a tone."""
     return f"{font}.Card.TLabel" if tone == "text" else f"{font}{tone.capitalize()}.Card.TLabel"

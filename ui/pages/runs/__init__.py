@@ -1,1 +1,1 @@
-"""The page that lists all runs."""
+"""Page of all runs."""

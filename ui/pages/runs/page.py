@@ -1,4 +1,4 @@
-"""The page of runs: all that the runs folder holds."""
+"""Page of all runs in the runs folder."""
 
 import time
 import tkinter as tk
@@ -20,12 +20,12 @@ _CHOOSE = "Choose a run first."
 
 
 def in_words(run: RunSummary) -> str:
-    """How a run stands, in the words of the page Run."""
-    return "The worker died" if run.standing == "broken off" else run.standing.capitalize()
+    """Return the state of a run as the run page words it."""
+    return "Stopped unexpectedly" if run.standing == "broken off" else run.standing.capitalize()
 
 
 class RunsPage:
-    """Shows, takes up or opens a run; or takes its settings over."""
+    """Table of runs, with buttons to show, reuse and open one."""
 
     name = "runs"
 
@@ -48,27 +48,27 @@ class RunsPage:
             kit.button(buttons, words, command, name=name)
             for words, command, name in (
                 ("Show", self._show, "show run"),
-                ("Use its settings", self._use, "use settings"),
+                ("Use settings", self._use, "use settings"),
                 ("Open folder", self._open, "open run folder"),
             )
         ]
         for button in self._buttons:
             button.widget.pack(side="left", padx=(0, kit.px(8)))
-        self._look = kit.button(buttons, "Look again", self._look_again, kind="quiet")
+        self._look = kit.button(buttons, "Refresh", self._look_again, kind="quiet")
         self._look.widget.pack(side="right")
         self._tree = self._make_table(inner)
         self._empty = kit.label(
-            inner, "There are no runs in this folder yet. Each start makes one.", style="Dim"
+            inner, "No runs in this folder yet. Each start creates one.", style="Dim"
         )
         self._enable()
 
     @property
     def listed(self) -> list[str]:
-        """The names of the runs in the table, from above."""
+        """Names of the runs in the table, from top to bottom."""
         return [run.name for run in self._runs.values()]
 
     def refresh(self) -> None:
-        """Reads the folder anew where something may have changed."""
+        """Read the folder again if it may have changed."""
         session = self._context.session
         seen = (self._folder(), session.generation, session.is_running, session.state.status)
         if seen != self._seen:

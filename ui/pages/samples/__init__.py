@@ -1,1 +1,1 @@
-"""The page of sample images."""
+"""Page of samples."""

@@ -1,4 +1,4 @@
-"""The page of samples: one large, followed over the steps, and all of them as a grid."""
+"""Page of samples: a large one with a slider over the steps, and a grid of all."""
 
 import tkinter as tk
 
@@ -15,14 +15,14 @@ _VIEWER_SHARE = 7
 
 
 def extent(book: SampleBook) -> str:
-    """How much has been drawn: "2 prompts · 4 times". The runs' steps are something else."""
+    """Format the number of samples: "2 prompts  ·  4 times". Times are not steps."""
     prompts, times = len(book.prompts), len(book.steps)
     words = f"{prompts} prompt{'s' if prompts != 1 else ''}"
     return f"{words}  ·  {f'{times} times' if times != 1 else 'once'}"
 
 
 class SamplesPage:
-    """Follows the newest step until a person looks at an earlier one."""
+    """Samples that follow the newest step until the user selects an earlier one."""
 
     name = "samples"
 
@@ -54,11 +54,11 @@ class SamplesPage:
         )
         self.gallery = Gallery(kit, inner, context.images, self._chosen)
         self.gallery.outer.pack(fill="both", expand=True)
-        # The page is mapped whenever a person comes to it.
+        # The page is mapped whenever it is opened.
         self.outer.bind("<Map>", lambda _: self._take_keys())
 
     def refresh(self) -> None:
-        """Shows the samples there are; does nothing if there are no new ones."""
+        """Show the samples; do nothing if there are no new ones."""
         session = self._context.session
         samples, generation = session.state.samples, session.generation
         if generation != self._generation:
@@ -80,13 +80,13 @@ class SamplesPage:
         self._show()
 
     def go_to(self, prompt: int, step: int) -> None:
-        """Shows one sample."""
+        """Show one sample."""
         self.refresh()
         self._moved(prompt, step)
 
     @property
     def place(self) -> tuple[int, int]:
-        """The prompt and the step on the screen."""
+        """Prompt index and step of the visible sample."""
         return self._prompt, self._step
 
     def _moved(self, prompt: int, step: int) -> None:
@@ -110,9 +110,9 @@ class SamplesPage:
         self.viewer.take_focus()
 
     def _take_keys(self) -> None:
-        """Gives the arrows and Space to the viewer, unless a person is typing."""
+        """Focus the viewer, unless the user is typing."""
         focus = focused(self.outer)
-        # A field of the page before may still have the keyboard, though it cannot be seen.
+        # A hidden field of the previous page may still have the focus.
         is_typing = isinstance(focus, tk.Entry) and bool(focus.winfo_viewable())
         if self._count > 0 and not is_typing:
             self.viewer.take_focus()
@@ -128,18 +128,18 @@ class SamplesPage:
             self._empty.pack_forget()
             self._split.pack(fill="both", expand=True, padx=kit.px(28), pady=(0, kit.px(20)))
         else:
-            self._lead.configure(text="The same prompts, drawn again and again while training.")
+            self._lead.configure(text="The same prompts, sampled repeatedly during training.")
             self._split.pack_forget()
             self._empty.pack(anchor="nw", padx=kit.px(28))
 
     def _make_empty(self) -> customtkinter.CTkFrame:
         kit, act = self._context.kit, self._context.act
         outer, inner = kit.card(self.outer)
-        kit.label(inner, "There are no samples yet", style="Heading").pack(anchor="w")
+        kit.label(inner, "No samples yet", style="Heading").pack(anchor="w")
         kit.label(
             inner,
-            "A run draws its sample prompts at the start, every so many steps and at the end. "
-            "They appear here while it trains.",
+            "A run generates samples of its prompts at the start, at regular steps and at the "
+            "end. They appear here during training.",
             wrap=520,
         ).pack(anchor="w", pady=(kit.px(6), kit.px(12)))
         button = kit.button(inner, "Edit the sample prompts", lambda: act.show_page("sampling"))

@@ -1,1 +1,1 @@
-"""The first page."""
+"""Welcome page."""

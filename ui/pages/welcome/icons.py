@@ -1,4 +1,4 @@
-"""The icons of the first page, drawn as vectors in the colors of the theme."""
+"""Icons of the welcome page, drawn as vectors in the colors of the theme."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -9,7 +9,7 @@ Draw = Callable[[tk.Canvas, Kit], None]
 
 
 def draw_demo(canvas: tk.Canvas, kit: Kit) -> None:
-    """A button that plays."""
+    """Draw a play button."""
     palette, px = kit.theme.palette, kit.px
     canvas.create_oval(px(2), px(4), px(58), px(60), fill=palette.selected, outline="")
     canvas.create_polygon(
@@ -18,7 +18,7 @@ def draw_demo(canvas: tk.Canvas, kit: Kit) -> None:
 
 
 def draw_images(canvas: tk.Canvas, kit: Kit) -> None:
-    """A stack of pictures."""
+    """Draw a stack of images."""
     palette, px = kit.theme.palette, kit.px
     for shift, color in ((16, palette.raised), (8, palette.hover), (0, palette.selected)):
         canvas.create_rectangle(
@@ -36,7 +36,7 @@ def draw_images(canvas: tk.Canvas, kit: Kit) -> None:
 
 
 def draw_preset(canvas: tk.Canvas, kit: Kit) -> None:
-    """Three sliders."""
+    """Draw three sliders."""
     palette, px = kit.theme.palette, kit.px
     for y, knob in ((14, 40), (32, 18), (50, 50)):
         for end, color in ((62, palette.hover), (knob, palette.accent)):

@@ -1,4 +1,4 @@
-"""The first page: three ways to begin."""
+"""Welcome page: three ways to start."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -12,16 +12,18 @@ from ui.widgets.widgets import Kind, wrap_in_card
 
 _ICON_WIDTH, _ICON_HEIGHT = 96, 64
 _GAP = 14
-_LEAD = "OneTrainer teaches Stable Diffusion and SDXL your pictures: a style, a person, a thing."
+_LEAD = (
+    "OneTrainer trains Stable Diffusion and SDXL on your pictures: a style, a person, a thing."
+)
 _KEYS = (
-    "F5 starts   ·   Ctrl+F finds any setting   ·   F1 explains the one in use   ·   "
-    "the button Keys shows the rest"
+    "F5 starts   ·   Ctrl+F finds any setting   ·   F1 explains the current one   ·   "
+    "“Keys” lists all shortcuts"
 )
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to begin."""
+    """One way to start."""
 
     title: str
     text: str
@@ -32,7 +34,7 @@ class Way:
 
 
 class WelcomePage:
-    """Train on my pictures, open a preset, or try the demo."""
+    """Try the demo, train on images, or open a preset."""
 
     name = "welcome"
 
@@ -60,7 +62,7 @@ class WelcomePage:
         box.bind("<Configure>", self._wrap)
 
     def refresh(self) -> None:
-        """Draws the icons in the colors of now."""
+        """Draw the icons in the current colors."""
         for canvas, draw in self._icons:
             canvas.delete("all")
             draw(canvas, self._context.kit)
@@ -70,8 +72,8 @@ class WelcomePage:
         return (
             Way(
                 "Try the demo",
-                "A tiny model and its pictures are made on this computer, ready to start. "
-                "It shows everything in a few minutes, also without a graphics card.",
+                "Creates a tiny model and its images on this computer, ready to start. It shows "
+                "everything in a few minutes, even without a GPU.",
                 "Load the demo",
                 "primary",
                 act.load_demo,
@@ -80,7 +82,7 @@ class WelcomePage:
             Way(
                 "Train on my pictures",
                 "Choose a base model, SD 1.5, SD 2 or SDXL, and a folder of pictures with "
-                "captions. All other settings have sensible values.",
+                "captions. All other settings have good defaults.",
                 "Choose a model",
                 "plain",
                 lambda: act.jump("model.path"),
@@ -88,8 +90,8 @@ class WelcomePage:
             ),
             Way(
                 "Open a preset",
-                "Begin with settings for SD 1.5, SD 2 or SDXL that came with the program, with "
-                "your own, or with those that somebody gave you.",
+                "Start with settings for SD 1.5, SD 2 or SDXL that come with the program, with "
+                "your own, or with those from somebody else.",
                 "Open a preset",
                 "plain",
                 act.choose_preset,
@@ -98,8 +100,7 @@ class WelcomePage:
         )
 
     def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
-        """Breaks the lines for cards that share the page's width."""
-        # Less a little for the padding that a label has around its lines.
+        """Wrap the text to cards that share the width of the page."""
         width = (event.width - 3 * self._context.kit.px(_GAP)) // 3
         wrap_in_card(self._context.kit, width, *self._texts)
 
@@ -129,6 +130,6 @@ class WelcomePage:
 
 
 def _apart(gap: int, column: int) -> tuple[int, int]:
-    """Room beside one of three cards, so that all come out equally wide."""
+    """Return the padding next to one of three cards, so that all have the same width."""
     third = gap // 3
     return third * column, third * (2 - column)

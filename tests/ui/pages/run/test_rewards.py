@@ -286,7 +286,7 @@ def test_a_reward_run_shows_its_curves_and_its_grid_and_what_the_guard_did(open_
         *("base", "best · step 20", "now · step 40"),
     ]
     title, words, stopped, best, *places = desk.state["banner"].splitlines()
-    assert (title, words[:27]) == ("The guard ended the training", "The color rose by 0.12, but")
+    assert (title, words[:27]) == ("Training stopped by the guard", "The color rose by 0.12, but")
     assert (stopped, best) == (
         "The guard stopped it after step 40.",
         "paper-best.safetensors holds the weights of step 20.",
@@ -304,7 +304,7 @@ def test_images_are_opened_and_followed_by_pointer_and_keys(open_desk, project):
     desk.click("start")
     desk.wait_state(status="finished")
     desk.wait(lambda: "now · step 60" in desk.state["rewards"], "the last look")
-    assert desk.state["banner"].startswith("Training is finished")
+    assert desk.state["banner"].startswith("Training finished")
     desk.click("reward grid")  # the second picture of the base
     desk.wait_state(focus="reward timeline")
     desk.wait(lambda: "color 0.510   sharpness 0.310" in desk.state["rewards"], "its rewards")
@@ -324,7 +324,7 @@ def test_images_are_opened_and_followed_by_pointer_and_keys(open_desk, project):
 def test_the_guard_warns_while_the_run_goes_on(open_desk, project):
     desk = open_desk(project, mode="warned")
     desk.click("start")
-    desk.wait(lambda: desk.state["banner"].startswith("The guard warns"), "the warning")
+    desk.wait(lambda: desk.state["banner"].startswith("Warning from the guard"), "the warning")
     assert desk.state["is_running"]
 
 
