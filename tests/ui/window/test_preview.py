@@ -117,7 +117,7 @@ def test_what_is_put_right_on_the_disk_is_seen_by_looking_again(open_desk, shape
     desk.click("preview again")
     desk.wait(lambda: plan_of(desk)["sizes"], "the sizes")
     (images / "paper-00.txt").unlink()
-    desk.click("look again")
+    desk.click("preview refresh")
     desk.wait(lambda: "No caption: 1 picture" in plan_of(desk)["facts"], "the news")
 
 
@@ -173,7 +173,7 @@ def test_a_check_can_be_stopped(open_desk, tmp_path):
     desk.key("F6")
     desk.click("preview check")
     desk.click("check pictures")
-    desk.wait(lambda: "looked at …" in check_of(desk)["told"], "the progress")
+    desk.wait(lambda: "checked …" in check_of(desk)["told"], "the progress")
     desk.click("check pictures")
     desk.wait(lambda: desk.widget("check pictures")["text"] == "Check now", "the end of it")
     assert check_of(desk)["kinds"] == []

@@ -1,1 +1,1 @@
-"""The page that previews and checks the images."""
+"""Page that previews and checks the images."""

@@ -1,4 +1,4 @@
-"""What is wrong with the pictures: found when a person asks, a line for each, with the file."""
+"""Tab that checks the images on request and lists the findings with their files."""
 
 import tkinter as tk
 from functools import partial
@@ -7,18 +7,18 @@ from tkinter import ttk
 from typing import TYPE_CHECKING
 
 from onetrainer.errors import Problem, sentence
-from ui.background.background_query import Inquiry
+from ui.background.background_query import BackgroundQuery
 from ui.background.image_check import (
     COUNTS,
     Kind,
     check_images,
     kinds_of,
-    of_kind,
-    result_words,
+    findings_in,
+    result_text,
     title_of,
 )
 from ui.context import Context
-from ui.messages.line_breaks import end_of, shortened
+from ui.messages.line_breaks import shorten_start, shorten
 from ui.messages.problems import capitalized, in_words
 from ui.theme.palette import Role
 from ui.widgets.grid import Box, Grid
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from onetrainer.images.findings import Finding
 
 _INTRO = (
-    "Looks at every picture: whether it can be read, is blurred or too small, is there twice, has "
-    "its caption and its mask. It only reads; what is to be done stays with you."
+    "Checks every image: whether it is readable, sharp, large enough and unique, and has its "
+    "caption and mask. No file is changed."
 )
-_OF_EARLIER = "The settings have changed since; this is of earlier ones."
-_CLEAN = "Nothing was found: every picture is fine."
+_OF_EARLIER = "This result is out of date: settings have changed."
+_CLEAN = "No problems found."
 _LEFT = 330
 _GAP = 14
 _ROW, _KIND_ROW = 96, 30
@@ -41,18 +41,18 @@ _THUMB = 80
 _MAX_LINES = 2
 _TONES: dict[str, Role] = {"error": "danger", "warning": "warning"}
 _SMALL, _BOLD = "OneTrainerSmall", "OneTrainerBold"
-# Of what most often is no picture, or none that can be read.
+# Kinds of findings whose file is often no readable image.
 _NO_IMAGE = ("orphan", "unreadable")
-_NONE = "Choose a line first."
+_NONE = "Select a finding first."
 
 
 class CheckTab:
-    """A card with the button, the kinds, and what was found."""
+    """Button, kinds of findings and list of findings."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         kit = context.kit
-        self.check: Inquiry[CheckResult] = Inquiry(
+        self.check: BackgroundQuery[CheckResult] = BackgroundQuery(
             context.draft, kit.jobs, check_images, counts=COUNTS
         )
         self.check.listen(self._updated)
@@ -71,7 +71,7 @@ class CheckTab:
 
     @property
     def words(self) -> dict[str, object]:
-        """What is on the screen, for a look from outside."""
+        """Visible text, for tests."""
         return {
             "told": str(self._told.cget("text")),
             "kinds": [f"{kind.title}: {kind.count}" for kind in self._kinds],
@@ -80,12 +80,12 @@ class CheckTab:
         }
 
     def refresh(self) -> None:
-        """Shows what is known."""
+        """Show the current state."""
         check = self.check
-        if check.is_working and not check.is_asked:
-            check.stop()  # it would be of settings that are no more
-        why_not = check.why_not()
-        self._button.enable("" if check.is_working else why_not)
+        if check.is_working and not check.is_requested:
+            check.stop()  # the result would be out of date
+        blocked_reason = check.blocked_reason()
+        self._button.enable("" if check.is_working else blocked_reason)
         self._button.set_text("Stop" if check.is_working else self._invitation())
         self._button.set_kind("plain" if check.is_working or check.answer else "primary")
         self._show_told()
@@ -107,16 +107,16 @@ class CheckTab:
         check = self.check
         words, style = _INTRO, "Dim"
         if check.is_working:
-            words = f"{check.done:,} of {check.total:,} looked at" if check.total else "Reading …"
+            words = f"{check.done:,} of {check.total:,} checked" if check.total else "Reading …"
             words = f"{words} …" if check.total else words
         elif check.failed is not None:
             error = check.failed
             problem = Problem("data.folder", error.what, error.expected, error.remedy)
             words, style = in_words(problem), "Danger"
-        elif check.answer is not None and check.is_of_other_settings:
-            words, style = f"{result_words(check.answer)} {_OF_EARLIER}", "Warning"
+        elif check.answer is not None and check.is_outdated:
+            words, style = f"{result_text(check.answer)} {_OF_EARLIER}", "Warning"
         elif check.answer is not None:
-            words, style = result_words(check.answer), ""
+            words, style = result_text(check.answer), ""
         self._told.configure(text=words, style=f"{style}.Card.TLabel".lstrip("."))
 
     def _pressed(self) -> None:
@@ -146,7 +146,7 @@ class CheckTab:
         kit.name(self._told, "check told")
         self._bar = kit.progress(inner)
         line.bind("<Configure>", lambda event: self._wrap(event.width))
-        # Its words change, and with them its width.
+        # Its label changes, and with it its width.
         self._button.widget.bind("<Configure>", lambda _: self._wrap(line.winfo_width()), add="+")
 
     def _wrap(self, width: int) -> None:
@@ -171,10 +171,10 @@ class CheckTab:
         line.pack(fill="x", pady=(0, kit.px(8)))
         self._title: ttk.Label = kit.label(line, style="Heading")
         self._title.pack(side="left")
-        # Made in reading order, which is the Tab order, but packed from the right.
-        self._open = kit.button(line, "Open the picture", self._open_file, name="open finding")
+        # Created in reading order, which is the Tab order, but packed from the right.
+        self._open = kit.button(line, "Open image", self._open_file, name="open finding")
         self._folder = kit.button(
-            line, "Open its folder", self._open_folder, name="open finding folder"
+            line, "Open folder", self._open_folder, name="open finding folder"
         )
         self._folder.widget.pack(side="right", padx=(kit.px(8), 0))
         self._open.widget.pack(side="right")
@@ -192,7 +192,7 @@ class CheckTab:
         return cells
 
     def _path_below_pointer(self) -> str:
-        """The whole path of the file, whose folders are often cut off."""
+        """Return the full path of the file below the pointer, for its tooltip."""
         place = self._cells.below_pointer
         return str(self._found[place].path) if 0 <= place < len(self._found) else ""
 
@@ -209,7 +209,7 @@ class CheckTab:
     def _choose_kind(self, place: int) -> None:
         self._kind = place
         kind = self._kinds[place]
-        self._found = of_kind(self._shown.findings, kind.key) if self._shown else []
+        self._found = findings_in(self._shown.findings, kind.key) if self._shown else []
         self._title.configure(text=kind.title if self._found else _CLEAN)
         self._cells.forget_images()
         self._cells.show(len(self._found), 0 if self._found else -1)
@@ -243,7 +243,7 @@ class CheckTab:
         canvas.create_text(
             box.left + px(8),
             middle,
-            text=shortened(kind.title, room, kit.theme.measure),
+            text=shorten(kind.title, room, kit.theme.measure),
             anchor="w",
             font=_SMALL,
             fill=palette.text,
@@ -258,7 +258,7 @@ class CheckTab:
         )
 
     def _paint(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
-        """The picture, and the one it is compared with; the file, what is wrong, what to do."""
+        """Draw a finding: thumbnail, the image it is compared with, file name, problem, remedy."""
         finding, kit = self._found[place], self._context.kit
         self._paint_ground(canvas, box, is_current)
         px, palette, measure = kit.px, kit.theme.palette, kit.theme.measure
@@ -278,14 +278,14 @@ class CheckTab:
             box.left + box.width - px(10), y, text=headline, anchor="ne", font=_SMALL, fill=tone
         )
         in_bold = partial(measure, font=_BOLD)
-        name = end_of(_below(finding), room - measure(headline) - px(12), in_bold)
+        name = shorten_start(_below(finding), room - measure(headline) - px(12), in_bold)
         canvas.create_text(left, y, text=name, anchor="nw", font=_BOLD, fill=palette.text)
         y += px(20)
         for text, color in (
             (capitalized(sentence(finding.what)), palette.text),
             (in_words(Problem("data.folder", finding.remedy)), palette.dim),
         ):
-            words = shortened(text, round(room * _MAX_LINES * 0.94), measure)
+            words = shorten(text, round(room * _MAX_LINES * 0.94), measure)
             made = canvas.create_text(
                 left, y, text=words, anchor="nw", width=room, font=_SMALL, fill=color
             )
@@ -298,7 +298,7 @@ class CheckTab:
             canvas.create_rectangle(box.left, box.top, right, bottom, outline="", fill=fill)
 
     def _paint_thumb(self, canvas: tk.Canvas, path: Path, left: int, top: int) -> bool:
-        """Paints the picture, or its ground; whether there is a picture."""
+        """Draw the thumbnail or its background; return whether there is a thumbnail."""
         side = self._context.kit.px(_THUMB)
         image = self._context.images.get(path, side, side, self._cells.draw)
         middle = left + side // 2, top + side // 2
@@ -309,7 +309,7 @@ class CheckTab:
         return is_there
 
     def _paint_suffix(self, canvas: tk.Canvas, path: Path, left: int, top: int) -> None:
-        """What kind of file it is, in place of a picture."""
+        """Write the file type in place of an image."""
         kit = self._context.kit
         half = kit.px(_THUMB) // 2
         words = path.suffix or ("folder" if path.is_dir() else "file")
@@ -318,5 +318,5 @@ class CheckTab:
 
 
 def _below(finding: "Finding") -> str:
-    """The file's name, with the folder it lies in."""
+    """Return the file name with its folder."""
     return f"{finding.path.parent.name}/{finding.path.name}"

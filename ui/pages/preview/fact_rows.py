@@ -1,4 +1,4 @@
-"""Short facts below each other: what each is about, and what is so."""
+"""Rows of short facts: a label and a value each."""
 
 import tkinter as tk
 from tkinter import ttk
@@ -12,7 +12,7 @@ _STYLES = {"warning": "SmallWarning", "dim": "SmallDim"}
 
 
 class FactRows:
-    """`outer` is to be placed; rows are made once and kept."""
+    """Rows of facts; place `outer`. Rows are created once and reused."""
 
     def __init__(self, kit: Kit, parent: tk.Misc) -> None:
         self._kit = kit
@@ -22,7 +22,7 @@ class FactRows:
         self._facts: list[Fact] = []
 
     def show(self, facts: list[Fact]) -> None:
-        """Shows so many facts."""
+        """Show facts."""
         if facts == self._facts:
             return
         self._facts = facts
@@ -55,5 +55,5 @@ class FactRows:
 
 
 def _short(label: str) -> str:
-    """A folder's name may be long."""
+    """Truncate a label, such as the name of a folder."""
     return label if len(label) <= 16 else f"{label[:15]}…"

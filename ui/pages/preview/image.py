@@ -1,17 +1,17 @@
-"""One picture: whole, with what is shown of it, and as it is shown time after time."""
+"""Panel of one image: the whole image with its crop, and the result of each repeat."""
 
 import tkinter as tk
 from functools import partial
 from tkinter import ttk
 
 from ui.background.dataset_preview import (
-    Outlook,
-    Showing,
+    PreviewData,
+    TransformedImage,
     Turn,
-    caption_words,
-    done_words,
-    size_words,
-    turn_words,
+    caption_line,
+    transform_summary,
+    format_bucket,
+    repeat_label,
 )
 from ui.context import Context
 from ui.widgets.grid import Box, Grid
@@ -24,13 +24,13 @@ _MAX_WORDS = 360
 
 
 class ImagePanel:
-    """A card; the chosen turn is the one whose cut is drawn on the whole picture."""
+    """Card of one image. The crop of the selected repeat is outlined on the whole image."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         kit = context.kit
-        self._outlook: Outlook | None = None
-        self._showing = Showing(0, 0)
+        self._outlook: PreviewData | None = None
+        self._showing = TransformedImage(0, 0)
         self._turns: tuple[Turn, ...] = ()
         self._has_sizes = False
         self._image: object = None
@@ -65,15 +65,15 @@ class ImagePanel:
 
     @property
     def words(self) -> list[str]:
-        """What it says, for a look from outside."""
+        """Visible text, for tests."""
         return [str(label.cget("text")) for label in (self._name, self._done, self._caption)]
 
-    def show(self, outlook: Outlook, showing: Showing) -> None:
-        """Shows one picture; first as it was chosen."""
+    def show(self, outlook: PreviewData, showing: TransformedImage) -> None:
+        """Show an image, with the given repeat selected."""
         self._outlook, self._showing = outlook, showing
         self._turns = outlook.turns(showing)
         numbers = [turn.number for turn in self._turns]
-        views = [outlook.view(Showing(showing.item, number)) for number in numbers]
+        views = [outlook.view(TransformedImage(showing.item, number)) for number in numbers]
         self._has_sizes = len({view.bucket for view in views}) > 1
         chosen = numbers.index(showing.number) if showing.number in numbers else 0
         self._cells.forget_images()
@@ -84,24 +84,24 @@ class ImagePanel:
         outlook, turn = self._outlook, self._turns[place]
         if outlook is None:
             return
-        self._showing = Showing(self._showing.item, turn.number)
+        self._showing = TransformedImage(self._showing.item, turn.number)
         item, view = outlook.item(self._showing), outlook.view(self._showing)
         name = item.name or item.path.name
         if len(outlook.plan.concepts) > 1:
             name = f"{outlook.concept(self._showing).name}  ·  {name}"
         self._name.configure(text=name)
-        words, is_much = done_words(item, view)
+        words, is_much = transform_summary(item, view)
         style = "SmallWarning" if is_much else "SmallDim"
         self._done.configure(text=words, style=f"{style}.Card.TLabel")
-        caption = caption_words(turn.caption)
+        caption = caption_line(turn.caption)
         if len(caption) > _MAX_WORDS:
             caption = f"{caption[:_MAX_WORDS]}…"
-        told = f"{turn_words(turn, self._turns)}: {caption}" if outlook.has_captions else ""
+        told = f"{repeat_label(turn, self._turns)}: {caption}" if outlook.has_captions else ""
         self._caption.configure(text=told)
         self._draw_whole()
 
     def _draw_whole(self) -> None:
-        from ui.background.preview_images import whole_with_cut
+        from ui.background.preview_images import crop_overview
 
         self._canvas.delete("all")
         outlook, kit = self._outlook, self._context.kit
@@ -112,7 +112,7 @@ class ImagePanel:
         color = kit.theme.palette.accent
         image = self._context.images.made(
             ("whole", item.path, view.key(), width, height, color),
-            partial(whole_with_cut, item, view, (width, height), color),
+            partial(crop_overview, item, view, (width, height), color),
             self._draw_whole,
         )
         if image is not None:
@@ -122,14 +122,14 @@ class ImagePanel:
             self._canvas.create_image(width // 2, height // 2, image=self._image)
 
     def _paint(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
-        """What is shown at a turn, and the caption it is shown with."""
-        from ui.background.preview_images import shown_small
+        """Draw the transformed image of a repeat and its caption."""
+        from ui.background.preview_images import transformed_thumbnail
 
         outlook, kit, turn = self._outlook, self._context.kit, self._turns[place]
         if outlook is None:
             return
         palette, px = kit.theme.palette, kit.px
-        showing = Showing(self._showing.item, turn.number)
+        showing = TransformedImage(self._showing.item, turn.number)
         item, view = outlook.item(showing), outlook.view(showing)
         if is_current:
             canvas.create_rectangle(
@@ -144,17 +144,17 @@ class ImagePanel:
         y = box.top + px(6) + side // 2
         key = ("cut", item.path, view.key(), side)
         image = self._context.images.made(
-            key, partial(shown_small, item, view, side), self._cells.draw
+            key, partial(transformed_thumbnail, item, view, side), self._cells.draw
         )
         if not self._cells.image(key, image, x, y):
             half = side // 2
             canvas.create_rectangle(
                 x - half, y - half, x + half, y + half, outline="", fill=palette.raised
             )
-        when = turn_words(turn, self._turns)
+        when = repeat_label(turn, self._turns)
         if self._has_sizes:
-            when = f"{when.partition(' ')[0]}  ·  {size_words(view.bucket)}"
-        caption = caption_words(turn.caption)
+            when = f"{when.partition(' ')[0]}  ·  {format_bucket(view.bucket)}"
+        caption = caption_line(turn.caption)
         if len(caption) > _CAPTION:
             caption = f"{caption[: _CAPTION - 1]}…"
         caption = caption if outlook.has_captions else ""

@@ -1,32 +1,32 @@
-"""At a glance: how many pictures, steps and bytes a run is, and what only the model can tell."""
+"""Card with key figures of the data: images, steps, cache size, and caching time."""
 
 import tkinter as tk
 from collections.abc import Callable
 
-from ui.background.dataset_preview import Outlook
+from ui.background.dataset_preview import PreviewData
 from ui.context import Context
 from ui.messages.dataset import Fact, facts, facts_of_model
-from ui.messages.memory import failed_words
+from ui.messages.memory import failure_text
 from ui.pages.preview.fact_rows import FactRows
 
-_COUNT = "Count caching time too"
-_ABOUT_COUNT = "Measures how long caching takes, and finds captions that are read in pieces"
+_COUNT = "Estimate caching time"
+_ABOUT_COUNT = "Measures how long caching takes, and finds captions that are longer than a chunk"
 
 
 class OverviewCard:
-    """`outer` is to be placed. is_low: whether single folders make way for what is below it."""
+    """Card of facts; place `outer`. In a low window it leaves out single folders."""
 
     def __init__(self, context: Context, parent: tk.Misc, look_again: Callable[[], None]) -> None:
         self._context = context
-        self._outlook: Outlook | None = None
+        self._outlook: PreviewData | None = None
         self._is_low = False
         kit = context.kit
         self.outer, inner = kit.card(parent)
         head = kit.frame(inner)
         head.pack(fill="x", pady=(0, kit.px(4)))
-        kit.label(head, "At a glance", style="Heading").pack(side="left")
-        again = kit.button(head, "Look again", look_again, name="look again", kind="quiet")
-        again.describe("Reads the folders anew, where files in them have changed")
+        kit.label(head, "Overview", style="Heading").pack(side="left")
+        again = kit.button(head, "Refresh", look_again, name="preview refresh", kind="quiet")
+        again.describe("Reads the folders again")
         again.widget.pack(side="right")
         self._rows = FactRows(kit, inner)
         self._rows.outer.pack(anchor="w")
@@ -36,39 +36,39 @@ class OverviewCard:
 
     @property
     def facts(self) -> list[Fact]:
-        """All that is known now."""
+        """All known facts."""
         if self._outlook is None:
             return []
         forecasts = self._context.forecasts
         found = facts(self._outlook.plan)
-        forecast = None if forecasts.is_of_other_settings else forecasts.forecast
+        forecast = None if forecasts.is_outdated else forecasts.forecast
         if forecast is not None:
             found += facts_of_model(forecast.data)
         elif forecasts.failed is not None:
-            words = failed_words(forecasts.failed)
-            found.append(Fact("Caching", "could not be counted", "warning", (words,)))
+            words = failure_text(forecasts.failed)
+            found.append(Fact("Caching", "could not be estimated", "warning", (words,)))
         return found
 
-    def show(self, outlook: Outlook) -> None:
-        """Shows what will happen."""
+    def show(self, outlook: PreviewData) -> None:
+        """Show the facts of a dataset preview."""
         self._outlook = outlook
         self.refresh()
 
     def set_low(self, *, is_low: bool) -> None:
-        """Tells whether the window is low."""
+        """Set whether the window is low."""
         if is_low != self._is_low:
             self._is_low = is_low
             self.refresh()
 
     def refresh(self) -> None:
-        """Shows what is known now."""
+        """Show the current facts."""
         if self._outlook is None:
             return
         self._rows.show([fact for fact in self.facts if not (self._is_low and fact.is_of_part)])
         forecasts = self._context.forecasts
-        is_known = forecasts.forecast is not None and not forecasts.is_of_other_settings
-        self._count.enable("" if forecasts.is_working else forecasts.why_not())
-        self._count.set_text("Stop counting" if forecasts.is_working else _COUNT)
+        is_known = forecasts.forecast is not None and not forecasts.is_outdated
+        self._count.enable("" if forecasts.is_working else forecasts.blocked_reason())
+        self._count.set_text("Stop" if forecasts.is_working else _COUNT)
         if is_known and not forecasts.is_working:
             self._count.widget.pack_forget()
         else:

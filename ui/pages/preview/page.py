@@ -1,4 +1,4 @@
-"""The page of what is ahead: what will be done with the pictures, and what is wrong with them."""
+"""Preview page: what training will do with the images, and problems of the images."""
 
 import tkinter as tk
 from functools import partial
@@ -9,20 +9,20 @@ from ui.pages.preview.check import CheckTab
 from ui.pages.preview.plan import PlanTab
 from ui.widgets.widgets import Button
 
-_LEAD = "What training will do with your pictures. Nothing of them is ever changed."
+_LEAD = "What training will do with your images. The files are never changed."
 
 
 class Part(Protocol):
-    """One of the page's halves."""
+    """Tab of the page."""
 
     outer: tk.Widget
 
     def refresh(self) -> None:
-        """Shows what is true now."""
+        """Show the current state."""
 
 
 class PreviewPage:
-    """Shows one of its parts at a time."""
+    """Page with two tabs."""
 
     name = "preview"
 
@@ -43,7 +43,7 @@ class PreviewPage:
         self.plan, self.check = PlanTab(context, body), CheckTab(context, body)
         self._parts: dict[str, Part] = {"plan": self.plan, "check": self.check}
         self._buttons: dict[str, Button] = {}
-        for name, text in (("plan", "What will happen"), ("check", "Check pictures")):
+        for name, text in (("plan", "Preview"), ("check", "Check images")):
             button = kit.button(
                 choice, text, partial(self.show, name), name=f"preview {name}", ground="window"
             )
@@ -55,7 +55,7 @@ class PreviewPage:
         self.show("plan")
 
     def show(self, name: str) -> None:
-        """Shows one part."""
+        """Show a tab."""
         if name != self.shown:
             if self.shown:
                 self._parts[self.shown].outer.pack_forget()
@@ -67,22 +67,22 @@ class PreviewPage:
             self.refresh()
 
     def refresh(self) -> None:
-        """Shows what is true now."""
+        """Show the current state."""
         self._parts[self.shown].refresh()
 
     def _hear_check(self) -> None:
-        """Lets the plan know what a check has learnt."""
+        """Refresh the preview with what a check has found."""
         answer = self.check.check.answer
         if answer is not None and answer is not self._checked:
             self.plan.refresh_after_check()
         self._checked = answer
 
     def close(self) -> None:
-        """Gives up what is being looked at: the window is closed."""
+        """Cancel background queries, because the window closes."""
         self.plan.ahead.stop()
         self.check.check.stop()
 
     @property
     def words(self) -> dict[str, object]:
-        """What the page says, for a look from outside."""
+        """Visible text, for tests."""
         return {"part": self.shown, "plan": self.plan.words, "check": self.check.words}

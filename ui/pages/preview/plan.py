@@ -1,4 +1,4 @@
-"""What will happen: the run in words, the sizes of pictures, and each picture as it is shown."""
+"""Tab that previews training: key figures, buckets, and each image as it will be trained."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -6,8 +6,8 @@ from functools import partial
 from tkinter import ttk
 
 from onetrainer.errors import Problem, UserError
-from ui.background.background_query import Inquiry
-from ui.background.dataset_preview import COUNTS, Outlook, Size, look_ahead, share_words, size_words
+from ui.background.background_query import BackgroundQuery
+from ui.background.dataset_preview import COUNTS, PreviewData, Size, compute_preview, share_words, format_bucket
 from ui.context import Context
 from ui.messages.problems import in_words
 from ui.pages.preview.image import ImagePanel
@@ -27,18 +27,18 @@ _SETTING, _MORE = "data.folder", "data.concepts"
 
 
 class PlanTab:
-    """Looks ahead whenever the settings have changed since, while it can be seen."""
+    """Preview that is updated after each change of settings while it is visible."""
 
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         kit = context.kit
-        self.ahead: Inquiry[Outlook] = Inquiry(context.draft, kit.jobs, look_ahead, counts=COUNTS)
+        self.ahead: BackgroundQuery[PreviewData] = BackgroundQuery(context.draft, kit.jobs, compute_preview, counts=COUNTS)
         self.ahead.listen(self._updated)
-        self._shown: Outlook | None = None
+        self._shown: PreviewData | None = None
         self._size = 0
         self._asking = ""
         self.outer: tk.Widget = kit.frame(parent, ground="window")
-        # A page is refreshed before it is on the screen, and nothing is asked until it is.
+        # A page is refreshed before it is mapped, and the query waits until it is.
         self.outer.bind("<Map>", lambda _event: self.refresh(), add="+")
         self._told = _Told(context, self.outer, self._look_again)
         self._body = kit.frame(self.outer, ground="window")
@@ -55,50 +55,50 @@ class PlanTab:
         right.grid(row=0, column=1, sticky="nsew")
         above, self._thumbs = self._make_thumbs(right)
         self.image = ImagePanel(context, right)
-        # Packed before what is above it, so that a low window takes from the thumbnails.
+        # Packed before the thumbnails, so that these shrink in a low window.
         self.image.outer.pack(side="bottom", fill="x", before=above)
 
     @property
     def words(self) -> dict[str, object]:
-        """What is on the screen, for a look from outside."""
+        """Visible text, for tests."""
         return {
             "told": self._told.text,
             "facts": [f"{fact.label}: {fact.words}" for fact in self._glance.facts],
             "sizes": [
-                f"{size_words(size.bucket)}: {len(size.showings)}" for size in self._all_sizes
+                f"{format_bucket(size.bucket)}: {len(size.images)}" for size in self._all_sizes
             ],
             "title": f"{self._title.cget('text')}: {self._share.cget('text')}",
             "picture": self.image.words,
         }
 
     def refresh(self) -> None:
-        """Shows what is known, and asks for what is not."""
+        """Show the preview, and request one if it is missing or out of date."""
         ahead = self.ahead
-        why_not = ahead.why_not()
-        if why_not:
-            self._tell(UserError(why_not))
+        blocked_reason = ahead.blocked_reason()
+        if blocked_reason:
+            self._tell(UserError(blocked_reason))
             return
-        if not ahead.is_asked and not self._asking:
+        if not ahead.is_requested and not self._asking:
             self._asking = self._context.root.after(
                 0 if ahead.answer is None else _ASK_AFTER_MS, self._ask
             )
-        if ahead.answer is not None and not ahead.is_of_other_settings:
+        if ahead.answer is not None and not ahead.is_outdated:
             self._show(ahead.answer)
             self._glance.refresh()
-        elif ahead.failed is not None and ahead.is_asked and not ahead.is_working:
+        elif ahead.failed is not None and ahead.is_requested and not ahead.is_working:
             self._tell(ahead.failed)
         elif self._shown is None or ahead.failed is not None:
             self._tell(None)
 
     def refresh_after_check(self) -> None:
-        """Looks ahead anew where it was not known which pictures look nearly the same."""
+        """Request a new preview if near duplicates were unknown and are known now."""
         answer = self.ahead.answer
         if answer is not None and answer.plan.validation_may_change:
             self.ahead.start()
 
     def _ask(self) -> None:
         self._asking = ""
-        if not self.ahead.is_asked and self.outer.winfo_ismapped():
+        if not self.ahead.is_requested and self.outer.winfo_ismapped():
             self.ahead.start()
 
     def _resized(self, event: "tk.Event[tk.Misc]") -> None:
@@ -121,7 +121,7 @@ class PlanTab:
     def _all_sizes(self) -> tuple[Size, ...]:
         return self._shown.sizes if self._shown is not None else ()
 
-    def _show(self, outlook: Outlook) -> None:
+    def _show(self, outlook: PreviewData) -> None:
         if outlook is self._shown:
             return
         before = self._all_sizes[self._size].bucket if self._all_sizes else None
@@ -130,8 +130,8 @@ class PlanTab:
         self._body.pack(fill="both", expand=True)
         self._glance.show(outlook)
         buckets = [size.bucket for size in outlook.sizes]
-        # The largest size, where the one that was looked at is there no more.
-        counts = [len(size.showings) for size in outlook.sizes]
+        # Select the largest bucket if the selected one no longer exists.
+        counts = [len(size.images) for size in outlook.sizes]
         self._size = buckets.index(before) if before in buckets else counts.index(max(counts))
         self._sizes.show(len(buckets), self._size)
         self._show_size(self._size)
@@ -140,7 +140,7 @@ class PlanTab:
         kit = self._context.kit
         outer, inner = kit.card(parent)
         outer.pack(fill="both", expand=True)
-        kit.label(inner, "Sizes", style="Heading").pack(anchor="w", pady=(0, kit.px(4)))
+        kit.label(inner, "Buckets", style="Heading").pack(anchor="w", pady=(0, kit.px(4)))
         sizes = Grid(
             kit, inner, self._paint_size, self._show_size, name="preview sizes", height=_ROW
         )
@@ -170,19 +170,19 @@ class PlanTab:
     def _show_size(self, place: int) -> None:
         self._size = place
         size = self._all_sizes[place]
-        self._title.configure(text=size_words(size.bucket))
+        self._title.configure(text=format_bucket(size.bucket))
         self._share.configure(text=share_words(size))
         self._thumbs.forget_images()
-        self._thumbs.show(len(size.showings), 0)
+        self._thumbs.show(len(size.images), 0)
         self._thumbs.to_top()
         self._show_image(0)
 
     def _show_image(self, place: int) -> None:
         if self._shown is not None:
-            self.image.show(self._shown, self._all_sizes[self._size].showings[place])
+            self.image.show(self._shown, self._all_sizes[self._size].images[place])
 
     def _paint_size(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
-        """A drawing of its shape, the size, a bar, and how many pictures."""
+        """Draw the shape and size of a bucket, a bar, and the number of images."""
         size, palette, px = (
             self._all_sizes[place],
             self._context.kit.theme.palette,
@@ -213,14 +213,14 @@ class PlanTab:
         canvas.create_text(
             left,
             middle,
-            text=size_words(size.bucket),
+            text=format_bucket(size.bucket),
             anchor="w",
             font="OneTrainerSmall",
             fill=palette.text,
         )
-        most = max(len(each.showings) for each in self._all_sizes)
+        most = max(len(each.images) for each in self._all_sizes)
         left, right = left + px(_SIZE_ROOM), box.left + box.width - px(_FIGURE_ROOM)
-        end = left + max(px(2), round((right - left) * len(size.showings) / most))
+        end = left + max(px(2), round((right - left) * len(size.images) / most))
         half = px(4)
         canvas.create_rectangle(
             left, middle - half, end, middle + half, fill=palette.fill, outline=""
@@ -228,23 +228,23 @@ class PlanTab:
         canvas.create_text(
             box.left + box.width - px(8),
             middle,
-            text=f"{len(size.showings):,}",
+            text=f"{len(size.images):,}",
             anchor="e",
             font="OneTrainerSmall",
             fill=palette.text,
         )
 
     def _paint_thumb(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
-        from ui.background.preview_images import shown_small
+        from ui.background.preview_images import transformed_thumbnail
 
         if self._shown is None:
             return
-        kit, showing = self._context.kit, self._all_sizes[self._size].showings[place]
+        kit, showing = self._context.kit, self._all_sizes[self._size].images[place]
         side = kit.px(_THUMB)
         item, view = self._shown.item(showing), self._shown.view(showing)
         key = ("cut", item.path, view.key(), side)
         image = self._context.images.made(
-            key, partial(shown_small, item, view, side), self._thumbs.draw
+            key, partial(transformed_thumbnail, item, view, side), self._thumbs.draw
         )
         x, y = box.left + box.width // 2, box.top + box.height // 2
         if not self._thumbs.image(key, image, x, y):
@@ -265,13 +265,13 @@ class PlanTab:
 
 
 def size_of(width: int, height: int, side: int) -> tuple[int, int]:
-    """A size made so small that its longer side has a length."""
+    """Scale a size so that its longer side has a length."""
     longer = max(width, height)
     return round(side * width / longer), round(side * height / longer)
 
 
 class _Told:
-    """Words in place of the whole, where there is nothing to show yet."""
+    """Message in place of the preview, while there is none."""
 
     def __init__(self, context: Context, parent: tk.Misc, look_again: Callable[[], None]) -> None:
         kit = context.kit
@@ -283,15 +283,15 @@ class _Told:
         self._words.pack(anchor="w")
         self._button = kit.button(
             inner,
-            "Choose a folder of pictures",
+            "Choose an image folder",
             lambda: context.act.jump(_SETTING),
             name="preview choose",
             kind="primary",
         )
-        self._again = kit.button(inner, "Look again", look_again, name="preview again")
+        self._again = kit.button(inner, "Refresh", look_again, name="preview again")
 
     def show(self, error: UserError | None) -> None:
-        self.text = "Looking at the pictures …"
+        self.text = "Reading the images …"
         if error is not None:
             problem = Problem(_SETTING, error.what, error.expected, error.remedy)
             self.text = in_words(problem)

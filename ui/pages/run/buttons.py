@@ -40,9 +40,7 @@ class RunButtons:
         self._save.describe("Saves a checkpoint and the trained file, then continues")
         self._pause.describe("Saves a checkpoint and frees the GPU; “Resume” continues from there")
         self._stop.describe("Saves a checkpoint and the trained file, then stops")
-        self._kill.describe(
-            "Stops the worker at once; progress since the last checkpoint is lost"
-        )
+        self._kill.describe("Stops the worker at once; progress since the last checkpoint is lost")
 
     def refresh(self) -> None:
         """Enable the buttons that apply now."""
@@ -85,7 +83,7 @@ class RunButtons:
 
     def _why_not_resume(self) -> str:
         session = self._context.session
-        if session.is_leaving:
+        if session.has_worker:
             return "The worker is shutting down."
         if session.folder is None:
             return "There is no run yet."

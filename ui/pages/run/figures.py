@@ -4,7 +4,7 @@ import tkinter as tk
 from tkinter import ttk
 
 from ui.background.session import Session
-from ui.progress.rewards import score_words
+from ui.progress.rewards import format_score
 from ui.progress.run_state import RunState, amount, duration, speed
 from ui.widgets.widgets import Kit
 
@@ -57,7 +57,7 @@ def activity(session: Session) -> str:
         word = "Stopping" if session.asked.name == "stop" else "Pausing"
         return f"{word}: finishing this step, then saving…"
     words = session.state.in_words()
-    quiet = session.quiet_seconds
+    quiet = session.silent_seconds
     if quiet:
         return f"{words} · no message for {duration(quiet)}"
     phase = session.state.phase
@@ -92,7 +92,7 @@ def _figures(state: RunState) -> dict[str, str]:
     is_running = state.status == "running"
     figures["Epoch"] = f"{progress.epoch:,}"
     rewarded = state.rewards.step
-    figures["Loss"] = score_words(rewarded.reward) if rewarded else f"{progress.loss:.4f}"
+    figures["Loss"] = format_score(rewarded.reward) if rewarded else f"{progress.loss:.4f}"
     figures["Learning rate"] = f"{progress.lr:.2e}".replace("e-0", "e-")
     figures["Speed"] = speed(progress.steps_per_second) or _NONE
     if is_running and progress.eta_seconds >= 0:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tkinter import ttk
 
 from ui.context import Context
-from ui.progress.rewards import Cell, Column, Rewards, columns_of, rows_of
+from ui.progress.rewards import Cell, Column, Rewards, grid_columns, grid_rows
 from ui.widgets.scroller import Scroller
 from ui.widgets.timeline import Timeline
 from ui.widgets.widgets import focused
@@ -82,7 +82,7 @@ class RewardGrid:
         rewards = self._rewards
         if self._step is not None and rewards.at(self._step) is None:
             self._step = None
-        self._rows, self._columns = rows_of(rewards), columns_of(rewards, self._step)
+        self._rows, self._columns = grid_rows(rewards), grid_columns(rewards, self._step)
         steps = [look.step for look in rewards.looks]
         if len(steps) > 1:
             self.timeline.show(steps, self._columns[-1].step)

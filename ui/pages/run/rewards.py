@@ -10,7 +10,7 @@ from ui.charts.trend_plots import TrendPlots
 from ui.context import Context
 from ui.pages.run.banner import RunBanner
 from ui.pages.run.reward_grid import RewardGrid
-from ui.progress.rewards import VERDICTS, book_of, image_words, trends_of
+from ui.progress.rewards import VERDICTS, sample_book, image_scores_text, reward_trends
 from ui.progress.samples import SampleBook
 from ui.theme.palette import Role
 from ui.widgets.scroller import Scroller
@@ -96,9 +96,9 @@ class RunRewards:
             self._words.pack(
                 anchor="w", pady=(self._context.kit.px(2), 0), before=self._plots.canvas
             )
-        self._plots.show(trends_of(rewards, least_diversity=self._least_diversity))
+        self._plots.show(reward_trends(rewards, least_diversity=self._least_diversity))
         self._grid.show(folder.path, rewards)
-        self._book = book_of(rewards)
+        self._book = sample_book(rewards)
         if self._viewer_box.winfo_manager():
             self._show_image(*self._place)
 
@@ -151,7 +151,7 @@ class RunRewards:
             return
         self._place = (row, sample.step)
         rewards = self._context.session.state.rewards
-        self._about.configure(text=image_words(rewards, *self._place))
+        self._about.configure(text=image_scores_text(rewards, *self._place))
         self._viewer.show(folder.path, self._book, *self._place)
 
     def _arrange(self, has_looks: bool) -> None:

@@ -5,7 +5,7 @@ from tkinter import ttk
 
 from ui.charts.bar_table import BarRow, BarTable
 from ui.context import Context
-from ui.progress.validation import VERDICTS, Share, Validation, change_words, facts, with_band
+from ui.progress.validation import VERDICTS, Share, Validation, format_change, facts, with_band
 from ui.theme.palette import Role
 from ui.widgets.scroller import Scroller
 
@@ -163,7 +163,7 @@ def _rows(shares: list[Share]) -> list[BarRow]:
             share.name,
             share.loss / most if most > 0 else 0.0,
             with_band(share.loss, share.error),
-            change_words(share.change),
+            format_change(share.change),
             _tone(share),
         )
         for share in shares

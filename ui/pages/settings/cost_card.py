@@ -10,7 +10,7 @@ from onetrainer.json_file import Document
 from onetrainer.messages.durations import format_passes
 from ui.charts.bar_table import BarRow, BarTable
 from ui.context import Context
-from ui.messages.memory import passes_title, shown_passes, time_words
+from ui.messages.memory import passes_title, labeled_passes, duration_text
 from ui.pages.settings.objective_card import REWARDS
 from ui.widgets.widgets import wrap_in_card
 
@@ -64,8 +64,8 @@ class CostCard:
 
     def _show_time(self) -> None:
         forecasts = self._context.forecasts
-        words = time_words(forecasts.forecast)
-        is_old = forecasts.is_of_other_settings
+        words = duration_text(forecasts.forecast)
+        is_old = forecasts.is_outdated
         style = "Dim.Card.TLabel" if is_old else "Card.TLabel"
         self._time.configure(text=words, style=style)
         if words and not self._time.winfo_manager():
@@ -86,7 +86,7 @@ class CostCard:
         self._passes.configure(text=passes_title(whole))
         rows = [
             BarRow(title, count / whole, format_passes(count))
-            for title, count in shown_passes(parts)
+            for title, count in labeled_passes(parts)
         ]
         self._parts.show(rows)
         self._outer.grid()

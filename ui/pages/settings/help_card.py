@@ -5,9 +5,9 @@ from tkinter import ttk
 
 from onetrainer.config.fields import Setting
 from ui.context import Context
-from ui.messages.line_breaks import broken_at_dots
+from ui.messages.line_breaks import break_at_dots
 from ui.messages.problems import listed
-from ui.model.form_fields import as_words, setting_of
+from ui.model.form_fields import display_text, find_setting
 from ui.model.visible_settings import ANY, beside
 from ui.widgets.widgets import wrap_in_card
 
@@ -54,7 +54,7 @@ class HelpCard:
         if setting.kind in ("integer", "number"):
             lines.append(f"Accepts {setting.expected}.")
         own = self._draft.default(path) if setting.path == path else setting.default
-        default = as_words(own, setting)
+        default = display_text(own, setting)
         lines.append(f"Default: {default}" if default else "Default: empty")
         lines += [
             only_with_text(beside(path, other), values)
@@ -68,12 +68,12 @@ class HelpCard:
     def _break_lines(self) -> None:
         measure = self._kit.theme.measure
         for label, text in ((self._text, self._explained), (self._facts, self._told)):
-            label.configure(text=broken_at_dots(text, self._room, measure))
+            label.configure(text=break_at_dots(text, self._room, measure))
 
 
 def only_with_text(path: str, values: tuple[str, ...]) -> str:
     """Format a dependency: "Has an effect only with Method LoRA, DoRA and OFT"."""
-    other = setting_of(path)
+    other = find_setting(path)
     if other is None:
         return ""
     if values == ANY:
@@ -88,7 +88,7 @@ def only_with_text(path: str, values: tuple[str, ...]) -> str:
 def or_with_text(path: str, values: tuple[str, ...]) -> str:
     """Format an alternative: "Or with Masks image files in one of “More folders”"."""
     name, _, __ = path.partition(".*.")
-    entries, other = setting_of(name), setting_of(path)
+    entries, other = find_setting(name), find_setting(path)
     if entries is None or other is None:
         return ""
     words = listed([other.word(value) for value in values])

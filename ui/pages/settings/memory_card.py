@@ -8,14 +8,14 @@ from ui.charts.bar_table import BarRow, BarTable
 from ui.charts.stacked_bar import StackedBar
 from ui.context import Context, Offer
 from ui.messages.memory import (
-    Cured,
+    FixSummary,
     colors_of,
-    counted_words,
+    forecast_notes,
     cured,
-    failed_words,
-    part_title,
+    failure_text,
+    component_title,
     phase_title,
-    shown_parts,
+    visible_components,
     verdict,
 )
 from ui.messages.problems import capitalized
@@ -109,8 +109,8 @@ class MemoryCard:
     def refresh(self) -> None:
         """Show the current forecast."""
         forecasts = self._context.forecasts
-        is_old = forecasts.is_of_other_settings
-        self._button.enable("" if forecasts.is_working else forecasts.why_not())
+        is_old = forecasts.is_outdated
+        self._button.enable("" if forecasts.is_working else forecasts.blocked_reason())
         for row in self._fixes:
             row.refresh(is_old=is_old)
         seen = (forecasts.turn, is_old)
@@ -130,17 +130,17 @@ class MemoryCard:
         kit = self._context.kit
         found, forecasts = verdict(forecast), self._context.forecasts
         # An outdated verdict is shown without color.
-        tone: Role = "dim" if forecasts.is_of_other_settings else found.tone
+        tone: Role = "dim" if forecasts.is_outdated else found.tone
         self._verdict.configure(text=found.words, style=_heading(tone))
-        counted = counted_words(forecast, is_for_processor=forecasts.is_for_processor)
-        self._about.configure(text=f"{found.about} {counted}".rstrip())
+        format_count = forecast_notes(forecast, is_for_processor=forecasts.is_for_processor)
+        self._about.configure(text=f"{found.about} {format_count}".rstrip())
         if self._intro.winfo_manager():
             self._intro.pack_forget()
             self._verdict.pack(anchor="w", pady=(kit.px(4), 0), before=self._foot)
             self._about.pack(anchor="w", before=self._foot)
             self._result.pack(fill="x", pady=(kit.px(8), 0), before=self._foot)
-        parts = shown_parts(forecast.phases.get(forecast.peak_phase, {}))
-        named = [(name, part_title(name), size) for name, size in parts]
+        parts = visible_components(forecast.phases.get(forecast.peak_phase, {}))
+        named = [(name, component_title(name), size) for name, size in parts]
         self._stack.show(named, colors_of([name for name, _ in parts]), forecast.available_bytes)
         self._show_phases(forecast, {name: phase_title(name) for name in forecast.phases})
         self._show_fixes(forecast)
@@ -170,7 +170,7 @@ class MemoryCard:
             words = f"{capitalized(forecasts.activity or 'estimating memory')} …"
             style = "SmallDim.Card.TLabel"
         elif forecasts.failed is not None:
-            words, style = failed_words(forecasts.failed), "SmallDanger.Card.TLabel"
+            words, style = failure_text(forecasts.failed), "SmallDanger.Card.TLabel"
         elif is_old:
             words = _OF_EARLIER
         self._note.configure(text=words, style=style)
@@ -198,7 +198,7 @@ class FixRow:
 
     def __init__(self, context: Context, parent: tk.Misc, place: int) -> None:
         self._context = context
-        self._fix: Cured | None = None
+        self._fix: FixSummary | None = None
         kit = context.kit
         self._box = kit.frame(parent)
         self._words: ttk.Label = kit.label(self._box, wrap=236)
@@ -219,7 +219,7 @@ class FixRow:
         self._words.configure(wraplength=room - self._context.kit.px(_APPLY_ROOM))
         self._about.configure(wraplength=room)
 
-    def show(self, fix: Cured | None) -> None:
+    def show(self, fix: FixSummary | None) -> None:
         """Show a fix, or nothing."""
         self._fix = fix
         if fix is None:
@@ -229,7 +229,7 @@ class FixRow:
         style = "SmallDim" if fix.tone == "dim" else f"Small{fix.tone.capitalize()}"
         self._about.configure(text=fix.about, style=f"{style}.Card.TLabel")
         self._box.pack(anchor="w", fill="x", pady=(self._context.kit.px(8), 0))
-        self.refresh(is_old=self._context.forecasts.is_of_other_settings)
+        self.refresh(is_old=self._context.forecasts.is_outdated)
 
     def refresh(self, *, is_old: bool) -> None:
         """Update the button: apply the fix, or update the forecast once it is applied.
@@ -242,7 +242,7 @@ class FixRow:
         reason = "This fix is already applied." if self._is_so and not is_old else ""
         if can_count:
             forecasts = self._context.forecasts
-            reason = "The forecast is running." if forecasts.is_working else forecasts.why_not()
+            reason = "The forecast is running." if forecasts.is_working else forecasts.blocked_reason()
         is_quiet = self._fix.tone == "dim" and not can_count
         self._apply.set_kind("primary" if can_count else "quiet" if is_quiet else "plain")
         self._apply.set_text("Update" if can_count else "Applied" if self._is_so else "Apply")

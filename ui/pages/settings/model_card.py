@@ -13,7 +13,7 @@ from ui.progress.run_state import amount
 if TYPE_CHECKING:
     from onetrainer.model_files import ModelFile
 
-Seen = tuple[str, bool]
+Visibility = tuple[str, bool]
 
 
 class ModelLines:
@@ -22,7 +22,7 @@ class ModelLines:
     def __init__(self, context: Context, show: Callable[[], None]) -> None:
         self._context = context
         self._show = show
-        self._seen: Seen | None = None
+        self._seen: Visibility | None = None
         self._found: list[str] = []
 
     def lines(self) -> list[str]:
@@ -41,7 +41,7 @@ class ModelLines:
                 )
         return self._found
 
-    def _looked(self, seen: Seen, lines: list[str]) -> None:
+    def _looked(self, seen: Visibility, lines: list[str]) -> None:
         if seen == self._seen:
             self._found = lines
             self._show()

@@ -64,7 +64,7 @@ class SettingsPage:
             self._cost = CostCard(context, aside, plan.name, line=cost)
         self._is_wide: bool | None = None
         self._settled: object = None
-        self._openings = context.draft.openings
+        self._openings = context.draft.load_count
         self._scroller.canvas.bind("<Configure>", self._arrange, add="+")
         if self.form.with_advanced:
             self._switch.show(True)
@@ -132,8 +132,8 @@ class SettingsPage:
     def _settle(self, in_use: tk.Misc | None, before: int) -> None:
         """Keep the focused widget in place on the screen; scroll to the top for another preset."""
         draft = self._context.draft
-        if self._openings != draft.openings:
-            self._openings = draft.openings
+        if self._openings != draft.load_count:
+            self._openings = draft.load_count
             self._scroller.to_top()
             in_use = None
         # Each change makes a new list of problems: the same list means no change.
@@ -166,7 +166,7 @@ class SettingsPage:
             known.append(self.name)
         elif not is_on and self.name in known:
             known.remove(self.name)
-        self._context.act.remember_soon()
+        self._context.act.save_state_soon()
         self._settled = None
         self.refresh()
 

@@ -7,7 +7,7 @@ from onetrainer.config.run.schedule import Schedule
 from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
 from ui.context import Context
 from ui.model.draft import Draft
-from ui.model.form_fields import as_text
+from ui.model.form_fields import edit_text
 from ui.model.variants import section_at
 from ui.pages.settings.small_plot import SmallPlot
 
@@ -50,7 +50,7 @@ class RatePlot:
 
 def rate_title(draft: Draft, full: float | None) -> str:
     """Return the title of the plot. full: the highest rate; None if it is not a number."""
-    up_to = f", up to {as_text(full)}" if full is not None else ""
+    up_to = f", up to {edit_text(full)}" if full is not None else ""
     optimizer = section_at("optimizer", draft.kinds)
     if optimizer is not None and issubclass(optimizer, OptimizerSection) and optimizer.is_adaptive:
         return f"Factor on the learning rate that {_name(draft)} finds, over the run{up_to}"

@@ -11,11 +11,11 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import expanded
 from onetrainer.rewards.prompts import prompts_of
-from ui.background.folder_summary import Glance, glance_at
+from ui.background.folder_summary import FolderSummary, summarize_folder
 from ui.context import Context
 from ui.messages.problems import listed
 from ui.model.draft import Draft
-from ui.model.form_fields import name_of
+from ui.model.form_fields import section_name
 from ui.model.variants import settings_in
 from ui.pages.settings.model_card import ModelLines
 from ui.pages.settings.rate_plot import RatePlot
@@ -50,7 +50,7 @@ class SummaryCard:
         kit.theme.paint(self._canvas, bg="card")
         self._images: list[object] = []
         self._seen: ConceptSettings | None = None
-        self._glance: Glance | None = None
+        self._glance: FolderSummary | None = None
         self._model = ModelLines(context, self._show)
         self._plot = RatePlot(context, inner) if page == "training" else None
         if self._plot is not None:
@@ -95,10 +95,10 @@ class SummaryCard:
         self._draw()
         if folder is not None:
             self._context.kit.jobs.run(
-                lambda: glance_at(folder), lambda glance: self._looked(folder, glance)
+                lambda: summarize_folder(folder), lambda glance: self._looked(folder, glance)
             )
 
-    def _looked(self, seen: ConceptSettings, glance: Glance) -> None:
+    def _looked(self, seen: ConceptSettings, glance: FolderSummary) -> None:
         if seen == self._seen:
             self._glance = glance
             self._show()
@@ -179,7 +179,7 @@ def _has_more_images(draft: Draft) -> bool:
     return bool(_used_folders(draft) or draft.value("data.class_folder"))
 
 
-def data_lines(folder: ConceptSettings | None, glance: Glance | None, others: int) -> list[str]:
+def data_lines(folder: ConceptSettings | None, glance: FolderSummary | None, others: int) -> list[str]:
     """Describe the images of the first folder, and mention others."""
     folders = f"folder{'s' if others > 1 else ''}"
     if folder is None and others:
@@ -197,9 +197,9 @@ def data_lines(folder: ConceptSettings | None, glance: Glance | None, others: in
     return [f"{glance.images:,} images", *_caption_lines(folder, glance), *unusable, *more]
 
 
-def _caption_lines(folder: ConceptSettings, glance: Glance) -> list[str]:
-    if glance.trouble:
-        return [glance.trouble]
+def _caption_lines(folder: ConceptSettings, glance: FolderSummary) -> list[str]:
+    if glance.caption_error:
+        return [glance.caption_error]
     without = glance.images - glance.captions
     lines = []
     if glance.captions:
@@ -245,7 +245,7 @@ def _trained_networks(draft: Draft) -> dict[str, bool]:
         section, _, key = setting.path.rpartition(".")
         is_there = has_two or section != "method.text_encoder_2"
         if section.startswith("method.") and key == "train" and is_there:
-            found[name_of(section)] = draft.value(setting.path) is True
+            found[section_name(section)] = draft.value(setting.path) is True
     return found
 
 
@@ -276,7 +276,7 @@ def prompt_lines(draft: Draft) -> list[str]:
     return [f"{trained:,} training prompt{'s' if trained > 1 else ''}, {evaluated}"]
 
 
-def run_lines(draft: Draft, glance: Glance | None) -> list[str]:
+def run_lines(draft: Draft, glance: FolderSummary | None) -> list[str]:
     """Describe length, data and outputs of the run."""
     value = draft.value
     steps, batch = value("training.steps"), value("training.batch_size")

@@ -12,9 +12,7 @@ from ui.widgets.widgets import Kind, wrap_in_card
 
 _ICON_WIDTH, _ICON_HEIGHT = 96, 64
 _GAP = 14
-_LEAD = (
-    "OneTrainer trains Stable Diffusion and SDXL on your pictures: a style, a person, a thing."
-)
+_LEAD = "OneTrainer trains Stable Diffusion and SDXL on your pictures: a style, a person, a thing."
 _KEYS = (
     "F5 starts   ·   Ctrl+F finds any setting   ·   F1 explains the current one   ·   "
     "“Keys” lists all shortcuts"

@@ -8,7 +8,7 @@ from onetrainer.checks.image_check import CheckResult
 from onetrainer.images.findings import HEADLINES, Finding
 from tests.ui.desk import pump_until, resize
 from tests.ui.fake_paint import paint
-from ui.background.image_cache import Images
+from ui.background.image_cache import ImageCache
 from ui.pages.preview import plan as preview_plan
 from ui.pages.preview.check import CheckTab
 from ui.pages.preview.page import PreviewPage
@@ -26,15 +26,15 @@ def context(root, kit, draft):
         listen=nothing,
         forecast=None,
         failed=None,
-        is_of_other_settings=False,
+        is_outdated=False,
         is_working=False,
-        why_not=nothing,
+        blocked_reason=nothing,
     )
     return SimpleNamespace(
         root=root,
         kit=kit,
         draft=draft,
-        images=Images(kit.jobs),
+        images=ImageCache(kit.jobs),
         forecasts=forecasts,
         act=SimpleNamespace(commit=nothing, jump=nothing, open_path=nothing),
     )
@@ -75,10 +75,10 @@ def test_a_page_that_is_refreshed_before_it_is_on_the_screen_asks_once_it_is(con
 
 
 def test_an_unforeseen_error_is_told_and_one_can_look_again(context, monkeypatch):
-    real = preview_plan.look_ahead
-    monkeypatch.setattr(preview_plan, "look_ahead", fail)
+    real = preview_plan.compute_preview
+    monkeypatch.setattr(preview_plan, "compute_preview", fail)
     part = shown(context, PlanTab)
-    assert "Looking" in part.words["told"]
+    assert "Reading" in part.words["told"]
     with pytest.raises(IndexError):
         wait_until(context, lambda: part.ahead.failed)
     assert "went wrong: IndexError, a defect" in part.words["told"]

@@ -12,13 +12,13 @@ from ui.charts.reward_chart import RewardChart
 from ui.charts.trend_plots import TrendPlots
 from ui.progress.rewards import (
     Rewards,
-    book_of,
-    columns_of,
-    image_words,
-    rows_of,
-    score_words,
+    sample_book,
+    grid_columns,
+    image_scores_text,
+    grid_rows,
+    format_score,
     share_words,
-    trends_of,
+    reward_trends,
 )
 from ui.progress.run_state import RunState
 
@@ -62,7 +62,7 @@ def told(*events):
 
 
 def trend(name, *events, least_diversity=0.6):
-    found = trends_of(told(*events), least_diversity=least_diversity)
+    found = reward_trends(told(*events), least_diversity=least_diversity)
     return next(one for one in found if one.name == name)
 
 
@@ -83,7 +83,7 @@ def test_rewards_are_kept_beside_the_loss():
 def test_a_step_of_long_training_keeps_its_spread_in_bounded_memory():
     rewards = Rewards()
     for step in range(1, 10_001):
-        rewards.take_step(Rewarded(step, 2.0 * step, float(step), 4))
+        rewards.add_step(Rewarded(step, 2.0 * step, float(step), 4))
     scores, spreads = rewards.scores.points(), rewards.spreads.points()
     assert len(scores) <= 2048
     assert [point.mean for point in scores] == pytest.approx([2 * one.mean for one in spreads])
@@ -98,50 +98,50 @@ def test_a_reward_that_is_no_number_leaves_a_gap_in_both_curves():
 def test_a_look_takes_the_place_of_one_of_the_same_step_and_a_first_one_begins_anew():
     rewards = told(look(0, verdict="first"), look(10, 1.0), look(5), look(10, 2.0))
     assert [(one.step, one.reward) for one in rewards.looks] == [(0, 0.0), (5, 0.0), (10, 2.0)]
-    rewards.take_look(look(10, 3.0, verdict="first"))
+    rewards.add_evaluation(look(10, 3.0, verdict="first"))
     assert [one.reward for one in rewards.looks] == [3.0]
 
 
 def test_the_grid_has_base_best_and_now_and_any_look_in_the_place_of_now():
     rewards = told(look(0, verdict="first"), look(5), look(10), look(15, best_step=5))
-    titles = [column.title for column in columns_of(rewards)]
+    titles = [column.title for column in grid_columns(rewards)]
     assert titles == ["base", "best · step 5", "now · step 15"]
-    assert [column.title for column in columns_of(rewards, 10)][2] == "step 10"
-    assert [column.cells[1].path for column in columns_of(rewards, 10)] == [
+    assert [column.title for column in grid_columns(rewards, 10)][2] == "step 10"
+    assert [column.cells[1].path for column in grid_columns(rewards, 10)] == [
         f"rewards/{step}-4.jpg" for step in (0, 5, 10)
     ]
-    assert rows_of(rewards) == [("a cat", 3), ("a cat", 4)]
+    assert grid_rows(rewards) == [("a cat", 3), ("a cat", 4)]
 
 
 def test_the_grid_of_a_single_look_has_one_column():
-    assert [column.title for column in columns_of(told(look(0, verdict="first")))] == ["base"]
-    assert columns_of(Rewards()) == []
+    assert [column.title for column in grid_columns(told(look(0, verdict="first")))] == ["base"]
+    assert grid_columns(Rewards()) == []
 
 
 def test_a_look_with_fewer_images_leaves_places_empty():
     short = look(0, verdict="first")
     rewards = told(replace(short, images=short.images[:1]), look(5))
-    assert [cell is None for cell in columns_of(rewards)[0].cells] == [False, True]
+    assert [cell is None for cell in grid_columns(rewards)[0].cells] == [False, True]
 
 
 def test_a_image_tells_trained_rewards_first_and_their_sum_only_where_there_are_several():
-    cell = columns_of(told(look(0, 0.7)))[0].cells[0]
+    cell = grid_columns(told(look(0, 0.7)))[0].cells[0]
     assert cell.lines == (("color", "0.500"), ("sharpness", "0.250"))
     both = {"sharpness": known(0.2, trained=1), "color": known(0.5, trained=1)}
     rewards = told(look(0, 0.7, rewards=both))
-    assert columns_of(rewards)[0].cells[0].lines[0] == ("together", "0.700")
-    assert image_words(rewards, 1, 0) == "together 0.700   sharpness 0.250   color 0.500"
+    assert grid_columns(rewards)[0].cells[0].lines[0] == ("together", "0.700")
+    assert image_scores_text(rewards, 1, 0) == "together 0.700   sharpness 0.250   color 0.500"
 
 
 def test_the_viewer_goes_over_all_looks_of_a_image():
-    book = book_of(told(look(0, verdict="first"), look(5)))
+    book = sample_book(told(look(0, verdict="first"), look(5)))
     assert (book.prompts, book.steps_of(1)) == ([0, 1], [0, 5])
     assert (book.at(1, 5).path, book.at(1, 5).seed) == ("rewards/5-4.jpg", 4)
 
 
 def test_trained_rewards_come_before_watched_ones_and_these_before_drift():
     drift = {"saturation": 1.2, "diversity": 0.9, "distance": 0.02}
-    found = trends_of(told(look(0, drift=drift)), least_diversity=0.6)
+    found = reward_trends(told(look(0, drift=drift)), least_diversity=0.6)
     assert [(one.name, one.kind) for one in found] == [
         ("color", "trained"),
         ("sharpness", "watched"),
@@ -179,13 +179,13 @@ def test_drift_is_a_warning_where_the_guard_sees_one(name, share, tone):
 def test_what_is_no_number_or_not_known_is_no_trend():
     bad = {"sharpness": known(math.nan), "color": known(0.5, trained=1, error=None)}
     rewards = told(look(0, rewards=bad, drift={"contrast": math.nan}))
-    found = trends_of(rewards, least_diversity=0.6)
+    found = reward_trends(rewards, least_diversity=0.6)
     assert [(one.name, one.marks[0].error) for one in found] == [("color", 0.0)]
 
 
 def test_figures_are_said_with_the_digits_that_tell_them_apart():
     values = [0.41234, -5.5, 21.534, 12345.6, 0.00042, 0.0]
-    assert [score_words(one) for one in values] == [
+    assert [format_score(one) for one in values] == [
         *("0.412", "-5.500", "21.53", "12,346", "0.0004", "0.000")
     ]
     assert [share_words(one) for one in (1.0, 0.624, 0.0042, 0.0)] == [
@@ -261,7 +261,7 @@ def test_the_chart_says_what_will_be_there_and_bears_a_single_look(kit, root):
 def test_watched_curves_are_told_apart_not_by_color_alone(kit, root):
     plots = TrendPlots(kit, root)
     placed(root, plots.canvas)
-    found = trends_of(told(look(0), look(5), look(10)), least_diversity=0.6)
+    found = reward_trends(told(look(0), look(5), look(10)), least_diversity=0.6)
     plots.show(found)
     canvas = plots.canvas
     assert len(canvas.find_withtag("figure")) == len(found) == 3
