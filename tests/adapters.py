@@ -37,5 +37,5 @@ def predict(family, *, side: int = 16, batch: int = 1) -> torch.Tensor:
     noisy = torch.randn(batch, 4, side, side, generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
         conditioning = family.encode_text(["a cat"] * batch)
-        steps, frames = torch.full((batch,), 500), FRAME.expand(batch, -1)
-        return family.predict(noisy, steps, conditioning, frames=frames)
+        steps, time_ids = torch.full((batch,), 500), FRAME.expand(batch, -1)
+        return family.predict(noisy, steps, conditioning, time_ids=time_ids)

@@ -26,7 +26,7 @@ from transformers import (
 )
 
 from modules.diffusion.schedule import ScheduleSettings, scaled_linear
-from modules.families.components import Parts, load_tokenizer
+from modules.families.components import Components, load_tokenizer
 from modules.families.load import assemble
 from modules.families.registry import family_spec
 from modules.families.stable_diffusion import StableDiffusion
@@ -91,12 +91,12 @@ def configs(name: str = "sd15") -> dict[str, dict]:
 UNET, VAE = configs()["unet"], configs()["vae"]
 
 
-def parts(seed: int = 0, name: str = "sd15") -> Parts:
+def components(seed: int = 0, name: str = "sd15") -> Components:
     """The networks, untrained, float32 on the CPU."""
     tiny = configs(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        made = Parts(
+        made = Components(
             UNet2DConditionModel.from_config(tiny["unet"]),
             AutoencoderKL.from_config(tiny["vae"]),
             {
@@ -121,7 +121,7 @@ def family(
     device: torch.device = CPU,
 ) -> StableDiffusion:
     """A loaded tiny model, frozen, without any file written."""
-    made, spec = parts(seed, name), family_spec(base_of(name))
+    made, spec = components(seed, name), family_spec(base_of(name))
     for part in (made.unet, *made.encoders.values()):
         nn.Module.to(part, compute_dtype)  # diffusers' own `to` warns about nothing
     for part in (made.unet, made.vae, *made.encoders.values()):
@@ -168,7 +168,7 @@ def write_configs(
 
 def write_folder(
     folder: Path,
-    made: Parts | None = None,
+    made: Components | None = None,
     *,
     name: str = "sd15",
     dtype: torch.dtype = torch.float32,
@@ -176,7 +176,7 @@ def write_folder(
     zero_terminal_snr: bool = False,
 ) -> Path:
     """A diffusers folder, as people have them: text encoder names with `text_model.`."""
-    made = made or parts(name=name)
+    made = made or components(name=name)
     write_configs(folder, name, prediction=prediction, zero_terminal_snr=zero_terminal_snr)
     for component, part in _named(made).items():
         stem = "model" if component in made.encoders else "diffusion_pytorch_model"
@@ -186,13 +186,13 @@ def write_folder(
 
 def write_single_file(
     path: Path,
-    made: Parts | None = None,
+    made: Components | None = None,
     *,
     name: str = "sd15",
     dtype: torch.dtype = torch.float32,
 ) -> Path:
     """A file in the original layout; of SD 1.x with the position ids that old files have."""
-    made = made or parts(name=name)
+    made = made or components(name=name)
     state = {}
     if base_of(name) == "sd15":
         ids = "cond_stage_model.transformer.text_model.embeddings.position_ids"
@@ -251,7 +251,7 @@ def _tokenizer() -> CLIPTokenizer:
     return load_tokenizer(MODELS / "sd15")
 
 
-def _named(made: Parts) -> dict[str, nn.Module]:
+def _named(made: Components) -> dict[str, nn.Module]:
     return {"unet": made.unet, "vae": made.vae, **made.encoders}
 
 

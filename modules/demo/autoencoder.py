@@ -14,7 +14,7 @@ from modules import seeds
 from modules.demo import doodles
 from modules.demo.learning_rate import one_cycle
 from modules.demo.pixels import to_pixels
-from modules.demo.pyramid import start_as_pyramid
+from modules.demo.pyramid import initialize_as_pyramid
 from onetrainer.demo.images import draw, random_scene
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def build() -> AutoencoderKL:
         norm_num_groups=4,
         sample_size=128,
     )
-    start_as_pyramid(vae)
+    initialize_as_pyramid(vae)
     return vae
 
 

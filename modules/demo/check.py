@@ -19,7 +19,7 @@ from PIL import Image
 from transformers import CLIPTokenizer
 
 from modules.demo.folder import SD15
-from modules.demo.recognition import Seen, look
+from modules.demo.recognition import Recognition, look
 from onetrainer.demo.captions import caption
 from onetrainer.demo.images import Scene, random_scene
 
@@ -35,7 +35,7 @@ class Result(NamedTuple):
 
     scene: Scene
     image: Image.Image
-    seen: Seen
+    seen: Recognition
 
 
 def open_base(folder: Path) -> StableDiffusionPipeline:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from diffusers import AutoencoderKL
 
-from modules.demo.painter import Painter
+from modules.demo.painter import Denoiser
 from onetrainer import ROOT
 
 SD15 = ROOT / "configs" / "models" / "sd15"
 
 
-def save(folder: Path, vae: AutoencoderKL, painter: Painter) -> None:
+def save(folder: Path, vae: AutoencoderKL, painter: Denoiser) -> None:
     """Writes the folder anew; a reader never sees a half-written one."""
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)

@@ -40,7 +40,7 @@ WIDTH = 56
 PREVIEW_EVERY = 400
 
 
-class Painter(nn.Module):
+class Denoiser(nn.Module):
     """The two networks that learn together, as one module to optimize and to average."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Painter(nn.Module):
 
 
 @dataclass(frozen=True)
-class Lessons:
+class TrainingData:
     """Scenes and their latents, encoded once: moments of (SCENES, 4, 16, 16)."""
 
     scenes: tuple[Scene, ...]
@@ -90,7 +90,7 @@ class Lessons:
 
 
 @torch.no_grad()
-def prepare(vae: AutoencoderKL, *, seed: int, count: int = SCENES) -> Lessons:
+def prepare(vae: AutoencoderKL, *, seed: int, count: int = SCENES) -> TrainingData:
     """Draws the scenes and encodes them; sets the autoencoder's scaling factor by them."""
     rng = random.Random(f"{seed} scenes")
     scenes = tuple(random_scene(rng) for _ in range(count))
@@ -104,26 +104,26 @@ def prepare(vae: AutoencoderKL, *, seed: int, count: int = SCENES) -> Lessons:
     scale = round(float((mean.var() + std.square().mean()).rsqrt()), 5)
     vae.register_to_config(scaling_factor=scale)
     logger.info("latents are scaled by %.5f", scale)
-    return Lessons(scenes, LatentMoments(mean * scale, std * scale))
+    return TrainingData(scenes, LatentMoments(mean * scale, std * scale))
 
 
-def untrained(seed: int) -> Painter:
+def untrained(seed: int) -> Denoiser:
     """A painter with random weights."""
     with torch.random.fork_rng():
         # Both libraries draw initial weights from the global generator.
         torch.manual_seed(seeds.derive(seed, "demo painter"))
-        return Painter()
+        return Denoiser()
 
 
 def train(
-    painter: Painter,
+    painter: Denoiser,
     family: StableDiffusion,
-    lessons: Lessons,
+    lessons: TrainingData,
     *,
     steps: int,
     seed: int,
-    preview: Callable[[Painter], None],
-) -> Painter:
+    preview: Callable[[Denoiser], None],
+) -> Denoiser:
     """A trained painter with averaged weights.
 
     family: made of the painter's networks. preview: called with the averaged painter now and then,
@@ -151,12 +151,12 @@ def train(
     return _averaged(average)
 
 
-def _averaged(average: AveragedModel) -> Painter:
-    assert isinstance(average.module, Painter)
+def _averaged(average: AveragedModel) -> Denoiser:
+    assert isinstance(average.module, Denoiser)
     return average.module
 
 
-def _loss(family: StableDiffusion, lessons: Lessons, *, seed: int, step: int) -> Tensor:
+def _loss(family: StableDiffusion, lessons: TrainingData, *, seed: int, step: int) -> Tensor:
     """The epsilon loss of one batch of random scenes."""
     rng = random.Random(f"{seed} batch {step}")
     generator = seeds.generator(seed, "demo painter", step)
@@ -167,8 +167,8 @@ def _loss(family: StableDiffusion, lessons: Lessons, *, seed: int, step: int) ->
     timesteps = _timesteps(generator)
     noisy = family.schedule.add_noise(latents, noise, timesteps)
     conditioning = family.encode_text(_captions(lessons, chosen, rng))
-    frames = noisy.new_zeros(len(noisy), 6)  # SD 1.x pays no heed
-    predicted = family.predict(noisy, timesteps, conditioning, frames=frames)
+    time_ids = noisy.new_zeros(len(noisy), 6)  # SD 1.x pays no heed
+    predicted = family.predict(noisy, timesteps, conditioning, time_ids=time_ids)
     wanted = target(
         family.prediction,
         schedule=family.schedule,
@@ -217,7 +217,7 @@ def _weights(family: StableDiffusion, timesteps: Tensor) -> Tensor:
     return family.schedule.alphas_cumprod[timesteps].reciprocal().clamp(max=MOST_WEIGHT)
 
 
-def _captions(lessons: Lessons, chosen: list[int], rng: random.Random) -> list[str]:
+def _captions(lessons: TrainingData, chosen: list[int], rng: random.Random) -> list[str]:
     """What is said about each scene this time, sometimes nothing."""
     return [
         "" if rng.random() < EMPTY_PROMPTS else spoken(lessons.scenes[index], rng)

@@ -22,7 +22,7 @@ LATENT_GAIN = 1.0  # latents of typical pictures then come out near unit deviati
 
 
 @torch.no_grad()
-def start_as_pyramid(vae: AutoencoderKL) -> None:
+def initialize_as_pyramid(vae: AutoencoderKL) -> None:
     """Sets the weights in place; detail is left for training to find.
 
     The autoencoder's first and last stage must have at least 12 channels and groups of 4 channels

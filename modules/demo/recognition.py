@@ -27,13 +27,13 @@ Array = NDArray[numpy.float64]
 Mask = NDArray[numpy.bool_]
 
 CORNER = 6  # px; corners are free of shapes whatever their size
-TELLS_APART = 34.0  # RGB distance from which a pixel is no longer background or its shadow
+FOREGROUND_DISTANCE = 34.0  # RGB distance from which a pixel is no longer background or its shadow
 SHADOW = 0.75  # shadows keep three quarters of the background's light
 FEWEST_PIXELS = 80  # less is noise, not a shape
 
 
 @dataclass(frozen=True)
-class Seen:
+class Recognition:
     """What a picture shows; without a shape the other two are None."""
 
     background: Background
@@ -49,7 +49,7 @@ class Seen:
         )
 
 
-def look(image: Image.Image) -> Seen:
+def look(image: Image.Image) -> Recognition:
     """What the picture shows."""
     pixels = numpy.asarray(image.convert("RGB"), dtype=numpy.float64)  # (H, W, 3)
     upper = _median(pixels[:CORNER, :CORNER], pixels[:CORNER, -CORNER:])
@@ -57,9 +57,9 @@ def look(image: Image.Image) -> Seen:
     background = _nearest_background(upper, lower)
     mask = _foreground(pixels, upper, lower)
     if mask.sum() < FEWEST_PIXELS:
-        return Seen(background, None, None)
+        return Recognition(background, None, None)
     color = _nearest_color(numpy.median(pixels[mask], axis=0))
-    return Seen(background, color, _nearest_shape(mask))
+    return Recognition(background, color, _nearest_shape(mask))
 
 
 def _median(*patches: Array) -> Array:
@@ -86,7 +86,7 @@ def _foreground(pixels: Array, upper: Array, lower: Array) -> Mask:
     share = numpy.linspace(0, 1, len(pixels))[:, None, None]
     ground = upper * (1 - share) + lower * share
     distances = [numpy.linalg.norm(pixels - tone, axis=2) for tone in (ground, ground * SHADOW)]
-    mask: Mask = numpy.minimum(*distances) > TELLS_APART
+    mask: Mask = numpy.minimum(*distances) > FOREGROUND_DISTANCE
     return mask
 
 

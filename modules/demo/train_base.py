@@ -23,9 +23,9 @@ from diffusers import AutoencoderKL
 
 from modules.demo import autoencoder, painter
 from modules.demo.folder import save
-from modules.demo.painter import Painter
+from modules.demo.painter import Denoiser
 from modules.diffusion.schedule import scaled_linear
-from modules.families.components import Parts, load_tokenizer
+from modules.families.components import Components, load_tokenizer
 from modules.families.load import assemble
 from modules.families.sd15 import SD15
 
@@ -69,13 +69,13 @@ def train_painter(
     networks = painter.untrained(seed)
     family = assemble(
         SD15,
-        Parts(networks.unet, vae, {"text_encoder": networks.text_encoder}),
+        Components(networks.unet, vae, {"text_encoder": networks.text_encoder}),
         name="sd15",
         tokenizer=load_tokenizer(SD15.configs),
         schedule=scaled_linear(),
     )
 
-    def keep(trained: Painter) -> None:
+    def keep(trained: Denoiser) -> None:
         save(folder, vae, trained)
 
     keep(painter.train(networks, family, lessons, steps=steps, seed=seed, preview=keep))

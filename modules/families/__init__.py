@@ -1,1 +1,1 @@
-"""Model families: how each loads, encodes text, predicts and decodes."""
+"""Model families: loading, text encoding, noise prediction and decoding."""

@@ -1,4 +1,4 @@
-"""The parts of a Stable Diffusion model, out of a diffusers folder or a single file."""
+"""Components of a Stable Diffusion model, loaded from a diffusers folder or a single file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from transformers import (
     CLIPTokenizer,
 )
 
-from modules.families.spec import EncoderSpec, FamilySpec
+from modules.families.spec import FamilySpec
 from modules.formats.files.component_configs import MODELS, read_config
 from modules.formats.files.tensor_source import TensorReader, open_tensors
 from modules.formats.models.component_shapes import canonical_name
@@ -36,22 +36,22 @@ from onetrainer.errors import UserError
 from onetrainer.model_files import ModelFile, weight_files
 from onetrainer.model_files.folders import DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS
 
-TOKENIZER = MODELS / "sd15" / "tokenizer"  # one vocabulary for all families
-VAE_DTYPE = torch.float32  # the VAEs of Stable Diffusion were trained in it
+TOKENIZER = MODELS / "sd15" / "tokenizer"  # all families share one vocabulary
+VAE_DTYPE = torch.float32  # Stable Diffusion's VAEs were trained in float32
 
 Encoder = CLIPTextModel | CLIPTextModelWithProjection
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The networks of a model; encoders by component."""
+class Components:
+    """The networks of a model; text encoders by component."""
 
     unet: UNet2DConditionModel
     vae: AutoencoderKL
     encoders: Mapping[Component, Encoder]
 
 
-def load_parts(
+def load_components(
     spec: FamilySpec,
     model: ModelFile,
     home: Path,
@@ -60,139 +60,133 @@ def load_parts(
     compute_dtype: torch.dtype,
     device: torch.device,
     dtypes: Mapping[Component, torch.dtype],
-) -> Parts:
-    """The networks, the VAE in float32 and the others in compute_dtype, tensor by tensor.
+) -> Components:
+    """Load the weights of all networks, the VAE in float32 and the others in `compute_dtype`.
 
-    home: the folder with the components' configs. vae: another VAE's file or folder, or "".
-    dtypes: of those that are to be in another one, cast from the file but once.
-    Tensors that no part has (position ids, an EMA's copies) are left alone.
+    Tensors are read and cast one by one. Tensors of the files that belong to no component (position
+    ids, EMA copies) are ignored.
+
+    home: Folder with the component configs.
+    vae: File or folder of another VAE; "" for the model's own.
+    dtypes: Components to load in another dtype than the default.
     """
-    parts = empty_parts(spec, home, unet_channels=model.unet_channels)
-    networks: dict[Component, nn.Module] = {"unet": parts.unet, **parts.encoders}
+    components = build_empty_components(spec, home, unet_channels=model.unet_channels)
+    networks: dict[Component, nn.Module] = {"unet": components.unet, **components.encoders}
     if not vae:
-        networks["vae"] = parts.vae
+        networks["vae"] = components.vae
     for component, network in networks.items():
-        usual = VAE_DTYPE if component == "vae" else compute_dtype
-        dtype = dtypes.get(component, usual)
-        _fill(network, _place(model, component), spec.base, component, dtype, device)
+        dtype = dtypes.get(component, VAE_DTYPE if component == "vae" else compute_dtype)
+        path = model.path if model.layout == "single-file" else model.path / component
+        _load_weights(network, path, spec.base, component, dtype, device)
     if vae:
-        own = load_vae(Path(vae), spec.base, home, dtype=dtypes.get("vae", VAE_DTYPE))
-        return Parts(parts.unet, own, parts.encoders)
-    return parts
+        loaded = load_vae(Path(vae), spec.base, home, dtype=dtypes.get("vae", VAE_DTYPE))
+        return Components(components.unet, loaded, components.encoders)
+    return components
 
 
-def empty_parts(spec: FamilySpec, configs: Path, *, unet_channels: int = 0) -> Parts:
-    """The networks of configs without weights, on the meta device.
+def build_empty_components(
+    spec: FamilySpec, configs: Path, *, unet_channels: int = 0
+) -> Components:
+    """Build the networks from their configs without weights, on the meta device.
 
-    unet_channels: what the UNet reads, if that is not what its config says.
+    unet_channels: Input channels of the UNet; 0 for those of its config.
     """
     unet = dict(read_config(configs / "unet" / "config.json"))
     if unet_channels:
         unet["in_channels"] = unet_channels
-    with init_empty_weights():  # shapes alone: filling them twice would cost time and memory
-        return Parts(
+    with init_empty_weights():  # initializing weights that are replaced would cost time and memory
+        return Components(
             UNet2DConditionModel.from_config(unet),
             AutoencoderKL.from_config(read_config(configs / "vae" / "config.json")),
             {
-                encoder.component: _class_of(encoder)(
-                    CLIPTextConfig(**read_config(configs / encoder.component / "config.json"))
-                )
+                encoder.component: (
+                    CLIPTextModelWithProjection if encoder.has_projection else CLIPTextModel
+                )(CLIPTextConfig(**read_config(configs / encoder.component / "config.json")))
                 for encoder in spec.encoders
             },
         )
 
 
 def load_tokenizer(home: Path) -> CLIPTokenizer:
-    """The tokenizer of a model's folder; the common one if it has the same words, or none.
+    """Load the tokenizer of a model's folder, or the shared one if the vocabularies are equal.
 
-    SD 2 and SDXL call "!" their padding, and their tokenizers then take every "!" in a caption for
-    padding too; the common one does not.
+    The tokenizers of SD 2 and SDXL use "!" for padding and treat each "!" of a caption as padding;
+    the shared tokenizer does not.
     """
-    common: CLIPTokenizer = CLIPTokenizer.from_pretrained(TOKENIZER, local_files_only=True)
+    shared: CLIPTokenizer = CLIPTokenizer.from_pretrained(TOKENIZER, local_files_only=True)
     folder = home / "tokenizer"
     if not (folder / "vocab.json").is_file() and not (folder / "tokenizer.json").is_file():
-        return common
-    own: CLIPTokenizer = CLIPTokenizer.from_pretrained(folder, local_files_only=True)
-    return common if own.get_vocab() == common.get_vocab() else own
+        return shared
+    model_specific: CLIPTokenizer = CLIPTokenizer.from_pretrained(folder, local_files_only=True)
+    return shared if model_specific.get_vocab() == shared.get_vocab() else model_specific
 
 
 def load_vae(
     path: Path, base: Base, home: Path, *, dtype: torch.dtype = VAE_DTYPE
 ) -> AutoencoderKL:
-    """A VAE of its own, on the CPU: a folder, a file in either spelling, a whole model.
+    """Load a separate VAE on the CPU, from a folder, a VAE file or a whole model.
 
-    home: the folder whose vae/config.json tells how the model scales latents, which files do not.
+    home: Folder whose vae/config.json gives the latents' scaling factor, which files lack.
     """
-    place = path
-    if path.is_dir():
-        place = path / "vae" if (path / "vae").is_dir() else path
-    config = place / "config.json" if path.is_dir() else home / "vae" / "config.json"
+    source = path / "vae" if (path / "vae").is_dir() else path
+    config = source / "config.json" if path.is_dir() else home / "vae" / "config.json"
     with init_empty_weights():
         vae = AutoencoderKL.from_config(read_config(config))
-    _fill(vae, place, base, "vae", dtype, torch.device("cpu"))
+    _load_weights(vae, source, base, "vae", dtype, torch.device("cpu"))
     return vae
 
 
-def _place(model: ModelFile, component: Component) -> Path:
-    """Where a component's weights are: the file itself, or the component's folder."""
-    return model.path if model.layout == "single-file" else model.path / component
-
-
-def _fill(
+def _load_weights(
     network: nn.Module,
-    place: Path,
+    path: Path,
     base: Base,
     component: Component,
     dtype: torch.dtype,
     device: torch.device,
 ) -> None:
-    """Gives an empty network the weights of a file or a folder, tensor by tensor to the device."""
-    shapes = canonical(network, component)
+    """Load the weights of a file or folder into an empty network, one tensor at a time."""
+    shapes = canonical_shapes(network, component)
     try:
-        with open_tensors(_files(place, component)) as reader:
-            found = _recipes(reader, place, base, component, list(shapes))
-            state = read_component(reader, found, shapes, dtype=dtype, device=device)
+        with open_tensors(_weight_files(path, component)) as reader:
+            component_recipes = _recipes(reader, path, base, component, list(shapes))
+            state = read_component(reader, component_recipes, shapes, dtype=dtype, device=device)
     except MissingTensorsError as error:
-        raise _missing_error(place, component, error.names) from error
-    own = network.state_dict().keys()
-    fitting = {
-        name if name in own else name.removeprefix(TEXT_LEVEL): tensor
+        raise _missing_error(path, component, error.names) from error
+    expected = network.state_dict().keys()
+    renamed = {
+        name if name in expected else name.removeprefix(TEXT_LEVEL): tensor
         for name, tensor in state.items()
     }
-    network.load_state_dict(fitting, assign=True)
+    network.load_state_dict(renamed, assign=True)
 
 
-def _files(place: Path, component: Component) -> list[Path]:
-    if not place.is_dir():
-        return [place]
+def _weight_files(path: Path, component: Component) -> list[Path]:
+    if not path.is_dir():
+        return [path]
     is_encoder = component.startswith("text_encoder")
-    return weight_files(place, TRANSFORMERS_WEIGHTS if is_encoder else DIFFUSERS_WEIGHTS)
+    return weight_files(path, TRANSFORMERS_WEIGHTS if is_encoder else DIFFUSERS_WEIGHTS)
 
 
 def _recipes(
-    reader: TensorReader, place: Path, base: Base, component: Component, ours: Sequence[str]
+    reader: TensorReader, path: Path, base: Base, component: Component, ours: Sequence[str]
 ) -> list[Recipe]:
     if component == "vae":
         return vae_recipes(base, ours, reader.names)
-    if place.is_dir():
+    if path.is_dir():
         return [Recipe(name, (name,), "same") for name in ours]
     return recipes(base, component, ours)
 
 
-def canonical(model: nn.Module, component: Component) -> dict[str, torch.Size]:
-    """The shapes of a model's tensors, by names with text encoders' `text_model.` level."""
+def canonical_shapes(model: nn.Module, component: Component) -> dict[str, torch.Size]:
+    """Return the shapes of a model's tensors, names of text encoders with `text_model.`."""
     state: Mapping[str, Tensor] = model.state_dict()
     return {canonical_name(component, name): tensor.shape for name, tensor in state.items()}
 
 
-def _class_of(encoder: EncoderSpec) -> type[CLIPTextModel] | type[CLIPTextModelWithProjection]:
-    return CLIPTextModelWithProjection if encoder.has_projection else CLIPTextModel
-
-
-def _missing_error(path: Path, part: str, names: list[str]) -> UserError:
+def _missing_error(path: Path, component: Component, names: list[str]) -> UserError:
     return UserError(
-        f"{path.name}: {len(names)} of the tensors of the {part.replace('_', ' ')} are missing or"
+        f"{path.name}: {len(names)} tensors of the {component.replace('_', ' ')} are missing or"
         f" have another shape, first {names[0]}",
-        "A complete model was expected",
-        "Choose another file; this one was perhaps made for another kind of model",
+        "Expected a complete model",
+        "Choose another file; this one may be for another model family",
     )

@@ -1,4 +1,4 @@
-"""A family of full size without its weights, for counting what it would take."""
+"""A full-size model family without weights, for estimating memory and time."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from modules.diffusion.schedule import ScheduleSettings, scaled_linear
-from modules.families.components import empty_parts, load_tokenizer
+from modules.families.components import build_empty_components, load_tokenizer
 from modules.families.load import assemble
 from modules.families.spec import FamilySpec
 from modules.families.stable_diffusion import StableDiffusion
@@ -26,21 +26,21 @@ def empty_family(
     prediction: Prediction = "epsilon",
     clip_skip: int = 0,
 ) -> StableDiffusion:
-    """A frozen family in evaluation mode whose tensors are on the meta device.
+    """Build a frozen family in evaluation mode whose tensors are on the meta device.
 
-    dtypes: of every part: "unet", "vae", "te" … configs: the folder with the components' configs;
-    None means those of the published models.
+    dtypes: Dtype of every component: "unet", "vae", "te" …
+    configs: Folder with the component configs; None for those of the published models.
     """
     home = configs or spec.configs
     channels = _INPAINTING if name.endswith("-inpainting") else 0
-    parts = empty_parts(spec, home, unet_channels=channels)
-    _prepare(parts.unet, dtypes["unet"])
-    _prepare(parts.vae, dtypes["vae"])
+    components = build_empty_components(spec, home, unet_channels=channels)
+    _prepare(components.unet, dtypes["unet"])
+    _prepare(components.vae, dtypes["vae"])
     for encoder in spec.encoders:
-        _prepare(parts.encoders[encoder.component], dtypes[encoder.name])
+        _prepare(components.encoders[encoder.component], dtypes[encoder.name])
     return assemble(
         spec,
-        parts,
+        components,
         name=name,
         tokenizer=load_tokenizer(home),
         schedule=scaled_linear(ScheduleSettings()),
@@ -49,7 +49,6 @@ def empty_family(
     )
 
 
-def _prepare(part: nn.Module, dtype: torch.dtype) -> None:
-    """Frozen, on the meta device with its buffers, weights in a dtype."""
-    part.requires_grad_(False).eval()
-    nn.Module.to(part, _META, dtype)  # diffusers' own warns of what it leaves alone
+def _prepare(network: nn.Module, dtype: torch.dtype) -> None:
+    network.requires_grad_(False).eval()
+    nn.Module.to(network, _META, dtype)  # diffusers' own `to` warns of modules kept in float32

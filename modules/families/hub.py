@@ -1,4 +1,4 @@
-"""A model by its name on the Hugging Face Hub: downloaded once, then found on the disk."""
+"""Models of the Hugging Face Hub, downloaded once and then read from the local cache."""
 
 import errno
 import glob
@@ -19,75 +19,79 @@ from onetrainer.errors import UserError
 
 INDEX = "model_index.json"
 COMPONENTS = ("unet", "vae", "text_encoder", "text_encoder_2")
-SMALL = ("scheduler", "tokenizer", "tokenizer_2")
+CONFIG_FOLDERS = ("scheduler", "tokenizer", "tokenizer_2")
 WEIGHTS = ".safetensors"
-# "model.fp16.safetensors" and, in pieces, "model.fp16-00001-of-00002.safetensors"
+# "model.fp16.safetensors" and, sharded, "model.fp16-00001-of-00002.safetensors"
 VARIANT = re.compile(r"\.(?P<name>fp16|bf16|fp32|non_ema|ema)(-\d+-of-\d+)?\.safetensors$")
 HALF = "fp16"
 LOGIN = "hf auth login"
-PATIENCE = 10.0  # seconds to wait for the hub's answer
+TIMEOUT = 10.0  # seconds to wait for the hub's answer
 
 
 def fetch(
-    name: str, *, offline: bool, tell: Callable[[str], None], revision: str | None = None
+    name: str, *, offline: bool, report: Callable[[str], None], revision: str | None = None
 ) -> Path:
-    """The diffusers folder of a model, "owner/name"; downloaded where it is not on the disk yet.
+    """Return the diffusers folder of a hub model ("owner/name"), downloading it if needed.
 
-    The folder's own name is the commit that it was made from.
+    The folder's name is the commit. Configs, tokenizers and safetensors weights are downloaded: of
+    each component the default weights, or the fp16 variant if it has no others; no pickles, ONNX,
+    Flax or single files.
 
-    Taken are configs, tokenizers and safetensors weights: the usual ones where a component has
-    them, the fp16 ones otherwise; no pickles, no ONNX, no Flax, no single files.
-    tell: gets words for what is being done. offline: only what was downloaded before, which is
-    also what is taken where there is no network. revision: a commit, which no other can stand in
-    for; None for the newest. Raises UserError with the reason and the remedy.
+    offline: Use only what was downloaded before; also the fallback without a network.
+    report: Called with a description of each stage.
+    revision: Commit that no other can replace; None for the newest.
+
+    Raises:
+        UserError: With the reason and what to do.
     """
     try:
         if not offline:
-            tell(f"asking the hub for {name}")
-        names = [] if offline else _listed(name, revision)
+            report(f"asking the hub for {name}")
+        names = [] if offline else _list_files(name, revision)
         if names:
-            chosen = [*map(glob.escape, _chosen(name, names))]
-            tell(f"downloading {name}")
+            chosen = [*map(glob.escape, _require_diffusers_model(name, names))]
+            report(f"downloading {name}")
             return Path(snapshot_download(name, revision=revision, allow_patterns=chosen))
         folder = snapshot_download(
             name, revision=revision, allow_patterns=[INDEX], local_files_only=True
         )
-        tell(f"{name}, as it was downloaded before")
+        report(f"using the downloaded copy of {name}")
         return Path(folder)
     except (HTTPError, OSError, HFValidationError) as error:
         if revision is not None and isinstance(error, LocalEntryNotFoundError):
-            raise _no_such_version(name, revision, offline=offline) from error
-        raise _in_words(name, error, offline=offline) from error
+            raise _missing_revision_error(name, revision, offline=offline) from error
+        raise _hub_error(name, error, offline=offline) from error
 
 
-def choose(names: Iterable[str]) -> list[str]:
-    """Which of a repository's files make a diffusers folder."""
+def choose_files(names: Iterable[str]) -> list[str]:
+    """Return the files of a repository that make up a diffusers folder."""
     listed = sorted(names)
     chosen = [name for name in listed if name == INDEX]
-    for folder in SMALL:
-        chosen += [name for name in _inside(listed, folder) if name.endswith((".json", ".txt"))]
+    for folder in CONFIG_FOLDERS:
+        chosen += [name for name in _files_in(listed, folder) if name.endswith((".json", ".txt"))]
     for folder in COMPONENTS:
-        inside = _inside(listed, folder)
+        inside = _files_in(listed, folder)
         weights = {name: VARIANT.search(name) for name in inside if name.endswith(WEIGHTS)}
-        usual = [name for name, variant in weights.items() if variant is None]
+        default = [name for name, variant in weights.items() if variant is None]
         half = [name for name, variant in weights.items() if variant and variant["name"] == HALF]
-        chosen += [name for name in inside if name.endswith(".json")] + (usual or half)
+        chosen += [name for name in inside if name.endswith(".json")] + (default or half)
     return chosen
 
 
-def _inside(names: Iterable[str], folder: str) -> list[str]:
-    """Directly in the folder; what lies deeper is of other programs."""
+def _files_in(names: Iterable[str], folder: str) -> list[str]:
+    """Return the files directly in a folder; deeper ones belong to other programs."""
     return [name for name in names if name.rpartition("/")[0] == folder]
 
 
-def _listed(name: str, revision: str | None) -> list[str]:
-    """The names of a repository's files; none where the hub cannot be reached.
+def _list_files(name: str, revision: str | None) -> list[str]:
+    """List the files of a repository; empty if the hub cannot be reached.
 
-    None either where it no longer has, or shows, a revision that may still be on this disk.
+    Also empty if the hub no longer has, or no longer shows, a revision that may still be on this
+    disk.
     """
     try:
-        # Not list_repo_files: that one tries for half a minute where there is no network.
-        info = HfApi().model_info(name, revision=revision, timeout=PATIENCE)
+        # list_repo_files would retry for half a minute without a network.
+        info = HfApi().model_info(name, revision=revision, timeout=TIMEOUT)
         return [file.rfilename for file in info.siblings or []]
     except RepositoryNotFoundError:
         if revision is None:
@@ -97,66 +101,66 @@ def _listed(name: str, revision: str | None) -> list[str]:
         return []
 
 
-def _chosen(name: str, names: list[str]) -> list[str]:
-    """What is downloaded of a repository; raises UserError if it is no model."""
-    chosen = choose(names)
+def _require_diffusers_model(name: str, names: list[str]) -> list[str]:
+    """Return the files to download; raise UserError if the repository is not a diffusers model."""
+    chosen = choose_files(names)
     if INDEX not in chosen:
         raise UserError(
-            f"{name}: this is no model in the diffusers layout, for it has no {INDEX}",
-            "A model with a folder for each component was expected",
-            "If it offers a .safetensors file, download that and give its path",
+            f"{name}: this is not a model in the diffusers layout; it has no {INDEX}",
+            "Expected a model with a folder for each component",
+            "If it offers a .safetensors file, download it and enter its path",
         )
-    if not any(part.startswith("unet/") and part.endswith(WEIGHTS) for part in chosen):
+    if not any(file.startswith("unet/") and file.endswith(WEIGHTS) for file in chosen):
         raise UserError(
-            f"{name}: this model offers no .safetensors weights",
-            "Other weights can hold code and are not downloaded",
+            f"{name}: this model has no .safetensors weights",
+            "Weights in other formats can contain code and are not downloaded",
             "Choose another model, or one of its single files",
         )
     return chosen
 
 
-def _no_such_version(name: str, revision: str, *, offline: bool) -> UserError:
-    allow = "Turn off model.offline" if offline else "Check the network and the login"
+def _missing_revision_error(name: str, revision: str, *, offline: bool) -> UserError:
+    remedy = "Turn off model.offline" if offline else "Check the network and the login"
     return UserError(
-        f"{name}: the version that this run began with ({revision}) is not on this disk, and "
-        + ("the network is not to be used" if offline else "the hub did not give it"),
-        "A run goes on with the very model that it began with",
-        f"{allow}; if the hub no longer has that version, start a new run",
+        f"{name}: the version this run started with ({revision}) is not on this computer, and "
+        + ("offline mode is on" if offline else "the hub did not provide it"),
+        "A run must be resumed with exactly the model it started with",
+        f"{remedy}; if the hub no longer has this version, start a new run",
     )
 
 
-def _in_words(name: str, error: Exception, *, offline: bool) -> UserError:
-    path = "If a file or a folder was meant, there is none of this name; give its whole path"
+def _hub_error(name: str, error: Exception, *, offline: bool) -> UserError:
+    path = "If you meant a file or folder, it does not exist; enter its full path"
     match error:
         case GatedRepoError():
             return UserError(
-                f"{name}: the owner of this model lets in only those who accept its terms",
-                "A login of somebody who did was expected",
-                f"Accept them on the model's page on the hub, then run: {LOGIN}",
+                f"{name}: this model can be downloaded only after accepting its terms",
+                "Expected a login that has accepted them",
+                f"Accept the terms on the model's page on the hub, then run: {LOGIN}",
             )
         case RepositoryNotFoundError():
             return UserError(
-                f"{name}: there is no such model on the hub, or it is private",
-                f"{path}",
-                f"Check the spelling; for a private model run: {LOGIN}",
+                f"{name}: the hub has no model of this name, or it is private",
+                path,
+                f"Check the spelling; for a private model, run: {LOGIN}",
             )
         case HFValidationError():
-            return UserError(f"{name}: no model on the hub can have this name", "", path)
+            return UserError(f"{name}: this is not a valid hub model name", "", path)
         case LocalEntryNotFoundError() if offline:
             return UserError(
-                f"{name}: this model was not downloaded yet, and the network is not to be used",
+                f"{name}: this model has not been downloaded yet, and offline mode is on",
                 path,
-                "Turn off model.offline to have it downloaded, or choose another model",
+                "Turn off model.offline to download it, or choose another model",
             )
         case OSError(errno=errno.ENOSPC):
             return UserError(
                 f"{name}: the disk is full",
-                "The download needs more room",
-                "Make room, or set HF_HOME to a folder on another disk",
+                "The download needs more space",
+                "Free some space, or set HF_HOME to a folder on another disk",
             )
         case _:
             return UserError(
-                f"{name}: the hub cannot be reached, and this model was not downloaded yet",
+                f"{name}: the hub cannot be reached, and this model has not been downloaded yet",
                 path,
                 "Check the network and try again",
             )

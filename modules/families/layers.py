@@ -1,4 +1,4 @@
-"""The layers of a family's networks: the blocks that are checkpointed and offloaded, each alone."""
+"""Layers of a family's networks: the blocks that are checkpointed and offloaded separately."""
 
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -11,12 +11,11 @@ from modules.interfaces import Family
 UNET, VAE = "unet", "vae"
 
 
-def layers_of(family: Family) -> dict[str, list[nn.Module]]:
-    """Every part's layers, in the order in which its forward computes them.
+def component_layers(family: Family) -> dict[str, list[nn.Module]]:
+    """Return every component's layers in the order in which its forward computes them.
 
-    "unet": each residual block, and each block of each transformer. A text encoder's: its encoder
-    layers. "vae": the residual blocks and the attention of the decoder; the encoder is never
-    trained.
+    "unet": each residual block and each transformer block. Text encoders: the encoder layers.
+    "vae": the residual blocks and the attention of the decoder; the encoder is never trained.
     """
     encoders: dict[str, list[nn.Module]] = {
         name: [module for module in encoder.modules() if isinstance(module, CLIPEncoderLayer)]
@@ -30,7 +29,7 @@ def layers_of(family: Family) -> dict[str, list[nn.Module]]:
 
 
 def _layers(network: nn.Module) -> Iterator[nn.Module]:
-    """The layers of a UNet, or of half an autoencoder: way down, middle, way up."""
+    """Yield the layers of a UNet or of a VAE's decoder: down, middle, up."""
     blocks = dict(network.named_children())
     for name in ("down_blocks", "mid_block", "up_blocks"):
         if name == "mid_block":
@@ -41,13 +40,13 @@ def _layers(network: nn.Module) -> Iterator[nn.Module]:
 
 
 def _interleaved(block: nn.Module) -> Iterator[nn.Module]:
-    """A residual block, an attention, a residual block …: not as they are listed in the block."""
-    own = dict(block.named_children())
-    attentions = own["attentions"].children() if "attentions" in own else ()
-    for residual, attention in zip_longest(own["resnets"].children(), attentions):
+    """Yield residual blocks and attentions alternately, as computed; the block lists them apart."""
+    children = dict(block.named_children())
+    attentions = children["attentions"].children() if "attentions" in children else ()
+    for residual, attention in zip_longest(children["resnets"].children(), attentions):
         if residual is not None:
             yield residual
         if attention is not None:
-            # A transformer's own norm and projections are computed between its blocks' neighbors.
+            # A transformer's norm and projections belong to no layer.
             inner = dict(attention.named_children()).get("transformer_blocks")
             yield from [attention] if inner is None else inner.children()

@@ -1,4 +1,4 @@
-"""The model families, and loading a base model as one of them."""
+"""The model families, and loading a base model by its family."""
 
 from collections.abc import Mapping
 
@@ -18,13 +18,15 @@ def load_family(
     *,
     compute_dtype: torch.dtype,
     device: torch.device,
-    parts_device: torch.device | None = None,
+    components_device: torch.device | None = None,
     dtypes: Mapping[str, torch.dtype] = NO_DTYPES,
 ) -> StableDiffusion:
-    """The base model, frozen. section.path: a folder or a file, not a hub name.
+    """Load the base model, frozen.
 
-    device: where it computes. parts_device: where its parts are until they are moved; None for
-    the same. dtypes: by part ("unet", "te", "vae" …), of those that are to be in another one.
+    section: Its `path` is a folder or a file, not a hub name.
+    device: Where it computes.
+    components_device: Where its components are until they are moved; None for `device`.
+    dtypes: Components ("unet", "te", "vae" …) to load in another dtype.
     """
     spec = family_spec(base_of(section.family))
     return load(
@@ -32,13 +34,13 @@ def load_family(
         section,
         compute_dtype=compute_dtype,
         device=device,
-        parts_device=parts_device,
+        components_device=components_device,
         dtypes=dtypes,
     )
 
 
 def family_spec(base: Base) -> FamilySpec:
-    """What a base is made of."""
+    """Return the specification of a base."""
     match base:
         case "sd15":
             return SD15

@@ -1,4 +1,4 @@
-"""What tells one base of Stable Diffusion from another, as data."""
+"""Specification of a Stable Diffusion base: what distinguishes it from the others, as data."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,18 +14,22 @@ from onetrainer.config.run.model import Base
 END_TOKEN = 49407  # of CLIP's vocabulary; OpenAI's encoders are padded with it, OpenCLIP's with 0
 
 Added = Callable[[Conditioning, Tensor], Mapping[str, Tensor]]
-"""What the UNet is told besides text: from conditioning and frames, by diffusers' names."""
+"""Computes the UNet's added conditioning, by diffusers' names, from conditioning and time ids."""
 
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """How a family reads one of its text encoders.
+    """How a family uses one of its text encoders.
 
-    name: as in LoRA files. component: its folder in the diffusers layout. pad: the token that
-    fills a chunk after its end. missing_layers: how many of the trained encoder's last layers
-    the published weights of diffusers leave out. clip_skip: the layer read, counted from the end
-    of the trained encoder; 1 is the last. is_normed: whether the final layer norm follows.
-    has_projection: whether it gives a pooled vector.
+    Attributes:
+        name: Name in LoRA files.
+        component: Folder in the diffusers layout.
+        pad: Token that fills a chunk after its end.
+        clip_skip: Layer to read, counted from the end of the trained encoder; 1 is the last.
+        is_normed: Whether the final layer norm follows.
+        missing_layers: How many of the trained encoder's last layers the published diffusers
+            weights omit.
+        has_projection: Whether it gives a pooled vector.
     """
 
     name: str
@@ -47,10 +51,10 @@ class FamilySpec:
 
     @property
     def configs(self) -> Path:
-        """Where the configs of this base's components are."""
+        """Folder with the configs of this base's components."""
         return MODELS / self.base
 
 
-def nothing(_conditioning: Conditioning, _frames: Tensor) -> Mapping[str, Tensor]:
-    """For UNets that are told of nothing but text."""
+def no_added_conditioning(_conditioning: Conditioning, _frames: Tensor) -> Mapping[str, Tensor]:
+    """Return no added conditioning, for UNets conditioned on text alone."""
     return {}

@@ -1,4 +1,4 @@
-"""What all Stable Diffusion families share: the UNet in latents, the VAE around it."""
+"""The model all Stable Diffusion families share: a UNet in latent space and a VAE."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,22 +16,24 @@ from modules.families.spec import Added
 from modules.formats.embeddings.embedding_file import Embedding
 from modules.formats.models.whole_model import INPAINTING_CHANNELS
 from modules.interfaces import Conditioning, LatentMoments
-from modules.memory.to_device import sent
+from modules.memory.to_device import to_device
 from onetrainer.config.run.model import FamilyName, Prediction
 
-SCALING_FACTOR = 0.18215  # where a VAE's config does not tell: Rombach et al. 2022, appendix G
-LATENT_SIDE = 8  # pixels a latent's side
-TILE = 512  # pixels a tile's side
+SCALING_FACTOR = 0.18215  # default of VAE configs: Rombach et al. 2022, appendix G
+LATENT_SIDE = 8  # pixels per latent
+TILE = 512  # side of a VAE tile in pixels
 
 
 @dataclass(frozen=True)
 class StableDiffusion:
-    """A loaded Stable Diffusion; `modules.interfaces.Family` tells what each method gives.
+    """A loaded Stable Diffusion model; implements `modules.interfaces.Family`.
 
-    unet and text encoders: in the compute dtype, or in that of their training. vae: float32, or
-    what was asked for; a decoder that trains may be in another one than its encoder.
-    added: what the UNet is told besides text. decodes_in_tiles: whether large pictures are decoded
-    piece by piece, which takes less memory and may show seams.
+    Attributes:
+        unet: In the compute dtype, or in that of its training, as are the text encoders.
+        vae: In float32 or the requested dtype; a trained decoder may differ from its encoder.
+        added: Computes the UNet's added conditioning.
+        vae_tiling: Whether large images are decoded in tiles, which saves memory and may show
+            seams.
     """
 
     name: FamilyName
@@ -41,7 +43,7 @@ class StableDiffusion:
     schedule: NoiseSchedule
     prediction: Prediction
     added: Added
-    decodes_in_tiles: bool = False
+    vae_tiling: bool = False
     _blanks: dict[tuple[int, int], Tensor] = field(default_factory=dict, repr=False)
 
     @property
@@ -65,19 +67,19 @@ class StableDiffusion:
         return f"scale {self._scale}", self.prompts.settings()
 
     def encode_images(self, pixels: Tensor) -> LatentMoments:
-        """Moves and casts the pixels to the encoder; never under autocast."""
+        """Encode images, moved and cast to the encoder; never under autocast."""
         weight = self.vae.encoder.conv_in.weight
         with torch.autocast(weight.device.type, enabled=False):
-            posterior = self.vae.encode(sent(pixels, weight.device, weight.dtype)).latent_dist
+            posterior = self.vae.encode(to_device(pixels, weight.device, weight.dtype)).latent_dist
             mean, std = posterior.mean.float(), posterior.std.float()
         return LatentMoments(mean * self._scale, std * self._scale)
 
     def decode_latents(self, latents: Tensor) -> Tensor:
-        """Moves and casts the latents to the VAE; never under autocast."""
-        if not self.decodes_in_tiles:
+        """Decode latents, moved and cast to the VAE; never under autocast."""
+        if not self.vae_tiling:
             return self.decode_unclamped(latents).clamp(-1, 1)
         self.vae.enable_tiling()
-        # diffusers' tiles are as large as the pictures that the VAE learned: then there is one.
+        # diffusers' default tile is as large as the training images, so there would be only one.
         self.vae.tile_sample_min_size, self.vae.tile_latent_min_size = TILE, TILE // LATENT_SIDE
         try:
             return self.decode_unclamped(latents).clamp(-1, 1)
@@ -85,11 +87,11 @@ class StableDiffusion:
             self.vae.disable_tiling()
 
     def decode_unclamped(self, latents: Tensor) -> Tensor:
-        """Moves and casts the latents to the decoder; never under autocast."""
-        # The decoder's own, which while it trains may be another one than the encoder's.
+        """Decode latents without clamping, moved and cast to the decoder; never under autocast."""
+        # A decoder that is trained may have another dtype than the encoder.
         weight = self.vae.decoder.conv_in.weight
         with torch.autocast(weight.device.type, enabled=False):
-            unscaled = sent(latents, weight.device, torch.float32) / self._scale
+            unscaled = to_device(latents, weight.device, torch.float32) / self._scale
             pixels: Tensor = self.vae.decode(unscaled.to(weight.dtype)).sample
         return pixels.float()
 
@@ -99,37 +101,37 @@ class StableDiffusion:
         timesteps: Tensor,
         conditioning: Conditioning,
         *,
-        frames: Tensor,
+        time_ids: Tensor,
         masked: Tensor | None = None,
     ) -> Tensor:
-        """Moves and casts what it is given to the UNet."""
-        # One weight, because unet.device and unet.dtype walk through every module each time.
+        """Predict with the UNet; inputs are moved and cast to it."""
+        # unet.device and unet.dtype would walk through every module each time.
         weight = self.unet.conv_in.weight
         device, dtype = weight.device, weight.dtype
         if weight.shape[1] == INPAINTING_CHANNELS:
-            masked = self._all_masked(noisy) if masked is None else sent(masked, noisy.device)
-            # The noisy latent, the mask, the latent of what is left of the picture.
+            masked = self._all_masked(noisy) if masked is None else to_device(masked, noisy.device)
+            # The noisy latents, the mask, the latents of the masked image.
             noisy = torch.cat([noisy, masked.to(noisy.dtype)], dim=1)  # (B, 9, h, w)
         conditioning = conditioning.to(device, dtype)
         prediction: Tensor = self.unet(
-            sent(noisy, device, dtype),
-            sent(timesteps, device),
+            to_device(noisy, device, dtype),
+            to_device(timesteps, device),
             encoder_hidden_states=conditioning.hidden,
-            added_cond_kwargs=self.added(conditioning, frames),
+            added_cond_kwargs=self.added(conditioning, time_ids),
         ).sample
         return prediction.float()
 
-    def prepare_blanks(self, sizes: Iterable[tuple[int, int]]) -> None:
-        """Encodes empty pictures of these widths and heights, in pixels, while the VAE is at hand.
+    def encode_blank_images(self, sizes: Iterable[tuple[int, int]]) -> None:
+        """Encode blank images of these widths and heights (pixels) while the VAE is on its device.
 
-        A UNet for inpainting asks for them in every step; others do not, and there is nothing done.
+        Only inpainting UNets need them, in every step; does nothing for others.
         """
         if self.unet.conv_in.weight.shape[1] == INPAINTING_CHANNELS:
             for width, height in sizes:
                 self._blank(height // LATENT_SIDE, width // LATENT_SIDE)
 
     def _blank(self, height: int, width: int) -> Tensor:
-        """The latent of an empty picture, (1, 4, h, w), where the VAE was when it was encoded."""
+        """Return the latents of a blank image, (1, 4, h, w), on the VAE's device at the time."""
         if (height, width) not in self._blanks:
             with torch.no_grad():
                 gray = torch.zeros(1, 3, LATENT_SIDE * height, LATENT_SIDE * width)
@@ -137,9 +139,9 @@ class StableDiffusion:
         return self._blanks[height, width]
 
     def _all_masked(self, noisy: Tensor) -> Tensor:
-        """(B, 5, h, w): everything is to be painted, and nothing is left but the mask's gray."""
+        """Return inpainting input, (B, 5, h, w), with the whole image masked."""
         height, width = noisy.shape[-2:]
-        blank = sent(self._blank(height, width), noisy.device)
+        blank = to_device(self._blank(height, width), noisy.device)
         return torch.cat([torch.ones_like(blank[:, :1]), blank], dim=1).expand(
             len(noisy), -1, -1, -1
         )

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from modules.formats.embeddings.embedding_file import Embedding, write_embedding
-from modules.formats.embeddings.modelspec import as_embedding
+from modules.formats.embeddings.modelspec import embedding_metadata
 from modules.interfaces import ExportOptions, Family, ParameterGroup
-from modules.memory.to_device import sent
-from modules.methods.embedding_start import beginning
-from modules.methods.layers.inference_mode import quickened
+from modules.memory.to_device import to_device
+from modules.methods.embedding_start import initial_embedding
+from modules.methods.layers.inference_mode import inference_mode
 from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.methods.embedding import Word
 
@@ -27,7 +27,7 @@ NAME_BYTES = 60  # of a word in a file's name; file systems allow 255 for the wh
 
 
 @dataclass(frozen=True)
-class TrainedWord:
+class TrainedToken:
     """A word, and what of it is trained.
 
     live: what prompts read. side: those vectors of `live` that are trained, or would be, by the
@@ -47,8 +47,8 @@ class TrainedWord:
 
         Those that have their length, or are what they began as, stay bit for bit.
         """
-        lengths = sent(self.lengths[encoder], rows.device)
-        initial = sent(self.initial[encoder], rows.device)
+        lengths = to_device(self.lengths[encoder], rows.device)
+        initial = to_device(self.initial[encoder], rows.device)
         own = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
         has_begun = (rows != initial).any(dim=1, keepdim=True)
         is_other = (own / lengths - 1).abs() > DRIFT
@@ -69,7 +69,7 @@ class Embeddings:
     """
 
     section: EmbeddingsSection
-    words: tuple[TrainedWord, ...]
+    words: tuple[TrainedToken, ...]
     networks: tuple[nn.Module, ...]
 
     @staticmethod
@@ -100,7 +100,7 @@ class Embeddings:
             if word.trained
         ]
 
-    def own_modules(self) -> nn.Module:
+    def extra_modules(self) -> nn.Module:
         return nn.ParameterList(self._parameters().values())
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -122,7 +122,7 @@ class Embeddings:
             network.train(mode)
 
     @contextmanager
-    def untouched(self) -> Iterator[None]:
+    def base_model(self) -> Iterator[None]:
         for word in self.words:
             word.side.update(word.initial)
         try:
@@ -132,7 +132,7 @@ class Embeddings:
                 word.side.update(word.trained)
 
     def merged(self) -> AbstractContextManager[None]:
-        return quickened(self.networks)
+        return inference_mode(self.networks)
 
     @torch.no_grad()
     def after_step(self) -> None:
@@ -166,28 +166,28 @@ class Embeddings:
     def _parameters(self) -> dict[str, nn.Parameter]:
         return {name: rows for word in self.words for name, rows in word.parameters().items()}
 
-    def _embedding(self, word: TrainedWord, metadata: Mapping[str, str]) -> Embedding:
+    def _embedding(self, word: TrainedToken, metadata: Mapping[str, str]) -> Embedding:
         vectors, outputs = (
             {te: self._kept(word, te, rows) for te, rows in side.items()}
             for side in (word.live.vectors, word.live.outputs)
         )
         return Embedding(word.section.token, vectors, outputs, metadata)
 
-    def _kept(self, word: TrainedWord, encoder: str, rows: Tensor) -> Tensor:
+    def _kept(self, word: TrainedToken, encoder: str, rows: Tensor) -> Tensor:
         """A copy of vectors; of trained ones with their length, where it is to be kept."""
         is_kept = self.section.preserve_norm and rows is word.trained.get(encoder)
         copied = rows.detach().clone()
         return word.with_length(encoder, copied) if is_kept else copied
 
-    def _write(self, name: str, path: Path, word: TrainedWord, options: ExportOptions) -> Path:
+    def _write(self, name: str, path: Path, word: TrainedToken, options: ExportOptions) -> Path:
         target = path.with_name(f"{name}.safetensors")
-        metadata = as_embedding(options.metadata, word.section.token)
+        metadata = embedding_metadata(options.metadata, word.section.token)
         embedding = self._embedding(word, metadata)
         write_embedding(target, embedding, dtype=options.dtype, hashes=True)
         return target
 
 
-def ordinary_words(family: Family, section: EmbeddingsSection) -> list[str]:
+def tokens_in_vocabulary(family: Family, section: EmbeddingsSection) -> list[str]:
     """Those of the words that the family's vocabulary holds: their own meaning gets lost.
 
     family: as it is before it knows them.
@@ -208,8 +208,8 @@ def file_names(words: list[str]) -> list[str]:
     return names
 
 
-def _word(family: Family, section: Word, seed: int) -> TrainedWord:
-    begun = beginning(family, section, seed=seed)
+def _word(family: Family, section: Word, seed: int) -> TrainedToken:
+    begun = initial_embedding(family, section, seed=seed)
     devices = {
         te: next(encoder.parameters()).device for te, encoder in family.text_encoders.items()
     }
@@ -227,4 +227,4 @@ def _word(family: Family, section: Word, seed: int) -> TrainedWord:
         norms = family.vocabulary.token_norms()
         lengths = {te: rows.new_tensor([[norms[te]]]) for te, rows in initial.items()}
     live = Embedding(section.token, vectors, outputs)
-    return TrainedWord(section, live, side, trained, initial, lengths)
+    return TrainedToken(section, live, side, trained, initial, lengths)

@@ -7,7 +7,11 @@ import torch
 from torch import Tensor
 
 from modules import seeds
-from modules.formats.embeddings.embedding_file import Embedding, read_by_word, read_embedding
+from modules.formats.embeddings.embedding_file import (
+    Embedding,
+    read_embedding,
+    read_embeddings_by_token,
+)
 from modules.interfaces import Family
 from onetrainer.config.methods.embedding import Word
 from onetrainer.errors import UserError
@@ -18,7 +22,7 @@ Rows = Mapping[str, Tensor]
 """By the encoder's name, (n, D), float32."""
 
 
-def beginning(family: Family, word: Word, *, seed: int) -> Embedding:
+def initial_embedding(family: Family, word: Word, *, seed: int) -> Embedding:
     """The vectors to begin with, float32, of a word that replaces input or output.
 
     An output word keeps the vectors that stand for it in the input, so that the rest of a prompt,
@@ -63,7 +67,7 @@ def _random(family: Family, word: Word, seed: int) -> Rows:
 
 def _of_file(family: Family, word: Word) -> Embedding:
     path = Path(word.start_from)
-    by_word = read_by_word(path)
+    by_word = read_embeddings_by_token(path)
     found = (
         next(iter(by_word.values())) if len(by_word) == 1 else read_embedding(path, name=word.token)
     )

@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from modules.formats.lora.lora_names import COMPONENTS, PARTS, Part
+from modules.formats.lora.lora_names import DIFFUSERS_COMPONENTS, LORA_COMPONENTS, LoraComponent
 from modules.formats.models.component_shapes import canonical_name
 from modules.formats.original.layout import Component
 from modules.interfaces import ExportOptions, Family, ParameterGroup
-from modules.methods.layers.inference_mode import quickened
+from modules.methods.layers.inference_mode import inference_mode
 from modules.methods.layers.layer_rules import layer_name, require_all_used, rule_for
 from modules.methods.model_source import ModelSource
 from modules.methods.original_weights import OriginalWeights
@@ -63,13 +63,13 @@ class Full:
         `untouched`; None for nowhere. Raises UserError for a pattern that no layer's name has, and
         where no layer of the networks that train is chosen.
         """
-        parts = {
-            part: family.unet if part == "unet" else family.text_encoders[part]
-            for part in trained_parts(section, base_of(family.name))
+        components = {
+            component: family.unet if component == "unet" else family.text_encoders[component]
+            for component in trained_components(section, base_of(family.name))
         }
         layers = [
-            layer_name(part, path)
-            for part, module in parts.items()
+            layer_name(component, path)
+            for component, module in components.items()
             for path in dict.fromkeys(
                 name.rpartition(".")[0] for name, _ in module.named_parameters()
             )
@@ -77,25 +77,25 @@ class Full:
         require_all_used(section.layers, layers)
         weights: dict[Component, dict[str, nn.Parameter]] = {}
         groups: list[ParameterGroup] = []
-        for part, module in parts.items():
-            chosen = _chosen(part, module, section)
-            groups += _groups(part, chosen, section)
-            component = COMPONENTS[part]
-            weights[component] = {
-                name.removeprefix(f"{component}."): parameter
+        for component, module in components.items():
+            chosen = _chosen(component, module, section)
+            groups += _groups(component, chosen, section)
+            diffusers_name = DIFFUSERS_COMPONENTS[component]
+            weights[diffusers_name] = {
+                name.removeprefix(f"{diffusers_name}."): parameter
                 for name, (parameter, _) in chosen.items()
             }
-        if parts and not groups:
+        if components and not groups:
             raise _nothing_error()
         named = {name: weight for group in groups for name, weight in group.parameters.items()}
         _enable(named, WEIGHT_DTYPES[section.weights])
         original = OriginalWeights.of(named, keep_original) if keep_original else None
-        return Full(family, source, weights, tuple(groups), tuple(parts.values()), original)
+        return Full(family, source, weights, tuple(groups), tuple(components.values()), original)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         return list(self.groups)
 
-    def own_modules(self) -> nn.Module:
+    def extra_modules(self) -> nn.Module:
         return nn.Module()  # everything that trains is the model's own
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -113,14 +113,14 @@ class Full:
         for module in self.trained:
             module.train(mode)
 
-    def untouched(self) -> AbstractContextManager[None]:
+    def base_model(self) -> AbstractContextManager[None]:
         """Raises ValueError if the original weights were not to be kept."""
         if self.original is None:
             raise ValueError("the original weights were not kept")
-        return self.original.in_place()
+        return self.original.restored()
 
     def merged(self) -> AbstractContextManager[None]:
-        return quickened(self.trained)
+        return inference_mode(self.trained)
 
     def after_step(self) -> None:
         """Nothing: weights may become whatever they like."""
@@ -128,21 +128,21 @@ class Full:
     def export(self, path: Path, options: ExportOptions) -> list[Path]:
         """Writes the whole model; what did not train is that of its files."""
         trained = {
-            component: {name: weight.detach() for name, weight in own.items()}
-            for component, own in self.weights.items()
+            diffusers_name: {name: weight.detach() for name, weight in own.items()}
+            for diffusers_name, own in self.weights.items()
         }
         return self.source.write(path, self.family, trained, options)
 
 
-def trained_parts(section: FullSection, base: Base) -> list[Part]:
+def trained_components(section: FullSection, base: Base) -> list[LoraComponent]:
     """The networks of a base that the section trains."""
-    return [part for part in PARTS[base] if _network(section, part).train]
+    return [component for component in LORA_COMPONENTS[base] if _network(section, component).train]
 
 
-def part_dtypes(section: FullSection, base: Base) -> dict[str, torch.dtype]:
+def component_dtypes(section: FullSection, base: Base) -> dict[str, torch.dtype]:
     """The dtype in which each trained network of a base is to be loaded."""
     dtype = WEIGHT_DTYPES[section.weights]
-    return dict.fromkeys(map(str, trained_parts(section, base)), dtype)
+    return dict.fromkeys(map(str, trained_components(section, base)), dtype)
 
 
 def load_weights(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
@@ -156,8 +156,8 @@ def load_weights(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None
         tensor.copy_(state[name])
 
 
-def _network(section: FullSection, part: Part) -> Unet | TextEncoder | TextEncoder2:
-    match part:
+def _network(section: FullSection, component: LoraComponent) -> Unet | TextEncoder | TextEncoder2:
+    match component:
         case "unet":
             return section.unet
         case "te" | "te1":
@@ -167,16 +167,16 @@ def _network(section: FullSection, part: Part) -> Unet | TextEncoder | TextEncod
 
 
 def _chosen(
-    part: Part, module: nn.Module, section: FullSection
+    component: LoraComponent, module: nn.Module, section: FullSection
 ) -> dict[str, tuple[nn.Parameter, float | None]]:
     """Every parameter that is to train, with its learning rate, by its name in checkpoints."""
-    component, chosen = COMPONENTS[part], {}
+    diffusers_name, chosen = DIFFUSERS_COMPONENTS[component], {}
     for path, parameter in module.named_parameters():
-        layer = layer_name(part, path.rpartition(".")[0])
+        layer = layer_name(component, path.rpartition(".")[0])
         rule = rule_for(layer, section.layers)
         if rule.train if rule else _is_target(layer, section):
-            lr = rule.lr if rule and rule.lr is not None else _network(section, part).lr
-            chosen[f"{component}.{canonical_name(component, path)}"] = (parameter, lr)
+            lr = rule.lr if rule and rule.lr is not None else _network(section, component).lr
+            chosen[f"{diffusers_name}.{canonical_name(diffusers_name, path)}"] = (parameter, lr)
     return chosen
 
 
@@ -189,9 +189,9 @@ def _is_target(layer: str, section: FullSection) -> bool:
     inside = f"{layer}."
     match section.targets:
         case "attn":
-            return any(part in inside for part in ATTENTION)
+            return any(component in inside for component in ATTENTION)
         case "attn-mlp":
-            return any(part in inside for part in BLOCKS)
+            return any(component in inside for component in BLOCKS)
         case "full":
             return not layer.endswith(TABLES)
         case "named":
@@ -199,16 +199,16 @@ def _is_target(layer: str, section: FullSection) -> bool:
 
 
 def _groups(
-    part: Part,
+    component: LoraComponent,
     chosen: Mapping[str, tuple[nn.Parameter, float | None]],
     section: FullSection,
 ) -> list[ParameterGroup]:
     """One group for each learning rate, in the order in which the network has them."""
     rates = dict.fromkeys(lr for _, lr in chosen.values())
-    stop = _network(section, part).stop_after
+    stop = _network(section, component).stop_after
     return [
         ParameterGroup(
-            part,
+            component,
             {name: weight for name, (weight, own) in chosen.items() if own == lr},
             lr,
             stop_after=stop,

@@ -28,8 +28,8 @@ class Joint:
         ]
         return [*self.main.parameter_groups(), *words]
 
-    def own_modules(self) -> nn.Module:
-        return nn.ModuleList([self.main.own_modules(), self.embeddings.own_modules()])
+    def extra_modules(self) -> nn.Module:
+        return nn.ModuleList([self.main.extra_modules(), self.embeddings.extra_modules()])
 
     def state_dict(self) -> dict[str, Tensor]:
         words = {PREFIX + name: rows for name, rows in self.embeddings.state_dict().items()}
@@ -46,8 +46,8 @@ class Joint:
         self.embeddings.train(mode)
 
     @contextmanager
-    def untouched(self) -> Iterator[None]:
-        with self.main.untouched(), self.embeddings.untouched():
+    def base_model(self) -> Iterator[None]:
+        with self.main.base_model(), self.embeddings.base_model():
             yield
 
     @contextmanager

@@ -8,8 +8,8 @@ from torch import nn
 from modules.formats.lora.lora_file import LoraFile
 from modules.formats.lora.lora_names import Layer
 from modules.interfaces import Family
-from modules.methods.adapters.weight_formulas import changed_bias, changed_weight
-from modules.methods.layers.layer_presets import layers_of
+from modules.methods.adapters.weight_formulas import merged_bias, merged_weight
+from modules.methods.layers.layer_presets import named_layers
 from onetrainer.errors import UserError
 from onetrainer.model_files import NAMES
 from onetrainer.model_files.adapter_keys import is_of_adapter, is_of_text_encoder
@@ -23,7 +23,7 @@ def merge_loras(family: Family, loras: Sequence[tuple[LoraFile, float]]) -> list
     Raises UserError for files that are for another kind of model; where shapes alone tell that,
     some layers have been changed already.
     """
-    modules = dict(layers_of(family))
+    modules = dict(named_layers(family))
     notes: list[str] = []
     steps: dict[Layer, list[tuple[LoraFile, float]]] = {}
     for place, (file, strength) in enumerate(loras, start=1):
@@ -66,9 +66,9 @@ def _merge(layer: Layer, module: nn.Module, steps: Sequence[tuple[LoraFile, floa
     for file, strength in steps:
         kinds = {kind: tensor.to(weight) for kind, tensor in file.layers[layer].items()}
         try:
-            weight = changed_weight(weight, kinds, strength)
+            weight = merged_weight(weight, kinds, strength)
             if bias is not None:
-                bias = changed_bias(bias, kinds, strength)
+                bias = merged_bias(bias, kinds, strength)
         except (ValueError, RuntimeError) as error:  # RuntimeError: torch's, of shapes
             raise _misfit(layer, tuple(weight.shape), error) from error
     parameters["weight"].copy_(weight)
@@ -78,7 +78,7 @@ def _merge(layer: Layer, module: nn.Module, steps: Sequence[tuple[LoraFile, floa
 
 def _misfit(layer: Layer, shape: tuple[int, ...], error: Exception) -> UserError:
     return UserError(
-        f"{layer.part}.{layer.path}: the LoRA does not fit this layer ({error})",
+        f"{layer.component}.{layer.path}: the LoRA does not fit this layer ({error})",
         f"An adapter for a weight of shape {shape} was expected",
         "Choose a LoRA that was trained on this kind of model",
     )

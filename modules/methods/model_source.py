@@ -10,7 +10,7 @@ from torch import Tensor
 from modules.formats.files.component_configs import MODELS
 from modules.formats.models.model_folder import write_model_folder
 from modules.formats.models.single_file import write_single_file
-from modules.formats.models.stored_model import StoredVae, open_stored, stored_vae
+from modules.formats.models.stored_model import StoredVae, open_stored_model, open_stored_vae
 from modules.formats.models.whole_model import Description, describe
 from modules.formats.original.layout import Component
 from modules.interfaces import ExportOptions, Family
@@ -47,7 +47,7 @@ class ModelSource:
         path: without an ending. What was not trained is read from its file now, tensor by tensor,
         and cast once. Raises UserError where the source is gone, or the disk has too little room.
         """
-        with open_stored(self.model, self._description(family), vae=self.vae) as stored:
+        with open_stored_model(self.model, self._description(family), vae=self.vae) as stored:
             model = stored.model
             components = {name: {**own, **trained.get(name, {})} for name, own in
                           model.components.items()}  # fmt: skip
@@ -64,7 +64,7 @@ class ModelSource:
     def open_vae(self, family: Family) -> AbstractContextManager[StoredVae]:
         """The VAE that the family was loaded with, while the block lasts."""
         description = self._description(family)
-        return stored_vae(
+        return open_stored_vae(
             self.vae or self.model.path, base_of(family.name), description.configs["vae"]
         )
 

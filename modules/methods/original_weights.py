@@ -28,7 +28,7 @@ class OriginalWeights:
         return OriginalWeights(parameters, copies)
 
     @contextmanager
-    def in_place(self) -> Iterator[None]:
+    def restored(self) -> Iterator[None]:
         """Meanwhile the parameters hold the copies; afterwards they hold the very same memory.
 
         Nothing is written over: gradients, and graphs that wait for their backward, stay right.

@@ -7,12 +7,12 @@ from functools import partial
 import torch
 from torch import nn
 
-from modules.formats.lora.lora_names import COMPONENTS, PARTS, Part
+from modules.formats.lora.lora_names import DIFFUSERS_COMPONENTS, LORA_COMPONENTS, LoraComponent
 from modules.interfaces import Family
 from modules.memory.quantize import Kind, quantize
-from modules.methods.adapters.layer_settings import network_of
-from modules.methods.full import trained_parts
-from modules.methods.layers.layer_rules import layer_name, near_names
+from modules.methods.adapters.layer_settings import component_settings
+from modules.methods.full import trained_components
+from modules.methods.layers.layer_rules import layer_name, similar_names
 from onetrainer.checks.packages import missing_quantizer
 from onetrainer.config.methods.adapters import Dora, LoHa, LoKr, Lora, Oft
 from onetrainer.config.methods.full import Full
@@ -41,42 +41,48 @@ def quantize_family(
     problem = missing_quantizer(kind)
     if problem is not None:
         raise UserError(problem.what, problem.expected, problem.remedy)
-    parts: dict[Part, nn.Module] = {"unet": family.unet}
-    parts |= {
-        part: family.text_encoders[part] for part in COMPONENTS if part in family.text_encoders
+    components: dict[LoraComponent, nn.Module] = {"unet": family.unet}
+    components |= {
+        component: family.text_encoders[component]
+        for component in DIFFUSERS_COMPONENTS
+        if component in family.text_encoders
     }
-    frozen = {part: module for part, module in parts.items() if part not in trains}
+    frozen = {
+        component: module for component, module in components.items() if component not in trains
+    }
     names = [
-        layer_name(part, path)
-        for part, module in frozen.items()
+        layer_name(component, path)
+        for component, module in frozen.items()
         for path, layer in module.named_modules()
         if type(layer) is nn.Linear
     ]
     _require_all_used(patterns, names)
     count = sum(
-        quantize(module, kind, partial(_is_chosen, patterns, part), device=device)
-        for part, module in frozen.items()
+        quantize(module, kind, partial(_is_chosen, patterns, component), device=device)
+        for component, module in frozen.items()
     )
     return () if count else (f"no layer is left that could be kept as {kind}: all of them train",)
 
 
-def parts_left(section: Method, base: Base) -> frozenset[str]:
+def unquantized_components(section: Method, base: Base) -> frozenset[str]:
     """The parts of a base that are not to be quantized: what trains, and is no UNet with adapters.
 
     Text encoders with adapters are small, and read captions better with all their digits.
     """
     match section:
         case Full():
-            return frozenset(map(str, trained_parts(section, base)))
+            return frozenset(map(str, trained_components(section, base)))
         case Lora() | Dora() | LoHa() | LoKr() | Oft():
-            encoders = [part for part in PARTS[base] if part != "unet"]
-            return frozenset(part for part in encoders if network_of(section, part).train)
+            encoders = [component for component in LORA_COMPONENTS[base] if component != "unet"]
+            return frozenset(
+                component for component in encoders if component_settings(section, component).train
+            )
         case _:
             return frozenset()
 
 
-def _is_chosen(patterns: Sequence[str], part: Part, path: str) -> bool:
-    name = layer_name(part, path)
+def _is_chosen(patterns: Sequence[str], component: LoraComponent, path: str) -> bool:
+    name = layer_name(component, path)
     return not patterns or any(re.search(pattern, name) for pattern in patterns)
 
 
@@ -93,7 +99,7 @@ def _require_all_used(patterns: Sequence[str], names: Sequence[str]) -> None:
                 "Put a backslash before characters that mean something else: . * + ? ( ) [ ]",
             ) from error
         if not is_used:
-            near = near_names(pattern, names)
+            near = similar_names(pattern, names)
             raise UserError(
                 f"{where} matches none of the {len(names)} linear layers that are frozen here",
                 "Names are like " + ", ".join(near) if near else "",

@@ -12,7 +12,7 @@ from modules.formats.files.tensor_source import LazyTensor
 from modules.formats.models.vae_file import write_vae_file, write_vae_folder
 from modules.interfaces import ExportOptions, Family, ParameterGroup
 from modules.methods.full import WEIGHT_DTYPES, load_weights
-from modules.methods.layers.inference_mode import quickened
+from modules.methods.layers.inference_mode import inference_mode
 from modules.methods.model_source import ModelSource
 from modules.methods.original_weights import OriginalWeights
 from onetrainer.config.methods.full import Vae as VaeSection
@@ -64,7 +64,7 @@ class VaeDecoder:
         named = {f"{PART}.{name}": weight for name, weight in self.weights.items()}
         return [ParameterGroup(PART, named)]
 
-    def own_modules(self) -> nn.Module:
+    def extra_modules(self) -> nn.Module:
         return nn.Module()  # everything that trains is the model's own
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -77,14 +77,14 @@ class VaeDecoder:
     def train(self, mode: bool) -> None:
         self.family.vae.train(mode)
 
-    def untouched(self) -> AbstractContextManager[None]:
+    def base_model(self) -> AbstractContextManager[None]:
         """Raises ValueError if the original weights were not to be kept."""
         if self.original is None:
             raise ValueError("the original weights were not kept")
-        return self.original.in_place()
+        return self.original.restored()
 
     def merged(self) -> AbstractContextManager[None]:
-        return quickened((self.family.vae,))
+        return inference_mode((self.family.vae,))
 
     def after_step(self) -> None:
         """Nothing: weights may become whatever they like."""

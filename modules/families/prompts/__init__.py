@@ -1,1 +1,1 @@
-"""Prompts as token ids and text-encoder outputs."""
+"""Prompts as CLIP token ids and text-encoder outputs."""

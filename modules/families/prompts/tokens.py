@@ -1,4 +1,4 @@
-"""Captions as CLIP's tokens: cut into chunks of 75, with an embedding's vectors in their places."""
+"""Tokenization of captions for CLIP: chunks of 75 tokens with embeddings' vectors in place."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -6,42 +6,45 @@ import torch
 from torch import Tensor
 from transformers import CLIPTokenizer
 
-from onetrainer.captions.placeholder_tokens import split_at_words
+from onetrainer.captions.placeholder_tokens import split_at_tokens
 
 CHUNK = 75
-PADDING = -1  # what follows a chunk's end: each encoder has an id of its own for it
+PADDING = -1  # after a chunk's end; each encoder replaces it by its own padding id
 
-# What the border of a chunk does not cut: a single token, or all vectors of an embedding.
+# Ids that are kept in one chunk: a single token, or all vectors of an embedding.
 Unit = list[int]
 
 
-def vector_ids(tokenizer: CLIPTokenizer, lengths: Mapping[str, int]) -> dict[str, list[int]]:
-    """Ids for the vectors of words, following the tokenizer's own; lengths: how many each has."""
+def assign_vector_ids(tokenizer: CLIPTokenizer, lengths: Mapping[str, int]) -> dict[str, list[int]]:
+    """Assign ids, after the tokenizer's own, to the vectors of placeholder tokens.
+
+    lengths: How many vectors each token has.
+    """
     ids, first = {}, len(tokenizer)
-    for word, length in lengths.items():
-        ids[word] = list(range(first, first + length))
+    for token, length in lengths.items():
+        ids[token] = list(range(first, first + length))
         first += length
     return ids
 
 
 def tokenize(
-    tokenizer: CLIPTokenizer, captions: Sequence[str], words: Mapping[str, list[int]]
+    tokenizer: CLIPTokenizer, captions: Sequence[str], placeholder_ids: Mapping[str, list[int]]
 ) -> list[list[Unit]]:
-    """Each caption's tokens, without start and end.
+    """Return each caption's token ids, without start and end.
 
-    words: by their keys, the ids to put for them where they stand alone in a caption.
+    placeholder_ids: By normalized placeholder token, the ids to use where it occurs as a word.
     """
-    # Text and words in turn; the first and the last are text, if only "".
-    parts = [split_at_words(caption, words) for caption in captions]
-    texts = [text for part in parts for text in part[::2]]
-    found = iter(_ids(tokenizer, texts))
-    return [list(_units(part, found, words)) for part in parts]
+    # Text and placeholder tokens alternate; the first and the last are text, perhaps "".
+    segments = [split_at_tokens(caption, placeholder_ids) for caption in captions]
+    texts = [text for segment in segments for text in segment[::2]]
+    segment_ids = iter(_ids(tokenizer, texts))
+    return [list(_units(segment, segment_ids, placeholder_ids)) for segment in segments]
 
 
 def chunk_tokens(tokenizer: CLIPTokenizer, captions: Sequence[Iterable[Unit]]) -> Tensor:
-    """(B, chunks, 77), int64: each chunk with a start and an end, filled up with PADDING.
+    """Arrange token ids in chunks, (B, chunks, 77), int64, each with start, end and PADDING.
 
-    Shorter captions are filled up with chunks without text; without any there is still one.
+    Shorter captions are padded with empty chunks; a batch without tokens has one chunk.
     """
     filled = [_fill(units) for units in captions]
     longest = max(map(len, filled), default=1)
@@ -55,25 +58,25 @@ def chunk_tokens(tokenizer: CLIPTokenizer, captions: Sequence[Iterable[Unit]]) -
 
 
 def _units(
-    parts: list[str], found: Iterator[list[int]], words: Mapping[str, list[int]]
+    segments: list[str], segment_ids: Iterator[list[int]], placeholder_ids: Mapping[str, list[int]]
 ) -> Iterator[Unit]:
-    for index, part in enumerate(parts):
+    for index, segment in enumerate(segments):
         if index % 2:
-            yield words[part]
+            yield placeholder_ids[segment]
         else:
-            yield from ([token] for token in next(found))
+            yield from ([token] for token in next(segment_ids))
 
 
 def _ids(tokenizer: CLIPTokenizer, texts: list[str]) -> list[list[int]]:
     if not texts:
         return []
-    # verbose=False: the tokenizer warns of texts longer than 77 tokens, which chunks provide for.
+    # verbose=False: the tokenizer would warn of texts longer than 77 tokens, which we cut.
     ids: list[list[int]] = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
     return ids
 
 
 def _fill(units: Iterable[Unit]) -> list[list[int]]:
-    """The tokens in chunks; a unit is cut only where it is longer than a chunk."""
+    """Cut token ids into chunks; a unit is cut only if it is longer than a chunk."""
     chunks: list[list[int]] = [[]]
     for unit in units:
         if len(chunks[-1]) + len(unit) > CHUNK >= len(unit):

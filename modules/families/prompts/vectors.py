@@ -1,7 +1,7 @@
-"""Embeddings' vectors put in their places: before a text encoder reads, and after it has spoken.
+"""Insertion of embeddings' vectors into the input or output of text encoders.
 
-The vectors that train are float32, whatever the encoder's dtype; `VectorTable.put` is the one place
-where they are cast to it.
+Trained vectors are float32, whatever the encoder's dtype; only `VectorTable.insert` casts them to
+it.
 """
 
 import hashlib
@@ -13,42 +13,46 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from modules.formats.embeddings.embedding_file import Embedding, family_words
-from modules.memory.to_device import sent
+from modules.formats.embeddings.embedding_file import Embedding, family_label
+from modules.memory.to_device import to_device
 from onetrainer.errors import UserError
 
 
 @dataclass(frozen=True)
 class VectorTable:
-    """What embeddings give for one place of one encoder, numbered over all of them.
+    """All embeddings' vectors for the input or the output of one encoder.
 
-    rows: (N, D). is_given: (N,), whether there is one; where not, what stands there stays.
+    Attributes:
+        rows: (N, D).
+        is_given: (N,), whether a vector replaces what is there.
     """
 
     rows: Tensor
     is_given: Tensor
 
-    def put(self, places: Tensor, standing: Tensor) -> Tensor:
-        """What stands there, with the vectors in their places, cast to its dtype.
+    def insert(self, places: Tensor, values: Tensor) -> Tensor:
+        """Return `values` with the vectors inserted at their places, cast to its dtype.
 
-        places: (B, T), int64, the number of each place's vector, negative where there is none.
-        standing: (B, T, D). Of a vector that stands nowhere the gradient is zero.
+        Vectors that occur nowhere get a gradient of zero.
+
+        places: (B, T), int64, the number of the vector at each place, negative for none.
+        values: (B, T, D).
         """
         numbers = places.clamp(min=0)
         is_placed = (places >= 0) & self.is_given[numbers]
         # Not `rows[numbers]`: on several threads its gradient sums in an order that changes.
-        chosen = functional.embedding(numbers, self.rows).to(standing.dtype)
-        return torch.where(is_placed.unsqueeze(-1), chosen, standing)
+        chosen = functional.embedding(numbers, self.rows).to(values.dtype)
+        return torch.where(is_placed.unsqueeze(-1), chosen, values)
 
 
 def input_table(
     embeddings: Mapping[str, Embedding], encoder: str, width: int, device: torch.device
 ) -> VectorTable:
-    """What an encoder reads: of embeddings that only replace its output, zeros.
+    """Return the vectors that an encoder reads; zeros for embeddings of its output alone.
 
-    Zeros, because the files that hold nothing else come from a program that reads them so.
+    The program that writes output vectors alone reads zeros there.
     """
-    given = [_given(e, e.vectors.get(encoder), width, device) for e in embeddings.values()]
+    given = [_rows_or_zeros(e, e.vectors.get(encoder), width, device) for e in embeddings.values()]
     rows = torch.cat([rows for rows, _ in given])
     return VectorTable(rows, torch.ones(len(rows), dtype=torch.bool, device=device))
 
@@ -56,24 +60,24 @@ def input_table(
 def output_table(
     embeddings: Mapping[str, Embedding], encoder: str, width: int, device: torch.device
 ) -> VectorTable | None:
-    """What replaces an encoder's output; None if no embedding does."""
+    """Return the vectors that replace an encoder's output; None if no embedding has any."""
     if not any(encoder in embedding.outputs for embedding in embeddings.values()):
         return None
-    given = [_given(e, e.outputs.get(encoder), width, device) for e in embeddings.values()]
+    given = [_rows_or_zeros(e, e.outputs.get(encoder), width, device) for e in embeddings.values()]
     rows, is_given = zip(*given, strict=True)
     return VectorTable(torch.cat(rows), torch.cat(is_given))
 
 
 @contextmanager
-def placing(table: nn.Module, vectors: VectorTable, places: Tensor) -> Iterator[None]:
-    """Meanwhile an encoder's token table gives the vectors in their places."""
+def inserted_vectors(table: nn.Module, vectors: VectorTable, places: Tensor) -> Iterator[None]:
+    """Insert vectors into the output of an encoder's token table within the context."""
 
-    def place(_table: nn.Module, _ids: object, given: Tensor) -> Tensor:
-        return vectors.put(places, given)
+    def insert_rows(_table: nn.Module, _ids: object, given: Tensor) -> Tensor:
+        return vectors.insert(places, given)
 
-    # A hook, because transformers' forward takes no input embeddings, and the table must stay
-    # what it is: its weights are saved, and others read the same encoder without vectors.
-    hook = table.register_forward_hook(place)
+    # A hook, because transformers' forward takes no input embeddings, and the table must not
+    # change: its weights are saved, and others read the same encoder without vectors.
+    hook = table.register_forward_hook(insert_rows)
     try:
         yield
     finally:
@@ -81,7 +85,7 @@ def placing(table: nn.Module, vectors: VectorTable, places: Tensor) -> Iterator[
 
 
 def vectors_digest(embedding: Embedding) -> str:
-    """Tells an embedding's vectors from others."""
+    """Return a digest of an embedding's vectors."""
     digest = hashlib.sha256()
     for place, side in (("input", embedding.vectors), ("output", embedding.outputs)):
         for name, rows in sorted(side.items()):
@@ -90,10 +94,10 @@ def vectors_digest(embedding: Embedding) -> str:
     return digest.hexdigest()
 
 
-def check_widths(word: str, embedding: Embedding, needed: Mapping[str, int]) -> None:
-    """Raises UserError unless each encoder gets vectors of its width, to read or in its place.
+def check_widths(token: str, embedding: Embedding, needed: Mapping[str, int]) -> None:
+    """Raise UserError unless the embedding has vectors of each encoder's width.
 
-    needed: each encoder's width, by its name.
+    needed: The encoders' widths by name.
     """
     sides = (embedding.vectors, embedding.outputs)
     given = [(name, rows.shape[1]) for side in sides for name, rows in side.items()]
@@ -101,23 +105,23 @@ def check_widths(word: str, embedding: Embedding, needed: Mapping[str, int]) -> 
         needed.keys()
     ):
         return
-    vectors = f"vectors of {_listed(dict(given))} numbers" if given else "no vectors"
+    vectors = f"vectors of {_format_widths(dict(given))} numbers" if given else "no vectors"
     raise UserError(
-        f'The embedding "{word}" has {vectors} ({embedding.family})',
-        f"This model reads vectors of {_listed(needed)} ({family_words(needed)})",
-        "Choose an embedding that was trained for this kind of model",
+        f'The embedding "{token}" has {vectors} ({embedding.family})',
+        f"Expected vectors of {_format_widths(needed)} numbers ({family_label(needed)})",
+        "Choose an embedding that was trained for this model family",
     )
 
 
-def _given(
+def _rows_or_zeros(
     embedding: Embedding, rows: Tensor | None, width: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """An embedding's rows, (n, D), or zeros if there are none; and (n,), whether there are."""
+    """Return an embedding's rows, (n, D), zeros if None, and (n,), whether they were given."""
     is_given = torch.full((embedding.length,), rows is not None, device=device)
     if rows is None:
         return torch.zeros(embedding.length, width, device=device), is_given
-    return sent(rows, device), is_given
+    return to_device(rows, device), is_given
 
 
-def _listed(widths: Mapping[str, int]) -> str:
+def _format_widths(widths: Mapping[str, int]) -> str:
     return " and ".join(str(value) for _, value in sorted(widths.items()))

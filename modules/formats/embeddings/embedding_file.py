@@ -54,10 +54,10 @@ class Embedding:
     def family(self) -> str:
         """The models it is for, in the words of people."""
         rows = {**self.outputs, **self.vectors}
-        return family_words({name: vectors.shape[1] for name, vectors in rows.items()})
+        return family_label({name: vectors.shape[1] for name, vectors in rows.items()})
 
 
-def family_words(widths: Mapping[str, int]) -> str:
+def family_label(widths: Mapping[str, int]) -> str:
     """The models whose encoders have these names and widths, in the words of people."""
     match dict(widths):
         case {"te": 768}:
@@ -79,7 +79,7 @@ def read_embedding(path: Path, *, name: str = "") -> Embedding:
     return found if isinstance(found, Embedding) else _choose(path, found, name)
 
 
-def read_by_word(path: Path) -> dict[str, Embedding]:
+def read_embeddings_by_token(path: Path) -> dict[str, Embedding]:
     """Every embedding in a file by the word to use it by: that of a bundle, or the file's name.
 
     Raises UserError if there is none.
@@ -122,7 +122,7 @@ def bundled_embeddings(tensors: Mapping[str, Tensor]) -> dict[str, Embedding]:
     }
 
 
-def bundle_members(embedding: Embedding) -> dict[str, Tensor]:
+def bundled_tensors(embedding: Embedding) -> dict[str, Tensor]:
     """An embedding's tensors by the keys that they have in a bundle."""
     # Of one encoder's, the keys that others look for inside a bundle: A1111 and ComfyUI for the
     # first, the only program that reads outputs for the second.

@@ -106,7 +106,7 @@ def architecture(family: FamilyName, prediction: Prediction, kind: FileKind) -> 
     return base if kind == "model" else f"{base}/{kind}"
 
 
-def as_embedding(metadata: Mapping[str, str], word: str) -> dict[str, str]:
+def embedding_metadata(metadata: Mapping[str, str], word: str) -> dict[str, str]:
     """A run's metadata as the file of one of its embeddings tells it: its kind, and its word.
 
     Its tensors have the original programs' names, whatever a LoRA beside it has.

@@ -37,7 +37,7 @@ LEFTOVER_AGE = 3600.0  # seconds
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """A file to write, which takes the path's place when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _temporary(path)
@@ -53,7 +53,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def replacing_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """A folder to fill, which takes the path's place when the block ends without an error.
 
     Where the path is a link, the link is replaced and what it leads to stays.
@@ -100,7 +100,7 @@ def write_safetensors(
         refuse_existing(path)
     require_space(path, len(header) + bytes_of(tensors))
     digests = _Digests(_header(ordered, _legacy_metadata(metadata)))
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(header)
         for tensor in ordered.values():
             data = _data(tensor)

@@ -180,7 +180,7 @@ def open_tensors(paths: Path | Sequence[Path]) -> Iterator[TensorReader]:
         yield TensorReader(tables, files, places, torch.empty(PIECE, dtype=torch.uint8))
 
 
-def lazily(tensor: Tensor | LazyTensor) -> LazyTensor:
+def as_lazy(tensor: Tensor | LazyTensor) -> LazyTensor:
     """The tensor as one that is made when it is needed, on the CPU; one without data stays so."""
     if isinstance(tensor, LazyTensor):
         return tensor
@@ -194,7 +194,7 @@ def converted(tensor: Tensor | LazyTensor, dtype: torch.dtype | None, *, name: s
 
     name: what a person knows it by. Making it raises UserError if the dtype cannot hold it.
     """
-    source = lazily(tensor)
+    source = as_lazy(tensor)
     if dtype is None or not source.dtype.is_floating_point or source.dtype == dtype:
         return source
     return LazyTensor(dtype, source.shape, lambda: _cast(source.read(), dtype, name))
@@ -204,7 +204,7 @@ def combined(
     tensors: Sequence[Tensor | LazyTensor], combine: Callable[[Sequence[Tensor]], Tensor]
 ) -> LazyTensor:
     """What a function makes of tensors, made when it is needed; its shape is found without data."""
-    sources = [lazily(tensor) for tensor in tensors]
+    sources = [as_lazy(tensor) for tensor in tensors]
     shadows = [torch.empty(one.shape, dtype=one.dtype, device="meta") for one in sources]
     shadow = combine(shadows)
     return LazyTensor(shadow.dtype, shadow.shape, lambda: combine([one.read() for one in sources]))

@@ -7,17 +7,17 @@ from pathlib import Path
 from torch import Size, Tensor
 
 from modules.formats.embeddings.convert_embedding import require_safetensors
-from modules.formats.embeddings.embedding_file import bundle_members, read_by_word
+from modules.formats.embeddings.embedding_file import bundled_tensors, read_embeddings_by_token
 from modules.formats.files.files import refuse_existing
 from modules.formats.files.tensor_source import PRECISIONS, open_tensors
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
 from modules.formats.lora.lora_keys import Kinds, rank_of
-from modules.formats.lora.lora_names import PARTS, Naming
+from modules.formats.lora.lora_names import LORA_COMPONENTS, Naming
 from modules.formats.lora.standard_names import standard_names
 from onetrainer.config.run.model import Base, FamilyName, base_of
 from onetrainer.errors import UserError
 from onetrainer.jobs.convert_request import Precision
-from onetrainer.messages.byte_sizes import amount
+from onetrainer.messages.byte_sizes import format_size
 from onetrainer.model_files import inspect_model
 from onetrainer.model_files.adapter_family import family_of_adapter, is_for_others
 from onetrainer.model_files.adapter_keys import ALPHA, is_of_adapter, is_of_text_encoder, split
@@ -91,7 +91,7 @@ def _base(
         )
     # What is chosen counts for more than metadata, which programs copy carelessly.
     told = family_of_adapter(shapes, {} if family else metadata)
-    known = next((base for base in PARTS if base == told), None)
+    known = next((base for base in LORA_COMPONENTS if base == told), None)
     if (told is not None and known is None) or is_for_others(shapes):
         raise _other_kind(path, told)
     if family is None:
@@ -114,7 +114,7 @@ def _require_layers(path: Path, file: LoraFile, chosen: Base | None) -> None:
     chosen: the base, if a person has named it.
     """
     strange = [key for key in file.unknown if is_of_adapter(key) and not is_of_text_encoder(key)]
-    has_unet = any(layer.part == "unet" for layer in file.layers)
+    has_unet = any(layer.component == "unet" for layer in file.layers)
     if not file.layers or (strange and not has_unet):
         if chosen is None:
             raise _other_kind(path)
@@ -136,7 +136,9 @@ def _other_kind(path: Path, kind: Kind | None = None) -> UserError:
 
 def _unclear(path: Path, shapes: Shapes) -> UserError:
     layers = [found[0] for key in shapes if (found := split(key))]
-    fitting = [base for base in PARTS if any(standard_names(base).find(name) for name in layers)]
+    fitting = [
+        base for base in LORA_COMPONENTS if any(standard_names(base).find(name) for name in layers)
+    ]
     if not fitting:
         return _other_kind(path)
     return UserError(
@@ -151,8 +153,8 @@ def _with_bundle(file: LoraFile, base: Base, bundle: Sequence[str]) -> tuple[Lor
     embeddings: dict[str, Mapping[str, Tensor]] = dict(file.embeddings)
     notes = []
     for path in map(Path, bundle):
-        for word, embedding in read_by_word(path).items():
-            members = bundle_members(embedding)
+        for word, embedding in read_embeddings_by_token(path).items():
+            members = bundled_tensors(embedding)
             kind = family_of_vectors({key: rows.shape for key, rows in members.items()})
             if kind not in (None, base):
                 raise UserError(
@@ -179,7 +181,7 @@ def _summary(target: Path, file: LoraFile, naming: Naming) -> str:
     facts = [
         naming if naming == file.naming else f"{file.naming} -> {naming}",
         inspect_model(target).precision,
-        amount(target.stat().st_size),
+        format_size(target.stat().st_size),
         f"{count} layer{'s' if count != 1 else ''}",
     ]
     told = ", ".join(filter(None, facts))

@@ -17,7 +17,7 @@ from modules.formats.files.tensor_source import open_tensors
 from modules.formats.lora.lora_keys import Kinds
 from modules.formats.lora.lora_metadata import metadata_as_written
 from modules.formats.lora.lora_names import Layer, LayerNames, Naming
-from modules.formats.lora.lora_peft import add_alphas, diffusers_kinds, from_magnitude
+from modules.formats.lora.lora_peft import add_alphas, diffusers_tensors, from_magnitude
 from modules.memory.to_device import read_flags
 from onetrainer.errors import UserError
 from onetrainer.model_files.adapter_keys import (
@@ -78,10 +78,10 @@ def read_lora(path: Path, names: LayerNames) -> LoraFile:
             "Choose another file; `onetrainer show` tells what this one is",
         )
     add_alphas(layers, metadata)
-    return LoraFile(layers, embeddings, unknown, metadata, naming_of(tensors))
+    return LoraFile(layers, embeddings, unknown, metadata, detect_naming(tensors))
 
 
-def naming_of(keys: Mapping[str, object]) -> Naming:
+def detect_naming(keys: Mapping[str, object]) -> Naming:
     """The naming that a file's keys are nearest to."""
     for key in keys:
         if key.startswith(("lora_unet_", "lora_te", "lycoris_", "oft_unet_")):
@@ -120,7 +120,7 @@ def write_lora(
             case "comfyui":
                 own = _comfyui_kinds(kinds)
             case "diffusers":
-                own = diffusers_kinds(path, names.base, layer, kinds, dtype)
+                own = diffusers_tensors(path, names.base, layer, kinds, dtype)
         tensors |= {f"{name}.{kind}": tensor for kind, tensor in own.items()}
     for word, vectors in file.embeddings.items():
         tensors |= {bundled_name(word, key): tensor for key, tensor in vectors.items()}

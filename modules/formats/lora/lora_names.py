@@ -14,16 +14,16 @@ from onetrainer.config.run.model import Base
 from onetrainer.config.run.output import LoraNaming
 from onetrainer.model_files.adapter_keys import WRAPPED
 
-Part = Literal["unet", "te", "te1", "te2"]
+LoraComponent = Literal["unet", "te", "te1", "te2"]
 Naming = LoraNaming
 NAMINGS: tuple[Naming, ...] = ("kohya", "diffusers", "comfyui")
 
-PARTS: Mapping[Base, tuple[Part, ...]] = {
+LORA_COMPONENTS: Mapping[Base, tuple[LoraComponent, ...]] = {
     "sd15": ("unet", "te"),
     "sd2": ("unet", "te"),
     "sdxl": ("unet", "te1", "te2"),
 }
-COMPONENTS: Mapping[Part, Component] = {
+DIFFUSERS_COMPONENTS: Mapping[LoraComponent, Component] = {
     "unet": "unet",
     "te": "text_encoder",
     "te1": "text_encoder",
@@ -43,7 +43,7 @@ class Layer:
     Paths of text encoders always have the `text_model.` level.
     """
 
-    part: Part
+    component: LoraComponent
     path: str
 
 
@@ -59,7 +59,7 @@ class LayerNames:
     spellings: Mapping[str, Layer]
 
     @staticmethod
-    def of(base: Base, tensors: Mapping[Part, Iterable[str]]) -> "LayerNames":
+    def of(base: Base, tensors: Mapping[LoraComponent, Iterable[str]]) -> "LayerNames":
         """The names of the layers of a model.
 
         tensors: by part, the names of its tensors as in `state_dict`, with or without the
@@ -67,8 +67,10 @@ class LayerNames:
         """
         names: dict[Naming, dict[Layer, str]] = {naming: {} for naming in NAMINGS}
         spellings: dict[str, Layer] = {}
-        for part, own in tensors.items():
-            rows = _unet_rows(base, own) if part == "unet" else _text_rows(base, part, own)
+        for component, own in tensors.items():
+            rows = (
+                _unet_rows(base, own) if component == "unet" else _text_rows(base, component, own)
+            )
             for layer, written, others in rows:
                 for naming in NAMINGS:
                     names[naming][layer] = written[naming]
@@ -95,14 +97,14 @@ Row = tuple[Layer, Mapping[Naming, str], tuple[str, ...]]
 """A layer, its written names, and what else it is called."""
 
 
-def canonical(part: Part, path: str) -> str:
+def canonical_path(component: LoraComponent, path: str) -> str:
     """A layer's path with the `text_model.` level where it belongs."""
-    if part == "unet" or path.partition(".")[0] == PROJECTION:
+    if component == "unet" or path.partition(".")[0] == PROJECTION:
         return path
     return TEXT_LEVEL + path.removeprefix(TEXT_LEVEL)
 
 
-def flat(path: str) -> str:
+def kohya_path(path: str) -> str:
     """A path as kohya's names have it."""
     return path.replace(".", "_")
 
@@ -118,15 +120,15 @@ def _unet_rows(base: Base, tensors: Iterable[str]) -> Iterator[Row]:
         # sd-scripts builds its own UNet for SDXL, with the names of the first release.
         kohya, other = (original, path) if base == "sdxl" else (path, original)
         written: dict[Naming, str] = {
-            "kohya": f"lora_unet_{flat(kohya)}",
+            "kohya": f"lora_unet_{kohya_path(kohya)}",
             "diffusers": f"unet.{path}",
             "comfyui": f"diffusion_model.{original}",
         }
         others = (
-            f"lora_unet_{flat(other)}",
-            f"oft_unet_{flat(kohya)}",
-            f"{LYCORIS}{flat(path)}",
-            f"{LYCORIS}unet_{flat(path)}",
+            f"lora_unet_{kohya_path(other)}",
+            f"oft_unet_{kohya_path(kohya)}",
+            f"{LYCORIS}{kohya_path(path)}",
+            f"{LYCORIS}unet_{kohya_path(path)}",
             f"{level}{original}",
             path,
             original,
@@ -134,29 +136,31 @@ def _unet_rows(base: Base, tensors: Iterable[str]) -> Iterator[Row]:
         yield Layer("unet", path), written, others
 
 
-def _text_rows(base: Base, part: Part, tensors: Iterable[str]) -> Iterator[Row]:
-    component = COMPONENTS[part]
-    clip = {"te": "clip_h" if base == "sd2" else "clip_l", "te1": "clip_l", "te2": "clip_g"}[part]
+def _text_rows(base: Base, component: LoraComponent, tensors: Iterable[str]) -> Iterator[Row]:
+    diffusers_name = DIFFUSERS_COMPONENTS[component]
+    clip = {"te": "clip_h" if base == "sd2" else "clip_l", "te1": "clip_l", "te2": "clip_g"}[
+        component
+    ]
     # Some programs write lora_te1_ and clip_l for the one encoder of SD 1.x and 2.x.
-    kohya_words = ("te", "te1") if part == "te" else (part,)
-    clip_words = (clip, "clip_l") if part == "te" else (clip,)
-    for path in dict.fromkeys(canonical(part, _layer_path(name)) for name in tensors):
+    kohya_words = ("te", "te1") if component == "te" else (component,)
+    clip_words = (clip, "clip_l") if component == "te" else (clip,)
+    for path in dict.fromkeys(canonical_path(component, _layer_path(name)) for name in tensors):
         written: dict[Naming, str] = {
-            "kohya": f"lora_{part}_{flat(path)}",
-            "diffusers": f"{component}.{path}",
+            "kohya": f"lora_{component}_{kohya_path(path)}",
+            "diffusers": f"{diffusers_name}.{path}",
             "comfyui": f"text_encoders.{clip}.transformer.{path}",
         }
         others = [
             spelling
             for way in (path, path.removeprefix(TEXT_LEVEL))
             for spelling in (
-                *(f"lora_{word}_{flat(way)}" for word in kohya_words),
-                *(f"{LYCORIS}{word}_{flat(way)}" for word in kohya_words),
+                *(f"lora_{word}_{kohya_path(way)}" for word in kohya_words),
+                *(f"{LYCORIS}{word}_{kohya_path(way)}" for word in kohya_words),
                 *(f"text_encoders.{word}.transformer.{way}" for word in clip_words),
-                f"{component}.{way}",
+                f"{diffusers_name}.{way}",
             )
         ]
-        yield Layer(part, path), written, tuple(others)
+        yield Layer(component, path), written, tuple(others)
 
 
 def _layer_path(tensor: str) -> str:

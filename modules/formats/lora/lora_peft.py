@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from modules.formats.lora.lora_keys import PLAIN, Kinds, rank_of, scale_of
-from modules.formats.lora.lora_names import COMPONENTS, Layer
+from modules.formats.lora.lora_names import DIFFUSERS_COMPONENTS, Layer
 from onetrainer.config.run.model import Base
 from onetrainer.errors import UserError
 from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, MID, UP
@@ -18,7 +18,7 @@ METADATA = "lora_adapter_metadata"
 """diffusers' JSON of peft's settings; its alphas are needed to read a file, and are not written."""
 
 
-def diffusers_kinds(
+def diffusers_tensors(
     path: Path, base: Base, layer: Layer, kinds: Kinds, dtype: torch.dtype | None
 ) -> dict[str, Tensor]:
     """A layer's tensors in peft's words, alpha / rank multiplied into the up matrix.
@@ -53,8 +53,8 @@ def _as_diffusers_has_it(base: Base, layer: Layer, matrix: Tensor) -> Tensor:
     """
     if not layer.path.endswith(("proj_in", "proj_out")):
         return matrix
-    flat = matrix.flatten(1)
-    return flat[:, :, None, None] if base == "sd15" else flat
+    kohya_path = matrix.flatten(1)
+    return kohya_path[:, :, None, None] if base == "sd15" else kohya_path
 
 
 def _require_outputs(path: Path, layer: Layer, scale: Tensor, outputs: int) -> None:
@@ -80,7 +80,7 @@ def add_alphas(layers: Mapping[Layer, dict[str, Tensor]], metadata: Mapping[str,
     if not isinstance(settings, dict):
         return
     for layer, kinds in layers.items():
-        component, rank = COMPONENTS[layer.part], rank_of(kinds)
+        component, rank = DIFFUSERS_COMPONENTS[layer.component], rank_of(kinds)
         own = settings.get(f"{component}.lora_alpha", settings.get("lora_alpha"))
         pattern = settings.get(f"{component}.alpha_pattern", settings.get("alpha_pattern")) or {}
         alpha = next((value for path, value in pattern.items() if _fits(path, layer.path)), own)

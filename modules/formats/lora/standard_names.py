@@ -3,7 +3,7 @@
 from functools import cache
 
 from modules.formats.files.component_configs import MODELS, read_config
-from modules.formats.lora.lora_names import COMPONENTS, PARTS, LayerNames
+from modules.formats.lora.lora_names import DIFFUSERS_COMPONENTS, LORA_COMPONENTS, LayerNames
 from modules.formats.models.component_shapes import shapes_of
 from onetrainer.config.run.model import Base
 
@@ -12,8 +12,8 @@ from onetrainer.config.run.model import Base
 def standard_names(base: Base) -> LayerNames:
     """The names of every layer of a full-size model; takes about a second for SDXL, once."""
     tensors = {}
-    for part in PARTS[base]:
-        component = COMPONENTS[part]
-        config = read_config(MODELS / base / component / "config.json")
-        tensors[part] = list(shapes_of(component, config))
+    for component in LORA_COMPONENTS[base]:
+        diffusers_name = DIFFUSERS_COMPONENTS[component]
+        config = read_config(MODELS / base / diffusers_name / "config.json")
+        tensors[component] = list(shapes_of(diffusers_name, config))
     return LayerNames.of(base, tensors)

@@ -57,17 +57,17 @@ def extra_names(names: Iterable[str], taken: Sequence[Recipe]) -> dict[str, str]
     return {_modern(name): name for name in found if not name.startswith(EMA)}
 
 
-def is_table(name: str) -> bool:
+def is_schedule_table(name: str) -> bool:
     """Whether an extra is a table of the noise schedule, which keeps its own precision."""
     return "." not in name
 
 
-def is_of_positions(name: str) -> bool:
+def is_position_ids(name: str) -> bool:
     """Whether an extra holds position ids: 0 to 76 in every file, of which nothing is told."""
     return name.endswith(".position_ids")
 
 
-def made_up(
+def standard_extras(
     base: Base,
     components: Mapping[Component, Mapping[str, Tensor | LazyTensor]],
     originals: Mapping[str, LazyTensor],
@@ -86,9 +86,9 @@ def made_up(
             return _positions(base, components) | {start + "logit_scale": torch.tensor(LOGIT_SCALE)}
 
 
-def made_up_notes(names: Iterable[str]) -> list[str]:
+def standard_extras_notes(names: Iterable[str]) -> list[str]:
     """What a person should know of the extras that were made up, by their names."""
-    told = [name for name in names if not is_of_positions(name)]
+    told = [name for name in names if not is_position_ids(name)]
     if not told:
         return []
     kinds = [words for part, words in _EXTRAS.items() if any(part in name for name in told)]

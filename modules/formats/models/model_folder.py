@@ -8,10 +8,10 @@ import torch
 
 from modules.formats.files.component_configs import MODELS, Config, read_config
 from modules.formats.files.files import (
+    atomic_folder,
+    atomic_write,
     bytes_of,
     refuse_existing,
-    replacing,
-    replacing_folder,
     require_space,
     write_safetensors,
 )
@@ -74,7 +74,7 @@ def write_model_folder(
     extras = None if model.extras is None else convert_extras(model.extras, dtype)
     _refuse_taken(path, overwrite=overwrite)
     require_space(path, _size(weights, extras or {}))
-    with replacing_folder(path) as folder:
+    with atomic_folder(path) as folder:
         for component, tensors in weights.items():
             file = folder / component / f"{WEIGHTS[component]}.safetensors"
             write_safetensors(file, tensors, TORCH_FILE)
@@ -161,7 +161,7 @@ def _copy(source: Path, target: Path) -> None:
             f"{source}: the file cannot be read ({(error.strerror or str(error)).lower()})",
             remedy="Check the rights to read it and the disk",
         ) from error
-    with replacing(target) as file:
+    with atomic_write(target) as file:
         file.write(data)
 
 
@@ -175,7 +175,7 @@ def _without_places(config: Config) -> Config:
 
 def _write_json(path: Path, content: Config) -> None:
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
 
 

@@ -7,7 +7,7 @@ import torch
 
 from modules.formats.files.files import write_safetensors
 from modules.formats.files.tensor_source import LazyTensor, converted
-from modules.formats.models.extras import is_table, made_up, markers
+from modules.formats.models.extras import is_schedule_table, markers, standard_extras
 from modules.formats.models.whole_model import Tensors, WholeModel
 from modules.formats.original.layout import recipes, to_original
 from onetrainer.config.run.model import base_of
@@ -31,7 +31,7 @@ def write_single_file(
     state = original_state(model)
     extras, invented = model.extras, list[str]()
     if extras is None:
-        extras = made_up(base_of(model.description.family), model.components, state)
+        extras = standard_extras(base_of(model.description.family), model.components, state)
         invented = sorted(extras)
     tensors = {name: converted(tensor, dtype, name=name) for name, tensor in state.items()}
     tensors |= convert_extras(extras, dtype) | convert_extras(markers(model.description), None)
@@ -51,6 +51,6 @@ def original_state(model: WholeModel) -> dict[str, LazyTensor]:
 def convert_extras(extras: Tensors, dtype: torch.dtype | None) -> dict[str, LazyTensor]:
     """Extras as they are written: weights in the dtype, tables of the noise schedule in theirs."""
     return {
-        name: converted(tensor, None if is_table(name) else dtype, name=name)
+        name: converted(tensor, None if is_schedule_table(name) else dtype, name=name)
         for name, tensor in extras.items()
     }

@@ -10,14 +10,14 @@ from torch import Size
 from modules.formats.files.component_configs import Config, read_config
 from modules.formats.files.tensor_source import LazyTensor, TensorReader, open_tensors
 from modules.formats.models.component_shapes import shapes_of
-from modules.formats.models.extras import EMA, ema_recipe, extra_names, is_of_positions
+from modules.formats.models.extras import EMA, ema_recipe, extra_names, is_position_ids
 from modules.formats.models.model_folder import EXTRAS_FILE, WEIGHTS, left_out
-from modules.formats.models.whole_model import Description, WholeModel, without_path
+from modules.formats.models.whole_model import Description, WholeModel, drop_source_path
 from modules.formats.original.layout import (
     COMPONENTS,
     Component,
     MissingTensorsError,
-    lazy_component,
+    open_component,
     recipes,
 )
 from modules.formats.original.recipe import Recipe
@@ -30,7 +30,7 @@ Tensors = Mapping[str, LazyTensor]
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredModel:
     """An open model, and what a person should know of where its tensors come from."""
 
     model: WholeModel
@@ -46,7 +46,7 @@ class StoredVae:
 
 
 @contextmanager
-def stored_vae(path: Path, base: Base, config: Config) -> Iterator[StoredVae]:
+def open_stored_vae(path: Path, base: Base, config: Config) -> Iterator[StoredVae]:
     """A VAE, whose tensors are read when they are needed, while the block lasts.
 
     path: its folder, a file in either spelling, or a whole model in either layout. config: what is
@@ -57,9 +57,9 @@ def stored_vae(path: Path, base: Base, config: Config) -> Iterator[StoredVae]:
 
 
 @contextmanager
-def open_stored(
+def open_stored_model(
     found: ModelFile, description: Description, *, vae: Path | None = None, ema: bool = False
-) -> Iterator[Stored]:
+) -> Iterator[StoredModel]:
     """A whole model, whose tensors are read when they are needed, while the block lasts.
 
     vae: a file or folder whose VAE takes the place of the model's own. ema: takes the averaged
@@ -81,7 +81,7 @@ def open_stored(
 
 def _open_file(
     stack: ExitStack, path: Path, description: Description, own: Sequence[Component], *, ema: bool
-) -> Stored:
+) -> StoredModel:
     reader = stack.enter_context(open_tensors(path))
     base = base_of(description.family)
     shapes = {name: shapes_of(name, config) for name, config in description.configs.items()}
@@ -94,12 +94,12 @@ def _open_file(
     taken = [recipe for found in plain.values() for recipe in found]
     extras = {name: reader.lazy(old) for name, old in extra_names(reader.names, taken).items()}
     notes = _extra_notes(extras) + _average_notes(len(averages), ema=ema)
-    return Stored(WholeModel(description, components, extras, reader.metadata), notes)
+    return StoredModel(WholeModel(description, components, extras, reader.metadata), notes)
 
 
 def _open_folder(
     stack: ExitStack, path: Path, description: Description, own: Sequence[Component], *, ema: bool
-) -> Stored:
+) -> StoredModel:
     if ema:
         raise _no_average_error(path)
     components = {
@@ -108,11 +108,11 @@ def _open_folder(
     unwritten = left_out(description.index)
     notes = ["Left out " + ", ".join(unwritten) + "."] if unwritten else []
     if not (path / EXTRAS_FILE).is_file():
-        return Stored(WholeModel(description, components, None, {}), notes)
+        return StoredModel(WholeModel(description, components, None, {}), notes)
     reader = stack.enter_context(open_tensors(path / EXTRAS_FILE))
     extras = {name: reader.lazy(name) for name in reader.names}
     notes += _extra_notes(extras)
-    return Stored(WholeModel(description, components, extras, reader.metadata), notes)
+    return StoredModel(WholeModel(description, components, extras, reader.metadata), notes)
 
 
 def _folder_component(
@@ -134,7 +134,7 @@ def _open_vae(stack: ExitStack, path: Path, base: Base, config: Config) -> Store
     """
     if path.is_dir():
         folder = path / "vae" if (path / "vae").is_dir() else path
-        config = without_path(read_config(folder / "config.json"))
+        config = drop_source_path(read_config(folder / "config.json"))
         return StoredVae(config, _folder_component(stack, folder, "vae", config))
     reader = stack.enter_context(open_tensors(path))
     shapes = shapes_of("vae", config)
@@ -142,7 +142,7 @@ def _open_vae(stack: ExitStack, path: Path, base: Base, config: Config) -> Store
     return StoredVae(config, _component(reader, path, "vae", found, shapes))
 
 
-def _with_vae(stored: Stored, config: Config, tensors: Tensors) -> Stored:
+def _with_vae(stored: StoredModel, config: Config, tensors: Tensors) -> StoredModel:
     model = stored.model
     description = replace(model.description, configs={**model.description.configs, "vae": config})
     components = {**model.components, "vae": tensors}
@@ -157,7 +157,7 @@ def _component(
     shapes: Mapping[str, Size],
 ) -> Tensors:
     try:
-        return lazy_component(reader, found, shapes)
+        return open_component(reader, found, shapes)
     except MissingTensorsError as error:
         raise UserError(
             f"{path.name}: {len(error.names)} of the tensors of the {component.replace('_', ' ')}"
@@ -168,7 +168,7 @@ def _component(
 
 
 def _extra_notes(extras: Tensors) -> list[str]:
-    told = [name for name in extras if not is_of_positions(name)]
+    told = [name for name in extras if not is_position_ids(name)]
     if not told:
         return []
     names = ", ".join(told[:3]) + (", …" if len(told) > 3 else "")

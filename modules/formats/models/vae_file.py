@@ -9,9 +9,9 @@ import torch
 
 from modules.formats.files.component_configs import Config
 from modules.formats.files.files import (
+    atomic_folder,
+    atomic_write,
     bytes_of,
-    replacing,
-    replacing_folder,
     require_space,
     write_safetensors,
 )
@@ -52,9 +52,9 @@ def write_vae_folder(path: Path, config: Config, tensors: Tensors, *, dtype: tor
     weights = _cast(tensors, dtype)
     _refuse_foreign(path)
     require_space(path, bytes_of(weights) + SMALL_FILES)
-    with replacing_folder(path) as folder:
+    with atomic_folder(path) as folder:
         write_safetensors(folder / f"{DIFFUSERS_WEIGHTS}.safetensors", weights, TORCH_FILE)
-        with replacing(folder / CONFIG) as file:
+        with atomic_write(folder / CONFIG) as file:
             text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
             file.write(text.encode("utf-8"))
 

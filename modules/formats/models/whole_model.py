@@ -73,24 +73,25 @@ def describe(
     """
     base = base_of(family)
     configs: dict[Component, Config] = {
-        name: without_path(read_config(home / name / "config.json")) for name in COMPONENTS[base]
+        name: drop_source_path(read_config(home / name / "config.json"))
+        for name in COMPONENTS[base]
     }
     configs["unet"] = _with_channels(configs["unet"], family)
     if base == "sd2" and prediction == "epsilon" and not is_own:
         configs["unet"] = {**configs["unet"], "sample_size": SD2_SIDE}
-    scheduler = without_path(read_config(home / "scheduler" / "scheduler_config.json"))
+    scheduler = drop_source_path(read_config(home / "scheduler" / "scheduler_config.json"))
     return Description(
         family=family,
         prediction=prediction,
         zero_terminal_snr=zero_terminal_snr,
         configs=configs,
         scheduler=_scheduler_config(scheduler, prediction, zero_terminal_snr),
-        index=without_path(read_config(home / INDEX)),
+        index=drop_source_path(read_config(home / INDEX)),
         home=home,
     )
 
 
-def without_path(config: Config) -> Config:
+def drop_source_path(config: Config) -> Config:
     """Both libraries note where a model was loaded from, which is nobody else's business."""
     return {key: value for key, value in config.items() if key != "_name_or_path"}
 

@@ -115,7 +115,7 @@ def read_component(
     return state
 
 
-def lazy_component(
+def open_component(
     reader: TensorReader, found: Sequence[Recipe], shapes: Mapping[str, Size]
 ) -> dict[str, LazyTensor]:
     """A component's tensors by our names in the file's dtype, each read when it is needed.

@@ -10,16 +10,21 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from modules.formats.embeddings.embedding_file import bundle_members
+from modules.formats.embeddings.embedding_file import bundled_tensors
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
 from modules.formats.lora.lora_keys import Kinds
-from modules.formats.lora.lora_names import Layer, LayerNames, Part
+from modules.formats.lora.lora_names import Layer, LayerNames, LoraComponent
 from modules.interfaces import ExportOptions, Family, ParameterGroup
-from modules.methods.adapters.export import folded, metadata_of
-from modules.methods.adapters.layer_settings import Plan, network_of, plans, trained_parts
+from modules.methods.adapters.export import adapter_metadata, with_alpha_folded
+from modules.methods.adapters.layer_settings import (
+    AdapterPlan,
+    component_settings,
+    plan_adapters,
+    trained_components,
+)
 from modules.methods.adapters.lokr import LokrAdapter
 from modules.methods.adapters.merged import merged
-from modules.methods.adapters.start_file import take_over
+from modules.methods.adapters.start_file import load_start_file
 from modules.methods.adapters.variants import AdapterModule, make_adapter
 from modules.methods.layers.layer_presets import adapter_name, layer_names
 from onetrainer.config.methods.adapters import Adapter, Dora, LoKr, Lora
@@ -36,9 +41,9 @@ class Adapters:
     on from.
     """
 
-    adapters: Mapping[Part, nn.ModuleDict]
-    plans: Mapping[str, Plan]
-    parts: Mapping[Part, nn.Module]
+    adapters: Mapping[LoraComponent, nn.ModuleDict]
+    plans: Mapping[str, AdapterPlan]
+    components: Mapping[LoraComponent, nn.Module]
     names: LayerNames
     prediction: Prediction
     section: Adapter
@@ -52,39 +57,47 @@ class Adapters:
         seed and on each layer's name, on nothing else.
         Raises UserError for patterns that no layer matches and for a file that does not fit.
         """
-        names, parts = layer_names(family), trained_parts(family, section)
-        adapters: dict[Part, nn.ModuleDict] = {part: nn.ModuleDict() for part in parts}
-        found: dict[str, Plan] = {}
-        wanted, notes = plans(parts, section)
+        names, components = layer_names(family), trained_components(family, section)
+        adapters: dict[LoraComponent, nn.ModuleDict] = {
+            component: nn.ModuleDict() for component in components
+        }
+        found: dict[str, AdapterPlan] = {}
+        wanted, notes = plan_adapters(components, section)
         for plan in wanted:
             name = adapter_name(plan.layer)
             found[name] = plan
-            adapters[plan.layer.part][name] = make_adapter(name, plan, section, seed=seed)
-        own = {part: held for part, held in adapters.items() if held}
+            adapters[plan.layer.component][name] = make_adapter(name, plan, section, seed=seed)
+        own = {component: held for component, held in adapters.items() if held}
         notes += _notes(section, _each(own))
         if section.start_from:
             path = Path(section.start_from)
             by_layer = {found[name].layer: adapter for name, adapter in _each(own).items()}
-            notes += take_over(path, read_lora(path, names), by_layer, section)
+            notes += load_start_file(path, read_lora(path, names), by_layer, section)
         for adapter in _each(own).values():
             adapter.apply_to()
-        return Adapters(own, found, parts, names, family.prediction, section, notes)
+        return Adapters(own, found, components, names, family.prediction, section, notes)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """One for each network, learning rate, and ratio of LoRA+."""
-        groups: dict[tuple[Part, float | None, float], dict[str, nn.Parameter]] = {}
+        groups: dict[tuple[LoraComponent, float | None, float], dict[str, nn.Parameter]] = {}
         ratio = self.section.plus_ratio if isinstance(self.section, Lora | Dora) else 1.0
-        for part, held in self.adapters.items():
+        for component, held in self.adapters.items():
             for name, parameter in held.named_parameters():
                 rate = self.plans[name.partition(".")[0]].lr
                 own_ratio = ratio if name.endswith(f".{UP}") else 1.0
-                groups.setdefault((part, rate, own_ratio), {})[name] = parameter
+                groups.setdefault((component, rate, own_ratio), {})[name] = parameter
         return [
-            ParameterGroup(part, own, rate, own_ratio, network_of(self.section, part).stop_after)
-            for (part, rate, own_ratio), own in groups.items()
+            ParameterGroup(
+                component,
+                own,
+                rate,
+                own_ratio,
+                component_settings(self.section, component).stop_after,
+            )
+            for (component, rate, own_ratio), own in groups.items()
         ]
 
-    def own_modules(self) -> nn.Module:
+    def extra_modules(self) -> nn.Module:
         return nn.ModuleList(self.adapters.values())
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -105,11 +118,11 @@ class Adapters:
             tensor.copy_(state[name])
 
     def train(self, mode: bool) -> None:
-        for module in (*self.parts.values(), *self.adapters.values()):
+        for module in (*self.components.values(), *self.adapters.values()):
             module.train(mode)
 
     @contextmanager
-    def untouched(self) -> Iterator[None]:
+    def base_model(self) -> Iterator[None]:
         adapters = list(_each(self.adapters).values())
         strengths = [adapter.multiplier for adapter in adapters]
         for adapter in adapters:
@@ -121,7 +134,7 @@ class Adapters:
                 adapter.multiplier = strength
 
     def merged(self) -> AbstractContextManager[None]:
-        return merged(self.parts.values(), _each(self.adapters).values())
+        return merged(self.components.values(), _each(self.adapters).values())
 
     def after_step(self) -> None:
         """Nothing: adapters may become as large as they like."""
@@ -133,15 +146,15 @@ class Adapters:
             for name, adapter in _each(self.adapters).items()
         }
         if options.fold_alpha:
-            layers = {layer: folded(kinds) for layer, kinds in layers.items()}
-        known = metadata_of(
+            layers = {layer: with_alpha_folded(kinds) for layer, kinds in layers.items()}
+        known = adapter_metadata(
             self.section,
             list(self.plans.values()),
             base=self.names.base,
             prediction=self.prediction,
             fold_alpha=options.fold_alpha,
         )
-        words = {embedding.name: bundle_members(embedding) for embedding in options.bundle}
+        words = {embedding.name: bundled_tensors(embedding) for embedding in options.bundle}
         file = LoraFile(layers, words, {}, known | dict(options.metadata), options.naming)
         target = path.with_name(f"{path.name}.safetensors")
         write_lora(
@@ -163,7 +176,7 @@ def _notes(section: Adapter, adapters: Mapping[str, AdapterModule]) -> tuple[str
     )
 
 
-def _each(adapters: Mapping[Part, nn.ModuleDict]) -> dict[str, AdapterModule]:
+def _each(adapters: Mapping[LoraComponent, nn.ModuleDict]) -> dict[str, AdapterModule]:
     """Every adapter by its name."""
     found = {}
     for held in adapters.values():

@@ -16,7 +16,7 @@ import torch
 from lycoris.modules.base import LycorisBaseModule
 from torch import Tensor
 
-Change = Callable[[Tensor, Tensor], Tensor]
+ComputeChange = Callable[[Tensor, Tensor], Tensor]
 """What an adapter adds to its layer's output, from the layer's input and output."""
 
 
@@ -29,7 +29,7 @@ class Dropouts:
     module: float = 0.0
 
 
-def adapted(adapter: LycorisBaseModule, x: Tensor, change: Change) -> Tensor:
+def adapter_output(adapter: LycorisBaseModule, x: Tensor, change: ComputeChange) -> Tensor:
     """The output of an adapter's layer for the input x, with what the adapter adds to it.
 
     The layer's own output if the adapter is switched off (`multiplier` 0). An adapter that is left
@@ -46,7 +46,7 @@ def adapted(adapter: LycorisBaseModule, x: Tensor, change: Change) -> Tensor:
     return output + change(x, output)
 
 
-def without_some_ranks(adapter: LycorisBaseModule, matrix: Tensor) -> Tensor:
+def drop_ranks(adapter: LycorisBaseModule, matrix: Tensor) -> Tensor:
     """A matrix with a column for each rank, (…, rank) or (out, rank, 1, 1), with some columns 0."""
     share = adapter.rank_dropout
     if not adapter.training or share == 0:

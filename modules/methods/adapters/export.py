@@ -8,7 +8,7 @@ import torch
 from modules.formats.lora.lora_keys import Kinds, rank_of, scale_of
 from modules.formats.lora.lora_metadata import ALPHA as ALPHA_TOLD
 from modules.formats.lora.lora_metadata import ARGUMENTS, DIM
-from modules.methods.adapters.layer_settings import Plan
+from modules.methods.adapters.layer_settings import AdapterPlan
 from onetrainer.config.methods.adapters import Adapter, Dora, LoHa, LoKr, Lora, Oft
 from onetrainer.config.run.model import Base, Prediction
 from onetrainer.model_files.adapter_keys import ALPHA, DOWN
@@ -17,7 +17,7 @@ LARGE = (DOWN, "hada_w1_b", "lokr_w1", "lokr_w1_a")
 """The matrices that begin large, which lose no digits in half precision when made smaller."""
 
 
-def folded(kinds: Kinds) -> Kinds:
+def with_alpha_folded(kinds: Kinds) -> Kinds:
     """The same change with alpha = rank: one matrix is multiplied by alpha / rank."""
     rank = rank_of(kinds)
     if rank is None:
@@ -26,9 +26,9 @@ def folded(kinds: Kinds) -> Kinds:
     return {**kinds, large: kinds[large] * scale_of(kinds), ALPHA: torch.tensor(float(rank))}
 
 
-def metadata_of(
+def adapter_metadata(
     section: Adapter,
-    plans: Sequence[Plan],
+    plans: Sequence[AdapterPlan],
     *,
     base: Base,
     prediction: Prediction,
@@ -78,7 +78,7 @@ def _common(values: Iterable[float | None]) -> str:
     return found.pop() if len(found) == 1 else "Dynamic"
 
 
-def _has_kernel(plan: Plan) -> bool:
+def _has_kernel(plan: AdapterPlan) -> bool:
     """Whether a layer is a convolution over more than one pixel, which kohya's words tell apart."""
     return isinstance(plan.module, torch.nn.Conv2d) and plan.module.kernel_size != (1, 1)
 

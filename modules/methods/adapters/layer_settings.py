@@ -5,11 +5,16 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from modules.formats.lora.lora_names import COMPONENTS, Layer, Part, canonical
+from modules.formats.lora.lora_names import (
+    DIFFUSERS_COMPONENTS,
+    Layer,
+    LoraComponent,
+    canonical_path,
+)
 from modules.interfaces import Family
-from modules.methods.adapters.oft import outputs_of, size_of_blocks
+from modules.methods.adapters.oft import oft_block_size, output_count
 from modules.methods.layers.layer_presets import is_chosen
-from modules.methods.layers.layer_rules import layer_name, listed, require_all_used, rule_for
+from modules.methods.layers.layer_rules import format_names, layer_name, require_all_used, rule_for
 from onetrainer.config.base.components import (
     AdapterLayerRule,
     TextEncoder,
@@ -26,7 +31,7 @@ Network = Unet | TextEncoder | TextEncoder2
 
 
 @dataclass(frozen=True)
-class Plan:
+class AdapterPlan:
     """An adapter to be.
 
     rank, alpha: None for kinds that have none. lr: None means the optimizer's.
@@ -39,9 +44,9 @@ class Plan:
     lr: float | None
 
 
-def network_of(section: Adapter, part: Part) -> Network:
+def component_settings(section: Adapter, component: LoraComponent) -> Network:
     """The settings of the network that a part is."""
-    match part:
+    match component:
         case "unet":
             return section.unet
         case "te" | "te1":
@@ -50,28 +55,38 @@ def network_of(section: Adapter, part: Part) -> Network:
             return section.text_encoder_2
 
 
-def trained_parts(family: Family, section: Adapter) -> dict[Part, nn.Module]:
+def trained_components(family: Family, section: Adapter) -> dict[LoraComponent, nn.Module]:
     """The networks of a family that get adapters."""
-    parts: dict[Part, nn.Module] = {"unet": family.unet}
-    parts |= {
-        part: family.text_encoders[part] for part in COMPONENTS if part in family.text_encoders
+    components: dict[LoraComponent, nn.Module] = {"unet": family.unet}
+    components |= {
+        component: family.text_encoders[component]
+        for component in DIFFUSERS_COMPONENTS
+        if component in family.text_encoders
     }
-    return {part: model for part, model in parts.items() if network_of(section, part).train}
+    return {
+        component: model
+        for component, model in components.items()
+        if component_settings(section, component).train
+    }
 
 
-def plans(parts: Mapping[Part, nn.Module], section: Adapter) -> tuple[list[Plan], tuple[str, ...]]:
+def plan_adapters(
+    components: Mapping[LoraComponent, nn.Module], section: Adapter
+) -> tuple[list[AdapterPlan], tuple[str, ...]]:
     """The adapters that a config wants, in the model's order, and notes for people.
 
     Raises UserError for a rule that no layer of these networks goes by, and where no layer at all
     gets an adapter.
     """
     layers = {
-        Layer(part, canonical(part, path)): (path, module)
-        for part, model in parts.items()
+        Layer(component, canonical_path(component, path)): (path, module)
+        for component, model in components.items()
         for path, module in model.named_modules()
         if isinstance(module, nn.Linear | nn.Conv2d)
     }
-    require_all_used(section.layers, [layer_name(part.part, part.path) for part in layers])
+    require_all_used(
+        section.layers, [layer_name(component.component, component.path) for component in layers]
+    )
     chosen = [
         plan
         for layer, (path, module) in layers.items()
@@ -87,35 +102,35 @@ def plans(parts: Mapping[Part, nn.Module], section: Adapter) -> tuple[list[Plan]
     return found, _left_out([plan for plan in chosen if _cannot_turn(plan, section)])
 
 
-def _cannot_turn(plan: Plan, section: Adapter) -> bool:
+def _cannot_turn(plan: AdapterPlan, section: Adapter) -> bool:
     """Whether OFT can do nothing on a layer: its outputs divide into blocks of one alone."""
     if not isinstance(section, Oft):
         return False
-    return size_of_blocks(outputs_of(plan.module), section.block_size) == 1
+    return oft_block_size(output_count(plan.module), section.block_size) == 1
 
 
-def _left_out(plans: Sequence[Plan]) -> tuple[str, ...]:
+def _left_out(plans: Sequence[AdapterPlan]) -> tuple[str, ...]:
     if not plans:
         return ()
-    names = [layer_name(plan.layer.part, plan.layer.path) for plan in plans]
+    names = [layer_name(plan.layer.component, plan.layer.path) for plan in plans]
     layers = f"{len(names)} layer{'s' if len(names) > 1 else ''}"
     return (
-        f"OFT leaves {layers} out, whose outputs no block larger than 1 divides: {listed(names)}",
+        f"OFT leaves {layers} out, whose outputs no block larger than 1 divides: {format_names(names)}",
     )
 
 
-def _plan(layer: Layer, path: str, module: nn.Module, section: Adapter) -> Plan | None:
+def _plan(layer: Layer, path: str, module: nn.Module, section: Adapter) -> AdapterPlan | None:
     """None for a layer that gets no adapter; the rule for it counts more than the preset."""
-    rule = rule_for(layer_name(layer.part, layer.path), section.layers)
-    if not (rule.train if rule else is_chosen(layer.part, path, section.targets)):
+    rule = rule_for(layer_name(layer.component, layer.path), section.layers)
+    if not (rule.train if rule else is_chosen(layer.component, path, section.targets)):
         return None
-    network = network_of(section, layer.part)
+    network = component_settings(section, layer.component)
     rate = rule.lr if rule and rule.lr is not None else network.lr
     if isinstance(section, Oft):
-        return Plan(layer, module, None, None, rate)
+        return AdapterPlan(layer, module, None, None, rate)
     rank, alpha = section.rank, section.alpha
     if isinstance(network, UnetAdapter | TextEncoderAdapter | TextEncoder2Adapter):
         rank, alpha = network.rank or rank, network.alpha or alpha
     if isinstance(rule, AdapterLayerRule):
         rank, alpha = rule.rank or rank, rule.alpha or alpha
-    return Plan(layer, module, rank, alpha, rate)
+    return AdapterPlan(layer, module, rank, alpha, rate)

@@ -8,7 +8,7 @@ from lycoris.functional.loha import diff_weight
 from lycoris.modules.loha import LohaModule
 from torch import Tensor, nn
 
-from modules.methods.adapters.dropout import Dropouts, adapted, without_some_ranks
+from modules.methods.adapters.dropout import Dropouts, adapter_output, drop_ranks
 from onetrainer.model_files.adapter_keys import ALPHA
 
 MATRICES = ("hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b")
@@ -38,7 +38,7 @@ class LohaAdapter(LohaModule):  # type: ignore[misc] # LyCORIS has no types
         # A tensor beside the others: made at each call it would wait for the graphics card.
         self.register_buffer("gamma", torch.tensor(self.scale), persistent=False)
 
-    def draw(self, generator: torch.Generator) -> None:
+    def initialize(self, generator: torch.Generator) -> None:
         """Initial values, with which the adapter changes nothing; LyCORIS' distributions."""
         nn.init.normal_(self.hada_w1_b, std=1, generator=generator)
         nn.init.normal_(self.hada_w1_a, std=0.1, generator=generator)
@@ -47,7 +47,7 @@ class LohaAdapter(LohaModule):  # type: ignore[misc] # LyCORIS has no types
 
     def forward(self, x: Tensor) -> Tensor:
         """The layer's output with the adapter's change, in x's dtype."""
-        return adapted(self, x, self._change)
+        return adapter_output(self, x, self._change)
 
     def tensors(self) -> dict[str, Tensor]:
         """What a file holds of it."""
@@ -58,7 +58,7 @@ class LohaAdapter(LohaModule):  # type: ignore[misc] # LyCORIS has no types
         with torch.autocast(x.device.type, enabled=False):
             weight = diff_weight(
                 self.hada_w1_b,
-                without_some_ranks(self, self.hada_w1_a),
+                drop_ranks(self, self.hada_w1_a),
                 self.hada_w2_b,
                 self.hada_w2_a,
                 None,

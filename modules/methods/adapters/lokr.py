@@ -10,7 +10,7 @@ from lycoris.functional.lokr import kron_bypass
 from lycoris.modules.lokr import LokrModule
 from torch import Tensor, nn
 
-from modules.methods.adapters.dropout import Dropouts, adapted, without_some_ranks
+from modules.methods.adapters.dropout import Dropouts, adapter_output, drop_ranks
 from onetrainer.config.methods.adapters import LoKr
 from onetrainer.model_files.adapter_keys import ALPHA
 
@@ -53,7 +53,7 @@ class LokrAdapter(LokrModule):  # type: ignore[misc] # LyCORIS has no types
         """Whether neither matrix is of low rank, so that rank and alpha do not count."""
         return bool(self.use_w1 and self.use_w2)
 
-    def draw(self, generator: torch.Generator) -> None:
+    def initialize(self, generator: torch.Generator) -> None:
         """Initial values, with which the adapter changes nothing; LyCORIS' distributions."""
         own = dict(self.named_parameters())
         nothing = "lokr_w2" if self.use_w2 else "lokr_w2_b"
@@ -65,7 +65,7 @@ class LokrAdapter(LokrModule):  # type: ignore[misc] # LyCORIS has no types
 
     def forward(self, x: Tensor) -> Tensor:
         """The layer's output with the adapter's change, in x's dtype."""
-        return adapted(self, x, self._change)
+        return adapter_output(self, x, self._change)
 
     def tensors(self) -> dict[str, Tensor]:
         """What a file holds of it."""
@@ -76,7 +76,7 @@ class LokrAdapter(LokrModule):  # type: ignore[misc] # LyCORIS has no types
         own = dict(self.named_parameters())
         ranks = "lokr_w1_a" if self.use_w2 else "lokr_w2_a"
         if ranks in own:
-            own[ranks] = without_some_ranks(self, own[ranks])
+            own[ranks] = drop_ranks(self, own[ranks])
         kernel = self.shape[2:]
         if "lokr_w2_b" in own and kernel:  # stored as (rank, in * kernel)
             inputs = own["lokr_w2_b"]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
 from modules.memory.quantize import StoredWeight, product_without_bias, stored_weight
-from modules.methods.adapters.dropout import Dropouts, adapted, without_some_ranks
+from modules.methods.adapters.dropout import Dropouts, adapter_output, drop_ranks
 from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, UP
 
 
@@ -40,21 +40,21 @@ class LoraAdapter(LoConModule):  # type: ignore[misc] # LyCORIS has no types
             bypass_mode=True,
         )
 
-    def draw(self, generator: torch.Generator) -> None:
+    def initialize(self, generator: torch.Generator) -> None:
         """Initial values, with which the adapter changes nothing."""
         nn.init.kaiming_uniform_(self.lora_down.weight, a=math.sqrt(5), generator=generator)
         nn.init.zeros_(self.lora_up.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         """The layer's output with the adapter's change, in x's dtype."""
-        return adapted(self, x, self._change)
+        return adapter_output(self, x, self._change)
 
     def tensors(self) -> dict[str, Tensor]:
         """What a file holds of it."""
         return _matrices(self)
 
     def _change(self, x: Tensor, output: Tensor) -> Tensor:
-        return _passed_through(self, x, without_some_ranks(self, self.lora_up.weight))
+        return _passed_through(self, x, drop_ranks(self, self.lora_up.weight))
 
 
 class DoraAdapter(LoConModule):  # type: ignore[misc] # LyCORIS has no types
@@ -85,21 +85,21 @@ class DoraAdapter(LoConModule):  # type: ignore[misc] # LyCORIS has no types
         )
         self.dropout = nn.Dropout(dropouts.inputs)  # given to LyCORIS it would warn
 
-    def draw(self, generator: torch.Generator) -> None:
+    def initialize(self, generator: torch.Generator) -> None:
         """Initial values, with which the adapter changes nothing: lengths are the weight's own."""
         nn.init.kaiming_uniform_(self.lora_down.weight, a=math.sqrt(5), generator=generator)
         nn.init.zeros_(self.lora_up.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         """The layer's output with the adapter's change, in x's dtype."""
-        return adapted(self, x, self._change)
+        return adapter_output(self, x, self._change)
 
     def tensors(self) -> dict[str, Tensor]:
         """What a file holds of it."""
         return {**_matrices(self), DORA: self.dora_scale.detach()}
 
     def _change(self, x: Tensor, output: Tensor) -> Tensor:
-        layer, up = self.org_module[0], without_some_ranks(self, self.lora_up.weight)
+        layer, up = self.org_module[0], drop_ranks(self, self.lora_up.weight)
         with torch.autocast(x.device.type, enabled=False):
             lengths = _lengths(stored_weight(layer), up * self.scale, self.lora_down.weight)
             # The same small number as where the file is merged: no length divides by zero.

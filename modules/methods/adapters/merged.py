@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from modules.formats.lora.lora_keys import Kinds, rank_of
-from modules.memory.dither import dithered
+from modules.memory.dither import cast_with_dither
 from modules.memory.quantize import QuantizedLinear
 from modules.methods.adapters.variants import AdapterModule
-from modules.methods.adapters.weight_formulas import changed_weight
-from modules.methods.layers.inference_mode import quickened
+from modules.methods.adapters.weight_formulas import merged_weight
+from modules.methods.layers.inference_mode import inference_mode
 from onetrainer.model_files.adapter_keys import ALPHA
 
 
@@ -24,7 +24,7 @@ def merged(networks: Collection[nn.Module], adapters: Collection[AdapterModule])
     of layers whose weights wait on another device, go on being computed beside them; those that
     are switched off stay so.
     """
-    with quickened((*networks, *adapters)):
+    with inference_mode((*networks, *adapters)):
         originals: list[tuple[AdapterModule, float, nn.Parameter, Tensor]] = []
         try:
             for adapter in adapters:
@@ -57,8 +57,8 @@ def _changed(weight: Tensor, adapter: AdapterModule) -> Tensor:
     """
     exact = weight.to(torch.promote_types(weight.dtype, torch.float32))
     with torch.autocast(weight.device.type, enabled=False):
-        changed = changed_weight(exact, _kinds(adapter, exact.dtype), adapter.multiplier)
-    return dithered(changed, weight.dtype)
+        changed = merged_weight(exact, _kinds(adapter, exact.dtype), adapter.multiplier)
+    return cast_with_dither(changed, weight.dtype)
 
 
 def _kinds(adapter: AdapterModule, dtype: torch.dtype) -> Kinds:

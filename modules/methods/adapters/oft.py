@@ -9,14 +9,14 @@ import torch
 from lycoris.modules.diag_oft import DiagOFTModule
 from torch import Tensor, nn
 
-from modules.methods.adapters.dropout import adapted
+from modules.methods.adapters.dropout import adapter_output
 from onetrainer.model_files.adapter_keys import ALPHA
 
 BLOCKS = "oft_blocks"
 NOT_ZERO = 1e-8  # added to norms before dividing by them
 
 
-def size_of_blocks(outputs: int, most: int) -> int:
+def oft_block_size(outputs: int, most: int) -> int:
     """The largest size of blocks that divides a layer's outputs, at most `most`.
 
     Never more than there are blocks: LyCORIS makes its blocks from their size alone, and takes the
@@ -26,7 +26,7 @@ def size_of_blocks(outputs: int, most: int) -> int:
     return max(size for size in range(1, largest + 1) if outputs % size == 0)
 
 
-def outputs_of(layer: nn.Module) -> int:
+def output_count(layer: nn.Module) -> int:
     """How many outputs a linear layer or a convolution has."""
     if isinstance(layer, nn.Conv2d):
         return layer.out_channels
@@ -49,19 +49,19 @@ class OftAdapter(DiagOFTModule):  # type: ignore[misc] # LyCORIS has no types
         super().__init__(
             name,
             layer,
-            lora_dim=size_of_blocks(outputs_of(layer), block_size),
+            lora_dim=oft_block_size(output_count(layer), block_size),
             constraint=constraint,
             module_dropout=dropout,
             bypass_mode=True,
         )
 
-    def draw(self, generator: torch.Generator) -> None:
+    def initialize(self, generator: torch.Generator) -> None:
         """Initial values, with which the adapter changes nothing: OFT begins with none at all."""
         nn.init.zeros_(self.oft_blocks)
 
     def forward(self, x: Tensor) -> Tensor:
         """The layer's output with the adapter's change, in x's dtype."""
-        return adapted(self, x, self._change)
+        return adapter_output(self, x, self._change)
 
     def tensors(self) -> dict[str, Tensor]:
         """What a file holds of it, with the constraint already applied.

@@ -7,8 +7,8 @@ from modules.formats.lora.lora_file import LoraFile
 from modules.formats.lora.lora_keys import Kinds, scale_of
 from modules.formats.lora.lora_names import Layer
 from modules.methods.adapters.variants import AdapterModule
-from modules.methods.adapters.weight_formulas import within_constraint
-from modules.methods.layers.layer_rules import layer_name, listed
+from modules.methods.adapters.weight_formulas import constrain_blocks
+from modules.methods.layers.layer_rules import format_names, layer_name
 from onetrainer.config.methods.adapters import Adapter, Dora, LoHa, LoKr, Lora, Oft
 from onetrainer.errors import UserError
 from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, UP, is_of_text_encoder
@@ -18,7 +18,7 @@ SMALL = (UP, "hada_w2_a", "lokr_w2", "lokr_w2_b")
 TITLES = {"lora": "LoRA", "dora": "DoRA", "loha": "LoHa", "lokr": "LoKr", "oft": "OFT"}
 
 
-def take_over(
+def load_start_file(
     path: Path, file: LoraFile, adapters: Mapping[Layer, AdapterModule], section: Adapter
 ) -> tuple[str, ...]:
     """Copies a file's tensors into untrained adapters; gives notes for people.
@@ -41,7 +41,7 @@ def _require_kind(path: Path, file: LoraFile, section: Adapter) -> None:
             continue
         if kinds.keys() - {ALPHA} == {DOWN, UP, DORA} and kind != "dora":
             raise UserError(
-                f"{path.name}: {layer_name(layer.part, layer.path)} holds DoRA, and its lengths are"
+                f"{path.name}: {layer_name(layer.component, layer.path)} holds DoRA, and its lengths are"
                 " those of outputs; this program trains those of inputs",
                 f"A file of {section.title} was expected to go on from",
                 "Choose another file (method.start_from)",
@@ -49,7 +49,7 @@ def _require_kind(path: Path, file: LoraFile, section: Adapter) -> None:
         what = f"holds {TITLES[kind]}" if kind else f"has {', '.join(sorted(kinds))}"
         remedy = f'Choose "{kind}" as the method, or' if kind else "Choose"
         raise UserError(
-            f"{path.name}: {layer_name(layer.part, layer.path)} {what}",
+            f"{path.name}: {layer_name(layer.component, layer.path)} {what}",
             f"A file of {section.title} was expected to go on from",
             f"{remedy} another file (method.start_from)",
         )
@@ -94,7 +94,7 @@ def _copy(path: Path, layer: Layer, kinds: Kinds, adapter: AdapterModule, sectio
     like = next(iter(own.values()))  # its dtype and device
     given = {kind: tensor.to(like) for kind, tensor in kinds.items()}
     if isinstance(section, Oft):
-        given["oft_blocks"] = within_constraint(given)
+        given["oft_blocks"] = constrain_blocks(given)
         given.pop(ALPHA, None)
     else:
         _require_rank(path, layer, given, own, section)
@@ -140,7 +140,7 @@ def _misfit(
             " method.layers"
         )
     return UserError(
-        f"{path.name}: {layer_name(layer.part, layer.path)} does not fit: {what}",
+        f"{path.name}: {layer_name(layer.component, layer.path)} does not fit: {what}",
         "The same sizes as in the file were expected",
         remedy,
     )
@@ -166,4 +166,4 @@ def _notes(path: Path, file: LoraFile, adapters: Mapping[Layer, AdapterModule]) 
 
 
 def _listed(layers: list[Layer]) -> str:
-    return listed([layer_name(layer.part, layer.path) for layer in layers])
+    return format_names([layer_name(layer.component, layer.path) for layer in layers])

@@ -3,9 +3,9 @@
 import torch
 
 from modules import seeds
-from modules.memory.residency import put
+from modules.memory.residency import move_module
 from modules.methods.adapters.dropout import Dropouts
-from modules.methods.adapters.layer_settings import Plan
+from modules.methods.adapters.layer_settings import AdapterPlan
 from modules.methods.adapters.loha import LohaAdapter
 from modules.methods.adapters.lokr import LokrAdapter
 from modules.methods.adapters.lora import DoraAdapter, LoraAdapter
@@ -15,20 +15,20 @@ from onetrainer.config.methods.adapters import Adapter, Dora, LoHa, LoKr, Lora, 
 AdapterModule = LoraAdapter | DoraAdapter | LohaAdapter | LokrAdapter | OftAdapter
 
 
-def make_adapter(name: str, plan: Plan, section: Adapter, *, seed: int) -> AdapterModule:
+def make_adapter(name: str, plan: AdapterPlan, section: Adapter, *, seed: int) -> AdapterModule:
     """An adapter that changes nothing yet, in float32 beside its layer, which it is not put on.
 
     Its values depend on the seed and its name, on nothing else.
     """
     # LyCORIS draws initial values from the global generator, which is not ours to move.
     with torch.random.fork_rng(devices=[]):
-        adapter = _made(name, plan, section)
-    adapter.draw(seeds.generator(seed, f"lora-init {name}"))
-    put(adapter, next(plan.module.parameters()).device, torch.float32)
+        adapter = _build_adapter(name, plan, section)
+    adapter.initialize(seeds.generator(seed, f"lora-init {name}"))
+    move_module(adapter, next(plan.module.parameters()).device, torch.float32)
     return adapter
 
 
-def _made(name: str, plan: Plan, section: Adapter) -> AdapterModule:
+def _build_adapter(name: str, plan: AdapterPlan, section: Adapter) -> AdapterModule:
     layer = plan.module
     if isinstance(section, Oft):
         return OftAdapter(

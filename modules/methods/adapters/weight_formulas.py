@@ -14,7 +14,7 @@ from torch import Tensor
 from modules.formats.lora.lora_keys import Kinds, scale_of
 
 
-def changed_weight(weight: Tensor, kinds: Kinds, strength: float) -> Tensor:
+def merged_weight(weight: Tensor, kinds: Kinds, strength: float) -> Tensor:
     """A layer's weight with an adapter merged into it.
 
     weight: (out, in, …), float32. kinds: the adapter's tensors, float32. strength: 1 is as
@@ -35,7 +35,7 @@ def changed_weight(weight: Tensor, kinds: Kinds, strength: float) -> Tensor:
     return weight + strength * change
 
 
-def changed_bias(bias: Tensor, kinds: Kinds, strength: float) -> Tensor:
+def merged_bias(bias: Tensor, kinds: Kinds, strength: float) -> Tensor:
     """A layer's bias with what an adapter adds to it; most add nothing."""
     change = kinds.get("diff_b", kinds.get("b_norm"))
     return bias if change is None else bias + strength * change.reshape(bias.shape)
@@ -109,7 +109,7 @@ def _decomposed(weight: Tensor, scale: Tensor) -> Tensor:
 
 def _rotated(weight: Tensor, kinds: Kinds, strength: float) -> Tensor:
     """OFT and BOFT: outputs turned in blocks; part of a turn where strength is not 1."""
-    blocks = within_constraint(kinds)
+    blocks = constrain_blocks(kinds)
     turns = _turns(blocks)
     turns = (
         torch.eye(turns.shape[-1], dtype=turns.dtype, device=turns.device) * (1 - strength)
@@ -117,8 +117,8 @@ def _rotated(weight: Tensor, kinds: Kinds, strength: float) -> Tensor:
     )
     rows = weight.flatten(1)
     if blocks.ndim == 3:  # (blocks, size, size)
-        parts = rows.reshape(*turns.shape[:2], -1)
-        rows = torch.einsum("knm,kni->kmi", turns, parts).flatten(0, 1)
+        components = rows.reshape(*turns.shape[:2], -1)
+        rows = torch.einsum("knm,kni->kmi", turns, components).flatten(0, 1)
     else:  # (stages, blocks, size, size)
         for stage, turn in enumerate(turns):
             rows = _butterfly(rows, turn, stage)
@@ -128,7 +128,7 @@ def _rotated(weight: Tensor, kinds: Kinds, strength: float) -> Tensor:
     return rows.reshape(weight.shape)
 
 
-def within_constraint(kinds: Kinds) -> Tensor:
+def constrain_blocks(kinds: Kinds) -> Tensor:
     """Blocks of OFT that turn as far as these are allowed to, without any constraint."""
     blocks = kinds["oft_blocks"]
     outputs = blocks.shape[-3] * blocks.shape[-1]
@@ -153,9 +153,9 @@ def _butterfly(rows: Tensor, turn: Tensor, stage: int) -> Tensor:
     order = (
         torch.arange(len(rows), device=rows.device).reshape(-1, 2, apart).transpose(1, 2).flatten()
     )
-    parts = rows[order].reshape(*turn.shape[:2], -1)
+    components = rows[order].reshape(*turn.shape[:2], -1)
     turned = torch.empty_like(rows)
-    turned[order] = torch.einsum("bij,bjn->bin", turn, parts).flatten(0, 1)
+    turned[order] = torch.einsum("bij,bjn->bin", turn, components).flatten(0, 1)
     return turned
 
 

@@ -6,17 +6,17 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from modules.memory.eval_mode import evaluation
+from modules.memory.eval_mode import eval_mode
 
 
 @contextmanager
-def quickened(networks: Collection[nn.Module]) -> Iterator[None]:
+def inference_mode(networks: Collection[nn.Module]) -> Iterator[None]:
     """Meanwhile networks compute without gradients, in evaluation mode.
 
     Afterwards autocast forgets its casts of weights that train: it would keep those without
     gradients beside the others until its context ends.
     """
-    with evaluation(*networks):
+    with eval_mode(*networks):
         try:
             with torch.no_grad():
                 yield

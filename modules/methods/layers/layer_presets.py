@@ -4,7 +4,14 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from modules.formats.lora.lora_names import COMPONENTS, Layer, LayerNames, Part, canonical, flat
+from modules.formats.lora.lora_names import (
+    DIFFUSERS_COMPONENTS,
+    Layer,
+    LayerNames,
+    LoraComponent,
+    canonical_path,
+    kohya_path,
+)
 from modules.interfaces import Family
 from onetrainer.config.methods.adapters import AdapterTargets
 from onetrainer.config.run.model import base_of
@@ -16,28 +23,29 @@ TEXT_MLP = ("fc1", "fc2")
 
 def layer_names(family: Family) -> LayerNames:
     """What every layer of a family is called in LoRA files."""
-    tensors = {part: list(module.state_dict()) for part, module in _parts(family).items()}
+    tensors = {component: list(module.state_dict()) for component, module in _parts(family).items()}
     return LayerNames.of(base_of(family.name), tensors)
 
 
-def layers_of(family: Family) -> Iterator[tuple[Layer, nn.Module]]:
+def named_layers(family: Family) -> Iterator[tuple[Layer, nn.Module]]:
     """Every module of a family's UNet and text encoders."""
-    for part, module in _parts(family).items():
+    for component, module in _parts(family).items():
         yield from (
-            (Layer(part, canonical(part, path)), own) for path, own in module.named_modules()
+            (Layer(component, canonical_path(component, path)), own)
+            for path, own in module.named_modules()
         )
 
 
-def is_chosen(part: Part, path: str, targets: AdapterTargets) -> bool:
+def is_chosen(component: LoraComponent, path: str, targets: AdapterTargets) -> bool:
     """Whether a preset names a linear or convolution layer; path: the module's."""
-    if part == "unet":
+    if component == "unet":
         return _is_chosen_in_unet(path, targets)
     return _is_chosen_in_text(path, targets)
 
 
 def adapter_name(layer: Layer) -> str:
     """An adapter's name in checkpoints, the same for every base: kohya's with diffusers' paths."""
-    return f"lora_{layer.part}_{flat(layer.path)}"
+    return f"lora_{layer.component}_{kohya_path(layer.path)}"
 
 
 def _is_chosen_in_unet(path: str, targets: AdapterTargets) -> bool:
@@ -69,9 +77,9 @@ def _is_chosen_in_text(path: str, targets: AdapterTargets) -> bool:
             return False
 
 
-def _parts(family: Family) -> dict[Part, nn.Module]:
-    parts: dict[Part, nn.Module] = {"unet": family.unet}
-    for part in COMPONENTS:
-        if part in family.text_encoders:
-            parts[part] = family.text_encoders[part]
-    return parts
+def _parts(family: Family) -> dict[LoraComponent, nn.Module]:
+    components: dict[LoraComponent, nn.Module] = {"unet": family.unet}
+    for component in DIFFUSERS_COMPONENTS:
+        if component in family.text_encoders:
+            components[component] = family.text_encoders[component]
+    return components

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from modules.formats.lora.lora_names import COMPONENTS, Part
+from modules.formats.lora.lora_names import DIFFUSERS_COMPONENTS, LoraComponent
 from modules.formats.models.component_shapes import canonical_name
 from onetrainer.config.base.components import LayerRule
 from onetrainer.errors import UserError
@@ -15,14 +15,14 @@ Rule = TypeVar("Rule", bound=LayerRule)
 NEAR = 3  # names that a message lists
 
 
-def layer_name(part: Part, path: str) -> str:
+def layer_name(component: LoraComponent, path: str) -> str:
     """What patterns call a layer: "unet.mid_block…", "text_encoder.text_model.encoder.layers.0…".
 
     path: the module's, with or without the `text_model.` level.
     """
-    component = COMPONENTS[part]
-    tensor = canonical_name(component, f"{path}.weight")  # knows what lies beside that level
-    return f"{component}.{tensor.removesuffix('.weight')}"
+    diffusers_name = DIFFUSERS_COMPONENTS[component]
+    tensor = canonical_name(diffusers_name, f"{path}.weight")  # knows what lies beside that level
+    return f"{diffusers_name}.{tensor.removesuffix('.weight')}"
 
 
 def rule_for(name: str, rules: Sequence[Rule]) -> Rule | None:
@@ -49,7 +49,7 @@ def require_all_used(rules: Sequence[LayerRule], names: Iterable[str]) -> None:
                 "Put a backslash before characters that mean something else: . * + ? ( ) [ ]",
             ) from error
         if not matched:
-            near = near_names(rule.pattern, known)
+            near = similar_names(rule.pattern, known)
             raise UserError(
                 f"{where} matches none of the {len(known)} layers that can be trained here",
                 "Names are like " + ", ".join(near) if near else "",
@@ -65,12 +65,12 @@ def require_all_used(rules: Sequence[LayerRule], names: Iterable[str]) -> None:
         left -= matched
 
 
-def listed(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
     """The first of some names, for a message."""
     return ", ".join(names[:NEAR]) + (" …" if len(names) > NEAR else "")
 
 
-def near_names(pattern: str, names: Sequence[str]) -> list[str]:
+def similar_names(pattern: str, names: Sequence[str]) -> list[str]:
     """The names that a pattern was perhaps meant for: those with the most similar piece.
 
     Pieces are as many levels of a name as the pattern has.
@@ -78,9 +78,9 @@ def near_names(pattern: str, names: Sequence[str]) -> list[str]:
     levels = len(_levels(pattern))
     pieces: dict[str, str] = {}  # the first name that has each piece
     for name in names:
-        parts = name.split(".")
-        for start in range(len(parts) - levels + 1):
-            pieces.setdefault(".".join(parts[start : start + levels]), name)
+        components = name.split(".")
+        for start in range(len(components) - levels + 1):
+            pieces.setdefault(".".join(components[start : start + levels]), name)
     wanted = ".".join(_levels(pattern))
     alike = difflib.get_close_matches(wanted, pieces, n=NEAR, cutoff=0.5)
     found = [pieces[piece] for piece in alike] or list(names[:NEAR])

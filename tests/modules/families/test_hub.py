@@ -89,7 +89,7 @@ def play(monkeypatch, tmp_path):
 
 
 def fetch(name="owner/model", *, offline=False, revision=None):
-    return hub.fetch(name, offline=offline, tell=lambda _: None, revision=revision)
+    return hub.fetch(name, offline=offline, report=lambda _: None, revision=revision)
 
 
 def test_only_configs_tokenizers_and_safetensors_are_taken(play, tmp_path):
@@ -122,7 +122,7 @@ def test_names_are_taken_literally(play):
 def test_what_is_done_is_told(play):
     play([*SMALL, UNET])
     told = []
-    hub.fetch("owner/model", offline=False, tell=told.append)
+    hub.fetch("owner/model", offline=False, report=told.append)
     assert told == ["asking the hub for owner/model", "downloading owner/model"]
 
 

@@ -60,7 +60,7 @@ def predicted(family, *, dtype=torch.float32):
     noisy = torch.randn(1, 4, 8, 16, generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
         text = family.encode_text(["a red square"])
-        return family.predict(noisy, torch.tensor([500]), text, frames=SIZES)
+        return family.predict(noisy, torch.tensor([500]), text, time_ids=SIZES)
 
 
 def test_folder_and_file_of_every_family_are_the_same_model(written, choice, no_network):
@@ -110,7 +110,7 @@ def test_every_family_predicts_as_diffusers_unet_does(written):
     given = torch.cat([noisy, masked], 1) if name.endswith("inpainting") else noisy
     with torch.no_grad():
         expected = unet(given, 500, text.hidden, added_cond_kwargs=extra).sample
-        ours = family.predict(noisy, torch.tensor([500]), text, frames=SIZES, masked=masked)
+        ours = family.predict(noisy, torch.tensor([500]), text, time_ids=SIZES, masked=masked)
     torch.testing.assert_close(ours, expected, atol=1e-6, rtol=0)
 
 
@@ -209,7 +209,7 @@ def test_loaded_family_is_frozen_and_in_evaluation_mode(written):
 
 def other_vae(folder):
     """A VAE unlike the tiny model's own, as a file of each kind and as a folder."""
-    made = tiny.parts(seed=9)
+    made = tiny.components(seed=9)
     whole = tiny.write_single_file(folder / "whole.safetensors", made)
     state = load_file(whole)
     bare = {n.removeprefix("first_stage_model."): t for n, t in state.items()

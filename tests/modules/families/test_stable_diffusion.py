@@ -23,8 +23,8 @@ def test_inpainting_family_paints_everything_where_no_mask_is_given(name):
     noisy = torch.randn(1, 4, 8, 16, generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
         text = family.encode_text(["a red square"])
-        told = family.predict(noisy, torch.tensor([9]), text, frames=SIZES, masked=masked)
-        ours = family.predict(noisy, torch.tensor([9]), text, frames=SIZES)
+        told = family.predict(noisy, torch.tensor([9]), text, time_ids=SIZES, masked=masked)
+        ours = family.predict(noisy, torch.tensor([9]), text, time_ids=SIZES)
     torch.testing.assert_close(ours, told, atol=1e-6, rtol=0)
 
 
@@ -37,7 +37,7 @@ def test_sdxl_pays_heed_to_each_of_the_six_sizes():
         sizes = SIZES.clone()
         sizes[0, place] += 1000
         with torch.no_grad():
-            seen.append(family.predict(noisy, torch.tensor([500]), text, frames=sizes))
+            seen.append(family.predict(noisy, torch.tensor([500]), text, time_ids=sizes))
     differences = [(a - b).abs().max() for i, a in enumerate(seen) for b in seen[:i]]
     assert min(differences) > 1e-6
 
@@ -98,7 +98,7 @@ def test_half_precision_family_predicts_float32_and_keeps_the_vae_out_of_autocas
     family = tiny.family(compute_dtype=torch.bfloat16)
     noisy, text = torch.ones(1, 4, 8, 8), Conditioning(torch.ones(1, 77, 32))
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        predicted = family.predict(noisy, torch.tensor([500]), text, frames=SIZES)
+        predicted = family.predict(noisy, torch.tensor([500]), text, time_ids=SIZES)
         inside = family.decode_latents(noisy)
     assert predicted.dtype == torch.float32
     with torch.no_grad():
@@ -112,7 +112,7 @@ def test_decoder_lets_gradients_through():
 
 
 def test_large_images_are_decoded_in_tiles_of_half_a_thousand_pixels(monkeypatch):
-    family = replace(tiny.family(), decodes_in_tiles=True)
+    family = replace(tiny.family(), vae_tiling=True)
     shapes = []
     forward = family.vae.decoder.forward
     monkeypatch.setattr(

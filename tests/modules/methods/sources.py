@@ -8,7 +8,7 @@ import torch
 from modules.families.load import load
 from modules.families.registry import family_spec
 from modules.families.stable_diffusion import StableDiffusion
-from modules.methods.full import Full, part_dtypes
+from modules.methods.full import Full, component_dtypes
 from modules.methods.model_source import ModelSource
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.run.model import Model, base_of
@@ -56,7 +56,7 @@ def write_origin(folder: Path, name: str, layout: str, **settings) -> Origin:
 
 def attach(origin: Origin, section: FullSection, *, dtype=torch.float32, **options):
     """The family with its method, loaded as a run loads it."""
-    dtypes = part_dtypes(section, base_of(origin.section.family))
+    dtypes = component_dtypes(section, base_of(origin.section.family))
     family = origin.load(dtypes, dtype=dtype)
     return family, Full.attach(family, section, source=origin.source, **options)
 
@@ -81,6 +81,6 @@ def states(family: StableDiffusion) -> dict[str, torch.Tensor]:
 def loss_of(family: StableDiffusion) -> torch.Tensor:
     """Something to differentiate that every network has a part in."""
     noisy = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(2))
-    frames = torch.tensor([[64.0, 64, 0, 0, 64, 64]])
+    time_ids = torch.tensor([[64.0, 64, 0, 0, 64, 64]])
     text = family.encode_text(["a cat"])
-    return family.predict(noisy, torch.tensor([500]), text, frames=frames).square().mean()
+    return family.predict(noisy, torch.tensor([500]), text, time_ids=time_ids).square().mean()

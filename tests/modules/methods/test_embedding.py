@@ -5,9 +5,13 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from modules.formats.embeddings.embedding_file import Embedding, read_by_word, write_embedding
+from modules.formats.embeddings.embedding_file import (
+    Embedding,
+    read_embeddings_by_token,
+    write_embedding,
+)
 from modules.interfaces import ExportOptions
-from modules.methods.embedding import Embeddings, file_names, ordinary_words
+from modules.methods.embedding import Embeddings, file_names, tokens_in_vocabulary
 from modules.sampling.sampler import sample
 from onetrainer.config.methods.embedding import Embeddings as Section
 from onetrainer.config.methods.embedding import Word
@@ -117,7 +121,7 @@ def test_an_output_word_goes_on_from_a_file(tmp_path, has_input):
     sides = [{"te": torch.randn(4, tiny.WIDTH)} for _ in range(2)]
     write_embedding(path, Embedding("old", sides[0] if has_input else {}, sides[1]))
     knowing, _ = attach(family, {"token": "x", "start_from": str(path), "place": "output"})
-    direct = family.with_embeddings(read_by_word(path))
+    direct = family.with_embeddings(read_embeddings_by_token(path))
     assert torch.equal(knowing.encode_text(["x, y"]).hidden, direct.encode_text(["old, y"]).hidden)
 
 
@@ -191,7 +195,7 @@ def test_untouched_is_what_it_was_before_training():
     before = knowing.encode_text(captions).hidden.detach()
     train(knowing, method, captions)
     after = knowing.encode_text(captions).hidden.detach()
-    with torch.no_grad(), method.untouched():
+    with torch.no_grad(), method.base_model():
         assert torch.equal(knowing.encode_text(captions).hidden, before)
     assert torch.equal(knowing.encode_text(captions).hidden, after)
     assert not torch.equal(before, after)
@@ -255,7 +259,7 @@ def test_the_file_draws_what_the_trained_word_draws(tmp_path, base, place):
     train(knowing, method, ["a <cat>"])
     (path,) = method.export(tmp_path / "cat", OPTIONS)
     assert path == tmp_path / "cat.safetensors"
-    (read,) = read_by_word(path).values()
+    (read,) = read_embeddings_by_token(path).values()
     live = draw(knowing)
     assert torch.equal(draw(tiny.family(base).with_embeddings({read.name: read})), live)
     assert not torch.equal(before, live)
@@ -293,4 +297,4 @@ def test_file_names_are_safe_and_apart():
 
 def test_words_of_the_vocabulary_are_named():
     section = Section(words=[Word(word=word) for word in ("cat", "<cat>", "sks", "smilley", "Red")])
-    assert ordinary_words(tiny.family(), section) == ["cat", "sks", "Red"]
+    assert tokens_in_vocabulary(tiny.family(), section) == ["cat", "sks", "Red"]

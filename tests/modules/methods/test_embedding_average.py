@@ -7,8 +7,8 @@ from modules.formats.embeddings.embedding_file import read_embedding
 from modules.interfaces import ExportOptions
 from modules.methods.embedding import Embeddings
 from modules.optim.ema import Ema
-from modules.optim.exported_weights import ShownWeights
-from modules.optim.update import Movement
+from modules.optim.exported_weights import ExportedWeights
+from modules.optim.update import WeightUpdater
 from onetrainer.config.methods.embedding import Embeddings as Section
 from onetrainer.config.methods.embedding import Word
 from tests import tiny
@@ -23,7 +23,7 @@ def trained(base, *, place, preserve_norm):
     _, method = Embeddings.attach(tiny.family(base), section, seed=3)
     (group,) = method.parameter_groups()
     weights = dict(group.parameters)
-    ema = Ema(weights, decay=0.6, ramp=False, every=1, place="host")
+    ema = Ema(weights, decay=0.6, ramp=False, every=1, location="host")
     generator = torch.Generator().manual_seed(0)
     for step in range(1, 7):
         with torch.no_grad():
@@ -32,8 +32,8 @@ def trained(base, *, place, preserve_norm):
         method.after_step()
         ema.update(step)
     optimizer = torch.optim.SGD(list(weights.values()))
-    movement = Movement(optimizer, rounding_seed=None, moves_alone=True)
-    return method, ema, ShownWeights(movement, ema, method.after_step)
+    updater = WeightUpdater(optimizer, rounding_seed=None, updates_independently=True)
+    return method, ema, ExportedWeights(updater, ema, method.after_step)
 
 
 def lengths(rows):
@@ -56,10 +56,10 @@ def test_an_average_has_the_length_that_its_vectors_keep(tmp_path, base, place):
     for name, rows in averages.items():
         assert bool((lengths(rows) < 0.95 * lengths(before[name])).all())
 
-    with shown.exported():
+    with shown.for_files():
         written = file_of(method, tmp_path)
         bundled = {**method.trained()[0].vectors, **method.trained()[0].outputs}
-    with shown.final():
+    with shown.for_samples():
         drawn = {te: rows.detach().clone() for te, rows in word.trained.items()}
     names = {te: name for name, rows in word.parameters().items()
              for te, own in word.trained.items() if own is rows}  # fmt: skip
@@ -78,9 +78,9 @@ def test_an_average_keeps_its_length_after_its_word_has_stopped(tmp_path):
     (rows,) = method.words[0].trained.values()
     expected = lengths(rows)
     rows.requires_grad_(False)
-    with shown.exported():
+    with shown.for_files():
         torch.testing.assert_close(lengths(file_of(method, tmp_path)["te"]), expected)
-    with shown.final():
+    with shown.for_samples():
         torch.testing.assert_close(lengths(rows), expected)
 
 
@@ -96,7 +96,7 @@ def test_what_has_not_moved_is_shown_as_it_began(tmp_path):
 def test_where_no_length_is_kept_the_average_is_shown_as_it_is(tmp_path):
     method, ema, shown = trained("sd15", place="input", preserve_norm=False)
     (average,) = ema.state_dict().values()
-    with shown.exported():
+    with shown.for_files():
         assert torch.equal(file_of(method, tmp_path)["te"], average)
-    with shown.final():
+    with shown.for_samples():
         assert torch.equal(method.words[0].trained["te"].detach(), average)

@@ -13,7 +13,7 @@ from torch import nn
 
 from modules.memory.precision import autocast
 from modules.methods.embedding import Embeddings
-from modules.sampling.sampler import Around, sample
+from modules.sampling.sampler import SamplingContexts, sample
 from onetrainer.config.methods.embedding import Embeddings as Section
 from onetrainer.config.methods.embedding import Word
 from onetrainer.config.run.sampling import Prompt
@@ -51,11 +51,11 @@ def gradients(made, method, precision):
     """Of a prediction's square, by parameter."""
     generator = torch.Generator().manual_seed(0)
     noisy = torch.randn(2, 4, 8, 8, generator=generator)
-    frames, timesteps = torch.full((2, 6), 64.0), torch.tensor([300, 700])
+    time_ids, timesteps = torch.full((2, 6), 64.0), torch.tensor([300, 700])
     method.train(True)
     with autocast(torch.device("cpu"), precision):
         conditioning = made.encode_text(["a <input> and <output>", "<input>"])
-        predicted = made.predict(noisy, timesteps, conditioning, frames=frames)
+        predicted = made.predict(noisy, timesteps, conditioning, time_ids=time_ids)
         loss = predicted.pow(2).mean()
     (loss * SCALE).backward()
     method.train(False)
@@ -100,4 +100,4 @@ def similarity(one, other):
 def image(made, precision):
     prompt = Prompt(prompt="a <input> and <output>", width=64, height=64, seed=1)
     context = partial(autocast, torch.device("cpu"), precision)
-    return sample(made, [prompt], steps=1, guidance=3.0, around=Around(context))
+    return sample(made, [prompt], steps=1, guidance=3.0, contexts=SamplingContexts(context))

@@ -87,18 +87,18 @@ def test_rules_freeze_add_and_set_rates_and_the_first_one_counts(family):
     ("name", "parts"),
     [("sd15", ["unet", "te"]), ("sd2", ["unet", "te"]), ("sdxl", ["unet", "te1", "te2"])],
 )
-def test_networks_train_in_groups_of_their_own(name, parts):
+def test_networks_train_in_groups_of_their_own(name, components):
     settings = {"text_encoder": {"train": True, "lr": 1e-6}, "text_encoder_2": {"train": True}}
     family = tiny.family(name)
     method = full(family, **ATTENTION, **settings)
     groups = method.parameter_groups()
-    assert [group.part for group in groups] == parts
+    assert [group.part for group in groups] == components
     assert [group.lr for group in groups[:2]] == [None, 1e-6]
     names = Counter(name for group in groups for name in group.parameters)
     assert names == Counter(method.state_dict().keys())
     before = states(family)
     steps(method, family, 1)
-    assert {name.partition(".")[0] for name in moved(family, before)} == set(parts)
+    assert {name.partition(".")[0] for name in moved(family, before)} == set(components)
 
 
 def test_a_pattern_without_layers_and_layers_without_training_are_refused(family):
@@ -148,11 +148,11 @@ def test_untouched_computes_exactly_as_before_also_between_forward_and_backward(
     def gradients(*, look_back):
         with autocast():  # one context, as in a step: what autocast remembers must not mix
             if look_back:
-                with method.untouched():
+                with method.base_model():
                     assert torch.equal(loss_of(family), expected)
             loss = loss_of(family)
             if look_back:
-                with method.untouched():
+                with method.base_model():
                     assert torch.equal(loss_of(family), expected)
         loss.backward()
         parameters = method.groups[0].parameters.values()
@@ -170,13 +170,13 @@ def test_untouched_computes_exactly_as_before_also_between_forward_and_backward(
 
 def test_original_weights_are_kept_only_if_asked(family):
     with pytest.raises(ValueError, match="not kept"):
-        full(family).untouched()
+        full(family).base_model()
 
 
 def test_untouched_gives_the_weights_back_after_an_error(family):
     method = full(family, keep_original=CPU)
     shake(method)
     now = states(family)
-    with pytest.raises(RuntimeError), method.untouched():
+    with pytest.raises(RuntimeError), method.base_model():
         raise RuntimeError
     assert moved(family, now) == set()

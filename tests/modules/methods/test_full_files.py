@@ -39,10 +39,10 @@ def components(pipeline, name):
     encoders = {"te": pipeline.text_encoder}
     if base_of(name) == "sdxl":
         encoders = {"te1": pipeline.text_encoder, "te2": pipeline.text_encoder_2}
-    parts = {"unet": pipeline.unet, "vae": pipeline.vae, **encoders}
+    components = {"unet": pipeline.unet, "vae": pipeline.vae, **encoders}
     return {
         f"{part}.{key}": tensor
-        for part, module in parts.items()
+        for part, module in components.items()
         for key, tensor in module.state_dict().items()
     }
 
@@ -116,13 +116,13 @@ def test_position_ids_of_an_old_file_are_kept(tmp_path):
 
 def test_another_vae_is_written_with_the_model_it_was_trained_with(tmp_path):
     origin = write_origin(tmp_path, "sd15", "file")
-    other = tiny.write_folder(tmp_path / "other", tiny.parts(9)) / "vae"
+    other = tiny.write_folder(tmp_path / "other", tiny.components(9)) / "vae"
     section = origin.section.model_copy(update={"vae": str(other)})
     origin = type(origin)(section, origin.configs)
     _, method = attach(origin, SECTION)
     (written,) = method.export(tmp_path / "mine", FP32)
     vae = origin.load(path=written, vae="").vae.state_dict()
-    assert_same(vae, dict(tiny.parts(9).vae.state_dict()))
+    assert_same(vae, dict(tiny.components(9).vae.state_dict()))
 
 
 @pytest.mark.parametrize("options", [FP32, FOLDER], ids=["file", "folder"])

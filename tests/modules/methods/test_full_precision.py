@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from modules.methods.full import part_dtypes
+from modules.methods.full import component_dtypes
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.rules.full import BF16_BITS
 from tests import tiny
@@ -32,7 +32,7 @@ def origin(request, tmp_path_factory):
 def test_trained_weights_come_from_the_file_without_a_detour(origin, weights):
     name = origin.section.family
     section = FullSection(weights=weights, text_encoder_2={"train": True})
-    family = origin.load(part_dtypes(section, name), dtype=torch.float16)
+    family = origin.load(component_dtypes(section, name), dtype=torch.float16)
     expected = states(tiny.family(name))
     for key, tensor in states(family).items():
         wanted = torch.float32 if key.startswith("vae.") else torch.float16

@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from modules.formats.embeddings.embedding_file import read_by_word
+from modules.formats.embeddings.embedding_file import read_embeddings_by_token
 from modules.interfaces import ExportOptions
 from modules.memory.precision import autocast
 from modules.methods.adapters.adapters import Adapters
@@ -60,7 +60,7 @@ def test_words_and_adapters_on_the_text_encoders_train_together(base, dtype):
     # Of text encoders the first layer: of SDXL's, not all are read. Down matrices move later.
     assert {n for n in before if "<" in n or ("_layers_0_" in n and "lora_up" in n)} <= moved
     assert all(bool(rows.isfinite().all()) for rows in method.state_dict().values())
-    assert {group.part for group in method.parameter_groups()} >= {"unet", "embeddings"}
+    assert {group.component for group in method.parameter_groups()} >= {"unet", "embeddings"}
     assert all(p.dtype == torch.float32 and p.isfinite().all() for p in parameters.values())
 
 
@@ -72,7 +72,7 @@ def test_a_saved_state_is_taken_up_and_untouched_is_before_both():
     other, resumed = attach()
     resumed.load_state_dict({name: rows.clone() for name, rows in method.state_dict().items()})
     assert torch.equal(encode(other), trained)
-    with method.untouched():
+    with method.base_model():
         assert torch.equal(encode(family), begun)
     assert torch.equal(encode(family), trained)
     assert not torch.equal(begun, trained)
@@ -91,7 +91,7 @@ def test_the_files_are_the_adapters_and_each_words(tmp_path, is_bundled):
     assert words == ({"<cat>", "<dog>"} if is_bundled else set())
     if is_bundled:
         for path, word in zip(paths[1:], ("<cat>", "<dog>"), strict=True):
-            (alone,), together = read_by_word(path).values(), read_by_word(paths[0])[word]
+            (alone,), together = read_embeddings_by_token(path).values(), read_embeddings_by_token(paths[0])[word]
             for one, same in ((alone.vectors, together.vectors), (alone.outputs, together.outputs)):
                 assert one.keys() == same.keys()
                 assert all(torch.equal(one[te], same[te]) for te in one)

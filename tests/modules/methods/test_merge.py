@@ -20,7 +20,7 @@ def predict(family) -> torch.Tensor:
     noisy = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(2))
     conditioning = family.encode_text(["a cat"])
     with torch.no_grad():
-        return family.predict(noisy, torch.tensor([500]), conditioning, frames=FRAME)
+        return family.predict(noisy, torch.tensor([500]), conditioning, time_ids=FRAME)
 
 
 def export(folder: Path, name: str, *, seed: int = 0, naming: str = "kohya"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from modules.families.layers import layers_of
+from modules.families.layers import component_layers
 from modules.memory.layers.layers import LayerSettings, manage_layers
 from modules.memory.precision import autocast
 from modules.memory.quantize import QuantizedLinear
@@ -49,13 +49,13 @@ def test_a_model_with_merged_adapters_computes_the_same_without_them(name, kind)
     family = tiny.family(name)
     plain = predict(family)
     method = attach(family, kind)
-    parts = (family.unet, *family.text_encoders.values(), method.own_modules())
-    beside, before = predict(family), state_of(*parts)
-    with method.merged(), method.untouched():  # the adapters themselves do nothing more
+    components = (family.unet, *family.text_encoders.values(), method.extra_modules())
+    beside, before = predict(family), state_of(*components)
+    with method.merged(), method.base_model():  # the adapters themselves do nothing more
         within = predict(family)
     assert (within - plain).abs().max() > 0.02
     torch.testing.assert_close(within, beside, atol=2e-5, rtol=1e-4)
-    assert state_of(*parts) == before
+    assert state_of(*components) == before
     assert torch.equal(predict(family), beside)
 
 
@@ -66,12 +66,12 @@ def test_nothing_is_dropped_and_each_module_gets_its_own_mode_back():
     beside = predict(family)
     method.train(True)
     family.unet.mid_block.eval()
-    before = state_of(family.unet, method.own_modules())
+    before = state_of(family.unet, method.extra_modules())
     assert (predict(family) - beside).abs().max() > 0.02
     with pytest.raises(KeyError), method.merged():
         torch.testing.assert_close(predict(family), beside, atol=2e-5, rtol=1e-4)
         raise KeyError
-    assert state_of(family.unet, method.own_modules()) == before
+    assert state_of(family.unet, method.extra_modules()) == before
 
 
 def test_a_graph_that_waits_for_its_backward_is_not_disturbed():
@@ -81,12 +81,12 @@ def test_a_graph_that_waits_for_its_backward_is_not_disturbed():
         noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))
         texts = family.encode_text(["a cat"])
         noisy.requires_grad_()
-        predicted = family.predict(noisy, torch.tensor([500]), texts, frames=FRAME)
+        predicted = family.predict(noisy, torch.tensor([500]), texts, time_ids=FRAME)
         if between:
             with method.merged():
                 predict(family)
         predicted.square().mean().backward()
-        return [noisy.grad, *(p.grad for p in method.own_modules().parameters())]
+        return [noisy.grad, *(p.grad for p in method.extra_modules().parameters())]
 
     for one, other in zip(gradients(between=True), gradients(between=False), strict=True):
         assert torch.equal(one, other)
@@ -174,7 +174,7 @@ def test_layers_that_are_managed_are_merged_as_well(settings):
     method = attach(family)
     beside = predict(family)
     managed = manage(family, LayerSettings(**settings), is_apart="offload" in settings)
-    with method.merged(), method.untouched():
+    with method.merged(), method.base_model():
         torch.testing.assert_close(predict(family), beside, atol=2e-5, rtol=1e-4)
     managed.undo()
 
@@ -183,7 +183,7 @@ def test_an_average_that_is_shown_is_what_is_merged():
     family = tiny.family()
     method = attach(family)
     parameters = {n: p for g in method.parameter_groups() for n, p in g.parameters.items()}
-    ema = Ema(parameters, decay=0.5, ramp=False, every=1, place="device")
+    ema = Ema(parameters, decay=0.5, ramp=False, every=1, location="device")
     average = predict(family)
     shake(method, seed=5)
     assert (predict(family) - average).abs().max() > 0.02
@@ -201,7 +201,7 @@ def test_it_can_be_entered_within_itself_and_without_an_effect_while_adapters_ar
         with method.merged():
             assert torch.equal(predict(family), within)
         assert torch.equal(predict(family), within)
-    with method.untouched(), method.merged():
+    with method.base_model(), method.merged():
         assert torch.equal(predict(family), plain)
     assert torch.equal(predict(family), beside)
 
@@ -220,7 +220,7 @@ def methods_of(name: str):
             word = EmbeddingsSection(words=[Word(word="cat", initial_text="dog")])
             family, words = Embeddings.attach(family, word, seed=0)
             method = Joint(attach(family), words)
-    return family, method, list(method.own_modules().parameters())[-1]
+    return family, method, list(method.extra_modules().parameters())[-1]
 
 
 @pytest.mark.parametrize("name", ["full", "embeddings", "joint"])
@@ -233,11 +233,11 @@ def test_gradients_flow_after_predictions_without_any_in_the_same_autocast(name)
         with method.merged():
             assert not family.unet.training
             texts = family.encode_text(["a cat"])
-            drawn = family.predict(noisy, torch.tensor([500]), texts, frames=FRAME)
+            drawn = family.predict(noisy, torch.tensor([500]), texts, time_ids=FRAME)
         assert not drawn.requires_grad
         assert not texts.hidden.requires_grad
         texts = family.encode_text(["a cat"])
-        drawn = family.predict(noisy, torch.tensor([500]), texts, frames=FRAME)
+        drawn = family.predict(noisy, torch.tensor([500]), texts, time_ids=FRAME)
     drawn.square().mean().backward()
     assert calls.count == 2
     assert family.unet.training
@@ -257,14 +257,14 @@ def test_a_vae_is_in_evaluation_mode_meanwhile():
 def put_on_card(family, method, offload: float) -> None:
     """The UNet and its adapters, but for the layers that wait in main memory."""
     managed = manage_layers(
-        {"unet": layers_of(family)["unet"]},
+        {"unet": component_layers(family)["unet"]},
         LayerSettings(offload=offload),
         train_device=torch.device("cuda"),
         offload_device=CPU,
     )
-    for part in (family.unet, method.own_modules()):
+    for part in (family.unet, method.extra_modules()):
         for tensor in (*part.parameters(), *part.buffers()):
-            if tensor not in managed.waiting:
+            if tensor not in managed.offloaded:
                 tensor.data = tensor.data.to("cuda")
 
 
@@ -274,4 +274,4 @@ def predict_on_card(family) -> torch.Tensor:
     noisy = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(2)).to(device)
     texts = family.encode_text(["a cat"]).to(device, torch.float32)
     timesteps = torch.full((1,), 500, device=device)
-    return family.predict(noisy, timesteps, texts, frames=FRAME.to(device))
+    return family.predict(noisy, timesteps, texts, time_ids=FRAME.to(device))

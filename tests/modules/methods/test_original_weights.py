@@ -27,7 +27,7 @@ def test_copies_in_main_memory_come_to_the_card_without_anybody_waiting():
         named, original = trained_on(CUDA)
         card.syncs.clear()
         for _ in range(2):
-            with original.in_place():
+            with original.restored():
                 held = [parameter.data for parameter in named.values()]
         assert card.syncs == []
         assert [each.device.type for each in held] == ["cuda"] * 2
@@ -38,10 +38,10 @@ def test_copies_in_main_memory_come_to_the_card_without_anybody_waiting():
 def test_copies_are_pinned_once():
     with pretend.accelerator():
         _, original = trained_on(CUDA)
-        with original.in_place():
+        with original.restored():
             pinned = dict(original.copies)
         assert all(copy.is_pinned() for copy in pinned.values())
-        with original.in_place():
+        with original.restored():
             pass
         assert all(original.copies[name] is copy for name, copy in pinned.items())
 
@@ -57,13 +57,13 @@ def test_where_memory_cannot_be_pinned_they_come_all_the_same(monkeypatch):
         named, original = trained_on(CUDA)
         monkeypatch.setattr(torch.Tensor, "pin_memory", refuse)
         for _ in range(2):
-            with original.in_place():
+            with original.restored():
                 assert numbers(named) == [[2.0] * 3] * 2
         assert len(tries) == 1
 
 
 def test_without_a_card_nothing_is_pinned_or_copied():
     named, original = trained_on(CPU)
-    with original.in_place():
+    with original.restored():
         assert all(p.data_ptr() == original.copies[n].data_ptr() for n, p in named.items())
     assert numbers(named) == [[3.0] * 3] * 2

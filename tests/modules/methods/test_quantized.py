@@ -8,14 +8,14 @@ import torch
 from torch import nn
 
 from modules.data.cache import encoder_digests
-from modules.families.layers import layers_of
+from modules.families.layers import component_layers
 from modules.memory.layers.layers import LayerSettings, manage_layers
 from modules.memory.precision import autocast, compute_dtype
 from modules.memory.quantize import Kind, QuantizedLinear
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.embedding import Embeddings
 from modules.methods.layers.layer_presets import layer_names
-from modules.methods.quantized import parts_left, quantize_family
+from modules.methods.quantized import quantize_family, unquantized_components
 from onetrainer.checks import packages
 from onetrainer.config.methods.embedding import EmbeddingOnly, Word
 from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
@@ -66,7 +66,7 @@ def learn(family, method):
     """Gradients of everything that trains, after a microbatch."""
     noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))
     conditioning = family.encode_text(["a cat"])
-    predicted = family.predict(noisy, torch.tensor([500]), conditioning, frames=FRAME)
+    predicted = family.predict(noisy, torch.tensor([500]), conditioning, time_ids=FRAME)
     (predicted - noisy.to(predicted.device)).square().mean().backward()
     return {
         name: weight.grad
@@ -131,7 +131,7 @@ def test_gradients_reach_words_through_quantized_encoders(name):
     family, method = Embeddings.attach(quantized(name=name), words, seed=0)
     noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))
     conditioning = family.encode_text(["a photo of <cat>"])
-    family.predict(noisy, torch.tensor([500]), conditioning, frames=FRAME).square().sum().backward()
+    family.predict(noisy, torch.tensor([500]), conditioning, time_ids=FRAME).square().sum().backward()
     for group in method.parameter_groups():
         assert all(rows.grad.any() for rows in group.parameters.values())
 
@@ -185,16 +185,16 @@ def test_a_missing_package_is_told_with_its_command(monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_unet_below_adapters_is_quantized_and_encoders_that_train_are_not(kind):
-    assert parts_left(section(kind, text=True), "sdxl") == {"te1", "te2"}
-    assert parts_left(section(kind, text=True), "sd15") == {"te"}
-    assert parts_left(section(kind), "sdxl") == frozenset()
+    assert unquantized_components(section(kind, text=True), "sdxl") == {"te1", "te2"}
+    assert unquantized_components(section(kind, text=True), "sd15") == {"te"}
+    assert unquantized_components(section(kind), "sdxl") == frozenset()
 
 
 def test_networks_whose_own_weights_train_are_left():
     only_text = Full(unet={"train": False}, text_encoder={"train": True})
-    assert parts_left(only_text, "sd15") == {"te"}
-    assert parts_left(Full(), "sd15") == {"unet"}
-    assert parts_left(EmbeddingOnly(), "sdxl") == parts_left(Vae(), "sd15") == frozenset()
+    assert unquantized_components(only_text, "sd15") == {"te"}
+    assert unquantized_components(Full(), "sd15") == {"unet"}
+    assert unquantized_components(EmbeddingOnly(), "sdxl") == unquantized_components(Vae(), "sd15") == frozenset()
 
 
 def test_caches_tell_quantized_encoders_from_others():
@@ -215,25 +215,25 @@ def test_on_a_card_it_gives_the_processors_numbers_wherever_layers_wait(quantiza
     with pretend.accelerator() as card:
         device = torch.device("cuda")
         managed = manage_layers(
-            layers_of(family),
+            component_layers(family),
             LayerSettings("block", offload),
             train_device=device,
             offload_device=tiny.CPU,
         )
-        put_networks(family, method, device, waiting=managed.waiting)
+        put_networks(family, method, device, offloaded=managed.offloaded)
         family = replace(family, schedule=family.schedule.to(device))
         found = predict(family).cpu()
         trained = {name: gradient.cpu() for name, gradient in learn(family, method).items()}
     packed = {own for layer in layers(family).values() for own in (layer.packed, layer.scales)}
-    assert bool(managed.waiting & packed) is bool(offload)
+    assert bool(managed.offloaded & packed) is bool(offload)
     assert card.to_device.count > 0
     assert torch.equal(found, wanted)
     assert all(torch.equal(trained[name], gradient) for name, gradient in gradients.items())
 
 
-def put_networks(family, method, device, *, waiting):
+def put_networks(family, method, device, *, offloaded):
     """Everything to a device but what waits."""
     for module in (*networks(family).values(), *method.adapters.values()):
         for tensor in (*module.parameters(), *module.buffers()):
-            if tensor not in waiting:
+            if tensor not in offloaded:
                 tensor.data = tensor.data.to(device)

@@ -37,7 +37,7 @@ def assert_same(one, other):
 def test_the_decoder_trains_and_the_encoder_stays(family):
     method = VaeDecoder.attach(family, VaeSection(), source=None)
     (group,) = method.parameter_groups()
-    assert group.part == "vae"
+    assert group.component == "vae"
     assert group.parameters.keys() == method.state_dict().keys()
     before = states(family)
     optimizer = torch.optim.AdamW(group.parameters.values(), lr=1e-3)
@@ -102,14 +102,14 @@ def test_a_diffusers_folder_comes_back_exactly(tmp_path):
 
 def test_another_vae_is_the_one_that_is_written(tmp_path):
     origin = write_origin(tmp_path, "sd15", "file")
-    folder = tiny.write_folder(tmp_path / "other", tiny.parts(9)) / "vae"
+    folder = tiny.write_folder(tmp_path / "other", tiny.components(9)) / "vae"
     config = json.loads((folder / "config.json").read_text()) | {"scaling_factor": 0.5}
     (folder / "config.json").write_text(json.dumps(config))
     section = origin.section.model_copy(update={"vae": str(folder)})
     _, method = attached(type(origin)(section, origin.configs))
     method.export(tmp_path / "mine", FOLDER)
     written = AutoencoderKL.from_pretrained(tmp_path / "mine", local_files_only=True)
-    assert_same(dict(written.state_dict()), dict(tiny.parts(9).vae.state_dict()))
+    assert_same(dict(written.state_dict()), dict(tiny.components(9).vae.state_dict()))
     assert written.config.scaling_factor == 0.5
 
 
@@ -130,7 +130,7 @@ def test_state_is_put_back_and_untouched_decodes_as_before(family):
     method = VaeDecoder.attach(family, VaeSection(), source=None, keep_original=CPU)
     kept = {name: tensor.clone() for name, tensor in method.state_dict().items()}
     shake(method)
-    with method.untouched():
+    with method.base_model():
         assert torch.equal(family.decode_unclamped(latents), expected)
     assert not torch.equal(family.decode_unclamped(latents), expected)
     method.load_state_dict(kept)

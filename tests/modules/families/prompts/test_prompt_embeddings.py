@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from modules.families.prompts.prompts import ClipPrompts
 from modules.formats.embeddings.embedding_file import Embedding, write_embedding
-from onetrainer.captions.placeholder_tokens import missing_words
+from onetrainer.captions.placeholder_tokens import missing_tokens
 from onetrainer.errors import UserError
 from tests.tiny_prompts import (
     END,
@@ -207,6 +207,6 @@ def test_settings_tell_embeddings_apart():
 def test_words_that_no_caption_holds_are_named():
     captions = ["a photo of a Red  Cat", "smileys", "<grin>,frown"]
     words = ["red cat", "smiley", "<grin>", "FROWN", "cat 2"]
-    assert missing_words(captions, words) == ["smiley", "cat 2"]
-    assert missing_words([], ["grin"]) == ["grin"]
-    assert missing_words(captions, []) == []
+    assert missing_tokens(captions, words) == ["smiley", "cat 2"]
+    assert missing_tokens([], ["grin"]) == ["grin"]
+    assert missing_tokens(captions, []) == []

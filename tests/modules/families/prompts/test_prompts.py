@@ -83,10 +83,10 @@ def test_long_prompts_are_chunks_encoded_alone(count, chunks):
 def test_shorter_captions_are_filled_up_with_empty_chunks():
     long, short = words(160), "a cat"
     found = sdxl().encode([short, long])
-    parts = [sdxl().encode([text]) for text in (short, "", "")]
-    expected = torch.cat([part.hidden for part in parts], dim=1)[0]
+    components = [sdxl().encode([text]) for text in (short, "", "")]
+    expected = torch.cat([part.hidden for part in components], dim=1)[0]
     torch.testing.assert_close(found.hidden[0], expected, **TOLERANCE)
-    torch.testing.assert_close(found.pooled[:1], parts[0].pooled, **TOLERANCE)
+    torch.testing.assert_close(found.pooled[:1], components[0].pooled, **TOLERANCE)
     alone = sdxl().encode([short], among=[long])
     torch.testing.assert_close(alone.hidden, found.hidden[:1], **TOLERANCE)
 

@@ -11,10 +11,10 @@ from torch import nn
 from modules.formats.embeddings.convert_embedding import convert_embedding
 from modules.formats.embeddings.embedding_file import (
     Embedding,
-    bundle_members,
     bundled_embeddings,
-    read_by_word,
+    bundled_tensors,
     read_embedding,
+    read_embeddings_by_token,
     write_embedding,
 )
 from onetrainer.errors import UserError
@@ -34,7 +34,7 @@ def bundle(embeddings):
     return {
         bundled_name(word, key): tensor
         for word, embedding in embeddings.items()
-        for key, tensor in bundle_members(embedding).items()
+        for key, tensor in bundled_tensors(embedding).items()
     }
 
 
@@ -161,9 +161,9 @@ def test_a_bundle_is_read_again_and_has_keys_that_other_programs_look_for():
 
 def test_embeddings_are_read_by_the_word_of_the_bundle_or_the_name_of_the_file(tmp_path):
     write_embedding(tmp_path / "v1.5 cat.safetensors", Embedding("x", SD, metadata={"name": "x"}))
-    assert read_by_word(tmp_path / "v1.5 cat.safetensors").keys() == {"v1.5 cat"}
+    assert read_embeddings_by_token(tmp_path / "v1.5 cat.safetensors").keys() == {"v1.5 cat"}
     save_file(bundle({"v1.5 cat": Embedding("a", SD)}), tmp_path / "many.safetensors")
-    assert_same(read_by_word(tmp_path / "many.safetensors")["v1.5 cat"].vectors, SD)
+    assert_same(read_embeddings_by_token(tmp_path / "many.safetensors")["v1.5 cat"].vectors, SD)
 
 
 def test_a_lora_without_embeddings_is_no_embedding(tmp_path):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from modules.formats.embeddings.modelspec import ModelSpec, architecture, as_embedding
+from modules.formats.embeddings.modelspec import ModelSpec, architecture, embedding_metadata
 from modules.formats.lora.lora_metadata import layout_of
 
 # The keys of version 1.0.1 for image models, by how much the specification demands them.
@@ -119,11 +119,11 @@ def test_a_vae_alone_tells_nothing_of_predictions_and_prompts():
 
 
 def test_an_embeddings_file_has_the_original_programs_names_whatever_the_run_wrote_beside():
-    fields = as_embedding(spec(layout="diffusers", trigger_words="other").fields(), "<w>")
+    fields = embedding_metadata(spec(layout="diffusers", trigger_words="other").fields(), "<w>")
     assert fields["modelspec.architecture"] == "stable-diffusion-xl-v1-base/textual-inversion"
     assert fields["modelspec.implementation"] == "sgm"
     assert fields["modelspec.trigger_phrase"] == fields["name"] == "<w>"
-    assert as_embedding({}, "<w>") == {"name": "<w>"}
+    assert embedding_metadata({}, "<w>") == {"name": "<w>"}
 
 
 def test_the_implementation_of_a_whole_model_is_its_layouts():

@@ -12,8 +12,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 
 from modules.formats.files.files import (
-    replacing,
-    replacing_folder,
+    atomic_folder,
+    atomic_write,
     require_space,
     write_safetensors,
 )
@@ -154,9 +154,9 @@ def test_what_strangers_have_beside_a_target_stays(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("mine")
     for content in (b"1", b"2"):
-        with replacing(tmp_path / "x") as file:
+        with atomic_write(tmp_path / "x") as file:
             file.write(content)
-        with replacing_folder(tmp_path / "y") as folder:
+        with atomic_folder(tmp_path / "y") as folder:
             (folder / "new").write_bytes(content)
     names = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert names == {"x", "y/new", "x.part", "x.old", "y.part/in", "y.old/in", ".x.part"}
@@ -164,14 +164,14 @@ def test_what_strangers_have_beside_a_target_stays(tmp_path):
 
 
 def test_only_old_leftovers_of_killed_writings_are_removed(tmp_path):
-    writings = [replacing(tmp_path / "x") for _ in range(3)]
+    writings = [atomic_write(tmp_path / "x") for _ in range(3)]
     for writing in writings:
         writing.__enter__()  # killed: never left
     first, second, other = sorted(tmp_path.iterdir())
     for path in (first, other):
         os.utime(path, (0, time.time() - 4000))
     other = other.rename(tmp_path / ".onetrainer-x-mine.part")
-    with replacing_folder(tmp_path / "x"):
+    with atomic_folder(tmp_path / "x"):
         pass
     assert set(tmp_path.iterdir()) == {tmp_path / "x", second, other}
 
@@ -183,7 +183,7 @@ def test_bytes_are_on_the_disk_before_they_take_the_place(tmp_path, monkeypatch)
         sizes.append((os.fstat(descriptor).st_size, path.exists()))
 
     monkeypatch.setattr(os, "fsync", synchronize)
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(b"12345")
     assert sizes == [(5, False)]
 
@@ -191,7 +191,7 @@ def test_bytes_are_on_the_disk_before_they_take_the_place(tmp_path, monkeypatch)
 def test_new_files_and_folders_have_the_rights_that_any_other_would_have(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_bytes(b"")
-    with replacing_folder(tmp_path / "mine") as folder, replacing(folder / "file"):
+    with atomic_folder(tmp_path / "mine") as folder, atomic_write(folder / "file"):
         pass
     for name in ("", "file"):
         modes = {(tmp_path / place / name).stat().st_mode for place in ("other", "mine")}
@@ -202,7 +202,7 @@ def test_link_to_a_folder_is_replaced_and_the_folder_stays(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "file").write_text("mine")
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    with replacing_folder(tmp_path / "link") as folder:
+    with atomic_folder(tmp_path / "link") as folder:
         (folder / "new").write_text("1")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
     assert not (tmp_path / "link").is_symlink()
@@ -220,7 +220,7 @@ def test_folder_that_cannot_take_the_place_leaves_what_was_there(tmp_path, monke
         return rename(path, target)
 
     monkeypatch.setattr(type(tmp_path), "rename", rename_once)
-    with pytest.raises(KeyboardInterrupt), replacing_folder(tmp_path / "x") as folder:
+    with pytest.raises(KeyboardInterrupt), atomic_folder(tmp_path / "x") as folder:
         (folder / "new").write_text("1")
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
     assert (tmp_path / "x" / "file").read_text() == "mine"

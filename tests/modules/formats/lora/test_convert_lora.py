@@ -7,7 +7,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from modules.formats.embeddings.embedding_file import Embedding, read_by_word, write_embedding
+from modules.formats.embeddings.embedding_file import (
+    Embedding,
+    read_embeddings_by_token,
+    write_embedding,
+)
 from modules.formats.lora.convert_lora import convert_lora
 from modules.formats.lora.lora_file import read_lora
 from modules.formats.lora.lora_names import Layer
@@ -42,9 +46,9 @@ def convert(source, target, **wishes) -> list[str]:
 
 @pytest.mark.parametrize("base", ["sd15", "sd2", "sdxl"])
 def test_every_naming_is_converted_into_every_other(tmp_path, base):
-    parts = {"sd15": ("te",), "sd2": ("te",), "sdxl": ("te1", "te2")}[base]
+    components = {"sd15": ("te",), "sd2": ("te",), "sdxl": ("te1", "te2")}[base]
     tensors = pair(base, "unet", ATTN2[base], WIDTH[base])
-    for part in parts:
+    for part in components:
         tensors |= pair(base, part, TEXT, TE_WIDTH[base])
     source = tmp_path / "kohya.safetensors"
     save_file(tensors, source)
@@ -238,7 +242,7 @@ def test_embeddings_come_into_the_file_under_their_files_names(tmp_path):
     assert {
         "bundle_emb.v1.5 cat.string_to_param.*", "bundle_emb.dog.string_to_param.*"
     } <= load_file(path).keys()  # fmt: skip
-    found = read_by_word(path)
+    found = read_embeddings_by_token(path)
     assert torch.equal(found["v1.5 cat"].vectors["te"], CAT["te"])
     assert torch.equal(found["dog"].vectors["te"], DOG["te"])
     file = read_lora(path, standard_names("sd15"))
@@ -254,7 +258,7 @@ def test_a_bundle_can_be_added_to_and_goes_through_every_naming(tmp_path):
         more = [str(tmp_path / "dog.safetensors")] if naming == "diffusers" else []
         convert(path, target, naming=naming, bundle=more)
         path = target
-    assert read_by_word(path).keys() == {"cat", "dog"}
+    assert read_embeddings_by_token(path).keys() == {"cat", "dog"}
 
 
 def test_a_word_that_is_taken_or_for_another_family_is_refused(tmp_path):

@@ -9,7 +9,7 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProject
 from modules.formats.files.component_configs import MODELS
 from modules.formats.lora.lora_names import Layer, LayerNames
 from modules.formats.lora.standard_names import standard_names
-from modules.methods.adapters.layer_settings import plans
+from modules.methods.adapters.layer_settings import plan_adapters
 from onetrainer.config.methods.adapters import Lora
 
 # Of one layer each: diffusers' path, kohya's name for SDXL, ComfyUI's path. The names are those
@@ -61,7 +61,7 @@ def test_full_size_unets_have_as_many_layers_as_sd_scripts_counts(
 ):
     unet = empty(base, "unet")
     for targets, count in (("attn-mlp", linear), ("full", convolutions + others)):
-        chosen, notes = plans({"unet": unet}, Lora(targets=targets))
+        chosen, notes = plan_adapters({"unet": unet}, Lora(targets=targets))
         assert (len(chosen), notes) == (count, ())
 
 
@@ -72,7 +72,7 @@ def test_full_size_unets_have_as_many_layers_as_sd_scripts_counts(
 def test_full_size_text_encoders_have_as_many_layers_as_sd_scripts_counts(base, count):
     components = {"te": "text_encoder", "te1": "text_encoder", "te2": "text_encoder_2"}
     found = {
-        part: len(plans({part: empty(base, components[part])}, Lora(targets="full"))[0])
+        part: len(plan_adapters({part: empty(base, components[part])}, Lora(targets="full"))[0])
         for part in count
     }
     assert found == count
@@ -161,8 +161,8 @@ def test_what_a_model_does_not_have_is_not_found():
 
 
 def test_text_encoders_without_their_first_level_have_the_same_names():
-    flat, nested = (
+    kohya_path, nested = (
         LayerNames.of("sd15", {"te": [f"{level}encoder.layers.0.mlp.fc1.weight"]})
         for level in ("", "text_model.")
     )
-    assert flat == nested
+    assert kohya_path == nested

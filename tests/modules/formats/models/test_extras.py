@@ -1,4 +1,4 @@
-from modules.formats.models.extras import made_up_notes
+from modules.formats.models.extras import standard_extras_notes
 
 LAYER = "cond_stage_model.model.transformer.resblocks.23."
 
@@ -6,7 +6,7 @@ LAYER = "cond_stage_model.model.transformer.resblocks.23."
 def test_made_up_extras_are_told_in_words():
     names = [f"{LAYER}{n}" for n in range(12)]
     names += ["cond_stage_model.model.text_projection", "cond_stage_model.model.logit_scale"]
-    assert made_up_notes(names) == [
+    assert standard_extras_notes(names) == [
         "Added 14 standard tensors that single files have and folders do not (a layer of the text"
         " encoder that no program uses, text projection, logit scale); no weights of the model are"
         " invented."
@@ -15,7 +15,7 @@ def test_made_up_extras_are_told_in_words():
 
 def test_position_ids_are_not_told():
     positions = "conditioner.embedders.0.transformer.text_model.embeddings.position_ids"
-    assert made_up_notes([positions]) == []
-    (note,) = made_up_notes([positions, "conditioner.embedders.1.model.logit_scale"])
+    assert standard_extras_notes([positions]) == []
+    (note,) = standard_extras_notes([positions, "conditioner.embedders.1.model.logit_scale"])
     assert note.startswith("Added 1 standard tensor that single files have and folders do not (l")
     assert "position" not in note

@@ -19,8 +19,8 @@ from modules.formats.files.tensor_source import open_tensors
 from modules.formats.original.layout import (
     COMPONENTS,
     MissingTensorsError,
-    lazy_component,
     leftovers,
+    open_component,
     read_component,
     recipes,
     to_original,
@@ -159,7 +159,7 @@ def test_original_projection_multiplies_the_pooled_vector_from_the_right():
 def read(path, base, component, state):
     with open_tensors(path) as reader:
         found, shapes = recipes(base, component, state), shapes_of(state)
-        lazy = lazy_component(reader, found, shapes)
+        lazy = open_component(reader, found, shapes)
         return (
             read_component(reader, found, shapes, dtype=torch.float32, device=CPU),
             {name: tensor.read() for name, tensor in lazy.items()},
@@ -276,4 +276,4 @@ def test_scaled_weights_are_refused_at_once_and_lazily(tmp_path):
         with pytest.raises(UserError, match=r"x\.safetensors: 1 tensors are stored as scaled fp8"):
             read_component(reader, found, shapes, dtype=torch.float32, device=CPU)
         with pytest.raises(UserError, match="scaled fp8"):
-            lazy_component(reader, found, shapes)
+            open_component(reader, found, shapes)

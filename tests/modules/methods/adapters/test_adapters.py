@@ -7,10 +7,10 @@ from torch import nn
 
 from modules.formats.lora.lora_file import read_lora
 from modules.methods.adapters.adapters import Adapters
-from modules.methods.adapters.layer_settings import Plan
-from modules.methods.adapters.oft import size_of_blocks
+from modules.methods.adapters.layer_settings import AdapterPlan
+from modules.methods.adapters.oft import oft_block_size
 from modules.methods.adapters.variants import make_adapter
-from modules.methods.adapters.weight_formulas import changed_weight
+from modules.methods.adapters.weight_formulas import merged_weight
 from modules.methods.layers.layer_presets import layer_names
 from modules.methods.merge import merge_loras
 from onetrainer.config.methods.adapters import Lora
@@ -32,7 +32,7 @@ def on_layer(kind: str, layer: nn.Module, *, scale: float = 0.2, **changes):
     wanted = section(kind, **changes)
     rank, alpha = getattr(wanted, "rank", None), getattr(wanted, "alpha", None)
     layer.requires_grad_(False)
-    adapter = make_adapter("x", Plan(None, layer, rank, alpha, None), wanted, seed=0)
+    adapter = make_adapter("x", AdapterPlan(None, layer, rank, alpha, None), wanted, seed=0)
     generator = torch.Generator().manual_seed(1)
     for parameter in adapter.parameters():
         parameter.data += torch.randn(parameter.shape, generator=generator) * scale
@@ -64,7 +64,7 @@ def test_adapters_begin_without_effect_and_end_as_the_merged_weights(tmp_path, n
     merge_loras(merged, [(read_lora(path, layer_names(merged)), 1.0)])
     assert (predict(merged) - before).abs().max() > 0.02
     torch.testing.assert_close(predict(adapted), predict(merged), atol=2e-5, rtol=1e-4)
-    with method.untouched():
+    with method.base_model():
         assert torch.equal(predict(adapted), before)
 
 
@@ -81,7 +81,7 @@ def test_gradients_are_those_of_the_published_formula_in_float64(kind, layer):
     reference = make().double()
     del reference.weight
     reference.bias = nn.Parameter(plain.bias.double(), requires_grad=False)
-    reference.weight = changed_weight(plain.weight.double(), kinds, 1.0)
+    reference.weight = merged_weight(plain.weight.double(), kinds, 1.0)
     expected = reference(double)
     toward = torch.randn(expected.shape)
     (plain(given) * toward).sum().backward()
@@ -108,7 +108,7 @@ def test_small_changes_are_not_lost_beside_half_precision_weights(kind, autocast
     with torch.no_grad(), torch.autocast("cpu", dtype, enabled=autocast):
         change = adapter._change(given, adapter.org_forward(given))
     weight = plain.weight.double()
-    changed = changed_weight(weight, trained_tensors(adapter), 1.0).detach()
+    changed = merged_weight(weight, trained_tensors(adapter), 1.0).detach()
     expected = given.double() @ (changed - weight).T
     assert (change.double() - expected).norm() < 0.02 * expected.norm()
 
@@ -132,7 +132,7 @@ def test_checkpointing_drops_the_same_and_gives_equal_gradients(kind, dtype):
         noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype != torch.float32):
             conditioning = family.encode_text(["a cat"])
-            out = family.predict(noisy, torch.tensor([500]), conditioning, frames=torch.ones(1, 6))
+            out = family.predict(noisy, torch.tensor([500]), conditioning, time_ids=torch.ones(1, 6))
         out.square().mean().backward()
         groups = method.parameter_groups()
         found.append([p.grad for group in groups for p in group.parameters.values()])
@@ -219,14 +219,14 @@ def test_a_constraint_limits_how_far_a_layer_turns():
     skew = blocks - blocks.transpose(1, 2)
     assert float(skew.norm()) == pytest.approx(0.01 * 16, rel=1e-5)  # for each of 16 outputs
     weight = plain.weight
-    turned = changed_weight(weight, {"oft_blocks": blocks, "alpha": torch.tensor(0.0)}, 1.0)
+    turned = merged_weight(weight, {"oft_blocks": blocks, "alpha": torch.tensor(0.0)}, 1.0)
     torch.testing.assert_close(turned.norm(), weight.norm(), atol=1e-5, rtol=0)
     with torch.no_grad():
         torch.testing.assert_close(plain(torch.eye(24)), turned.T + plain.bias)
 
 
 def test_blocks_are_the_largest_that_lycoris_can_read():
-    sizes = {outputs: size_of_blocks(outputs, 32) for outputs in (4, 7, 320, 640, 768, 1280, 10240)}
+    sizes = {outputs: oft_block_size(outputs, 32) for outputs in (4, 7, 320, 640, 768, 1280, 10240)}
     assert sizes == {4: 2, 7: 1, 320: 16, 640: 20, 768: 24, 1280: 32, 10240: 32}
     # LyCORIS' own division gives (size, count) for each of them.
     assert all(factorization(n, size) == (size, n // size) for n, size in sizes.items())
@@ -239,4 +239,4 @@ def test_up_matrices_learn_faster_with_lora_plus():
         group.lr_ratio: {name.partition(".")[2] for name in group.parameters} for group in groups
     }
     assert found == {1.0: {"lora_down.weight"}, 16.0: {"lora_up.weight"}}
-    assert [(group.part, group.lr, group.stop_after) for group in groups] == [("unet", 1e-4, 7)] * 2
+    assert [(group.component, group.lr, group.stop_after) for group in groups] == [("unet", 1e-4, 7)] * 2

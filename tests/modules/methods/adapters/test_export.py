@@ -10,8 +10,8 @@ from torch import nn
 from modules.formats.lora.lora_file import read_lora
 from modules.formats.lora.lora_keys import rank_of
 from modules.methods.adapters.adapters import Adapters
-from modules.methods.adapters.weight_formulas import changed_weight
-from modules.methods.layers.layer_presets import layer_names, layers_of
+from modules.methods.adapters.weight_formulas import merged_weight
+from modules.methods.layers.layer_presets import layer_names, named_layers
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.adapters import KINDS, section, shake
@@ -35,13 +35,13 @@ def test_alpha_written_as_the_rank_has_the_same_effect(tmp_path, kind):
     family, method = trained(kind)
     real = read(method, family, tmp_path / "real.safetensors")
     folded = read(method, family, tmp_path / "folded.safetensors", fold_alpha=True)
-    modules = dict(layers_of(family))
+    modules = dict(named_layers(family))
     for layer, kinds in folded.layers.items():
         rank, weight = rank_of(kinds), modules[layer].weight.double()
         if rank is not None:
             assert float(kinds["alpha"]) == rank != float(real.layers[layer]["alpha"])
         one, other = (
-            changed_weight(weight, {k: t.double() for k, t in found.items()}, 1.0)
+            merged_weight(weight, {k: t.double() for k, t in found.items()}, 1.0)
             for found in (real.layers[layer], kinds)
         )
         torch.testing.assert_close(other, one, atol=1e-7, rtol=1e-6)
@@ -57,7 +57,7 @@ def test_lycoris_makes_the_same_of_the_file(tmp_path, kind):
     family, method = trained(kind, **changes)
     file = read(method, family, tmp_path / "adapter.safetensors")
     own = network_module_dict["diag-oft" if "oft" in kind else "lokr"]
-    for layer, module in layers_of(family):
+    for layer, module in named_layers(family):
         kinds = file.layers.get(layer, {})
         if not kinds or not isinstance(module, nn.Linear | nn.Conv2d):
             continue
@@ -65,14 +65,14 @@ def test_lycoris_makes_the_same_of_the_file(tmp_path, kind):
         with torch.no_grad():
             theirs = own.make_module_from_state_dict("x", module, *tensors)
             expected = theirs.get_merged_weight(1, module.weight.shape)[0]
-        ours = changed_weight(module.weight, kinds, 1.0)
+        ours = merged_weight(module.weight, kinds, 1.0)
         torch.testing.assert_close(ours, expected, atol=2e-6, rtol=1e-5)
 
 
 def test_comfyui_makes_the_same_of_doras_file(tmp_path):
     family, method = trained("dora")
     file = read(method, family, tmp_path / "adapter.safetensors")
-    for layer, module in layers_of(family):
+    for layer, module in named_layers(family):
         if layer not in file.layers:
             continue
         kinds, weight = file.layers[layer], module.weight.detach()
@@ -82,7 +82,7 @@ def test_comfyui_makes_the_same_of_doras_file(tmp_path):
         inputs = found.transpose(0, 1).reshape(found.shape[1], -1)
         norm = inputs.norm(dim=1).reshape(1, -1, *[1] * (weight.ndim - 2))
         expected = found * (kinds["dora_scale"] / norm)
-        ours = changed_weight(weight, kinds, 1.0)
+        ours = merged_weight(weight, kinds, 1.0)
         torch.testing.assert_close(ours, expected, atol=2e-6, rtol=1e-5)
 
 

@@ -77,7 +77,7 @@ def test_each_network_has_its_own_rank_alpha_rate_and_end(tmp_path):
     export(method, path, dtype=torch.float32, metadata={})
     file = read_lora(path, layer_names(family))
     sizes = {
-        layer.part: (len(kinds["lora_down.weight"]), float(kinds["alpha"]))
+        layer.component: (len(kinds["lora_down.weight"]), float(kinds["alpha"]))
         for layer, kinds in file.layers.items()
     }
     assert sizes == {"unet": (6, 4), "te1": (2, 1), "te2": (8, 4)}
@@ -97,7 +97,7 @@ def test_layers_with_rates_of_their_own_are_groups_of_their_own():
 def test_a_text_encoder_alone_can_be_trained():
     wanted = section("dora", unet={"train": False}, text_encoder={"train": True})
     method = attach(wanted)
-    assert [group.part for group in method.parameter_groups()] == ["te"]
+    assert [group.component for group in method.parameter_groups()] == ["te"]
 
 
 def test_a_pattern_that_matches_no_layer_is_refused_with_near_names():

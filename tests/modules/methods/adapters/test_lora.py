@@ -27,8 +27,8 @@ def predict(family, batch: int = 2) -> torch.Tensor:
     generator = torch.Generator().manual_seed(2)
     noisy = torch.randn(batch, 4, 8, 8, generator=generator)
     conditioning = family.encode_text(["a cat"] * batch)
-    frames = torch.tensor([[64.0, 64, 0, 0, 64, 64]]).expand(batch, -1)
-    return family.predict(noisy, torch.full((batch,), 500), conditioning, frames=frames)
+    time_ids = torch.tensor([[64.0, 64, 0, 0, 64, 64]]).expand(batch, -1)
+    return family.predict(noisy, torch.full((batch,), 500), conditioning, time_ids=time_ids)
 
 
 def metadata_of(path) -> dict[str, str]:
@@ -36,7 +36,7 @@ def metadata_of(path) -> dict[str, str]:
         return file.metadata()
 
 
-def layers_of(family):
+def named_layers(family):
     """Every layer of the UNet and the text encoder by its name in kohya's files."""
     named = {f"lora_unet_{p.replace('.', '_')}": m for p, m in family.unet.named_modules()}
     for path, module in family.text_encoders["te"].named_modules():
@@ -46,7 +46,7 @@ def layers_of(family):
 
 def merge(family, tensors) -> None:
     """Adds a LoRA file to the weights it is for, by the file format's formula."""
-    layers = layers_of(family)
+    layers = named_layers(family)
     for name in sorted({key.partition(".")[0] for key in tensors}):
         down, up = tensors[f"{name}.lora_down.weight"], tensors[f"{name}.lora_up.weight"]
         scale = tensors[f"{name}.alpha"] / len(down)
@@ -84,7 +84,7 @@ def test_file_says_what_it_was_trained_on_in_kohyas_words(tmp_path, name, veloci
 
 def test_both_encoders_of_sdxl_train_each_in_a_group_of_its_own():
     method = Adapters.attach(tiny.family("sdxl"), WITH_TEXT, seed=0)
-    assert [group.part for group in method.parameter_groups()] == ["unet", "te1", "te2"]
+    assert [group.component for group in method.parameter_groups()] == ["unet", "te1", "te2"]
     # 3 layers with 6 matrices each; the second encoder's projection is left alone.
     assert [len(held) for held in list(method.adapters.values())[1:]] == [18, 18]
 
@@ -92,7 +92,7 @@ def test_both_encoders_of_sdxl_train_each_in_a_group_of_its_own():
 def test_text_encoder_gets_adapters_only_when_asked(family):
     assert set(Adapters.attach(family, SECTION, seed=0).adapters) == {"unet"}
     method = Adapters.attach(tiny.family(), WITH_TEXT, seed=0)
-    assert [group.part for group in method.parameter_groups()] == ["unet", "te"]
+    assert [group.component for group in method.parameter_groups()] == ["unet", "te"]
     assert sorted(method.adapters["te"])[:6] == [
         f"lora_te_text_model_encoder_layers_0_{name}"
         for name in ("mlp_fc1", "mlp_fc2", "self_attn_k_proj", "self_attn_out_proj",
@@ -135,7 +135,7 @@ def test_gradients_are_those_of_the_merged_weights(family):
     merged = tiny.family()
     method = Adapters.attach(family, LoraSection(rank=4, alpha=2.0, targets="full"), seed=0)
     shake(method)
-    layers = layers_of(merged)
+    layers = named_layers(merged)
     trained = dict(method.adapters["unet"].items())
     up_down = {
         name: (adapter.lora_up.weight.detach().clone().requires_grad_(),

@@ -62,7 +62,7 @@ def predict(family) -> torch.Tensor:
     """The mask is ignored by models that do not inpaint."""
     conditioning, step = family.encode_text(["a cat"]), torch.tensor([500])
     with torch.no_grad():
-        return family.predict(noisy(), step, conditioning, frames=FRAME, masked=masked())
+        return family.predict(noisy(), step, conditioning, time_ids=FRAME, masked=masked())
 
 
 def pipeline(folder: Path, name: str):

@@ -28,7 +28,7 @@ def train(family, method, *, steps):
         conditioning = family.encode_text(["a cat"])
     target = torch.randn(noisy.shape, generator=generator)
     for _ in range(steps):
-        got = family.predict(noisy, torch.tensor([500]), conditioning, frames=FRAME)
+        got = family.predict(noisy, torch.tensor([500]), conditioning, time_ids=FRAME)
         ((got - target) ** 2).mean().backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -3,7 +3,7 @@ import torch
 from lycoris.wrapper import network_module_dict
 from torch import nn
 
-from modules.methods.adapters.weight_formulas import changed_bias, changed_weight
+from modules.methods.adapters.weight_formulas import merged_bias, merged_weight
 
 LAYERS = {
     "linear": lambda: nn.Linear(24, 16),
@@ -65,7 +65,7 @@ def test_merged_weight_computes_what_lycoris_own_module_does(kind, layer):
         given = torch.randn(INPUTS[layer])
         with torch.no_grad():
             expected = plain(given)
-        new = changed_weight(weight, kinds, strength), changed_bias(bias, kinds, strength)
+        new = merged_weight(weight, kinds, strength), merged_bias(bias, kinds, strength)
         merged = LAYERS[layer]()
         merged.load_state_dict({"weight": new[0], "bias": new[1]})
         assert (new[0] - weight).abs().max() > 0.01
@@ -79,10 +79,10 @@ def test_dora_of_half_strength_goes_half_the_way():
         torch.randn(*shape, generator=generator) for shape in ((6, 5), (6, 2), (2, 5), (6, 1))
     )
     kinds = {"lora_up.weight": up, "lora_down.weight": down, "dora_scale": scale}
-    full = changed_weight(weight, kinds, 1.0)
+    full = merged_weight(weight, kinds, 1.0)
     length = (weight + up @ down).norm(dim=1, keepdim=True)
     torch.testing.assert_close(full, (weight + up @ down) / length * scale)
-    torch.testing.assert_close(changed_weight(weight, kinds, 0.5), (weight + full) / 2)
+    torch.testing.assert_close(merged_weight(weight, kinds, 0.5), (weight + full) / 2)
 
 
 @pytest.mark.parametrize(
@@ -95,4 +95,4 @@ def test_dora_of_half_strength_goes_half_the_way():
 )
 def test_adapters_of_another_shape_or_of_no_known_kind_are_refused(kinds):
     with pytest.raises(ValueError, match=r"change of shape|no adapter that is known"):
-        changed_weight(torch.ones(4, 5), kinds, 1.0)
+        merged_weight(torch.ones(4, 5), kinds, 1.0)

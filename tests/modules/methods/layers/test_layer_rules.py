@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from modules.methods.layers.layer_rules import layer_name, near_names, require_all_used, rule_for
+from modules.methods.layers.layer_rules import layer_name, require_all_used, rule_for, similar_names
 from onetrainer.config.base.components import LayerRule
 from onetrainer.errors import UserError
 
@@ -38,7 +38,7 @@ def test_a_pattern_that_matches_nothing_is_told_with_the_names_it_was_meant_for(
 
 
 def test_a_pattern_like_no_name_is_told_with_the_first_names():
-    assert near_names("§§§", NAMES) == NAMES
+    assert similar_names("§§§", NAMES) == NAMES
 
 
 def test_a_broken_pattern_is_told():
