@@ -26,8 +26,8 @@ class Frame:
     def y(self, value: float) -> float:
         """Return the y coordinate of a value, clamped to the plot area."""
         low, high = self._scaled(self.lowest), self._scaled(self.highest)
-        share = (self._scaled(value) - low) / ((high - low) or 1.0)
-        return self.bottom - min(1.0, max(0.0, share)) * (self.bottom - self.top)
+        fraction = (self._scaled(value) - low) / ((high - low) or 1.0)
+        return self.bottom - min(1.0, max(0.0, fraction)) * (self.bottom - self.top)
 
     def _scaled(self, value: float) -> float:
         return math.log10(max(value, 1e-12)) if self.is_log else value

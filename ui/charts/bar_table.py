@@ -5,7 +5,7 @@ import tkinter.font
 from dataclasses import dataclass
 from typing import Literal
 
-from ui.messages.line_breaks import shortened
+from ui.messages.line_breaks import shorten
 from ui.theme.palette import Role
 from ui.widgets.widgets import Kit
 
@@ -27,7 +27,7 @@ class BarRow:
     """
 
     name: str
-    share: float
+    fraction: float
     figure: str
     note: str = ""
     tone: Role = "dim"
@@ -67,18 +67,18 @@ class BarTable:
         note = max(measure(row.note) for row in self._rows)
         left = px(_INSET) + name + px(_GAP)
         right = width - figure - px(_GAP) - (note + px(_GAP) if note else 0)
-        for place, row in enumerate(self._rows):
-            y = place * px(_ROW) + px(_ROW) // 2
-            self._word(px(_INSET), y, shortened(row.name, name, self._font.measure), "w", "text")
+        for index, row in enumerate(self._rows):
+            y = index * px(_ROW) + px(_ROW) // 2
+            self._draw_text(px(_INSET), y, shorten(row.name, name, self._font.measure), "w", "text")
             if right - left >= px(_MIN_BAR):
                 self._draw_bar(row, y, left, right)
             end = width - (note + px(_GAP) if note else 0)
-            self._word(end, y, row.figure, "e", "text")
-            self._word(width, y, row.note, "e", row.tone)
+            self._draw_text(end, y, row.figure, "e", "text")
+            self._draw_text(width, y, row.note, "e", row.tone)
 
     def _draw_bar(self, row: BarRow, y: int, left: int, right: int) -> None:
         palette, half = self._kit.theme.palette, self._kit.px(_BAR) // 2
-        end = left + round((right - left) * min(1.0, max(0.0, row.share)))
+        end = left + round((right - left) * min(1.0, max(0.0, row.fraction)))
         boxes: tuple[tuple[int, Role], ...] = ((right, "raised"), (end, self._color))
         for edge, color in boxes:
             if edge > left:
@@ -89,6 +89,6 @@ class BarTable:
             x = left + round((right - left) * min(1.0, self._mark))
             self.canvas.create_line(x, y - 2 * half, x, y + 2 * half, fill=palette.text)
 
-    def _word(self, x: int, y: int, text: str, anchor: Literal["w", "e"], tone: Role) -> None:
+    def _draw_text(self, x: int, y: int, text: str, anchor: Literal["w", "e"], tone: Role) -> None:
         color = self._kit.theme.palette[tone]
         self.canvas.create_text(x, y, text=text, anchor=anchor, font=_FONT, fill=color)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from ui.charts.axes import Frame
 from ui.charts.hover_label import draw_hover_label
-from ui.charts.validation_panel import ValidationPanel, reach
+from ui.charts.validation_panel import ValidationPanel, value_range
 from ui.progress.curve import Curve, Point, smooth, thin, ticks
 from ui.progress.validation import Validation
 from ui.widgets.widgets import Kit
@@ -42,22 +42,22 @@ class LossChart:
         self._validation = Validation()
         self._panel = ValidationPanel(kit, self.canvas)
         self._frame: Frame | None = None
-        self._lower: Frame | None = None
+        self._panel_frame: Frame | None = None
         self._points: list[Point] = []
         self._smoothed: list[float] = []
         self._pointer: int | None = None
         self.strength = 0.9
         self.is_log = False
         self.canvas.bind("<Configure>", lambda _: self.draw())
-        self.canvas.bind("<Motion>", self._moved)
-        self.canvas.bind("<Leave>", self._left)
+        self.canvas.bind("<Motion>", self._pointer_moved)
+        self.canvas.bind("<Leave>", self._pointer_left)
         self.canvas.bind("<<ThemeChanged>>", lambda _: self.draw())
 
     def show(self, curve: Curve, marks: list[int], validation: Validation) -> None:
         """Draw a curve. marks: steps at which samples were generated."""
         self._curve, self._marks, self._validation = curve, marks, validation
-        least = self._kit.px(_MIN_OF_TWO if validation.shown else _MIN_HEIGHT)
-        self.canvas.configure(height=least)
+        min_height = self._kit.px(_MIN_OF_TWO if validation.shown else _MIN_HEIGHT)
+        self.canvas.configure(height=min_height)
         self.draw()
 
     def draw(self) -> None:
@@ -67,33 +67,35 @@ class LossChart:
         width, height = canvas.winfo_width(), canvas.winfo_height()
         px = self._kit.px
         columns = width - px(_LEFT + _RIGHT)
-        self._frame = self._lower = None
+        self._frame = self._panel_frame = None
         if columns < px(60) or height < px(80):
             return
         self._points = thin(self._curve.points(), max(40, columns // 2))
         if not self._points:
-            self._say_empty(width, height)
+            self._draw_placeholder(width, height)
             return
         self._smoothed = smooth(self._points, self.strength)
         self._frame = frame = self._fit(width, height)
         if self._validation.shown and height >= px(_PANEL_FROM):
-            self._frame = frame = self._divide(frame)
+            self._frame = frame = self._split_panel(frame)
         self._draw_grid(frame)
         self._draw_marks(frame)
         self._draw_lines(frame)
-        if self._lower is not None:
-            self._panel.draw(self._validation, self._lower)
+        if self._panel_frame is not None:
+            self._panel.draw(self._validation, self._panel_frame)
         self._draw_pointer(frame)
 
-    def _divide(self, frame: Frame) -> Frame:
+    def _split_panel(self, frame: Frame) -> Frame:
         """Split a frame: return the upper part and keep the lower one for validation."""
         between = self._kit.px(_BETWEEN)
         edge = frame.bottom - (frame.bottom - frame.top) * _PANEL_FRACTION
-        low, high = reach(self._validation)
+        low, high = value_range(self._validation)
         first = min(frame.first_step, self._validation.shown[0].step)
         last = max(frame.last_step, self._validation.shown[-1].step)
         whole = replace(frame, first_step=first, last_step=last)
-        self._lower = replace(whole, top=edge + between / 2, lowest=low, highest=high, is_log=False)
+        self._panel_frame = replace(
+            whole, top=edge + between / 2, lowest=low, highest=high, is_log=False
+        )
         return replace(whole, bottom=edge - between / 2)
 
     def _fit(self, width: int, height: int) -> Frame:
@@ -128,12 +130,12 @@ class LossChart:
         for value in self._ticks_y(frame, rows):
             y = frame.y(value)
             self.canvas.create_line(frame.left, y, frame.right, y, fill=palette.line)
-            self._word(frame.left - px(8), y, f"{value:.3g}", "e")
+            self._draw_text(frame.left - px(8), y, f"{value:.3g}", "e")
         columns = max(2, int((frame.right - frame.left) / px(_TICK_GAP_X)))
-        foot = (self._lower or frame).bottom
+        foot = (self._panel_frame or frame).bottom
         for step in ticks(frame.first_step, frame.last_step, columns):
             if step == int(step):
-                self._word(frame.x(step), foot + px(6), f"{int(step):,}", "n")
+                self._draw_text(frame.x(step), foot + px(6), f"{int(step):,}", "n")
 
     def _ticks_y(self, frame: Frame, most: int) -> list[float]:
         if not frame.is_log:
@@ -177,22 +179,24 @@ class LossChart:
             return
         palette, px = self._kit.theme.palette, self._kit.px
         columns = (abs(frame.x(point.step) - self._pointer) for point in self._points)
-        place = min(enumerate(columns), key=lambda pair: pair[1])[0]
-        point, value = self._points[place], self._smoothed[place]
+        index = min(enumerate(columns), key=lambda pair: pair[1])[0]
+        point, value = self._points[index], self._smoothed[index]
         x, y = frame.x(point.step), frame.y(value)
-        foot = (self._lower or frame).bottom
+        foot = (self._panel_frame or frame).bottom
         self.canvas.create_line(x, frame.top, x, foot, fill=palette.border, tags="pointer")
         size = px(4)
         self.canvas.create_oval(
             x - size, y - size, x + size, y + size, fill=palette.accent, outline="", tags="pointer"
         )
-        words = f"step {point.step:,}   loss {point.mean:.4g}   smoothed {value:.4g}"
-        if self._lower is not None:
-            told = self._panel.draw_pointer(self._validation, self._lower, self._pointer)
-            words += f"\n{told}" if told else ""
-        draw_hover_label(self._kit, self.canvas, frame, x, words)
+        text = f"step {point.step:,}   loss {point.mean:.4g}   smoothed {value:.4g}"
+        if self._panel_frame is not None:
+            validation_text = self._panel.draw_pointer(
+                self._validation, self._panel_frame, self._pointer
+            )
+            text += f"\n{validation_text}" if validation_text else ""
+        draw_hover_label(self._kit, self.canvas, frame, x, text)
 
-    def _say_empty(self, width: int, height: int) -> None:
+    def _draw_placeholder(self, width: int, height: int) -> None:
         self.canvas.create_text(
             width // 2,
             height // 2,
@@ -201,7 +205,7 @@ class LossChart:
             fill=self._kit.theme.palette.dim,
         )
 
-    def _word(self, x: float, y: float, text: str, anchor: Literal["e", "n"]) -> None:
+    def _draw_text(self, x: float, y: float, text: str, anchor: Literal["e", "n"]) -> None:
         self.canvas.create_text(
             x,
             y,
@@ -211,11 +215,11 @@ class LossChart:
             fill=self._kit.theme.palette.dim,
         )
 
-    def _moved(self, event: "tk.Event[tk.Canvas]") -> None:
+    def _pointer_moved(self, event: "tk.Event[tk.Canvas]") -> None:
         self._pointer = event.x
         if self._frame is not None:
             self._draw_pointer(self._frame)
 
-    def _left(self, _: "tk.Event[tk.Canvas]") -> None:
+    def _pointer_left(self, _: "tk.Event[tk.Canvas]") -> None:
         self._pointer = None
         self.canvas.delete("pointer")

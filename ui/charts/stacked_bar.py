@@ -85,14 +85,14 @@ class StackedBar:
 
     def _draw_legend(self, width: int) -> None:
         px, palette = self._kit.px, self._kit.theme.palette
-        for place, (name, words, size) in enumerate(self._parts):
-            y = px(_BAR + 8) + place * px(_ROW) + px(_ROW) // 2
+        for index, (name, label, size) in enumerate(self._parts):
+            y = px(_BAR + 8) + index * px(_ROW) + px(_ROW) // 2
             half = px(_SWATCH) // 2
             self.canvas.create_rectangle(
                 px(2), y - half, px(2) + 2 * half, y + half, fill=self._color(name), outline=""
             )
             self.canvas.create_text(
-                px(18), y, text=words, anchor="w", font=_FONT, fill=palette.text
+                px(18), y, text=label, anchor="w", font=_FONT, fill=palette.text
             )
             self.canvas.create_text(
                 width, y, text=amount(size), anchor="e", font=_FONT, fill=palette.text

@@ -69,8 +69,8 @@ class TrendPlots:
         # Only now, because changing the height may trigger another draw.
         self.canvas.delete("all")
         self._plots = []
-        for place, trend in enumerate(self._trends):
-            row, column = divmod(place, columns)
+        for index, trend in enumerate(self._trends):
+            row, column = divmod(index, columns)
             left, top = column * pitch, row * px(_HEIGHT + _GAP_Y)
             plot = _Plot(trend, self._frame(trend, left, top, pitch - px(_GAP_X)), top)
             self._plots.append(plot)
@@ -97,22 +97,22 @@ class TrendPlots:
     def _draw_plot(self, plot: _Plot) -> None:
         palette, px = self._kit.theme.palette, self._kit.px
         trend, frame = plot.trend, plot.frame
-        self._draw_words(plot)
+        self._draw_heading(plot)
         foot = frame.bottom
         self.canvas.create_line(frame.left, foot, frame.right, foot, fill=palette.line)
         marks = list(trend.marks[:: -(-len(trend.marks) // _MAX_MARKS)])
         if marks[-1] is not trend.marks[-1]:
             marks.append(trend.marks[-1])
         if len(marks) > 1 and any(mark.error for mark in marks):
-            upper = [(frame.x(one.step), frame.y(one.value + one.error)) for one in marks]
-            lower = [(frame.x(one.step), frame.y(one.value - one.error)) for one in marks]
+            upper = [(frame.x(mark.step), frame.y(mark.value + mark.error)) for mark in marks]
+            lower = [(frame.x(mark.step), frame.y(mark.value - mark.error)) for mark in marks]
             band = palette["validation_band" if trend.kind == "watched" else "selected"]
             self.canvas.create_polygon(*upper, *reversed(lower), fill=band, outline="")
         if trend.base is not None:
             y = frame.y(trend.base)
             self.canvas.create_line(frame.left, y, frame.right, y, fill=palette.border, dash=(2, 4))
         color = palette[self._color(trend)]
-        points = [(frame.x(one.step), frame.y(one.value)) for one in marks]
+        points = [(frame.x(mark.step), frame.y(mark.value)) for mark in marks]
         if len(points) > 1:
             # Distinguishes it from a trained reward without relying on color.
             dash = _DASH if trend.kind == "watched" else ()
@@ -123,7 +123,7 @@ class TrendPlots:
         size = px(_DOT + 1)
         self.canvas.create_oval(x - size, y - size, x + size, y + size, fill=color, outline="")
 
-    def _draw_words(self, plot: _Plot) -> None:
+    def _draw_heading(self, plot: _Plot) -> None:
         """Draw the value at the right, and as much of the name as fits."""
         palette, px, trend = self._kit.theme.palette, self._kit.px, plot.trend
         left, right = plot.frame.left, plot.frame.right
@@ -137,14 +137,14 @@ class TrendPlots:
             tags="figure",
         )
         room = self.canvas.bbox(figure)[0] - px(8) - left
-        words = trend.name
-        kept = words
+        name = trend.name
+        visible = name
         text = self.canvas.create_text(
-            left, plot.top, text=words, anchor="nw", font=_FONT, fill=palette[self._color(trend)]
+            left, plot.top, text=name, anchor="nw", font=_FONT, fill=palette[self._color(trend)]
         )
-        while kept and self.canvas.bbox(text)[2] - left > room:
-            kept = kept[:-1]
-            self.canvas.itemconfigure(text, text=f"{kept.rstrip()}…")
+        while visible and self.canvas.bbox(text)[2] - left > room:
+            visible = visible[:-1]
+            self.canvas.itemconfigure(text, text=f"{visible.rstrip()}…")
 
     def _color(self, trend: Trend) -> Role:
         return "warning" if trend.tone == "warning" else _COLORS[trend.kind]
@@ -158,7 +158,7 @@ class TrendPlots:
                 continue
             marks = plot.trend.marks
             near = min(
-                range(len(marks)), key=lambda place: abs(frame.x(marks[place].step) - event.x)
+                range(len(marks)), key=lambda index: abs(frame.x(marks[index].step) - event.x)
             )
             x, y, size = frame.x(marks[near].step), frame.y(marks[near].value), px(_DOT + 2)
             self.canvas.create_rectangle(

@@ -16,7 +16,7 @@ _TICK_GAP = 24
 _DOT_GAP = 7
 
 
-def reach(validation: Validation) -> tuple[float, float]:
+def value_range(validation: Validation) -> tuple[float, float]:
     """Return the lowest and highest value to show, with some padding."""
     ends = [one.loss for one in validation.last]
     for one in validation.shown:
@@ -46,10 +46,10 @@ class ValidationPanel:
     def draw(self, validation: Validation, frame: Frame) -> None:
         """Draw the panel within a frame."""
         self._draw_grid(frame)
-        shown = [one for one in validation.shown if math.isfinite(one.loss)]
-        self._draw_band(shown, frame)
-        self._draw_last(validation.last, frame)
-        self._draw_line(shown, frame)
+        validations = [one for one in validation.shown if math.isfinite(one.loss)]
+        self._draw_band(validations, frame)
+        self._draw_without_ema(validation.last, frame)
+        self._draw_line(validations, frame)
         self._draw_best(validation, frame)
         self._draw_legend(validation, frame)
 
@@ -71,33 +71,33 @@ class ValidationPanel:
         palette, px = self._kit.theme.palette, self._kit.px
         rows = max(2, int((frame.bottom - frame.top) / px(_TICK_GAP)))
         values = ticks(frame.lowest, frame.highest, rows)
-        for value, words in zip(values, tick_labels(values), strict=True):
+        for value, label in zip(values, tick_labels(values), strict=True):
             y = frame.y(value)
             self._canvas.create_line(frame.left, y, frame.right, y, fill=palette.line)
             self._canvas.create_text(
                 frame.left - px(8),
                 y,
-                text=words,
+                text=label,
                 anchor="e",
                 font="OneTrainerSmall",
                 fill=palette.dim,
             )
 
-    def _draw_band(self, shown: list[Validated], frame: Frame) -> None:
+    def _draw_band(self, validations: list[Validated], frame: Frame) -> None:
         color = self._kit.theme.palette.validation_band
-        if len(shown) == 1:
-            x, half = frame.x(shown[0].step), self._kit.px(_DOT)
-            top, bottom = _ends(shown[0], frame)
+        if len(validations) == 1:
+            x, half = frame.x(validations[0].step), self._kit.px(_DOT)
+            top, bottom = _ends(validations[0], frame)
             self._canvas.create_rectangle(x - half, top, x + half, bottom, fill=color, outline="")
             return
-        upper = [(frame.x(one.step), _ends(one, frame)[0]) for one in shown]
-        lower = [(frame.x(one.step), _ends(one, frame)[1]) for one in reversed(shown)]
+        upper = [(frame.x(one.step), _ends(one, frame)[0]) for one in validations]
+        lower = [(frame.x(one.step), _ends(one, frame)[1]) for one in reversed(validations)]
         if upper:
             self._canvas.create_polygon(*upper, *lower, fill=color, outline="")
 
-    def _draw_line(self, shown: list[Validated], frame: Frame) -> None:
+    def _draw_line(self, validations: list[Validated], frame: Frame) -> None:
         color, px = self._kit.theme.palette.validation, self._kit.px
-        points = [(frame.x(one.step), frame.y(one.loss)) for one in shown]
+        points = [(frame.x(one.step), frame.y(one.loss)) for one in validations]
         if len(points) > 1:
             self._canvas.create_line(*points, fill=color, width=px(2), joinstyle="round")
         if len(points) > 1 and (points[-1][0] - points[0][0]) / len(points) < px(_DOT_GAP):
@@ -106,7 +106,7 @@ class ValidationPanel:
         for x, y in points:
             self._canvas.create_oval(x - size, y - size, x + size, y + size, fill=color, outline="")
 
-    def _draw_last(self, last: list[Validated], frame: Frame) -> None:
+    def _draw_without_ema(self, last: list[Validated], frame: Frame) -> None:
         points = [(frame.x(one.step), frame.y(one.loss)) for one in last if math.isfinite(one.loss)]
         if len(points) > 1:
             self._canvas.create_line(
@@ -132,11 +132,11 @@ class ValidationPanel:
         if validation.last:
             parts.append(("┅ without EMA", palette.dim))
         x: float = frame.left
-        for words, color in parts:
+        for label, color in parts:
             made = self._canvas.create_text(
                 x,
                 frame.top - px(5),
-                text=words,
+                text=label,
                 anchor="sw",
                 font="OneTrainerSmall",
                 fill=color,

@@ -8,8 +8,8 @@ from tkinter import ttk
 
 from onetrainer.errors import Problem, UserError, sentence
 from ui.messages.problems import in_words
-from ui.model.form_fields import page_title_of, setting_of
-from ui.widgets.widgets import Button, Kind, Kit
+from ui.model.form_fields import page_title, find_setting
+from ui.widgets.widgets import Button, ButtonKind, Kit
 
 _WIDTH = 460
 _MOST_SHOWN = 8
@@ -23,7 +23,7 @@ class Choice:
 
     answer: str
     words: str
-    kind: Kind = "plain"
+    kind: ButtonKind = "plain"
 
 
 class Dialog:
@@ -220,7 +220,7 @@ def list_changes(kit: Kit, root: tk.Tk, name: str, changes: list[tuple[str, str,
     box = kit.frame(dialog.body)
     box.pack(fill="x", pady=(kit.px(10), 0))
     for line, (path, old, new) in enumerate(changes[:_MOST_CHANGES]):
-        setting = setting_of(path)
+        setting = find_setting(path)
         label = setting.ui.label if setting else path
         button = kit.button(box, label, partial(dialog.close, path), name=f"answer change {line}")
         button.widget.grid(row=line, column=0, sticky="w", pady=kit.px(2))
@@ -282,6 +282,6 @@ def _list_problems(dialog: Dialog, problems: list[Problem]) -> None:
 
 def _place_of(problem: Problem) -> str:
     """Where a setting is: "Training › Learning rate"."""
-    setting = setting_of(problem.path)
+    setting = find_setting(problem.path)
     label = setting.ui.label if setting else problem.path or "The config"
-    return f"{page_title_of(problem.path)} › {label}"
+    return f"{page_title(problem.path)} › {label}"

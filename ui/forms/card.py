@@ -11,7 +11,7 @@ from ui.forms.lists import ListCard
 from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Plot, Row, restore_tab_order, show_leads
 from ui.model.form_fields import Group
 from ui.model.variants import entries_of
-from ui.model.visible_settings import Seen, has_effect, is_seen
+from ui.model.visible_settings import Visibility, has_effect, is_visible
 
 _WRAP = 620
 # Number of rows from which a nested section has a title.
@@ -24,7 +24,7 @@ class Slot:
 
     setting: Setting
     line: int
-    part: str
+    section: str
     row: Row | None = None
 
 
@@ -52,7 +52,7 @@ class GroupCard:
         self._slots: list[Slot] = []
         self._rows: dict[str, list[Row]] = {}
         self._titles: dict[str, ttk.Label] = {}
-        self._made_lists: dict[str, list[ListCard]] = {}
+        self._lists_by_path: dict[str, list[ListCard]] = {}
         self.lists: list[ListCard] = []
         self._plot: Plot | None = None
         self._is_in_order = True
@@ -60,7 +60,7 @@ class GroupCard:
     @property
     def outers(self) -> list[tk.Widget]:
         """Widgets to place in the column of the page, from top to bottom."""
-        return [self.outer, *(part.outer for part in self.lists if not self._has_title)]
+        return [self.outer, *(list_card.outer for list_card in self.lists if not self._has_title)]
 
     def arrange(self, group: Group) -> None:
         """Take over the settings of the chosen variants, and put aside the widgets of others."""
@@ -71,52 +71,54 @@ class GroupCard:
         before, before_lists = self._slots, self.lists
         self._slots, self.lists = [], []
         line = 2
-        for part in (group, *group.parts):
-            if part is not group:
-                self._place_title(part, line)
+        for section in (group, *group.parts):
+            if section is not group:
+                self._place_title(section, line)
                 line += 1
-            for setting in part.settings:
+            for setting in section.settings:
                 if setting.kind == "list":
                     self._add_list(setting)
                 else:
-                    self._slots.append(Slot(setting, line, part.key, self._known(setting)))
+                    self._slots.append(
+                        Slot(setting, line, section.key, self._reusable_row(setting))
+                    )
                     line += LINES
-        self._retire_others(before, before_lists)
+        self._detach_others(before, before_lists)
         for slot in self._slots:
-            self._settle(slot)
+            self._move_row(slot)
         if self._has_title:
-            for place, entries in enumerate(self.lists):
-                entries.outer.grid(row=line + place, column=0, columnspan=4, sticky="ew")
+            for index, entries in enumerate(self.lists):
+                entries.outer.grid(row=line + index, column=0, columnspan=4, sticky="ew")
         self._place_plot(group.key, line + len(self.lists))
         self._is_in_order = False
 
-    def retire(self) -> None:
+    def detach(self) -> None:
         """Remove the card from the page, because its section no longer exists."""
         for slot in self._slots:
             if slot.row is not None:
-                slot.row.retire()
+                slot.row.detach()
         for outer in self.outers:
             outer.grid_remove()
 
-    def refresh(self, seen: Seen) -> int:
+    def refresh(self, seen: Visibility) -> int:
         """Show the visible rows, and return the number of hidden advanced settings."""
         hidden = 0
         shown: dict[str, int] = {}
         for slot in self._slots:
             if self._is_seen(slot.setting, seen):
                 self._show(slot)
-                shown[slot.part] = shown.get(slot.part, 0) + 1
+                shown[slot.section] = shown.get(slot.section, 0) + 1
             else:
                 hidden += self._has_effect(slot.setting)
                 if slot.row is not None:
                     slot.row.hide()
         self._show_titles(shown)
         self._show_leads()
-        for part in self.lists:
-            is_shown = self._is_seen(part.setting, seen)
-            hidden += not is_shown and self._has_effect(part.setting)
-            part.refresh(seen, is_shown=is_shown)
-        self._put_in_order()
+        for list_card in self.lists:
+            is_shown = self._is_seen(list_card.setting, seen)
+            hidden += not is_shown and self._has_effect(list_card.setting)
+            list_card.refresh(seen, is_shown=is_shown)
+        self._restore_tab_order()
         if self._plot is not None:
             self._plot.draw()
         return hidden
@@ -124,15 +126,15 @@ class GroupCard:
     @property
     def has_rows(self) -> bool:
         """Whether the card has anything to show."""
-        has_lists = self._has_title and any(part.is_shown for part in self.lists)
+        has_lists = self._has_title and any(list_card.is_shown for list_card in self.lists)
         return has_lists or any(slot.row is not None and slot.row.is_shown for slot in self._slots)
 
     def row(self, path: str) -> Row | None:
         """Return the row of a setting, created if needed; None if it is not on the card."""
         for slot in self._slots:
             if slot.setting.path == path:
-                return slot.row or self._make(slot)
-        found = (part.row(path) for part in self.lists)
+                return slot.row or self._make_row(slot)
+        found = (list_card.row(path) for list_card in self.lists)
         return next((row for row in found if row is not None), None)
 
     def all_rows(self) -> Iterator[Row]:
@@ -140,33 +142,33 @@ class GroupCard:
         for slot in self._slots:
             if slot.row is not None:
                 yield slot.row
-        for part in self.lists:
-            yield from part.rows()
+        for list_card in self.lists:
+            yield from list_card.rows()
 
-    def _is_seen(self, setting: Setting, seen: Seen) -> bool:
-        return is_seen(self._context.draft, setting, setting.path, seen)
+    def _is_seen(self, setting: Setting, seen: Visibility) -> bool:
+        return is_visible(self._context.draft, setting, setting.path, seen)
 
     def _has_effect(self, setting: Setting) -> bool:
         return has_effect(self._context.draft, setting, setting.path)
 
     def _show(self, slot: Slot) -> None:
-        row = slot.row or self._make(slot)
+        row = slot.row or self._make_row(slot)
         if row.is_shown:
             row.refresh()
         else:
             row.show()
 
-    def _make(self, slot: Slot) -> Row:
+    def _make_row(self, slot: Slot) -> Row:
         """Create the row of a setting, hidden at first."""
         row = Row(self._context, self._frame, slot.setting)
         self._rows.setdefault(row.path, []).append(row)
         slot.row = row
-        self._settle(slot)
+        self._move_row(slot)
         row.hide()
         self._is_in_order = False
         return row
 
-    def _settle(self, slot: Slot) -> None:
+    def _move_row(self, slot: Slot) -> None:
         """Move a row to the current position of its setting."""
         row = slot.row
         if row is not None and row.line != slot.line:
@@ -175,7 +177,7 @@ class GroupCard:
             if not was_shown:
                 row.hide()
 
-    def _known(self, setting: Setting) -> Row | None:
+    def _reusable_row(self, setting: Setting) -> Row | None:
         """Return an existing row of the same setting, registered by its names again."""
         for row in self._rows.get(setting.path, []):
             if _same(row.setting, setting):
@@ -186,23 +188,23 @@ class GroupCard:
     def _add_list(self, setting: Setting) -> None:
         if not entries_of(setting):
             return
-        known = self._made_lists.setdefault(setting.path, [])
-        part = next((made for made in known if _same(made.setting, setting)), None)
-        if part is None:
+        known = self._lists_by_path.setdefault(setting.path, [])
+        list_card = next((made for made in known if _same(made.setting, setting)), None)
+        if list_card is None:
             parent = self._frame if self._has_title else self._parent
-            part = ListCard(self._context, parent, setting, is_inner=self._has_title)
-            known.append(part)
-        part.register_names()
-        self.lists.append(part)
+            list_card = ListCard(self._context, parent, setting, is_inner=self._has_title)
+            known.append(list_card)
+        list_card.register_names()
+        self.lists.append(list_card)
 
-    def _retire_others(self, slots: list[Slot], lists: list[ListCard]) -> None:
+    def _detach_others(self, slots: list[Slot], lists: list[ListCard]) -> None:
         there = {id(slot.row) for slot in self._slots}
         for slot in slots:
             if slot.row is not None and id(slot.row) not in there:
-                slot.row.retire()
-        for part in lists:
-            if part not in self.lists:
-                part.outer.grid_remove()
+                slot.row.detach()
+        for list_card in lists:
+            if list_card not in self.lists:
+                list_card.outer.grid_remove()
 
     def _place_plot(self, section: str, line: int) -> None:
         make = self._context.plots.get(section)
@@ -211,18 +213,20 @@ class GroupCard:
         if self._plot is not None:
             self._plot.widget.grid(row=line, column=2, columnspan=2, sticky="w")
 
-    def _place_title(self, part: Group, line: int) -> None:
+    def _place_title(self, section: Group, line: int) -> None:
         kit = self._context.kit
-        label = self._titles.get(part.key)
+        label = self._titles.get(section.key)
         if label is None:
-            label = self._titles[part.key] = kit.label(self._frame, style="Bold")
-        label.configure(text=part.title)
+            label = self._titles[section.key] = kit.label(self._frame, style="Bold")
+        label.configure(text=section.title)
         label.grid(row=line, column=0, columnspan=4, sticky="w", pady=(kit.px(14), kit.px(2)))
 
     def _show_titles(self, shown: Mapping[str, int]) -> None:
         """Show the titles of nested sections that have more than one visible row."""
         # The choice of a variant serves as title.
-        chosen = {slot.part for slot in self._slots if slot.setting.path == f"{slot.part}.{KIND}"}
+        chosen = {
+            slot.section for slot in self._slots if slot.setting.path == f"{slot.section}.{KIND}"
+        }
         for key, label in self._titles.items():
             if shown.get(key, 0) >= _TITLED_FROM and key not in chosen:
                 label.grid()
@@ -233,13 +237,13 @@ class GroupCard:
         of_card = self._slots[0].row if self._slots and self._has_title else None
         show_leads(self._slots, of_card)
 
-    def _put_in_order(self) -> None:
+    def _restore_tab_order(self) -> None:
         if self._is_in_order:
             return
         self._is_in_order = True
         restore_tab_order(self._slots)
-        for part in self.lists:
-            part.outer.tk.call("raise", str(part.outer))
+        for list_card in self.lists:
+            list_card.outer.tk.call("raise", str(list_card.outer))
 
 
 def _same(one: Setting, other: Setting) -> bool:

@@ -8,7 +8,7 @@ from typing import Protocol
 from onetrainer.config.fields import Setting
 from ui.dialogs.file_dialogs import choose_file, choose_folder, choose_model
 from ui.forms.paragraph import ParagraphEditor
-from ui.model.form_fields import as_text, as_value, as_words
+from ui.model.form_fields import display_text, edit_text, parse_value
 from ui.widgets.tooltip import Tooltip
 from ui.widgets.widgets import Kit, focused
 
@@ -66,34 +66,34 @@ class EntryEditor:
         entry.pack(side="left", fill="x", expand=self.is_wide)
         if not self.is_wide:
             entry.configure(width=_NUMBER_CHARACTERS)
-        self._counted = setting.ui.unit
+        self._unit_text = setting.ui.unit
         self._unit = kit.label(frame, setting.ui.unit, style="Dim")
         if setting.ui.unit or setting.ui.zero:
             self._unit.pack(side="left", padx=(kit.px(8), 0))
         for text, choose in _choosers(setting):
             self._add_chooser(kit, frame, text, choose)
-        entry.bind("<FocusOut>", self._tidy, add="+")
+        entry.bind("<FocusOut>", self._normalize, add="+")
         self.widget: tk.Widget = frame
         self.focus: tk.Misc = entry
         self._entry = entry
 
     def show(self, value: object) -> None:
-        if as_value(self._text.get(), self._setting) != value or not self._has_focus():
-            self._set(as_text(value))
+        if parse_value(self._text.get(), self._setting) != value or not self._has_focus():
+            self._set(edit_text(value))
 
     @property
     def unit(self) -> str:
         """Text after the number."""
         return str(self._unit.cget("text"))
 
-    def count_in(self, unit: str) -> None:
+    def set_unit(self, unit: str) -> None:
         """Set the unit, where another setting chooses it."""
-        if unit != self._counted:
-            self._counted = unit
+        if unit != self._unit_text:
+            self._unit_text = unit
             self._show_unit()
 
     def read(self) -> object:
-        return as_value(self._text.get(), self._setting)
+        return parse_value(self._text.get(), self._setting)
 
     def mark(self, severity: str) -> None:
         self._kit.set_has_problem(self.focus, bool(severity))
@@ -124,7 +124,7 @@ class EntryEditor:
 
     def _show_unit(self) -> None:
         zero = self._setting.ui.zero
-        self._unit.configure(text=zero if zero and self.read() == 0 else self._counted)
+        self._unit.configure(text=zero if zero and self.read() == 0 else self._unit_text)
 
     def _set(self, text: str) -> None:
         if self._text.get() != text:
@@ -133,11 +133,11 @@ class EntryEditor:
             self._is_showing = False
             self._entry.xview_moveto(1.0 if self._setting.ui.is_path else 0.0)
 
-    def _tidy(self, _: "tk.Event[tk.Misc]") -> None:
+    def _normalize(self, _: "tk.Event[tk.Misc]") -> None:
         self._entry.selection_clear()
         value = self.read()
         if self._setting.kind != "text" and not isinstance(value, str):
-            self._set(as_text(value))
+            self._set(edit_text(value))
 
     def _has_focus(self) -> bool:
         return focused(self._entry) is self._entry
@@ -149,11 +149,11 @@ class ChoiceEditor:
     is_wide = False
 
     def __init__(self, kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> None:
-        words = [setting.word(choice) for choice in setting.choices]
-        longest = max((len(word) for word in words), default=0)
+        labels = [setting.word(choice) for choice in setting.choices]
+        longest = max((len(word) for word in labels), default=0)
         box = ttk.Combobox(
             parent,
-            values=words,
+            values=labels,
             state="readonly",
             width=max(_CHOICE_CHARACTERS, longest + 2),
             font="OneTrainerBody",
@@ -162,14 +162,14 @@ class ChoiceEditor:
         box.bind("<<ComboboxSelected>>", lambda _: self._chosen(), add="+")
         self._kit = kit
         self._setting = setting
-        self._values = dict(zip(words, setting.choices, strict=True))
+        self._values = dict(zip(labels, setting.choices, strict=True))
         self._changed = changed
         self._box = box
         self.widget: tk.Widget = box
         self.focus: tk.Misc = box
 
     def show(self, value: object) -> None:
-        self._box.set(as_words(value, self._setting))
+        self._box.set(display_text(value, self._setting))
 
     def read(self) -> object:
         return self._values.get(self._box.get(), self._box.get())
@@ -212,18 +212,18 @@ def bind_select_all(root: tk.Tk) -> None:
     root.bind_class("Text", "<Control-a>", _select_text)
 
 
-def explain(kit: Kit, widget: tk.Misc, setting: Setting) -> None:
+def add_help_tooltip(kit: Kit, widget: tk.Misc, setting: Setting) -> None:
     """Give an editor, or its label, the help of its setting as tooltip.
 
     The tooltip is off while the value has a problem, because it would cover the message.
     """
 
-    def words() -> str:
+    def text() -> str:
         fields = (widget, kit.named.get(setting.path))
         is_wrong = any(field in kit.with_problem for field in fields if field)
         return "" if is_wrong else setting.help_in_words
 
-    Tooltip(widget, kit.theme, words)
+    Tooltip(widget, kit.theme, text)
 
 
 def _select_entry(event: "tk.Event[tk.Misc]") -> str:

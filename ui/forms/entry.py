@@ -9,10 +9,10 @@ from typing import Protocol
 
 from onetrainer.config.fields import Setting
 from ui.forms.row import LABEL_WIDTH, LINES, FormContext, Row, restore_tab_order, show_leads
-from ui.messages.line_breaks import broken_at_dots, shortened
-from ui.model.new_entries import summary_of, title_of
+from ui.messages.line_breaks import break_at_dots, shorten
+from ui.model.new_entries import entry_summary, entry_title
 from ui.model.variants import entries_of
-from ui.model.visible_settings import Seen, is_seen
+from ui.model.visible_settings import Visibility, is_visible
 
 # Number of settings side by side; entries with nested sections have wider ones.
 _MAX_COLUMNS, _OF_LONG = 4, 3
@@ -27,17 +27,17 @@ class Owner(Protocol):
 
     setting: Setting
     noun: str
-    folds: bool
+    can_fold: bool
 
-    def values_of(self, place: int) -> dict[str, object]: ...
+    def values_of(self, index: int) -> dict[str, object]: ...
 
-    def fold(self, place: int) -> None: ...
+    def fold(self, index: int) -> None: ...
 
-    def move(self, place: int, by: int) -> None: ...
+    def move(self, index: int, by: int) -> None: ...
 
-    def duplicate(self, place: int) -> None: ...
+    def duplicate(self, index: int) -> None: ...
 
-    def remove(self, place: int) -> None: ...
+    def remove(self, index: int) -> None: ...
 
 
 @dataclass
@@ -58,11 +58,11 @@ class Slot:
 class Entry:
     """Entry of a list. Rows are created when first needed, since most never are."""
 
-    def __init__(self, owner: Owner, context: FormContext, parent: tk.Misc, place: int) -> None:
+    def __init__(self, owner: Owner, context: FormContext, parent: tk.Misc, index: int) -> None:
         kit = context.kit
         self._owner = owner
         self._context = context
-        self._place = place
+        self._index = index
         self._kit = kit
         self._names: dict[str, tk.Misc] = {}
         self.frame = kit.frame(parent)
@@ -85,7 +85,7 @@ class Entry:
     @property
     def first_row(self) -> Row:
         """First row, where editing starts."""
-        return self._made(self._slots[0])
+        return self._ensure_row(self._slots[0])
 
     @property
     def remove_button(self) -> tk.Misc:
@@ -100,7 +100,7 @@ class Entry:
         if slot is None:
             return None
         is_new = slot.row is None
-        row = self._made(slot)
+        row = self._ensure_row(slot)
         if is_new:
             row.hide()
         return row
@@ -112,25 +112,25 @@ class Entry:
         for row in self.rows:
             row.register_names()
 
-    def refresh(self, seen: Seen, *, is_open: bool) -> None:
+    def refresh(self, seen: Visibility, *, is_open: bool) -> None:
         """Show the visible rows, numbers side by side."""
         self._show_head(is_open=is_open)
         if not is_open:
             self._body.pack_forget()
             return
         self._body.pack(fill="x")
-        place = 0
+        index = 0
         for slot in self._slots:
-            is_shown = is_seen(self._context.draft, slot.setting, slot.path, seen)
+            is_shown = is_visible(self._context.draft, slot.setting, slot.path, seen)
             if is_shown:
-                self._made(slot).show()
+                self._ensure_row(slot).show()
             elif slot.row is not None:
                 slot.row.hide()
             if slot.is_stacked:
-                self._place_box(slot.parent, place if is_shown else -1)
-                place += is_shown
+                self._place_box(slot.parent, index if is_shown else -1)
+                index += is_shown
         show_leads(self._slots)
-        self._put_in_order()
+        self._restore_tab_order()
 
     def hide(self) -> None:
         """Remove the entry from the card; it is kept for reuse."""
@@ -140,28 +140,28 @@ class Entry:
 
     @property
     def _prefix(self) -> str:
-        return f"{self._owner.setting.path}.{self._place}."
+        return f"{self._owner.setting.path}.{self._index}."
 
     def _make_head(self) -> ttk.Label:
-        kit, owner, place = self._kit, self._owner, self._place
+        kit, owner, index = self._kit, self._owner, self._index
         head = kit.frame(self.frame)
         head.pack(fill="x")
-        path = f"{owner.setting.path}.{place}"
+        path = f"{owner.setting.path}.{index}"
         self._fold: ttk.Button | None = None
-        if owner.folds:
+        if owner.can_fold:
             fold = ttk.Button(head, width=2, style="QuietCard.TButton")
-            fold.configure(command=lambda: owner.fold(place))
+            fold.configure(command=lambda: owner.fold(index))
             fold.pack(side="left", padx=(0, kit.px(4)))
             self._names[f"fold {path}"] = self._fold = fold
-        title = kit.label(head, style="Bold")
-        title.pack(side="left")
-        if owner.folds:
-            title.bind("<Button-1>", lambda _: owner.fold(place))
+        full_title = kit.label(head, style="Bold")
+        full_title.pack(side="left")
+        if owner.can_fold:
+            full_title.bind("<Button-1>", lambda _: owner.fold(index))
         actions = (
-            ("Up", lambda: owner.move(place, -1)),
-            ("Down", lambda: owner.move(place, 1)),
-            ("Duplicate", lambda: owner.duplicate(place)),
-            ("Remove", lambda: owner.remove(place)),
+            ("Up", lambda: owner.move(index, -1)),
+            ("Down", lambda: owner.move(index, 1)),
+            ("Duplicate", lambda: owner.duplicate(index)),
+            ("Remove", lambda: owner.remove(index)),
         )
         # Created in reading order, which is the Tab order, but packed from the right.
         buttons = []
@@ -171,32 +171,32 @@ class Entry:
             self._names[f"{text.lower()} {path}"] = button
         for button in reversed(buttons):
             button.pack(side="right")
-        return title
+        return full_title
 
     def _show_head(self, *, is_open: bool) -> None:
         """Show the title, and a summary where the entry is folded."""
-        words = f"{self._owner.noun} {self._place + 1}"
+        title = f"{self._owner.noun} {self._index + 1}"
         if self._fold is None:
-            self._title.configure(text=words)
+            self._title.configure(text=title)
             return
-        values = self._owner.values_of(self._place)
-        name = title_of(self._owner.setting, values)
-        title = f"{words} · {name}" if name else words
+        values = self._owner.values_of(self._index)
+        name = entry_title(self._owner.setting, values)
+        full_title = f"{title} · {name}" if name else title
         in_bold = partial(self._kit.theme.measure, font="OneTrainerBold")
-        self._title.configure(text=shortened(title, self._kit.px(_TITLE_ROOM), in_bold))
+        self._title.configure(text=shorten(full_title, self._kit.px(_TITLE_ROOM), in_bold))
         self._fold.configure(text=_OPEN if is_open else _FOLDED)
         if is_open:
             self._summary.pack_forget()
             return
-        found = [p for p in self._context.draft.problems if p.path.startswith(self._prefix)]
-        wrong = sum(problem.severity == "error" for problem in found)
-        told = [f"⚠ {wrong} to fix"] if wrong else []
-        if found and not wrong:
-            told = [f"⚠ {len(found)} to check"]
-        told += summary_of(self._owner.setting, values) or ["Not filled in yet."]
-        style = "SmallDanger" if wrong else "SmallWarning" if found else "SmallDim"
+        problems = [p for p in self._context.draft.problems if p.path.startswith(self._prefix)]
+        error_count = sum(problem.severity == "error" for problem in problems)
+        lines = [f"⚠ {error_count} to fix"] if error_count else []
+        if problems and not error_count:
+            lines = [f"⚠ {len(problems)} to check"]
+        lines += entry_summary(self._owner.setting, values) or ["Not filled in yet."]
+        style = "SmallDanger" if error_count else "SmallWarning" if problems else "SmallDim"
         room, measure = self._kit.px(_WRAP), self._kit.theme.measure
-        text = broken_at_dots("  ·  ".join(told), room, measure)
+        text = break_at_dots("  ·  ".join(lines), room, measure)
         self._summary.configure(text=text, style=f"{style}.Card.TLabel")
         left = self._kit.px(34)
         self._summary.pack(anchor="w", padx=(left, 0), pady=(0, self._kit.px(8)))
@@ -205,19 +205,19 @@ class Entry:
         """Place all settings: text lines, then numbers side by side, then nested sections."""
         kit = self._kit
         inner = entries_of(self._owner.setting)
-        beside = side_by_side(inner)
+        paired = side_by_side(inner)
         lines, figures = self._grid(_NARROW), kit.frame(self._body)
         figures.pack(fill="x", pady=(kit.px(2), kit.px(10)))
-        parts: dict[str, ttk.Frame] = {}
+        nested: dict[str, ttk.Frame] = {}
         slots: list[Slot] = []
         for line, setting in enumerate(inner):
             section = _section_of(setting, inner)
-            is_stacked = setting.path in beside
+            is_stacked = setting.path in paired
             if is_stacked:
                 parent = kit.frame(figures)
             elif section:
-                parent = parts.get(section) or self._grid(LABEL_WIDTH)
-                parts[section] = parent
+                parent = nested.get(section) or self._grid(LABEL_WIDTH)
+                nested[section] = parent
             else:
                 parent = lines
             path = f"{self._prefix}{setting.path}"
@@ -236,23 +236,23 @@ class Entry:
         kit.frame(grid).grid(row=0, column=0, sticky="n")
         return grid
 
-    def _made(self, slot: Slot) -> Row:
+    def _ensure_row(self, slot: Slot) -> Row:
         if slot.row is None:
             slot.row = Row(self._context, slot.parent, slot.setting, slot.path)
             slot.row.place(slot.line, is_stacked=slot.is_stacked)
             self._is_in_order = False
         return slot.row
 
-    def _place_box(self, box: tk.Misc, place: int) -> None:
+    def _place_box(self, box: tk.Misc, index: int) -> None:
         """Place a box among those side by side. place: its index; -1 hides it."""
-        if place < 0:
+        if index < 0:
             box.tk.call("grid", "remove", str(box))
             return
-        line, column = divmod(place, _OF_LONG if self._owner.folds else _MAX_COLUMNS)
+        line, column = divmod(index, _OF_LONG if self._owner.can_fold else _MAX_COLUMNS)
         if isinstance(box, ttk.Frame):
             box.grid(row=line, column=column, sticky="nw", padx=(0, self._kit.px(10)))
 
-    def _put_in_order(self) -> None:
+    def _restore_tab_order(self) -> None:
         if self._is_in_order:
             return
         self._is_in_order = True

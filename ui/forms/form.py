@@ -8,8 +8,8 @@ from ui.forms.card import GroupCard
 from ui.forms.lists import ListCard
 from ui.forms.row import FormContext, Row
 from ui.model.form_fields import PagePlan, groups_in
-from ui.model.variants import Kinds, section_of
-from ui.model.visible_settings import Seen, beside, switch_of
+from ui.model.variants import Variants, section_of
+from ui.model.visible_settings import Visibility, sibling_path, switch_path
 from ui.widgets.widgets import focused
 
 _GAP = 14
@@ -26,7 +26,7 @@ class Form:
         self.with_advanced = False
         self.hidden = 0
         self._revealed: set[str] = set()
-        self._kinds: Kinds | None = None
+        self._variants: Variants | None = None
         # Cards of other variants are kept, so that switching back is quick.
         self._made: dict[str, GroupCard] = {}
         self._cards: list[GroupCard] = []
@@ -34,20 +34,20 @@ class Form:
 
     def refresh(self) -> None:
         """Show the current draft."""
-        kinds = self._context.draft.kinds
-        used = self._row_in_use()
-        if kinds != self._kinds:
-            self._arrange(kinds)
-        seen = Seen(self.with_advanced, self._revealed)
+        variants = self._context.draft.variants
+        focused_row = self._focused_row()
+        if variants != self._variants:
+            self._arrange(variants)
+        seen = Visibility(self.with_advanced, self._revealed)
         self.hidden = sum(card.refresh(seen) for card in self._cards)
         for card in self._cards:
             if card.has_rows:
                 card.outer.grid()
             else:
                 card.outer.grid_remove()
-        is_left = used is not None and focused(self._parent) is used.editor.focus
-        if used is not None and is_left and not used.is_shown:
-            self._hand_on(used)
+        is_left = focused_row is not None and focused(self._parent) is focused_row.editor.focus
+        if focused_row is not None and is_left and not focused_row.is_shown:
+            self._move_focus(focused_row)
 
     @property
     def has_cards(self) -> bool:
@@ -56,20 +56,20 @@ class Form:
 
     def row(self, path: str) -> Row | None:
         """Return the row of a setting, even if hidden; None if it is not on this page."""
-        found = (card.row(path) for card in self._cards)
-        return next((row for row in found if row is not None), None)
+        matches = (card.row(path) for card in self._cards)
+        return next((row for row in matches if row is not None), None)
 
     def list_card(self, path: str) -> ListCard | None:
         """Return the list at a path; None if it is not on this page."""
-        lists = (part for card in self._cards for part in card.lists)
-        return next((part for part in lists if part.setting.path == path), None)
+        lists = (list_card for card in self._cards for list_card in card.lists)
+        return next((list_card for list_card in lists if list_card.setting.path == path), None)
 
     def reveal(self, path: str) -> Row | None:
         """Show a setting even if its level hides it, and return its row."""
         self._revealed.add(path)
         for card in self._cards:
-            for part in card.lists:
-                part.unfold(path)
+            for list_card in card.lists:
+                list_card.unfold(path)
         self.refresh()
         return self.row(path)
 
@@ -82,10 +82,10 @@ class Form:
         for card in self._cards:
             yield from card.all_rows()
 
-    def _arrange(self, kinds: Kinds) -> None:
+    def _arrange(self, variants: Variants) -> None:
         """Place the cards of the chosen variants."""
-        self._kinds = kinds
-        groups = groups_in(self._plan, kinds)
+        self._variants = variants
+        groups = groups_in(self._plan, variants)
         gap, line = self._context.kit.px(_GAP), self._line
         before, self._cards = self._cards, []
         for group in groups:
@@ -103,21 +103,21 @@ class Form:
                 line += 1
         for card in before:
             if card not in self._cards:
-                card.retire()
+                card.detach()
 
-    def _row_in_use(self) -> Row | None:
+    def _focused_row(self) -> Row | None:
         """Return the visible row that has the focus; None if there is none."""
         focus = focused(self._parent)
         is_here = focus is not None and str(focus).startswith(f"{self._parent}.")
-        found = (row for row in self._rows() if row.editor.focus is focus and row.is_shown)
-        return next(found, None) if is_here else None
+        matches = (row for row in self._rows() if row.editor.focus is focus and row.is_shown)
+        return next(matches, None) if is_here else None
 
-    def _hand_on(self, gone: Row) -> None:
+    def _move_focus(self, hidden_row: Row) -> None:
         """Move the focus from a hidden row to its replacement or to the setting that hid it."""
-        path = gone.path
+        path = hidden_row.path
         row = self.row(path)
-        others = [beside(path, other) for other in gone.setting.ui.only_with]
-        for other in (*others, switch_of(gone.setting, path)):
+        others = [sibling_path(path, other) for other in hidden_row.setting.ui.only_with]
+        for other in (*others, switch_path(hidden_row.setting, path)):
             if other and (row is None or not row.is_shown):
                 row = self.row(other)
         while row is None or not row.is_shown:

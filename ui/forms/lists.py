@@ -8,9 +8,9 @@ from onetrainer.config.fields import Setting
 from ui.forms.entry import Entry
 from ui.forms.row import FormContext, Row
 from ui.messages.problems import in_words
-from ui.model.new_entries import noun_of, told_apart, with_new
+from ui.model.new_entries import entry_noun, with_new_entry, with_unique_name
 from ui.model.variants import entries_of
-from ui.model.visible_settings import Seen
+from ui.model.visible_settings import Visibility
 from ui.widgets.widgets import focused
 
 # Up to this number, foldable entries are open when a config is opened.
@@ -27,9 +27,9 @@ class ListCard:
         self.setting = setting
         self._context = context
         kit = context.kit
-        self.noun = noun_of(setting)
+        self.noun = entry_noun(setting)
         # Entries with nested sections are long, so they can be folded.
-        self.folds = any("." in inner.path for inner in entries_of(setting))
+        self.can_fold = any("." in inner.path for inner in entries_of(setting))
         self._open: set[int] = set()
         self._openings = -1
         self.outer: tk.Widget
@@ -67,7 +67,7 @@ class ListCard:
         for entry in self._entries:
             entry.register_names()
 
-    def refresh(self, seen: Seen, *, is_shown: bool = True) -> None:
+    def refresh(self, seen: Visibility, *, is_shown: bool = True) -> None:
         """Show the entries of the draft."""
         if not is_shown:
             self._shown = min(self._shown, len(self._values()))
@@ -75,19 +75,19 @@ class ListCard:
             return
         self.outer.grid()
         count = len(self._values())
-        if self._openings != self._context.draft.openings:
-            self._openings = self._context.draft.openings
+        if self._openings != self._context.draft.load_count:
+            self._openings = self._context.draft.load_count
             self._open = set(range(count)) if count <= _MAX_OPEN else set()
         while len(self._entries) < count:
             self._entries.append(Entry(self, self._context, self._inner, len(self._entries)))
         self._show_count(count)
-        for place, entry in enumerate(self._entries[:count]):
-            entry.refresh(seen, is_open=self.is_open(place))
+        for index, entry in enumerate(self._entries[:count]):
+            entry.refresh(seen, is_open=self.is_open(index))
         problems = self._context.draft.problems_at(self.setting.path)
         if problems:
             style = "SmallDanger" if problems[0].severity == "error" else "SmallWarning"
-            words = "\n".join(f"⚠ {in_words(problem)}" for problem in problems)
-            self._message.configure(text=words, style=f"{style}.Card.TLabel")
+            text = "\n".join(f"⚠ {in_words(problem)}" for problem in problems)
+            self._message.configure(text=text, style=f"{style}.Card.TLabel")
             # Above the entries, which may be packed already.
             self._message.pack(anchor="w", after=self._help)
         else:
@@ -100,25 +100,25 @@ class ListCard:
 
     def row(self, path: str) -> Row | None:
         """Return the row of a setting of an entry, created if needed; None if there is none."""
-        found = (entry.row(path) for entry in self._entries[: self._shown])
-        return next((row for row in found if row is not None), None)
+        matches = (entry.row(path) for entry in self._entries[: self._shown])
+        return next((row for row in matches if row is not None), None)
 
-    def is_open(self, place: int) -> bool:
+    def is_open(self, index: int) -> bool:
         """Return whether an entry shows its settings rather than a summary."""
-        return not self.folds or place in self._open
+        return not self.can_fold or index in self._open
 
-    def fold(self, place: int) -> None:
+    def fold(self, index: int) -> None:
         """Fold or unfold an entry."""
-        if place in self._open:
+        if index in self._open:
             self._current()  # saves what is being typed
-        self._open ^= {place}
-        self._context.draft.touch()
+        self._open ^= {index}
+        self._context.draft.notify()()
 
     def unfold(self, path: str) -> None:
         """Unfold the entry that a path belongs to, if it is in this list."""
-        place = path.removeprefix(f"{self.setting.path}.").partition(".")[0]
-        if path.startswith(f"{self.setting.path}.") and place.isdecimal():
-            self._open.add(int(place))
+        index = path.removeprefix(f"{self.setting.path}.").partition(".")[0]
+        if path.startswith(f"{self.setting.path}.") and index.isdecimal():
+            self._open.add(int(index))
 
     def add(self) -> None:
         """Add an entry and focus it.
@@ -128,49 +128,49 @@ class ListCard:
         """
         if self.setting.item is None:
             return
-        values, place = with_new(self.setting, self._current(), self._begun())
-        self._shift(place, 1)
-        self._open.add(place)
+        values, index = with_new_entry(self.setting, self._current(), self._initial_values())
+        self._shift(index, 1)
+        self._open.add(index)
         self._set(values)
-        self._entries[place].first_row.begin()
+        self._entries[index].first_row.begin_editing()
 
-    def duplicate(self, place: int) -> None:
+    def duplicate(self, index: int) -> None:
         """Add a copy after an entry."""
         values = self._current()
-        copy = told_apart(self.setting, dict(values[place]), values)
-        self._shift(place + 1, 1)
-        self._open.add(place + 1)
-        self._set([*values[: place + 1], copy, *values[place + 1 :]])
-        self._entries[place + 1].first_row.take_focus()
+        copy = with_unique_name(self.setting, dict(values[index]), values)
+        self._shift(index + 1, 1)
+        self._open.add(index + 1)
+        self._set([*values[: index + 1], copy, *values[index + 1 :]])
+        self._entries[index + 1].first_row.take_focus()
 
-    def remove(self, place: int) -> None:
+    def remove(self, index: int) -> None:
         """Remove an entry and focus the remove button of the next; can be undone."""
         values = self._current()
-        self._open.discard(place)
-        self._shift(place + 1, -1)
-        self._set(values[:place] + values[place + 1 :])
+        self._open.discard(index)
+        self._shift(index + 1, -1)
+        self._set(values[:index] + values[index + 1 :])
         if not self._shown:
             self.add_button.take_focus()
             return
-        button = self._entries[min(place, self._shown - 1)].remove_button
+        button = self._entries[min(index, self._shown - 1)].remove_button
         button.focus_set()
         self._context.show(button)
 
-    def move(self, place: int, by: int) -> None:
+    def move(self, index: int, by: int) -> None:
         """Move an entry up or down."""
         values = self._current()
-        target = place + by
+        target = index + by
         if 0 <= target < len(values):
-            values[place], values[target] = values[target], values[place]
-            swapped = {place: target, target: place}
+            values[index], values[target] = values[target], values[index]
+            swapped = {index: target, target: index}
             self._open = {swapped.get(each, each) for each in self._open}
             self._set(values)
 
-    def _shift(self, place: int, by: int) -> None:
+    def _shift(self, index: int, by: int) -> None:
         """Keep the entries from an index on folded or open as they move."""
-        self._open = {each + by if each >= place else each for each in self._open}
+        self._open = {each + by if each >= index else each for each in self._open}
 
-    def _begun(self) -> dict[str, object]:
+    def _initial_values(self) -> dict[str, object]:
         """Return the values that a new entry copies from other, valid settings."""
         draft = self._context.draft
         wrong = {problem.path for problem in draft.value_errors}
@@ -180,14 +180,14 @@ class ListCard:
             if inner.ui.like and inner.ui.like not in wrong
         }
 
-    def values_of(self, place: int) -> dict[str, object]:
+    def values_of(self, index: int) -> dict[str, object]:
         """Return the values of an entry; {} if there is none."""
         values = self._values()
-        return values[place] if place < len(values) else {}
+        return values[index] if index < len(values) else {}
 
     def _values(self) -> list[dict[str, object]]:
-        found = self._context.draft.value(self.setting.path)
-        items = found if isinstance(found, list | tuple) else []
+        matches = self._context.draft.value(self.setting.path)
+        items = matches if isinstance(matches, list | tuple) else []
         return [item for item in items if isinstance(item, dict)]
 
     def _current(self) -> list[dict[str, object]]:
@@ -199,7 +199,7 @@ class ListCard:
     def _set(self, values: list[dict[str, object]]) -> None:
         self._context.draft.set(self.setting.path, values)
 
-    def _let_go(self, entry: Entry) -> None:
+    def _release_focus(self, entry: Entry) -> None:
         """Take the focus from an entry that disappears, such as when adding it is undone."""
         focus = focused(entry.frame)
         if focus is not None and str(focus).startswith(f"{entry.frame}."):
@@ -210,11 +210,11 @@ class ListCard:
             self._empty.pack(anchor="w", pady=self._context.kit.px(4))
         else:
             self._empty.pack_forget()
-        for place, entry in enumerate(self._entries):
+        for index, entry in enumerate(self._entries):
             is_packed = bool(entry.frame.winfo_manager())
-            if place < count and not is_packed:
+            if index < count and not is_packed:
                 entry.frame.pack(fill="x")
-            elif place >= count and is_packed:
-                self._let_go(entry)
+            elif index >= count and is_packed:
+                self._release_focus(entry)
                 entry.hide()
         self._shown = count

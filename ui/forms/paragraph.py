@@ -6,7 +6,7 @@ from collections.abc import Callable
 import customtkinter
 
 from onetrainer.config.fields import Setting
-from ui.model.form_fields import as_text
+from ui.model.form_fields import edit_text
 from ui.theme.palette import Role
 from ui.theme.theme import pair
 from ui.widgets.widgets import Kit
@@ -59,24 +59,24 @@ class ParagraphEditor:
         )
         text.bind("<<Modified>>", self._modified)
         text.bind("<Configure>", lambda _: self._fit())
-        text.bind("<Tab>", lambda _: _leave(text.tk_focusNext()))
-        text.bind("<Shift-Tab>", lambda _: _leave(text.tk_focusPrev()))
+        text.bind("<Tab>", lambda _: _focus(text.tk_focusNext()))
+        text.bind("<Shift-Tab>", lambda _: _focus(text.tk_focusPrev()))
         if text.tk.call("tk", "windowingsystem") == "x11":
-            text.bind("<ISO_Left_Tab>", lambda _: _leave(text.tk_focusPrev()))
+            text.bind("<ISO_Left_Tab>", lambda _: _focus(text.tk_focusPrev()))
         text.pack(side="left", fill="x", expand=True)
         text.configure(yscrollcommand=self._scrolled)
         kit.on_wheel[text] = self._wheel
         self._text = text
-        self._has_bar = False
-        self._bar: customtkinter.CTkScrollbar | None = None
+        self._has_scrollbar = False
+        self._scrollbar: customtkinter.CTkScrollbar | None = None
         self.widget: tk.Widget = frame
         self.focus: tk.Misc = text
 
     def show(self, value: object) -> None:
-        words = as_text(value)
-        if self.read() != words:
+        text = edit_text(value)
+        if self.read() != text:
             self._is_showing = True
-            self._text.replace("1.0", "end-1c", words)
+            self._text.replace("1.0", "end-1c", text)
             self._text.edit_modified(False)
             self._text.update_idletasks()
             self._is_showing = False
@@ -111,19 +111,19 @@ class ParagraphEditor:
     def _scrolled(self, first: float, last: float) -> None:
         # Tk passes strings despite the annotation.
         is_whole = float(first) <= 0 and float(last) >= 1
-        if self._bar is None and (is_whole or int(self._text.cget("height")) < _MAX_LINES):
+        if self._scrollbar is None and (is_whole or int(self._text.cget("height")) < _MAX_LINES):
             return
-        if self._bar is None:  # created late, because few texts are this long
-            if not self._has_bar:  # Tk calls this again while the scrollbar is created
-                self._has_bar = True
-                self._bar = _bar(self.widget, self._text)
+        if self._scrollbar is None:  # created late, because few texts are this long
+            if not self._has_scrollbar:  # Tk calls this again while the scrollbar is created
+                self._has_scrollbar = True
+                self._scrollbar = _scrollbar(self.widget, self._text)
                 self._scrolled(*self._text.yview())
             return
         if is_whole:
-            self._bar.pack_forget()
-        elif not self._bar.winfo_manager():
-            self._bar.pack(side="right", fill="y", before=self._text)
-        self._bar.set(float(first), float(last))
+            self._scrollbar.pack_forget()
+        elif not self._scrollbar.winfo_manager():
+            self._scrollbar.pack(side="right", fill="y", before=self._text)
+        self._scrollbar.set(float(first), float(last))
 
     def _wheel(self, steps: int) -> None:
         """Scroll the page where Tk cannot scroll the text any further."""
@@ -137,7 +137,7 @@ class ParagraphEditor:
             self._kit.on_wheel[box](steps)
 
 
-def _bar(parent: tk.Misc, text: tk.Text) -> customtkinter.CTkScrollbar:
+def _scrollbar(parent: tk.Misc, text: tk.Text) -> customtkinter.CTkScrollbar:
     return customtkinter.CTkScrollbar(
         parent,
         command=text.yview,
@@ -150,7 +150,7 @@ def _bar(parent: tk.Misc, text: tk.Text) -> customtkinter.CTkScrollbar:
     )
 
 
-def _leave(target: tk.Misc | None) -> str:
+def _focus(target: tk.Misc | None) -> str:
     if target is not None:
         target.focus_set()
     return "break"

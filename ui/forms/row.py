@@ -9,10 +9,10 @@ from typing import Protocol
 
 from onetrainer.config.fields import Setting
 from onetrainer.errors import Fix, Problem
-from ui.forms.editors import EntryEditor, explain, make_editor
-from ui.messages.problems import fix_words, in_words
+from ui.forms.editors import EntryEditor, add_help_tooltip, make_editor
+from ui.messages.problems import fix_label, in_words
 from ui.model.draft import Draft
-from ui.model.form_fields import as_words, counted_in
+from ui.model.form_fields import display_text, unit_path
 from ui.widgets.tooltip import Tooltip
 from ui.widgets.widgets import Button, Kit
 
@@ -75,16 +75,16 @@ class Row:
         self._dot = kit.label(parent, style="Accent")
         self._label = kit.label(parent, setting.ui.label)
         self.editor = make_editor(kit, parent, setting, self._changed)
-        self._unit_path = counted_in(self.path)
+        self._unit_path = unit_path(self.path)
         self._reset = ttk.Button(
-            parent, text="↺", width=2, style="QuietCard.TButton", command=self._go_back
+            parent, text="↺", width=2, style="QuietCard.TButton", command=self._reset_value
         )
         self._message: ttk.Label = kit.label(parent, wrap=420)
-        Tooltip(self._reset, kit.theme, self._reset_words)
+        Tooltip(self._reset, kit.theme, self._reset_tooltip)
         for widget in (self._label, self.editor.focus):
-            explain(kit, widget, setting)
+            add_help_tooltip(kit, widget, setting)
         self.editor.focus.bind("<FocusIn>", lambda _: context.on_focus(setting, self.path), add="+")
-        self.editor.focus.bind("<FocusOut>", lambda _: self._left(), add="+")
+        self.editor.focus.bind("<FocusOut>", lambda _: self._focus_left(), add="+")
         self.editor.focus.bind("<Return>", lambda _: self.commit(), add="+")
         kit.name(self.editor.focus, self.path)
         kit.name(self._reset, f"reset {self.path}")
@@ -96,8 +96,8 @@ class Row:
         """Register the controls by name again after another variant has used the names."""
         for name, widget in self._names.items():
             self._context.kit.name(widget, name)
-        for place, button in enumerate(self._fix_buttons):
-            self._context.kit.name_button(button, self._fix_name(place))
+        for index, button in enumerate(self._fix_buttons):
+            self._context.kit.name_button(button, self._fix_name(index))
 
     def _names_of_buttons(self) -> dict[str, tk.Misc]:
         """Register the controls of the editor by the path of this row, and return them."""
@@ -111,7 +111,7 @@ class Row:
             found[own] = widget
         return found
 
-    def to_front(self) -> None:
+    def raise_in_tab_order(self) -> None:
         """Move the row to the end of the Tab order."""
         parts = (self._lead, self._dot, self._label, self.editor.widget, self._reset)
         for widget in (*parts, self._message, self._fix_line):
@@ -119,7 +119,7 @@ class Row:
                 # `Canvas.lift` raises canvas items instead of the widget.
                 widget.tk.call("raise", str(widget))
 
-    def retire(self) -> None:
+    def detach(self) -> None:
         """Hide the row and drop what was being typed, because its setting no longer exists."""
         if self._waiting:
             self._label.after_cancel(self._waiting)
@@ -170,7 +170,7 @@ class Row:
         for widget in parts:
             widget.grid_remove()
         self.show_lead(is_shown=False)
-        self._offer([])
+        self._show_fixes([])
 
     def show(self) -> None:
         """Put the widgets back into the grid."""
@@ -193,12 +193,12 @@ class Row:
         if not self._waiting:
             self.editor.show(draft.value(self.path))
         if self._unit_path and isinstance(self.editor, EntryEditor):
-            self.editor.count_in(str(draft.value(self._unit_path)))
+            self.editor.set_unit(str(draft.value(self._unit_path)))
         problems = [] if self._is_new else draft.problems_at(self.path)
         self.editor.mark(problems[0].severity if problems else "")
-        self._say(problems)
+        self._show_problems(problems)
         offers = ([problem.fix] if problem.fix else [*problem.choices] for problem in problems)
-        self._offer(next((fixes for fixes in offers if fixes), []))
+        self._show_fixes(next((fixes for fixes in offers if fixes), []))
         # An entry added to a list has no base value.
         has_base = self.path == self.setting.path or draft.base_value(self.path) is not None
         is_changed = has_base and draft.is_changed(self.path)
@@ -215,7 +215,7 @@ class Row:
             self._waiting = ""
             self._context.draft.set(self.path, self.editor.read())
 
-    def begin(self) -> None:
+    def begin_editing(self) -> None:
         """Focus a new, empty row without reporting problems until the editor loses the focus."""
         self._is_new = True
         self.refresh()
@@ -232,7 +232,7 @@ class Row:
         """Text of the problems shown below the editor."""
         return str(self._message.cget("text")) if self._message.winfo_ismapped() else ""
 
-    def _left(self) -> None:
+    def _focus_left(self) -> None:
         self.commit()
         if self._is_new:
             self._is_new = False
@@ -243,7 +243,7 @@ class Row:
             self._label.after_cancel(self._waiting)
         self._waiting = self._label.after(CHECK_AFTER_MS, self.commit)
 
-    def _say(self, problems: list[Problem]) -> None:
+    def _show_problems(self, problems: list[Problem]) -> None:
         if not problems:
             self._message.grid_remove()
             return
@@ -252,7 +252,7 @@ class Row:
         self._message.configure(text=text, style=f"{style}.Card.TLabel")
         self._message.grid()
 
-    def _offer(self, fixes: list[Fix]) -> None:
+    def _show_fixes(self, fixes: list[Fix]) -> None:
         """Show a button for each fix of a problem, or none."""
         if fixes == self._fixes:
             return
@@ -265,12 +265,12 @@ class Row:
         while len(self._fix_buttons) < len(fixes):
             self._fix_buttons.append(self._make_fix_button(line, len(self._fix_buttons)))
         gap = self._context.kit.px(8)
-        for place, button in enumerate(self._fix_buttons):
+        for index, button in enumerate(self._fix_buttons):
             button.widget.grid_remove()
-            if place < len(fixes):
-                button.set_text(fix_words(fixes[place], self.path))
+            if index < len(fixes):
+                button.set_text(fix_label(fixes[index], self.path))
                 # Three in a line would be wider than the page.
-                row, column = divmod(place, _FIXES_BESIDE)
+                row, column = divmod(index, _FIXES_BESIDE)
                 above = gap if row else 0
                 button.widget.grid(
                     row=row, column=column, sticky="w", padx=(0, gap), pady=(above, 0)
@@ -286,25 +286,25 @@ class Row:
         line.lift(self._message)
         return line
 
-    def _make_fix_button(self, line: ttk.Frame, place: int) -> Button:
-        do = partial(self._put_right, place)
-        return self._context.kit.button(line, "", do, name=self._fix_name(place))
+    def _make_fix_button(self, line: ttk.Frame, index: int) -> Button:
+        do = partial(self._apply_fix, index)
+        return self._context.kit.button(line, "", do, name=self._fix_name(index))
 
-    def _fix_name(self, place: int) -> str:
-        return f"fix {self.path}" + (f" {place}" if place else "")
+    def _fix_name(self, index: int) -> str:
+        return f"fix {self.path}" + (f" {index}" if index else "")
 
-    def _put_right(self, place: int) -> None:
-        if place < len(self._fixes):
-            fix = self._fixes[place]
+    def _apply_fix(self, index: int) -> None:
+        if index < len(self._fixes):
+            fix = self._fixes[index]
             self.editor.focus.focus_set()  # the button disappears and must not keep the focus
             self._context.draft.set(fix.path, fix.value)
 
-    def _go_back(self) -> None:
+    def _reset_value(self) -> None:
         self.editor.focus.focus_set()
         self._context.draft.reset(self.path)
 
-    def _reset_words(self) -> str:
-        base = as_words(self._context.draft.base_value(self.path), self.setting) or "nothing"
+    def _reset_tooltip(self) -> str:
+        base = display_text(self._context.draft.base_value(self.path), self.setting) or "nothing"
         return f"Reset to {base}"
 
 
@@ -319,7 +319,7 @@ def restore_tab_order(slots: Iterable[Placed]) -> None:
     """Make Tab visit rows in reading order, whatever the order of their creation."""
     for slot in slots:
         if slot.row is not None:
-            slot.row.to_front()
+            slot.row.raise_in_tab_order()
 
 
 def show_leads(slots: Iterable[Placed], of_card: Row | None = None) -> None:

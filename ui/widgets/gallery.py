@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tkinter import ttk
 
-from ui.background.image_cache import Images
+from ui.background.image_cache import ImageCache
 from ui.progress.samples import SampleBook, thumbnail
 from ui.widgets.widgets import Kit
 
@@ -19,7 +19,7 @@ class Gallery:
     """Canvas that draws only the visible thumbnails; the newest step is at the right end."""
 
     def __init__(
-        self, kit: Kit, parent: tk.Misc, images: Images, chosen: Callable[[int, int], None]
+        self, kit: Kit, parent: tk.Misc, images: ImageCache, chosen: Callable[[int, int], None]
     ) -> None:
         self._kit = kit
         self._images = images
@@ -41,8 +41,8 @@ class Gallery:
         self._canvas.grid(row=0, column=0, sticky="nsew")
         self._canvas.bind("<Configure>", lambda _: self._resized())
         self._canvas.bind("<<ThemeChanged>>", lambda _: self.draw())
-        self._canvas.bind("<Button-1>", self._pressed)
-        kit.on_wheel[self._canvas] = self._turned
+        self._canvas.bind("<Button-1>", self._clicked)
+        kit.on_wheel[self._canvas] = self._on_wheel
         kit.name(self._canvas, "gallery")
 
     def show(self, folder: Path, book: SampleBook, prompt: int, step: int) -> None:
@@ -56,7 +56,7 @@ class Gallery:
         self._measure()
         if is_longer:
             self._canvas.xview_moveto(1.0)
-        self._see_current()
+        self._scroll_to_current()
         self.draw()
 
     def draw(self) -> None:
@@ -77,7 +77,7 @@ class Gallery:
                 self._draw_cell(row, column, prompts[row], steps[column])
         for column in range(first, last):
             self._draw_head(column, steps[column])
-        self._forget_far(prompts[top:bottom], steps[first:last])
+        self._drop_distant_images(prompts[top:bottom], steps[first:last])
 
     def _draw_head(self, column: int, step: int) -> None:
         x = column * self._kit.px(_CELL + _GAP) + self._kit.px(_CELL) // 2
@@ -96,19 +96,19 @@ class Gallery:
         sample = self._book.nearest(prompt, 0)
         px = self._kit.px
         palette = self._kit.theme.palette
-        words = " ".join((sample.prompt if sample else "").split())
+        label = " ".join((sample.prompt if sample else "").split())
         text = self._canvas.create_text(
             self._canvas.canvasx(0) + 1,
             px(_HEAD) + row * self._row_height() + px(2),
-            text=words or "(no prompt)",
+            text=label or "(no prompt)",
             anchor="nw",
             font="OneTrainerSmall",
             fill=palette.accent if prompt == self._current[0] else palette.dim,
         )
         room = self._canvas.winfo_width() - px(6)
-        while words and self._canvas.bbox(text)[2] - self._canvas.bbox(text)[0] > room:
-            words = words[: -max(1, len(words) // 12)].rstrip()
-            self._canvas.itemconfigure(text, text=f"{words}…")
+        while label and self._canvas.bbox(text)[2] - self._canvas.bbox(text)[0] > room:
+            label = label[: -max(1, len(label) // 12)].rstrip()
+            self._canvas.itemconfigure(text, text=f"{label}…")
 
     def _draw_cell(self, row: int, column: int, prompt: int, step: int) -> None:
         sample = self._book.at(prompt, step)
@@ -146,11 +146,11 @@ class Gallery:
         self._photos[path, side] = PhotoImage(image, master=self._canvas)
         return self._photos[path, side]
 
-    def _forget_far(self, prompts: list[int], steps: list[int]) -> None:
+    def _drop_distant_images(self, prompts: list[int], steps: list[int]) -> None:
         if len(self._photos) > 4 * max(8, len(prompts) * len(steps)):
-            found = (self._book.at(prompt, step) for prompt in prompts for step in steps)
-            seen = {thumbnail(self._folder, sample) for sample in found if sample}
-            self._photos = {key: image for key, image in self._photos.items() if key[0] in seen}
+            samples = (self._book.at(prompt, step) for prompt in prompts for step in steps)
+            visible = {thumbnail(self._folder, sample) for sample in samples if sample}
+            self._photos = {key: image for key, image in self._photos.items() if key[0] in visible}
 
     def _row_height(self) -> int:
         return self._kit.px(_ROW_HEAD + _CELL + _GAP)
@@ -173,7 +173,7 @@ class Gallery:
             else:
                 bar.grid_remove()
 
-    def _see_current(self) -> None:
+    def _scroll_to_current(self) -> None:
         steps = self._book.steps
         if self._current[1] not in steps:
             return
@@ -187,7 +187,7 @@ class Gallery:
 
     def _resized(self) -> None:
         self._measure()
-        self._see_current()
+        self._scroll_to_current()
         self.draw()
 
     def _xview(self, *arguments: str) -> None:
@@ -198,7 +198,7 @@ class Gallery:
         self._canvas.yview(*arguments)
         self.draw()
 
-    def _turned(self, steps: int) -> None:
+    def _on_wheel(self, steps: int) -> None:
         px = self._kit.px
         height = px(_HEAD) + len(self._book.prompts) * self._row_height()
         if height > self._canvas.winfo_height():
@@ -207,7 +207,7 @@ class Gallery:
             self._canvas.xview_scroll(steps, "units")
         self.draw()
 
-    def _pressed(self, event: "tk.Event[tk.Canvas]") -> str:
+    def _clicked(self, event: "tk.Event[tk.Canvas]") -> str:
         px = self._kit.px
         column = int(self._canvas.canvasx(event.x) // px(_CELL + _GAP))
         row = int((self._canvas.canvasy(event.y) - px(_HEAD)) // self._row_height())

@@ -98,7 +98,7 @@ class Grid:
         self.count, self.current = count, current
         self._fit()
         if is_other:
-            self._see_current()
+            self._scroll_to_current()
         self.draw()
 
     def to_top(self) -> None:
@@ -116,8 +116,8 @@ class Grid:
         columns = self._columns
         first = max(0, int(canvas.canvasy(0)) // self._height) * columns
         below = int(canvas.canvasy(canvas.winfo_height())) // self._height + 1
-        for place in range(first, min(self.count, below * columns)):
-            self._paint(canvas, place, self._box(place), place == self.current)
+        for index in range(first, min(self.count, below * columns)):
+            self._paint(canvas, index, self._box(index), index == self.current)
         if len(self._images) > _MAX_IMAGES:
             self._images = {key: self._images[key] for key in self._used}
 
@@ -161,8 +161,8 @@ class Grid:
         canvas = self.canvas
         return canvas.winfo_width() - 2 * _RING, canvas.winfo_height() - 2 * _RING
 
-    def _box(self, place: int) -> Box:
-        row, column = divmod(place, self._columns)
+    def _box(self, index: int) -> Box:
+        row, column = divmod(index, self._columns)
         room = max(1, self._room[0])
         width = min(self._width, room) if self._width else room
         return Box(column * width, row * self._height, width, self._height)
@@ -171,27 +171,27 @@ class Grid:
         canvas = self.canvas
         canvas.bind("<Configure>", lambda _: self._resized())
         canvas.bind("<<ThemeChanged>>", lambda _: self.draw())
-        canvas.bind("<Button-1>", self._pressed)
-        canvas.bind("<Double-Button-1>", lambda event: self._pressed(event, is_double=True))
+        canvas.bind("<Button-1>", self._clicked)
+        canvas.bind("<Double-Button-1>", lambda event: self._clicked(event, is_double=True))
         canvas.bind("<Triple-Button-1>", lambda _: "break")  # must not open a second time
-        moves: dict[str, Callable[[], int]] = {
+        steps_by_key: dict[str, Callable[[], int]] = {
             "<Left>": lambda: -1,
             "<Right>": lambda: 1,
             "<Up>": lambda: -self._columns,
             "<Down>": lambda: self._columns,
-            "<Prior>": lambda: -self._columns * self._rows_seen,
-            "<Next>": lambda: self._columns * self._rows_seen,
+            "<Prior>": lambda: -self._columns * self._visible_rows,
+            "<Next>": lambda: self._columns * self._visible_rows,
             "<Home>": lambda: -self.count,
             "<End>": lambda: self.count,
         }
-        for key, by in moves.items():
+        for key, by in steps_by_key.items():
             canvas.bind(key, self._mover(by))
         for key in ("<Return>", "<KP_Enter>", "<space>"):
             canvas.bind(key, lambda _: self._open())
-        self._kit.on_wheel[canvas] = self._turned
+        self._kit.on_wheel[canvas] = self._on_wheel
 
     @property
-    def _rows_seen(self) -> int:
+    def _visible_rows(self) -> int:
         return max(1, self._room[1] // self._height)
 
     def _mover(self, by: Callable[[], int]) -> Callable[["tk.Event[tk.Canvas]"], str]:
@@ -206,26 +206,26 @@ class Grid:
 
         return moved
 
-    def _choose(self, place: int) -> None:
-        if not 0 <= place < self.count:
+    def _choose(self, index: int) -> None:
+        if not 0 <= index < self.count:
             return
-        is_other = place != self.current
-        self.current = place
-        self._see_current()
+        is_other = index != self.current
+        self.current = index
+        self._scroll_to_current()
         self.draw()
         if is_other:
-            self._chosen(place)
+            self._chosen(index)
 
     def _open(self) -> str:
         if self._opened is not None and 0 <= self.current < self.count:
             self._opened(self.current)
         return "break"
 
-    def _pressed(self, event: "tk.Event[tk.Canvas]", *, is_double: bool = False) -> str:
+    def _clicked(self, event: "tk.Event[tk.Canvas]", *, is_double: bool = False) -> str:
         self.canvas.focus_set()
-        place = self._at(event.x, event.y)
-        if place >= 0:
-            self._choose(place)
+        index = self._at(event.x, event.y)
+        if index >= 0:
+            self._choose(index)
             if is_double:
                 self._open()
         # Otherwise customtkinter would move the focus elsewhere.
@@ -234,17 +234,17 @@ class Grid:
     def _at(self, left: int, top: int) -> int:
         """Return the index of the cell at a point of the widget; -1 for none."""
         x, y = int(self.canvas.canvasx(left)), int(self.canvas.canvasy(top))
-        for place in range(self.count) if self.count < 2 else self._near(y):
-            box = self._box(place)
+        for index in range(self.count) if self.count < 2 else self._near(y):
+            box = self._box(index)
             if 0 <= x - box.left < box.width and 0 <= y - box.top < box.height:
-                return place
+                return index
         return -1
 
     def _near(self, y: int) -> range:
         first = max(0, y // self._height - 1) * self._columns
         return range(first, min(self.count, first + 3 * self._columns))
 
-    def _see_current(self) -> None:
+    def _scroll_to_current(self) -> None:
         """Scroll until the selected cell is visible."""
         if not 0 <= self.current < self.count:
             return
@@ -264,14 +264,14 @@ class Grid:
 
     def _resized(self) -> None:
         self._fit()
-        self._see_current()
+        self._scroll_to_current()
         self.draw()
 
     def _yview(self, *words: str) -> None:
         self.canvas.yview(*words)
         self.draw()
 
-    def _turned(self, steps: int) -> None:
+    def _on_wheel(self, steps: int) -> None:
         if self._whole() > self._room[1]:
             self.canvas.yview_scroll(steps * self._kit.px(_WHEEL_PX), "units")
             self.draw()

@@ -16,7 +16,7 @@ _KNOB = 7.0
 _RING = 1.5
 
 Command = Callable[[], object]
-Look = tuple[bool, bool, bool, str]
+State = tuple[bool, bool, bool, str]
 
 
 class Switches:
@@ -24,20 +24,20 @@ class Switches:
 
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
-        self._images: dict[Look, str] = {}
+        self._images: dict[State, str] = {}
 
-    def image(self, *, is_on: bool, has_focus: bool, has_words: bool, ground: Role) -> str:
+    def image(self, *, is_on: bool, has_focus: bool, has_label: bool, ground: Role) -> str:
         """Return the Tk name of the image for a state in the current colors."""
         palette, scale = self._theme.palette, self._theme.scale
-        look = (is_on, has_focus, has_words, f"{self._theme.mode} {ground}")
-        if look not in self._images:
+        state = (is_on, has_focus, has_label, f"{self._theme.mode} {ground}")
+        if state not in self._images:
             rows = paint(palette, palette[ground], scale, is_on=is_on, has_focus=has_focus)
-            if has_words:
+            if has_label:
                 rows = [row + [palette[ground]] * round(6 * scale) for row in rows]
             image = smooth.make(self._theme.root, len(rows[0]), len(rows))
             smooth.fill(self._theme.root, image, rows)
-            self._images[look] = image
-        return self._images[look]
+            self._images[state] = image
+        return self._images[state]
 
 
 class Switch:
@@ -102,7 +102,7 @@ class Switch:
         image = self._images.image(
             is_on=self._is_on,
             has_focus=self._has_focus,
-            has_words=str(self.widget.cget("compound")) == "left",
+            has_label=str(self.widget.cget("compound")) == "left",
             ground=self._ground,
         )
         self.widget.configure(image=image)

@@ -22,7 +22,7 @@ class Timeline:
         self._kit = kit
         self._moved = moved
         self._stops: list[int] = []
-        self._place = 0
+        self._index = 0
         self.canvas = tk.Canvas(
             parent, height=kit.px(_HEIGHT), width=10, highlightthickness=0, takefocus=1
         )
@@ -30,17 +30,17 @@ class Timeline:
         kit.name(self.canvas, name)
         for sequence in ("<Configure>", "<<ThemeChanged>>", "<FocusIn>", "<FocusOut>"):
             self.canvas.bind(sequence, lambda _: self.draw())
-        self.canvas.bind("<Button-1>", self._pressed)
-        self.canvas.bind("<B1-Motion>", self._pressed)
+        self.canvas.bind("<Button-1>", self._clicked)
+        self.canvas.bind("<B1-Motion>", self._clicked)
         moves = {"<Left>": -1, "<Right>": 1, "<Home>": -(10**9), "<End>": 10**9}
         for key, by in moves.items():
             self.canvas.bind(key, partial(self._key, by))
 
     def show(self, stops: list[int], step: int) -> None:
         """Show the stops, with the knob at the stop of a step."""
-        place = stops.index(step) if step in stops else max(0, len(stops) - 1)
-        if (stops, place) != (self._stops, self._place):
-            self._stops, self._place = stops, place
+        index = stops.index(step) if step in stops else max(0, len(stops) - 1)
+        if (stops, index) != (self._stops, self._index):
+            self._stops, self._index = stops, index
             self.draw()
 
     def _key(self, by: int, _: "tk.Event[tk.Canvas]") -> str:
@@ -48,7 +48,7 @@ class Timeline:
 
     def move(self, by: int) -> str:
         """Move the knob by a number of stops."""
-        self._go(self._place + by)
+        self._go(self._index + by)
         return "break"
 
     def draw(self) -> None:
@@ -60,20 +60,20 @@ class Timeline:
         y = px(15)
         left, right = px(_PAD), canvas.winfo_width() - px(_PAD)
         canvas.create_line(left, y, right, y, fill=palette.raised, width=px(4), capstyle="round")
-        knob = self._x(self._place)
+        knob = self._x(self._index)
         canvas.create_line(left, y, knob, y, fill=palette.fill, width=px(4), capstyle="round")
         if len(self._stops) <= _MAX_STOPS:
-            for place in range(len(self._stops)):
-                self._dot(self._x(place), y, px(_STOP), palette.dim)
+            for index in range(len(self._stops)):
+                self._dot(self._x(index), y, px(_STOP), palette.dim)
         if focused(canvas) is canvas:
             self._dot(knob, y, px(_KNOB + 3), palette.accent)
         self._dot(knob, y, px(_KNOB), palette.text)
-        self._words(left, right, knob)
+        self._draw_labels(left, right, knob)
 
-    def _words(self, left: float, right: float, knob: float) -> None:
+    def _draw_labels(self, left: float, right: float, knob: float) -> None:
         palette, px = self._kit.theme.palette, self._kit.px
         room = px(70)
-        now = f"step {self._stops[self._place]:,}"
+        now = f"step {self._stops[self._index]:,}"
         canvas, y = self.canvas, px(27)
         small = "OneTrainerSmall"
         center = min(max(knob, left + px(24)), right - px(24))
@@ -90,20 +90,20 @@ class Timeline:
             x - radius, y - radius, x + radius, y + radius, fill=color, outline=""
         )
 
-    def _x(self, place: int) -> float:
+    def _x(self, index: int) -> float:
         left, right = self._kit.px(_PAD), self.canvas.winfo_width() - self._kit.px(_PAD)
         last = len(self._stops) - 1
-        return left + (right - left) * (place / last if last else 1.0)
+        return left + (right - left) * (index / last if last else 1.0)
 
-    def _pressed(self, event: "tk.Event[tk.Canvas]") -> None:
+    def _clicked(self, event: "tk.Event[tk.Canvas]") -> None:
         self.canvas.focus_set()
         if self._stops:
-            places = range(len(self._stops))
-            self._go(min(places, key=lambda place: abs(self._x(place) - event.x)))
+            indexes = range(len(self._stops))
+            self._go(min(indexes, key=lambda index: abs(self._x(index) - event.x)))
 
-    def _go(self, place: int) -> None:
-        place = min(max(0, place), len(self._stops) - 1)
-        if self._stops and place != self._place:
-            self._place = place
+    def _go(self, index: int) -> None:
+        index = min(max(0, index), len(self._stops) - 1)
+        if self._stops and index != self._index:
+            self._index = index
             self.draw()
-            self._moved(self._stops[place])
+            self._moved(self._stops[index])

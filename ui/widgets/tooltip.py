@@ -3,14 +3,14 @@
 import tkinter as tk
 from collections.abc import Callable
 
-from ui.messages.line_breaks import broken_at_dots
+from ui.messages.line_breaks import break_at_dots
 from ui.theme.theme import Theme
 
 _DELAY_MS = 500
 _WIDTH = 340
 _GAP = 14
 # The text may depend on state that sends no notification, such as that of a run.
-_LOOK_EVERY_MS = 150
+_UPDATE_EVERY_MS = 150
 
 
 class Tooltip:
@@ -23,7 +23,7 @@ class Tooltip:
     def __init__(self, widget: tk.Misc, theme: Theme, text: Callable[[], str]) -> None:
         self._widget = widget
         self._theme = theme
-        self._text: Callable[[], str] = lambda: broken_at_dots(
+        self._text: Callable[[], str] = lambda: break_at_dots(
             text(), theme.px(_WIDTH), theme.measure
         )
         self._waiting = ""
@@ -67,9 +67,9 @@ class Tooltip:
         window.update_idletasks()
         self._place(window)
         self._window, self._label = window, label
-        self._waiting = self._widget.after(_LOOK_EVERY_MS, self._look)
+        self._waiting = self._widget.after(_UPDATE_EVERY_MS, self._update)
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         """Update the text, or hide the tooltip when there is none."""
         self._waiting = ""
         text = self._text()
@@ -82,7 +82,7 @@ class Tooltip:
             self._label.configure(text=text)
             self._window.update_idletasks()
             self._place(self._window)
-        self._waiting = self._widget.after(_LOOK_EVERY_MS, self._look)
+        self._waiting = self._widget.after(_UPDATE_EVERY_MS, self._update)
 
     def _place(self, window: tk.Toplevel) -> None:
         gap = self._theme.px(_GAP)

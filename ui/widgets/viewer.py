@@ -6,7 +6,7 @@ from pathlib import Path
 from tkinter import ttk
 
 from onetrainer.run.events import Sample
-from ui.background.image_cache import Images
+from ui.background.image_cache import ImageCache
 from ui.progress.samples import SampleBook
 from ui.widgets.timeline import Timeline
 from ui.widgets.widgets import Kit
@@ -27,7 +27,7 @@ class Viewer:
         self,
         kit: Kit,
         parent: tk.Misc,
-        images: Images,
+        images: ImageCache,
         moved: Callable[[int, int], None],
         *,
         name: str = "",
@@ -43,13 +43,13 @@ class Viewer:
         self._is_comparing = False
         self._releasing = ""
         self._image: object = None
-        self._shown: tuple[Path, int, int] | None = None
+        self._drawn_key: tuple[Path, int, int] | None = None
         self.outer, inner = kit.card(parent)
-        self._words: ttk.Label = kit.label(inner, style="Heading", wrap=480)
-        self._words.pack(anchor="w")
-        self._about: ttk.Label = kit.label(inner, style="SmallDim")
-        self._about.pack(anchor="w", pady=(kit.px(1), kit.px(8)))
-        self.timeline = Timeline(kit, inner, self._timeline_moved, name=f"{name} timeline".strip())
+        self._prompt_label: ttk.Label = kit.label(inner, style="Heading", wrap=480)
+        self._prompt_label.pack(anchor="w")
+        self._caption: ttk.Label = kit.label(inner, style="SmallDim")
+        self._caption.pack(anchor="w", pady=(kit.px(1), kit.px(8)))
+        self.timeline = Timeline(kit, inner, self._go_to_step, name=f"{name} timeline".strip())
         self.timeline.canvas.pack(side="bottom", fill="x", pady=(kit.px(8), 0))
         self.canvas = tk.Canvas(inner, highlightthickness=0, takefocus=0, width=50, height=50)
         kit.theme.paint(self.canvas, bg="card")
@@ -60,7 +60,7 @@ class Viewer:
     def show(self, folder: Path, book: SampleBook, prompt: int, step: int) -> None:
         """Show one sample of a run."""
         if folder != self._folder:
-            self._shown = None
+            self._drawn_key = None
         self._folder, self._book = folder, book
         self._prompt, self._step = prompt, step
         self._draw()
@@ -85,14 +85,14 @@ class Viewer:
     def _bind(self) -> None:
         canvas, line = self.canvas, self.timeline.canvas
         canvas.bind("<Configure>", lambda _: self._draw())
-        line.bind("<Up>", lambda _: self._other_prompt(-1))
-        line.bind("<Down>", lambda _: self._other_prompt(1))
+        line.bind("<Up>", lambda _: self._change_prompt(-1))
+        line.bind("<Down>", lambda _: self._change_prompt(1))
         line.bind("<KeyPress-space>", lambda _: self._compare(True))
         line.bind("<KeyRelease-space>", lambda _: self._compare(False))
-        canvas.bind("<ButtonPress-1>", lambda _: self._pressed())
+        canvas.bind("<ButtonPress-1>", lambda _: self._clicked())
         canvas.bind("<ButtonRelease-1>", lambda _: self._compare(False))
 
-    def _pressed(self) -> str:
+    def _clicked(self) -> str:
         self.take_focus()
         # "break" also keeps customtkinter from moving the focus to the image.
         return self._compare(True)
@@ -101,17 +101,17 @@ class Viewer:
         sample = self.sample
         if sample is None:
             return
-        words = " ".join(sample.prompt.split()) or "(no prompt)"
-        self._words.configure(text=words, wraplength=max(200, self.canvas.winfo_width()))
+        prompt = " ".join(sample.prompt.split()) or "(no prompt)"
+        self._prompt_label.configure(text=prompt, wraplength=max(200, self.canvas.winfo_width()))
         now = f"Step {sample.step:,}"
         if self._is_comparing:
             now += " · first step, for comparison"
-        self._about.configure(
+        self._caption.configure(
             text=f"{now}  ·  seed {sample.seed}  ·  hold Space to compare with the first step"
             if not self._is_comparing
             else now
         )
-        self.timeline.show(self._book.steps_of(self._prompt), self._step_shown())
+        self.timeline.show(self._book.steps_of(self._prompt), self._nearest_step())
         self._draw_image(sample)
         self._load_neighbors()
 
@@ -120,7 +120,7 @@ class Viewer:
         if width < 60 or height < 60:
             return
         key = (self._folder / sample.path, width, height)
-        if key == self._shown:
+        if key == self._drawn_key:
             return
         # The previous image stays until this one is decoded, which avoids flicker.
         image = self._images.get(*key, self._draw)
@@ -129,35 +129,35 @@ class Viewer:
         from PIL.ImageTk import PhotoImage
 
         self._image = PhotoImage(image, master=self.canvas)
-        self._shown = key
+        self._drawn_key = key
         self._drawn_step = sample.step
         self.canvas.delete("all")
         self.canvas.create_image(width // 2, height // 2, image=self._image)
 
     def _load_neighbors(self) -> None:
         steps = self._book.steps_of(self._prompt)
-        now = self._step_shown()
+        now = self._nearest_step()
         if now not in steps:
             return
-        place = steps.index(now)
+        index = steps.index(now)
         width, height = self.canvas.winfo_width(), self.canvas.winfo_height()
-        for near in (place - 1, place + 1):
+        for near in (index - 1, index + 1):
             sample = self._book.at(self._prompt, steps[near]) if 0 <= near < len(steps) else None
             if sample is not None and width >= 60:
                 self._images.get(self._folder / sample.path, width, height, _nothing)
 
-    def _step_shown(self) -> int:
+    def _nearest_step(self) -> int:
         sample = self._book.nearest(self._prompt, self._step)
         return sample.step if sample else 0
 
-    def _timeline_moved(self, step: int) -> None:
+    def _go_to_step(self, step: int) -> None:
         self._moved(self._prompt, step)
 
-    def _other_prompt(self, by: int) -> str:
+    def _change_prompt(self, by: int) -> str:
         prompts = self._book.prompts
         if self._prompt in prompts:
-            place = min(max(0, prompts.index(self._prompt) + by), len(prompts) - 1)
-            self._moved(prompts[place], self._step)
+            index = min(max(0, prompts.index(self._prompt) + by), len(prompts) - 1)
+            self._moved(prompts[index], self._step)
         return "break"
 
     def _compare(self, is_on: bool) -> str:

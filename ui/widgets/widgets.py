@@ -19,15 +19,15 @@ from ui.theme.theme import Theme, pair
 from ui.widgets.switch import Switch, Switches
 from ui.widgets.tooltip import Tooltip
 
-Kind = Literal["primary", "plain", "danger", "quiet"]
+ButtonKind = Literal["primary", "plain", "danger", "quiet"]
 Command = Callable[[], object]
 
 _RING = 2
 _ROOM = 13
 _CARD_PAD = 18
 # Longer than the interval of a double click.
-_REST_S = 0.5
-_BUTTON_COLORS: dict[Kind, tuple[Role, Role, Role]] = {
+_IGNORE_CLICKS_S = 0.5
+_BUTTON_COLORS: dict[ButtonKind, tuple[Role, Role, Role]] = {
     "primary": ("fill", "fill_hover", "on_fill"),
     "plain": ("raised", "hover", "text"),
     "danger": ("danger_fill", "danger_fill", "on_fill"),
@@ -45,21 +45,21 @@ class Button:
         text: str,
         command: Command,
         *,
-        kind: Kind = "plain",
+        kind: ButtonKind = "plain",
         ground: Role = "card",
         width: int = 0,
         height: int = 30,
     ) -> None:
-        face, hover, words = _BUTTON_COLORS[kind]
+        face, hover, text_role = _BUTTON_COLORS[kind]
         self._ground = ground
-        self._kind: Kind = kind
+        self._kind: ButtonKind = kind
         self._face: Role = ground if kind == "quiet" else face
         self._command = command
         self._kit = kit
-        self._words = words
+        self._text_role = text_role
         self.reason = ""
-        self._least_width = width
-        self._rests_until = 0.0
+        self._min_width = width
+        self._ignores_clicks_until = 0.0
         self.widget = customtkinter.CTkButton(
             parent,
             text=text,
@@ -72,7 +72,7 @@ class Button:
             bg_color=pair(ground),
             hover_color=pair(hover),
             border_color=pair(self._face),
-            text_color=pair(words),
+            text_color=pair(text_role),
             text_color_disabled=pair("dim"),
             font=kit.theme.ctk_font(),
             command=self._call,
@@ -89,20 +89,20 @@ class Button:
     def set_text(self, text: str) -> None:
         """Change the label."""
         if self.widget.cget("text") != text:
-            self.widget.configure(text=text, width=max(self._least_width, self._width(text)))
+            self.widget.configure(text=text, width=max(self._min_width, self._width(text)))
 
-    def set_kind(self, kind: Kind) -> None:
+    def set_kind(self, kind: ButtonKind) -> None:
         """Change the appearance."""
         if kind == self._kind:
             return
-        face, hover, self._words = _BUTTON_COLORS[kind]
+        face, hover, self._text_role = _BUTTON_COLORS[kind]
         self._kind, self._face = kind, self._ground if kind == "quiet" else face
         shown: Role = "raised" if self.reason else self._face
         self.widget.configure(
             fg_color=pair(shown),
             border_color=pair(shown),
             hover_color=pair(hover),
-            text_color=pair(self._words),
+            text_color=pair(self._text_role),
         )
 
     def enable(self, reason: str = "") -> None:
@@ -118,16 +118,16 @@ class Button:
 
     def take_focus(self) -> None:
         """Move the keyboard focus to the button."""
-        _face_of(self.widget).focus_set()
+        _canvas_of(self.widget).focus_set()
 
-    def rest(self) -> None:
+    def ignore_clicks(self) -> None:
         """Ignore clicks for a moment, because another button was here until now."""
-        self._rests_until = time.monotonic() + _REST_S
+        self._ignores_clicks_until = time.monotonic() + _IGNORE_CLICKS_S
 
     @property
     def is_enabled(self) -> bool:
         """Whether a click has an effect."""
-        return not self.reason and time.monotonic() >= self._rests_until
+        return not self.reason and time.monotonic() >= self._ignores_clicks_until
 
     def _width(self, text: str) -> int:
         """Return the width of the label plus padding, in pixels at 96 dpi."""
@@ -139,9 +139,9 @@ class Button:
             self._command()
 
     def _show_focus(self, has_focus: bool) -> None:
-        ring: Role = "accent" if self._words != "on_fill" else "text"
-        rest: Role = "raised" if self.reason else self._face
-        self.widget.configure(border_color=pair(ring if has_focus else rest))
+        ring: Role = "accent" if self._text_role != "on_fill" else "text"
+        ignore_clicks: Role = "raised" if self.reason else self._face
+        self.widget.configure(border_color=pair(ring if has_focus else ignore_clicks))
 
 
 class Kit:
@@ -188,7 +188,7 @@ class Kit:
         command: Command,
         *,
         name: str = "",
-        kind: Kind = "plain",
+        kind: ButtonKind = "plain",
         ground: Role = "card",
         width: int = 0,
     ) -> Button:
@@ -258,7 +258,7 @@ def focusable(widget: tk.Misc, press: Command, show: Callable[[bool], None]) -> 
     customtkinter draws on an inner canvas, which it keeps out of the Tab order.
     `show` is called with whether the widget has the focus.
     """
-    canvas = _face_of(widget)
+    canvas = _canvas_of(widget)
     canvas.configure(takefocus=1)
 
     def pressed(_: "tk.Event[tk.Canvas]") -> str:
@@ -271,7 +271,7 @@ def focusable(widget: tk.Misc, press: Command, show: Callable[[bool], None]) -> 
     canvas.bind("<FocusOut>", lambda _: show(False))
 
 
-def _face_of(widget: tk.Misc) -> tk.Canvas:
+def _canvas_of(widget: tk.Misc) -> tk.Canvas:
     return next(child for child in widget.winfo_children() if isinstance(child, tk.Canvas))
 
 

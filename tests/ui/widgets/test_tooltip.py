@@ -3,8 +3,8 @@
 import tkinter as tk
 
 from tests.ui.desk import pump_until, resize
-from ui.forms.editors import explain
-from ui.model.form_fields import setting_of
+from ui.forms.editors import add_help_tooltip
+from ui.model.form_fields import find_setting
 from ui.widgets.tooltip import Tooltip
 
 
@@ -56,9 +56,9 @@ def test_it_goes_with_its_widget(root, kit):
 
 
 def test_a_field_shows_its_error_and_not_its_help(root, kit):
-    setting = setting_of("training.steps")
+    setting = find_setting("training.steps")
     entry = field(root)
-    explain(kit, entry, setting)
+    add_help_tooltip(kit, entry, setting)
     kit.set_has_problem(entry, True)
     rest_on(root, entry)
     assert shown(entry) == []

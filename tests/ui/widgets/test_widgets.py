@@ -11,7 +11,7 @@ from tests.ui.project import SDXL_PARTS, write_model
 from ui.background.threads import Jobs
 from ui.forms.form import Form
 from ui.forms.row import FormContext
-from ui.messages.line_breaks import broken_at_dots
+from ui.messages.line_breaks import break_at_dots
 from ui.model.draft import Draft
 from ui.model.form_fields import groups_in, pages
 from ui.model.visible_settings import ANY
@@ -43,7 +43,7 @@ def type_into(root, row, text):
 
 def test_every_setting_has_a_row_that_shows_its_value(forms, draft):
     for plan in pages():
-        for group in groups_in(plan, draft.kinds):
+        for group in groups_in(plan, draft.variants):
             for setting in group.deep_settings:
                 if setting.kind != "list":
                     row = forms[plan.name].row(setting.path)
@@ -167,7 +167,7 @@ def test_a_resolution_that_is_wrong_does_not_spread(forms, draft):
 def test_a_problem_is_put_right_by_its_button_and_that_can_be_undone(forms, draft, kit, root):
     form = forms["model"]
     assert "fix model.family" not in kit.named
-    draft.add_problems([Problem("model.family", "wrong", fix=Fix("model.family", "sdxl"))])
+    draft.set_file_problems([Problem("model.family", "wrong", fix=Fix("model.family", "sdxl"))])
     form.refresh()
     button = kit.buttons["fix model.family"]
     assert button.widget.cget("text") == "Use SDXL"
@@ -186,7 +186,7 @@ def test_a_problem_is_put_right_by_its_button_and_that_can_be_undone(forms, draf
 def test_where_a_person_has_to_decide_there_is_a_button_for_each_choice(forms, draft, kit, root):
     form, path = forms["model"], "model.prediction"
     choices = (Fix(path, "v_prediction"), Fix(path, "epsilon"))
-    draft.add_problems([Problem(path, "nothing tells", choices=choices)])
+    draft.set_file_problems([Problem(path, "nothing tells", choices=choices)])
     form.refresh()
     root.update()
     first, second = kit.buttons[f"fix {path}"].widget, kit.buttons[f"fix {path} 1"].widget
@@ -194,7 +194,7 @@ def test_where_a_person_has_to_decide_there_is_a_button_for_each_choice(forms, d
     assert first.winfo_rootx() + first.winfo_width() < second.winfo_rootx()
     second.invoke()
     assert draft.value(path) == "epsilon"
-    draft.add_problems([Problem(path, "wrong", fix=Fix(path, "auto"))])
+    draft.set_file_problems([Problem(path, "wrong", fix=Fix(path, "auto"))])
     form.refresh()
     root.update()
     assert (first.cget("text"), second.winfo_ismapped()) == ("Use automatic", 0)
@@ -358,11 +358,11 @@ def test_results_of_threads_are_delivered_where_they_are_asked_for():
 def test_long_names_are_broken_after_dots_and_nothing_else_is():
     name = "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k"
     text = f'Such as "{name}" and 0.5 or short.names.'
-    lines = broken_at_dots(text, 24, len).splitlines()
+    lines = break_at_dots(text, 24, len).splitlines()
     assert "".join(lines) == text
     assert lines[1:3] == ["attentions.0.", "transformer_blocks.0."]
     assert all(line.endswith(".") for line in lines[:-1])
-    assert broken_at_dots(text, 200, len) == text
+    assert break_at_dots(text, 200, len) == text
 
 
 def test_what_a_setting_depends_on_is_said_as_it_is_chosen():

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from onetrainer.errors import Problem, sentence
 from ui.background.background_query import BackgroundQuery
 from ui.background.image_check import (
-    COUNTS,
-    Kind,
+    DEPENDS_ON,
+    FindingGroup,
     check_images,
-    kinds_of,
     findings_in,
+    finding_groups,
     result_text,
-    title_of,
+    finding_title,
 )
 from ui.context import Context
-from ui.messages.line_breaks import shorten_start, shorten
+from ui.messages.line_breaks import shorten, shorten_start
 from ui.messages.problems import capitalized, in_words
 from ui.theme.palette import Role
 from ui.widgets.grid import Box, Grid
@@ -53,11 +53,11 @@ class CheckTab:
         self._context = context
         kit = context.kit
         self.check: BackgroundQuery[CheckResult] = BackgroundQuery(
-            context.draft, kit.jobs, check_images, counts=COUNTS
+            context.draft, kit.jobs, check_images, counts=DEPENDS_ON
         )
         self.check.listen(self._updated)
         self._shown: CheckResult | None = None
-        self._kinds: list[Kind] = []
+        self._kinds: list[FindingGroup] = []
         self._kind = 0
         self._found: list[Finding] = []
         self.outer: tk.Widget = kit.frame(parent, ground="window")
@@ -119,7 +119,7 @@ class CheckTab:
             words, style = result_text(check.answer), ""
         self._told.configure(text=words, style=f"{style}.Card.TLabel".lstrip("."))
 
-    def _pressed(self) -> None:
+    def _clicked(self) -> None:
         if self.check.is_working:
             self.check.stop()
         else:
@@ -138,7 +138,7 @@ class CheckTab:
         line = kit.frame(inner)
         line.pack(fill="x")
         self._button = kit.button(
-            line, "Check now", self._pressed, name="check pictures", kind="primary"
+            line, "Check now", self._clicked, name="check pictures", kind="primary"
         )
         self._button.widget.pack(side="left", padx=(0, kit.px(16)), anchor="n")
         self._told: ttk.Label = kit.label(line, _INTRO, style="Dim", wrap=640)
@@ -193,22 +193,22 @@ class CheckTab:
 
     def _path_below_pointer(self) -> str:
         """Return the full path of the file below the pointer, for its tooltip."""
-        place = self._cells.below_pointer
-        return str(self._found[place].path) if 0 <= place < len(self._found) else ""
+        index = self._cells.below_pointer
+        return str(self._found[index].path) if 0 <= index < len(self._found) else ""
 
     def _show(self, checked: "CheckResult") -> None:
         before = self._kinds[self._kind].key if self._kinds else ""
         self._shown = checked
-        self._kinds = kinds_of(checked.findings)
+        self._kinds = finding_groups(checked.findings)
         keys = [kind.key for kind in self._kinds]
         self._kind = keys.index(before) if before in keys else 0
         self._body.pack(fill="both", expand=True)
         self._kind_cells.show(len(self._kinds), self._kind)
         self._choose_kind(self._kind)
 
-    def _choose_kind(self, place: int) -> None:
-        self._kind = place
-        kind = self._kinds[place]
+    def _choose_kind(self, index: int) -> None:
+        self._kind = index
+        kind = self._kinds[index]
         self._found = findings_in(self._shown.findings, kind.key) if self._shown else []
         self._title.configure(text=kind.title if self._found else _CLEAN)
         self._cells.forget_images()
@@ -218,8 +218,8 @@ class CheckTab:
 
     @property
     def _chosen(self) -> "Finding | None":
-        place = self._cells.current
-        return self._found[place] if 0 <= place < len(self._found) else None
+        index = self._cells.current
+        return self._found[index] if 0 <= index < len(self._found) else None
 
     def _enable(self) -> None:
         for button in (self._open, self._folder):
@@ -234,8 +234,8 @@ class CheckTab:
             path = self._chosen.path
             self._context.act.open_path(path if path.is_dir() else path.parent)
 
-    def _paint_kind(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
-        kind, kit = self._kinds[place], self._context.kit
+    def _paint_kind(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
+        kind, kit = self._kinds[index], self._context.kit
         self._paint_ground(canvas, box, is_current)
         middle, px, palette = box.top + box.height // 2, kit.px, kit.theme.palette
         figure = f"{kind.count:,}"
@@ -257,9 +257,9 @@ class CheckTab:
             fill=palette[_TONES.get(kind.severity, "dim")],
         )
 
-    def _paint(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
+    def _paint(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
         """Draw a finding: thumbnail, the image it is compared with, file name, problem, remedy."""
-        finding, kit = self._found[place], self._context.kit
+        finding, kit = self._found[index], self._context.kit
         self._paint_ground(canvas, box, is_current)
         px, palette, measure = kit.px, kit.theme.palette, kit.theme.measure
         left = box.left + px(8)
@@ -272,7 +272,7 @@ class CheckTab:
         left += px(8)
         room = box.left + box.width - px(10) - left
         tone = palette[_TONES.get(finding.severity, "dim")]
-        headline = title_of(finding)
+        headline = finding_title(finding)
         y = box.top + px(9)
         canvas.create_text(
             box.left + box.width - px(10), y, text=headline, anchor="ne", font=_SMALL, fill=tone

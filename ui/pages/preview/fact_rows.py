@@ -28,30 +28,30 @@ class FactRows:
         self._facts = facts
         while len(self._rows) < len(facts):
             self._rows.append(self._make(len(self._rows)))
-        for place, (label, words) in enumerate(self._rows):
-            if place >= len(facts):
+        for index, (label, words) in enumerate(self._rows):
+            if index >= len(facts):
                 label.grid_remove()
                 words.grid_remove()
                 continue
-            fact = facts[place]
+            fact = facts[index]
             style = _STYLES.get(fact.tone, "Small")
             label.configure(text=_short(fact.label))
             words.configure(text=fact.words, style=f"{style}.Card.TLabel")
             label.grid()
             words.grid()
 
-    def _make(self, place: int) -> tuple[ttk.Label, ttk.Label]:
+    def _make(self, index: int) -> tuple[ttk.Label, ttk.Label]:
         kit = self._kit
         label = kit.label(self.outer, style="SmallDim")
         words = kit.label(self.outer, wrap=_WORDS)
-        label.grid(row=place, column=0, sticky="nw", pady=kit.px(1))
-        words.grid(row=place, column=1, sticky="nw", padx=(kit.px(8), 0), pady=kit.px(1))
+        label.grid(row=index, column=0, sticky="nw", pady=kit.px(1))
+        words.grid(row=index, column=1, sticky="nw", padx=(kit.px(8), 0), pady=kit.px(1))
         for widget in (label, words):
-            Tooltip(widget, kit.theme, lambda: self._more(place))
+            Tooltip(widget, kit.theme, lambda: self._more(index))
         return label, words
 
-    def _more(self, place: int) -> str:
-        return "\n".join(self._facts[place].more) if place < len(self._facts) else ""
+    def _more(self, index: int) -> str:
+        return "\n".join(self._facts[index].more) if index < len(self._facts) else ""
 
 
 def _short(label: str) -> str:

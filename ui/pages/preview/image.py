@@ -7,11 +7,11 @@ from tkinter import ttk
 from ui.background.dataset_preview import (
     PreviewData,
     TransformedImage,
-    Turn,
+    Repeat,
     caption_line,
-    transform_summary,
     format_bucket,
     repeat_label,
+    transform_summary,
 )
 from ui.context import Context
 from ui.widgets.grid import Box, Grid
@@ -31,7 +31,7 @@ class ImagePanel:
         kit = context.kit
         self._outlook: PreviewData | None = None
         self._showing = TransformedImage(0, 0)
-        self._turns: tuple[Turn, ...] = ()
+        self._repeats: tuple[Repeat, ...] = ()
         self._has_sizes = False
         self._image: object = None
         self.outer, inner = kit.card(parent)
@@ -71,20 +71,20 @@ class ImagePanel:
     def show(self, outlook: PreviewData, showing: TransformedImage) -> None:
         """Show an image, with the given repeat selected."""
         self._outlook, self._showing = outlook, showing
-        self._turns = outlook.turns(showing)
-        numbers = [turn.number for turn in self._turns]
+        self._repeats = outlook.repeats(showing)
+        numbers = [repeat.number for repeat in self._repeats]
         views = [outlook.view(TransformedImage(showing.item, number)) for number in numbers]
         self._has_sizes = len({view.bucket for view in views}) > 1
         chosen = numbers.index(showing.number) if showing.number in numbers else 0
         self._cells.forget_images()
-        self._cells.show(len(self._turns), chosen)
+        self._cells.show(len(self._repeats), chosen)
         self._choose(chosen)
 
-    def _choose(self, place: int) -> None:
-        outlook, turn = self._outlook, self._turns[place]
+    def _choose(self, index: int) -> None:
+        outlook, repeat = self._outlook, self._repeats[index]
         if outlook is None:
             return
-        self._showing = TransformedImage(self._showing.item, turn.number)
+        self._showing = TransformedImage(self._showing.item, repeat.number)
         item, view = outlook.item(self._showing), outlook.view(self._showing)
         name = item.name or item.path.name
         if len(outlook.plan.concepts) > 1:
@@ -93,10 +93,10 @@ class ImagePanel:
         words, is_much = transform_summary(item, view)
         style = "SmallWarning" if is_much else "SmallDim"
         self._done.configure(text=words, style=f"{style}.Card.TLabel")
-        caption = caption_line(turn.caption)
+        caption = caption_line(repeat.caption)
         if len(caption) > _MAX_WORDS:
             caption = f"{caption[:_MAX_WORDS]}…"
-        told = f"{repeat_label(turn, self._turns)}: {caption}" if outlook.has_captions else ""
+        told = f"{repeat_label(repeat, self._repeats)}: {caption}" if outlook.has_captions else ""
         self._caption.configure(text=told)
         self._draw_whole()
 
@@ -121,15 +121,15 @@ class ImagePanel:
             self._image = PhotoImage(image, master=self._canvas)
             self._canvas.create_image(width // 2, height // 2, image=self._image)
 
-    def _paint(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
+    def _paint(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
         """Draw the transformed image of a repeat and its caption."""
         from ui.background.preview_images import transformed_thumbnail
 
-        outlook, kit, turn = self._outlook, self._context.kit, self._turns[place]
+        outlook, kit, repeat = self._outlook, self._context.kit, self._repeats[index]
         if outlook is None:
             return
         palette, px = kit.theme.palette, kit.px
-        showing = TransformedImage(self._showing.item, turn.number)
+        showing = TransformedImage(self._showing.item, repeat.number)
         item, view = outlook.item(showing), outlook.view(showing)
         if is_current:
             canvas.create_rectangle(
@@ -151,10 +151,10 @@ class ImagePanel:
             canvas.create_rectangle(
                 x - half, y - half, x + half, y + half, outline="", fill=palette.raised
             )
-        when = repeat_label(turn, self._turns)
+        when = repeat_label(repeat, self._repeats)
         if self._has_sizes:
             when = f"{when.partition(' ')[0]}  ·  {format_bucket(view.bucket)}"
-        caption = caption_line(turn.caption)
+        caption = caption_line(repeat.caption)
         if len(caption) > _CAPTION:
             caption = f"{caption[: _CAPTION - 1]}…"
         caption = caption if outlook.has_captions else ""

@@ -30,7 +30,7 @@ class OverviewCard:
         again.widget.pack(side="right")
         self._rows = FactRows(kit, inner)
         self._rows.outer.pack(anchor="w")
-        self._count = kit.button(inner, _COUNT, self._pressed, name="count caching")
+        self._count = kit.button(inner, _COUNT, self._clicked, name="count caching")
         self._count.describe(_ABOUT_COUNT)
         context.forecasts.listen(self._updated)
 
@@ -74,7 +74,7 @@ class OverviewCard:
         else:
             self._count.widget.pack(anchor="w", pady=(self._context.kit.px(8), 0))
 
-    def _pressed(self) -> None:
+    def _clicked(self) -> None:
         forecasts = self._context.forecasts
         if forecasts.is_working:
             forecasts.stop()

@@ -7,7 +7,14 @@ from tkinter import ttk
 
 from onetrainer.errors import Problem, UserError
 from ui.background.background_query import BackgroundQuery
-from ui.background.dataset_preview import COUNTS, PreviewData, Size, compute_preview, share_words, format_bucket
+from ui.background.dataset_preview import (
+    DEPENDS_ON,
+    PreviewData,
+    BucketSummary,
+    compute_preview,
+    format_bucket,
+    bucket_summary,
+)
 from ui.context import Context
 from ui.messages.problems import in_words
 from ui.pages.preview.image import ImagePanel
@@ -32,7 +39,9 @@ class PlanTab:
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         kit = context.kit
-        self.ahead: BackgroundQuery[PreviewData] = BackgroundQuery(context.draft, kit.jobs, compute_preview, counts=COUNTS)
+        self.ahead: BackgroundQuery[PreviewData] = BackgroundQuery(
+            context.draft, kit.jobs, compute_preview, depends_on=DEPENDS_ON
+        )
         self.ahead.listen(self._updated)
         self._shown: PreviewData | None = None
         self._size = 0
@@ -118,8 +127,8 @@ class PlanTab:
         self._told.show(error)
 
     @property
-    def _all_sizes(self) -> tuple[Size, ...]:
-        return self._shown.sizes if self._shown is not None else ()
+    def _all_sizes(self) -> tuple[BucketSummary, ...]:
+        return self._shown.buckets if self._shown is not None else ()
 
     def _show(self, outlook: PreviewData) -> None:
         if outlook is self._shown:
@@ -129,10 +138,10 @@ class PlanTab:
         self._told.hide()
         self._body.pack(fill="both", expand=True)
         self._glance.show(outlook)
-        buckets = [size.bucket for size in outlook.sizes]
+        buckets = [size.bucket for size in outlook.buckets]
         # Select the largest bucket if the selected one no longer exists.
-        counts = [len(size.images) for size in outlook.sizes]
-        self._size = buckets.index(before) if before in buckets else counts.index(max(counts))
+        counts = [len(size.images) for size in outlook.buckets]
+        self._size = buckets.index(before) if before in buckets else counts.index(max(depends_on))
         self._sizes.show(len(buckets), self._size)
         self._show_size(self._size)
 
@@ -141,11 +150,11 @@ class PlanTab:
         outer, inner = kit.card(parent)
         outer.pack(fill="both", expand=True)
         kit.label(inner, "Buckets", style="Heading").pack(anchor="w", pady=(0, kit.px(4)))
-        sizes = Grid(
+        buckets = Grid(
             kit, inner, self._paint_size, self._show_size, name="preview sizes", height=_ROW
         )
-        sizes.outer.pack(fill="both", expand=True)
-        return sizes
+        buckets.outer.pack(fill="both", expand=True)
+        return buckets
 
     def _make_thumbs(self, parent: tk.Misc) -> tuple[tk.Widget, Grid]:
         kit = self._context.kit
@@ -167,24 +176,24 @@ class PlanTab:
         thumbs.outer.pack(fill="both", expand=True)
         return outer, thumbs
 
-    def _show_size(self, place: int) -> None:
-        self._size = place
-        size = self._all_sizes[place]
+    def _show_size(self, index: int) -> None:
+        self._size = index
+        size = self._all_sizes[index]
         self._title.configure(text=format_bucket(size.bucket))
-        self._share.configure(text=share_words(size))
+        self._share.configure(text=bucket_summary(size))
         self._thumbs.forget_images()
         self._thumbs.show(len(size.images), 0)
         self._thumbs.to_top()
         self._show_image(0)
 
-    def _show_image(self, place: int) -> None:
+    def _show_image(self, index: int) -> None:
         if self._shown is not None:
-            self.image.show(self._shown, self._all_sizes[self._size].images[place])
+            self.image.show(self._shown, self._all_sizes[self._size].images[index])
 
-    def _paint_size(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
+    def _paint_size(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
         """Draw the shape and size of a bucket, a bar, and the number of images."""
         size, palette, px = (
-            self._all_sizes[place],
+            self._all_sizes[index],
             self._context.kit.theme.palette,
             self._context.kit.px,
         )
@@ -234,12 +243,12 @@ class PlanTab:
             fill=palette.text,
         )
 
-    def _paint_thumb(self, canvas: tk.Canvas, place: int, box: Box, is_current: bool) -> None:
+    def _paint_thumb(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
         from ui.background.preview_images import transformed_thumbnail
 
         if self._shown is None:
             return
-        kit, showing = self._context.kit, self._all_sizes[self._size].images[place]
+        kit, showing = self._context.kit, self._all_sizes[self._size].images[index]
         side = kit.px(_THUMB)
         item, view = self._shown.item(showing), self._shown.view(showing)
         key = ("cut", item.path, view.key(), side)

@@ -106,8 +106,8 @@ class RunBanner:
         folder = self._context.session.folder
         if folder is not None:
             outputs = self._context.session.state.outputs
-            place = (folder.path / outputs[0]).parent if outputs else folder.path
-            self._context.act.open_path(place)
+            target = (folder.path / outputs[0]).parent if outputs else folder.path
+            self._context.act.open_path(target)
 
     def _show_log(self) -> None:
         folder = self._context.session.folder

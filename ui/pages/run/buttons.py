@@ -4,7 +4,7 @@ import tkinter as tk
 from collections.abc import Callable
 
 from ui.context import Context
-from ui.widgets.widgets import Button, Kind
+from ui.widgets.widgets import Button, ButtonKind
 
 _NOT_RUNNING = "No run is in progress."
 _PATIENCE = (
@@ -23,7 +23,7 @@ class RunButtons:
         self._shape: tuple[bool, bool] | None = None
 
         def button(
-            text: str, name: str, command: Callable[[], None], kind: Kind = "plain"
+            text: str, name: str, command: Callable[[], None], kind: ButtonKind = "plain"
         ) -> Button:
             made = kit.button(self.outer, text, command, kind=kind, name=name, ground="window")
             made.widget.pack(side="left", padx=(kit.px(8), 0))
@@ -64,9 +64,9 @@ class RunButtons:
         _show(self._kill, session.can_kill, before=self._open)
         _show(self._resume, not is_running and session.folder is not None, before=self._stop)
         _show(self._pause, is_running, before=self._stop)
-        self._rest_if_moved((is_running, session.can_kill))
+        self._ignore_double_click((is_running, session.can_kill))
 
-    def _rest_if_moved(self, shape: tuple[bool, bool]) -> None:
+    def _ignore_double_click(self, shape: tuple[bool, bool]) -> None:
         """Ignore the second half of a double click once buttons have moved."""
         if self._shape is not None and shape != self._shape:
             for button in (
@@ -78,7 +78,7 @@ class RunButtons:
                 self._kill,
                 self._open,
             ):
-                button.rest()
+                button.ignore_clicks()
         self._shape = shape
 
     def _why_not_resume(self) -> str:

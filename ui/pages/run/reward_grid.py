@@ -117,8 +117,8 @@ class RewardGrid:
         bottom = min(len(self._rows), int(canvas.canvasy(canvas.winfo_height()) // height) + 1)
         for row in range(top, bottom):
             self._draw_row_head(row)
-            for place, column in enumerate(self._columns):
-                self._draw_cell(row, place, column.cells[row])
+            for index, column in enumerate(self._columns):
+                self._draw_cell(row, index, column.cells[row])
         if focused(canvas) is canvas and self._rows:
             x, y = self._corner(*self._current)
             canvas.create_rectangle(
@@ -129,15 +129,15 @@ class RewardGrid:
                 outline=self._context.kit.theme.palette.accent,
                 width=px(3),
             )
-        self._forget_far(top, bottom)
+        self._drop_distant_images(top, bottom)
 
     def _draw_heads(self) -> None:
         palette, px = self._context.kit.theme.palette, self._context.kit.px
         self._heads.delete("all")
-        for place, column in enumerate(self._columns):
+        for index, column in enumerate(self._columns):
             is_best = column.title.startswith("best")
             self._heads.create_text(
-                place * px(_CELL + _GAP) + 1,
+                index * px(_CELL + _GAP) + 1,
                 0,
                 text=column.title,
                 anchor="nw",
@@ -163,11 +163,11 @@ class RewardGrid:
             words = words[: -max(1, len(words) // 12)].rstrip()
             canvas.itemconfigure(text, text=f"{words}…{end}")
 
-    def _draw_cell(self, row: int, place: int, cell: Cell | None) -> None:
+    def _draw_cell(self, row: int, index: int, cell: Cell | None) -> None:
         if cell is None:
             return
         palette, px = self._context.kit.theme.palette, self._context.kit.px
-        x, y = self._corner(row, place)
+        x, y = self._corner(row, index)
         side = px(_CELL)
         image = self._image(self._folder / cell.path, side)
         if image is None:
@@ -201,7 +201,7 @@ class RewardGrid:
         self._images[path, side] = PhotoImage(image, master=self._canvas)
         return self._images[path, side]
 
-    def _forget_far(self, top: int, bottom: int) -> None:
+    def _drop_distant_images(self, top: int, bottom: int) -> None:
         """Drop images that are no longer visible, once there are many."""
         if len(self._images) <= 4 * max(8, _COLUMNS * (bottom - top)):
             return
@@ -215,9 +215,9 @@ class RewardGrid:
         lines = max((len(cell.lines) for cell in cells), default=0)
         return px(_HEAD + 2 + _CELL + _GAP) + lines * px(_LINE)
 
-    def _corner(self, row: int, place: int) -> tuple[int, int]:
+    def _corner(self, row: int, index: int) -> tuple[int, int]:
         px = self._context.kit.px
-        return place * px(_CELL + _GAP), row * self._row_height() + px(_HEAD + 2)
+        return index * px(_CELL + _GAP), row * self._row_height() + px(_HEAD + 2)
 
     def _place_bar(self, is_needed: bool) -> None:
         if is_needed and not self._bar.winfo_manager():
@@ -230,20 +230,20 @@ class RewardGrid:
         canvas = self._canvas
         for sequence in ("<Configure>", "<<ThemeChanged>>", "<FocusIn>", "<FocusOut>"):
             canvas.bind(sequence, lambda _: self.draw())
-        canvas.bind("<Button-1>", self._pressed)
+        canvas.bind("<Button-1>", self._clicked)
         moves = {"Left": (0, -1), "Right": (0, 1), "Up": (-1, 0), "Down": (1, 0)}
         far = {"Home": (-(10**6), 0), "End": (10**6, 0), "Prior": (-2, 0), "Next": (2, 0)}
         for key, by in {**moves, **far}.items():
             canvas.bind(f"<{key}>", partial(self._move, *by))
         for key in ("<Return>", "<KP_Enter>", "<space>"):
             canvas.bind(key, lambda _: self._open())
-        self._context.kit.on_wheel[canvas] = self._turned
+        self._context.kit.on_wheel[canvas] = self._on_wheel
 
     def _move(self, rows: int, columns: int, _: "tk.Event[tk.Canvas]") -> str:
-        row, place = self._current
+        row, index = self._current
         self._current = (
             max(0, min(row + rows, len(self._rows) - 1)),
-            max(0, min(place + columns, len(self._columns) - 1)),
+            max(0, min(index + columns, len(self._columns) - 1)),
         )
         self._page.show(self._canvas)
         self._see(self._current[0])
@@ -260,17 +260,17 @@ class RewardGrid:
             canvas.yview_moveto(((row + 1) * height - canvas.winfo_height() + 20) / whole)
 
     def _open(self) -> str:
-        row, place = self._current
-        if row < len(self._rows) and place < len(self._columns):
-            self._opened(row, self._columns[place].step)
+        row, index = self._current
+        if row < len(self._rows) and index < len(self._columns):
+            self._opened(row, self._columns[index].step)
         return "break"
 
-    def _pressed(self, event: "tk.Event[tk.Canvas]") -> str:
+    def _clicked(self, event: "tk.Event[tk.Canvas]") -> str:
         px = self._context.kit.px
-        place = event.x // px(_CELL + _GAP)
+        index = event.x // px(_CELL + _GAP)
         row = int(self._canvas.canvasy(event.y) // self._row_height())
-        if 0 <= place < len(self._columns) and 0 <= row < len(self._rows):
-            self._current = (row, place)
+        if 0 <= index < len(self._columns) and 0 <= row < len(self._rows):
+            self._current = (row, index)
             self._open()
         # Otherwise customtkinter would take the focus away from this canvas again.
         return "break"
@@ -279,7 +279,7 @@ class RewardGrid:
         self._canvas.yview(*arguments)
         self.draw()
 
-    def _turned(self, steps: int) -> None:
+    def _on_wheel(self, steps: int) -> None:
         """Scroll the grid, and the page once the grid is at its end."""
         first, last = self._canvas.yview()
         if (steps < 0 and first <= 0) or (steps > 0 and last >= 1):

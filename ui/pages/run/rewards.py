@@ -10,7 +10,7 @@ from ui.charts.trend_plots import TrendPlots
 from ui.context import Context
 from ui.pages.run.banner import RunBanner
 from ui.pages.run.reward_grid import RewardGrid
-from ui.progress.rewards import VERDICTS, sample_book, image_scores_text, reward_trends
+from ui.progress.rewards import VERDICTS, image_scores_text, reward_trends, sample_book
 from ui.progress.samples import SampleBook
 from ui.theme.palette import Role
 from ui.widgets.scroller import Scroller
@@ -58,7 +58,7 @@ class RunRewards:
         self._head = kit.frame(self._viewer_box, ground="window")
         self._about: ttk.Label = kit.label(self._head, style="Dim", ground="window")
         self._book = SampleBook()
-        self._place = (0, 0)
+        self._selected = (0, 0)
         self._seen: tuple[object, ...] = ()
         self._least_diversity = Evaluation().least_diversity
 
@@ -100,7 +100,7 @@ class RunRewards:
         self._grid.show(folder.path, rewards)
         self._book = sample_book(rewards)
         if self._viewer_box.winfo_manager():
-            self._show_image(*self._place)
+            self._show_image(*self._selected)
 
     def open(self, row: int, step: int) -> None:
         """Show an image of the grid large, in place of the chart."""
@@ -149,10 +149,10 @@ class RunRewards:
         sample = self._book.nearest(row, step)
         if self._viewer is None or folder is None or sample is None:
             return
-        self._place = (row, sample.step)
+        self._selected = (row, sample.step)
         rewards = self._context.session.state.rewards
-        self._about.configure(text=image_scores_text(rewards, *self._place))
-        self._viewer.show(folder.path, self._book, *self._place)
+        self._about.configure(text=image_scores_text(rewards, *self._selected))
+        self._viewer.show(folder.path, self._book, *self._selected)
 
     def _arrange(self, has_looks: bool) -> None:
         px = self._context.kit.px

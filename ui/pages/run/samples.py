@@ -28,7 +28,7 @@ class NewestSamples:
         self._canvas.pack(fill="both", expand=True)
         self._canvas.bind("<Configure>", lambda _: self._draw())
         self._canvas.bind("<<ThemeChanged>>", lambda _: self._draw())
-        self._canvas.bind("<Button-1>", self._pressed)
+        self._canvas.bind("<Button-1>", self._clicked)
         kit.name(self._canvas, "newest samples")
         self._newest: list[Sample] = []
         self._seen = (-1, -1)
@@ -61,8 +61,8 @@ class NewestSamples:
             )
             return
         side = self._side()
-        for place, sample in enumerate(self._shown()):
-            x, y = self._corner(place, side)
+        for index, sample in enumerate(self._shown()):
+            x, y = self._corner(index, side)
             image = self._context.images.get(thumbnail(folder.path, sample), side, side, self._draw)
             if image is None:
                 canvas.create_rectangle(x, y, x + side, y + side, fill=palette.raised, outline="")
@@ -94,14 +94,14 @@ class NewestSamples:
         room = self._canvas.winfo_height() // rows - px(_WORDS + _GAP)
         return max(px(_MIN_SIDE), min(px(_SIDE), room))
 
-    def _corner(self, place: int, side: int) -> tuple[int, int]:
+    def _corner(self, index: int, side: int) -> tuple[int, int]:
         px = self._context.kit.px
-        row, column = divmod(place, _COLUMNS)
+        row, column = divmod(index, _COLUMNS)
         return column * (side + px(_GAP)), row * (side + px(_WORDS + _GAP))
 
-    def _pressed(self, event: "tk.Event[tk.Canvas]") -> None:
+    def _clicked(self, event: "tk.Event[tk.Canvas]") -> None:
         side = self._side()
-        for place, sample in enumerate(self._shown()):
-            x, y = self._corner(place, side)
+        for index, sample in enumerate(self._shown()):
+            x, y = self._corner(index, side)
             if x <= event.x <= x + side and y <= event.y <= y + side:
                 self._context.act.show_sample(sample.prompt_index, sample.step)

@@ -5,7 +5,7 @@ from tkinter import ttk
 
 from ui.charts.bar_table import BarRow, BarTable
 from ui.context import Context
-from ui.progress.validation import VERDICTS, Share, Validation, format_change, facts, with_band
+from ui.progress.validation import VERDICTS, Share, Validation, facts, format_change, with_band
 from ui.theme.palette import Role
 from ui.widgets.scroller import Scroller
 
@@ -107,9 +107,9 @@ class ValidationCard:
 
     def _show_facts(self, validation: Validation) -> None:
         found = facts(validation)[:_MAX_FACTS]
-        for place, (name, value) in enumerate(self._facts):
-            if place < len(found):
-                words, figure, tone = found[place]
+        for index, (name, value) in enumerate(self._facts):
+            if index < len(found):
+                words, figure, tone = found[index]
                 name.configure(text=words)
                 value.configure(text=figure, style=_style(tone, "Small"))
                 name.grid()

@@ -10,7 +10,7 @@ from onetrainer.json_file import Document
 from onetrainer.messages.durations import format_passes
 from ui.charts.bar_table import BarRow, BarTable
 from ui.context import Context
-from ui.messages.memory import passes_title, labeled_passes, duration_text
+from ui.messages.memory import duration_text, labeled_passes, passes_title
 from ui.pages.settings.objective_card import REWARDS
 from ui.widgets.widgets import wrap_in_card
 

@@ -8,7 +8,7 @@ from ui.context import Context
 from ui.messages.line_breaks import break_at_dots
 from ui.messages.problems import listed
 from ui.model.form_fields import display_text, find_setting
-from ui.model.visible_settings import ANY, beside
+from ui.model.visible_settings import ANY, sibling_path
 from ui.widgets.widgets import wrap_in_card
 
 _WRAP = 236
@@ -57,7 +57,7 @@ class HelpCard:
         default = display_text(own, setting)
         lines.append(f"Default: {default}" if default else "Default: empty")
         lines += [
-            only_with_text(beside(path, other), values)
+            only_with_text(sibling_path(path, other), values)
             for other, values in setting.ui.only_with.items()
         ]
         lines += [or_with_text(other, values) for other, values in setting.ui.or_with.items()]

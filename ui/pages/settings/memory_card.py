@@ -10,13 +10,13 @@ from ui.context import Context, Offer
 from ui.messages.memory import (
     FixSummary,
     colors_of,
-    forecast_notes,
+    component_title,
     cured,
     failure_text,
-    component_title,
+    forecast_notes,
     phase_title,
-    visible_components,
     verdict,
+    visible_components,
 )
 from ui.messages.problems import capitalized
 from ui.progress.run_state import amount
@@ -58,7 +58,7 @@ class MemoryCard:
         head = kit.frame(inner)
         head.pack(fill="x")
         kit.label(head, "Memory", style="Heading").pack(side="left")
-        self._button = kit.button(head, "Will it fit?", self._pressed, name=f"will it fit {page}")
+        self._button = kit.button(head, "Will it fit?", self._clicked, name=f"will it fit {page}")
         self._button.widget.pack(side="right")
         self._intro: ttk.Label = kit.label(inner, _INTRO, style="SmallDim", wrap=236)
         self._intro.pack(anchor="w", pady=(kit.px(4), 0))
@@ -79,7 +79,7 @@ class MemoryCard:
             title.pack(anchor="w", pady=(kit.px(12), kit.px(2)))
             self._phases.canvas.pack(fill="x")
             self._fixes_title.pack(anchor="w", pady=(kit.px(12), 0))
-            self._fixes = [FixRow(self._context, box, place) for place in range(_MAX_FIXES)]
+            self._fixes = [FixRow(self._context, box, index) for index in range(_MAX_FIXES)]
 
     def _make_foot(self, inner: tk.Misc, page: str) -> None:
         kit, act = self._context.kit, self._context.act
@@ -113,7 +113,7 @@ class MemoryCard:
         self._button.enable("" if forecasts.is_working else forecasts.blocked_reason())
         for row in self._fixes:
             row.refresh(is_old=is_old)
-        seen = (forecasts.turn, is_old)
+        seen = (forecasts.revision, is_old)
         if seen == self._seen:
             return
         self._seen = seen
@@ -160,8 +160,8 @@ class MemoryCard:
         found = [cured(fix, forecast) for fix in forecast.fixes[:_MAX_FIXES]]
         title = "Ways to lower it, cheapest first" if found else ""
         self._fixes_title.configure(text=title)
-        for place, row in enumerate(self._fixes):
-            row.show(found[place] if place < len(found) else None)
+        for index, row in enumerate(self._fixes):
+            row.show(found[index] if index < len(found) else None)
 
     def _show_note(self, *, is_old: bool) -> None:
         forecasts = self._context.forecasts
@@ -180,7 +180,7 @@ class MemoryCard:
         else:
             self._note.pack_forget()
 
-    def _pressed(self) -> None:
+    def _clicked(self) -> None:
         forecasts = self._context.forecasts
         if forecasts.is_working:
             forecasts.stop()
@@ -196,14 +196,14 @@ class MemoryCard:
 class FixRow:
     """Way to lower the peak, with a button that applies it."""
 
-    def __init__(self, context: Context, parent: tk.Misc, place: int) -> None:
+    def __init__(self, context: Context, parent: tk.Misc, index: int) -> None:
         self._context = context
         self._fix: FixSummary | None = None
         kit = context.kit
         self._box = kit.frame(parent)
         self._words: ttk.Label = kit.label(self._box, wrap=236)
         self._about: ttk.Label = kit.label(self._box, style="SmallDim", wrap=236)
-        self._apply: Button = kit.button(self._box, "Apply", self._do, name=f"apply fix {place}")
+        self._apply: Button = kit.button(self._box, "Apply", self._do, name=f"apply fix {index}")
         self._box.grid_columnconfigure(0, weight=1)
         self._words.grid(row=0, column=0, sticky="w")
         self._about.grid(row=1, column=0, columnspan=2, sticky="w", pady=(kit.px(2), 0))
@@ -242,7 +242,9 @@ class FixRow:
         reason = "This fix is already applied." if self._is_so and not is_old else ""
         if can_count:
             forecasts = self._context.forecasts
-            reason = "The forecast is running." if forecasts.is_working else forecasts.blocked_reason()
+            reason = (
+                "The forecast is running." if forecasts.is_working else forecasts.blocked_reason()
+            )
         is_quiet = self._fix.tone == "dim" and not can_count
         self._apply.set_kind("primary" if can_count else "quiet" if is_quiet else "plain")
         self._apply.set_text("Update" if can_count else "Applied" if self._is_so else "Apply")

@@ -38,7 +38,7 @@ class NoisePlot:
         heights = density_bins(objective.timesteps) if isinstance(objective, Denoising) else []
         if heights:
             last = len(heights) - 1
-            curve = [(place / last, height) for place, height in enumerate(heights)]
+            curve = [(index / last, height) for index, height in enumerate(heights)]
             self._plot.show(_TITLE, curve, _ENDS)
         else:
             self._plot.explain("Fix the numbers to see how often each noise level is trained.")

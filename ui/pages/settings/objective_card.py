@@ -64,7 +64,7 @@ class ObjectiveCard:
         self._outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
         self._title: ttk.Label = kit.label(inner, style="Heading")
         self._text: ttk.Label = kit.label(inner, style="Dim", wrap=_WRAP)
-        self._button: Button = kit.button(inner, "", self._pressed, name=f"objective {page}")
+        self._button: Button = kit.button(inner, "", self._clicked, name=f"objective {page}")
         inner.grid_columnconfigure(0, weight=1)
         self._text.grid(row=1, column=0, sticky="w")
         self._outer.grid_remove()
@@ -98,7 +98,7 @@ class ObjectiveCard:
             self._button.widget.grid(row=1, column=1, sticky="e", padx=(kit.px(8), 0), pady=0)
         self._text.configure(wraplength=kit.px(_WRAP if has_title else _BESIDE))
 
-    def _pressed(self) -> None:
+    def _clicked(self) -> None:
         act, draft = self._context.act, self._context.draft
         if self._page == LOSS:
             act.show_page(REWARDS)

@@ -41,9 +41,9 @@ class RatePlot:
             self._plot.explain("Fix the numbers to see the learning rate over the run.")
             return
         points = rate_points(schedule, steps=steps)
-        most = max(share for _, share in points)
+        most = max(factor for _, factor in points)
         highest = max(1.0, most)
-        curve = [(place, share / highest) for place, share in points]
+        curve = [(x, factor / highest) for x, factor in points]
         full = rate * most if isinstance(rate, int | float) else None
         self._plot.show(rate_title(draft, full), curve, ("first step", f"step {steps:,}"))
 
@@ -51,7 +51,7 @@ class RatePlot:
 def rate_title(draft: Draft, full: float | None) -> str:
     """Return the title of the plot. full: the highest rate; None if it is not a number."""
     up_to = f", up to {edit_text(full)}" if full is not None else ""
-    optimizer = section_at("optimizer", draft.kinds)
+    optimizer = section_at("optimizer", draft.variants)
     if optimizer is not None and issubclass(optimizer, OptimizerSection) and optimizer.is_adaptive:
         return f"Factor on the learning rate that {_name(draft)} finds, over the run{up_to}"
     return f"Learning rate over the run{up_to}"
@@ -64,7 +64,7 @@ def rate_points(schedule: Schedule, *, steps: int) -> list[tuple[float, float]]:
         share = lr_multiplier(schedule, step=0, steps=steps)
         return [(0.0, share), (1.0, share)]
     # Keep the corner at the end of the warm-up.
-    shown = {round(place * last / _POINTS) for place in range(_POINTS + 1)}
+    shown = {round(index * last / _POINTS) for index in range(_POINTS + 1)}
     shown |= {min(last, warmup_steps(schedule, steps=steps))}
     return [
         (step / last, lr_multiplier(schedule, step=step, steps=steps)) for step in sorted(shown)

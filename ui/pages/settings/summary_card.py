@@ -118,14 +118,14 @@ class SummaryCard:
         rows = -(-len(first) // _COLUMNS)
         self._canvas.configure(width=_COLUMNS * (side + gap), height=rows * (side + gap))
         self._canvas.pack(anchor="w", pady=(kit.px(10), 0))
-        for place, path in enumerate(first):
+        for index, path in enumerate(first):
             image = self._context.images.get(path, side, side, self._draw)
             if image is not None:
                 from PIL.ImageTk import PhotoImage
 
                 photo = PhotoImage(image, master=self._canvas)
                 self._images.append(photo)
-                row, column = divmod(place, _COLUMNS)
+                row, column = divmod(index, _COLUMNS)
                 center = (side + gap) * column + side // 2, (side + gap) * row + side // 2
                 self._canvas.create_image(*center, image=photo)
 
@@ -179,7 +179,9 @@ def _has_more_images(draft: Draft) -> bool:
     return bool(_used_folders(draft) or draft.value("data.class_folder"))
 
 
-def data_lines(folder: ConceptSettings | None, glance: FolderSummary | None, others: int) -> list[str]:
+def data_lines(
+    folder: ConceptSettings | None, glance: FolderSummary | None, others: int
+) -> list[str]:
     """Describe the images of the first folder, and mention others."""
     folders = f"folder{'s' if others > 1 else ''}"
     if folder is None and others:
@@ -241,7 +243,7 @@ def _trained_networks(draft: Draft) -> dict[str, bool]:
     """Return the components that the method can train, by name, and whether it does."""
     has_two = str(draft.value("model.family")).startswith("sdxl")
     found = {}
-    for setting in settings_in(draft.kinds):
+    for setting in settings_in(draft.variants):
         section, _, key = setting.path.rpartition(".")
         is_there = has_two or section != "method.text_encoder_2"
         if section.startswith("method.") and key == "train" and is_there:
@@ -251,7 +253,7 @@ def _trained_networks(draft: Draft) -> dict[str, bool]:
 
 def validation_of(draft: Draft, images: int) -> int:
     """Return how many images are split off for validation; 0 for a folder of its own."""
-    config = draft.alone("validation")
+    config = draft.section_alone("validation")
     if config is None or not config.validation.use or config.validation.folder:
         return 0
     # Imported late, because opening the window does not need it.
@@ -262,7 +264,7 @@ def validation_of(draft: Draft, images: int) -> int:
 
 def prompt_lines(draft: Draft) -> list[str]:
     """Describe the number of training and evaluation prompts that the settings list."""
-    config = draft.alone("objective")
+    config = draft.section_alone("objective")
     section = config.objective if config is not None else None
     if config is None or not isinstance(section, AlignProp) or section.prompts.source != "list":
         return []

@@ -8,7 +8,7 @@ from tkinter import ttk
 from ui.context import Context
 from ui.pages.welcome.icons import Draw, draw_demo, draw_images, draw_preset
 from ui.widgets.scroller import Scroller
-from ui.widgets.widgets import Kind, wrap_in_card
+from ui.widgets.widgets import ButtonKind, wrap_in_card
 
 _ICON_WIDTH, _ICON_HEIGHT = 96, 64
 _GAP = 14
@@ -26,7 +26,7 @@ class Way:
     title: str
     text: str
     button: str
-    kind: Kind
+    kind: ButtonKind
     go: Callable[[], None]
     icon: Draw
 
