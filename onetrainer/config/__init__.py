@@ -1,1 +1,1 @@
-"""The typed config: one class per section, one field per setting."""
+"""The settings of a run: their definition, checks and migration."""

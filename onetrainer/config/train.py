@@ -27,20 +27,22 @@ VERSION = 6
 
 
 class Training(Section):
-    """How long training goes on, and how much of the data each step sees."""
+    """How long training runs, and how much of the data each step uses."""
 
     steps: Annotated[
         int, Field(ge=1, le=10_000_000), Ui("Steps", unit="steps", search="length")
     ] = 1000
-    """How many times the weights are moved."""
+    """How many times the weights are updated. 1,000 to 3,000 is usual for a LoRA; too many
+    overfit."""
 
-    batch_size: Annotated[int, Field(ge=1, le=1024), Ui("Batch size", unit="pictures")] = 1
-    """How many pictures are computed at once. More is steadier and needs more memory."""
+    batch_size: Annotated[int, Field(ge=1, le=1024), Ui("Batch size", unit="images")] = 1
+    """How many images are computed at once. More is steadier and needs more memory."""
 
     accumulation: Annotated[
-        int, Field(ge=1, le=1024), Ui("Accumulation", unit="batches", level="advanced")
+        int, Field(ge=1, le=1024), Ui("Gradient accumulation", unit="batches", level="advanced")
     ] = 1
-    """How many batches make one step: the effect of a larger batch in the memory of a small one."""
+    """How many batches make one step: the effect of a larger batch with the memory of a small one.
+    More is steadier and slower."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63), Ui("Seed", level="advanced", search="random")] = 0
     """All random numbers of the run come from this number: same seed, same result."""
@@ -48,37 +50,40 @@ class Training(Section):
     gradient_clipping: Annotated[
         float, Field(ge=0, le=1000), Ui("Gradient clipping", level="advanced", search="norm")
     ] = 1.0
-    """The largest norm a step's gradient may have; longer ones are shortened. 0 means off."""
+    """The largest norm a step's gradient may have; longer ones are scaled down. 1 is usual, 0 is
+    off."""
 
 
 class TrainConfig(Section):
-    """Everything that decides a run."""
+    """The complete config of a run."""
 
     version: Annotated[int, Field(ge=1), Ui("Config version", level="hidden")] = VERSION
-    """The version of this file's layout; older ones are brought up to date when read."""
+    """The version of this file's layout; older files are migrated when they are read."""
 
     model: Model = Model()
     data: Data = Data()
     method: Annotated[Method, Ui("Method", search="lora dora lycoris fine-tune embedding type")] = (
         Lora()
     )
-    """What of the model is trained: a small adapter beside it, the model itself, words, or its
-    VAE's decoder."""
+    """What is trained: a small adapter, the model itself, embeddings, or the VAE's decoder. LoRA is
+    a good default."""
 
     embeddings: Embeddings = Embeddings()
     objective: Annotated[
         Objective, Ui("Objective", level="advanced", search="loss goal reward denoising")
     ] = Denoising()
-    """What training minimises."""
+    """What training minimizes: the denoising loss, a reconstruction loss or a negative reward."""
 
     training: Training = Training()
     optimizer: Annotated[Optimizer, Ui("Optimizer", search="adam lion prodigy 8bit")] = AdamW()
-    """The rule by which weights move."""
+    """Updates the weights from the gradients. AdamW is a good default for LoRA; Prodigy finds the
+    learning rate itself."""
 
     schedule: Annotated[Schedule, Ui("Learning rate schedule", search="scheduler decay")] = (
         Constant()
     )
-    """How the learning rate changes over the run, after its warm-up."""
+    """How the learning rate changes over the run, after the warm-up. "constant" is a good default;
+    "cosine" falls toward the end."""
 
     ema: Ema = Ema()
     validation: Validation = Validation()
@@ -89,7 +94,7 @@ class TrainConfig(Section):
 
 
 def uses_images(config: TrainConfig) -> bool:
-    """Whether a run computes with the pictures of its folder: reward training may do without."""
+    """Return whether the run trains on images of its folders; reward training may not."""
     match config.objective:
         case AlignProp(keep=keep):
             return keep.denoising_share > 0 or config.validation.use

@@ -1,1 +1,1 @@
-"""What every section is made of: fields with labels, variants, components."""
+"""Building blocks of the sections: fields with labels, variants, and components of the model."""

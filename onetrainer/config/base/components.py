@@ -1,4 +1,4 @@
-"""The networks of a model as the methods know them: which are trained, how fast, how long."""
+"""Settings of the model's components: whether, how fast and how long each is trained."""
 
 from typing import Annotated
 
@@ -13,44 +13,45 @@ _SDXL = {"model.family": ("sdxl", "sdxl-inpainting")}
 
 
 class Unet(Section):
-    """The network that draws."""
+    """The network that predicts the noise."""
 
     train: Annotated[bool, Ui("Train the UNet", search="unet")] = True
-    """Trains the network that turns noise into pictures, step by step."""
+    """Trains the UNet, the network that turns noise into images."""
 
     lr: Annotated[Rate | None, Ui("UNet learning rate", level="advanced", search="lr unet_lr")] = (
         None
     )
-    """The UNet's step size; empty means the optimizer's learning rate."""
+    """The UNet's learning rate; empty means the optimizer's."""
 
     stop_after: Annotated[
         StopAfter, Ui("Stop the UNet after", unit="steps", level="advanced", search="freeze")
     ] = 0
-    """From this step on the UNet stays as it is; 0 means that it trains to the end."""
+    """Freezes the UNet from this step on; 0 trains it to the end."""
 
 
 class TextEncoder(Section):
     """The network that reads captions; the first of two in SDXL."""
 
     train: Annotated[bool, Ui("Train the text encoder", search="clip te text encoder")] = False
-    """Trains the network that reads captions, too; in SDXL the smaller one of two. Captions are
-    then encoded anew in every step."""
+    """Also trains the network that reads captions (in SDXL the smaller of two). Captions are then
+    encoded in every step, which takes time."""
 
     lr: Annotated[
         Rate | None,
         Ui("Text encoder learning rate", level="advanced", search="lr clip text_encoder_lr"),
     ] = None
-    """The text encoder's step size; empty means the optimizer's learning rate."""
+    """The text encoder's learning rate; empty means the optimizer's. Half of the UNet's or less is
+    usual."""
 
     stop_after: Annotated[
         StopAfter,
         Ui("Stop the text encoder after", unit="steps", level="advanced", search="freeze"),
     ] = 0
-    """From this step on the text encoder stays as it is; 0 means that it trains to the end."""
+    """Freezes the text encoder from this step on; 0 trains it to the end."""
 
 
 class TextEncoder2(Section):
-    """The larger one of SDXL's networks that read captions."""
+    """The larger of SDXL's two text encoders."""
 
     train: Annotated[
         bool,
@@ -60,7 +61,7 @@ class TextEncoder2(Section):
             only_with=_SDXL,
         ),
     ] = False
-    """Trains SDXL's larger text encoder, too. Other families have only one."""
+    """Also trains SDXL's larger text encoder. Other families have only one."""
 
     lr: Annotated[
         Rate | None,
@@ -71,7 +72,7 @@ class TextEncoder2(Section):
             only_with=_SDXL,
         ),
     ] = None
-    """The second text encoder's step size; empty means the optimizer's learning rate."""
+    """The second text encoder's learning rate; empty means the optimizer's."""
 
     stop_after: Annotated[
         StopAfter,
@@ -83,41 +84,40 @@ class TextEncoder2(Section):
             only_with=_SDXL,
         ),
     ] = 0
-    """From this step on the second text encoder stays as it is; 0 means that it trains to the
-    end."""
+    """Freezes the second text encoder from this step on; 0 trains it to the end."""
 
 
 class LayerRule(Section):
-    """What holds for the layers whose names match a pattern."""
+    """Settings of the layers whose names match a pattern."""
 
     pattern: Annotated[
         str,
         Field(min_length=1, max_length=500),
-        Ui("Layers named", search="regex filter blocks"),
+        Ui("Layer pattern", search="regex filter blocks layers named"),
     ] = "attn2"
-    """A part of the layers' names, or a regular expression that is found in them. Names are like
-    "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k" and
+    """A part of the layers' names, or a regular expression that is searched in them. Names look
+    like "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k" and
     "text_encoder.text_model.encoder.layers.0.mlp.fc1"."""
 
-    train: Annotated[bool, Ui("Train them")] = True
-    """Off leaves these layers as they are."""
+    train: Annotated[bool, Ui("Train")] = True
+    """Off freezes these layers."""
 
     lr: Annotated[Rate | None, Ui("Learning rate")] = None
-    """The step size of these layers; empty means that of their network."""
+    """The learning rate of these layers; empty means that of their component."""
 
 
 class AdapterLayerRule(LayerRule):
-    """What holds for the adapters of layers whose names match a pattern."""
+    """Settings of the adapters of layers whose names match a pattern."""
 
     rank: Annotated[int | None, Field(ge=1, le=1024), Ui("Rank")] = None
-    """The rank of these layers' adapters; empty means that of their network."""
+    """The rank of these layers' adapters; empty means that of their component."""
 
     alpha: Annotated[float | None, Field(gt=0, le=1024), Ui("Alpha")] = None
-    """The alpha of these layers' adapters; empty means that of their network."""
+    """The alpha of these layers' adapters; empty means that of their component."""
 
 
 class UnetAdapter(Unet):
-    """The network that draws, and its adapters."""
+    """The network that predicts the noise, and its adapters."""
 
     rank: Annotated[
         int | None, Field(ge=1, le=1024), Ui("UNet rank", level="advanced", search="dim")
@@ -143,7 +143,7 @@ class TextEncoderAdapter(TextEncoder):
 
 
 class TextEncoder2Adapter(TextEncoder2):
-    """The larger one of SDXL's networks that read captions, and its adapters."""
+    """The larger of SDXL's two text encoders, and its adapters."""
 
     rank: Annotated[
         int | None,

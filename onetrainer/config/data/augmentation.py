@@ -1,4 +1,4 @@
-"""How pictures change from one showing to the next."""
+"""Settings of image augmentation."""
 
 from typing import Annotated, Literal
 
@@ -8,67 +8,79 @@ from onetrainer.config.base.section import Section, Ui
 
 Flip = Literal["off", "random", "always"]
 Amount = Annotated[float, Field(ge=0, le=1)]
-_FLIPS = {"off": "never", "random": "half of the time", "always": "every time"}
+_FLIPS = {"off": "off", "random": "random (half of the time)", "always": "always"}
 
 
 class Augmentation(Section):
-    """How pictures are changed; masks and conditioning pictures are cut and turned with them."""
+    """How images are changed at random; masks and conditioning images are flipped, rotated and
+    cropped with them.
+    """
 
     flip: Annotated[
-        Flip, Ui("Mirror", level="advanced", choices=_FLIPS, search="flip_aug horizontal flip")
+        Flip,
+        Ui(
+            "Horizontal flip",
+            level="advanced",
+            choices=_FLIPS,
+            search="flip_aug horizontal flip mirror",
+        ),
     ] = "off"
-    """Exchanges left and right. Not for faces, writing, or anything that has sides."""
+    """Mirrors images left to right, which doubles the data. Not for faces, text, or anything with a
+    left and a right side."""
 
     flip_vertical: Annotated[
-        Flip, Ui("Upside down", level="advanced", choices=_FLIPS, search="vertical flip")
+        Flip,
+        Ui("Vertical flip", level="advanced", choices=_FLIPS, search="vertical flip upside down"),
     ] = "off"
-    """Exchanges top and bottom."""
+    """Mirrors images top to bottom."""
 
     rotate: Annotated[
-        float, Field(ge=0, le=45), Ui("Turn", unit="degrees", level="advanced", search="rotation")
+        float,
+        Field(ge=0, le=45),
+        Ui("Rotation", unit="degrees", level="advanced", search="rotation turn"),
     ] = 0.0
-    """How far pictures are turned at most, either way. They are enlarged as much as it takes to
-    leave no empty corners."""
+    """The largest rotation in either direction. Images are enlarged as needed to leave no empty
+    corners."""
 
     crop_jitter: Annotated[
         float,
         Field(ge=0, le=0.5),
-        Ui("Cut closer", level="advanced", search="crop jitter zoom random crop"),
+        Ui("Crop jitter", level="advanced", search="crop jitter zoom random crop cut closer"),
     ] = 0.0
-    """By how much pictures are enlarged at most before they are cut: 0.1 is up to a tenth. The cut
-    is then made anywhere; where it is around a point, this stays in it."""
+    """How much images are enlarged at most before they are cropped: 0.1 is up to a tenth. The crop
+    is then taken anywhere, or around the focus point if there is one."""
 
     brightness: Annotated[
         Amount, Ui("Brightness", level="advanced", search="color_aug colour jitter")
     ] = 0.0
-    """How much brighter or darker pictures become at most: 0.1 is a tenth."""
+    """How much brighter or darker images become at most: 0.1 is a tenth."""
 
     contrast: Annotated[Amount, Ui("Contrast", level="advanced")] = 0.0
     """How much the contrast changes at most: 0.1 is a tenth."""
 
     saturation: Annotated[Amount, Ui("Saturation", level="advanced")] = 0.0
-    """How much colors become stronger or paler at most: 0.1 is a tenth."""
+    """How much stronger or paler colors become at most: 0.1 is a tenth."""
 
     hue: Annotated[float, Field(ge=0, le=180), Ui("Hue", unit="degrees", level="advanced")] = 0.0
-    """How far colors turn at most around the color circle, either way."""
+    """How far colors shift at most around the color circle, in either direction."""
 
     fixed: Annotated[
-        bool, Ui("The same for all pictures", level="advanced", search="enable_fixed")
+        bool, Ui("Fixed amounts", level="advanced", search="enable_fixed same pictures")
     ] = False
-    """Changes every picture by the whole amounts above, instead of drawing each between them and
-    their opposite."""
+    """Changes every image by the full amounts above, in place of random amounts between them and
+    their opposites."""
 
     variations: Annotated[
         int,
         Field(ge=0, le=1000),
         Ui(
-            "Variations to cache",
+            "Cached variations",
             level="advanced",
             zero="automatic",
-            search="image_variations",
+            search="image_variations cache",
             only_with={"data.cache_latents": ("*",)},
         ),
     ] = 0
-    """How many changed versions of each picture are encoded; every epoch shows another one. 0 means
-    two where pictures are only mirrored, four where more is drawn, and one where nothing is. Where
-    pictures are not cached, each is changed anew every time."""
+    """How many augmented versions of each image are encoded; each epoch uses another one. 0 means
+    two if images are only flipped, four with other random changes, and one without any. Not used
+    while latents are not cached: then each image is augmented anew in every step."""

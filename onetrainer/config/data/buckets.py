@@ -1,4 +1,4 @@
-"""Which sizes pictures are brought to, and how they are cut."""
+"""Settings of buckets: the sizes that images are scaled and cropped to."""
 
 from typing import Annotated, Literal
 
@@ -16,93 +16,93 @@ class Resolution(Section):
     resolution: Annotated[
         int, Field(ge=64, le=4096, multiple_of=8), Ui("Resolution", unit="px")
     ] = 768
-    """Pictures are scaled to about this many pixels squared."""
+    """Images are scaled to about this many pixels squared."""
 
 
 class Size(Section):
     """One fixed size."""
 
     width: Annotated[Side, Ui("Width", unit="px", like="data.resolution")] = 512
-    """The width of the pictures."""
+    """The width of the images."""
 
     height: Annotated[Side, Ui("Height", unit="px", like="data.resolution")] = 512
-    """The height of the pictures."""
+    """The height of the images."""
 
 
 class Buckets(Section):
-    """The sizes that pictures are brought to, and how they are cut to them."""
+    """The sizes that images are scaled and cropped to."""
 
     step: Annotated[
         int,
         Field(ge=0, le=128, multiple_of=8),
         Ui(
-            "Sides in steps of",
+            "Bucket step",
             unit="px",
             level="advanced",
             zero="automatic",
-            search="bucket_reso_steps divisibility",
+            search="bucket_reso_steps divisibility sides steps",
         ),
     ] = 0
-    """What every side is a multiple of. 0 means 8 for SD 1.5 and SD 2, which keeps the area nearly
-    the same in every shape, and 64 for SDXL, as it was trained."""
+    """Every side is a multiple of this. 0 means 8 for SD 1.5 and SD 2, which keeps the area nearly
+    the same in every shape, and 64 for SDXL, as in its training."""
 
     upscale_limit: Annotated[
         float,
         Field(ge=0, le=16),
         Ui(
-            "Enlarge at most",
+            "Max upscaling",
             unit="times",
             level="advanced",
             zero="as needed",
-            search="bucket_no_upscale",
+            search="bucket_no_upscale enlarge most",
         ),
     ] = 0.0
-    """Pictures that would have to be enlarged more than so many times are brought to a smaller size
-    instead; 1 never enlarges one. 0 means no limit."""
+    """Images that would be enlarged more than this go into a smaller size; 1 never enlarges. 0
+    means no limit."""
 
     crop: Annotated[
         Crop,
         Ui(
-            "Cut",
+            "Crop",
             level="advanced",
-            search="random_crop crop jitter focus point",
+            search="random_crop crop jitter focus point cut",
             choices={
-                "center": "around the middle",
-                "random": "anywhere",
-                "focus": "around a point",
+                "center": "center",
+                "random": "random",
+                "focus": "focus point",
             },
         ),
     ] = "center"
-    """Which part stays of a picture whose shape is not quite that of its size. "random" takes
-    another part for every cached variation of it, or every time where pictures are not cached."""
+    """Which part of an image is kept if its shape differs from its bucket. "random" takes another
+    part for every cached variation, or every time while latents are not cached."""
 
     focus_x: Annotated[
         float,
         Field(ge=0, le=1),
-        Ui("Focus across", level="advanced", only_with={"crop": ("focus",)}),
+        Ui("Focus X", level="advanced", only_with={"crop": ("focus",)}, search="across"),
     ] = 0.5
-    """Where the point lies, from 0 at the left edge to 1 at the right one. A list of captions may
-    name a point for each picture."""
+    """The horizontal position of the point, from 0 (left) to 1 (right). A list of captions may name
+    a point for each image."""
 
     focus_y: Annotated[
         float,
         Field(ge=0, le=1),
-        Ui("Focus down", level="advanced", only_with={"crop": ("focus",)}),
+        Ui("Focus Y", level="advanced", only_with={"crop": ("focus",)}, search="down"),
     ] = 0.4
-    """Where the point lies, from 0 at the upper edge to 1 at the lower one; faces are mostly above
-    the middle."""
+    """The vertical position of the point, from 0 (top) to 1 (bottom); faces are mostly above the
+    middle."""
 
     resolutions: Annotated[
         tuple[Resolution, ...],
         Field(max_length=16),
         Ui("More resolutions", level="advanced", search="multi-resolution several"),
     ] = ()
-    """Every picture is shown at each of the resolutions in turn, another one every time."""
+    """Trains every image at each of these resolutions in turn."""
 
     sizes: Annotated[
         tuple[Size, ...],
         Field(max_length=200),
         Ui("Fixed sizes", level="advanced", search="aspect_ratio_bucketing off square"),
     ] = ()
-    """Pictures are brought to the one of these sizes whose shape is nearest, whatever the
-    resolution is. A single square size is training without buckets."""
+    """Images go into the size of this list with the nearest shape; the resolution is not used. A
+    single square size is training without buckets."""

@@ -1,4 +1,4 @@
-"""How captions change from one showing of a picture to the next."""
+"""Settings of caption augmentation."""
 
 from typing import Annotated, Literal
 
@@ -10,38 +10,42 @@ DropTags = Literal["off", "all", "each", "later"]
 Listed = Literal["none", "keep", "drop"]
 Capitals = Literal["off", "upper", "title", "first", "random", "any"]
 
-_TAGS = "Captions that are lists of tags, such as “cat, sofa, evening”."
+_TAGS = "For captions that are lists of tags, such as “cat, sofa, evening”."
 
 
 class Captions(Section):
-    """How captions change; all of it is drawn from the seed, the picture and its turn."""
+    """How captions are changed; everything is derived from the seed, the image and its repeat."""
 
     lines: Annotated[
         Literal["each", "joined"],
         Ui(
-            "Lines of a caption file",
+            "Caption lines",
             level="advanced",
-            search="several captions multi-line",
-            choices={"each": "each is a caption", "joined": "all are one caption"},
-            lead="How they change from one showing of a picture to the next.",
+            search="several captions multi-line file",
+            choices={"each": "one caption per line", "joined": "one caption"},
+            lead="How captions change from one repeat of an image to the next.",
         ),
     ] = "each"
-    """Whether every line of a caption file is a caption of its own, of which another one is taken
-    every time, or all lines together are one."""
+    """Whether each line of a caption file is a caption of its own, one of which is used each time,
+    or all lines together are one."""
 
     template: Annotated[
         str,
         Field(max_length=1000),
-        Ui("Template", level="advanced", search="prefix suffix caption_prefix caption_suffix"),
+        Ui(
+            "Caption template",
+            level="advanced",
+            search="prefix suffix caption_prefix caption_suffix",
+        ),
     ] = ""
-    """What captions are put into, such as "a photo of {caption}, sharp". It knows {caption}, {name}
-    of the file, {folder} and {concept}; empty means the caption alone."""
+    """A text that captions are inserted into, such as "a photo of {caption}, sharp". It may contain
+    {caption}, {name} (of the file), {folder} and {concept}; empty means only the caption."""
 
     wildcards: Annotated[
         bool, Ui("Wildcards", level="advanced", search="enable_wildcard dynamic prompts")
     ] = False
-    """Takes one of the words in {red|green|blue} every time; {{ and }} mean the braces
-    themselves."""
+    """Picks one of the options in {red|green|blue} each time; {{ and }} stand for literal
+    braces."""
 
     dropout: Annotated[
         float,
@@ -52,68 +56,77 @@ class Captions(Section):
             search="caption_dropout_rate unconditional empty prompt",
         ),
     ] = 0.0
-    """The share of captions replaced by the empty prompt, which keeps guidance working."""
+    """The fraction of captions replaced by the empty prompt, which keeps guidance working. 0.05 to
+    0.1 is usual, 0 is off."""
 
     separator: Annotated[
         str,
         Field(min_length=1, max_length=20),
-        Ui("Tags are split at", level="advanced", search="caption_separator delimiter", lead=_TAGS),
+        Ui(
+            "Tag separator",
+            level="advanced",
+            search="caption_separator delimiter tags split",
+            lead=_TAGS,
+        ),
     ] = ","
-    """What stands between two tags."""
+    """The text between two tags."""
 
     secondary_separator: Annotated[
-        str, Field(max_length=20), Ui("Tags that stay together", level="advanced")
+        str,
+        Field(max_length=20),
+        Ui("Tag group separator", level="advanced", search="tags stay together"),
     ] = ""
-    """What stands between tags that move and are dropped together, such as ";;;"; it is written as
-    the other separator in the end. Empty means there are none."""
+    """The text between tags that are shuffled and dropped together, such as ";;;"; it is replaced
+    by the tag separator in the end. Empty means none."""
 
     shuffle: Annotated[
         bool, Ui("Shuffle tags", level="advanced", search="shuffle_caption tag shuffling")
     ] = False
-    """Puts the tags into another order every time."""
+    """Shuffles the tags each time, so that their order is not trained."""
 
     keep: Annotated[
         int,
         Field(ge=0, le=1000),
-        Ui("Tags kept in front", unit="tags", level="advanced", search="keep_tokens"),
+        Ui("Keep first tags", unit="tags", level="advanced", search="keep_tokens kept front"),
     ] = 0
-    """So many tags at the beginning are neither shuffled nor dropped; trigger words never are."""
+    """The first so many tags are neither shuffled nor dropped; trigger words never are."""
 
     keep_separator: Annotated[
         str,
         Field(max_length=20),
-        Ui("Kept up to", level="advanced", search="keep_tokens_separator"),
+        Ui("Keep separator", level="advanced", search="keep_tokens_separator kept"),
     ] = ""
-    """A mark in the caption, such as "|||": what stands before it is neither shuffled nor dropped,
-    nor what stands after a second one. It is taken out. Empty means none."""
+    """A mark in the caption, such as "|||": tags before it, and after a second one, are neither
+    shuffled nor dropped. The mark is removed. Empty means none."""
 
     drop_tags: Annotated[
         DropTags,
         Ui(
-            "Drop tags",
+            "Tag dropout",
             level="advanced",
-            search="tag_dropout_mode caption_tag_dropout_rate",
+            search="tag_dropout_mode caption_tag_dropout_rate drop tags",
             choices={
-                "off": "never",
-                "all": "all together",
-                "each": "each on its own",
-                "later": "later ones more often",
+                "off": "off",
+                "all": "all tags together",
+                "each": "each tag",
+                "later": "later tags more often",
             },
         ),
     ] = "off"
-    """Leaves tags out: "all" of them at once, "each" with the same chance, or the "later" the more
-    often, up to the chance for the last one."""
+    """Drops tags at random: "all" of them at once, "each" with the same probability, or "later"
+    ones more often, up to the full probability for the last one."""
 
     drop_chance: Annotated[
         float,
         Field(ge=0, le=1),
         Ui(
-            "Chance to drop",
+            "Tag dropout probability",
             level="advanced",
             only_with={"drop_tags": ("all", "each", "later")},
+            search="chance drop",
         ),
     ] = 0.1
-    """How likely tags are left out."""
+    """The probability that a tag is dropped."""
 
     drop_listed: Annotated[
         Listed,
@@ -122,68 +135,70 @@ class Captions(Section):
             level="advanced",
             search="blacklist whitelist tag_dropout_special_tags",
             choices={
-                "none": "like all others",
-                "keep": "are never dropped",
-                "drop": "only they are dropped",
+                "none": "no exception",
+                "keep": "never dropped",
+                "drop": "only these are dropped",
             },
             only_with={"drop_tags": ("all", "each", "later")},
         ),
     ] = "none"
-    """What is special about the tags of the list below."""
+    """What is special about the tags in the list below."""
 
     listed_tags: Annotated[
         str,
         Field(max_length=100_000),
         Ui(
-            "List of tags",
+            "Tag list",
             level="advanced",
             editor="text",
             only_with={"drop_listed": ("keep", "drop")},
+            search="tags",
         ),
     ] = ""
-    """The special tags, one a line."""
+    """The special tags, one per line."""
 
     listed_regex: Annotated[
         bool,
         Ui(
-            "The list holds patterns",
+            "Tag list is regex",
             level="advanced",
-            search="regex tag_dropout_special_tags_regex",
+            search="regex tag_dropout_special_tags_regex holds patterns",
             only_with={"drop_listed": ("keep", "drop")},
         ),
     ] = False
-    """Takes each line of the list for a regular expression that a whole tag has to match."""
+    """Reads each line of the list as a regular expression that must match a whole tag."""
 
     capitals: Annotated[
         Capitals,
         Ui(
-            "Capitals",
+            "Capitalization",
             level="advanced",
-            search="caps_randomize",
+            search="caps_randomize capitals",
             choices={
-                "off": "as written",
-                "upper": "all",
-                "title": "at every word's start",
-                "first": "at each tag's start",
-                "random": "here and there",
+                "off": "off",
+                "upper": "ALL CAPS",
+                "title": "Every Word",
+                "first": "First letter",
+                "random": "random letters",
                 "any": "any of these",
             },
-            lead="Letters.",
+            lead="Upper and lower case.",
         ),
     ] = "off"
-    """Writes tags in capitals now and then. SD's text encoders see no difference, so this matters
-    to others alone."""
+    """Capitalizes tags at random. SD's text encoders ignore case, so this only matters for other
+    programs."""
 
     capitals_chance: Annotated[
         float,
         Field(ge=0, le=1),
         Ui(
-            "Chance of capitals",
+            "Capitalization probability",
             level="advanced",
             only_with={"capitals": ("upper", "title", "first", "random", "any")},
+            search="chance capitals",
         ),
     ] = 0.1
-    """How likely each tag is written so."""
+    """The probability that a tag is capitalized."""
 
-    lowercase: Annotated[bool, Ui("All in small letters", level="advanced")] = False
-    """Writes captions in small letters, before anything is written in capitals."""
+    lowercase: Annotated[bool, Ui("Lowercase", level="advanced", search="small letters")] = False
+    """Converts captions to lowercase, before any capitalization."""

@@ -1,4 +1,4 @@
-"""One of several folders of pictures, with what is its own."""
+"""Settings of one of several image folders (a concept)."""
 
 from typing import Annotated, Literal
 
@@ -14,16 +14,14 @@ CaptionSource = Literal["files", "names", "folders", "text", "list"]
 
 CaptionText = Annotated[
     str,
-    Field(
-        max_length=10_000, description="The caption of every picture, where one text is for all."
-    ),
+    Field(max_length=10_000, description="The caption of every image, if all share one text."),
     Ui("Caption", only_with={"caption_source": ("text",)}),
 ]
 CaptionList = Annotated[
     str,
     Field(
-        description='A .csv or .jsonl file with a line for each picture: "file" names it, "caption"'
-        " is said of it. A .txt file has one caption a line, in the order of the pictures' names."
+        description='A .csv or .jsonl file with a line for each image: "file" names it, "caption"'
+        " is its caption. A .txt file has one caption per line, in the order of the image names."
     ),
     Ui("List of captions", editor="file", only_with={"caption_source": ("list",)}),
 ]
@@ -40,69 +38,69 @@ CAPTION_SOURCES = {
 
 
 class Concept(Section):
-    """A folder of pictures beside the first one."""
+    """A folder of images in addition to the first one."""
 
     folder: Annotated[str, Ui("Folder", editor="folder")] = ""
-    """A folder of pictures."""
+    """A folder of images."""
 
     name: Annotated[str, Field(max_length=200), Ui("Name")] = ""
-    """What it is called in messages, charts and files; empty means as its folder."""
+    """What it is called in messages, charts and files; empty means the folder's name."""
 
     role: Annotated[
         Role,
         Ui(
-            "Used to",
+            "Role",
             choices={
-                "train": "learn",
-                "validation": "validate",
-                "prior": "keep what is shown",
-                "own_prediction": "keep what is known",
+                "train": "training",
+                "validation": "validation",
+                "prior": "class images",
+                "own_prediction": "base model's prediction",
             },
-            search="type is_reg regularization validation prior",
+            search="type is_reg regularization validation prior used",
         ),
     ] = "train"
-    """What its pictures are for: "train" learns them; "validation" holds them out of learning and
-    measures them; "prior" shows class pictures, which keep the model from forgetting;
-    "own_prediction" holds the model to what it made of them before training."""
+    """What its images are for: "train" trains on them; "validation" only measures the loss on them;
+    "prior" trains on them as class images, which keep the model from forgetting; "own_prediction"
+    keeps the model close to its predictions from before training."""
 
     use: Annotated[bool, Ui("Use", search="enabled on off")] = True
-    """Off leaves this folder out, as if it were not here."""
+    """Off leaves this folder out."""
 
     include_subfolders: Annotated[bool, Ui("Include subfolders", level="advanced")] = False
-    """Also takes the pictures in folders within the folder."""
+    """Also uses the images in subfolders."""
 
     repeats: Annotated[
         float,
         Field(ge=0.001, le=10_000),
         Ui("Repeats", search="balancing num_repeats", only_with={"images": ("0",)}),
     ] = 1.0
-    """How often each of its pictures is shown in an epoch; with a half, every second epoch."""
+    """How many times each of its images is used per epoch; with 0.5, every second epoch. More gives
+    this folder more weight."""
 
     images: Annotated[
         int,
         Field(ge=0, le=10_000_000),
-        Ui("Each epoch", unit="pictures", zero="by repeats", search="balancing samples"),
+        Ui("Images per epoch", unit="images", zero="by repeats", search="balancing samples each"),
     ] = 0
-    """Shows exactly so many of its pictures in each epoch, in turn; 0 goes by repeats."""
+    """Uses exactly so many of its images in each epoch, in turn; 0 uses repeats instead."""
 
     loss_weight: Annotated[
         float, Field(ge=0, le=1000), Ui("Loss weight", level="advanced", search="weight")
     ] = 1.0
-    """How much each of its pictures counts beside those of other folders."""
+    """The weight of its images in the loss, compared to those of other folders."""
 
     resolution: Annotated[
         int,
         Field(ge=0, le=4096, multiple_of=8),
         Ui("Resolution", unit="px", level="advanced", zero="as for all"),
     ] = 0
-    """The resolution of its pictures; 0 means that of the others."""
+    """The resolution of its images; 0 means that of all."""
 
     caption_source: Annotated[
         CaptionSource, Ui("Captions from", choices=CAPTION_SOURCES, search="prompt_source")
     ] = "files"
-    """Where captions come from: "files" beside the pictures, "names" of the pictures themselves,
-    "folders" that they lie in, "text" for all of them, or "list", a file that names each
-    picture."""
+    """Where captions come from: text "files" next to the images, the "names" of the images, the
+    "folders" they are in, one "text" for all, or a "list" file that names each image."""
 
     caption_text: CaptionText = ""
     caption_list: CaptionList = ""
@@ -112,8 +110,8 @@ class Concept(Section):
         Field(max_length=1000),
         Ui("Trigger words", search="activation instance token class_tokens keyword"),
     ] = ""
-    """Words that every caption begins with, such as a made-up name; they are never shuffled nor
-    dropped. A caption that begins with them already stays as it is."""
+    """Words that are put in front of every caption, such as a made-up name; they are never shuffled
+    or dropped. Captions that already begin with them stay as they are."""
 
     masks: Annotated[
         Literal["same", "off", "files", "alpha"],
@@ -123,25 +121,28 @@ class Concept(Section):
             choices={
                 "same": "as for all",
                 "off": "none",
-                "files": "picture files",
+                "files": "image files",
                 "alpha": "transparency",
             },
         ),
     ] = "same"
-    """What says which parts of its pictures count; "same" means what is set for all."""
+    """What marks the parts of its images that are trained; "same" means as set for all."""
 
     seed: Annotated[
         int, Field(ge=0, lt=2**63), Ui("Seed", level="advanced", zero="that of the run")
     ] = 0
-    """The order of its pictures, their captions and changes come from this number; 0 means from
-    that of the run."""
+    """The seed of its order, captions and augmentation; 0 means that of the run."""
 
-    own_captions: Annotated[bool, Ui("Own changes of captions", level="advanced")] = False
-    """Changes the captions of this folder by settings of its own, in place of those for all."""
+    own_captions: Annotated[
+        bool, Ui("Own caption settings", level="advanced", search="changes captions")
+    ] = False
+    """Uses caption settings of its own for this folder, in place of those for all."""
 
     captions: Captions = Captions()
 
-    own_augmentation: Annotated[bool, Ui("Own changes of pictures", level="advanced")] = False
-    """Changes the pictures of this folder by settings of its own, in place of those for all."""
+    own_augmentation: Annotated[
+        bool, Ui("Own augmentation", level="advanced", search="changes pictures")
+    ] = False
+    """Uses augmentation settings of its own for this folder, in place of those for all."""
 
     augmentation: Augmentation = Augmentation()

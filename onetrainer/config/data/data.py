@@ -1,4 +1,4 @@
-"""Which pictures are learnt."""
+"""Settings of the images to train on."""
 
 from typing import Annotated, Literal
 
@@ -22,19 +22,22 @@ MOST_CONCEPTS = 200
 
 
 class Data(Section):
-    """The folder of pictures and what is done to them before training."""
+    """The image folders and how their images are prepared."""
 
-    folder: Annotated[str, Ui("Pictures", editor="folder", search="dataset images concept")] = ""
-    """A folder of pictures, each with its caption in a .txt file of the same name beside it."""
+    folder: Annotated[
+        str, Ui("Images", editor="folder", search="dataset images concept pictures")
+    ] = ""
+    """A folder of images, each with its caption in a .txt file of the same name."""
 
     include_subfolders: Annotated[bool, Ui("Include subfolders", level="advanced")] = False
-    """Also takes the pictures in folders within the folder."""
+    """Also uses the images in subfolders."""
 
     resolution: Annotated[
         int, Field(ge=64, le=4096, multiple_of=8), Ui("Resolution", unit="px", search="size")
     ] = 512
-    """Pictures are scaled to about this many pixels squared, keeping their shape. SD 1.5 was
-    trained at 512, SD 2 at 512 or 768, SDXL at 1024."""
+    """Images are scaled to about this many pixels squared, keeping their shape. SD 1.5 was trained
+    at 512, SD 2 at 512 or 768, SDXL at 1024. More shows more detail and needs more memory and
+    time."""
 
     caption_source: Annotated[
         CaptionSource,
@@ -42,12 +45,12 @@ class Data(Section):
             "Captions from",
             search="prompt_source caption extension filename csv jsonl metadata",
             choices=CAPTION_SOURCES,
-            lead="What is said about the pictures of the folder.",
+            lead="The captions of the folder's images.",
         ),
     ] = "files"
-    """Where captions come from: "files" beside the pictures, "names" of the pictures themselves,
-    "folders" that they lie in, "text" for all of them, or "list", a file that names each picture.
-    Further folders have a source of their own."""
+    """Where captions come from: text "files" next to the images, the "names" of the images, the
+    "folders" they are in, one "text" for all, or a "list" file that names each image. Further
+    folders have a source of their own."""
 
     caption_text: CaptionText = ""
     caption_list: CaptionList = ""
@@ -57,75 +60,75 @@ class Data(Section):
         Field(max_length=1000),
         Ui("Trigger words", level="advanced", search="activation instance token keyword"),
     ] = ""
-    """Words that every caption of this folder begins with, such as a made-up name; they are never
-    shuffled nor dropped. A caption that begins with them already stays as it is. Further folders
-    have trigger words of their own."""
+    """Words that are put in front of every caption of this folder, such as a made-up name; they are
+    never shuffled or dropped. Captions that already begin with them stay as they are. Further
+    folders have their own."""
 
     require_captions: Annotated[bool, Ui("Require captions", level="advanced")] = True
-    """Refuses a folder in which no picture has a caption; off means empty captions are meant."""
+    """Refuses a folder in which no image has a caption; off allows empty captions."""
 
     concepts: Annotated[
         tuple[Concept, ...],
         Field(max_length=MOST_CONCEPTS),
         Ui("More folders", level="advanced", search="concepts subsets datasets repeats balancing"),
     ] = ()
-    """More folders of pictures, each with a role, repeats, captions and trigger words of its own.
-    Sizes, masks and changes are those for all, unless a folder says otherwise."""
+    """More folders of images, each with its own role, repeats, captions and trigger words. Sizes,
+    masks and augmentation are shared, unless a folder sets its own."""
 
     masks: Annotated[
         Masks,
         Ui(
             "Masks",
             search="masked training mask alpha transparency",
-            choices={"off": "none", "files": "picture files", "alpha": "transparency"},
+            choices={"off": "none", "files": "image files", "alpha": "transparency"},
         ),
     ] = "off"
-    """What says which parts of a picture count: "files" are pictures beside them, named like
-    "cat-masklabel.png" for "cat.jpg" and white where it counts; "alpha" is their own transparency.
-    All counts of a picture that has no mask."""
+    """What marks the parts of an image that are trained: "files" are images named like
+    "cat-masklabel.png" for "cat.jpg", white where it is trained; "alpha" is the image's own
+    transparency. Images without a mask are trained whole."""
 
     conditioning: Annotated[
         Conditioning,
         Ui(
-            "Inpainting sees",
+            "Inpainting conditioning",
             level="advanced",
-            search="custom_conditioning_image condlabel inpainting",
+            search="custom_conditioning_image condlabel inpainting sees",
             choices={
-                "blank": "nothing, all is to be painted",
-                "masks": "what is outside the mask",
-                "files": "pictures of its own",
+                "blank": "blank (paint everything)",
+                "masks": "masked image",
+                "files": "image files",
             },
             only_with={"model.family": ("sd15-inpainting", "sd2-inpainting", "sdxl-inpainting")},
         ),
     ] = "blank"
-    """What an inpainting model is shown of the picture that it is to paint: with "masks" all that
-    the mask leaves out; with "files" the picture named like "cat-condlabel.png", where there is
-    one."""
+    """What an inpainting model sees of the image it paints: nothing; with "masks" everything
+    outside the mask; with "files" the image named like "cat-condlabel.png", if there is one."""
 
     class_folder: Annotated[
         str,
         Ui(
-            "Class pictures",
+            "Class images",
             editor="folder",
             level="advanced",
-            search="regularisation regularization prior preservation reg dreambooth",
+            search="regularisation regularization prior preservation reg dreambooth pictures",
         ),
     ] = ""
-    """A folder of pictures of what the model is not to forget, such as other cats beside yours.
-    Each epoch shows as many of them as there are pictures to learn; empty means none."""
+    """A folder of images of what the model should not forget, such as other cats in addition to
+    yours (prior preservation). Each epoch uses as many of them as there are training images; empty
+    means none."""
 
     class_text: Annotated[
         str,
         Field(max_length=10_000),
         Ui(
-            "Caption of class pictures",
+            "Class caption",
             level="advanced",
-            search="class prompt class_prompt reg caption",
+            search="class prompt class_prompt reg caption pictures",
             only_with={"class_folder": ("*",)},
         ),
     ] = ""
-    """The caption of every class picture, such as "a photo of a cat". Empty takes each one's own,
-    from text files, or from names where those of the pictures to learn come from there."""
+    """The caption of every class image, such as "a photo of a cat". Empty uses each one's own, from
+    text files, or from names if the training images' captions come from there."""
 
     buckets: Buckets = Buckets()
     captions: Captions = Captions()
@@ -134,14 +137,14 @@ class Data(Section):
     cache_latents: Annotated[
         bool,
         Ui(
-            "Cache pictures",
+            "Cache latents",
             level="advanced",
-            search="latents latent caching vae vram memory",
-            lead="What is computed once, before training, and kept.",
+            search="latents latent caching vae vram memory pictures",
+            lead="What is computed once, before training, and stored.",
         ),
     ] = True
-    """Encodes every picture once, before training. Off encodes them anew in every step: slower, and
-    the VAE takes its share of the device's memory."""
+    """Encodes every image once, before training. Off encodes images in every step: slower, and the
+    VAE takes GPU memory."""
 
     cache_text: Annotated[
         bool,
@@ -151,45 +154,56 @@ class Data(Section):
             search="text encoder outputs caching vram memory",
         ),
     ] = True
-    """Encodes every caption once, before training. Off encodes them anew in every step, as is
-    always done while a text encoder or a word trains."""
+    """Encodes every caption once, before training. Off encodes captions in every step, as always
+    happens while a text encoder or an embedding trains."""
 
     latents: Annotated[
         Literal["sample", "mean"],
         Ui(
-            "Latents",
+            "Latent sampling",
             level="advanced",
-            search="posterior moments vae sample mean",
-            choices={"sample": "drawn anew in every step", "mean": "always their mean"},
+            search="posterior moments vae sample mean latents",
+            choices={"sample": "sample", "mean": "mean"},
         ),
     ] = "sample"
-    """The VAE leaves open what exactly a picture's latent is. "sample" draws one within that in
-    every step, as the model itself was trained; "mean" takes the middle, always the same."""
+    """The VAE gives each image a distribution of latents. "sample" takes a random one in every
+    step, as in the model's own training; "mean" always takes the mean."""
 
     cache_folder: Annotated[str, Ui("Cache folder", editor="new-folder", level="advanced")] = ""
-    """Where encoded pictures and captions are kept between runs; empty means a "cache" folder
-    beside the run folders."""
+    """Where encoded images and captions are stored between runs; empty means a "cache" folder next
+    to the run folders."""
 
     cache_limit: Annotated[
         float,
         Field(ge=0, le=1_000_000),
-        Ui("Keep at most", unit="GB", level="advanced", zero="all", search="disk space prune"),
+        Ui(
+            "Cache size limit",
+            unit="GB",
+            level="advanced",
+            zero="all",
+            search="disk space prune keep most",
+        ),
     ] = 50.0
-    """When the cache folder takes more than so many GB, what was not used for longest is removed
-    from it; never what this run uses. 0 keeps all."""
+    """When the cache folder exceeds this size, the entries not used for longest are deleted, but
+    never what this run uses. 0 means no limit."""
 
     cache_batch: Annotated[
         int,
         Field(ge=1, le=64),
-        Ui("Encode at once", unit="pictures", level="advanced", search="vae_batch_size"),
+        Ui(
+            "Cache batch size",
+            unit="images",
+            level="advanced",
+            search="vae_batch_size encode once",
+        ),
     ] = 1
-    """How many pictures are encoded at once while caching. More may be faster on a large graphics
-    card; where its memory is too small for so many, caching goes on with half of them."""
+    """How many images are encoded at once while caching. More may be faster on a large GPU; if
+    memory runs out, the batch is halved."""
 
     loader_threads: Annotated[
         int,
         Field(ge=0, le=64),
-        Ui("Loading threads", level="advanced", search="dataloader workers threads"),
+        Ui("Data loader threads", level="advanced", search="dataloader workers threads loading"),
     ] = 2
-    """How many threads read pictures ahead of training. The order of the pictures does not depend
-    on it. 0 reads them within the steps."""
+    """How many threads load images in advance. The order of the images does not depend on it. 0
+    loads them within the steps."""

@@ -1,4 +1,4 @@
-"""Adapters: small trained matrices beside frozen weights, in the kinds that people use."""
+"""Settings of adapters: small trained matrices added to frozen weights."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -29,7 +29,7 @@ Targets = Annotated[
             "attn": "attention",
             "attn-mlp": "attention and feed-forward",
             "full": "every layer",
-            "named": "only those named below",
+            "named": "only layers listed below",
         },
     ),
 ]
@@ -52,119 +52,121 @@ PlusRatio = Annotated[
 
 
 class LowRank(Section):
-    """What every adapter made of matrices of low rank has."""
+    """Settings shared by all adapters with low-rank matrices."""
 
     kind: Literal["lora", "dora", "loha", "lokr"]
 
     rank: Rank = 16
-    """The inner size of the adapter matrices. More can learn more, and makes a larger file."""
+    """The inner size of the adapter matrices. 8 to 32 is usual; more can train more detail and
+    makes a larger file."""
 
     alpha: Alpha = 16.0
-    """The adapter is scaled by alpha / rank. Keep alpha = rank unless you know the other one."""
+    """Scales the adapter by alpha / rank. Alpha equal to the rank is a good default; less weakens
+    the adapter."""
 
     targets: Targets = "attn-mlp"
     """Which layers get an adapter: attention only, attention and feed-forward, every linear and
-    convolution layer, or only those that "Layers by name" names."""
+    convolution layer, or only those listed in "Layers by name"."""
 
     unet: UnetAdapter = UnetAdapter()
     text_encoder: TextEncoderAdapter = TextEncoderAdapter()
     text_encoder_2: TextEncoder2Adapter = TextEncoder2Adapter()
 
     layers: Annotated[tuple[AdapterLayerRule, ...], Field(max_length=64), RULES] = ()
-    """Layers by name, which may get another rank, alpha or learning rate, be left out, or be added
-    to those above. The first pattern that matches a layer counts."""
+    """Layers by name, which may get another rank, alpha or learning rate, be excluded, or be added
+    to those above. The first pattern that matches a layer applies."""
 
     dropout: Dropout = 0.0
-    """The share of adapter inputs set to zero at random in training, against overfitting. Which
-    ones depends on how a step is cut into batches."""
+    """The fraction of adapter inputs set to zero at random in training, against overfitting. Which
+    ones depends on how a step is divided into batches."""
 
     rank_dropout: RankDropout = 0.0
-    """The share of ranks that each adapter leaves out at random in training; the others count the
-    more. Every batch draws anew."""
+    """The fraction of ranks that each adapter drops at random in every batch; the others are scaled
+    up."""
 
     module_dropout: ModuleDropout = 0.0
-    """The chance of each adapter to be left out at random in training. Every batch draws anew."""
+    """The probability of each adapter to be dropped in a batch."""
 
     start_from: StartFrom = ""
-    """A file of the same kind of adapter to go on from, trained on the same family; empty starts
-    anew. Rank and alpha stay those set here: another rank is refused, and for another alpha the
-    matrices are scaled so that the effect is the file's."""
+    """A file of the same type of adapter to continue from, trained on the same family; empty starts
+    from scratch. Rank and alpha stay those set here: another rank is refused, and for another alpha
+    the matrices are rescaled to keep the file's effect."""
 
 
 class Lora(LowRank):
-    """Low-rank adaptation: small matrices beside frozen weights (Hu et al. 2021)."""
+    """Low-rank adaptation: small matrices added to frozen weights (Hu et al. 2021)."""
 
     title: ClassVar[str] = "LoRA"
     kind: Literal["lora"] = "lora"
 
     plus_ratio: PlusRatio = 1.0
-    """How many times faster the up matrices learn than the down matrices (LoRA+, Hayou et al.
-    2024); 1 means equally fast, and the paper advises 16."""
+    """The learning rate of the up matrices as a multiple of the down matrices' (LoRA+, Hayou et al.
+    2024). 1 is off; the paper advises 16."""
 
 
 class Dora(LowRank):
-    """LoRA whose weights' lengths are learned apart from their directions (Liu et al. 2024)."""
+    """LoRA that trains magnitudes and directions of weights separately (Liu et al. 2024)."""
 
     title: ClassVar[str] = "DoRA"
     kind: Literal["dora"] = "dora"
 
     plus_ratio: PlusRatio = 1.0
-    """How many times faster the up matrices learn than the down matrices (LoRA+, Hayou et al.
-    2024); 1 means equally fast, and the paper advises 16."""
+    """The learning rate of the up matrices as a multiple of the down matrices' (LoRA+, Hayou et al.
+    2024). 1 is off; the paper advises 16."""
 
 
 class LoHa(LowRank):
-    """Products, number by number, of two low-rank matrices (Hyeon-Woo et al. 2022)."""
+    """Elementwise products of two low-rank matrices (Hyeon-Woo et al. 2022)."""
 
     title: ClassVar[str] = "LoHa"
     kind: Literal["loha"] = "loha"
 
     rank: Rank = 8
-    """The inner size of both pairs of matrices; their product has up to the square of it as its
-    rank. More can learn more, and makes a larger file."""
+    """The inner size of both pairs of matrices; the rank of their product is up to its square. More
+    can train more detail and makes a larger file."""
 
     # Half the rank: LoHa's matrices begin larger than LoRA's (standard deviations 1 and 0.1), so
     # that the same step moves the weights further.
     alpha: Alpha = 4.0
-    """The adapter is scaled by alpha / rank. LoHa moves faster than LoRA: half the rank, or less,
-    is usual."""
+    """Scales the adapter by alpha / rank. LoHa changes faster than LoRA: half the rank, or less, is
+    usual."""
 
 
 class LoKr(LowRank):
-    """Kronecker products: a small matrix of scaled copies of a larger one (Yeh et al. 2023)."""
+    """Kronecker products of a small and a larger matrix (Yeh et al. 2023)."""
 
     title: ClassVar[str] = "LoKr"
     kind: Literal["lokr"] = "lokr"
 
     rank: Rank = 16
-    """The inner size of the larger matrix, which is kept whole where the rank would be half of its
-    side or more. More can learn more, and makes a larger file."""
+    """The inner size of the larger matrix, which is kept whole if the rank is half of its side or
+    more. More can train more detail and makes a larger file."""
 
     alpha: Alpha = 16.0
-    """The adapter is scaled by alpha / rank; not where both matrices are kept whole. Keep alpha =
-    rank unless you know the other one."""
+    """Scales the adapter by alpha / rank, unless both matrices are kept whole. Alpha equal to the
+    rank is a good default."""
 
     factor: Annotated[
         int,
         Field(ge=-1, le=1024),
         Ui("Factor", level="advanced", search="kronecker decompose size"),
     ] = -1
-    """The side of the small matrix, or the next smaller number that divides the layer's; -1 makes
-    both matrices as near in size as they can be, which is the smallest file."""
+    """The side of the small matrix, or the next smaller divisor of the layer's size; -1 makes both
+    matrices as similar in size as possible, which gives the smallest file."""
 
     decompose_both: Annotated[
-        bool, Ui("Low rank for both matrices", level="advanced", search="decompose")
+        bool, Ui("Decompose both matrices", level="advanced", search="decompose low rank")
     ] = False
-    """Makes the small matrix a product of low rank, too, where it is large enough for that."""
+    """Makes the small matrix a low-rank product, too, if it is large enough."""
 
     full_matrix: Annotated[
-        bool, Ui("Both matrices whole", level="advanced", search="full matrix dimension")
+        bool, Ui("Full matrices", level="advanced", search="full matrix dimension both whole")
     ] = False
-    """Keeps both matrices whole, so that rank and alpha do not count."""
+    """Keeps both matrices whole, so that rank and alpha are not used."""
 
 
 class Oft(Section):
-    """Orthogonal fine-tuning: each layer's outputs are turned in blocks (Qiu et al. 2023)."""
+    """Orthogonal fine-tuning: each layer's outputs are rotated in blocks (Qiu et al. 2023)."""
 
     title: ClassVar[str] = "OFT"
     kind: Literal["oft"] = "oft"
@@ -172,35 +174,35 @@ class Oft(Section):
     block_size: Annotated[
         int, Field(ge=2, le=128), Ui("Block size", search="oft dim rank network blocks")
     ] = 32
-    """How many outputs at most are turned together. Each layer takes what divides its outputs, and
-    no more than it has blocks. More can learn more, and makes a larger file."""
+    """How many outputs at most are rotated together. Each layer uses the nearest divisor of its
+    outputs, and no more than it has blocks. More can train more and makes a larger file."""
 
     constraint: Annotated[
         float,
         Field(ge=0, le=1),
         Ui("Constraint", level="advanced", search="oft coft limit alpha"),
     ] = 0.0
-    """How far each layer may turn, for each output, such as 0.0001; 0 means any distance."""
+    """How far each layer may rotate, per output, such as 0.0001; 0 means no limit."""
 
     targets: Targets = "attn-mlp"
     """Which layers get an adapter: attention only, attention and feed-forward, every linear and
-    convolution layer, or only those that "Layers by name" names."""
+    convolution layer, or only those listed in "Layers by name"."""
 
     unet: Unet = Unet()
     text_encoder: TextEncoder = TextEncoder()
     text_encoder_2: TextEncoder2 = TextEncoder2()
 
     layers: Annotated[tuple[LayerRule, ...], Field(max_length=64), RULES] = ()
-    """Layers by name, which may get another learning rate, be left out, or be added to those
-    above. The first pattern that matches a layer counts."""
+    """Layers by name, which may get another learning rate, be excluded, or be added to those above.
+    The first pattern that matches a layer applies."""
 
     module_dropout: ModuleDropout = 0.0
-    """The chance of each adapter to be left out at random in training. Every batch draws anew."""
+    """The probability of each adapter to be dropped in a batch."""
 
     start_from: StartFrom = ""
-    """An OFT file to go on from, with the same blocks, trained on the same family; empty starts
-    anew."""
+    """An OFT file to continue from, with the same blocks, trained on the same family; empty starts
+    from scratch."""
 
 
 Adapter = Lora | Dora | LoHa | LoKr | Oft
-"""Every kind of adapter."""
+"""All types of adapters."""

@@ -1,4 +1,4 @@
-"""Embeddings (textual inversion): made-up words whose vectors are learned."""
+"""Settings of embeddings (textual inversion): new tokens whose vectors are trained."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -9,87 +9,93 @@ from onetrainer.config.base.section import Section, Ui
 
 
 class EmbeddingOnly(Section):
-    """Textual inversion: nothing but the vectors of new words is learned (Gal et al. 2022)."""
+    """Textual inversion: only the vectors of new tokens are trained (Gal et al. 2022)."""
 
     title: ClassVar[str] = "Embedding"
     kind: Literal["embedding"] = "embedding"
 
 
 class Word(Section):
-    """One word whose vectors are learned."""
+    """One token whose vectors are trained."""
 
     token: Annotated[
-        str, Field(min_length=1, max_length=100), Ui("Word", search="placeholder token trigger")
+        str,
+        Field(min_length=1, max_length=100),
+        Ui("Placeholder token", search="placeholder token trigger word"),
     ] = "<my-word>"
-    """What stands for it in captions and prompts; the captions of your pictures must hold it. Upper
-    and lower case count as the same."""
+    """The placeholder that stands for the embedding in captions and prompts; the captions of your
+    images must contain it. Case is ignored."""
 
-    train: Annotated[bool, Ui("Train it", level="advanced", search="freeze")] = True
-    """Off keeps the word as it is and writes no file of it: captions can use what was learned
-    before."""
+    train: Annotated[bool, Ui("Train", level="advanced", search="freeze")] = True
+    """Off freezes this embedding and writes no file of it, so that captions can use what was
+    trained before."""
 
     initial_text: Annotated[
-        str, Field(max_length=1000), Ui("Begins as", search="initial text init token class")
+        str,
+        Field(max_length=1000),
+        Ui("Initial text", search="initial text init token class begins"),
     ] = ""
-    """Text whose vectors it begins with, such as "a red cat"; where it needs more vectors than
-    that has, they begin anew from the first. Empty begins with random ones as long as a word's."""
+    """Text whose vectors it starts from, such as "a red cat"; if more vectors are needed, they
+    repeat from the first. Empty starts from random vectors of a token's usual length."""
 
     vectors: Annotated[
         int,
         Field(ge=0, le=75),
         Ui("Vectors", zero="automatic", search="token count num_vectors_per_token"),
     ] = 0
-    """How many vectors it has, each of which takes one of a prompt's 75 places. 0 means as many as
-    the text that it begins as has tokens, or one."""
+    """How many vectors it has, each of which takes one of a prompt's 75 positions. 0 means as many
+    as the initial text has tokens, or one. More can store more detail and is harder to combine with
+    other prompts."""
 
     place: Annotated[
         Literal["input", "output"],
         Ui(
-            "Replaces",
+            "Embedding type",
             level="advanced",
-            search="output embedding input kind",
-            choices={"input": "what the encoder reads", "output": "what the encoder says"},
+            search="output embedding input kind replaces",
+            choices={"input": "input embedding", "output": "output embedding"},
         ),
     ] = "input"
-    """Whether the vectors stand for a word that the text encoder reads ("input", which every
-    program knows), or for what it makes of the word ("output", which learns faster and which few
-    programs can use)."""
+    """Whether the vectors replace what the text encoder reads ("input", which every program
+    supports) or what it returns ("output", which trains faster and few programs support)."""
 
     start_from: Annotated[
         str, Ui("Continue from", level="advanced", editor="file", search="file init")
     ] = ""
-    """An embedding file to go on from, trained on the same family; its vectors count then, and
-    neither text nor number above. Empty starts anew."""
+    """An embedding file to continue from, trained on the same family; it replaces the initial text
+    and the number of vectors. Empty starts from scratch."""
 
     lr: Annotated[Rate | None, Ui("Learning rate", level="advanced")] = None
-    """The step size of this word; empty means that of all embeddings."""
+    """The learning rate of this embedding; empty means that of all embeddings."""
 
     stop_after: Annotated[
         StopAfter,
         Ui("Stop after", unit="steps", zero="as long as all", level="advanced", search="freeze"),
     ] = 0
-    """From this step on the word stays as it is; 0 means as long as all embeddings train."""
+    """Freezes this embedding from this step on; 0 means as long as all embeddings train."""
 
 
 class Embeddings(Section):
-    """New words, learned alone or beside whatever else is trained."""
+    """New tokens, trained alone or together with the method."""
 
     tokens: Annotated[
-        tuple[Word, ...], Field(max_length=32), Ui("Words", search="embedding textual inversion")
+        tuple[Word, ...],
+        Field(max_length=32),
+        Ui("Tokens", search="embedding textual inversion words"),
     ] = ()
-    """The words whose vectors are learned; none means no embeddings."""
+    """The tokens whose vectors are trained; none means no embeddings."""
 
     lr: Annotated[
         Rate | None,
         Ui("Embedding learning rate", level="advanced", search="lr embedding textual inversion"),
     ] = None
-    """The embeddings' step size; empty means the optimizer's learning rate."""
+    """The embeddings' learning rate; empty means the optimizer's."""
 
     preserve_norm: Annotated[
         bool, Ui("Preserve norm", level="advanced", search="embedding norm length scale")
     ] = True
-    """Keeps the vectors as long as those of known words, or as long as they began for the encoder's
-    output, so that they do not drown the rest of a prompt."""
+    """Keeps the vectors as long as those of known tokens, or for output embeddings as long as at
+    the start, so that they do not dominate a prompt."""
 
     stop_after: Annotated[
         StopAfter,
@@ -101,16 +107,16 @@ class Embeddings(Section):
             search="freeze",
         ),
     ] = 0
-    """From this step on the vectors stay as they are; 0 means that they train to the end."""
+    """Freezes the embeddings from this step on; 0 trains them to the end."""
 
     bundle: Annotated[
         bool,
         Ui(
-            "Put into the LoRA file",
+            "Bundle into the LoRA file",
             level="advanced",
-            search="bundle embeddings",
+            search="bundle embeddings put",
             only_with={"method.kind": ("lora", "dora", "loha", "lokr", "oft")},
         ),
     ] = False
-    """Also puts the vectors into the LoRA file, where A1111, Forge and ComfyUI add-ons find them;
-    each always gets a file of its own."""
+    """Also writes the vectors into the LoRA file, where A1111, Forge and ComfyUI add-ons find them;
+    each also gets a file of its own."""

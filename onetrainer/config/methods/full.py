@@ -1,4 +1,4 @@
-"""Training a model's own weights."""
+"""Settings for training a model's own weights."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -10,7 +10,10 @@ from onetrainer.config.base.section import Section, Ui
 WeightPrecision = Literal["fp32", "bf16"]
 Weights = Annotated[
     WeightPrecision,
-    Ui("Trained weights as", search="dtype precision bf16 float32 memory vram weight_dtype"),
+    Ui(
+        "Weight precision",
+        search="dtype precision bf16 float32 memory vram weight_dtype trained weights",
+    ),
 ]
 Rounding = Annotated[
     bool, Ui("Stochastic rounding", level="advanced", search="bf16 round precision")
@@ -18,17 +21,17 @@ Rounding = Annotated[
 
 
 class Full(Section):
-    """Full fine-tuning: every weight of the chosen networks moves."""
+    """Full fine-tuning: trains every weight of the chosen components."""
 
     title: ClassVar[str] = "Fine-tuning"
     kind: Literal["full"] = "full"
 
     weights: Weights = "bf16"
-    """The number format in which trained weights are kept. bf16 takes half the memory of fp32."""
+    """The number format of the trained weights. bf16 takes half the memory of fp32."""
 
     stochastic_rounding: Rounding = True
-    """Rounds a bf16 weight up or down by chance, so that small changes add up instead of being
-    lost; the chance comes from the seed. Without it bf16 weights hardly move at low rates."""
+    """Rounds a bf16 weight up or down at random (from the seed), so that small updates add up and
+    are not lost. Without it, bf16 weights hardly change at low learning rates."""
 
     unet: Unet = Unet()
     text_encoder: TextEncoder = TextEncoder()
@@ -44,13 +47,13 @@ class Full(Section):
                 "attn": "attention",
                 "attn-mlp": "attention and feed-forward",
                 "full": "every layer",
-                "named": "only those named below",
+                "named": "only layers listed below",
             },
         ),
     ] = "full"
-    """Which layers move; all others stay frozen: attention only, attention and feed-forward, every
-    layer, or only those that "Layers by name" names. Text encoders' tables of tokens and positions
-    move only if they are named."""
+    """Which layers are trained; all others are frozen: attention only, attention and feed-forward,
+    every layer, or only those listed in "Layers by name". The text encoders' token and position
+    tables are trained only if they are listed."""
 
     layers: Annotated[
         tuple[LayerRule, ...],
@@ -58,18 +61,18 @@ class Full(Section):
         Ui("Layers by name", level="advanced", search="pattern regex filter freeze block lr"),
     ] = ()
     """Layers by name, which may get another learning rate, be frozen, or be added to those above.
-    The first pattern that matches a layer counts."""
+    The first pattern that matches a layer applies."""
 
 
 class Vae(Section):
-    """Fine-tuning of the VAE's decoder, which turns latents into pictures (SD 1.x and 2.x)."""
+    """Fine-tuning of the VAE's decoder, which turns latents into images (SD 1.x and 2.x)."""
 
     title: ClassVar[str] = "VAE decoder"
     kind: Literal["vae"] = "vae"
 
     weights: Weights = "fp32"
-    """The number format in which trained weights are kept. VAEs need fp32 more than others do."""
+    """The number format of the trained weights. VAEs need fp32 more than other components."""
 
     stochastic_rounding: Rounding = True
-    """Rounds a bf16 weight up or down by chance, so that small changes add up instead of being
-    lost; the chance comes from the seed."""
+    """Rounds a bf16 weight up or down at random (from the seed), so that small updates add up and
+    are not lost."""

@@ -1,4 +1,4 @@
-"""What of the model is trained."""
+"""The training methods."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The usual objective: what the UNet is asked to predict, when, and how mistakes are counted."""
+"""Settings of the denoising objective."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -12,7 +12,7 @@ from onetrainer.config.objectives.weighting import Plain, Weighting
 
 
 class Denoising(Section):
-    """The usual objective: predict the noise that was added to a picture."""
+    """The usual objective: predict the noise that was added to an image."""
 
     title: ClassVar[str] = "denoising"
     kind: Literal["denoising"] = "denoising"
@@ -25,8 +25,9 @@ class Denoising(Section):
             search="loss_weight_fn min_snr_gamma debiased p2 scale_v_pred_loss snr",
         ),
     ] = Plain()
-    """How much each timestep counts. All but the first mean the same for models that predict noise
-    and for those that predict velocity."""
+    """How the loss is weighted by timestep. "none" is a good default; min-SNR trains faster at low
+    noise. All but "none" mean the same for models that predict noise and for those that predict
+    velocity."""
 
     timesteps: Annotated[
         Timesteps,
@@ -35,20 +36,20 @@ class Denoising(Section):
             search="timestep_distribution noising strength sampling range",
         ),
     ] = Uniform()
-    """How often each amount of noise is trained. Noisy timesteps teach composition, clean ones
-    detail."""
+    """How often each timestep is trained. More noise trains composition, less noise trains detail;
+    uniform is a good default."""
 
     noise: Noise = Noise()
     mask: Mask = Mask()
     prior: Annotated[
         Prior,
         Ui(
-            "Prior pictures teach",
+            "Prior preservation",
             level="advanced",
-            search="prior preservation regularization",
+            search="prior preservation regularization pictures teach",
             only_with={"data.class_folder": ("*",)},
             or_with={"data.concepts.*.role": ("prior",)},
         ),
     ] = ClassImages()
-    """What pictures teach that are there to keep what the model knows: what they show, or what the
-    model made of them before training, which computes it twice."""
+    """What class images train: the images themselves, or the base model's prediction for them,
+    which needs a second forward pass."""

@@ -1,4 +1,4 @@
-"""How the difference between a prediction and its target is counted."""
+"""Settings of the loss terms."""
 
 from typing import Annotated, Literal
 
@@ -13,7 +13,7 @@ _WITH_HUBER = {"objective.loss.huber": ("*",)}
 
 
 class Losses(Section):
-    """How mistakes are counted: a sum of several measures, each with its own factor."""
+    """How errors are measured: a weighted sum of several loss terms."""
 
     mse: Annotated[
         Share,
@@ -21,55 +21,54 @@ class Losses(Section):
             "MSE",
             level="advanced",
             search="mean squared error l2 loss",
-            lead="The loss is the sum of these measures. Squared error alone is what the published"
-            " models were trained with.",
+            lead="The loss is the weighted sum of these terms. Published models were trained with the"
+            " squared error only.",
         ),
     ] = 1.0
-    """How much the squared error counts. Large mistakes weigh most; 0 leaves it out."""
+    """The weight of the squared error. Large errors count most; 0 turns it off."""
 
     mae: Annotated[Share, Ui("MAE", level="advanced", search="mean absolute error l1 loss")] = 0.0
-    """How much the absolute error counts. It forgives single large mistakes, such as those that
-    odd pictures make."""
+    """The weight of the absolute error. It is less sensitive to single large errors, such as those
+    of unusual images."""
 
     huber: Annotated[
         Share, Ui("Huber", level="advanced", search="pseudo-huber smooth l1 scheduled loss")
     ] = 0.0
-    """How much the pseudo-Huber error counts: squared for mistakes below a threshold, absolute
-    above it (Khrapov et al. 2024)."""
+    """The weight of the pseudo-Huber error: squared for errors below a threshold, absolute above it
+    (Khrapov et al. 2024)."""
 
     log_cosh: Annotated[Share, Ui("Log-cosh", level="advanced", search="logcosh loss")] = 0.0
-    """How much log(cosh(error)) counts: half the squared error for small mistakes, absolute for
-    large ones."""
+    """The weight of log(cosh(error)): half the squared error for small errors, absolute for large
+    ones."""
 
     huber_schedule: Annotated[
         HuberSchedule,
         Ui(
-            "Huber threshold goes",
+            "Huber schedule",
             level="advanced",
-            search="huber schedule",
+            search="huber schedule threshold goes",
             only_with=_WITH_HUBER,
             choices={
-                "constant": "the same at every timestep",
-                "exponential": "down with the timestep",
-                "snr": "down with the signal",
+                "constant": "constant",
+                "exponential": "exponential",
+                "snr": "SNR",
             },
         ),
     ] = "snr"
-    """Whether the threshold falls from 1 where there is little noise to the one below where there
-    is most: "exponential" with the timestep, "snr" with the share of signal, "constant" not at
-    all."""
+    """Whether the threshold falls from 1 at little noise to the threshold below at full noise:
+    "exponential" with the timestep, "snr" with the signal fraction, "constant" not at all."""
 
     huber_threshold: Annotated[
         float,
         Field(ge=0.0001, le=10),
         Ui("Huber threshold", level="advanced", search="huber_c delta", only_with=_WITH_HUBER),
     ] = 0.1
-    """Mistakes below it are squared, above it absolute. With a falling threshold it is the one
-    that noise alone gets."""
+    """Errors below it are squared, above it absolute. With a falling threshold, this is the value
+    at full noise."""
 
     huber_scale: Annotated[
         float,
         Field(ge=0.01, le=100),
         Ui("Huber scale", level="advanced", search="huber_scale", only_with=_WITH_HUBER),
     ] = 1.0
-    """Multiplies the threshold at every timestep, whichever way it goes."""
+    """Multiplies the threshold at every timestep, with any schedule."""

@@ -1,4 +1,4 @@
-"""What masks do to the loss."""
+"""Settings of masked training."""
 
 from typing import Annotated
 
@@ -11,59 +11,59 @@ _OR_WITH_OWN = {"data.concepts.*.masks": ("files", "alpha")}
 
 
 class Mask(Section):
-    """How pictures that have a mask are trained; those without one pay no heed."""
+    """How images with a mask are trained; images without one are not affected."""
 
     unmasked_weight: Annotated[
         float,
         Field(ge=0, le=1),
         Ui(
-            "Weight outside the mask",
+            "Unmasked weight",
             level="advanced",
-            search="unmasked_weight masked training",
-            lead="These count for pictures with a mask.",
+            search="unmasked_weight masked training outside mask",
+            lead="For images with a mask.",
             only_with=_WITH_MASKS,
             or_with=_OR_WITH_OWN,
         ),
     ] = 0.1
-    """How much the parts that a mask leaves out still count. A little keeps them from falling
-    apart."""
+    """The loss weight outside the mask. A small value keeps these parts from degrading; 0 ignores
+    them, 1 ignores the mask."""
 
     unmasked_probability: Annotated[
         float,
         Field(ge=0, le=1),
         Ui(
-            "Shown without mask",
+            "Unmasked probability",
             level="advanced",
-            search="unmasked_probability masked training",
+            search="unmasked_probability masked training shown without mask",
             only_with=_WITH_MASKS,
             or_with=_OR_WITH_OWN,
         ),
     ] = 0.0
-    """The chance of a picture to be trained as if it had no mask, drawn anew every time."""
+    """The probability that an image is trained without its mask in a step."""
 
     normalize_area: Annotated[
         bool,
         Ui(
-            "Same weight for every mask",
+            "Normalize masked area",
             level="advanced",
-            search="normalize_masked_area_loss",
+            search="normalize_masked_area_loss same weight every mask",
             only_with=_WITH_MASKS,
             or_with=_OR_WITH_OWN,
         ),
     ] = False
-    """Lets pictures count the same however small their masks are. Otherwise a mask that leaves
-    half of a picture halves what is learnt from it."""
+    """Gives images the same weight for any mask size. Off, a mask that leaves out half of an image
+    halves its loss."""
 
     prior_weight: Annotated[
         float,
         Field(ge=0, le=1000),
         Ui(
-            "Keep what is outside",
+            "Masked prior preservation",
             level="advanced",
-            search="masked_prior_preservation_weight",
+            search="masked_prior_preservation_weight keep what outside",
             only_with=_WITH_MASKS,
             or_with=_OR_WITH_OWN,
         ),
     ] = 0.0
-    """How much the parts outside the mask are held to what the model drew there before training.
-    0 is off; above it every such step computes the model twice."""
+    """How strongly the area outside the mask is kept as the base model predicts it. 0 is off; above
+    it, every such step needs a second forward pass."""

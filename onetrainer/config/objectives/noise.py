@@ -1,4 +1,4 @@
-"""What noise pictures are trained with."""
+"""Settings of the noise added to images."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from onetrainer.config.base.section import Section, Ui
 
 
 class Noise(Section):
-    """What is mixed into the noise beside what a model is sampled with."""
+    """Changes to the noise that is added to images."""
 
     offset: Annotated[
         float,
@@ -17,11 +17,11 @@ class Noise(Section):
             "Offset noise",
             level="advanced",
             search="noise_offset offset_noise_weight dark bright",
-            lead="Pictures are hidden under plain noise. These mix something else into it.",
+            lead="Images are noised with Gaussian noise. These settings add other noise to it.",
         ),
     ] = 0.0
-    """Lifts or lowers whole color channels at random, so that very dark and very bright pictures
-    can be learnt. 0.05 is usual, 0 is off."""
+    """Shifts whole latent channels at random, so that very dark and very bright images can be
+    trained. 0.05 is usual, 0 is off."""
 
     offset_by_timestep: Annotated[
         bool,
@@ -32,16 +32,16 @@ class Noise(Section):
             only_with={"objective.noise.offset": ("*",)},
         ),
     ] = False
-    """Lets the offset grow with the noise, from almost nothing where pictures are nearly clean to
-    its full size at the last timestep (Kutsuna 2024)."""
+    """Scales the offset with the noise, from almost nothing at low noise to full size at the last
+    timestep (Kutsuna 2024)."""
 
     pyramid_levels: Annotated[
         int,
         Field(ge=0, le=10),
         Ui("Pyramid noise", unit="levels", level="advanced", search="multires_noise_iterations"),
     ] = 0
-    """Adds coarser and coarser noise, so many times, which does for larger areas what offset noise
-    does for whole pictures. 6 to 10 is usual, 0 is off."""
+    """Adds coarser and coarser noise, so many times; it helps with large areas as offset noise does
+    with whole images. 6 to 10 is usual, 0 is off."""
 
     pyramid_discount: Annotated[
         float,
@@ -53,20 +53,19 @@ class Noise(Section):
             only_with={"objective.noise.pyramid_levels": ("*",)},
         ),
     ] = 0.3
-    """The strength of each level of pyramid noise as a share of that of the level before."""
+    """The strength of each level of pyramid noise as a fraction of the level before."""
 
     perturbation: Annotated[
         float,
         Field(ge=0, le=1),
         Ui("Perturbation noise", level="advanced", search="perturbation_noise_weight"),
     ] = 0.0
-    """Adds a second plain noise of this strength, which the model has to predict with the first.
-    0 is off."""
+    """Adds more noise of this strength, which the model has to predict as well. 0 is off."""
 
     input_perturbation: Annotated[
         float,
         Field(ge=0, le=1),
         Ui("Input perturbation", level="advanced", search="ip_noise_gamma exposure bias"),
     ] = 0.0
-    """Adds a second plain noise of this strength that the model is not asked to predict, which
-    readies it for its own mistakes in sampling (Ning et al. 2023). 0.1 is usual, 0 is off."""
+    """Adds more noise of this strength that the model does not have to predict, which prepares it
+    for its own errors in sampling (Ning et al. 2023). 0.1 is usual, 0 is off."""

@@ -1,4 +1,4 @@
-"""What training minimises."""
+"""The training objectives."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What pictures teach that are there to keep what the model knows."""
+"""Settings of prior preservation."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -20,23 +20,25 @@ PriorWeight = Annotated[
 
 
 class ClassImages(Section):
-    """Prior pictures are learnt like any other, with their own weight (Ruiz et al. 2022)."""
+    """Class images are trained like other images, with their own weight (Ruiz et al. 2022)."""
 
-    title: ClassVar[str] = "the pictures as they are"
+    title: ClassVar[str] = "class images"
     kind: Literal["class_images"] = "class_images"
 
     weight: PriorWeight = 1.0
-    """How much a prior picture counts beside one that is to be learnt."""
+    """The loss weight of a class image compared to a training image. 1 is usual; more forgets
+    less."""
 
 
 class OwnPrediction(Section):
-    """Prior pictures hold the model to what it predicted for them before training."""
+    """Class images keep the model close to what it predicted for them before training."""
 
-    title: ClassVar[str] = "the untrained model's prediction"
+    title: ClassVar[str] = "base model's prediction"
     kind: Literal["own_prediction"] = "own_prediction"
 
     weight: PriorWeight = 1.0
-    """How much a prior picture counts beside one that is to be learnt."""
+    """The loss weight of a class image compared to a training image. 1 is usual; more forgets
+    less."""
 
 
 Prior = Annotated[ClassImages | OwnPrediction, Field(discriminator="kind")]

@@ -1,4 +1,4 @@
-"""The objective of VAE fine-tuning: pictures that come back as they were."""
+"""Settings of the objective of VAE fine-tuning: reconstructing images."""
 
 import importlib.util
 from typing import Annotated, ClassVar, Literal
@@ -14,26 +14,26 @@ LPIPS_PACKAGES = ("lpips", "torchvision")
 
 
 class Reconstruction(Section):
-    """How far decoded pictures are from those that were encoded."""
+    """The difference between decoded images and the originals."""
 
     title: ClassVar[str] = "reconstruction"
     kind: Literal["reconstruction"] = "reconstruction"
 
     l1: Annotated[float, Field(ge=0, le=1000), Ui("L1", search="mae absolute")] = 1.0
-    """How much the mean absolute difference of pixels counts."""
+    """The weight of the mean absolute difference of pixels."""
 
     l2: Annotated[float, Field(ge=0, le=1000), Ui("L2", search="mse squared")] = 0.0
-    """How much the mean squared difference of pixels counts."""
+    """The weight of the mean squared difference of pixels."""
 
     lpips: Annotated[
         float, Field(ge=0, le=1000), Ui("LPIPS", search="perceptual vgg sharpness")
     ] = 0.0
-    """How much the perceptual difference counts (Zhang et al. 2018); needs extra packages,
-    and downloads the weights of a network (VGG-16, 530 MB) the first time."""
+    """The weight of the perceptual difference (Zhang et al. 2018); needs extra packages, and
+    downloads the weights of a network (VGG-16, 530 MB) the first time."""
 
 
 def missing_packages(section: Reconstruction) -> Problem | None:
-    """The packages that the section needs and that are not installed; None if all is there."""
+    """Return a problem that names the required packages that are not installed; None if all are."""
     missing = [name for name in LPIPS_PACKAGES if importlib.util.find_spec(name) is None]
     if not missing or section.lpips == 0:
         return None

@@ -1,4 +1,4 @@
-"""Which timesteps training draws, and how often."""
+"""Settings of the distribution of timesteps."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -12,123 +12,132 @@ Center = Annotated[
 
 
 class Range(Section):
-    """What all distributions of timesteps have in common: they fill a range of noise levels."""
+    """Settings shared by all distributions of timesteps: a range of noise levels."""
 
     lowest: Annotated[
         float,
         Field(ge=0, le=1),
-        Ui("Least noise", level="advanced", search="min_timestep min_noising_strength range"),
+        Ui(
+            "Min noising strength",
+            level="advanced",
+            search="min_timestep min_noising_strength range least noise",
+        ),
     ] = 0.0
-    """No timestep below this share of all is trained: 0 is a clean picture, 1 noise alone. 0.2
-    means from timestep 200 on. The whole distribution is squeezed into the range."""
+    """No timestep below this fraction is trained: 0 is a clean image, 1 is pure noise; 0.2 means
+    from timestep 200 on. The whole distribution is scaled into the range."""
 
     highest: Annotated[
         float,
         Field(ge=0, le=1),
-        Ui("Most noise", level="advanced", search="max_timestep max_noising_strength range"),
+        Ui(
+            "Max noising strength",
+            level="advanced",
+            search="max_timestep max_noising_strength range most noise",
+        ),
     ] = 1.0
-    """No timestep above this share of all is trained. 0.8 means up to timestep 799."""
+    """No timestep above this fraction is trained. 0.8 means up to timestep 799."""
 
     shift: Annotated[
         float,
         Field(ge=0.01, le=100),
         Ui("Shift", level="advanced", search="timestep_shift"),
     ] = 1.0
-    """Above 1 moves the draws towards more noise, below 1 towards less, within the range; 3 takes
-    what was in the middle to three quarters. 1 moves nothing."""
+    """Above 1 shifts timesteps toward more noise, below 1 toward less, within the range; 3 moves
+    the middle to three quarters. 1 is off."""
 
 
 class Uniform(Range):
-    """Every timestep as often as any other."""
+    """Every timestep equally often."""
 
-    title: ClassVar[str] = "evenly"
+    title: ClassVar[str] = "uniform"
     kind: Literal["uniform"] = "uniform"
 
 
 class LogitNormal(Range):
     """A hill: the middle often, both ends never (Esser et al. 2024)."""
 
-    title: ClassVar[str] = "logit-normal (a hill)"
+    title: ClassVar[str] = "logit-normal"
     kind: Literal["logit_normal"] = "logit_normal"
 
     mean: Annotated[
         float, Field(ge=-10, le=10), Ui("Mean", level="advanced", search="noising_bias bias")
     ] = 0.0
-    """Where the hill stands: 0 in the middle, above 0 at more noise, below 0 at less."""
+    """The position of the hill: 0 is the middle, above 0 more noise, below 0 less."""
 
     spread: Annotated[
         float,
         Field(ge=0.05, le=10),
         Ui("Spread", level="advanced", search="noising_weight std deviation"),
     ] = 1.0
-    """How wide the hill is; above 1.4 it splits into one at each end."""
+    """The width of the hill; above 1.4 it splits into one at each end."""
 
 
 class Sigmoid(Range):
-    """A rise: seldom on one side, often on the other."""
+    """A ramp: rarely on one side, often on the other."""
 
-    title: ClassVar[str] = "sigmoid (a rise)"
+    title: ClassVar[str] = "sigmoid"
     kind: Literal["sigmoid"] = "sigmoid"
 
     slope: Annotated[
         float, Field(ge=-100, le=100), Ui("Slope", level="advanced", search="noising_weight")
     ] = 5.0
-    """How steep the rise is. Above 0 prefers noisy timesteps, below 0 clean ones, 0 is even."""
+    """The steepness of the ramp. Above 0 prefers more noise, below 0 less; 0 is uniform."""
 
     center: Center = 0.5
-    """The share of noise in the middle of the rise."""
+    """The fraction of noise in the middle of the ramp."""
 
 
 class Beta(Range):
-    """The beta distribution: hills, slopes and valleys of many forms."""
+    """The beta distribution: hills, slopes and valleys of many shapes."""
 
-    title: ClassVar[str] = "beta distribution"
+    title: ClassVar[str] = "beta"
     kind: Literal["beta"] = "beta"
 
     alpha: Annotated[
         float, Field(ge=0.05, le=20), Ui("Alpha", level="advanced", search="noising_weight")
     ] = 2.0
-    """Larger takes draws away from clean pictures; below 1 there is a peak at them."""
+    """Larger values mean fewer timesteps with little noise; below 1 there is a peak at clean
+    images."""
 
     beta: Annotated[
         float, Field(ge=0.05, le=20), Ui("Beta", level="advanced", search="noising_bias")
     ] = 2.0
-    """Larger takes draws away from noise alone; below 1 there is a peak at it."""
+    """Larger values mean fewer timesteps with much noise; below 1 there is a peak at pure noise."""
 
 
 class CosineMap(Range):
     """A gentle hill: the middle twice as often as the ends (Esser et al. 2024)."""
 
-    title: ClassVar[str] = "cosine map (a gentle hill)"
+    title: ClassVar[str] = "cosine map"
     kind: Literal["cosine_map"] = "cosine_map"
 
 
 class InvertedParabola(Range):
-    """A hill with a flat top that ends within the range."""
+    """A hill with a rounded top that ends within the range."""
 
-    title: ClassVar[str] = "inverted parabola (a round hill)"
+    title: ClassVar[str] = "inverted parabola"
     kind: Literal["inverted_parabola"] = "inverted_parabola"
 
     curvature: Annotated[
         float, Field(ge=-100, le=100), Ui("Curvature", level="advanced", search="noising_weight")
     ] = 8.0
-    """How narrow the hill is: a timestep counts 2 - curvature × distance², and nothing where that
-    is below 0. 8 ends at both ends of the range, 0 is even, below 0 makes a valley."""
+    """How narrow the hill is: the weight is 2 - curvature × distance², and 0 where that is
+    negative. 8 ends at both ends of the range, 0 is uniform, below 0 is a valley."""
 
     center: Center = 0.5
-    """The share of noise at the top of the hill."""
+    """The fraction of noise at the top of the hill."""
 
 
 class HeavyTail(Range):
-    """A hill in the middle that leaves some draws for both ends (Esser et al. 2024)."""
+    """A hill in the middle that leaves some samples for both ends (Esser et al. 2024)."""
 
-    title: ClassVar[str] = "heavy tail (a hill with feet)"
+    title: ClassVar[str] = "heavy tail"
     kind: Literal["heavy_tail"] = "heavy_tail"
 
     scale: Annotated[
         float, Field(ge=-1, le=1.75), Ui("Scale", level="advanced", search="noising_weight mode")
     ] = 1.29
-    """How high the hill is: 0 is even, below 0 a valley. The paper mostly has 1.29."""
+    """The height of the hill: 0 is uniform, below 0 a valley. The paper mostly uses 1.29."""
 
 
 Timesteps = Annotated[

@@ -1,4 +1,4 @@
-"""How much each timestep counts."""
+"""Settings of loss weighting by timestep."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -8,14 +8,14 @@ from onetrainer.config.base.section import Section, Ui
 
 
 class Plain(Section):
-    """Every timestep counts the same, as the model predicts it."""
+    """Every timestep has the same weight."""
 
-    title: ClassVar[str] = "every timestep alike"
+    title: ClassVar[str] = "none"
     kind: Literal["none"] = "none"
 
 
 class MinSnr(Section):
-    """Min-SNR: timesteps with little noise count less (Hang et al. 2023)."""
+    """Min-SNR: timesteps with little noise have less weight (Hang et al. 2023)."""
 
     title: ClassVar[str] = "min-SNR"
     kind: Literal["min_snr"] = "min_snr"
@@ -25,19 +25,21 @@ class MinSnr(Section):
         Field(gt=0, le=1000),
         Ui("Min-SNR gamma", level="advanced", search="min_snr_gamma snr"),
     ] = 5.0
-    """The signal-to-noise ratio above which timesteps begin to count less. The paper advises 5;
-    smaller evens the timesteps out more."""
+    """The signal-to-noise ratio above which the weight falls. The paper advises 5; smaller evens
+    the timesteps out more."""
 
 
 class Debiased(Section):
-    """Debiased estimation: noisy timesteps count more (Yu et al. 2023)."""
+    """Debiased estimation: timesteps with much noise have more weight (Yu et al. 2023)."""
 
     title: ClassVar[str] = "debiased estimation"
     kind: Literal["debiased"] = "debiased"
 
 
 class P2(Section):
-    """P2: timesteps where content emerges count more than the clean-up (Choi et al. 2022)."""
+    """P2: timesteps at which content emerges have more weight than the final cleanup (Choi et al.
+    2022).
+    """
 
     title: ClassVar[str] = "P2"
     kind: Literal["p2"] = "p2"
@@ -45,31 +47,31 @@ class P2(Section):
     exponent: Annotated[
         float, Field(ge=0, le=10), Ui("P2 gamma", level="advanced", search="p2 gamma")
     ] = 1.0
-    """How strongly timesteps with little noise are held back: the paper's gamma, 0.5 or 1."""
+    """How strongly timesteps with little noise are weighted down: the paper's gamma, 0.5 or 1."""
 
     k: Annotated[float, Field(gt=0, le=1000), Ui("P2 k", level="advanced", search="p2 k")] = 1.0
     """The signal-to-noise ratio around which that begins: the paper's k, 1."""
 
 
 class VelocityLike(Section):
-    """Mistakes of noise count as they would in a model that predicts velocity."""
+    """Noise errors are weighted as in a model that predicts velocity."""
 
-    title: ClassVar[str] = "also like v-prediction"
+    title: ClassVar[str] = "v-prediction-like"
     kind: Literal["v_like"] = "v_like"
 
     strength: Annotated[
         float,
         Field(gt=0, le=100),
-        Ui("Share of the v-like loss", level="advanced", search="v_pred_like_loss"),
+        Ui("V-like loss weight", level="advanced", search="v_pred_like_loss share v-like"),
     ] = 1.0
-    """How much of the loss of v-prediction is added to the ordinary one. It counts very noisy
-    timesteps far more."""
+    """How much of the v-prediction loss is added to the normal loss. It gives very noisy timesteps
+    far more weight."""
 
 
 class NoiseLike(Section):
-    """Mistakes of velocity count as they would in a model that predicts noise."""
+    """Velocity errors are weighted as in a model that predicts noise."""
 
-    title: ClassVar[str] = "like noise prediction"
+    title: ClassVar[str] = "noise-prediction-like"
     kind: Literal["noise_like"] = "noise_like"
 
 

@@ -1,1 +1,1 @@
-"""Sections of the optimizers, grouped by the library they come from."""
+"""Sections of the optimizers, grouped by library."""

@@ -1,4 +1,4 @@
-"""Adam, AdamW and SGD of torch."""
+"""Settings of torch's Adam, AdamW and SGD."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -27,27 +27,28 @@ class AdamW(OptimizerSection):
     target: ClassVar[str] = "torch.optim:AdamW"
     options: ClassVar[Mapping[str, object]] = _FUSED
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["adamw"] = "adamw"
 
     lr: Lr = 1e-4
-    """The step size after warm-up. LoRA likes about 1e-4, a whole model about 1e-5."""
+    """The learning rate after warm-up. About 1e-4 for LoRA, 1e-5 for a whole model."""
 
     weight_decay: WeightDecay = 0.01
-    """How strongly weights are pulled toward zero, per step and learning rate."""
+    """Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."""
 
     beta1: Beta1 = 0.9
-    """How long the mean of the gradient remembers."""
+    """The decay of the mean of the gradient. Higher averages over more steps."""
 
     beta2: Beta2 = 0.999
-    """How long the mean of the squared gradient remembers."""
+    """The decay of the mean of the squared gradient. Higher averages over more steps."""
 
     eps: Eps = 1e-8
-    """Keeps the division by a small gradient finite."""
+    """Avoids division by small gradients."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""
 
 
 class Adam(OptimizerSection):
@@ -57,52 +58,54 @@ class Adam(OptimizerSection):
     target: ClassVar[str] = "torch.optim:Adam"
     options: ClassVar[Mapping[str, object]] = _FUSED
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["adam"] = "adam"
 
     lr: Lr = 1e-4
-    """The step size after warm-up. LoRA likes about 1e-4, a whole model about 1e-5."""
+    """The learning rate after warm-up. About 1e-4 for LoRA, 1e-5 for a whole model."""
 
     weight_decay: WeightDecay = 0.0
-    """How strongly weights are pulled toward zero, through the gradient."""
+    """Shrinks weights toward zero, as part of the gradient (L2)."""
 
     beta1: Beta1 = 0.9
-    """How long the mean of the gradient remembers."""
+    """The decay of the mean of the gradient. Higher averages over more steps."""
 
     beta2: Beta2 = 0.999
-    """How long the mean of the squared gradient remembers."""
+    """The decay of the mean of the squared gradient. Higher averages over more steps."""
 
     eps: Eps = 1e-8
-    """Keeps the division by a small gradient finite."""
+    """Avoids division by small gradients."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""
 
 
 class Sgd(OptimizerSection):
-    """Gradient descent with momentum: the plainest, with the least memory."""
+    """Gradient descent with momentum: the simplest, with the least memory."""
 
     title: ClassVar[str] = "SGD"
     target: ClassVar[str] = "torch.optim:SGD"
     options: ClassVar[Mapping[str, object]] = _FUSED
     high_lr: ClassVar[float] = 1.0
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["sgd"] = "sgd"
 
     lr: Lr = 0.01
-    """The step size after warm-up. It is not divided by the gradient's size as in Adam, so that it
-    has to be found by trying: from 0.001 to 1."""
+    """The learning rate after warm-up. Updates are not normalized as in Adam, so it has to be found
+    by trying: from 0.001 to 1."""
 
     weight_decay: WeightDecay = 0.0
-    """How strongly weights are pulled toward zero, through the gradient."""
+    """Shrinks weights toward zero, as part of the gradient (L2)."""
 
     momentum: Momentum = 0.9
-    """How much of the last step goes on in the next; 0 saves its memory."""
+    """The fraction of the last update that is added to the next; 0 saves its memory."""
 
     nesterov: Annotated[bool, Ui("Nesterov momentum", level="advanced")] = False
     """Looks ahead along the momentum before each step. Needs momentum above 0."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""

@@ -1,4 +1,4 @@
-"""Optimizers that find their own learning rate: Prodigy and D-Adaptation."""
+"""Settings of optimizers that find their own learning rate: Prodigy and D-Adaptation."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
@@ -18,10 +18,12 @@ from onetrainer.config.optimizers.optimizer_section import (
 
 Multiplier = Annotated[float, Field(gt=0, le=10), Ui("Learning rate", search="lr unet rate")]
 FirstGuess = Annotated[
-    float, Field(gt=0, le=1), Ui("First guess of the rate", level="advanced", search="d0")
+    float, Field(gt=0, le=1), Ui("Initial D", level="advanced", search="d0 first guess rate")
 ]
 Coefficient = Annotated[
-    float, Field(gt=0, le=100), Ui("Share of the found rate", level="advanced", search="d_coef")
+    float,
+    Field(gt=0, le=100),
+    Ui("D coefficient", level="advanced", search="d_coef share found rate"),
 ]
 OptionalBeta3 = Annotated[
     float | None, Field(ge=0, lt=1), Ui("Beta 3", level="advanced", search="betas")
@@ -29,7 +31,7 @@ OptionalBeta3 = Annotated[
 _GrowthRate = Annotated[
     float | None,
     Field(gt=1, le=1000),
-    Ui("Fastest growth", level="advanced", search="growth_rate"),
+    Ui("Growth rate", level="advanced", search="growth_rate fastest"),
 ]
 _BiasCorrection = Annotated[
     bool, Ui("Bias correction", level="advanced", search="use_bias_correction")
@@ -49,41 +51,40 @@ class Prodigy(OptimizerSection):
     kind: Literal["prodigy"] = "prodigy"
 
     lr: Multiplier = 1.0
-    """Multiplies the rate that Prodigy finds. Leave it at 1."""
+    """Multiplies the learning rate that Prodigy finds. Leave it at 1."""
 
     weight_decay: WeightDecay = 0.01
-    """How strongly weights are pulled toward zero, per step and found rate."""
+    """Shrinks weights toward zero, scaled by the found rate."""
 
     d0: FirstGuess = 1e-6
-    """Where the search for the rate begins. Raise it to 1e-5 if the rate does not grow."""
+    """The initial estimate of the rate. Raise it to 1e-5 if the rate does not grow."""
 
     d_coef: Coefficient = 1.0
-    """Multiplies the estimate of the rate: 0.5 is more careful, 2 bolder."""
+    """Multiplies the estimated rate: 0.5 is more careful, 2 is bolder."""
 
     growth_rate: _GrowthRate = None
-    """By how much the rate may be multiplied in one step; 1.02 is like a warm-up. Empty means
-    without a limit."""
+    """How much the rate may grow per step; 1.02 acts like a warm-up. Empty means no limit."""
 
     beta1: Beta1 = 0.9
-    """How long the mean of the gradient remembers."""
+    """The decay of the mean of the gradient. Higher averages over more steps."""
 
     beta2: Beta2 = 0.999
-    """How long the mean of the squared gradient remembers. 0.99 is common for pictures."""
+    """The decay of the mean of the squared gradient. 0.99 is common for images."""
 
     beta3: OptionalBeta3 = None
-    """How long the estimate of the rate remembers. Empty means the square root of beta 2."""
+    """The decay of the rate estimate. Empty means the square root of beta 2."""
 
     bias_correction: _BiasCorrection = False
-    """Divides out that means begin at zero. Recommended for pictures, and slower to start."""
+    """Corrects for means starting at zero. Recommended for images; starts more slowly."""
 
     safeguard_warmup: Annotated[
         bool, Ui("Safeguard during warm-up", level="advanced", search="safeguard_warmup")
     ] = False
-    """Keeps the schedule's warm-up out of the estimate, which would otherwise come out too
-    large. To be on wherever there is a warm-up."""
+    """Excludes the schedule's warm-up from the estimate, which would be too large otherwise. Turn
+    it on whenever there is a warm-up."""
 
     eps: Eps = 1e-8
-    """Keeps the division by a small gradient finite."""
+    """Avoids division by small gradients."""
 
 
 class DAdaptAdam(OptimizerSection):
@@ -99,29 +100,28 @@ class DAdaptAdam(OptimizerSection):
     kind: Literal["dadapt_adam"] = "dadapt_adam"
 
     lr: Multiplier = 1.0
-    """Multiplies the rate that is found. Leave it at 1."""
+    """Multiplies the learning rate that is found. Leave it at 1."""
 
     weight_decay: WeightDecay = 0.0
-    """How strongly weights are pulled toward zero, per step and found rate."""
+    """Shrinks weights toward zero, scaled by the found rate."""
 
     d0: FirstGuess = 1e-6
-    """Where the search for the rate begins."""
+    """The initial estimate of the rate."""
 
     growth_rate: _GrowthRate = None
-    """By how much the rate may be multiplied in one step; 1.02 is like a warm-up. Empty means
-    without a limit."""
+    """How much the rate may grow per step; 1.02 acts like a warm-up. Empty means no limit."""
 
     beta1: Beta1 = 0.9
-    """How long the mean of the gradient remembers."""
+    """The decay of the mean of the gradient. Higher averages over more steps."""
 
     beta2: Beta2 = 0.999
-    """How long the mean of the squared gradient and the estimate of the rate remember."""
+    """The decay of the mean of the squared gradient and of the rate estimate."""
 
     bias_correction: _BiasCorrection = False
-    """Divides out that means begin at zero."""
+    """Corrects for means starting at zero."""
 
     eps: Eps = 1e-8
-    """Keeps the division by a small gradient finite."""
+    """Avoids division by small gradients."""
 
 
 class DAdaptSgd(OptimizerSection):
@@ -136,20 +136,19 @@ class DAdaptSgd(OptimizerSection):
     kind: Literal["dadapt_sgd"] = "dadapt_sgd"
 
     lr: Multiplier = 1.0
-    """Multiplies the rate that is found. Leave it at 1."""
+    """Multiplies the learning rate that is found. Leave it at 1."""
 
     weight_decay: WeightDecay = 0.0
-    """How strongly weights are pulled toward zero, per step and found rate."""
+    """Shrinks weights toward zero, scaled by the found rate."""
 
     d0: FirstGuess = 1e-6
-    """Where the search for the rate begins."""
+    """The initial estimate of the rate."""
 
     growth_rate: _GrowthRate = None
-    """By how much the rate may be multiplied in one step; 1.02 is like a warm-up. Empty means
-    without a limit."""
+    """How much the rate may grow per step; 1.02 acts like a warm-up. Empty means no limit."""
 
     momentum: Momentum = 0.9
-    """How much of the last step goes on in the next."""
+    """The fraction of the last update that is added to the next."""
 
 
 class DAdaptLion(OptimizerSection):
@@ -165,17 +164,17 @@ class DAdaptLion(OptimizerSection):
     kind: Literal["dadapt_lion"] = "dadapt_lion"
 
     lr: Multiplier = 1.0
-    """Multiplies the rate that is found. Leave it at 1."""
+    """Multiplies the learning rate that is found. Leave it at 1."""
 
     weight_decay: WeightDecay = 0.0
-    """How strongly weights are pulled toward zero, per step and found rate."""
+    """Shrinks weights toward zero, scaled by the found rate."""
 
     d0: FirstGuess = 1e-6
-    """Where the search for the rate begins."""
+    """The initial estimate of the rate."""
 
     beta1: Beta1 = 0.9
-    """How much of the momentum decides a step; the rest is the newest gradient. The momentum is
-    small as long as the found rate is."""
+    """The share of the momentum in an update; the rest is the newest gradient. The momentum is
+    small while the found rate is small."""
 
     beta2: Beta2 = 0.999
-    """How long the momentum and the estimate of the rate remember."""
+    """The decay of the momentum and of the rate estimate."""

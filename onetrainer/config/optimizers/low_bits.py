@@ -1,6 +1,6 @@
-"""Optimizers whose state takes 8 or 4 bits a number, of bitsandbytes and torchao.
+"""Settings of optimizers with 8-bit or 4-bit state, of bitsandbytes and torchao.
 
-State of tensors below 4,096 numbers stays in 32 bits.
+The state of tensors below 4,096 numbers stays in 32 bits.
 """
 
 from collections.abc import Mapping
@@ -33,87 +33,92 @@ class AdamW8bit(OptimizerSection):
     target: ClassVar[str] = "bitsandbytes.optim:AdamW8bit"
     extra: ClassVar[str] = _BITS
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["adamw8bit"] = "adamw8bit"
 
     lr: Lr = 1e-4
-    """The step size after warm-up. LoRA likes about 1e-4, a whole model about 1e-5."""
+    """The learning rate after warm-up. About 1e-4 for LoRA, 1e-5 for a whole model."""
 
     weight_decay: WeightDecay = 0.01
-    """How strongly weights are pulled toward zero, per step and learning rate."""
+    """Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."""
 
     beta1: Beta1 = 0.9
-    """How long the mean of the gradient remembers."""
+    """The decay of the mean of the gradient. Higher averages over more steps."""
 
     beta2: Beta2 = 0.999
-    """How long the mean of the squared gradient remembers."""
+    """The decay of the mean of the squared gradient. Higher averages over more steps."""
 
     eps: Eps = 1e-8
-    """Keeps the division by a small gradient finite."""
+    """Avoids division by small gradients."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""
 
 
 class PagedAdamW8bit(OptimizerSection):
-    """8-bit AdamW whose state moves to main memory when video memory runs out (NVIDIA only)."""
+    """8-bit AdamW whose state moves to RAM when GPU memory runs out (NVIDIA only)."""
 
     title: ClassVar[str] = "AdamW, 8-bit, paged"
     target: ClassVar[str] = "bitsandbytes.optim:PagedAdamW8bit"
     extra: ClassVar[str] = _BITS
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["paged_adamw8bit"] = "paged_adamw8bit"
 
     lr: Lr = 1e-4
-    """The step size after warm-up. LoRA likes about 1e-4, a whole model about 1e-5."""
+    """The learning rate after warm-up. About 1e-4 for LoRA, 1e-5 for a whole model."""
 
     weight_decay: WeightDecay = 0.01
-    """How strongly weights are pulled toward zero, per step and learning rate."""
+    """Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."""
 
     beta1: Beta1 = 0.9
-    """How long the mean of the gradient remembers."""
+    """The decay of the mean of the gradient. Higher averages over more steps."""
 
     beta2: Beta2 = 0.999
-    """How long the mean of the squared gradient remembers."""
+    """The decay of the mean of the squared gradient. Higher averages over more steps."""
 
     eps: Eps = 1e-8
-    """Keeps the division by a small gradient finite."""
+    """Avoids division by small gradients."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""
 
 
 class Adam8bit(OptimizerSection):
-    """Adam with a quarter of the memory; weight decay works as in AdamW, as bitsandbytes has it."""
+    """Adam with a quarter of the memory; weight decay is decoupled as in AdamW, by bitsandbytes'
+    design.
+    """
 
     title: ClassVar[str] = "Adam, 8-bit"
     target: ClassVar[str] = "bitsandbytes.optim:Adam8bit"
     extra: ClassVar[str] = _BITS
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["adam8bit"] = "adam8bit"
 
     lr: Lr = 1e-4
-    """The step size after warm-up. LoRA likes about 1e-4, a whole model about 1e-5."""
+    """The learning rate after warm-up. About 1e-4 for LoRA, 1e-5 for a whole model."""
 
     weight_decay: WeightDecay = 0.0
-    """How strongly weights are pulled toward zero, per step and learning rate."""
+    """Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."""
 
     beta1: Beta1 = 0.9
-    """How long the mean of the gradient remembers."""
+    """The decay of the mean of the gradient. Higher averages over more steps."""
 
     beta2: Beta2 = 0.999
-    """How long the mean of the squared gradient remembers."""
+    """The decay of the mean of the squared gradient. Higher averages over more steps."""
 
     eps: Eps = 1e-8
-    """Keeps the division by a small gradient finite."""
+    """Avoids division by small gradients."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""
 
 
 class Lion8bit(OptimizerSection):
@@ -124,25 +129,25 @@ class Lion8bit(OptimizerSection):
     extra: ClassVar[str] = _BITS
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
     high_lr: ClassVar[float] = 1e-3
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["lion8bit"] = "lion8bit"
 
     lr: Lr = 2e-5
-    """The step size after warm-up: three to ten times smaller than AdamW's."""
+    """The learning rate after warm-up: three to ten times smaller than AdamW's."""
 
     weight_decay: WeightDecay = 0.0
-    """How strongly weights are pulled toward zero, per step and learning rate: three to ten times
-    AdamW's."""
+    """Shrinks weights toward zero, scaled by the learning rate: three to ten times AdamW's."""
 
     beta1: Beta1 = 0.9
-    """How much of the momentum decides a step; the rest is the newest gradient."""
+    """The share of the momentum in an update; the rest is the newest gradient."""
 
     beta2: Beta2 = 0.99
-    """How long the momentum remembers."""
+    """The decay of the momentum. Higher averages over more steps."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""
 
 
 class AdEMAMix8bit(OptimizerSection):
@@ -153,64 +158,66 @@ class AdEMAMix8bit(OptimizerSection):
     extra: ClassVar[str] = _BITS
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2", "beta3")
     names: ClassVar[Mapping[str, tuple[str, ...]]] = _RAMP
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["ademamix8bit"] = "ademamix8bit"
 
     lr: Lr = 1e-4
-    """The step size after warm-up. About the same as AdamW's."""
+    """The learning rate after warm-up. About the same as AdamW's."""
 
     weight_decay: WeightDecay = 0.01
-    """How strongly weights are pulled toward zero, per step and learning rate."""
+    """Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."""
 
     beta1: Beta1 = 0.9
-    """How long the fast mean of the gradient remembers."""
+    """The decay of the fast mean of the gradient."""
 
     beta2: Beta2 = 0.999
-    """How long the mean of the squared gradient remembers."""
+    """The decay of the mean of the squared gradient. Higher averages over more steps."""
 
     beta3: Beta3 = 0.9999
-    """How long the slow mean of the gradient remembers."""
+    """The decay of the slow mean of the gradient."""
 
     alpha: Alpha = 5.0
-    """How much the slow mean counts beside the fast one."""
+    """The weight of the slow mean compared to the fast one."""
 
     ramp: Ramp = None
-    """Over so many steps the slow mean comes in; the paper takes all steps of the run. Empty means
+    """Phases the slow mean in over so many steps; the paper uses all steps of the run. Empty means
     at once."""
 
     eps: Eps = 1e-8
-    """Keeps the division by a small gradient finite."""
+    """Avoids division by small gradients."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""
 
 
 class Sgd8bit(OptimizerSection):
-    """SGD whose momentum takes 8 bits a number."""
+    """SGD with 8-bit momentum."""
 
     title: ClassVar[str] = "SGD, 8-bit"
     target: ClassVar[str] = "bitsandbytes.optim:SGD8bit"
     extra: ClassVar[str] = _BITS
     high_lr: ClassVar[float] = 1.0
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["sgd8bit"] = "sgd8bit"
 
     lr: Lr = 0.01
-    """The step size after warm-up. It is not divided by the gradient's size as in Adam, so that it
-    has to be found by trying: from 0.001 to 1."""
+    """The learning rate after warm-up. Updates are not normalized as in Adam, so it has to be found
+    by trying: from 0.001 to 1."""
 
     weight_decay: WeightDecay = 0.0
-    """How strongly weights are pulled toward zero, through the gradient."""
+    """Shrinks weights toward zero, as part of the gradient (L2)."""
 
     momentum: Annotated[
         float, Field(gt=0, lt=1), Ui("Momentum", level="advanced", search="beta")
     ] = 0.9
-    """How much of the last step goes on in the next."""
+    """The fraction of the last update that is added to the next."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""
 
 
 class AdamW4bit(OptimizerSection):
@@ -220,54 +227,56 @@ class AdamW4bit(OptimizerSection):
     target: ClassVar[str] = "torchao.optim:AdamW4bit"
     extra: ClassVar[str] = _BITS
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["adamw4bit"] = "adamw4bit"
 
     lr: Lr = 1e-4
-    """The step size after warm-up. LoRA likes about 1e-4, a whole model about 1e-5."""
+    """The learning rate after warm-up. About 1e-4 for LoRA, 1e-5 for a whole model."""
 
     weight_decay: WeightDecay = 0.01
-    """How strongly weights are pulled toward zero, per step and learning rate."""
+    """Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."""
 
     beta1: Beta1 = 0.9
-    """How long the mean of the gradient remembers."""
+    """The decay of the mean of the gradient. Higher averages over more steps."""
 
     beta2: Beta2 = 0.999
-    """How long the mean of the squared gradient remembers."""
+    """The decay of the mean of the squared gradient. Higher averages over more steps."""
 
     eps: Eps = 1e-8
-    """Keeps the division by a small gradient finite."""
+    """Avoids division by small gradients."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""
 
 
 class Adam4bit(OptimizerSection):
-    """Adam with an eighth of the memory, weight decay being part of the gradient."""
+    """Adam with an eighth of the memory; weight decay is part of the gradient."""
 
     title: ClassVar[str] = "Adam, 4-bit"
     target: ClassVar[str] = "torchao.optim:Adam4bit"
     extra: ClassVar[str] = _BITS
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["adam4bit"] = "adam4bit"
 
     lr: Lr = 1e-4
-    """The step size after warm-up. LoRA likes about 1e-4, a whole model about 1e-5."""
+    """The learning rate after warm-up. About 1e-4 for LoRA, 1e-5 for a whole model."""
 
     weight_decay: WeightDecay = 0.0
-    """How strongly weights are pulled toward zero, through the gradient."""
+    """Shrinks weights toward zero, as part of the gradient (L2)."""
 
     beta1: Beta1 = 0.9
-    """How long the mean of the gradient remembers."""
+    """The decay of the mean of the gradient. Higher averages over more steps."""
 
     beta2: Beta2 = 0.999
-    """How long the mean of the squared gradient remembers."""
+    """The decay of the mean of the squared gradient. Higher averages over more steps."""
 
     eps: Eps = 1e-8
-    """Keeps the division by a small gradient finite."""
+    """Avoids division by small gradients."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""

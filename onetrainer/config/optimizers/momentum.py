@@ -1,4 +1,6 @@
-"""Relatives of Adam and of momentum, of pytorch_optimizer: Lion, Muon, ADOPT and AdEMAMix."""
+"""Settings of relatives of Adam and of momentum, of pytorch_optimizer: Lion, Muon, ADOPT and
+AdEMAMix.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -21,16 +23,16 @@ from onetrainer.config.optimizers.optimizer_section import (
 )
 
 Alpha = Annotated[
-    float, Field(ge=0, le=100), Ui("Weight of the slow mean", level="advanced", search="alpha")
+    float, Field(ge=0, le=100), Ui("Slow EMA weight", level="advanced", search="alpha mean")
 ]
 Ramp = Annotated[
     int | None,
     Field(ge=1, le=10_000_000),
     Ui(
-        "Ramp of the slow mean",
+        "Slow EMA warm-up",
         unit="steps",
         level="advanced",
-        search="t_alpha t_beta3 warmup ademamix",
+        search="t_alpha t_beta3 warmup ademamix ramp mean",
     ),
 ]
 # Its class has names of its own for what concerns the AdamW in it.
@@ -44,38 +46,38 @@ _MUON_NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 class Lion(OptimizerSection):
-    """Steps of one size by the sign of the momentum (Chen et al. 2023, arXiv:2302.06675)."""
+    """Updates of uniform size by the sign of the momentum (Chen et al. 2023, arXiv:2302.06675)."""
 
     title: ClassVar[str] = "Lion"
     target: ClassVar[str] = "pytorch_optimizer:Lion"
     options: ClassVar[Mapping[str, object]] = DECOUPLED
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
     high_lr: ClassVar[float] = 1e-3
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["lion"] = "lion"
 
     lr: Lr = 2e-5
-    """The step size after warm-up: three to ten times smaller than AdamW's."""
+    """The learning rate after warm-up: three to ten times smaller than AdamW's."""
 
     weight_decay: WeightDecay = 0.0
-    """How strongly weights are pulled toward zero, per step and learning rate: three to ten times
-    AdamW's."""
+    """Shrinks weights toward zero, scaled by the learning rate: three to ten times AdamW's."""
 
     beta1: Beta1 = 0.9
-    """How much of the momentum decides a step; the rest is the newest gradient."""
+    """The share of the momentum in an update; the rest is the newest gradient."""
 
     beta2: Beta2 = 0.99
-    """How long the momentum remembers."""
+    """The decay of the momentum. Higher averages over more steps."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""
 
 
 class Muon(OptimizerSection):
-    """Orthogonal steps for matrices (Jordan et al. 2024), and AdamW for everything else.
+    """Orthogonalized updates for matrices (Jordan et al. 2024), and AdamW for everything else.
 
-    A convolution's weights count as a matrix with a row for each channel that comes out.
+    A convolution's weights are a matrix with one row per output channel.
     """
 
     title: ClassVar[str] = "Muon"
@@ -83,31 +85,36 @@ class Muon(OptimizerSection):
     options: ClassVar[Mapping[str, object]] = DECOUPLED
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
     names: ClassVar[Mapping[str, tuple[str, ...]]] = _MUON_NAMES
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["muon"] = "muon"
 
     lr: Lr = 1e-4
-    """The step size after warm-up. With steps as large as AdamW's, AdamW's rates fit."""
+    """The learning rate after warm-up. With adjusted learning rates, AdamW's values fit."""
 
     other_lr_ratio: Annotated[
         float,
         Field(gt=0, le=1000),
-        Ui("Rate of the rest", level="advanced", search="adamw_lr auxiliary adam"),
+        Ui("AdamW learning rate ratio", level="advanced", search="adamw_lr auxiliary adam rest"),
     ] = 1.0
-    """The learning rate of what is no matrix (biases, norms, words), as a multiple of the
+    """The learning rate of all non-matrix weights (biases, norms, embeddings), as a multiple of the
     matrices'."""
 
     use_adjusted_lr: Annotated[
-        bool, Ui("Steps as large as AdamW's", level="advanced", search="moonlight rms adjust lr")
+        bool,
+        Ui(
+            "Adjusted learning rate",
+            level="advanced",
+            search="moonlight rms adjust lr steps large adamw's",
+        ),
     ] = True
-    """Makes steps as large as AdamW's would be (Liu et al. 2025, arXiv:2502.16982). Without it the
+    """Scales updates to the size of AdamW's (Liu et al. 2025, arXiv:2502.16982). Without it, the
     rates of the first publication fit, about 0.02."""
 
     weight_decay: WeightDecay = 0.01
-    """How strongly weights are pulled toward zero, per step and learning rate."""
+    """Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."""
 
     momentum: Momentum = 0.95
-    """How long the mean of the gradient remembers, for matrices."""
+    """The decay of the mean of the gradient, for matrices."""
 
     nesterov: Annotated[bool, Ui("Nesterov momentum", level="advanced")] = True
     """Looks ahead along the momentum before each step."""
@@ -115,92 +122,94 @@ class Muon(OptimizerSection):
     ns_steps: Annotated[
         int, Field(ge=1, le=20), Ui("Newton-Schulz iterations", level="advanced", search="ns_steps")
     ] = 5
-    """How exactly steps are made orthogonal; more takes more time."""
+    """How exactly updates are orthogonalized; more takes more time."""
 
     beta1: Beta1 = 0.9
-    """How long the mean of the gradient remembers, for the rest."""
+    """The decay of the mean of the gradient, for non-matrix weights."""
 
     beta2: Beta2 = 0.95
-    """How long the mean of the squared gradient remembers, for the rest."""
+    """The decay of the mean of the squared gradient, for non-matrix weights."""
 
     eps: Eps = 1e-8
-    """Keeps the division by a small gradient finite, for the rest."""
+    """Avoids division by small gradients, for non-matrix weights."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""
 
 
 class Adopt(OptimizerSection):
     """Adam that divides by the gradients before the newest (Taniguchi et al. 2024,
-    arXiv:2411.02853): steady whatever beta 2 is.
+    arXiv:2411.02853): it converges with any beta 2.
     """
 
     title: ClassVar[str] = "ADOPT"
     target: ClassVar[str] = "pytorch_optimizer:ADOPT"
     options: ClassVar[Mapping[str, object]] = DECOUPLED
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["adopt"] = "adopt"
 
     lr: Lr = 1e-4
-    """The step size after warm-up. About the same as AdamW's. The first step only looks."""
+    """The learning rate after warm-up. About the same as AdamW's. The first step only initializes
+    the state."""
 
     weight_decay: WeightDecay = 0.0
-    """How strongly weights are pulled toward zero, per step and learning rate."""
+    """Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."""
 
     beta1: Beta1 = 0.9
-    """How long the mean of the gradient remembers."""
+    """The decay of the mean of the gradient. Higher averages over more steps."""
 
     beta2: Beta2 = 0.9999
-    """How long the mean of the squared gradient remembers."""
+    """The decay of the mean of the squared gradient. Higher averages over more steps."""
 
     eps: Eps = 1e-6
     """The smallest number that a gradient is divided by."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""
 
 
 class AdEMAMix(OptimizerSection):
-    """AdamW with a second, slow mean of the gradient (Pagliardini et al. 2024,
-    arXiv:2409.03137).
-    """
+    """AdamW with a second, slow gradient mean (Pagliardini et al. 2024, arXiv:2409.03137)."""
 
     title: ClassVar[str] = "AdEMAMix"
     target: ClassVar[str] = "pytorch_optimizer:AdEMAMix"
     options: ClassVar[Mapping[str, object]] = DECOUPLED
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2", "beta3")
     names: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({"ramp": ("t_alpha_beta3",)})
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     kind: Literal["ademamix"] = "ademamix"
 
     lr: Lr = 1e-4
-    """The step size after warm-up. About the same as AdamW's."""
+    """The learning rate after warm-up. About the same as AdamW's."""
 
     weight_decay: WeightDecay = 0.01
-    """How strongly weights are pulled toward zero, per step and learning rate."""
+    """Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."""
 
     beta1: Beta1 = 0.9
-    """How long the fast mean of the gradient remembers."""
+    """The decay of the fast mean of the gradient."""
 
     beta2: Beta2 = 0.999
-    """How long the mean of the squared gradient remembers."""
+    """The decay of the mean of the squared gradient. Higher averages over more steps."""
 
     beta3: Beta3 = 0.9999
-    """How long the slow mean of the gradient remembers."""
+    """The decay of the slow mean of the gradient."""
 
     alpha: Alpha = 5.0
-    """How much the slow mean counts beside the fast one."""
+    """The weight of the slow mean compared to the fast one."""
 
     ramp: Ramp = None
-    """Over so many steps the slow mean comes in; the paper takes all steps of the run. Empty means
+    """Phases the slow mean in over so many steps; the paper uses all steps of the run. Empty means
     at once."""
 
     eps: Eps = 1e-8
-    """Keeps the division by a small gradient finite."""
+    """Avoids division by small gradients."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""

@@ -1,4 +1,4 @@
-"""How weights move: the optimizers, and which of them are there."""
+"""The optimizers, and which of them are installed."""
 
 import importlib.util
 import sys
@@ -55,11 +55,11 @@ Optimizer = Annotated[
     | Sgd8bit,
     Field(discriminator="kind"),
 ]
-"""The optimizers, each with its own settings and only those."""
+"""The optimizers, each with its own settings."""
 
 
 def missing_package(section: Optimizer) -> Problem | None:
-    """The package that an optimizer needs and that is not installed; None if all is there."""
+    """Return a problem that names the package an optimizer needs; None if it is installed."""
     package = section.target.partition(":")[0].partition(".")[0]
     if importlib.util.find_spec(package) is not None:
         return None
@@ -72,13 +72,13 @@ def missing_package(section: Optimizer) -> Problem | None:
 
 
 def require_package(section: Optimizer) -> None:
-    """Raises UserError, naming the command, where an optimizer's package is not installed."""
+    """Raise UserError with the install command if an optimizer's package is missing."""
     problem = missing_package(section)
     if problem is not None:
         raise UserError(problem.what, problem.expected, problem.remedy)
 
 
 def install_command(extra: str) -> str:
-    """What to type in this program's folder so that an extra is installed."""
+    """Return the command that installs an extra, to be run in the program's folder."""
     python = "python" if sys.platform == "win32" else "python3"
     return f"{python} start-ui.py --setup-only" + (f" --extra {extra}" if extra else "")

@@ -1,4 +1,4 @@
-"""What all optimizers tell about themselves, and the kinds of numbers that they share."""
+"""What every optimizer declares, and settings that several share."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -22,12 +22,12 @@ ClipThreshold = Annotated[
 ]
 FusedBackward = Annotated[
     bool,
-    Ui("Step in backward", level="advanced", search="fused back pass backward memory vram"),
+    Ui("Fused backward pass", level="advanced", search="fused back pass backward memory vram step"),
 ]
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
 DECOUPLED: Mapping[str, object] = MappingProxyType({"weight_decouple": True})
-"""Weight decay beside the gradient, as in AdamW, for libraries where it is a choice."""
+"""Decoupled weight decay, as in AdamW, for libraries where it is optional."""
 
 
 class OptimizerSection(Section):
@@ -52,7 +52,7 @@ class OptimizerSection(Section):
     betas: ClassVar[tuple[str, ...]] = ()
     names: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
     high_lr: ClassVar[float] = 1e-2
-    moves_alone: ClassVar[bool] = False
+    updates_independently: ClassVar[bool] = False
     is_schedule_free: ClassVar[bool] = False
     is_adaptive: ClassVar[bool] = False
     has_one_rate: ClassVar[bool] = False

@@ -1,6 +1,6 @@
-"""Optimizers that need no schedule: their weights are averages (Defazio et al. 2024).
+"""Settings of schedule-free optimizers: their weights are averages (Defazio et al. 2024).
 
-What trains and what is good to look at differ; see `OptimizerSection.is_schedule_free`.
+The weights for training and for evaluation differ; see `OptimizerSection.is_schedule_free`.
 """
 
 from collections.abc import Mapping
@@ -30,10 +30,14 @@ _Interpolation = Annotated[
     float, Field(gt=0, lt=1), Ui("Beta 1", level="advanced", search="momentum betas interpolation")
 ]
 _StepPower = Annotated[
-    float, Field(ge=0, le=100), Ui("Power of the step", level="advanced", search="r averaging")
+    float,
+    Field(ge=0, le=100),
+    Ui("Averaging power (r)", level="advanced", search="r averaging step"),
 ]
 _LrPower = Annotated[
-    float, Field(ge=0, le=100), Ui("Power of the rate", level="advanced", search="weight_lr_power")
+    float,
+    Field(ge=0, le=100),
+    Ui("Weight LR power", level="advanced", search="weight_lr_power rate"),
 ]
 
 # Its own rounding of bf16 weights draws from the global generator, which no resumed run could
@@ -47,35 +51,36 @@ class ScheduleFreeAdamW(OptimizerSection):
     title: ClassVar[str] = "Schedule-Free AdamW"
     target: ClassVar[str] = "pytorch_optimizer:ScheduleFreeAdamW"
     betas: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     is_schedule_free: ClassVar[bool] = True
     kind: Literal["schedulefree_adamw"] = "schedulefree_adamw"
 
     lr: Lr = 3e-4
-    """The step size after warm-up: one to ten times AdamW's. Choose the constant schedule, with a
+    """The learning rate after warm-up: one to ten times AdamW's. Use the constant schedule with a
     warm-up."""
 
     weight_decay: WeightDecay = 0.0
-    """How strongly weights are pulled toward zero, per step and learning rate."""
+    """Shrinks weights toward zero, scaled by the learning rate. 0 to 0.1 is usual."""
 
     beta1: _Interpolation = 0.9
-    """How near to the averaged weights the gradient is taken; 0.95 to 0.98 for long runs."""
+    """How close to the averaged weights the gradient is computed; 0.95 to 0.98 for long runs."""
 
     beta2: Beta2 = 0.999
-    """How long the mean of the squared gradient remembers."""
+    """The decay of the mean of the squared gradient. Higher averages over more steps."""
 
     r: _StepPower = 0.0
-    """Lets later steps count more in the average: by their number to this power."""
+    """Gives later steps more weight in the average: their number to this power."""
 
     weight_lr_power: _LrPower = 2.0
-    """Lets steps of a warm-up count less in the average: by the rate to this power."""
+    """Gives warm-up steps less weight in the average: the rate to this power."""
 
     eps: Eps = 1e-8
-    """Keeps the division by a small gradient finite."""
+    """Avoids division by small gradients."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""
 
 
 class ScheduleFreeSgd(OptimizerSection):
@@ -84,30 +89,31 @@ class ScheduleFreeSgd(OptimizerSection):
     title: ClassVar[str] = "Schedule-Free SGD"
     target: ClassVar[str] = "pytorch_optimizer:ScheduleFreeSGD"
     high_lr: ClassVar[float] = 10.0
-    moves_alone: ClassVar[bool] = True
+    updates_independently: ClassVar[bool] = True
     is_schedule_free: ClassVar[bool] = True
     kind: Literal["schedulefree_sgd"] = "schedulefree_sgd"
 
     lr: Lr = 0.1
-    """The step size after warm-up: ten to fifty times SGD's. Choose the constant schedule."""
+    """The learning rate after warm-up: ten to fifty times SGD's. Use the constant schedule."""
 
     weight_decay: WeightDecay = 0.0
-    """How strongly weights are pulled toward zero, through the gradient."""
+    """Shrinks weights toward zero, as part of the gradient (L2)."""
 
     momentum: Annotated[
         float, Field(gt=0, lt=1), Ui("Momentum", level="advanced", search="beta interpolation")
     ] = 0.9
-    """How near to the averaged weights the gradient is taken; 0.95 to 0.98 for long runs."""
+    """How close to the averaged weights the gradient is computed; 0.95 to 0.98 for long runs."""
 
     r: _StepPower = 0.0
-    """Lets later steps count more in the average: by their number to this power."""
+    """Gives later steps more weight in the average: their number to this power."""
 
     weight_lr_power: _LrPower = 2.0
-    """Lets steps of a warm-up count less in the average: by the rate to this power."""
+    """Gives warm-up steps less weight in the average: the rate to this power."""
 
     fused_backward: FusedBackward = False
-    """Moves each weight as soon as its gradient is known and forgets the gradient, which saves the
-    memory of all gradients. Not with accumulation or gradient clipping."""
+    """Updates each weight during the backward pass, as soon as its gradient is known, and frees the
+    gradient (step in backward). Saves the memory of all gradients, and cannot be combined with
+    gradient accumulation or gradient clipping."""
 
 
 class ProdigyScheduleFree(OptimizerSection):
@@ -125,60 +131,65 @@ class ProdigyScheduleFree(OptimizerSection):
     kind: Literal["prodigy_schedulefree"] = "prodigy_schedulefree"
 
     lr: Multiplier = 1.0
-    """Multiplies the rate that is found. Leave it at 1."""
+    """Multiplies the learning rate that is found. Leave it at 1."""
 
     weight_decay: WeightDecay = 0.0
-    """How strongly weights are pulled toward zero, per step and found rate."""
+    """Shrinks weights toward zero, scaled by the found rate."""
 
     d0: FirstGuess = 1e-6
-    """Where the search for the rate begins. Raise it to 1e-5 if the rate does not grow."""
+    """The initial estimate of the rate. Raise it to 1e-5 if the rate does not grow."""
 
     d_coef: Coefficient = 1.0
-    """Multiplies the estimate of the rate: 0.5 is more careful, 2 bolder."""
+    """Multiplies the estimated rate: 0.5 is more careful, 2 is bolder."""
 
-    d_limiter: Annotated[bool, Ui("Limit growth", level="advanced", search="d_limiter growth")] = (
-        True
-    )
-    """Lets the rate grow by at most a fifth in a step, which keeps it from overshooting early."""
+    d_limiter: Annotated[
+        bool, Ui("D limiter", level="advanced", search="d_limiter growth limit")
+    ] = True
+    """Limits the growth of the rate to a fifth per step, which keeps it from overshooting early."""
 
     prodigy_steps: Annotated[
         int,
         Field(ge=0, le=10_000_000),
-        Ui("Search until", unit="steps", level="advanced", search="prodigy_steps freeze"),
+        Ui(
+            "Prodigy steps",
+            unit="steps",
+            level="advanced",
+            search="prodigy_steps freeze search until",
+        ),
     ] = 0
-    """From this step on the rate stays as it is, and its memory is freed; 0 means never."""
+    """Freezes the rate from this step on and frees its memory; 0 means never."""
 
     split_groups: Annotated[
-        bool, Ui("A rate for each network", level="advanced", search="split_groups")
+        bool, Ui("Split groups", level="advanced", search="split_groups rate each network")
     ] = True
-    """Finds a rate for each network by itself, rather than one for all."""
+    """Finds a separate rate for each component, in place of one for all."""
 
     beta1: _Interpolation = 0.9
-    """How near to the averaged weights the gradient is taken; 0.95 to 0.98 for long runs."""
+    """How close to the averaged weights the gradient is computed; 0.95 to 0.98 for long runs."""
 
     beta2: Beta2 = 0.99
-    """How long the mean of the squared gradient remembers."""
+    """The decay of the mean of the squared gradient. Higher averages over more steps."""
 
     beta3: OptionalBeta3 = None
-    """How long the estimate of the rate remembers. Empty means the square root of beta 2."""
+    """The decay of the rate estimate. Empty means the square root of beta 2."""
 
     schedulefree_c: Annotated[
         float,
         Field(ge=0, le=1000),
-        Ui("Averaging strength", level="advanced", search="schedulefree_c"),
+        Ui("Schedule-Free C", level="advanced", search="schedulefree_c averaging strength"),
     ] = 0.0
     """Shortens the average: 6 to 12 for short, noisy runs, 50 to 200 for long ones; 0 means as
     published."""
 
     use_stableadamw: Annotated[
-        bool, Ui("Clip steps", level="advanced", search="stableadamw clipping rms")
+        bool, Ui("StableAdamW", level="advanced", search="stableadamw clipping rms clip steps")
     ] = True
-    """Bounds each step by its own size, in place of gradient clipping."""
+    """Limits each update by its own size, in place of gradient clipping."""
 
-    factored: Annotated[
-        bool, Ui("Factored memory", level="advanced", search="adafactor memory")
-    ] = True
-    """Keeps squared gradients as a row and a column, which saves memory."""
+    factored: Annotated[bool, Ui("Factored state", level="advanced", search="adafactor memory")] = (
+        True
+    )
+    """Factors squared gradients into a row and a column, which saves memory."""
 
     eps: Eps = 1e-8
-    """Keeps the division by a small gradient finite."""
+    """Avoids division by small gradients."""

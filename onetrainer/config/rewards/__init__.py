@@ -1,1 +1,1 @@
-"""Sections of reward training."""
+"""Sections about reward training."""

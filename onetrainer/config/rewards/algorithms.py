@@ -1,4 +1,4 @@
-"""Through which steps of the sampling a reward's gradient flows: the published ways to do it."""
+"""Algorithms of reward training: through which sampling steps the gradient flows."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -12,7 +12,7 @@ _FIXED = {"objective.algorithm.through": ("fixed",)}
 
 
 class AlignPropSteps(Section):
-    """The gradient goes through the last steps, so many of them as is drawn for each picture.
+    """The gradient flows through the last steps, a random number of them for each image.
 
     Source: Prabhudesai et al. 2023, arXiv:2310.03739.
     """
@@ -23,37 +23,51 @@ class AlignPropSteps(Section):
     through: Annotated[
         Literal["random", "fixed", "all"],
         Ui(
-            "Gradient through",
-            search="truncation backprop K steps",
+            "Backpropagate through",
+            search="truncation backprop K steps gradient",
             choices={
-                "random": "a random share of the last steps",
-                "fixed": "a fixed number of the last steps",
+                "random": "a random number of last steps",
+                "fixed": "a fixed number of last steps",
                 "all": "all steps",
             },
         ),
     ] = "random"
-    """Through how many of the last steps the reward's gradient flows. "random" draws it anew for
-    each picture and learns both composition and detail; "all" soon collapses to one picture."""
+    """Through how many of the last steps the reward's gradient flows. "random" picks a new number
+    for each image and trains both composition and detail; "all" soon collapses to a single
+    image."""
 
     last_steps: Annotated[
         int, Field(ge=1, le=1000), Ui("Last steps", unit="steps", only_with=_FIXED)
     ] = 1
-    """Through so many of the last steps. Few change details alone."""
+    """The number of last steps the gradient flows through. Few change only details."""
 
     min_fraction: Annotated[
-        Share, Ui("Least share", unit="of the steps", level="advanced", only_with=_RANDOM)
+        Share,
+        Ui(
+            "Min fraction",
+            unit="of the steps",
+            level="advanced",
+            only_with=_RANDOM,
+            search="least share",
+        ),
     ] = 0.0
-    """The least share of the steps that is drawn; always at least one step."""
+    """The smallest fraction of the steps; always at least one step."""
 
     max_fraction: Annotated[
-        Share, Ui("Greatest share", unit="of the steps", level="advanced", only_with=_RANDOM)
+        Share,
+        Ui(
+            "Max fraction",
+            unit="of the steps",
+            level="advanced",
+            only_with=_RANDOM,
+            search="greatest share",
+        ),
     ] = 1.0
-    """The greatest share of the steps that is drawn. Less is quicker, and changes composition
-    less."""
+    """The largest fraction of the steps. Less is faster and changes composition less."""
 
 
 class Draft(Section):
-    """The gradient goes through a few last steps, always as many.
+    """The gradient flows through a fixed number of last steps.
 
     Source: Clark et al. 2023, arXiv:2309.17400 (DRaFT-K).
     """
@@ -64,12 +78,11 @@ class Draft(Section):
     last_steps: Annotated[
         int, Field(ge=1, le=1000), Ui("Last steps", unit="steps", search="K truncation")
     ] = 1
-    """Through so many of the last steps the reward's gradient flows; 1 gains most in a given
-    time."""
+    """The number of last steps the gradient flows through; 1 gains most in a given time."""
 
 
 class DraftLv(Section):
-    """The gradient goes through the last step, of several noises of the same finished picture.
+    """The gradient flows through the last step, for several noises of the same finished image.
 
     Source: Clark et al. 2023, arXiv:2309.17400, section 4.2 (DRaFT-LV).
     """
@@ -77,13 +90,16 @@ class DraftLv(Section):
     title: ClassVar[str] = "DRaFT-LV"
     kind: Literal["draft_lv"] = "draft_lv"
 
-    gradients_per_image: Annotated[int, Field(ge=2, le=16), Ui("Gradients a picture")] = 2
-    """From so many last steps of each picture a gradient is taken: the first is that of its
-    drawing, the others begin with the finished picture under new noise."""
+    gradients_per_image: Annotated[
+        int, Field(ge=2, le=16), Ui("Gradients per image", search="picture")
+    ] = 2
+    """How many last steps of each image give a gradient: the first is that of its sampling, the
+    others start from the finished image with new noise."""
 
 
 class ReFL(Section):
-    """The picture is foretold from one late step, and the gradient goes through this step alone.
+    """The final image is predicted from one late step, and the gradient flows only through this
+    step.
 
     Source: Xu et al. 2023, arXiv:2304.05977, section 3.
     """
@@ -91,15 +107,17 @@ class ReFL(Section):
     title: ClassVar[str] = "ReFL"
     kind: Literal["refl"] = "refl"
 
-    earliest: Annotated[Share, Ui("Not before", unit="of the steps")] = 0.75
-    """The step is drawn from behind this share of the steps: before, there is little to see."""
+    earliest: Annotated[Share, Ui("Earliest step", unit="of the steps", search="not before")] = 0.75
+    """The step is chosen after this fraction of the steps; earlier, images are still too noisy."""
 
-    latest: Annotated[Share, Ui("Not after", unit="of the steps", level="advanced")] = 1.0
-    """The step is drawn from before this share of the steps."""
+    latest: Annotated[
+        Share, Ui("Latest step", unit="of the steps", level="advanced", search="not after")
+    ] = 1.0
+    """The step is chosen before this fraction of the steps."""
 
 
 class DRTune(Section):
-    """The gradient goes through some steps, early ones too, but never through a step's input.
+    """The gradient flows through some steps, early ones too, but never through a step's input.
 
     Source: Wu et al. 2024, arXiv:2405.00760.
     """
@@ -108,18 +126,19 @@ class DRTune(Section):
     kind: Literal["drtune"] = "drtune"
 
     trained_steps: Annotated[int, Field(ge=1, le=1000), Ui("Trained steps", unit="steps")] = 5
-    """So many steps, evenly apart, get a gradient; where they begin is drawn for each picture."""
+    """How many steps get a gradient, evenly spaced; the first is chosen at random for each
+    image."""
 
     early_stop: Annotated[
         Annotated[float, Field(ge=0, le=0.9)],
-        Ui("Stops early by up to", unit="of the steps", level="advanced"),
+        Ui("Early stop", unit="of the steps", level="advanced", search="stops"),
     ] = 0.4
-    """Drawing ends early, by a share of the steps that is drawn up to this one, and the picture is
-    foretold from there; 0 means never."""
+    """Sampling stops early by a random fraction of the steps up to this one, and the final image is
+    predicted from there; 0 is never."""
 
 
 class BestOfN(Section):
-    """Several pictures of a prompt are drawn, and the best are learnt as if they were yours.
+    """Generates several images per prompt and trains on the best like on your own images.
 
     For scores without a gradient. Sources: Dong et al. 2023, arXiv:2304.06767 (RAFT); Karthik et
     al. 2023, arXiv:2305.13308 (best-of-n selection).
@@ -128,17 +147,19 @@ class BestOfN(Section):
     title: ClassVar[str] = "best of n"
     kind: Literal["best_of_n"] = "best_of_n"
 
-    candidates_per_prompt: Annotated[int, Field(ge=2, le=256), Ui("Candidates a prompt")] = 8
-    """So many pictures are drawn of each prompt."""
+    candidates_per_prompt: Annotated[int, Field(ge=2, le=256), Ui("Candidates per prompt")] = 8
+    """How many images are generated per prompt. More finds better ones and takes more time."""
 
-    kept_per_prompt: Annotated[int, Field(ge=1, le=64), Ui("Kept a prompt", level="advanced")] = 1
-    """So many of them, the best, are learnt."""
+    kept_per_prompt: Annotated[int, Field(ge=1, le=64), Ui("Kept per prompt", level="advanced")] = 1
+    """How many of them, the best, are trained."""
 
-    prompts_per_round: Annotated[int, Field(ge=1, le=1000), Ui("Prompts a round")] = 8
-    """Of so many prompts a round's pictures are drawn."""
+    prompts_per_round: Annotated[int, Field(ge=1, le=1000), Ui("Prompts per round")] = 8
+    """How many prompts are generated in each round."""
 
-    steps_per_round: Annotated[int, Field(ge=1, le=10_000), Ui("Steps a round", unit="steps")] = 10
-    """After so many training steps new pictures are drawn with what the model has learnt."""
+    steps_per_round: Annotated[int, Field(ge=1, le=10_000), Ui("Steps per round", unit="steps")] = (
+        10
+    )
+    """How many training steps are made before new images are generated with the updated model."""
 
 
 Algorithm = Annotated[

@@ -1,4 +1,4 @@
-"""The objective of reward training: pictures that score higher."""
+"""Settings of the objective of reward training."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -12,8 +12,8 @@ from onetrainer.config.rewards.reward import Reward
 
 
 class AlignProp(Section):
-    """Reward training: draws pictures, scores them, and follows the score's gradient back through
-    the drawing (Prabhudesai et al. 2023, arXiv:2310.03739).
+    """Reward training: generates images, scores them, and backpropagates the score through sampling
+    (Prabhudesai et al. 2023, arXiv:2310.03739).
     """
 
     title: ClassVar[str] = "reward (AlignProp)"
@@ -22,15 +22,16 @@ class AlignProp(Section):
     algorithm: Annotated[
         Algorithm, Ui("Algorithm", search="alignprop draft refl drtune best of n raft")
     ] = AlignPropSteps()
-    """How the reward reaches the weights."""
+    """How the reward is turned into weight updates. AlignProp is a good default; best of n also
+    works with scores without a gradient."""
 
     rewards: Annotated[
         tuple[Reward, ...],
         Field(max_length=16),
         Ui("Rewards", search="score aesthetic pickscore"),
     ] = ()
-    """What pictures are scored by; add one that is only watched, to know whether the others still
-    mean anything."""
+    """What images are scored by; add one that is not trained, to see whether the others still mean
+    anything."""
 
     prompts: Prompts = Prompts()
     rollout: Rollout = Rollout()

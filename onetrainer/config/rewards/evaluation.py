@@ -1,4 +1,4 @@
-"""Whether the reward still means anything: what is watched while it is trained."""
+"""Settings of reward evaluation: what is measured while the reward is trained."""
 
 from typing import Annotated, Literal
 
@@ -10,77 +10,88 @@ _GUARDED = {"objective.evaluation.guard": ("warn", "stop")}
 
 
 class Evaluation(Section):
-    """Draws held-out prompts again and again, and looks at what is not trained."""
+    """Regular evaluation on validation prompts, with rewards that are not trained."""
 
     every: Annotated[
         int,
         Field(ge=1, le=1_000_000),
-        Ui("Look every", unit="steps", search="evaluate evaluation held-out"),
+        Ui("Evaluate every", unit="steps", search="evaluate evaluation held-out look"),
     ] = 5
-    """Draws the held-out prompts after every so many steps, before the first and after the last."""
+    """Generates the validation prompts every so many steps, before the first and after the last.
+    More often is safer and takes more time."""
 
     prompts: Annotated[
         str,
         Field(max_length=200_000),
-        Ui("Held-out prompts", editor="text", search="test prompts"),
+        Ui("Validation prompts", editor="text", search="test prompts held-out"),
     ] = ""
-    """Prompts that are not trained, one a line; empty means that a share of the prompts is held
-    out."""
+    """Prompts that are not trained, one per line; empty means that a fraction of the prompts is
+    used."""
 
     split: Annotated[
-        float, Field(ge=0, le=0.5), Ui("Share held out", unit="of the prompts", level="advanced")
+        float,
+        Field(ge=0, le=0.5),
+        Ui("Validation split", unit="of the prompts", level="advanced", search="share held out"),
     ] = 0.2
-    """The share of the prompts that is held out where none are written above, at least one. Of a
-    single prompt none is, and it is watched itself."""
+    """The fraction of the prompts used for validation if none are written above, at least one. A
+    single prompt is both trained and evaluated."""
 
-    max_prompts: Annotated[int, Field(ge=1, le=1000), Ui("At most", unit="prompts")] = 6
-    """So many held-out prompts are drawn at most."""
+    max_prompts: Annotated[
+        int, Field(ge=1, le=1000), Ui("Max validation prompts", unit="prompts", search="most")
+    ] = 6
+    """Generates at most so many validation prompts."""
 
-    seeds: Annotated[int, Field(ge=2, le=64), Ui("Pictures a prompt")] = 3
-    """So many pictures of each prompt, always from the same noise. How different they are from each
-    other is the diversity that is watched."""
+    seeds: Annotated[int, Field(ge=2, le=64), Ui("Images per prompt", search="pictures")] = 3
+    """How many images of each prompt are generated, always from the same noise. Their difference
+    from each other is measured as diversity."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63), Ui("First seed", level="advanced")] = 0
-    """The number that the first picture's noise comes from; the others follow."""
+    """The seed of the first image's noise; the others follow."""
 
     guard: Annotated[
         Literal["off", "warn", "stop"],
         Ui(
             "Guard",
             search="reward hacking overoptimization collapse",
-            choices={"off": "off", "warn": "warns", "stop": "stops and keeps the best"},
+            choices={"off": "off", "warn": "warn", "stop": "stop and keep the best"},
         ),
     ] = "stop"
-    """What happens when the trained reward rises while watched ones, or diversity, fall: then the
-    model has found a way to please the reward that pleases nobody else."""
+    """What happens when the trained reward rises while other rewards or diversity fall: then the
+    model exploits the reward (reward hacking)."""
 
     patience: Annotated[
         int,
         Field(ge=1, le=100),
-        Ui("Guard's patience", unit="looks", level="advanced", only_with=_GUARDED),
+        Ui(
+            "Guard patience",
+            unit="evaluations",
+            level="advanced",
+            only_with=_GUARDED,
+            search="guard's",
+        ),
     ] = 2
-    """So many looks in a row have to show it."""
+    """The guard acts after so many evaluations in a row show it."""
 
     least_diversity: Annotated[
         float,
         Field(ge=0, le=1),
         Ui(
-            "Least diversity",
-            unit="of the base's",
+            "Min diversity",
+            unit="of the base model's",
             level="advanced",
-            search="collapse variety",
+            search="collapse variety least",
             only_with=_GUARDED,
         ),
     ] = 0.6
-    """Below this share of the base model's diversity, of pictures of one prompt or of different
+    """Below this fraction of the base model's diversity, of images of one prompt or of different
     prompts, the model counts as collapsing."""
 
-    distance: Annotated[bool, Ui("Distance to the base", level="advanced", search="kl drift")] = (
-        True
-    )
-    """Also measures how far the model's noise predictions are from those before training. A model
-    whose own weights train keeps a copy of them for it, in main memory."""
+    distance: Annotated[
+        bool, Ui("Distance to the base model", level="advanced", search="kl drift")
+    ] = True
+    """Also measures how far the model's noise predictions are from those of the base model.
+    Fine-tuning keeps a copy of the weights in RAM for it."""
 
-    keep_best: Annotated[bool, Ui("Keep the best", search="best checkpoint")] = True
-    """Keeps the checkpoint with the highest trained reward from before the guard saw anything
-    wrong, and writes a file of it at the end."""
+    keep_best: Annotated[bool, Ui("Keep best checkpoint", search="best checkpoint")] = True
+    """Keeps the checkpoint with the highest trained reward from before the guard acted, and writes
+    a file of it at the end."""

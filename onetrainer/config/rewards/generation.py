@@ -1,4 +1,4 @@
-"""What is drawn to be scored: prompts, and how the pictures come into being."""
+"""Settings of the images that are generated and scored: their prompts and sampling."""
 
 from typing import Annotated, Literal
 
@@ -14,16 +14,16 @@ _LIST = {"objective.prompts.source": ("list",)}
 
 
 class Prompts(Section):
-    """What the pictures of training show."""
+    """The prompts of the training images."""
 
     source: Annotated[
         Literal["list", "file", "captions"],
         Ui(
             "Prompts from",
             choices={
-                "list": "the list below",
-                "file": "a text file",
-                "captions": "the pictures' captions",
+                "list": "list below",
+                "file": "text file",
+                "captions": "image captions",
             },
         ),
     ] = "list"
@@ -34,38 +34,39 @@ class Prompts(Section):
         Field(max_length=200_000),
         Ui("Prompts", editor="text", search="animals", only_with=_LIST),
     ] = ""
-    """The prompts, one a line."""
+    """The prompts, one per line."""
 
     file: Annotated[
         str, Ui("Prompt file", editor="file", only_with={"objective.prompts.source": ("file",)})
     ] = ""
-    """A text file with a prompt a line."""
+    """A text file with one prompt per line."""
 
 
 class Rollout(Section):
-    """How the pictures that are scored are drawn: by DDIM, step by step."""
+    """How the scored images are generated: with DDIM, step by step."""
 
     steps: Annotated[
-        int, Field(ge=1, le=200), Ui("Drawing steps", unit="steps", search="ddim sampling")
+        int, Field(ge=1, le=200), Ui("Sampling steps", unit="steps", search="ddim sampling drawing")
     ] = 20
-    """In so many steps each picture is drawn. The papers take 50; 20 take less than half the
+    """In how many steps each image is generated. The papers use 50; 20 takes less than half the
     time."""
 
     guidance: Annotated[
         float, Field(ge=0, le=50), Ui("Guidance", search="cfg scale classifier-free")
     ] = 5.0
-    """How strongly pictures follow their prompt; 1 means without guidance, in half the time."""
+    """How strongly images follow their prompt (CFG scale); 1 is without guidance, in half the
+    time."""
 
     width: Annotated[Side, Ui("Width", unit="px")] = 512
-    """The width of the pictures, a multiple of 8."""
+    """The width of the images, a multiple of 8."""
 
     height: Annotated[Side, Ui("Height", unit="px")] = 512
-    """The height of the pictures, a multiple of 8."""
+    """The height of the images, a multiple of 8."""
 
     eta: Annotated[
         float, Field(ge=0, le=1), Ui("Eta", level="advanced", search="ddim ddpm noise")
     ] = 1.0
-    """How much new noise each step brings: 0 none (DDIM), 1 as much as DDPM."""
+    """How much new noise each step adds: 0 is none (DDIM), 1 as much as DDPM."""
 
     guidance_gradient: Annotated[
         bool,
@@ -76,40 +77,42 @@ class Rollout(Section):
             only_with=_GRADIENT,
         ),
     ] = True
-    """Whether the gradient also flows through the half of guidance that knows no prompt. Off saves
-    a quarter of a trained step's time and is another estimate of the gradient."""
+    """Whether the gradient also flows through the unconditional half of guidance. Off saves a
+    quarter of a trained step's time and estimates the gradient differently."""
 
     checkpoint: Annotated[
         bool,
         Ui(
-            "Checkpoint each step",
+            "Checkpoint sampling steps",
             level="advanced",
-            search="gradient checkpointing memory",
+            search="gradient checkpointing memory each step",
             only_with=_GRADIENT,
         ),
     ] = True
-    """Keeps only the inputs of each step and computes it again for the gradient: then memory hardly
-    depends on how many steps the gradient goes through."""
+    """Saves only the inputs of each sampling step and computes it again for the gradient: memory
+    then hardly depends on the number of steps with a gradient."""
 
-    merge: Annotated[bool, Ui("Merge while drawing", level="advanced", search="lora speed")] = True
-    """Adds adapters to the weights for the steps without a gradient, which makes these faster;
-    takes memory for a second copy of the layers that have adapters."""
+    merge: Annotated[
+        bool, Ui("Merge adapters", level="advanced", search="lora speed while drawing")
+    ] = True
+    """Merges adapters into the weights for steps without a gradient, which makes these faster;
+    needs memory for a copy of the layers with adapters."""
 
 
 class Keep(Section):
-    """What holds the model to what it was."""
+    """Regularization that keeps the model close to the base model."""
 
     anchor: Annotated[
         float,
         Field(ge=0, le=10_000),
-        Ui("Anchor to the base", search="kl divergence regularize", only_with=_GRADIENT),
+        Ui("Anchor to the base model", search="kl divergence regularize", only_with=_GRADIENT),
     ] = 0.0
-    """How much it costs to predict other noise than the model before training, in the reward's
-    units for a mean squared difference of 1; 0 means nothing. Takes another UNet call a picture."""
+    """The penalty for predicting other noise than the base model, in the reward's units for a mean
+    squared difference of 1; 0 is off. Needs one more UNet call per image."""
 
     denoising_share: Annotated[
         float,
         Field(ge=0, le=0.9),
-        Ui("Ordinary steps", unit="of the steps", search="pretraining denoising prior"),
+        Ui("Denoising steps", unit="of the steps", search="pretraining denoising prior ordinary"),
     ] = 0.0
-    """This share of the steps is ordinary training on your pictures."""
+    """The fraction of steps that are ordinary training on your images."""

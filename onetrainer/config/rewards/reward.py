@@ -1,4 +1,4 @@
-"""One reward: what a picture is scored by."""
+"""Settings of a reward: what an image is scored by."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -28,12 +28,12 @@ RewardName = Literal[
 REWARD_WORDS: Mapping[str, str] = MappingProxyType(
     {
         "aesthetic": "LAION aesthetic score",
-        "clip": "CLIP: picture and text",
+        "clip": "CLIP: image and text",
         "pickscore": "PickScore",
         "hpsv2": "HPSv2",
         "image_reward": "ImageReward",
-        "reference": "likeness to reference pictures",
-        "color": "a color",
+        "reference": "similarity to reference images",
+        "color": "color",
         "brightness": "brightness",
         "contrast": "contrast",
         "saturation": "saturation",
@@ -41,49 +41,49 @@ REWARD_WORDS: Mapping[str, str] = MappingProxyType(
         "symmetry": "left-right symmetry",
         "compressibility": "compressibility (smooth)",
         "jpeg_size": "size as JPEG (no gradient)",
-        "function": "a function of yours",
+        "function": "custom function",
     }
 )
 NETWORKS: tuple[RewardName, ...] = ("aesthetic", "clip", "pickscore", "hpsv2", "image_reward")
-"""Rewards that a network gives, whose weights come from files; so may that of "reference"."""
+"""Rewards computed by a network, whose weights come from files; so may those of "reference"."""
 READS_TEXT: tuple[RewardName, ...] = ("clip", "pickscore", "hpsv2", "image_reward")
 _WITH_MODEL = {"reward": (*NETWORKS, "reference")}
 
 
 class Reward(Section):
-    """What a picture is scored by, and how much that counts."""
+    """What an image is scored by, and its weight."""
 
     reward: Annotated[
         RewardName,
         Ui("Reward", search="aesthetic pickscore hps imagereward clip", choices=REWARD_WORDS),
     ] = "sharpness"
-    """What pictures are scored by. The first five are networks whose weights you have; most of
-    the others need nothing."""
+    """What images are scored by. The first five are networks that need weight files; most of the
+    others need nothing."""
 
     train: Annotated[bool, Ui("Train toward it", search="held-out watch")] = True
-    """Off means that it is only watched: a reward that is not trained shows whether the trained
-    one still means anything."""
+    """Off only measures it: a reward that is not trained shows whether the trained one still means
+    anything."""
 
     weight: Annotated[float, Field(ge=-1000, le=1000), Ui("Weight")] = 1.0
-    """How much it counts beside the others; below 0, less of it is wanted."""
+    """Its weight compared to the others; below 0, less of it is better."""
 
     target: Annotated[
         float | None,
-        Ui("Enough at", level="advanced", search="hinge threshold target"),
+        Ui("Target score", level="advanced", search="hinge threshold target enough"),
     ] = None
-    """Beyond this score more of it gains nothing, which keeps a picture from being driven to
-    extremes; empty means without end. In the reward's own units."""
+    """Beyond this score nothing more is gained, which keeps images from becoming extreme; empty
+    means no limit. In the reward's own units."""
 
     normalize: Annotated[bool, Ui("Normalize", level="advanced", search="mean spread scale")] = True
-    """Counts it in spreads from the mean of the base model's pictures, so that weights of different
-    rewards can be compared."""
+    """Measures it in standard deviations from the mean of the base model's images, so that weights
+    of different rewards can be compared."""
 
     model: Annotated[
         str,
-        Ui("Network", editor="model", search="clip weights file", only_with=_WITH_MODEL),
+        Ui("Model", editor="model", search="clip weights file network", only_with=_WITH_MODEL),
     ] = ""
-    """The network's folder or file on this disk, or its name on the Hugging Face Hub. For the
-    aesthetic score and for CLIP: a CLIP in the form of transformers."""
+    """The network's folder or file, or its name on the Hugging Face Hub. For the aesthetic score
+    and for CLIP: a CLIP in transformers' format."""
 
     head: Annotated[
         str,
@@ -93,29 +93,39 @@ class Reward(Section):
 
     folder: Annotated[
         str,
-        Ui("Reference pictures", editor="folder", only_with={"reward": ("reference",)}),
+        Ui(
+            "Reference images",
+            editor="folder",
+            only_with={"reward": ("reference",)},
+            search="pictures",
+        ),
     ] = ""
-    """The pictures to be like."""
+    """Images to be similar to."""
 
     text: Annotated[
         str,
         Field(max_length=1000),
         Ui("Text", level="advanced", only_with={"reward": READS_TEXT}),
     ] = ""
-    """What pictures are compared with in place of their own prompt; empty means the prompt."""
+    """What images are compared with in place of their own prompt; empty means the prompt."""
 
     unlike: Annotated[
         str,
         Field(max_length=1000),
-        Ui("And unlike", level="advanced", only_with={"reward": ("clip", "pickscore", "hpsv2")}),
+        Ui(
+            "Negative text",
+            level="advanced",
+            only_with={"reward": ("clip", "pickscore", "hpsv2")},
+            search="unlike",
+        ),
     ] = ""
-    """Text whose score is taken off, such as "blurry, dull"; empty means none."""
+    """Text whose score is subtracted, such as "blurry, dull"; empty means none."""
 
     color: Annotated[
         Literal["warm", "cool", "red", "green", "blue"],
         Ui("Color", only_with={"reward": ("color",)}),
     ] = "warm"
-    """More of which color: "warm" is red and yellow before blue."""
+    """Which color there should be more of: "warm" is red and yellow over blue."""
 
     quality: Annotated[
         int,
@@ -126,7 +136,7 @@ class Reward(Section):
             only_with={"reward": ("compressibility", "jpeg_size")},
         ),
     ] = 80
-    """The JPEG quality at which the size counts."""
+    """The JPEG quality at which the size is measured."""
 
     function: Annotated[
         str,
@@ -138,13 +148,13 @@ class Reward(Section):
             only_with={"reward": ("function",)},
         ),
     ] = ""
-    """A Python function of yours, as "file.py:function" or "module:function". It is given the
-    pictures, (B, 3, height, width) from 0 to 1, and their prompts, and gives a score for each. Its
-    code is run only after you have said so."""
+    """A Python function of yours, as "file.py:function" or "module:function". It receives the
+    images, (B, 3, height, width) from 0 to 1, and their prompts, and returns a score for each. Its
+    code runs only after you have allowed it."""
 
     has_gradient: Annotated[
         bool,
-        Ui("It has a gradient", level="advanced", only_with={"reward": ("function",)}),
+        Ui("Has a gradient", level="advanced", only_with={"reward": ("function",)}),
     ] = False
-    """Whether the function computes with torch all the way, so that its gradient can be followed;
-    without one, only "best of n" can train toward it."""
+    """Whether the function computes only with torch, so that it has a gradient; without one, only
+    "best of n" can train toward it."""

@@ -1,1 +1,1 @@
-"""Sections that every run has: model, schedule, hardware, sampling, validation, output."""
+"""Sections that every run has: model, schedule, hardware, sampling, validation and output."""

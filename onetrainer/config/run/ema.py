@@ -1,4 +1,4 @@
-"""A running average of the trained weights."""
+"""Settings of the EMA: an exponential moving average of the trained weights."""
 
 from typing import Annotated, Literal
 
@@ -8,38 +8,46 @@ from onetrainer.config.base.section import Section, Ui
 
 
 class Ema(Section):
-    """An exponential moving average of the trained weights, which is often better than the last."""
+    """An exponential moving average of the trained weights, which is often better than the last
+    weights.
+    """
 
-    use: Annotated[bool, Ui("Average the weights", search="ema exponential moving average")] = False
-    """Keeps an average of the weights over the run, which the finished file then holds."""
+    use: Annotated[bool, Ui("Use EMA", search="ema exponential moving average weights")] = False
+    """Averages the weights over the run (EMA); samples and the finished file use the average.
+    Steadier results, most useful in long runs."""
 
     decay: Annotated[
         float, Field(gt=0, lt=1), Ui("EMA decay", level="advanced", search="ema decay")
     ] = 0.999
-    """How much of the average is kept at each step; 0.999 looks back over about 1,000 steps."""
+    """The share of the average that is kept at each step. 0.999 averages about 1,000 steps; closer
+    to 1 averages over more steps and reacts later."""
 
-    ramp: Annotated[bool, Ui("Ramp the decay", level="advanced", search="ema warmup")] = True
-    """Lets the decay rise from the start, (1 + step) / (10 + step), so that the average does not
-    hold on to what the weights were before training."""
+    ramp: Annotated[bool, Ui("EMA warm-up", level="advanced", search="ema warmup ramp decay")] = (
+        True
+    )
+    """Raises the decay from the start, (1 + step) / (10 + step), so that the average does not hold
+    on to the weights from before training. Leave it on in short runs."""
 
     every: Annotated[
-        int, Field(ge=1, le=10_000), Ui("EMA every", unit="steps", level="advanced")
+        int, Field(ge=1, le=10_000), Ui("Update EMA every", unit="steps", level="advanced")
     ] = 1
-    """Takes the weights into the average after every so many steps; the decay counts for each of
-    the steps between."""
+    """Updates the EMA every so many steps; the decay is applied for each step in between. 1 is
+    exact, more saves a little time."""
 
     device: Annotated[
         Literal["device", "host"],
         Ui(
-            "Keep the average",
+            "EMA device",
             level="advanced",
-            search="ema cpu gpu memory",
-            choices={"device": "on the device", "host": "in main memory"},
+            search="ema cpu gpu memory keep average",
+            choices={"device": "training device", "host": "RAM"},
         ),
     ] = "device"
-    """Where the average is kept: "device" is where the weights are, "host" saves video memory."""
+    """Where the EMA is stored: "device" is where the weights are, "host" is RAM, which saves GPU
+    memory and costs a little time."""
 
     sample_both: Annotated[
-        bool, Ui("Sample with and without", level="advanced", search="ema samples non-ema")
+        bool, Ui("Sample with and without EMA", level="advanced", search="ema samples non-ema")
     ] = False
-    """Draws every sample twice: with the averaged weights and with those of the last step."""
+    """Generates every sample twice: with the EMA weights and with the weights of the last step.
+    Takes twice the time."""

@@ -1,4 +1,4 @@
-"""Where and in which number format training computes, and what trades memory for time."""
+"""Settings of the device, the precision, and what trades memory for time."""
 
 from typing import Annotated, Literal
 
@@ -14,13 +14,15 @@ OffloadDevice = Literal["cpu", "same"]
 
 
 class QuantizedLayers(Section):
-    """Linear layers that are kept in few bits."""
+    """Linear layers that are quantized."""
 
     pattern: Annotated[
-        str, Field(min_length=1, max_length=500), Ui("Layers named", search="regex filter")
+        str,
+        Field(min_length=1, max_length=500),
+        Ui("Layer pattern", search="regex filter layers named"),
     ] = "attn"
-    """A part of the layers' names, or a regular expression that is found in them. Names are like
-    "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k"."""
+    """A part of the layers' names, or a regular expression that is searched in them. Names look
+    like "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k"."""
 
 
 class Hardware(Section):
@@ -32,21 +34,22 @@ class Hardware(Section):
             "Device",
             level="advanced",
             search="gpu",
-            choices={"auto": "automatic", "cuda": "graphics card", "cpu": "processor"},
+            choices={"auto": "automatic", "cuda": "GPU", "cpu": "CPU"},
         ),
     ] = "auto"
-    """Where training runs; "auto" takes the graphics card if there is one."""
+    """Where training runs; "auto" uses the GPU if there is one."""
 
     threads: Annotated[
         int,
         Field(ge=0, le=1024),
         Ui("CPU threads", level="advanced", zero="one for each core", search="cores"),
     ] = 0
-    """How many threads the processor's share of the work uses; 0 means one for every core."""
+    """How many CPU threads are used for computing; 0 means one for every core."""
 
     precision: Annotated[Precision, Ui("Precision", search="dtype mixed fp16 bf16")] = "bf16"
-    """The number format of computing. Losses are fp32 in every case; trained weights are, too, but
-    for a model's own, which "Trained weights as" keeps in fp32 or bf16."""
+    """The number format of computing. bf16 is a good default; fp16 is for GPUs without bf16; fp32
+    is exact and slow. Losses are always fp32, and so are trained weights, except a model's own,
+    whose format is "Weight precision"."""
 
     vae_precision: Annotated[
         VaePrecision,
@@ -57,104 +60,108 @@ class Hardware(Section):
             choices={"auto": "automatic"},
         ),
     ] = "auto"
-    """The number format of the VAE where it does not train. "auto" is fp32: the VAEs of Stable
-    Diffusion were trained in it, and SDXL's turns pictures black in fp16."""
+    """The number format of the VAE while it is not trained. "auto" is fp32, as Stable Diffusion's
+    VAEs were trained; SDXL's VAE gives black images in fp16."""
 
-    tf32: Annotated[bool, Ui("Fast fp32 (TF32)", level="advanced", search="tf32 tensor cores")] = (
-        True
-    )
-    """Lets cards since the RTX 30 compute fp32 products with 10 bits of fraction, several times
-    faster and a little less exact; it changes nothing in bf16 and fp16."""
+    tf32: Annotated[bool, Ui("TF32", level="advanced", search="tf32 tensor cores fast fp32")] = True
+    """Lets GPUs since the RTX 30 series compute fp32 products with a 10-bit fraction: several times
+    faster and slightly less exact. No effect in bf16 and fp16."""
 
     gradient_checkpointing: Annotated[
         Checkpointing,
         Ui(
             "Gradient checkpointing",
             search="memory vram activation recompute oom out of memory will it fit plan",
-            lead="What saves memory, the cheapest first. “Will it fit?” counts what it comes to.",
+            lead="Saving memory, the cheapest first. “Will it fit?” estimates the result.",
             choices={
                 "off": "off",
-                "selective": "repeat cheap operations",
-                "block": "repeat whole blocks",
+                "selective": "selective",
+                "block": "full",
                 "auto": "automatic",
             },
         ),
     ] = "off"
-    """Saves memory by computing parts of the forward pass twice. "selective" repeats norms and
-    activations alone, which costs little; "block" repeats everything, which saves most and costs
-    about a third more time; "auto" takes the fastest one that fits into the free memory."""
+    """Saves memory by computing parts of the forward pass twice. "selective" repeats only norms and
+    activations, which costs little; "block" repeats whole blocks, which saves most and takes about
+    a third more time; "auto" picks the fastest one that fits into free memory."""
 
-    vae_tiling: Annotated[bool, Ui("Decode in tiles", search="vae tiling vram memory")] = False
-    """Decodes samples piece by piece, which saves several GB at 1024 px; seams may show."""
+    vae_tiling: Annotated[bool, Ui("VAE tiling", search="vae tiling vram memory decode tiles")] = (
+        False
+    )
+    """Decodes samples tile by tile, which saves several GB at 1024 px; seams may show."""
 
     quantization: Annotated[
         Quantization,
         Ui(
-            "Frozen weights in",
-            search="quantise quantize fp8 int8 nf4 4-bit base vram memory",
-            choices={"none": "the precision above"},
+            "Quantization",
+            search="quantise quantize fp8 int8 nf4 4-bit base vram memory frozen weights",
+            choices={"none": "off"},
         ),
     ] = "none"
-    """The number format of the frozen linear layers under adapters and words; "none" is that of
-    computing. int8 and fp8 take half of it and nf4 a quarter. Training gets slower; what the model
-    makes of a text changes little with int8, more with fp8 and nf4."""
+    """Stores frozen linear layers in fewer bits while adapters or embeddings train. int8 and fp8
+    take half the memory, nf4 a quarter. Training gets slower; int8 changes predictions little, fp8
+    and nf4 more."""
 
     quantized_layers: Annotated[
         tuple[QuantizedLayers, ...],
         Field(max_length=64),
         Ui(
-            "Only these layers",
+            "Quantized layers",
             level="advanced",
-            search="quantization pattern",
+            search="quantization pattern only these",
             only_with={"hardware.quantization": ("int8", "fp8", "nf4")},
         ),
     ] = ()
-    """Which linear layers are quantized; none named means all of the UNet and of the text encoders
-    that do not train."""
+    """Which linear layers are quantized; none listed means all of the UNet and of the text encoders
+    that are not trained."""
 
     offload_layers: Annotated[
         float,
         Field(ge=0, le=1),
         Ui(
-            "Layers in main memory",
+            "Layer offload",
             unit="of all",
             zero="none",
-            search="offload low vram memory blocks swap",
-            lead="What waits in main memory and comes when it is needed: saves most, costs time.",
+            search="offload low vram memory blocks swap layers main",
+            lead="Offloading to RAM: saves most memory, takes time.",
         ),
     ] = 0.0
-    """The share of the UNet's and text encoders' layers that wait in main memory and are copied to
-    the card when they are needed; from 0 to 1. It saves their size, and time grows with it."""
+    """The fraction of the UNet's and text encoders' layers that stay in RAM and are copied to the
+    GPU when they are needed. 0 is off; more saves more GPU memory and takes more time."""
 
     offload_device: Annotated[
         OffloadDevice,
         Ui(
-            "Waiting parts",
+            "Offload device",
             level="advanced",
-            search="temp device evict text encoder vae offload vram memory",
-            choices={"cpu": "in main memory", "same": "stay on the device"},
+            search="temp device evict text encoder vae offload vram memory waiting parts",
+            choices={"cpu": "RAM", "same": "stay on the GPU"},
         ),
     ] = "cpu"
-    """Where the text encoders and the VAE wait while nothing needs them. "same" keeps them on the
-    device, which saves the moments of moving them and takes up to 2 GB with SDXL."""
+    """Where the text encoders and the VAE are stored while they are not needed. "same" keeps them
+    on the GPU, which saves short pauses and takes up to 2 GB with SDXL."""
 
     offload_activations: Annotated[
         float,
         Field(ge=0, le=1),
         Ui(
-            "Activations in main memory",
+            "Activation offload",
             unit="of all",
             level="advanced",
             zero="none",
-            search="offload cpu activations vram memory",
+            search="offload cpu activations vram memory main",
         ),
     ] = 0.0
-    """The share of activations (what each block needs for the backward pass) that waits in main
-    memory; from 0 to 1. Of use with large pictures and batches; costs time."""
+    """The fraction of activations (what each block saves for the backward pass) that is stored in
+    RAM. 0 is off; more saves more GPU memory with large images and batches, and takes more time."""
 
     prefetch: Annotated[
         bool,
-        Ui("Fetch ahead (experimental)", level="advanced", search="prefetch offload stream"),
+        Ui(
+            "Prefetch (experimental)",
+            level="advanced",
+            search="prefetch offload stream fetch ahead",
+        ),
     ] = False
-    """Fetches the next layer while this one is computed. Experimental: it has not run on a graphics
-    card yet. Off fetches each one when it is needed."""
+    """Copies the next layer while the current one is computed. Experimental: not yet tested on
+    GPUs. Off copies each layer when it is needed."""

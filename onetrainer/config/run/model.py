@@ -1,4 +1,4 @@
-"""Which model is trained."""
+"""Settings of the base model."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -37,16 +37,17 @@ class Model(Section):
     family: Annotated[
         FamilyName, Ui("Model family", search="architecture version sd", choices=FAMILY_WORDS)
     ] = "sd15"
-    """The architecture of the base model: "sd15" is Stable Diffusion 1.x, "sd2" 2.0 and 2.1."""
+    """The architecture of the base model: "sd15" is Stable Diffusion 1.x, "sd2" is 2.0 and 2.1."""
 
     path: Annotated[str, Ui("Base model", editor="model", search="checkpoint hub")] = ""
-    """A diffusers folder, a single file in the original layout (.safetensors or .ckpt), or the
-    name of a model on the Hugging Face Hub."""
+    """A diffusers folder, a single file in the original layout (.safetensors or .ckpt), or the name
+    of a model on the Hugging Face Hub."""
 
-    vae: Annotated[str, Ui("Other VAE", level="advanced", editor="model", search="autoencoder")] = (
-        ""
-    )
-    """A VAE to use in place of the model's own: a file or a diffusers folder. Empty for its own."""
+    vae: Annotated[
+        str, Ui("Custom VAE", level="advanced", editor="model", search="autoencoder other")
+    ] = ""
+    """A VAE to use in place of the model's own: a file or a diffusers folder. Empty means the
+    model's own."""
 
     prediction: Annotated[
         PredictionChoice,
@@ -57,8 +58,8 @@ class Model(Section):
             choices=PREDICTION_WORDS,
         ),
     ] = "auto"
-    """What the model predicts: noise ("epsilon") or velocity ("v_prediction"). "auto" reads it
-    from the model; only files that do not tell need it set."""
+    """What the model predicts: noise ("epsilon") or velocity ("v_prediction"). "auto" reads it from
+    the model; set it only for files that do not say."""
 
     zero_terminal_snr: Annotated[
         ZeroSnrChoice,
@@ -74,16 +75,17 @@ class Model(Section):
     clip_skip: Annotated[
         int, Field(ge=0, le=12), Ui("Clip skip", level="advanced", search="text encoder layer")
     ] = 0
-    """Which of the text encoder's layers is read, counted from the end, as inference programs
-    count: 1 is the last. 0 is what the family was trained with: 1 for SD 1.5, 2 for SD 2 and
-    SDXL."""
+    """Which layer of the text encoder is used, counted from the end as inference programs do: 1 is
+    the last. 0 is what the family was trained with: 1 for SD 1.5, 2 for SD 2 and SDXL."""
 
-    offline: Annotated[bool, Ui("Never use the network", level="advanced", search="hub")] = False
-    """A model named by its hub name is then taken from what was downloaded before."""
+    offline: Annotated[bool, Ui("Offline", level="advanced", search="hub never use network")] = (
+        False
+    )
+    """Never uses the network: a model from the Hub is then taken from earlier downloads."""
 
 
 def native_side(family: FamilyName, prediction: Prediction) -> int:
-    """The side, in pixels, of the squares that the published models of a family were made for.
+    """Return the side, in pixels, of the squares that a family's published models were made for.
 
     Source: the model cards of Stable Diffusion 1.5, 2.1-base (epsilon), 2.1 (v) and XL.
     """
@@ -92,7 +94,7 @@ def native_side(family: FamilyName, prediction: Prediction) -> int:
 
 
 def base_of(family: FamilyName) -> Base:
-    """A family without what it was tuned for: "sdxl" of "sdxl-inpainting"."""
+    """Return a family without its specialization: "sdxl" for "sdxl-inpainting"."""
     match family:
         case "sd15" | "sd15-inpainting":
             return "sd15"

@@ -1,4 +1,4 @@
-"""What a run leaves behind, and where."""
+"""Settings of the files that a run writes."""
 
 from typing import Annotated, Literal, get_args
 
@@ -26,13 +26,16 @@ class Output(Section):
         Field(min_length=1, max_length=100, pattern=r'^[^/\\:*?"<>|\x00-\x1f]+$'),
         Ui("Name", search="file title"),
     ] = "my-lora"
-    """The name of the run and of the file it makes."""
+    """The name of the run and of its finished file."""
 
     folder: Annotated[str, Ui("Runs folder", editor="new-folder", search="workspace")] = "runs"
-    """Each run gets a new folder of its own in here."""
+    """Each run gets a new folder in here."""
 
-    precision: Annotated[SavePrecision, Ui("Save as", level="advanced", search="dtype")] = "fp16"
-    """The number format of the finished file. Every program reads fp16."""
+    precision: Annotated[SavePrecision, Ui("Save precision", level="advanced", search="dtype")] = (
+        "fp16"
+    )
+    """The number format of the finished file. Every program reads fp16; fp32 is exact and twice as
+    large."""
 
     lora_naming: Annotated[
         LoraNaming,
@@ -44,20 +47,20 @@ class Output(Section):
             only_with=_WITH_ADAPTERS,
         ),
     ] = "kohya"
-    """How the layers are named in a LoRA file. Nearly every program reads "kohya"; "diffusers" and
-    "comfyui" are the names that those two use themselves."""
+    """How layers are named in a LoRA file. Nearly every program reads "kohya"; "diffusers" and
+    "comfyui" are the native names of those two."""
 
     fold_alpha: Annotated[
         bool,
         Ui(
-            "Write alpha as the rank",
+            "Fold alpha",
             level="advanced",
-            search="strength scale alpha dim",
+            search="strength scale alpha dim write rank",
             only_with=_WITH_ADAPTERS,
         ),
     ] = False
-    """Writes a LoRA's alpha as its rank, with matrices scaled to the same effect, for programs
-    that take no heed of alpha. Strength 1 is as trained either way."""
+    """Writes a LoRA's alpha as its rank, with the matrices scaled to the same effect, for programs
+    that ignore alpha. Strength 1 works as trained either way."""
 
     model_format: Annotated[
         ModelFormat,
@@ -69,19 +72,19 @@ class Output(Section):
             only_with={"method.kind": ("full", "vae")},
         ),
     ] = "single-file"
-    """How a whole fine-tuned model is written: as one file in the original layout, which most
+    """How a fine-tuned model is written: as a single file in the original layout, which most
     programs read, or as a diffusers folder."""
 
     save_every: Annotated[
         int, Field(ge=0, le=10_000_000), Ui("Checkpoint every", unit="steps", search="backup")
     ] = 250
-    """Saves the state of the run after every so many steps, to resume from; 0 means only when it
-    stops and at the end."""
+    """Saves a checkpoint to resume from every so many steps; 0 means only when the run stops and at
+    the end."""
 
     tensorboard: Annotated[
         bool, Ui("TensorBoard", level="advanced", search="log curves scalars events wandb")
     ] = False
-    """Also writes curves and pictures for TensorBoard, into the run's folder; needs an extra
+    """Also writes curves and images for TensorBoard into the run's folder; needs an extra
     package."""
 
     keep_checkpoints: Annotated[

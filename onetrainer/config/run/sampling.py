@@ -1,4 +1,4 @@
-"""Pictures that show how far training has come."""
+"""Settings of sample images."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -36,16 +36,16 @@ SAMPLER_WORDS: Mapping[str, str] = MappingProxyType(
 
 
 class Prompt(Section):
-    """One sample picture, drawn again and again with the same noise."""
+    """One sample image, generated again and again from the same noise."""
 
     prompt: Annotated[str, Field(max_length=4000), Ui("Prompt", editor="text")] = ""
-    """What the picture should show."""
+    """What the image should show."""
 
     negative: Annotated[str, Field(max_length=4000), Ui("Negative prompt", level="advanced")] = ""
-    """What the picture should not show."""
+    """What the image should not show."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63), Ui("Seed")] = 42
-    """The number its starting noise comes from: same seed, same noise."""
+    """The seed of its starting noise: same seed, same noise."""
 
     width: Annotated[Side, Ui("Width", unit="px", like="data.resolution")] = 512
     """The width of the sample, a multiple of 8."""
@@ -55,33 +55,34 @@ class Prompt(Section):
 
 
 class Sampling(Section):
-    """Which samples are drawn, and when."""
+    """Which samples are generated, and when."""
 
     prompts: Annotated[tuple[Prompt, ...], Field(max_length=64), Ui("Sample prompts")] = ()
-    """The pictures that are drawn each time; none means no samples."""
+    """The images that are generated each time; none means no samples."""
 
     every: Annotated[int, Field(ge=0, le=10_000_000), Ui("Sample every", unit="steps")] = 100
-    """Draws samples after every so many steps; 0 means only at the start and at the end."""
+    """Generates samples every so many steps; 0 means only at the start and at the end."""
 
     at_start: Annotated[bool, Ui("Sample at the start", level="advanced")] = True
-    """Draws samples before the first step, so that there is something to compare with."""
+    """Generates samples before the first step, for comparison."""
 
     at_end: Annotated[bool, Ui("Sample at the end", level="advanced")] = True
-    """Draws samples after the last step."""
+    """Generates samples after the last step."""
 
     steps: Annotated[int, Field(ge=1, le=1000), Ui("Sampling steps", level="advanced")] = 20
-    """How many denoising steps a sample takes."""
+    """How many denoising steps a sample takes. 20 to 30 is usual; more is finer and slower."""
 
     guidance: Annotated[
         float, Field(ge=0, le=50), Ui("Guidance", level="advanced", search="cfg scale")
     ] = 7.0
-    """How strongly samples follow their prompt; 1 means without guidance."""
+    """How strongly samples follow their prompt (CFG scale). 5 to 8 is usual; 1 is without
+    guidance."""
 
     guidance_rescale: Annotated[
         float, Field(ge=0, le=1), Ui("Guidance rescale", level="advanced", search="cfg rescale")
     ] = 0.0
-    """How far guided predictions are brought back to the contrast of unguided ones; 0 means not.
-    Models with zero terminal SNR were meant for 0.7."""
+    """How far guided predictions are rescaled to the contrast of unguided ones; 0 is off. Models
+    with zero terminal SNR need about 0.7."""
 
     sampler: Annotated[
         SamplerName,
@@ -92,4 +93,4 @@ class Sampling(Section):
             choices=SAMPLER_WORDS,
         ),
     ] = "ddim"
-    """The method that takes a sample from noise to picture. "lcm" is for LCM models alone."""
+    """The method that turns noise into an image. "lcm" is only for LCM models."""

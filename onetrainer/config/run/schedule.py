@@ -1,4 +1,4 @@
-"""How the learning rate changes over a run."""
+"""Settings of the learning rate schedule."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -12,10 +12,17 @@ WarmupSteps = Annotated[
 WarmupShare = Annotated[
     float,
     Field(ge=0, lt=1),
-    Ui("Warm-up share", unit="of the run", level="advanced", search="warmup ratio percent"),
+    Ui(
+        "Warm-up fraction",
+        unit="of the run",
+        level="advanced",
+        search="warmup ratio percent warm-up share",
+    ),
 ]
 MinFactor = Annotated[
-    float, Field(ge=0, lt=1), Ui("Lowest share", level="advanced", search="min factor lr end")
+    float,
+    Field(ge=0, lt=1),
+    Ui("Minimum factor", level="advanced", search="min factor lr end lowest share"),
 ]
 
 
@@ -26,26 +33,30 @@ class Constant(Section):
     kind: Literal["constant"] = "constant"
 
     warmup_steps: WarmupSteps = 0
-    """Over so many steps the rate rises in a line from zero to its full value."""
+    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
+    is usual."""
 
     warmup_fraction: WarmupShare = 0.0
-    """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
+    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
+    twentieth."""
 
 
 class Linear(Section):
-    """The learning rate falls in a line."""
+    """The learning rate falls linearly."""
 
     title: ClassVar[str] = "linear"
     kind: Literal["linear"] = "linear"
 
     warmup_steps: WarmupSteps = 0
-    """Over so many steps the rate rises in a line from zero to its full value."""
+    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
+    is usual."""
 
     warmup_fraction: WarmupShare = 0.0
-    """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
+    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
+    twentieth."""
 
     min_factor: MinFactor = 0.0
-    """The share of the full rate at which the curve is lowest."""
+    """The fraction of the full rate at which the curve is lowest."""
 
 
 class Cosine(Section):
@@ -55,72 +66,79 @@ class Cosine(Section):
     kind: Literal["cosine"] = "cosine"
 
     warmup_steps: WarmupSteps = 0
-    """Over so many steps the rate rises in a line from zero to its full value."""
+    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
+    is usual."""
 
     warmup_fraction: WarmupShare = 0.0
-    """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
+    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
+    twentieth."""
 
     min_factor: MinFactor = 0.0
-    """The share of the full rate at which the curve is lowest."""
+    """The fraction of the full rate at which the curve is lowest."""
 
 
 class CosineRestarts(Section):
-    """A cosine that jumps back to the full rate (Loshchilov & Hutter 2016, arXiv:1608.03983)."""
+    """A cosine that restarts at the full rate (Loshchilov & Hutter 2016, arXiv:1608.03983)."""
 
     title: ClassVar[str] = "cosine with restarts"
     kind: Literal["cosine_restarts"] = "cosine_restarts"
 
     warmup_steps: WarmupSteps = 0
-    """Over so many steps the rate rises in a line from zero to its full value."""
+    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
+    is usual."""
 
     warmup_fraction: WarmupShare = 0.0
-    """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
+    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
+    twentieth."""
 
     min_factor: MinFactor = 0.0
-    """The share of the full rate at which the curve is lowest."""
+    """The fraction of the full rate at which the curve is lowest."""
 
     cycles: Annotated[
         float, Field(gt=0, le=1000), Ui("Cycles", search="num_cycles hard restarts")
     ] = 2.0
-    """How many times the rate falls; it starts anew at its full value after each."""
+    """How many times the rate falls; each time it restarts at its full value."""
 
 
 class CosineWaves(Section):
-    """A cosine that goes down and up again without a jump."""
+    """A cosine that falls and rises without jumps."""
 
-    title: ClassVar[str] = "cosine in waves"
+    title: ClassVar[str] = "cosine waves"
     kind: Literal["cosine_waves"] = "cosine_waves"
 
     warmup_steps: WarmupSteps = 0
-    """Over so many steps the rate rises in a line from zero to its full value."""
+    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
+    is usual."""
 
     warmup_fraction: WarmupShare = 0.0
-    """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
+    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
+    twentieth."""
 
     min_factor: MinFactor = 0.0
-    """The share of the full rate at which the curve is lowest."""
+    """The fraction of the full rate at which the curve is lowest."""
 
     cycles: Annotated[
         float, Field(gt=0, le=1000), Ui("Cycles", search="num_cycles smooth restarts")
     ] = 1.5
-    """How many times the rate goes down and up again; with a half at the end, as in 1.5, it ends
-    low."""
+    """How many times the rate falls and rises; with a half at the end, as in 1.5, it ends low."""
 
 
 class Rex(Section):
-    """The rate stays high and falls ever faster (Chen et al. 2021, arXiv:2107.04197)."""
+    """The rate stays high and falls faster and faster (Chen et al. 2021, arXiv:2107.04197)."""
 
     title: ClassVar[str] = "REX"
     kind: Literal["rex"] = "rex"
 
     warmup_steps: WarmupSteps = 0
-    """Over so many steps the rate rises in a line from zero to its full value."""
+    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
+    is usual."""
 
     warmup_fraction: WarmupShare = 0.0
-    """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
+    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
+    twentieth."""
 
     min_factor: MinFactor = 0.0
-    """The share of the full rate at which the curve is lowest."""
+    """The fraction of the full rate at which the curve is lowest."""
 
     bend: Annotated[float, Field(ge=0, lt=1), Ui("Bend", level="advanced", search="rex beta")] = 0.5
     """How long the rate stays high: 0 is a straight line, 0.5 the paper's curve, 0.9 falls mostly
@@ -128,59 +146,65 @@ class Rex(Section):
 
 
 class Polynomial(Section):
-    """The rate falls by a power of what is left of the run."""
+    """The rate falls with a power of the remaining fraction of the run."""
 
     title: ClassVar[str] = "polynomial"
     kind: Literal["polynomial"] = "polynomial"
 
     warmup_steps: WarmupSteps = 0
-    """Over so many steps the rate rises in a line from zero to its full value."""
+    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
+    is usual."""
 
     warmup_fraction: WarmupShare = 0.0
-    """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
+    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
+    twentieth."""
 
     min_factor: MinFactor = 0.0
-    """The share of the full rate at which the curve is lowest."""
+    """The fraction of the full rate at which the curve is lowest."""
 
     power: Annotated[float, Field(gt=0, le=100), Ui("Power", search="polynomial exponent")] = 2.0
     """1 is a straight line; more falls early, less falls late."""
 
 
 class InverseSqrt(Section):
-    """The rate falls like one over the root of the steps, ever slower (arXiv:1706.03762)."""
+    """The rate falls with one over the square root of the steps, slower and slower
+    (arXiv:1706.03762).
+    """
 
     title: ClassVar[str] = "inverse square root"
     kind: Literal["inverse_sqrt"] = "inverse_sqrt"
 
     warmup_steps: WarmupSteps = 0
-    """Over so many steps the rate rises in a line from zero to its full value."""
+    """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
+    is usual."""
 
     warmup_fraction: WarmupShare = 0.0
-    """The warm-up as a share of all steps, in place of a number of them; 0.05 is a twentieth."""
+    """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
+    twentieth."""
 
     timescale: Annotated[
         int,
         Field(ge=0, le=10_000_000),
         Ui("Time scale", unit="steps", level="advanced", search="inverse sqrt rsqrt"),
     ] = 0
-    """Three times as many steps after the warm-up the rate is a half. 0 means as many as the
+    """The rate is halved three times as many steps after the warm-up. 0 means as many as the
     warm-up has, or 10,000 without one."""
 
 
 class Point(Section):
-    """One point of a curve of one's own."""
+    """One point of a custom curve."""
 
-    at: Annotated[float, Field(ge=0, le=1), Ui("At", unit="of the run")] = 0.0
-    """Where it is: 0 is the beginning of the run, 1 its end."""
+    at: Annotated[float, Field(ge=0, le=1), Ui("Position", unit="of the run")] = 0.0
+    """Its position in the run: 0 is the start, 1 the end."""
 
-    factor: Annotated[float, Field(ge=0, le=100), Ui("Share of the rate")] = 1.0
+    factor: Annotated[float, Field(ge=0, le=100), Ui("Factor", search="share rate")] = 1.0
     """What the learning rate is multiplied by there."""
 
 
 class Points(Section):
-    """A curve of one's own: points joined by straight lines."""
+    """A custom curve: points joined by straight lines."""
 
-    title: ClassVar[str] = "a curve of points"
+    title: ClassVar[str] = "custom points"
     kind: Literal["points"] = "points"
 
     points: Annotated[
@@ -188,8 +212,8 @@ class Points(Section):
         Field(max_length=100),
         Ui("Points", search="custom curve piecewise"),
     ] = ()
-    """Where the rate is how high, in their order; before the first and after the last it stays as
-    it is there. Two points at one place make a jump; none means the full rate to the end."""
+    """The points of the curve, in order; before the first and after the last the rate stays
+    constant. Two points at one position make a jump; none means the full rate to the end."""
 
 
 Schedule = Annotated[

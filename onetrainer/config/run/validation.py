@@ -1,4 +1,4 @@
-"""Held-out pictures: how well the model does on what it does not learn from."""
+"""Settings of validation: the loss on images that are not trained."""
 
 from typing import Annotated, Literal
 
@@ -11,85 +11,97 @@ _WITH = {"validation.use": ("*",)}
 
 
 class Validation(Section):
-    """Measures the loss on pictures that are not learned, always on the same noise."""
+    """Measures the loss on images that are not trained, always with the same noise."""
 
     use: Annotated[
         bool, Ui("Validate", search="validation held-out overfitting overfit early stop loss")
     ] = False
-    """Measures, again and again, the loss on pictures that are held out of training: it falls while
-    the model still learns, and rises when it begins to memorize (overfitting)."""
+    """Measures the loss on images that are kept out of training. It falls while the model improves
+    and rises when it begins to memorize (overfitting)."""
 
     folder: Annotated[
         str,
         Ui(
-            "Held-out pictures",
+            "Validation images",
             editor="folder",
-            search="validation set",
-            lead="Which pictures are held out: a folder of them, or a share of all pictures.",
+            search="validation set held-out pictures",
+            lead="Which images are used: a folder of them, or a fraction of the training images.",
             only_with=_WITH,
         ),
     ] = ""
-    """A folder of held-out pictures, with captions, which are not learned; empty means that a share
-    of the pictures is held out."""
+    """A folder of validation images with captions; they are not trained. Empty means that a
+    fraction of the training images is used."""
 
     caption_list: Annotated[
         str,
         Ui(
-            "List of their captions",
+            "Validation caption list",
             editor="file",
             level="advanced",
-            search="csv jsonl metadata",
+            search="csv jsonl metadata captions",
             only_with={**_WITH, "validation.folder": ("*",)},
         ),
     ] = ""
-    """A .csv, .jsonl or .txt file with the captions of the held-out pictures of the folder, as
-    "List of captions" is for those to learn; empty where they have captions as these do."""
+    """A .csv, .jsonl or .txt file with the captions of the validation folder, like "List of
+    captions" for training images; empty where captions come from the same source as for these."""
 
     split: Annotated[
         Share,
-        Ui("Share held out", unit="of all pictures", search="split validation", only_with=_WITH),
+        Ui(
+            "Validation split",
+            unit="of all images",
+            search="split validation share held out",
+            only_with=_WITH,
+        ),
     ] = 0.1
-    """The share of the pictures that is held out, up to a half; at least one picture. Which ones
-    depends on the names of them and their folders and the seed alone. Not used where there is a
-    folder of them."""
+    """The fraction of the images used for validation, up to a half; at least one image. Which ones
+    depends only on image names, folder names and the seed. Not used with a validation folder."""
 
     keep_similar: Annotated[
         bool,
         Ui(
-            "Keep similar pictures together",
+            "Keep similar images together",
             level="advanced",
-            search="near-duplicates leak split",
+            search="near-duplicates leak split pictures",
             only_with=_WITH,
         ),
     ] = True
-    """Holds out pictures that look nearly the same together, or learns them together. A held-out
-    picture whose twin is learned says nothing about pictures that were never seen."""
+    """Keeps images that look nearly the same on one side of the split. A validation image whose
+    near-duplicate is trained says nothing about new images."""
 
     max_images: Annotated[
         int,
         Field(ge=0, le=100_000),
-        Ui("At most", unit="pictures", level="advanced", zero="all", only_with=_WITH),
+        Ui(
+            "Max validation images",
+            unit="images",
+            level="advanced",
+            zero="all",
+            only_with=_WITH,
+            search="most",
+        ),
     ] = 50
-    """So many pictures are measured at most, always the same ones; a share holds no more out than
-    that. 0 means all."""
+    """Measures at most so many images, always the same ones; the split takes no more than these. 0
+    means all. More is more exact and slower."""
 
     seed: Annotated[
         int, Field(ge=0, lt=2**63), Ui("Validation seed", level="advanced", only_with=_WITH)
     ] = 0
-    """What is held out, and with which noise it is measured, comes from this number, so that runs
+    """Selects the validation images and their noise; separate from the run's seed, so that runs
     with different seeds can be compared."""
 
     split_by: Annotated[
         Literal["folders", "names"],
         Ui(
-            "Turns by",
-            choices={"folders": "folders and names", "names": "names alone"},
+            "Split by",
+            choices={"folders": "folders and names", "names": "names only"},
             level="hidden",
             only_with=_WITH,
+            search="turns",
         ),
     ] = "folders"
-    """What the order follows from in which pictures are held out: their folders and names; or their
-    "names" alone, as in files before version 5, so that what these hold out stays as it was."""
+    """What the order of the split is computed from: folders and names, or "names" only as in files
+    before version 5, which keeps their validation images the same."""
 
     every: Annotated[
         int,
@@ -98,19 +110,20 @@ class Validation(Section):
             "Validate every",
             unit="steps",
             zero="never in between",
-            lead="When it is measured.",
+            lead="When to validate.",
             only_with=_WITH,
         ),
     ] = 100
-    """Validates after every so many steps or epochs; 0 means only at the start and at the end."""
+    """Validates every so many steps or epochs; 0 means only at the start and at the end."""
 
     unit: Annotated[
-        Literal["steps", "epochs"], Ui("Counted in", level="advanced", only_with=_WITH)
+        Literal["steps", "epochs"],
+        Ui("Interval unit", level="advanced", only_with=_WITH, search="counted"),
     ] = "steps"
-    """What "Validate every" counts: steps, or passes over the pictures."""
+    """What "Validate every" counts: steps or epochs."""
 
     at_start: Annotated[bool, Ui("Validate at the start", level="advanced", only_with=_WITH)] = True
-    """Validates before the first step, so that there is something to compare with."""
+    """Validates before the first step, for comparison."""
 
     at_end: Annotated[bool, Ui("Validate at the end", level="advanced", only_with=_WITH)] = True
     """Validates after the last step."""
@@ -119,53 +132,57 @@ class Validation(Section):
         int,
         Field(ge=1, le=100),
         Ui(
-            "Noise levels",
+            "Timesteps per image",
             level="advanced",
-            search="timesteps strata",
-            lead="How exactly it is measured: more takes longer, and narrows the band.",
+            search="timesteps strata noise levels",
+            lead="How exactly the loss is measured: more takes longer and narrows the band.",
             only_with=_WITH,
         ),
     ] = 4
-    """At how many noise levels each picture is measured, spread evenly from none to full noise."""
+    """At how many timesteps each image is measured, spread evenly from no noise to full noise. More
+    is more exact and slower."""
 
     noises: Annotated[
-        int, Field(ge=1, le=100), Ui("Noises at each level", level="advanced", only_with=_WITH)
+        int,
+        Field(ge=1, le=100),
+        Ui("Noises per timestep", level="advanced", only_with=_WITH, search="each level"),
     ] = 1
-    """With how many different noises each picture is measured at each level."""
+    """How many noise samples each image is measured with at each timestep. More is more exact and
+    slower."""
 
     without_ema: Annotated[
         bool,
         Ui(
-            "With and without average",
+            "Also without EMA",
             level="advanced",
-            search="ema",
+            search="ema average",
             only_with={**_WITH, "ema.use": ("*",)},
         ),
     ] = False
-    """Measures twice where weights are averaged: the average, and the weights of the last step."""
+    """With EMA, measures twice: the EMA weights and the weights of the last step."""
 
     keep_best: Annotated[
         bool,
         Ui(
-            "Keep the best",
+            "Keep best checkpoint",
             search="best checkpoint",
-            lead="What comes of it.",
+            lead="What to do with the result.",
             only_with=_WITH,
         ),
     ] = True
-    """Keeps the checkpoint with the lowest held-out loss, and writes a file of it at the end if
+    """Keeps the checkpoint with the lowest validation loss, and writes a file of it at the end if
     training went on past it."""
 
     patience: Annotated[
         int,
         Field(ge=0, le=10_000),
         Ui(
-            "Stop early after",
+            "Early stopping after",
             unit="validations",
             zero="never",
-            search="patience early stopping overfitting",
+            search="patience early stopping overfitting stop",
             only_with=_WITH,
         ),
     ] = 0
-    """Ends training when so many validations in a row were no better than the best before them; 0
-    means never. A run that ended so goes on when it is resumed with more patience."""
+    """Ends training when so many validations in a row are no better than the best before them; 0
+    means never. Such a run continues when it is resumed with more patience."""
