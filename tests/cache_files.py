@@ -62,9 +62,9 @@ def readable(folder, numbers, kind="latents", index=None):
 
 def _row(file, shard, row):
     found = {}
-    for part in shard.parts:
-        file.seek(part.begin + row * part.row_bytes)
-        found[part.name] = file.read(part.row_bytes)[: 8 if part.name == "mean" else 4]
+    for tensor in shard.tensors:
+        file.seek(tensor.begin + row * tensor.row_bytes)
+        found[tensor.name] = file.read(tensor.row_bytes)[: 8 if tensor.name == "mean" else 4]
     return found
 
 
@@ -77,4 +77,4 @@ def used(index, numbers, *, ago, kind="latents"):
     """Makes the index believe that entries were last used so many seconds ago."""
     keys = [(int(time.time()) - ago, kind, entry_key(number)) for number in numbers]
     change = "UPDATE entries SET used = ? WHERE kind = ? AND key = ?"
-    index.database.ask(lambda connection: connection.executemany(change, keys))
+    index.database.transact(lambda connection: connection.executemany(change, keys))

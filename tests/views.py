@@ -4,21 +4,29 @@ import numpy as np
 from PIL import Image
 
 from modules.data.images import load_pixels
-from onetrainer.dataset.buckets import PLAIN, Bucket, CropGeometry, places, scaled_size
+from onetrainer.dataset.buckets import (
+    NO_MAGNIFICATION,
+    Bucket,
+    CropGeometry,
+    crop_range,
+    scaled_size,
+)
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transforms import View
+from onetrainer.dataset.transforms import ImageTransform
 
 
-def view_of(size, bucket=None, closer=PLAIN, **changes):
+def view_of(size, bucket=None, closer=NO_MAGNIFICATION, **changes):
     """A picture of a size in a bucket, that of its own size by default, cut at the center."""
     bucket = Bucket(*(bucket or size))
     wide, high = scaled_size(*size, bucket, closer)
-    left = sum(places(wide, bucket, closer.angle, is_across=True)) // 2
-    top = sum(places(high, bucket, closer.angle, is_across=False)) // 2
-    return View(CropGeometry(wide, high, left, top, bucket), angle=closer.angle, **changes)
+    left = sum(crop_range(wide, bucket, closer.angle, is_across=True)) // 2
+    top = sum(crop_range(high, bucket, closer.angle, is_across=False)) // 2
+    return ImageTransform(
+        CropGeometry(wide, high, left, top, bucket), angle=closer.angle, **changes
+    )
 
 
-def pixels_of(item, bucket=None, closer=PLAIN, **changes):
+def pixels_of(item, bucket=None, closer=NO_MAGNIFICATION, **changes):
     """As `load_pixels`, in a view like that."""
     size = (item.width, item.height)
     return load_pixels(item, view_of(size, bucket, closer, **changes))

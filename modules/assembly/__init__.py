@@ -1,1 +1,1 @@
-"""Build what a run consists of, from its whole config."""
+"""Build the objects of a run from its config."""

@@ -1,4 +1,4 @@
-"""The run's pictures: listed, encoded, and handed out step by step."""
+"""Images of a run: listed, encoded, and batched step by step."""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -26,25 +26,24 @@ from modules.evaluation.validation import ValidationImages
 from modules.families.prompts.prompts import CHUNK
 from modules.interfaces import Batch, Family
 from onetrainer.cache.store import prune
-from onetrainer.captions.placeholder_tokens import missing_words
-from onetrainer.concepts.concepts import ConceptSettings
+from onetrainer.captions.placeholder_tokens import missing_tokens
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.batch_plan import BatchPlan, portions_of
-from onetrainer.dataset.caption_caching import keeps_captions
-from onetrainer.dataset.caption_sampling import drawn_caption, plain_caption, varies
-from onetrainer.dataset.dataset import Dataset, is_images_alone, read_dataset
+from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
+from onetrainer.dataset.caption_caching import caches_captions
+from onetrainer.dataset.caption_sampling import captions_vary, plain_caption, sample_caption
+from onetrainer.dataset.dataset import Dataset, read_dataset, uses_images_only
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.near_duplicates import LookingStopped, similar_groups
+from onetrainer.dataset.near_duplicates import AnalysisCancelled, near_duplicate_groups
 from onetrainer.dataset.transforms import bucket_at
-from onetrainer.images.image_index import ImageMemory
+from onetrainer.images.image_index import ImageIndex
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase, Warned
 
-VALIDATION = "held-out pictures"
-"""What of the caching is told apart."""
+VALIDATION = "validation images"
+"""Details of `Phase` events while caching."""
 CAPTIONS = "captions"
-COMPARING = "looking for similar pictures"
+COMPARING = "looking for similar images"
 GB = 10**9
 _SECONDS_PER_REPORT = 0.1
 _WARNED_IMAGES = 20
@@ -52,32 +51,32 @@ _WARNED_IMAGES = 20
 
 @dataclass(frozen=True)
 class Batches:
-    """The microbatches of each step, a function of the step alone."""
+    """Microbatches of each step, a function of the step alone."""
 
     shelf: Shelf
     plan: BatchPlan
     loader: Loader
 
     def at(self, step: int) -> Iterator[Batch]:
-        """The microbatches of a step, read ahead of it."""
+        """Return the microbatches of a step, which are prefetched."""
         return self.loader.at(step)
 
     def epoch_of(self, step: int) -> int:
-        """Which pass over the pictures a step belongs to, from 0."""
+        """Return the epoch of a step, from 0."""
         return self.plan.epoch_of(step)
 
     @property
     def trained(self) -> tuple[Item, ...]:
-        """The pictures without those that stand for what is to be kept."""
+        """The images without those for prior preservation."""
         return tuple(item for item in self.shelf.images.items if not item.is_prior)
 
     def close(self) -> None:
-        """Ends reading ahead, and this run's use of the cache."""
+        """Stop prefetching, and end this run's use of the cache."""
         self.loader.close()
         self.shelf.images.store.close()
 
     def sizes(self) -> set[tuple[int, int]]:
-        """Every width and height, in pixels, that they are shown in."""
+        """Return every width and height of the images' buckets, in pixels."""
         concepts = self.shelf.concepts
         return {
             (bucket.width, bucket.height)
@@ -89,27 +88,29 @@ class Batches:
 
 @dataclass(frozen=True)
 class Images:
-    """What the run trains on.
+    """The run's training and validation images, encoded.
 
-    left_out: the pictures that could not be used, in words. digest: of everything encoded that is
-    learnt, in its order: it tells whether two runs see the same. held_out: what is measured
-    instead; None if nothing is. new: of how many pictures something was not in the cache yet.
+    Attributes:
+        skipped: Messages about images that cannot be used.
+        digest: Of the training data in its order; equal for two runs with the same data.
+        validation: None without validation.
+        new: Number of images that were not completely in the cache before.
     """
 
     batches: Batches
-    left_out: list[str]
+    skipped: list[str]
     digest: str
     validation: ValidationImages | None = None
     new: int = 0
 
 
 def digests_for(config: TrainConfig, family: Family) -> EncoderDigests:
-    """What tells the encoders that a run's pictures are encoded with from others.
+    """Return digests of the encoders that encode the run's data.
 
-    To be asked before anything is to train: a decoder that trains may get another number format,
-    and what its encoder makes of pictures would count as another model's.
+    Call before anything is set to train: a trained decoder may get another dtype, and its encoder
+    would then count as another model's.
     """
-    return encoder_digests(family, with_text=keeps_captions(config))
+    return encoder_digests(family, with_text=caches_captions(config))
 
 
 def prepare_images(
@@ -120,56 +121,61 @@ def prepare_images(
     cache: Path,
     events: EventWriter,
     should_stop: Callable[[], bool],
-    told: Collection[str],
+    past_warnings: Collection[str],
     first_step: int = 0,
 ) -> Images:
-    """Lists and encodes the pictures. Raises CachingStopped if asked to stop meanwhile.
+    """List and encode the images.
 
-    digests: of the family, as `digests_for` gives them. told: warnings that the run's events hold
-    already. first_step: from which the run goes on.
+    digests: Of the family, from `digests_for`.
+    past_warnings: Warnings that the run's events contain already.
+    first_step: Step that the run continues from.
+
+    Raises:
+        CachingStopped: If asked to stop in the meantime.
     """
     store = Store(Path(config.data.cache_folder or cache))
     try:
         encoding = _Encoding(config, family, digests, store, events, should_stop)
-        return _prepared(encoding, told=told, first_step=first_step)
+        return _prepare(encoding, past_warnings=past_warnings, first_step=first_step)
     except BaseException:
         store.close()
         raise
 
 
-def _prepared(encoding: "_Encoding", *, told: Collection[str], first_step: int) -> Images:
-    """As `prepare_pictures`, with the cache's folder opened."""
+def _prepare(encoding: "_Encoding", *, past_warnings: Collection[str], first_step: int) -> Images:
     config, events, folder = encoding.config, encoding.events, encoding.store.folder
-    began, clock = time(), monotonic()
-    with closing(ImageMemory(folder)) as memory:
+    start_time, start_clock = time(), monotonic()
+    with closing(ImageIndex(folder)) as memory:
         dataset = _read(config, memory, events, encoding.should_stop)
         trained, measured = encoding.images(dataset, memory)
     plan = BatchPlan(
-        portions_of(dataset, is_cached=config.data.cache_latents, kept=trained.kept),
+        concept_slices(dataset, is_cached=config.data.cache_latents, kept=trained.kept),
         batch_size=config.training.batch_size,
         accumulation=config.training.accumulation,
         seed=config.training.seed,
     )
     texts = None
-    if keeps_captions(config):
+    if caches_captions(config):
         steps = range(first_step, config.training.steps)
         texts = encoding.captions(_captions(dataset, trained, measured, plan, steps))
-    # A clock that was set back meanwhile has dated what is used now before that.
-    _bound(config, folder, since=min(began, time() - (monotonic() - clock)), events=events)
-    shelf = Shelf(trained, texts, dataset.concepts, _caption_of(dataset), config.data.latents)
+    # If the clock was set back in the meantime, entries used now carry an earlier date.
+    start_time = min(start_time, time() - (monotonic() - start_clock))
+    _limit_cache(config, folder, since=start_time, events=events)
+    shelf = Shelf(trained, texts, dataset.concepts, _caption_sampler(dataset), config.data.latents)
     validation = None
     if measured is not None:
-        apart = replace(shelf, images=measured, caption_of=_plain_caption_of(dataset))
-        validation = validation_images(config, dataset, apart)
+        measured_shelf = replace(shelf, images=measured, caption_of=_plain_captions(dataset))
+        validation = validation_images(config, dataset, measured_shelf)
     encoded = [trained] if measured is None else [trained, measured]
-    left_out = [str(one) for one in dataset.skipped]
-    left_out += [str(one) for each in encoded for one in each.skipped]
-    notes = [*dataset.notes, *(note for each in encoded for note in each.warnings)]
+    skipped = [str(image) for image in dataset.skipped]
+    skipped += [str(image) for images in encoded for image in images.skipped]
+    notes = [*dataset.notes, *(note for images in encoded for note in images.warnings)]
     notes += damage_notes(encoding.store)
-    if not is_images_alone(config):
-        notes += [*_long_captions(encoding.family, shelf), *_unlearnable_words(config, shelf)]
-    for text in _warnings(left_out, notes):
-        if text not in told:
+    if not uses_images_only(config):
+        notes += _long_caption_warnings(encoding.family, shelf)
+        notes += _missing_token_warnings(config, shelf)
+    for text in _warnings(skipped, notes):
+        if text not in past_warnings:
             events.write(Warned(text))
     loader = Loader(
         shelf,
@@ -178,13 +184,13 @@ def _prepared(encoding: "_Encoding", *, told: Collection[str], first_step: int) 
         steps=config.training.steps,
         with_pixels=isinstance(config.objective, Reconstruction),
     )
-    new = sum(each.new for each in encoded)
-    return Images(Batches(shelf, plan, loader), left_out, _digest(shelf), validation, new)
+    new = sum(images.new for images in encoded)
+    return Images(Batches(shelf, plan, loader), skipped, _digest(shelf), validation, new)
 
 
 @dataclass(frozen=True)
 class _Encoding:
-    """What encodes a run's pictures and captions, and tells of it."""
+    """Encodes a run's images and captions, and reports progress."""
 
     config: TrainConfig
     family: Family
@@ -194,9 +200,9 @@ class _Encoding:
     should_stop: Callable[[], bool]
 
     def images(
-        self, dataset: Dataset, memory: ImageMemory
+        self, dataset: Dataset, memory: ImageIndex
     ) -> tuple[EncodedImages, EncodedImages | None]:
-        """Those that are learned, and those that are measured, if any are."""
+        """Return the training images, and the validation images if there are any."""
         encode = partial(
             encode_images,
             self.family,
@@ -206,15 +212,15 @@ class _Encoding:
             options=options_of(self.config),
             should_stop=self.should_stop,
         )
-        shown = Views(dataset.items, dataset.concepts, is_plain=False)
-        trained = encode(shown, progress=_progress(self.events))
+        views = Views(dataset.items, dataset.concepts, is_plain=False)
+        trained = encode(views, progress=_progress(self.events))
         if dataset.validation is None:
             return trained, None
-        shown = Views(dataset.validation, dataset.concepts, is_plain=True)
-        return trained, encode(shown, progress=_progress(self.events, VALIDATION))
+        views = Views(dataset.validation, dataset.concepts, is_plain=True)
+        return trained, encode(views, progress=_progress(self.events, VALIDATION))
 
     def captions(self, captions: Sequence[str]) -> EncodedTexts:
-        """All of them."""
+        """Encode captions."""
         return encode_captions(
             self.family,
             captions,
@@ -226,34 +232,36 @@ class _Encoding:
 
 
 def sizes_of(config: TrainConfig, images: Images) -> set[tuple[int, int]]:
-    """Every width and height, in pixels, that the model is to compute with."""
+    """Return every image size that the model computes with: width and height in pixels."""
     validation = images.validation.sizes if images.validation else ()
-    drawn = [(prompt.width, prompt.height) for prompt in config.sampling.prompts]
-    return images.batches.sizes() | {*validation, *drawn}
+    samples = [(prompt.width, prompt.height) for prompt in config.sampling.prompts]
+    return images.batches.sizes() | {*validation, *samples}
 
 
 def _read(
     config: TrainConfig,
-    memory: ImageMemory,
+    memory: ImageIndex,
     events: EventWriter,
     should_stop: Callable[[], bool],
 ) -> Dataset:
-    """Every picture; those that look alike are found only where it matters what is held out."""
+    """Read the dataset; group near duplicates only if the validation split depends on them."""
     validation = config.validation
     is_compared = validation.use and validation.keep_similar
 
-    def similar(items: Sequence[Item]) -> Sequence[int]:
-        told = _progress(events, COMPARING)
+    def group_similar(items: Sequence[Item]) -> Sequence[int]:
+        progress = _progress(events, COMPARING)
         try:
-            return similar_groups(items, memory, told, should_stop=should_stop)
-        except LookingStopped as error:
+            return near_duplicate_groups(items, memory, progress, should_stop=should_stop)
+        except AnalysisCancelled as error:
             raise CachingStopped from error
 
-    return read_dataset(config, headers=memory, similar=similar if is_compared else None)
+    return read_dataset(
+        config, headers=memory, group_similar=group_similar if is_compared else None
+    )
 
 
 def options_of(config: TrainConfig) -> EncodeOptions:
-    """How a run's pictures are encoded."""
+    """Return how a run's images are encoded."""
     data = config.data
     return EncodeOptions(
         keeps_latents=data.cache_latents,
@@ -263,14 +271,14 @@ def options_of(config: TrainConfig) -> EncodeOptions:
     )
 
 
-def _caption_of(dataset: Dataset) -> Callable[[Item, int], str]:
-    def caption(item: Item, turn: int) -> str:
-        return drawn_caption(item, dataset.concepts[item.concept], turn)
+def _caption_sampler(dataset: Dataset) -> Callable[[Item, int], str]:
+    def caption(item: Item, repeat: int) -> str:
+        return sample_caption(item, dataset.concepts[item.concept], repeat)
 
     return caption
 
 
-def _plain_caption_of(dataset: Dataset) -> Callable[[Item, int], str]:
+def _plain_captions(dataset: Dataset) -> Callable[[Item, int], str]:
     def caption(item: Item, _turn: int) -> str:
         return plain_caption(item, dataset.concepts[item.concept])
 
@@ -284,28 +292,27 @@ def _captions(
     plan: BatchPlan,
     steps: range,
 ) -> list[str]:
-    """Every caption that is shown in some steps or measured, once, the empty one first."""
-    found = {"": None}
+    """Return every caption that the steps or the validation need, once, the empty one first."""
+    captions = {"": None}
     for item in measured.items if measured else ():
-        found[plain_caption(item, dataset.concepts[item.concept])] = None
-    if any(varies(concept.captions) for concept in dataset.concepts):
-        shown = (one for step in steps for one in plan.at(step).images)
-        caption = _caption_of(dataset)
-        return list(found | {caption(trained.items[one.item], one.turn): None for one in shown})
+        captions[plain_caption(item, dataset.concepts[item.concept])] = None
+    if any(captions_vary(concept.captions) for concept in dataset.concepts):
+        planned = (image for step in steps for image in plan.at(step).images)
+        caption = _caption_sampler(dataset)
+        sampled = {caption(trained.items[image.item], image.repeat): None for image in planned}
+        return list(captions | sampled)
     for item in trained.items:
-        concept = _without_dropout(dataset.concepts[item.concept])
-        # One after the other they are all there are.
-        for turn in range(len(item.captions)):
-            found[drawn_caption(item, concept, turn)] = None
-    return list(found)
+        concept = dataset.concepts[item.concept]
+        without_dropout = concept.captions.model_copy(update={"dropout": 0.0})
+        concept = replace(concept, captions=without_dropout)
+        # An item's repeats use its captions in turn.
+        for repeat in range(len(item.captions)):
+            captions[sample_caption(item, concept, repeat)] = None
+    return list(captions)
 
 
-def _without_dropout(concept: ConceptSettings) -> ConceptSettings:
-    return replace(concept, captions=concept.captions.model_copy(update={"dropout": 0.0}))
-
-
-def _bound(config: TrainConfig, folder: Path, *, since: float, events: EventWriter) -> None:
-    """Removes what was not used for longest from a cache that has become too large."""
+def _limit_cache(config: TrainConfig, folder: Path, *, since: float, events: EventWriter) -> None:
+    """Remove the entries unused for longest if the cache is larger than its limit."""
     if not config.data.cache_limit:
         return
     report = prune(folder, limit_bytes=round(config.data.cache_limit * GB), since=since)
@@ -314,8 +321,8 @@ def _bound(config: TrainConfig, folder: Path, *, since: float, events: EventWrit
         events.write(Phase("caching", detail=freed))
 
 
-def _long_captions(family: Family, shelf: Shelf) -> list[str]:
-    """What to tell of captions that other programs would cut."""
+def _long_caption_warnings(family: Family, shelf: Shelf) -> list[str]:
+    """Warn of captions that other programs truncate."""
     captions = {caption for item in shelf.images.items for caption in item.captions}
     counts = [family.count_tokens(caption) for caption in captions]
     long = [count for count in counts if count > CHUNK]
@@ -323,51 +330,57 @@ def _long_captions(family: Family, shelf: Shelf) -> list[str]:
         return []
     noun = f"{len(long)} caption{'s' if len(long) > 1 else ''}"
     return [
-        f"{noun} longer than {CHUNK} tokens (the longest has {max(long)}): read in pieces of"
+        f"{noun} longer than {CHUNK} tokens (the longest has {max(long)}): encoded in chunks of"
         f" {CHUNK}, nothing is cut"
     ]
 
 
-def _unlearnable_words(config: TrainConfig, shelf: Shelf) -> list[str]:
-    """What to tell of words that are to be learnt and that no caption holds."""
-    words = [each.token for each in config.embeddings.tokens]
+def _missing_token_warnings(config: TrainConfig, shelf: Shelf) -> list[str]:
+    """Warn of placeholder tokens that no caption contains."""
+    tokens = [each.token for each in config.embeddings.tokens]
     captions = [
         caption
         for item in shelf.images.items
         if not item.is_prior
         for caption in (*item.captions, plain_caption(item, shelf.concepts[item.concept]))
     ]
-    absent = missing_words(captions, words)
-    return [f'no caption holds the word "{word}", so nothing is learnt of it' for word in absent]
+    missing = missing_tokens(captions, tokens)
+    return [f'no caption contains "{token}", so its embedding is not trained' for token in missing]
 
 
 def _digest(shelf: Shelf) -> str:
-    seen = hashlib.sha256()
+    digest = hashlib.sha256()
     for line, item in zip(shelf.images.digest_lines(), shelf.images.items, strict=True):
         captions = "\n".join(item.captions)
-        seen.update(f"{line} {item.role} {item.concept}\n{captions}\n".encode())
+        digest.update(f"{line} {item.role} {item.concept}\n{captions}\n".encode())
     for concept in shelf.concepts:
-        told = (concept.role, concept.repeats, concept.images, concept.loss_weight, concept.seed)
-        seen.update(f"{told} {concept.captions} {concept.trigger}\n".encode())
-    return seen.hexdigest()
+        settings = (
+            concept.role,
+            concept.repeats,
+            concept.images,
+            concept.loss_weight,
+            concept.seed,
+        )
+        digest.update(f"{settings} {concept.captions} {concept.trigger}\n".encode())
+    return digest.hexdigest()
 
 
 def _progress(events: EventWriter, detail: str = "") -> Callable[[int, int], None]:
-    """Tells how far caching is, a few times a second."""
+    """Return a callback that reports caching progress a few times a second."""
     last = -_SECONDS_PER_REPORT
 
-    def tell(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         nonlocal last
         if done == total or monotonic() - last >= _SECONDS_PER_REPORT:
             last = monotonic()
             events.write(Phase("caching", done, total, detail))
 
-    return tell
+    return report
 
 
-def _warnings(left_out: list[str], notes: list[str]) -> list[str]:
-    told = [f"left out: {text}" for text in left_out[:_WARNED_IMAGES]]
-    rest = len(left_out) - _WARNED_IMAGES
+def _warnings(skipped: list[str], notes: list[str]) -> list[str]:
+    warnings = [f"left out: {text}" for text in skipped[:_WARNED_IMAGES]]
+    rest = len(skipped) - _WARNED_IMAGES
     if rest > 0:
-        told.append(f"{rest} more pictures are left out; the summary names them all")
-    return told + notes
+        warnings.append(f"{rest} more images are left out; the summary names them all")
+    return warnings + notes

@@ -1,4 +1,4 @@
-"""What a run learns from: pictures, prompts, or both."""
+"""Training data of a run: images, prompts, or both."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -17,9 +17,11 @@ from onetrainer.dataset.buckets import Bucket
 
 @dataclass(frozen=True)
 class Inputs:
-    """What is learned and what is held out, encoded.
+    """Encoded training and validation data.
 
-    pictures: None where a run needs none. prompts: those of reward training, None of others.
+    Attributes:
+        images: None if the run uses no images.
+        prompts: Prompts of reward training; None otherwise.
     """
 
     images: Images | None
@@ -27,63 +29,67 @@ class Inputs:
 
     @property
     def digest(self) -> str:
-        """Tells whether two runs learn from the same."""
-        parts = [each.digest for each in (self.images, self.prompts) if each is not None]
-        return " ".join(parts)
+        """Digest of the training data, equal for two runs with the same data."""
+        digests = [data.digest for data in (self.images, self.prompts) if data is not None]
+        return " ".join(digests)
 
     @property
     def validation(self) -> ValidationImages | None:
-        """The pictures that are measured; None if none are."""
+        """The validation images; None without validation."""
         return self.images.validation if self.images is not None else None
 
     def close(self) -> None:
-        """Ends reading ahead, and the use of the cache."""
+        """Stop prefetching, and end the use of the cache."""
         if self.images is not None:
             self.images.batches.close()
 
     def verify(self) -> None:
-        """Finds all that is damaged of what was encoded, so that a new start makes it anew."""
+        """Find all damaged cache entries, so that the next start encodes them again."""
         if self.images is not None:
             self.images.batches.shelf.images.store.verify()
 
     def facts(self) -> DatasetFacts:
-        """What of it may be told."""
+        """Return the facts about the dataset that output files may contain."""
         if self.images is not None:
             validation = 0 if self.validation is None else len(self.validation.names)
             return DatasetFacts.of(self.images.batches, self.digest, validation=validation)
         assert self.prompts is not None
-        drawn = self.prompts.batches
+        batches = self.prompts.batches
         return DatasetFacts(
             buckets=Counter[Bucket](),
-            tags=count_tags(list(drawn.prompts)),
-            steps_per_epoch=max(1, -(-len(drawn.prompts) // drawn.images_per_step)),
+            tags=count_tags(list(batches.prompts)),
+            steps_per_epoch=max(1, -(-len(batches.prompts) // batches.images_per_step)),
             digest=self.digest,
         )
 
     def summary(self) -> list[str]:
-        """What it was, and what was left out, for the end of a run."""
+        """Return lines for the end of a run: number of items trained on, and what was left out."""
         lines = []
         if self.prompts is not None:
             lines.append(f"Trained on {_counted(len(self.prompts.batches.prompts), 'prompt')}.")
         if self.images is not None:
             count = len(self.images.batches.trained)
-            lines.append(f"Trained on {_counted(count, 'picture')}.")
-            if self.images.left_out:
-                lines.append(f"{len(self.images.left_out)} left out:")
-                lines += self.images.left_out
+            lines.append(f"Trained on {_counted(count, 'image')}.")
+            if self.images.skipped:
+                lines.append(f"{len(self.images.skipped)} left out:")
+                lines += self.images.skipped
         return lines
 
 
-def encoders_of(run: Run, family: StableDiffusion) -> EncoderDigests | None:
-    """What tells the encoders of a run's pictures from others; None where it has none.
+def encoder_digests_of(run: Run, family: StableDiffusion) -> EncoderDigests | None:
+    """Return digests of the encoders for a run's images; None if it uses no images.
 
-    To be asked before anything is to train.
+    Call before anything is set to train.
     """
     return digests_for(run.config, family) if uses_images(run.config) else None
 
 
 def prepare_inputs(run: Run, family: StableDiffusion, digests: EncoderDigests | None) -> Inputs:
-    """Lists and encodes what there is. Raises CachingStopped if asked to stop meanwhile."""
+    """List and encode the training data.
+
+    Raises:
+        CachingStopped: If asked to stop in the meantime.
+    """
     images = prompts = None
     if digests is not None:
         images = prepare_images(
@@ -93,10 +99,10 @@ def prepare_inputs(run: Run, family: StableDiffusion, digests: EncoderDigests | 
             cache=run.folder.path.parent / "cache",
             events=run.events,
             should_stop=run.inbox.is_leaving,
-            told=run.told,
+            past_warnings=run.past_warnings,
             first_step=run.first_step,
         )
-        family.prepare_blanks(sizes_of(run.config, images))
+        family.encode_blank_images(sizes_of(run.config, images))
     if isinstance(run.config.objective, AlignProp):
         prompts = prepare_prompts(run, family)
     return Inputs(images, prompts)

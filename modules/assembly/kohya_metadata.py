@@ -1,22 +1,23 @@
-"""Our settings in the terms of kohya's programs, which others read them by."""
+"""Metadata fields of kohya's trainers, which other programs read. Source: kohya-ss/sd-scripts."""
 
 from onetrainer.config.data.data import Data
 from onetrainer.config.objectives.denoising import Denoising
-from onetrainer.config.objectives.loss import Losses
 from onetrainer.config.objectives.objective import Objective
 from onetrainer.config.objectives.weighting import Debiased, MinSnr, NoiseLike, VelocityLike
 from onetrainer.config.run.schedule import Constant, CosineRestarts, Schedule
 
 
 def objective_terms(objective: Objective) -> dict[str, object]:
-    """The fields that tell how mistakes were counted. Source of the names: kohya-ss/sd-scripts."""
+    """Return the fields that describe the loss."""
     if not isinstance(objective, Denoising):
         return {"loss_type": objective.kind}
-    noise, weighting = objective.noise, objective.weighting
+    noise, weighting, loss = objective.noise, objective.weighting, objective.loss
+    losses = {"l2": loss.mse, "l1": loss.mae, "huber": loss.huber, "log_cosh": loss.log_cosh}
     return {
-        "loss_type": _loss_type(objective.loss),
-        "huber_schedule": objective.loss.huber_schedule if objective.loss.huber else None,
-        "huber_c": objective.loss.huber_threshold if objective.loss.huber else None,
+        # All terms that are added up: "l2", "l1", "huber", "l2+huber".
+        "loss_type": "+".join(term for term, weight in losses.items() if weight),
+        "huber_schedule": loss.huber_schedule if loss.huber else None,
+        "huber_c": loss.huber_threshold if loss.huber else None,
         "noise_offset": noise.offset or None,
         "multires_noise_iterations": noise.pyramid_levels or None,
         "multires_noise_discount": noise.pyramid_discount if noise.pyramid_levels else None,
@@ -30,7 +31,7 @@ def objective_terms(objective: Objective) -> dict[str, object]:
 
 
 def data_terms(data: Data) -> dict[str, object]:
-    """The fields that tell how pictures and captions changed, of all folders without their own."""
+    """Return the fields for caption and image changes, of folders without settings of their own."""
     captions, changes = data.captions, data.augmentation
     colors = (changes.brightness, changes.contrast, changes.saturation, changes.hue)
     return {
@@ -46,7 +47,7 @@ def data_terms(data: Data) -> dict[str, object]:
 
 
 def schedule_term(schedule: Schedule, *, warmup_steps: int) -> str:
-    """The schedule's name there; those that have none keep ours."""
+    """Return kohya's name of the schedule; ours where it has none."""
     match schedule:
         case Constant() if warmup_steps:
             return "constant_with_warmup"
@@ -54,9 +55,3 @@ def schedule_term(schedule: Schedule, *, warmup_steps: int) -> str:
             return "cosine_with_restarts"
         case _:
             return schedule.kind
-
-
-def _loss_type(loss: Losses) -> str:
-    """The one that counts, or all that are added up: "l2", "l1", "huber", "l2+huber"."""
-    terms = {"l2": loss.mse, "l1": loss.mae, "huber": loss.huber, "log_cosh": loss.log_cosh}
-    return "+".join(term for term, share in terms.items() if share)

@@ -1,6 +1,6 @@
-"""What a finished file tells about its making. Never a path, a name of a person, or the time.
+"""Metadata of output files: never a path, a person's name, or the time of day.
 
-Everything follows from config, data and seed, so that the same run gives the same bytes.
+Everything follows from config, data and seed, so that the same run writes the same bytes.
 """
 
 import json
@@ -30,14 +30,15 @@ from onetrainer.model_files.hub import is_hub_name
 from onetrainer.schedules.learning_rate import warmup_steps
 
 MAX_TAGS = 10_000
-"""The most frequent ones are told. Captions in sentences make each its own tag, and a header with
-those of 100,000 pictures would be larger than what was trained."""
+"""Number of most frequent tags to include. A caption in prose counts as a tag of its own, and a
+header with those of 100,000 images would be larger than the weights.
+"""
 
 CONCEPT = "pictures"
-"""Other trainers put the folder's name here, which is nobody's business."""
+"""Other trainers write the folder's name here, which is private."""
 
-# What kohya's trainer can do and this one does not, in the words in which it would say so.
-_NOT_DONE: Mapping[str, object] = MappingProxyType(
+# Features of kohya's trainer that this one lacks, as kohya's trainer writes them when off.
+_UNSUPPORTED: Mapping[str, object] = MappingProxyType(
     {
         "full_fp16": False,
         "max_token_length": None,
@@ -51,7 +52,7 @@ _NOT_DONE: Mapping[str, object] = MappingProxyType(
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What of the base model matters to whoever uses the file."""
+    """Facts about the base model that users of the file need."""
 
     family: FamilyName
     prediction: Prediction
@@ -59,18 +60,20 @@ class ModelFacts:
 
     @staticmethod
     def of(family: Family) -> "ModelFacts":
-        """Those of a loaded model."""
+        """Return the facts about a loaded model."""
         settings = family.schedule.settings
         return ModelFacts(family.name, family.prediction, settings.zero_terminal_snr)
 
 
 @dataclass(frozen=True)
 class DatasetFacts:
-    """What of the pictures may be told: counts, and a digest.
+    """Facts about the dataset that may be published: counts and a digest.
 
-    tags: how many captions each is in, the most frequent first. digest: of everything encoded.
-    class_pictures: how many there are beside them, of what the model is to keep. held_out: how many
-    more the model is measured on.
+    Attributes:
+        tags: Number of captions with each tag, the most frequent first.
+        digest: Of the training data.
+        class_images: Number of images for prior preservation.
+        validation: Number of validation images.
     """
 
     buckets: Mapping[Bucket, int]
@@ -82,7 +85,7 @@ class DatasetFacts:
 
     @staticmethod
     def of(batches: Batches, digest: str, *, validation: int = 0) -> "DatasetFacts":
-        """Those of an encoded dataset in the order that it is learned in."""
+        """Return the facts about an encoded dataset."""
         shelf, trained = batches.shelf, batches.trained
         buckets = Counter(bucket_at(item, shelf.concepts[item.concept], 0) for item in trained)
         return DatasetFacts(
@@ -96,12 +99,12 @@ class DatasetFacts:
 
     @property
     def images(self) -> int:
-        """How many there are."""
+        """Number of training images."""
         return sum(self.buckets.values())
 
 
 def count_tags(captions: list[str]) -> dict[str, int]:
-    """How often each part between commas occurs; the most frequent first, then by the alphabet."""
+    """Count the comma-separated parts of captions; the most frequent first, then alphabetically."""
     counts = Counter(
         tag for caption in captions for part in caption.split(",") if (tag := part.strip())
     )
@@ -110,7 +113,7 @@ def count_tags(captions: list[str]) -> dict[str, int]:
 
 
 def today() -> str:
-    """The day, in ISO 8601; everywhere on Earth the same, so that it tells no place."""
+    """Return the date in ISO 8601, in UTC: it reveals no place."""
     return datetime.now(UTC).date().isoformat()
 
 
@@ -123,33 +126,35 @@ def output_metadata(
     *,
     day: Callable[[], str] = today,
 ) -> dict[str, str]:
-    """The fields of a file written after a step: ModelSpec's, kohya's, and our own.
+    """Return the metadata of a file written after a step: ModelSpec's fields, kohya's, and our own.
 
-    thumbnail: a small JPEG. day: asked only where the config wants the date.
-    The method adds what only it knows, such as the rank; the writer adds the hashes.
+    The method adds what it alone knows, such as the rank; the writer adds the hashes.
+
+    thumbnail: A small JPEG.
+    day: Called only if the config wants the date.
     """
-    wanted = config.metadata
+    section = config.metadata
     kohya: dict[str, object] = {}
-    own = {"onetrainer_version": __version__}
-    if wanted.include_dataset:
+    ours = {"onetrainer_version": __version__}
+    if section.include_dataset:
         kohya |= _dataset_fields(dataset)
-        own["onetrainer_dataset"] = dataset.digest
-    if wanted.include_config:
-        kohya |= {**_NOT_DONE, **_training_fields(config, model)}
+        ours["onetrainer_dataset"] = dataset.digest
+    if section.include_config:
+        kohya |= {**_UNSUPPORTED, **_training_fields(config, model)}
         kohya |= {**data_terms(config.data), **objective_terms(config.objective)}
         kohya |= _progress_fields(config, dataset, step)
-        own["onetrainer_config"] = _json(without_paths(config))
+        ours["onetrainer_config"] = _json(without_paths(config))
     spec = _spec(
         config,
         model,
-        thumbnail=thumbnail if wanted.include_thumbnail else None,
-        date=day() if wanted.include_date else "",
+        thumbnail=thumbnail if section.include_thumbnail else None,
+        date=day() if section.include_date else "",
     )
-    return {f"ss_{key}": str(value) for key, value in kohya.items()} | spec.fields() | own
+    return {f"ss_{key}": str(value) for key, value in kohya.items()} | spec.fields() | ours
 
 
 def without_paths(section: Section) -> dict[str, object]:
-    """A section as JSON values, with every path emptied; a model's name on the hub stays."""
+    """Return a section as JSON values with every path emptied, except names on the Hub."""
     fields = type(section).model_fields
     return {name: _without_paths(value, fields[name]) for name, value in section}
 
@@ -157,28 +162,28 @@ def without_paths(section: Section) -> dict[str, object]:
 def _spec(
     config: TrainConfig, model: ModelFacts, *, thumbnail: bytes | None, date: str
 ) -> ModelSpec:
-    words, side = config.metadata, config.data.resolution
-    kind = _kind_of(config)
+    settings, side = config.metadata, config.data.resolution
+    kind = _file_kind(config)
     return ModelSpec(
         family=model.family,
         prediction=model.prediction,
         kind=kind,
-        title=words.title.strip() or config.output.name,
+        title=settings.title.strip() or config.output.name,
         resolution=(side, side),
         layout=_layout(config, model),
         encoder_layer=config.model.clip_skip,
-        author=words.author,
-        description=words.description,
-        license=words.license,
-        tags=words.tags,
-        trigger_words=words.trigger_words,
-        usage_hint=words.usage_hint,
+        author=settings.author,
+        description=settings.description,
+        license=settings.license,
+        tags=settings.tags,
+        trigger_words=settings.trigger_words,
+        usage_hint=settings.usage_hint,
         thumbnail=thumbnail,
         date=date,
     )
 
 
-def _kind_of(config: TrainConfig) -> FileKind:
+def _file_kind(config: TrainConfig) -> FileKind:
     match config.method:
         case Full():
             return "model"
@@ -191,10 +196,9 @@ def _kind_of(config: TrainConfig) -> FileKind:
 
 
 def _layout(config: TrainConfig, model: ModelFacts) -> Layout:
-    """Whose names the tensors have of what is written.
+    """Return whose tensor names the written file uses.
 
-    A folder tells of itself in its configs; in its weights there is only what is for the way back
-    to a single file.
+    For folders it describes the single file that they can be converted back to.
     """
     match config.method:
         case Full() | Vae() | EmbeddingOnly():
@@ -204,7 +208,7 @@ def _layout(config: TrainConfig, model: ModelFacts) -> Layout:
 
 
 def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object]:
-    """How it was trained, without how long. Source of the names: kohya-ss/sd-scripts."""
+    """Return the fields about training except its length. Source: kohya-ss/sd-scripts."""
     side, precision, training = config.data.resolution, config.hardware.precision, config.training
     rates = _rates(config)
     warmup = warmup_steps(config.schedule, steps=training.steps)
@@ -236,7 +240,7 @@ def _training_fields(config: TrainConfig, model: ModelFacts) -> dict[str, object
 
 
 def _rates(config: TrainConfig) -> dict[str, float]:
-    """The learning rate of each network that is trained, by its name in the config."""
+    """Return the learning rate of each trained component by its name in the config."""
     match config.method:
         case EmbeddingOnly() | Vae():
             return {}
@@ -252,7 +256,7 @@ def _rates(config: TrainConfig) -> dict[str, float]:
 
 
 def _progress_fields(config: TrainConfig, dataset: DatasetFacts, step: int) -> dict[str, object]:
-    """How long it was trained, in steps and in passes over the pictures begun until then."""
+    """Return the length of training in steps and epochs begun."""
     batch, steps = config.training.batch_size, config.training.steps
     return {
         "steps": step,
@@ -285,7 +289,7 @@ def _without_paths(value: object, field: FieldInfo) -> object:
     if isinstance(value, Section):
         return without_paths(value)
     if isinstance(value, tuple):
-        return [without_paths(one) if isinstance(one, Section) else one for one in value]
+        return [without_paths(item) if isinstance(item, Section) else item for item in value]
     return value
 
 

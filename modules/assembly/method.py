@@ -1,4 +1,4 @@
-"""From what the config wants trained to the method that trains it, and the objective."""
+"""Training methods and objectives from the config."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ import torch
 
 from modules.interfaces import Batch, Family, Method, Objective
 from modules.methods.adapters.adapters import Adapters
-from modules.methods.embedding import Embeddings, ordinary_words
-from modules.methods.full import Full, part_dtypes
+from modules.methods.embedding import Embeddings, tokens_in_vocabulary
+from modules.methods.full import Full, component_dtypes
 from modules.methods.joint import Joint
 from modules.methods.model_source import ModelSource
 from modules.methods.vae import VaeDecoder
@@ -25,15 +25,17 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.run.model import Model, base_of
 from onetrainer.config.train import TrainConfig
 
-# A whole model's copy is kept where there is most room; it goes to the device when it is asked.
+# A copy of a whole model is kept in RAM, which is larger, and moved to the device for use.
 _HOST = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class Attached:
-    """What a run trains.
+    """A method attached to its family.
 
-    family: which knows the words that are learned. notes: what a person should know.
+    Attributes:
+        family: Knows the placeholder tokens that are trained.
+        notes: Warnings for people.
     """
 
     family: Family
@@ -42,60 +44,66 @@ class Attached:
 
 
 def attach(config: TrainConfig, family: Family, base: Model) -> Attached:
-    """The method of the config, attached to the family; nothing has changed yet.
+    """Attach the config's method to the family without changing any result yet.
 
-    base: the section of the family's model, with a path on this disk. Raises UserError where files
-    to go on from do not fit, and for patterns that no layer's name has.
+    base: Section of the family's model, with a local path.
+
+    Raises:
+        UserError: If files to start from do not fit, or a pattern matches no layer's name.
     """
     section = config.embeddings
     if not section.tokens:
-        return _attach_main(config, family, base)
+        return _attach_method(config, family, base)
     notes = tuple(
-        f'"{word}" is an ordinary word, whose own meaning gets lost'
-        for word in ordinary_words(family, section)
+        f'"{token}" is an ordinary word and loses its own meaning'
+        for token in tokens_in_vocabulary(family, section)
     )
-    knowing, words = Embeddings.attach(family, section, seed=config.training.seed)
+    extended, embeddings = Embeddings.attach(family, section, seed=config.training.seed)
     if isinstance(config.method, EmbeddingOnly):
-        return Attached(knowing, words, notes)
-    main = _attach_main(config, knowing, base)
-    return Attached(knowing, Joint(main.method, words), notes + main.notes)
+        return Attached(extended, embeddings, notes)
+    main = _attach_method(config, extended, base)
+    return Attached(extended, Joint(main.method, embeddings), notes + main.notes)
 
 
 def objective_of(
     config: TrainConfig, attached: Attached, *, device: torch.device
 ) -> Objective[Batch]:
-    """What training minimises, of pictures. Raises UserError if a package for it is missing."""
+    """Return the objective for images.
+
+    Raises:
+        UserError: If a package for it is missing.
+    """
     match config.objective:
         case DenoisingSection() as section:
-            untouched = attached.method.untouched
-            return Denoising(attached.family, section=section, device=device, untouched=untouched)
+            base_model = attached.method.base_model
+            return Denoising(attached.family, section=section, device=device, base_model=base_model)
         case ReconstructionSection() as section:
             return Reconstruction(attached.family, section, device=device)
         case AlignProp():
-            raise ValueError("what learns from rewards is made with them")
+            raise ValueError("the objective of reward training needs its rewards")
 
 
-def trained_dtypes(config: TrainConfig) -> dict[str, torch.dtype]:
-    """The number format of each part whose own weights train; others have that of computing."""
+def trained_component_dtypes(config: TrainConfig) -> dict[str, torch.dtype]:
+    """Return the dtype of each component whose own weights are trained."""
     if isinstance(config.method, FullSection):
-        return part_dtypes(config.method, base_of(config.model.family))
+        return component_dtypes(config.method, base_of(config.model.family))
     return {}
 
 
-def trained_networks(config: TrainConfig) -> frozenset[str]:
-    """The networks whose own weights train: adapters and words lie beside them."""
+def trained_component_names(config: TrainConfig) -> frozenset[str]:
+    """Return the components whose own weights are trained, rather than adapters or embeddings."""
     match config.method:
         case FullSection() as method:
-            return frozenset(part_dtypes(method, base_of(config.model.family)))
+            return frozenset(component_dtypes(method, base_of(config.model.family)))
         case Vae():
             return frozenset({"vae"})
         case _:
             return frozenset()
 
 
-def _attach_main(config: TrainConfig, family: Family, base: Model) -> Attached:
-    """What is trained besides words."""
-    original = _HOST if compares_with_before(config) else None
+def _attach_method(config: TrainConfig, family: Family, base: Model) -> Attached:
+    """Attach everything except embeddings."""
+    original = _HOST if needs_base_predictions(config) else None
     match config.method:
         case FullSection() as section:
             source = ModelSource.of(base)
@@ -111,18 +119,18 @@ def _attach_main(config: TrainConfig, family: Family, base: Model) -> Attached:
             adapters = Adapters.attach(family, section, seed=config.training.seed)
             return Attached(family, adapters, adapters.notes)
         case EmbeddingOnly():
-            raise ValueError("there are no words to learn, and nothing else")
+            raise ValueError("there are no embeddings to train")
 
 
-def compares_with_before(config: TrainConfig) -> bool:
-    """Whether the objective asks what the model predicted before training."""
+def needs_base_predictions(config: TrainConfig) -> bool:
+    """Return whether the objective uses the base model's predictions."""
     match config.objective:
-        case AlignProp(keep=keep, evaluation=watched):
-            return keep.anchor > 0 or watched.distance
+        case AlignProp(keep=keep, evaluation=evaluation):
+            return keep.anchor > 0 or evaluation.distance
         case DenoisingSection(prior=prior, mask=mask):
-            found = concepts_of(config)
-            held = {"own_prediction", *(["prior"] if isinstance(prior, OwnPrediction) else [])}
-            is_held = any(concept.role in held for concept in found)
-            return is_held or (mask.prior_weight > 0 and has_masks(config))
+            roles = {concept.role for concept in concepts_of(config)}
+            if "own_prediction" in roles or ("prior" in roles and isinstance(prior, OwnPrediction)):
+                return True
+            return mask.prior_weight > 0 and has_masks(config)
         case _:
             return False

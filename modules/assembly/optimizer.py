@@ -1,4 +1,4 @@
-"""From the config to what moves weights: rounding, the step in backward, ends, the average."""
+"""Weight updates from the config: rounding, fused backward pass, freeze schedule, EMA."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -8,66 +8,68 @@ from torch import nn
 
 from modules.interfaces import ParameterGroup
 from modules.optim.ema import Ema
-from modules.optim.freeze_schedule import Stop, Stops
-from modules.optim.update import Movement
+from modules.optim.freeze_schedule import FreezePoint, FreezeSchedule
+from modules.optim.update import WeightUpdater
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 
 
 @runtime_checkable
-class _OffersBackward(Protocol):
-    """An optimizer's section, where it can step in backward."""
+class _SupportsFusedBackward(Protocol):
+    """Section of an optimizer that supports the fused backward pass."""
 
     @property
     def fused_backward(self) -> bool: ...
 
 
-def movement_of(config: TrainConfig, optimizer: torch.optim.Optimizer) -> Movement:
-    """How the optimizer moves the weights, and rounds those in bf16."""
+def weight_updater_of(config: TrainConfig, optimizer: torch.optim.Optimizer) -> WeightUpdater:
+    """Return how the optimizer updates weights and rounds those in bf16."""
     match config.method:
         case Full() | Vae() as method:
-            rounds = method.weights == "bf16" and method.stochastic_rounding
+            is_rounded = method.weights == "bf16" and method.stochastic_rounding
         case _:
-            rounds = False  # everything that trains is fp32
-    return Movement(
+            is_rounded = False  # everything that trains is fp32
+    return WeightUpdater(
         optimizer,
-        rounding_seed=config.training.seed if rounds else None,
-        moves_alone=config.optimizer.moves_alone,
+        rounding_seed=config.training.seed if is_rounded else None,
+        updates_independently=config.optimizer.updates_independently,
     )
 
 
-def steps_in_backward(config: TrainConfig) -> bool:
-    """Whether weights move in the backward pass."""
+def uses_fused_backward(config: TrainConfig) -> bool:
+    """Return whether weights are updated during the backward pass."""
     section = config.optimizer
-    return isinstance(section, _OffersBackward) and section.fused_backward
+    return isinstance(section, _SupportsFusedBackward) and section.fused_backward
 
 
-def stops_of(groups: Sequence[ParameterGroup]) -> Stops:
-    """When which weights stop."""
-    return Stops([Stop(list(group.parameters.values()), group.stop_after) for group in groups])
+def freeze_schedule_of(groups: Sequence[ParameterGroup]) -> FreezeSchedule:
+    """Return when which weights are frozen."""
+    return FreezeSchedule(
+        [FreezePoint(list(group.parameters.values()), group.stop_after) for group in groups]
+    )
 
 
-def require_something_moves(config: TrainConfig, groups: Sequence[ParameterGroup]) -> None:
-    """Raises UserError if all of it stops before the run ends.
+def require_training_to_the_end(config: TrainConfig, groups: Sequence[ParameterGroup]) -> None:
+    """Raise UserError if all weights are frozen before the run ends.
 
-    groups: of what trains really: a network that is to train may have no layer that was chosen.
+    groups: Parameters that are really trained: a selected component may have no selected layer.
     """
-    end, steps = stops_of(groups).end, config.training.steps
+    end, steps = freeze_schedule_of(groups).end, config.training.steps
     if not 0 < end < steps:
         return
-    settings = dict.fromkeys(_stop_setting(group.part) for group in groups)
+    settings = dict.fromkeys(_stop_after_setting(group.component) for group in groups)
     raise UserError(
-        f"nothing is left to train after {end} of {steps} steps: what has layers to train stops by"
-        f" then ({', '.join(settings)})",
-        "Expected something that trains to the end; a network with no chosen layer does not count",
+        f"nothing is left to train after {end} of {steps} steps: every component with layers to"
+        f" train stops by then ({', '.join(settings)})",
+        "Expected a component that trains to the end; one with no chosen layer does not count",
         f"Raise the setting or set it to 0, lower training.steps to {end}, or choose layers of"
-        " other networks, too",
+        " other components, too",
     )
 
 
-def _stop_setting(part: str) -> str:
-    """The setting that says when a part stops."""
+def _stop_after_setting(part: str) -> str:
+    """Return the path of the setting that freezes a component."""
     match part:
         case "te" | "te1":
             return "method.text_encoder.stop_after"
@@ -80,7 +82,7 @@ def _stop_setting(part: str) -> str:
 
 
 def ema_of(config: TrainConfig, groups: Sequence[ParameterGroup]) -> Ema | None:
-    """The running average of everything that trains; None if none is wanted."""
+    """Return the EMA of everything trainable; None if it is off."""
     section = config.ema
     if not section.use:
         return None
@@ -89,10 +91,10 @@ def ema_of(config: TrainConfig, groups: Sequence[ParameterGroup]) -> Ema | None:
         decay=section.decay,
         ramp=section.ramp,
         every=section.every,
-        place=section.device,
+        location=section.device,
     )
 
 
 def named_parameters(groups: Sequence[ParameterGroup]) -> dict[str, nn.Parameter]:
-    """Everything that trains, by its name in checkpoints."""
+    """Return everything trainable by its name in checkpoints."""
     return {name: weight for group in groups for name, weight in group.parameters.items()}

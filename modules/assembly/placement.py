@@ -1,72 +1,79 @@
-"""Where the parts of a run are: the residency of its model, and the memory of its layers."""
+"""Placement of a run's components, and memory settings of their layers."""
 
 from collections.abc import Mapping
 
 import torch
 from torch import nn
 
-from modules.assembly.method import Attached, trained_dtypes, trained_networks
-from modules.families.layers import VAE, layers_of
+from modules.assembly.method import Attached, trained_component_dtypes, trained_component_names
+from modules.families.layers import VAE, component_layers
 from modules.interfaces import Family
 from modules.memory.layers.layers import LayerSettings, ManagedLayers, manage_layers
 from modules.memory.precision import precision_of
-from modules.memory.residency import METHOD, REWARDS, Needs, Place, Residency, places
-from modules.methods.quantized import parts_left, quantize_family
+from modules.memory.residency import (
+    METHOD,
+    REWARDS,
+    Placement,
+    PlacementInputs,
+    Residency,
+    placement_table,
+)
+from modules.methods.quantized import quantize_family, unquantized_components
 from onetrainer.config.methods.full import Vae
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.run.hardware import OffloadDevice
 from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig, uses_images
-from onetrainer.dataset.caption_caching import encodes_text_anew
-from onetrainer.dataset.dataset import is_images_alone
+from onetrainer.dataset.caption_caching import encodes_text_each_step
+from onetrainer.dataset.dataset import uses_images_only
 
 HOST = torch.device("cpu")
 
 
 def offload_device_of(choice: OffloadDevice, device: torch.device) -> torch.device:
-    """Where parts wait, on a train device."""
+    """Return the device of offloaded components."""
     return device if choice == "same" else HOST
 
 
-def needs_of(config: TrainConfig) -> Needs:
-    """What of the config decides where parts are."""
+def placement_inputs_of(config: TrainConfig) -> PlacementInputs:
+    """Return the settings that determine the placement of components."""
     has_second = config.model.family.startswith("sdxl")
-    average: Place = "train" if config.ema.device == "device" else "temp"
-    return Needs(
+    ema: Placement = "train" if config.ema.device == "device" else "temp"
+    return PlacementInputs(
         encoders=("te1", "te2") if has_second else ("te",),
-        trained=trained_networks(config),
+        trained=trained_component_names(config),
         predicts=not isinstance(config.objective, Reconstruction),
         encodes_images=not config.data.cache_latents and uses_images(config),
-        encodes_text=not is_images_alone(config) and encodes_text_anew(config),
-        draws=bool(config.sampling.prompts),
+        encodes_text=not uses_images_only(config) and encodes_text_each_step(config),
+        samples=bool(config.sampling.prompts),
         encodes_blanks=config.model.family.endswith("inpainting"),
-        average=average if config.ema.use else None,
+        ema=ema if config.ema.use else None,
         scores=isinstance(config.objective, AlignProp),
     )
 
 
 def storage_dtypes(config: TrainConfig) -> dict[str, torch.dtype]:
-    """The number format that each part is loaded in."""
-    hardware, trained = config.hardware, trained_dtypes(config)
+    """Return the dtype that each component is loaded in."""
+    hardware, trained = config.hardware, trained_component_dtypes(config)
     if isinstance(config.method, Vae):
-        # Cast to the decoder's format by the method, out of the files' own.
+        # The method casts the decoder from the file's dtype.
         trained["vae"] = torch.float32
     return {
-        part: precision_of(
-            part,
+        component: precision_of(
+            component,
             precision=hardware.precision,
             vae_precision=hardware.vae_precision,
-            trained_as=trained.get(part),
+            trained_as=trained.get(component),
         ).storage
-        for part in ("unet", "vae", *needs_of(config).encoders)
+        for component in ("unet", "vae", *placement_inputs_of(config).encoders)
     }
 
 
 def quantize(config: TrainConfig, family: Family, *, device: torch.device) -> tuple[str, ...]:
-    """Keeps frozen layers in few bits, if that is wanted; gives notes for people.
+    """Quantize frozen layers, if the config asks for it; return notes for people.
 
-    Before anything is attached: adapters begin by the weights that they compute beside.
+    Call before attaching a method, because adapters start from the weights of their layers.
     """
     hardware = config.hardware
     if hardware.quantization == "none" or isinstance(config.method, Vae):
@@ -75,19 +82,20 @@ def quantize(config: TrainConfig, family: Family, *, device: torch.device) -> tu
         family,
         kind=hardware.quantization,
         patterns=[layers.pattern for layers in hardware.quantized_layers],
-        trains=parts_left(config.method, base_of(config.model.family)),
+        trains=unquantized_components(config.method, base_of(config.model.family)),
         device=device,
     )
 
 
 def manage(config: TrainConfig, family: Family, *, device: torch.device) -> ManagedLayers:
-    """The layers of what gradients go through, or what is large, made to take less memory."""
+    """Set up checkpointing and offloading of the layers with gradients and of large ones."""
     hardware = config.hardware
-    assert hardware.gradient_checkpointing != "auto", "chosen before"
-    found, offload_device = layers_of(family), offload_device_of(hardware.offload_device, device)
-    decoder = [] if isinstance(config.method, Vae) else found.pop(VAE)
+    assert hardware.gradient_checkpointing != "auto", "resolved before"
+    layers = component_layers(family)
+    offload_device = offload_device_of(hardware.offload_device, device)
+    decoder = [] if isinstance(config.method, Vae) else layers.pop(VAE)
     managed = manage_layers(
-        found,
+        layers,
         LayerSettings(
             checkpointing=hardware.gradient_checkpointing,
             offload=hardware.offload_layers,
@@ -99,15 +107,15 @@ def manage(config: TrainConfig, family: Family, *, device: torch.device) -> Mana
     )
     if not (isinstance(config.objective, AlignProp) and config.objective.rollout.checkpoint):
         return managed
-    # A decoder that is computed again as a whole holds several times what a UNet does: 23 GB for
-    # 1024 px in fp32, and a third of that block by block.
+    # Recomputing the whole decoder takes several times a UNet's memory: 23 GB for 1024 px in
+    # fp32, and a third of that block by block.
     decoding = manage_layers(
         {VAE: decoder},
         LayerSettings(checkpointing="block"),
         train_device=device,
         offload_device=offload_device,
     )
-    return ManagedLayers(managed.waiting, managed.layers + decoding.layers)
+    return ManagedLayers(managed.offloaded, managed.layers + decoding.layers)
 
 
 def residency_of(
@@ -118,26 +126,26 @@ def residency_of(
     device: torch.device,
     rewards: nn.Module | None = None,
 ) -> Residency:
-    """What moves the parts of the run, which are all on the temporary device now.
+    """Return the residency of the components, which are all on the temporary device now.
 
-    rewards: the networks that score pictures, if there are any.
+    rewards: Reward networks; None without.
     """
     return Residency(
-        places(needs_of(config)),
-        parts_of(attached, rewards),
+        placement_table(placement_inputs_of(config)),
+        components_of(attached, rewards),
         train_device=device,
         offload_device=offload_device_of(config.hardware.offload_device, device),
-        waiting=layers.waiting,
+        offloaded=layers.offloaded,
     )
 
 
-def parts_of(attached: Attached, rewards: nn.Module | None = None) -> Mapping[str, nn.Module]:
-    """Everything that has a place, by its name in the table of places."""
+def components_of(attached: Attached, rewards: nn.Module | None = None) -> Mapping[str, nn.Module]:
+    """Return every component by its name in the placement table."""
     family = attached.family
     return {
         "unet": family.unet,
         "vae": family.vae,
         **family.text_encoders,
-        METHOD: attached.method.own_modules(),
+        METHOD: attached.method.extra_modules(),
         **({} if rewards is None else {REWARDS: rewards}),
     }

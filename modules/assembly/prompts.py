@@ -1,4 +1,4 @@
-"""The prompts of a run of reward training, encoded, and handed out step by step."""
+"""Prompts of reward training: encoded, and batched step by step."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,7 @@ from modules.interfaces import Batch, Family, PromptBatch
 from modules.trainer import StepAbandoned
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.caption_caching import encodes_text_anew
+from onetrainer.dataset.caption_caching import encodes_text_each_step
 from onetrainer.rewards.prompts import PromptSplit, prompts_of
 from onetrainer.run.events import Phase
 
@@ -23,7 +23,11 @@ _SECONDS_PER_REPORT = 0.1
 
 @dataclass(frozen=True)
 class RewardPrompts:
-    """What is drawn: to learn, and to look at. digest: of all prompts that are learnt."""
+    """Training and validation prompts.
+
+    Attributes:
+        digest: Of all training prompts.
+    """
 
     batches: PromptBatches
     validation: ValidationPrompts
@@ -32,34 +36,36 @@ class RewardPrompts:
 
 @dataclass(frozen=True)
 class MixedBatches:
-    """Steps that draw prompts, and among them ordinary ones on pictures, evenly spread.
+    """Steps of reward training with evenly spread denoising steps on images among them.
 
-    share: of the ordinary ones, in [0, 1). is_leaving: asked before each microbatch of prompts,
-    which may take minutes, whether the run is to end; then StepAbandoned is raised.
+    Attributes:
+        denoising_fraction: In [0, 1).
+        is_leaving: Called before each microbatch of prompts, which may take minutes; if it returns
+            True, StepAbandoned is raised.
     """
 
     prompts: PromptBatches
     images: Batches | None
-    share: float
+    denoising_fraction: float
     is_leaving: Callable[[], bool]
 
     def at(self, step: int) -> Iterable[Batch | PromptBatch]:
-        """The microbatches of a step, all of one kind."""
-        if self.images is not None and self.is_ordinary(step):
-            return self.images.at(self._ordinary_before(step))
-        return self._unless_leaving(self.prompts.at(self.drawn_before(step)))
+        """Return the microbatches of a step, all of prompts or all of images."""
+        if self.images is not None and self.is_denoising_step(step):
+            return self.images.at(self._denoising_steps_before(step))
+        return self._unless_leaving(self.prompts.at(self.reward_steps_before(step)))
 
     def epoch_of(self, step: int) -> int:
-        """Which pass over the prompts a step belongs to, from 0."""
-        return self.prompts.epoch_of(self.drawn_before(step))
+        """Return the epoch of a step over the prompts, from 0."""
+        return self.prompts.epoch_of(self.reward_steps_before(step))
 
-    def is_ordinary(self, step: int) -> bool:
-        """Whether a step is one on pictures; the first one is not."""
-        return self._ordinary_before(step + 1) > self._ordinary_before(step)
+    def is_denoising_step(self, step: int) -> bool:
+        """Return whether a step trains on images; the first one never does."""
+        return self._denoising_steps_before(step + 1) > self._denoising_steps_before(step)
 
-    def drawn_before(self, step: int) -> int:
-        """How many of the steps before one draw prompts."""
-        return step - self._ordinary_before(step)
+    def reward_steps_before(self, step: int) -> int:
+        """Return how many of the steps before `step` train on prompts."""
+        return step - self._denoising_steps_before(step)
 
     def _unless_leaving(self, batches: Iterable[PromptBatch]) -> Iterator[PromptBatch]:
         for batch in batches:
@@ -67,20 +73,22 @@ class MixedBatches:
                 raise StepAbandoned
             yield batch
 
-    def _ordinary_before(self, step: int) -> int:
-        return int(step * self.share)
+    def _denoising_steps_before(self, step: int) -> int:
+        return int(step * self.denoising_fraction)
 
 
 def prepare_prompts(run: Run, family: Family) -> RewardPrompts:
-    """Encodes the prompts. Raises UserError where there are none, CachingStopped if asked to stop.
+    """Encode the prompts, while the text encoders are on their compute device.
 
-    To be called while the text encoders are where they compute.
+    Raises:
+        UserError: If there are no prompts.
+        CachingStopped: If asked to stop in the meantime.
     """
     config, section = run.config, run.config.objective
     assert isinstance(section, AlignProp)
     split, size = prompts_of(config), (section.rollout.width, section.rollout.height)
-    texts = None if encodes_text_anew(config) else _encoded(run, family, split)
-    watched = section.evaluation
+    texts = None if encodes_text_each_step(config) else _encoded(run, family, split)
+    evaluation = section.evaluation
     return RewardPrompts(
         batches=PromptBatches(
             prompts=split.trained,
@@ -92,8 +100,8 @@ def prepare_prompts(run: Run, family: Family) -> RewardPrompts:
         ),
         validation=ValidationPrompts(
             prompts=split.validation,
-            seeds=watched.seeds,
-            first_seed=watched.seed,
+            seeds=evaluation.seeds,
+            first_seed=evaluation.seed,
             size=size,
             texts=texts,
             at_once=config.training.batch_size,
@@ -102,23 +110,23 @@ def prepare_prompts(run: Run, family: Family) -> RewardPrompts:
     )
 
 
-def ordinary_share(config: TrainConfig) -> float:
-    """Which share of the steps is on pictures."""
+def denoising_fraction(config: TrainConfig) -> float:
+    """Return the fraction of denoising steps on images."""
     section = config.objective
     return section.keep.denoising_share if isinstance(section, AlignProp) else 1.0
 
 
 def _encoded(run: Run, family: Family, split: PromptSplit) -> EncodedPrompts:
     every = list(dict.fromkeys([EMPTY, *split.trained, *split.validation]))
-    return EncodedPrompts.of(family, _counted(run, every))
+    return EncodedPrompts.of(family, _report_progress(run, every))
 
 
-def _counted(run: Run, prompts: list[str]) -> Iterator[str]:
-    told = -_SECONDS_PER_REPORT
+def _report_progress(run: Run, prompts: list[str]) -> Iterator[str]:
+    past_warnings = -_SECONDS_PER_REPORT
     for done, prompt in enumerate(prompts):
         if run.inbox.is_leaving():
             raise CachingStopped
-        if monotonic() - told >= _SECONDS_PER_REPORT:
-            told = monotonic()
+        if monotonic() - past_warnings >= _SECONDS_PER_REPORT:
+            past_warnings = monotonic()
             run.events.write(Phase("caching", done, len(prompts), "prompts"))
         yield prompt

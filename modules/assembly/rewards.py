@@ -1,4 +1,4 @@
-"""From the config of reward training to what draws, what scores, what learns, and what looks."""
+"""Reward training from the config: rollout, rewards, objective, evaluation."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -12,25 +12,25 @@ from torch import nn
 from modules.assembly.inputs import Inputs
 from modules.assembly.method import Attached
 from modules.assembly.placement import offload_device_of
-from modules.assembly.prompts import MixedBatches, ordinary_share
+from modules.assembly.prompts import MixedBatches, denoising_fraction
 from modules.assembly.run_context import Run
 from modules.data.prompts import PromptBatches
 from modules.evaluation.prompts import Evaluator
 from modules.interfaces import Batch, Objective, PromptBatch, Reward
 from modules.memory.precision import precision_of
-from modules.methods.layers.inference_mode import quickened
+from modules.methods.layers.inference_mode import inference_mode
 from modules.objectives.alignprop import AlignProp
 from modules.objectives.best_of_n import BestOfN
-from modules.objectives.candidate_files import Rounds
+from modules.objectives.candidate_files import RoundFiles
 from modules.objectives.candidates import Candidates
 from modules.objectives.denoising import Denoising
-from modules.optim.exported_weights import ShownWeights
+from modules.optim.exported_weights import ExportedWeights
 from modules.rewards.load import make_rewards
 from modules.rewards.mixer import Mixer, Named
 from modules.sampling.rollout import Rollout
-from modules.trainer import Given, StepAbandoned, StepBatches
+from modules.trainer import BatchT, StepAbandoned, StepBatches
 from modules.training.engine import Engine
-from modules.training.evaluate_task import BaseScores, EvaluateTask, Looks
+from modules.training.evaluate_task import CurrentMixer, EvaluateTask, Evaluations
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.rewards.algorithms import BestOfN as BestOfNSection
 from onetrainer.config.rewards.alignprop import AlignProp as Section
@@ -41,91 +41,98 @@ from onetrainer.run.events import Phase
 
 
 @dataclass(frozen=True)
-class Learning(Generic[Given]):
-    """What a step learns from, and what it makes of it."""
+class LossSource(Generic[BatchT]):
+    """The batches of each step and the objective that turns them into a loss."""
 
-    batches: StepBatches[Given]
-    objective: Objective[Given]
+    batches: StepBatches[BatchT]
+    objective: Objective[BatchT]
 
 
 @dataclass(frozen=True)
-class RewardParts:
-    """What scores. mixer: in units of the base's scores as soon as these are known."""
+class LoadedRewards:
+    """The rewards of a config.
+
+    Attributes:
+        mixer: Normalized by the base model's scores once these are known.
+    """
 
     section: Section
-    mixer: BaseScores
+    mixer: CurrentMixer
 
     @property
     def networks(self) -> nn.Module:
-        """What of it has a place in the table of places."""
-        return self.mixer().own_modules()
+        """The reward networks as one module, for `Residency`."""
+        return self.mixer().extra_modules()
 
     def weights(self, *, trained: bool) -> dict[str, float]:
-        """The weights of the rewards that are trained, or of those that are only watched."""
+        """Return the weights of the trained rewards, or of those that are only evaluated."""
         names = names_of(self.section.rewards)
         pairs = zip(names, self.section.rewards, strict=True)
-        return {name: each.weight for name, each in pairs if each.train == trained}
+        return {name: reward.weight for name, reward in pairs if reward.train == trained}
 
 
-def load_rewards(run: Run) -> RewardParts | None:
-    """The rewards of a config, on the temporary device; None where none are trained.
+def load_rewards(run: Run) -> LoadedRewards | None:
+    """Load the rewards on the temporary device; None if the config trains none.
 
-    Raises UserError for files that do not fit, and for functions that may not be run.
+    Raises:
+        UserError: For files that do not fit, and for functions that are not trusted.
     """
     section, hardware = run.config.objective, run.config.hardware
     if not isinstance(section, Section):
         return None
     run.events.write(Phase("loading", detail="rewards"))
-    made = make_rewards(
+    rewards = make_rewards(
         section.rewards,
         device=offload_device_of(hardware.offload_device, run.device),
         dtype=precision_of("rewards", precision=hardware.precision).storage,
         offline=run.config.model.offline,
-        tell=lambda detail: run.events.write(Phase("loading", detail=detail)),
+        report=lambda detail: run.events.write(Phase("loading", detail=detail)),
     )
-    return RewardParts(section, BaseScores(mixer_of(section, made)))
+    return LoadedRewards(section, CurrentMixer(mixer_of(section, rewards)))
 
 
 def mixer_of(section: Section, rewards: Sequence[Reward]) -> Mixer:
-    """The rewards of a config, each as the config counts it."""
+    """Return the mixer of the config's rewards."""
     named = zip(names_of(section.rewards), section.rewards, rewards, strict=True)
     return Mixer(
         [
             Named(
                 name,
                 reward,
-                is_trained=each.train,
-                weight=each.weight,
-                target=each.target,
-                normalize=each.normalize,
+                is_trained=settings.train,
+                weight=settings.weight,
+                target=settings.target,
+                normalize=settings.normalize,
             )
-            for name, each, reward in named
+            for name, settings, reward in named
         ]
     )
 
 
-def quick_of(config: TrainConfig, attached: Attached) -> Callable[[], AbstractContextManager[None]]:
-    """The context of drawing without gradients: without dropout, and merged if that is wanted."""
+def inference_context_of(
+    config: TrainConfig, attached: Attached
+) -> Callable[[], AbstractContextManager[None]]:
+    """Return a context for sampling without gradients: without dropout, and merged if configured."""
     section, family = config.objective, attached.family
     assert isinstance(section, Section)
     if section.rollout.merge:
         return attached.method.merged
-    own = attached.method.own_modules()
-    return partial(quickened, (family.unet, *family.text_encoders.values(), own))
+    modules = (family.unet, *family.text_encoders.values(), attached.method.extra_modules())
+    return partial(inference_mode, modules)
 
 
 def rollout_of(config: TrainConfig, attached: Attached, *, device: torch.device) -> Rollout:
-    """What draws the pictures of a config."""
+    """Return the config's sampler for training."""
     section = config.objective
     assert isinstance(section, Section)
-    own = section.rollout
+    rollout = section.rollout
     return Rollout(
         attached.family,
-        steps=own.steps,
-        eta=own.eta,
-        guidance=own.guidance,
-        guidance_gradient=own.guidance_gradient,
-        checkpoint=own.checkpoint,
+        steps=rollout.steps,
+        eta=rollout.eta,
+        guidance=rollout.guidance,
+        guidance_gradient=rollout.guidance_gradient,
+        checkpoint=rollout.checkpoint,
         train_device=device,
         offload_device=offload_device_of(config.hardware.offload_device, device),
     )
@@ -138,17 +145,20 @@ def reward_objective(
     *,
     device: torch.device,
     prompts: PromptBatches,
-    rounds: Rounds | None = None,
-    drawn_before: Callable[[int], int] = lambda step: step,
-    tell: Callable[[int, int, int], None] = lambda *_: None,
+    rounds: RoundFiles | None = None,
+    reward_steps_before: Callable[[int], int] = lambda step: step,
+    report: Callable[[int, int, int], None] = lambda *_: None,
 ) -> Objective[Batch | PromptBatch]:
-    """What training minimises. rounds, drawn_before, tell: of best of n, see there."""
+    """Return the training objective of the config.
+
+    rounds, reward_steps_before, report: See `BestOfN` and `Candidates`.
+    """
     section, method, family = config.objective, attached.method, attached.family
     assert isinstance(section, Section)
     rollout = rollout_of(config, attached, device=device)
-    # Plain denoising, for ordinary steps and held-out pictures.
+    # Plain denoising, for denoising steps and validation images.
     denoising = Denoising(family, section=DenoisingSection(), device=device)
-    merged = quick_of(config, attached)
+    merged = inference_context_of(config, attached)
     if isinstance(section.algorithm, BestOfNSection):
         candidates = Candidates(
             family,
@@ -157,10 +167,10 @@ def reward_objective(
             rollout=rollout,
             prompts=prompts,
             merged=merged,
-            tell=tell,
+            report=report,
         )
         return BestOfN(
-            candidates, denoising, section.algorithm.steps_per_round, rounds, drawn_before
+            candidates, denoising, section.algorithm.steps_per_round, rounds, reward_steps_before
         )
     return AlignProp(
         family,
@@ -169,21 +179,21 @@ def reward_objective(
         rollout=rollout,
         denoising=denoising,
         device=device,
-        untouched=method.untouched,
+        base_model=method.base_model,
         merged=merged,
     )
 
 
-def learning_of(
-    run: Run, attached: Attached, inputs: Inputs, rewards: RewardParts
-) -> Learning[Batch | PromptBatch]:
-    """The steps of a run, and what they make of their batches."""
+def reward_loss_source(
+    run: Run, attached: Attached, inputs: Inputs, rewards: LoadedRewards
+) -> LossSource[Batch | PromptBatch]:
+    """Return the batches and the objective of a run."""
     prompts, images = inputs.prompts, inputs.images
     assert prompts is not None
     batches = MixedBatches(
         prompts.batches,
         None if images is None else images.batches,
-        share=ordinary_share(run.config),
+        denoising_fraction=denoising_fraction(run.config),
         is_leaving=run.inbox.is_leaving,
     )
     objective = reward_objective(
@@ -192,15 +202,15 @@ def learning_of(
         rewards.mixer,
         device=run.device,
         prompts=prompts.batches,
-        rounds=Rounds(run.folder.rewards, until=run.first_step),
-        drawn_before=batches.drawn_before,
-        tell=partial(_tell_of_candidates, run),
+        rounds=RoundFiles(run.folder.rewards, completed_steps=run.first_step),
+        reward_steps_before=batches.reward_steps_before,
+        report=partial(_report_candidates, run),
     )
-    return Learning(batches, objective)
+    return LossSource(batches, objective)
 
 
-def looks_of(run: Run, rewards: RewardParts, inputs: Inputs) -> Looks:
-    """The looks that the run has made up to where it goes on."""
+def evaluations_of(run: Run, rewards: LoadedRewards, inputs: Inputs) -> Evaluations:
+    """Return the past evaluations of a run."""
     assert inputs.prompts is not None
     files = RewardFiles(
         run.folder.rewards,
@@ -209,10 +219,10 @@ def looks_of(run: Run, rewards: RewardParts, inputs: Inputs) -> Looks:
     )
     if files.others:
         run.warn(
-            "what is looked at, or how it is scored, was changed since the checkpoint; rewards from"
-            " before cannot be compared with those from now on, and do not count"
+            "the evaluation prompts or their scoring have changed since the checkpoint; earlier"
+            " rewards cannot be compared with later ones and are ignored"
         )
-    return Looks(
+    return Evaluations(
         files,
         rewards.section.evaluation,
         trained=rewards.weights(trained=True),
@@ -220,17 +230,17 @@ def looks_of(run: Run, rewards: RewardParts, inputs: Inputs) -> Looks:
     )
 
 
-def evaluating_of(
+def evaluate_task_of(
     run: Run,
     attached: Attached,
     inputs: Inputs,
-    rewards: RewardParts,
-    looks: Looks,
+    rewards: LoadedRewards,
+    evaluations: Evaluations,
     *,
     engine: Engine,
-    shown: ShownWeights,
+    exported: ExportedWeights,
 ) -> EvaluateTask:
-    """What looks at the held-out prompts."""
+    """Return the task that evaluates the held-out prompts."""
     assert inputs.prompts is not None
     section, method = rewards.section, attached.method
     return EvaluateTask(
@@ -239,24 +249,24 @@ def evaluating_of(
             family=attached.family,
             validation=inputs.prompts.validation,
             rollout=rollout_of(run.config, attached, device=run.device),
-            merged=quick_of(run.config, attached),
+            merged=inference_context_of(run.config, attached),
             autocast=engine.autocast,
-            untouched=method.untouched if section.evaluation.distance else None,
+            base_model=method.base_model if section.evaluation.distance else None,
             device=run.device,
         ),
         rewards=rewards.mixer,
-        looks=looks,
+        evaluations=evaluations,
         method=method,
         engine=engine,
-        shown=shown,
+        exported=exported,
         folder=run.folder,
         events=run.events,
         inbox=run.inbox,
     )
 
 
-def _tell_of_candidates(run: Run, step: int, done: int, total: int) -> None:
-    """Says how far a round's drawing is; StepAbandoned if the run is to end."""
+def _report_candidates(run: Run, step: int, done: int, total: int) -> None:
+    """Report the progress of a round; raise StepAbandoned if the run is to end."""
     if run.inbox.is_leaving():
         raise StepAbandoned
     if done < total:

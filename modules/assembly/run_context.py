@@ -1,4 +1,4 @@
-"""What all stages of a training run share."""
+"""Context that all stages of a training run share."""
 
 from dataclasses import dataclass
 
@@ -14,10 +14,12 @@ from onetrainer.run.run_folder import RunFolder
 
 @dataclass(frozen=True)
 class Run:
-    """What every stage of a run needs.
+    """Context of a training run.
 
-    versions: of what is installed, and of a model of the hub as soon as that is known.
-    last: the checkpoint it continues from, if any. kept: what the run has told up to it.
+    Attributes:
+        versions: Of installed packages, and of a Hub model once it is known.
+        last: Checkpoint that the run continues from; None for a new run.
+        past_events: Events up to that checkpoint.
     """
 
     folder: RunFolder
@@ -28,17 +30,17 @@ class Run:
     inbox: Inbox
     device: torch.device
     last: CheckpointRecord | None
-    kept: list[Event]
+    past_events: list[Event]
 
     @property
     def first_step(self) -> int:
         return self.last.step if self.last else 0
 
     @property
-    def told(self) -> set[str]:
-        return {event.text for event in self.kept if isinstance(event, Warned)}
+    def past_warnings(self) -> set[str]:
+        return {event.text for event in self.past_events if isinstance(event, Warned)}
 
     def warn(self, text: str) -> None:
-        """Tells something once, however often the run is resumed."""
-        if text not in self.told:
+        """Write a warning, once for all starts of the run."""
+        if text not in self.past_warnings:
             self.events.write(Warned(text))

@@ -1,4 +1,4 @@
-"""The files that a run goes on from, kept in its folder: it can be resumed when they are gone."""
+"""Copies of the files that a run starts from, so that it can be resumed without the originals."""
 
 import hashlib
 import os
@@ -11,37 +11,39 @@ from onetrainer.errors import UserError
 from onetrainer.run.run_folder import RunFolder, cannot_write
 
 
-def with_kept_files(config: TrainConfig, folder: RunFolder) -> TrainConfig:
-    """The config with copies in place of all files to go on from, made when the run begins.
+def with_start_files_copied(config: TrainConfig, folder: RunFolder) -> TrainConfig:
+    """Return the config with paths of copies in the run folder, made when the run begins.
 
-    A checkpoint does not hold all that such a file tells: how many vectors a word has, and those
-    of them that do not train. A copy also stays as it was where the file itself is written anew.
-    Raises UserError for a file that cannot be read and has no copy, and on a full disk.
+    Checkpoints lack some contents of these files: how many vectors an embedding has, and those that
+    are not trained. Copies also stay the same when the originals are overwritten.
+
+    Raises:
+        UserError: If a file without a copy cannot be read, or the disk is full.
     """
-    words = tuple(
-        word.model_copy(
+    tokens = tuple(
+        token.model_copy(
             update={
-                "start_from": _kept(
-                    folder, word.start_from, setting=f"embeddings.tokens.{place}.start_from"
+                "start_from": _copy_file(
+                    folder, token.start_from, setting=f"embeddings.tokens.{place}.start_from"
                 )
             }
         )
-        for place, word in enumerate(config.embeddings.tokens)
+        for place, token in enumerate(config.embeddings.tokens)
     )
     method = config.method
     if isinstance(method, Adapter):
-        own = _kept(folder, method.start_from, setting="method.start_from")
-        method = method.model_copy(update={"start_from": own})
-    embeddings = config.embeddings.model_copy(update={"words": words})
+        start_file = _copy_file(folder, method.start_from, setting="method.start_from")
+        method = method.model_copy(update={"start_from": start_file})
+    embeddings = config.embeddings.model_copy(update={"tokens": tokens})
     return config.model_copy(update={"method": method, "embeddings": embeddings})
 
 
-def _kept(folder: RunFolder, file: str, *, setting: str) -> str:
-    """The path of a file's copy, which is there then; empty for none."""
+def _copy_file(folder: RunFolder, file: str, *, setting: str) -> str:
+    """Return the path of a file's copy; "" for no file."""
     if not file:
         return ""
     source = Path(file)
-    # A folder for each path: two files may have one name, and messages tell the name.
+    # A folder for each path: two files may have the same name, which messages show.
     copy = folder.start_files / hashlib.sha256(file.encode()).hexdigest()[:16] / source.name
     if copy.is_file():
         return str(copy)
@@ -51,8 +53,8 @@ def _kept(folder: RunFolder, file: str, *, setting: str) -> str:
         reason = (error.strerror or str(error)).lower()
         raise UserError(
             f"{setting}: {file} cannot be read ({reason})",
-            "A file to go on from was expected",
-            "Put it back, choose another one, or leave it empty to start anew",
+            "Expected a file to start from",
+            "Put it back, choose another one, or leave the setting empty.",
         ) from error
     part = copy.with_name(copy.name + ".part")
     try:

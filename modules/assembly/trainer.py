@@ -1,4 +1,4 @@
-"""From a run's config and its model to everything that the loop needs."""
+"""The trainer and its tasks, from a run's config and model."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -11,121 +11,145 @@ from modules.assembly.metadata import ModelFacts, output_metadata
 from modules.assembly.method import Attached, objective_of
 from modules.assembly.optimizer import (
     ema_of,
-    movement_of,
+    freeze_schedule_of,
     named_parameters,
-    steps_in_backward,
-    stops_of,
+    uses_fused_backward,
+    weight_updater_of,
 )
-from modules.assembly.rewards import Learning, RewardParts, evaluating_of, learning_of, looks_of
+from modules.assembly.rewards import (
+    LoadedRewards,
+    LossSource,
+    evaluate_task_of,
+    evaluations_of,
+    reward_loss_source,
+)
 from modules.assembly.run_context import Run
-from modules.assembly.validation_set import grid_of, history_of, validation_files
-from modules.interfaces import Batch, Family, Method, PromptBatch
+from modules.assembly.validation_set import grid_of, validation_files, validation_record
+from modules.interfaces import Batch, Method, PromptBatch
 from modules.memory.residency import Residency
 from modules.optim.build import build_optimizer
 from modules.optim.ema import Ema
-from modules.optim.exported_weights import ShownWeights
+from modules.optim.exported_weights import ExportedWeights
 from modules.optim.optimizer_state import OptimizerProgress
 from modules.sampling.image_files import base_name
-from modules.trainer import Given, Task, Trainer
+from modules.trainer import BatchT, Task, Trainer
 from modules.training.checkpoints import Checkpoints, TrainState
 from modules.training.engine import Engine
-from modules.training.evaluate_task import EvaluateTask, Looks
+from modules.training.evaluate_task import EvaluateTask, Evaluations
 from modules.training.reporter import Reporter
 from modules.training.tasks import SampleTask, SaveTask
-from modules.training.validate_task import KeepBestTask, ValidateTask, kept_step
+from modules.training.validate_task import KeepBestTask, ValidateTask, saved_best_step
 from onetrainer.config.train import TrainConfig
 from onetrainer.metrics.validation_files import ValidationFiles
 from onetrainer.schedules.learning_rate import lr_multiplier
 
 
 @dataclass(frozen=True)
-class _Moving:
-    """What moves the weights, keeps them and shows them."""
+class _Optimization:
+    """What updates, saves and exports the trained weights."""
 
     optimizer: torch.optim.Optimizer
     engine: Engine
     ema: Ema | None
     checkpoints: Checkpoints
-    shown: ShownWeights
+    exported: ExportedWeights
 
 
 @dataclass(frozen=True)
 class _Tasks:
-    """What is done after a step, in this order, and those of it that may end the run."""
+    """Tasks after a step in their order.
+
+    Attributes:
+        ending: Those that may end the run early.
+    """
 
     each: tuple[Task, ...]
     ending: tuple[ValidateTask | EvaluateTask, ...]
 
-    def have_enough(self) -> bool:
-        """Whether one of them sees no use in going on."""
-        return any(task.has_enough() for task in self.ending)
+    def should_stop_early(self) -> bool:
+        """Return whether any task asks to stop."""
+        return any(task.should_stop_early() for task in self.ending)
 
 
 @dataclass(frozen=True)
 class Assembled:
-    """The loop, and what it does besides steps.
+    """The trainer with its tasks.
 
-    validating: None if no pictures are held out. evaluating: None if no rewards are trained.
+    Attributes:
+        validation_task: None without validation.
+        evaluation_task: None without reward training.
     """
 
     trainer: Trainer[Batch] | Trainer[Batch | PromptBatch]
-    sampling: SampleTask
-    saving: SaveTask
-    validating: ValidateTask | None
-    evaluating: EvaluateTask | None
+    sampling_task: SampleTask
+    save_task: SaveTask
+    validation_task: ValidateTask | None
+    evaluation_task: EvaluateTask | None
 
 
 def assemble(
     run: Run,
     attached: Attached,
     inputs: Inputs,
-    rewards: RewardParts | None,
+    rewards: LoadedRewards | None,
     residency: Residency,
 ) -> Assembled:
-    """Everything the loop needs; in this order always: build, restore, hooks, then the loop."""
+    """Build the trainer: create, restore, register hooks, in this order."""
     files = validation_files(run, inputs.validation)
-    looks = None if rewards is None else looks_of(run, rewards, inputs)
-    moving = _moving(run, attached.method, partial(_kept_steps, run.config, files, looks))
-    sampling = _sampling(run, attached, moving, residency)
-    saving = _saving(run, attached, moving, inputs, sampling, residency)
-    if rewards is None or looks is None:
+    evaluations = None if rewards is None else evaluations_of(run, rewards, inputs)
+    optimization = _optimization(
+        run, attached.method, partial(_best_steps, run.config, files, evaluations)
+    )
+    sampling_task = _build_sample_task(run, attached, optimization, residency)
+    save_task = _build_save_task(run, attached, optimization, inputs, sampling_task, residency)
+    if rewards is None or evaluations is None:
         assert inputs.images is not None
         objective = objective_of(run.config, attached, device=run.device)
-        learning = Learning(inputs.images.batches, objective)
-        validating = _validating(run, attached, inputs, moving, learning, files, residency)
-        tasks = _tasks(run, sampling, saving, validating, None)
-        trainer = _trainer(run, attached.method, moving, learning, tasks)
-        return Assembled(trainer, sampling, saving, validating, None)
-    rewarded = learning_of(run, attached, inputs, rewards)
-    validating = _validating(run, attached, inputs, moving, rewarded, files, residency)
-    evaluating = evaluating_of(
-        run, attached, inputs, rewards, looks, engine=moving.engine, shown=moving.shown
+        source = LossSource(inputs.images.batches, objective)
+        validation_task = _build_validate_task(
+            run, attached, inputs, optimization, source, files, residency
+        )
+        tasks = _tasks(run, sampling_task, save_task, validation_task, None)
+        trainer = _build_trainer(run, attached.method, optimization, source, tasks)
+        return Assembled(trainer, sampling_task, save_task, validation_task, None)
+    reward_source = reward_loss_source(run, attached, inputs, rewards)
+    validation_task = _build_validate_task(
+        run, attached, inputs, optimization, reward_source, files, residency
     )
-    tasks = _tasks(run, sampling, saving, validating, evaluating)
+    evaluation_task = evaluate_task_of(
+        run,
+        attached,
+        inputs,
+        rewards,
+        evaluations,
+        engine=optimization.engine,
+        exported=optimization.exported,
+    )
+    tasks = _tasks(run, sampling_task, save_task, validation_task, evaluation_task)
     return Assembled(
-        _trainer(run, attached.method, moving, rewarded, tasks),
-        sampling,
-        saving,
-        validating,
-        evaluating,
+        _build_trainer(run, attached.method, optimization, reward_source, tasks),
+        sampling_task,
+        save_task,
+        validation_task,
+        evaluation_task,
     )
 
 
-def _trainer(
-    run: Run, method: Method, moving: _Moving, learning: Learning[Given], tasks: _Tasks
-) -> Trainer[Given]:
+def _build_trainer(
+    run: Run, method: Method, optimization: _Optimization, source: LossSource[BatchT], tasks: _Tasks
+) -> Trainer[BatchT]:
     config = run.config
     return Trainer(
         state=TrainState(run.first_step),
         steps=config.training.steps,
         seed=config.training.seed,
-        batches=learning.batches,
-        objective=learning.objective,
+        batches=source.batches,
+        objective=source.objective,
         method=method,
-        engine=moving.engine,
-        optimizer=moving.optimizer,
-        lr_multiplier=partial(_multiplier, config),
-        ema=moving.ema,
+        engine=optimization.engine,
+        optimizer=optimization.optimizer,
+        lr_multiplier=partial(_lr_multiplier, config),
+        ema=optimization.ema,
         report=Reporter(
             run.events,
             device=run.device,
@@ -134,20 +158,22 @@ def _trainer(
         ),
         inbox=run.inbox,
         tasks=tasks.each,
-        has_enough=tasks.have_enough,
+        should_stop_early=tasks.should_stop_early,
     )
 
 
-def _moving(run: Run, method: Method, best_steps: Callable[[], Collection[int]]) -> _Moving:
-    """Built, restored from the run's newest checkpoint, and only then hooked into backward."""
+def _optimization(
+    run: Run, method: Method, best_steps: Callable[[], Collection[int]]
+) -> _Optimization:
+    """Build the optimizer, restore the newest checkpoint, then register backward hooks."""
     config, groups = run.config, method.parameter_groups()
     optimizer = build_optimizer(config.optimizer, groups)
-    movement = movement_of(config, optimizer)
+    updater = weight_updater_of(config, optimizer)
     engine = Engine(
         device=run.device,
         precision=config.hardware.precision,
-        movement=movement,
-        stops=stops_of(groups),
+        updater=updater,
+        freeze_schedule=freeze_schedule_of(groups),
         gradient_clipping=config.training.gradient_clipping,
     )
     ema = ema_of(config, groups)
@@ -164,22 +190,24 @@ def _moving(run: Run, method: Method, best_steps: Callable[[], Collection[int]])
     if run.last is not None:
         for text in checkpoints.restore(run.last):
             run.warn(text)
-    if steps_in_backward(config):
-        engine.fused_backward()
+    if uses_fused_backward(config):
+        engine.enable_fused_backward()
     method.train(True)
-    shown = ShownWeights(movement, ema, method.after_step)
-    return _Moving(optimizer, engine, ema, checkpoints, shown)
+    exported = ExportedWeights(updater, ema, method.after_step)
+    return _Optimization(optimizer, engine, ema, checkpoints, exported)
 
 
-def _sampling(run: Run, attached: Attached, moving: _Moving, residency: Residency) -> SampleTask:
+def _build_sample_task(
+    run: Run, attached: Attached, optimization: _Optimization, residency: Residency
+) -> SampleTask:
     return SampleTask(
         section=run.config.sampling,
         steps=run.config.training.steps,
         family=attached.family,
         method=attached.method,
-        engine=moving.engine,
-        shown=moving.shown,
-        shows_both=run.config.ema.use and run.config.ema.sample_both,
+        engine=optimization.engine,
+        exported=optimization.exported,
+        samples_last_weights=run.config.ema.use and run.config.ema.sample_both,
         folder=run.folder,
         events=run.events,
         inbox=run.inbox,
@@ -190,39 +218,41 @@ def _sampling(run: Run, attached: Attached, moving: _Moving, residency: Residenc
     )
 
 
-def _saving(
+def _build_save_task(
     run: Run,
     attached: Attached,
-    moving: _Moving,
+    optimization: _Optimization,
     inputs: Inputs,
-    sampling: SampleTask,
+    sampling_task: SampleTask,
     residency: Residency,
 ) -> SaveTask:
     return SaveTask(
         section=run.config.output,
         folder=run.folder,
         method=attached.method,
-        engine=moving.engine,
-        shown=moving.shown,
-        checkpoints=moving.checkpoints,
+        engine=optimization.engine,
+        exported=optimization.exported,
+        checkpoints=optimization.checkpoints,
         events=run.events,
         inbox=run.inbox,
         config_digest=run.digest,
         data_digest=inputs.digest,
-        validation=history_of(inputs.validation, run.last),
+        validation=validation_record(inputs.validation, run.last),
         versions=run.versions,
-        metadata=_metadata(run.config, attached.family, inputs),
-        thumbnail=sampling.thumbnail,
+        metadata=partial(
+            output_metadata, run.config, ModelFacts.of(attached.family), inputs.facts()
+        ),
+        thumbnail=sampling_task.thumbnail,
         phase=residency.phase,
     )
 
 
-def _validating(
+def _build_validate_task(
     run: Run,
     attached: Attached,
     inputs: Inputs,
-    moving: _Moving,
-    learning: Learning[Batch] | Learning[Batch | PromptBatch],
+    optimization: _Optimization,
+    source: LossSource[Batch] | LossSource[Batch | PromptBatch],
     files: ValidationFiles | None,
     residency: Residency,
 ) -> ValidateTask | None:
@@ -237,13 +267,13 @@ def _validating(
         grid=grid_of(run.config),
         precision=run.config.hardware.precision,
         at_once=run.config.training.batch_size,
-        objective=learning.objective,
+        objective=source.objective,
         method=attached.method,
-        engine=moving.engine,
-        shown=moving.shown,
-        measures_both=run.config.ema.use and section.without_ema,
+        engine=optimization.engine,
+        exported=optimization.exported,
+        measures_last_weights=run.config.ema.use and section.without_ema,
         files=files,
-        epoch_of=learning.batches.epoch_of,
+        epoch_of=source.batches.epoch_of,
         events=run.events,
         inbox=run.inbox,
         phase=residency.phase,
@@ -252,34 +282,31 @@ def _validating(
 
 def _tasks(
     run: Run,
-    sampling: SampleTask,
-    saving: SaveTask,
-    validating: ValidateTask | None,
-    evaluating: EvaluateTask | None,
+    sampling_task: SampleTask,
+    save_task: SaveTask,
+    validation_task: ValidateTask | None,
+    evaluation_task: EvaluateTask | None,
 ) -> _Tasks:
-    """In the order that they are done in after a step."""
-    ending = tuple(task for task in (validating, evaluating) if task is not None)
-    # What is looked at by rewards decides which step was the best, where both are to tell.
-    finding = [task for task in ending if task.keeps_best][-1:]
-    keeping = [KeepBestTask(task, saving, run.folder) for task in finding]
-    return _Tasks((*ending, sampling, saving, *keeping), ending)
+    """Return the tasks in the order in which they run after a step."""
+    ending = tuple(task for task in (validation_task, evaluation_task) if task is not None)
+    # If both could, the evaluation of rewards decides which step is the best.
+    sources = [task for task in ending if task.saves_best][-1:]
+    keep_best = [KeepBestTask(source, save_task, run.folder) for source in sources]
+    return _Tasks((*ending, sampling_task, save_task, *keep_best), ending)
 
 
-def _kept_steps(
-    config: TrainConfig, files: ValidationFiles | None, looks: Looks | None
+def _best_steps(
+    config: TrainConfig, files: ValidationFiles | None, evaluations: Evaluations | None
 ) -> Collection[int]:
-    """The steps whose checkpoints are kept whatever comes after them."""
-    is_by_rewards = looks is not None and looks.section.keep_best
-    best = looks.best_step() if looks and is_by_rewards else kept_step(config.validation, files)
+    """Return the steps whose checkpoints are kept however old they get."""
+    is_by_rewards = evaluations is not None and evaluations.section.keep_best
+    best = (
+        evaluations.best_step()
+        if evaluations and is_by_rewards
+        else saved_best_step(config.validation, files)
+    )
     return () if best is None else (best,)
 
 
-def _metadata(
-    config: TrainConfig, family: Family, inputs: Inputs
-) -> Callable[[int, bytes | None], dict[str, str]]:
-    """What a file tells that is written after a step, with a thumbnail or without."""
-    return partial(output_metadata, config, ModelFacts.of(family), inputs.facts())
-
-
-def _multiplier(config: TrainConfig, step: int) -> float:
+def _lr_multiplier(config: TrainConfig, step: int) -> float:
     return lr_multiplier(config.schedule, step=step, steps=config.training.steps)

@@ -1,4 +1,4 @@
-"""The held-out pictures of a run, from their list to what is measured."""
+"""Validation images of a run."""
 
 import hashlib
 import json
@@ -14,54 +14,57 @@ from onetrainer.config.objectives.denoising import Denoising
 from onetrainer.config.objectives.mask import Mask
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.batch_plan import Shown, StepPlan
-from onetrainer.dataset.dataset import Dataset, is_images_alone
+from onetrainer.dataset.batch_plan import ImageRepeat, StepPlan
+from onetrainer.dataset.dataset import Dataset, uses_images_only
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transforms import plain_view
+from onetrainer.dataset.transforms import plain_transform
 from onetrainer.metrics.validation_files import ValidationFiles
 
 _SINCE = " since step "
 
 
 def validation_images(config: TrainConfig, dataset: Dataset, shelf: Shelf) -> ValidationImages:
-    """What is measured. shelf: the dataset's held-out pictures, encoded."""
+    """Return the validation images.
+
+    shelf: The dataset's encoded validation images.
+    """
     images = shelf.images
     names = tuple(dataset.name_of(item) for item in images.items)
-    seen = hashlib.sha256()
+    digest = hashlib.sha256()
     keys = (names, images.digest_lines(), images.items)
-    for name, line, item in sorted(zip(*keys, strict=True), key=lambda one: one[0]):
-        seen.update(f"{name}\n{line} {shelf.caption_of(item, 0)}\n".encode())
-    buckets = [plain_view(item, dataset.concept_of(item)).bucket for item in images.items]
+    for name, line, item in sorted(zip(*keys, strict=True), key=lambda entry: entry[0]):
+        digest.update(f"{name}\n{line} {shelf.caption_of(item, 0)}\n".encode())
+    buckets = [plain_transform(item, dataset.concept_of(item)).bucket for item in images.items]
     return ValidationImages(
         names=names,
         concepts={
             name: _concept_of(dataset, item) for name, item in zip(names, images.items, strict=True)
         },
-        digest=seen.hexdigest(),
+        digest=digest.hexdigest(),
         sizes=frozenset((bucket.width, bucket.height) for bucket in buckets),
-        load=partial(_load, shelf, with_pixels=is_images_alone(config)),
+        load=partial(_load_image, shelf, with_pixels=uses_images_only(config)),
     )
 
 
 def _concept_of(dataset: Dataset, item: Item) -> str:
-    """What the picture's losses are told with: its folder, where there are several."""
-    measured = {one.concept for one in dataset.validation or ()}
-    if len(measured) < 2:
+    """Return the name under which an image's losses are grouped."""
+    concepts = {item.concept for item in dataset.validation or ()}
+    if len(concepts) < 2:
         return item.group
     name = dataset.concept_of(item).name
     return f"{name}/{item.group}" if item.group else name
 
 
 def grid_of(config: TrainConfig) -> Grid:
-    """Under which noise they are measured: a VAE, which knows no noise, but once."""
+    """Return the noise levels and noises of validation; a single one for a VAE, which has no noise."""
     section = config.validation
-    if is_images_alone(config):
-        return Grid(1, 1, section.seed, _measure(config))
-    return Grid(section.timesteps, section.noises, section.seed, _measure(config))
+    if uses_images_only(config):
+        return Grid(1, 1, section.seed, _loss_settings(config))
+    return Grid(section.timesteps, section.noises, section.seed, _loss_settings(config))
 
 
-def _measure(config: TrainConfig) -> str:
-    """The settings that change what a loss is, or of what."""
+def _loss_settings(config: TrainConfig) -> str:
+    """Return the settings that affect losses, as text."""
     model, objective = config.model, config.objective
     parts: dict[str, object] = {"average": config.ema.use}
     if isinstance(objective, Reconstruction):
@@ -78,11 +81,11 @@ def _measure(config: TrainConfig) -> str:
     return json.dumps(parts, sort_keys=True)
 
 
-def history_of(images: ValidationImages | None, last: CheckpointRecord | None) -> str:
-    """What checkpoints tell of the held-out pictures: which, and since which step; "" if none are.
+def validation_record(images: ValidationImages | None, last: CheckpointRecord | None) -> str:
+    """Return the record in checkpoints: digest of the images and the step since which they are held out.
 
-    last: the checkpoint that the run goes on from. Only where the same pictures were held out up to
-    that do earlier measurements count: otherwise they may have been learned in between.
+    "" without validation. Earlier measurements count only if the same images were held out up to
+    the checkpoint `last`: otherwise they may have been trained on in between.
     """
     if images is None:
         return ""
@@ -92,26 +95,26 @@ def history_of(images: ValidationImages | None, last: CheckpointRecord | None) -
 
 
 def validation_files(run: Run, images: ValidationImages | None) -> ValidationFiles | None:
-    """What the run has measured up to where it goes on; None if nothing is held out."""
+    """Return the past measurements of a run; None without validation."""
     if images is None:
         return None
     files = ValidationFiles(
         run.folder.validation,
         grid=grid_of(run.config).digest(images),
         until=run.last.step if run.last else None,
-        since=int(history_of(images, run.last).rpartition(_SINCE)[2]),
+        since=int(validation_record(images, run.last).rpartition(_SINCE)[2]),
     )
     if files.others:
         run.warn(
-            "what is held out, or how it is measured, was changed since the checkpoint; held-out"
-            " losses from before cannot be compared with those from now on, and do not count"
+            "the validation images or their measurement have changed since the checkpoint; earlier"
+            " validation losses cannot be compared with later ones and are ignored"
         )
     return files
 
 
-def _load(shelf: Shelf, index: int, *, with_pixels: bool) -> Batch:
-    """A picture as a step of its own, so that its caption's length depends on no other's."""
+def _load_image(shelf: Shelf, index: int, *, with_pixels: bool) -> Batch:
+    """Load an image as a step of its own, so that padding does not depend on other captions."""
     item = shelf.images.items[index]
-    bucket = plain_view(item, shelf.concepts[item.concept]).bucket
-    alone = StepPlan(0, 0, bucket, microbatches=((Shown(index, 0, 0),),), weight=1.0)
-    return load_batch(shelf, alone, 0, with_pixels=with_pixels)
+    bucket = plain_transform(item, shelf.concepts[item.concept]).bucket
+    plan = StepPlan(0, 0, bucket, microbatches=((ImageRepeat(index, 0, 0),),), weight=1.0)
+    return load_batch(shelf, plan, 0, with_pixels=with_pixels)

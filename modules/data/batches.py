@@ -10,11 +10,11 @@ from torch import Tensor
 from modules.data.encoded_items import EncodedImages, EncodedTexts
 from modules.data.texts import joined, padded
 from modules.interfaces import Batch, Conditioning, LatentMoments
-from modules.memory.to_device import sent
+from modules.memory.to_device import to_device
 from onetrainer.concepts.concepts import ConceptSettings
-from onetrainer.dataset.batch_plan import Shown, StepPlan
+from onetrainer.dataset.batch_plan import ImageRepeat, StepPlan
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transforms import frame
+from onetrainer.dataset.transforms import size_conditioning
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,16 @@ def read_batch(
     offset = sum(len(shown) for shown in plan.microbatches[:microbatch])
     shown = plan.microbatches[microbatch]
     items = [images.items[one.item] for one in shown]
-    captions = tuple(shelf.caption_of(images.items[one.item], one.turn) for one in plan.images)
+    captions = tuple(shelf.caption_of(images.items[one.item], one.repeat) for one in plan.images)
     own = captions[offset : offset + len(shown)]
     conditioning = _conditioning(shelf.texts, own, captions)
     pixels = None
     if with_pixels or not images.is_kept:
-        pixels = torch.cat([images.pixels(one.item, one.number) for one in shown])
-    kept = images.gathered([(one.item, one.number) for one in shown]) if images.is_kept else None
-    seen = [images.seen(one.item, one.number) for one in shown] if images.blanks else []
-    mask = _masks([images.mask(one.item, one.number) for one in shown])
-    frames = torch.tensor([_frame(images, one) for one in shown])
+        pixels = torch.cat([images.pixels(one.item, one.transform) for one in shown])
+    kept = images.gathered([(one.item, one.transform) for one in shown]) if images.is_kept else None
+    seen = [images.seen(one.item, one.transform) for one in shown] if images.blanks else []
+    mask = _masks([images.mask(one.item, one.transform) for one in shown])
+    time_ids = torch.tensor([_frame(images, one) for one in shown])
     weights = tuple(shelf.concepts[item.concept].loss_weight for item in items)
 
     def finish() -> Batch:
@@ -73,7 +73,7 @@ def read_batch(
             captions=own,
             step_captions=captions,
             conditioning=conditioning,
-            frames=frames,
+            time_ids=time_ids,
             positions=tuple(range(offset, offset + len(shown))),
             weight=plan.weight,
             pixels=pixels if with_pixels else None,
@@ -119,7 +119,7 @@ def _moments(
 
 def _masked(
     images: EncodedImages,
-    shown: Sequence[Shown],
+    shown: Sequence[ImageRepeat],
     seen: Sequence[Tensor | None],
     *,
     device: torch.device,
@@ -128,12 +128,14 @@ def _masked(
     found = []
     for one, part in zip(shown, seen, strict=False):
         mean = part if part is None or images.is_kept else images.encode(part).mean
-        found.append(sent(images.joined(one.item, one.number, mean), device))
+        found.append(to_device(images.joined(one.item, one.transform, mean), device))
     return torch.cat(found) if found else None
 
 
-def _frame(images: EncodedImages, shown: Shown) -> tuple[float, ...]:
-    return frame(images.items[shown.item], images.views.view(shown.item, shown.number))
+def _frame(images: EncodedImages, shown: ImageRepeat) -> tuple[float, ...]:
+    return size_conditioning(
+        images.items[shown.item], images.views.view(shown.item, shown.transform)
+    )
 
 
 def _masks(masks: Sequence[Tensor | None]) -> Tensor | None:

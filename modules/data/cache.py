@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from modules.data.cache_entries import FORMAT, parts_of
+from modules.data.cache_entries import FORMAT, components_of
 from modules.data.digests import weights_digest
 from modules.data.encode_missing import Filling, ImageDigests, Work
 from modules.data.encoded_items import EncodedImages, EncodedTexts, Views
@@ -103,7 +103,7 @@ def encode_images(
     )
     is_shown = any(concept.conditioning != "blank" for concept in views.concepts)
     conditioning = options.conditioning if is_shown else "blank"
-    fillings = [Filling(work, part) for part in parts_of(conditioning)]
+    fillings = [Filling(work, part) for part in components_of(conditioning)]
     told.total = sum(filling.total for filling in fillings)
     for filling in fillings:
         filling.fill()

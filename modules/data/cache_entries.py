@@ -13,7 +13,7 @@ from modules.data.masks import CELL, decode_hole, decode_mask
 from modules.data.shards import Kind, entry_key
 from onetrainer.config.data.data import Conditioning
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transforms import View
+from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.images.image_file import ImageError
 
 FORMAT = 2
@@ -41,10 +41,10 @@ class Part:
     kind: Kind
     is_encoded: bool
     files: Callable[[Item], tuple[Path, ...]]
-    decode: Callable[[Item, View, Files], Tensor]
+    decode: Callable[[Item, ImageTransform, Files], Tensor]
     reads_mask: bool = True
 
-    def key(self, item: Item, view: View, digests: Sequence[str], encoder: str) -> bytes:
+    def key(self, item: Item, view: ImageTransform, digests: Sequence[str], encoder: str) -> bytes:
         """What tells its entry from others, made of all that decides it.
 
         digests: of the files' bytes. encoder: what tells the VAE from others.
@@ -53,11 +53,11 @@ class Part:
         is_alpha = self.reads_mask and item.mask == item.path
         source = (self.name, FORMAT, "alpha" if is_alpha else "file", *digests)
         if not self.is_encoded:
-            return entry_key(*source, *view.cut_key())
+            return entry_key(*source, *view.crop_key())
         return entry_key(*source, *view.key(), encoder)
 
 
-def parts_of(conditioning: Conditioning) -> tuple[Part, ...]:
+def components_of(conditioning: Conditioning) -> tuple[Part, ...]:
     """The parts of a data set's pictures. conditioning: what inpainting models see."""
     parts = [
         Part(MASK, "masks", is_encoded=False, files=_mask, decode=_decode_mask),
@@ -108,24 +108,24 @@ def _mask_beside(item: Item) -> tuple[Path, ...]:
     return _mask(item) if item.conditioning else ()
 
 
-def _decode_image(item: Item, view: View, files: Files) -> Tensor:
+def _decode_image(item: Item, view: ImageTransform, files: Files) -> Tensor:
     return decode_pixels(item, view, files[0])
 
 
-def _decode_mask(item: Item, view: View, files: Files) -> Tensor:
+def _decode_mask(item: Item, view: ImageTransform, files: Files) -> Tensor:
     return decode_mask(item, view, files[0])[0]
 
 
-def _decode_hole(item: Item, view: View, files: Files) -> Tensor:
+def _decode_hole(item: Item, view: ImageTransform, files: Files) -> Tensor:
     """As diffusers' training scales it: the nearest pixel of each cell, not their average."""
     return functional.interpolate(decode_hole(item, view, files[0]), scale_factor=1 / CELL)[0]
 
 
-def _decode_rest(item: Item, view: View, files: Files) -> Tensor:
+def _decode_rest(item: Item, view: ImageTransform, files: Files) -> Tensor:
     """The picture with its hole in middle gray, as diffusers' inpainting models are trained."""
     image, mask = files
     return decode_pixels(item, view, image) * (1 - decode_hole(item, view, mask)[0])
 
 
-def _decode_beside(item: Item, view: View, files: Files) -> Tensor:
+def _decode_beside(item: Item, view: ImageTransform, files: Files) -> Tensor:
     return decode_conditioning(item, view, files[0])

@@ -15,11 +15,17 @@ from torch import Tensor
 from modules.data.cache_entries import HOLE, LATENTS, MASK, SEEN, Part, content
 from modules.data.shards import DamagedEntry, Places, Store
 from modules.interfaces import Conditioning, LatentMoments
-from modules.memory.to_device import sent
+from modules.memory.to_device import to_device
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.items import Item, Skipped
-from onetrainer.dataset.transforms import View, bucket_at, plain_view, view, view_count
+from onetrainer.dataset.transforms import (
+    ImageTransform,
+    bucket_at,
+    image_transform,
+    plain_transform,
+    transform_count,
+)
 from onetrainer.errors import UserError
 from onetrainer.images.image_file import ImageError
 
@@ -43,7 +49,7 @@ class Views:
         self.items = tuple(items)
         self.concepts = tuple(concepts)
         self.is_plain = is_plain
-        own = [1 if is_plain else view_count(concept) for concept in concepts]
+        own = [1 if is_plain else transform_count(concept) for concept in concepts]
         counts = [own[item.concept] for item in self.items]
         self.starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
@@ -69,10 +75,14 @@ class Views:
         """What counts for a picture."""
         return self.concepts[self.items[place].concept]
 
-    def view(self, place: int, number: int) -> View:
+    def view(self, place: int, number: int) -> ImageTransform:
         """What is done to a picture; also where there is no row for it."""
         item, concept = self.items[place], self.concept(place)
-        return plain_view(item, concept) if self.is_plain else view(item, concept, number)
+        return (
+            plain_transform(item, concept)
+            if self.is_plain
+            else image_transform(item, concept, number)
+        )
 
     def bucket(self, place: int, number: int) -> Bucket:
         """The size of a view, without drawing it."""
@@ -167,7 +177,7 @@ class EncodedImages:
             mean = self.blanks[self.views.bucket(place, number)]
             return torch.cat([torch.ones_like(mean[:, :1]), mean], dim=1)
         hole = self._flat(HOLE, place, number)
-        hole = torch.ones_like(mean[:, :1]) if hole is None else sent(hole, mean.device)
+        hole = torch.ones_like(mean[:, :1]) if hole is None else to_device(hole, mean.device)
         return torch.cat([hole, mean], dim=1)
 
     def pixels(self, place: int, number: int) -> Tensor:

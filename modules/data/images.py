@@ -8,12 +8,17 @@ from PIL import Image
 from torch import Tensor
 
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transformed_image import DEEP_WHITE, recolored, shown, shown_beside
-from onetrainer.dataset.transforms import View
+from onetrainer.dataset.transformed_image import (
+    DEEP_WHITE,
+    adjust_colors,
+    load_conditioning_image,
+    load_transformed,
+)
+from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.images.image_file import ImageError
 
 
-def load_pixels(item: Item, view: View) -> Tensor:
+def load_pixels(item: Item, view: ImageTransform) -> Tensor:
     """A view of a picture; the file is only read.
 
     Returns (3, height, width) of the view's bucket, float32 in [-1, 1].
@@ -26,12 +31,12 @@ def load_pixels(item: Item, view: View) -> Tensor:
         raise ImageError(item.path, f"cannot be read ({error.strerror})") from error
 
 
-def decode_pixels(item: Item, view: View, file: BinaryIO) -> Tensor:
+def decode_pixels(item: Item, view: ImageTransform, file: BinaryIO) -> Tensor:
     """The same from bytes that were already read. file: what item.path holds."""
-    return _tensor(shown(item, view, file), view)
+    return _tensor(load_transformed(item, view, file), view)
 
 
-def decode_conditioning(item: Item, view: View, file: BinaryIO) -> Tensor:
+def decode_conditioning(item: Item, view: ImageTransform, file: BinaryIO) -> Tensor:
     """The same of the picture that an inpainting model is shown instead of an item's own.
 
     file: what item.conditioning holds. One of another size is stretched to that of its picture
@@ -39,13 +44,13 @@ def decode_conditioning(item: Item, view: View, file: BinaryIO) -> Tensor:
     """
     assert item.conditioning is not None
     try:
-        return _tensor(shown_beside(item.conditioning, view, file), view)
+        return _tensor(load_conditioning_image(item.conditioning, view, file), view)
     except ImageError as error:
         named = f'its conditioning picture "{item.conditioning.name}"'
         raise ImageError(item.path, f"{named}: {error.reason}") from error
 
 
-def _tensor(image: Image.Image, view: View) -> Tensor:
+def _tensor(image: Image.Image, view: ImageTransform) -> Tensor:
     """(3, H, W), float32 in [-1, 1], contiguous: kernels may round other layouts otherwise."""
     pixels = torch.from_numpy(np.array(image))
     if image.mode == "F":
@@ -56,4 +61,4 @@ def _tensor(image: Image.Image, view: View) -> Tensor:
         made = (pixels.permute(2, 0, 1).to(torch.float32) / 127.5 - 1).contiguous()
     if not view.is_recolored:
         return made
-    return torch.from_numpy(recolored(((made + 1) / 2).numpy(), view)) * 2 - 1
+    return torch.from_numpy(adjust_colors(((made + 1) / 2).numpy(), view)) * 2 - 1

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transformed_image import DEEP_WHITE, cut, upright
-from onetrainer.dataset.transforms import View
-from onetrainer.images.image_file import DEEP_MODES, ImageError, opened, orientation
+from onetrainer.dataset.transformed_image import DEEP_WHITE, apply_orientation, crop_image
+from onetrainer.dataset.transforms import ImageTransform
+from onetrainer.images.image_file import DEEP_MODES, ImageError, open_image, orientation
 
 CELL = 8
 """Pixels a side that one number of the latent stands for."""
@@ -19,7 +19,7 @@ CELL = 8
 HALF = 0.5
 
 
-def decode_mask(item: Item, view: View, file: BinaryIO) -> Tensor:
+def decode_mask(item: Item, view: ImageTransform, file: BinaryIO) -> Tensor:
     """The mask of an item that has one, cut like its picture, then averaged over each cell.
 
     file: what item.mask holds. A mask of another size is stretched to that of its picture first.
@@ -29,7 +29,7 @@ def decode_mask(item: Item, view: View, file: BinaryIO) -> Tensor:
     return functional.avg_pool2d(_cut_mask(item, view, file), CELL).clamp(0, 1)
 
 
-def decode_hole(item: Item, view: View, file: BinaryIO) -> Tensor:
+def decode_hole(item: Item, view: ImageTransform, file: BinaryIO) -> Tensor:
     """What an inpainting model is to paint: 1 where the mask counts by half or more, else 0.
 
     Returns (1, 1, 8h, 8w), float32. There is no between: models are trained and used with holes
@@ -38,18 +38,18 @@ def decode_hole(item: Item, view: View, file: BinaryIO) -> Tensor:
     return (_cut_mask(item, view, file) >= HALF).to(torch.float32)
 
 
-def _cut_mask(item: Item, view: View, file: BinaryIO) -> Tensor:
+def _cut_mask(item: Item, view: ImageTransform, file: BinaryIO) -> Tensor:
     """(1, 1, 8h, 8w), float32 in [0, 1]."""
     assert item.mask is not None
     try:
-        with opened(file, item.mask) as image:
-            turn = orientation(image, file)
+        with open_image(file, item.mask) as image:
+            exif_orientation = orientation(image, file)
             gray = _alpha(image) if item.mask == item.path else _gray(image)
     except ImageError as error:
         if item.mask == item.path:
             raise
         raise ImageError(item.path, f'its mask "{item.mask.name}": {error.reason}') from error
-    seen = cut(upright(gray, turn), view, "masks")
+    seen = crop_image(apply_orientation(gray, exif_orientation), view, "masks")
     return torch.from_numpy(np.array(seen, dtype=np.float32))[None, None]
 
 

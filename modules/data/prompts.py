@@ -73,7 +73,7 @@ class PromptBatches:
                 step_prompts=of_step,
                 conditioning=conditioning,
                 empty=empty,
-                frames=frames_of(self.size, len(prompts)),
+                time_ids=time_ids_of(self.size, len(prompts)),
                 positions=tuple(range(start, start + len(prompts))),
                 weight=1 / len(of_step),
                 size=self.size,
@@ -102,7 +102,7 @@ class PromptBatches:
         return shuffled(range(len(self.prompts)), derive(self.seed, "prompt-order", turn))
 
 
-def frames_of(size: tuple[int, int], count: int) -> Tensor:
+def time_ids_of(size: tuple[int, int], count: int) -> Tensor:
     """What SDXL is told of pictures that are shown whole, (count, 6), as `Family.predict` says."""
     width, height = size
     return torch.tensor([[height, width, 0, 0, height, width]] * count, dtype=torch.float32)

@@ -23,8 +23,8 @@ from onetrainer.cache.format import (
     KINDS,
     SHARD_BYTES,
     DamagedEntry,
+    InvalidShard,
     Kind,
-    NoShard,
     Shard,
     checksum,
     entry_bytes,
@@ -35,7 +35,7 @@ from onetrainer.cache.format import (
     write_file,
 )
 from onetrainer.cache.index import CacheIndex
-from onetrainer.cache.merge import seal
+from onetrainer.cache.merge import merge_small_shards
 from onetrainer.errors import UserError
 
 __all__ = ["DamagedEntry", "Kind", "Places", "Store", "entry_key"]
@@ -83,7 +83,7 @@ class Store:
             for kind in KINDS:
                 (folder / kind).mkdir(parents=True, exist_ok=True)
         self._index = CacheIndex(folder)
-        self._index.hold()
+        self._index.renew_lease()
         self._says_alive_at = monotonic() + _SAYS_ALIVE_EVERY_S
         self._lock = threading.RLock()
         self._mapped: list[_Mapped] = []
@@ -118,7 +118,7 @@ class Store:
             self._take_up(kind)
             found = self._find(kind, keys)
             if found.missing:
-                self._index.look(kind)  # another process may have made them
+                self._index.refresh(kind)  # another process may have made them
                 found = self._find(kind, keys)
             return self._opened(found, keys)
 
@@ -152,7 +152,7 @@ class Store:
         with self._lock:
             self._take_up(kind)
             self._unsealed[kind] = 0, 0
-            seal(self._index, kind)
+            merge_small_shards(self._index, kind)
 
     def get(self, kind: Kind, key: bytes) -> dict[str, Tensor] | None:
         """An entry's tensors; None if there is none. Raises DamagedEntry.
@@ -227,7 +227,7 @@ class Store:
         for _ in range(_TRIES):
             unusable = self._map(found)
             if unusable:
-                self._index.look(found.kind)  # another process has merged or removed some
+                self._index.refresh(found.kind)  # another process has merged or removed some
             elif wrong := self._wrong(found, keys):
                 # Either the index is, or a file that is mapped has been replaced by another.
                 for name in {self._mapped[number].name for number in found.shard[wrong].tolist()}:
@@ -239,11 +239,11 @@ class Store:
         else:
             for number in self._map(found):
                 self._index.drop_shard(found.kind, self._mapped[number].name, "it cannot be read")
-                is_there = found.shard == number
-                found.shard[is_there] = found.row[is_there] = -1
+                is_available = found.shard == number
+                found.shard[is_available] = found.row[is_available] = -1
             wrong = self._wrong(found, keys)
             found.shard[wrong] = found.row[wrong] = -1
-        self._index.use(found.kind, keys)
+        self._index.mark_used(found.kind, keys)
         return found
 
     def _map(self, places: Places) -> list[int]:
@@ -255,7 +255,7 @@ class Store:
         for number in np.unique(places.shard[places.shard >= 0]).tolist():
             try:
                 self._mapped[number].open(self.folder)
-            except (OSError, NoShard, RuntimeError):  # the last is torch's
+            except (OSError, InvalidShard, RuntimeError):  # the last is torch's
                 unusable.append(number)
         return unusable
 
@@ -287,7 +287,7 @@ class Store:
             return
         self._says_alive_at = monotonic() + _SAYS_ALIVE_EVERY_S
         with suppress(UserError):  # what is read has nothing to do with it
-            self._index.hold()
+            self._index.renew_lease()
 
     def _take_up(self, kind: Kind) -> None:
         if self._new[kind]:
@@ -333,7 +333,7 @@ class _Mapped:
         assert isinstance(storage, torch.UntypedStorage)
         whole = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
         rows = {}
-        for part in shard.parts:
+        for part in shard.tensors:
             piece = whole[part.begin : part.begin + shard.count * part.row_bytes]
             piece = piece.reshape(shard.count, part.row_bytes)
             rows[part.name] = _Rows(piece, DTYPES[part.dtype], part.shape)

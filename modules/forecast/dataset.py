@@ -8,24 +8,24 @@ from torch import Tensor
 
 from modules.families.prompts.prompts import CHUNK
 from modules.forecast.meta_run import Stage
-from modules.forecast.operator_costs import Machine, Work
+from modules.forecast.operator_costs import Machine, OperatorCounter
 from modules.interfaces import Family
 from modules.meta_device.device import DEVICE
-from onetrainer.cache.run_entries import memory_of
+from onetrainer.cache.run_entries import open_image_index
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.caption_sampling import drawn_caption
-from onetrainer.dataset.dataset import Dataset, is_images_alone
-from onetrainer.dataset.items import Headers
+from onetrainer.dataset.caption_sampling import sample_caption
+from onetrainer.dataset.dataset import Dataset, uses_images_only
+from onetrainer.dataset.items import HeaderCache
 from onetrainer.errors import UserError
-from onetrainer.preview.dataset_preview import DataPlan, plan_data
+from onetrainer.preview.dataset_preview import DatasetPreview, preview_dataset
 
 NAMED = 20
 """So many long captions are named."""
 _WORDS = "a picture"
 
 
-def data_of(stage: Stage, machine: Machine | None, headers: Headers) -> dict[str, Any]:
+def forecast_dataset(stage: Stage, machine: Machine | None, headers: HeaderCache) -> dict[str, Any]:
     """What `Forecast.data` tells of a run; empty where its pictures cannot be read, or are none.
 
     machine: None where it is another than this one, so that nothing is known of its time.
@@ -35,9 +35,9 @@ def data_of(stage: Stage, machine: Machine | None, headers: Headers) -> dict[str
     if plan is None:
         return {}
     found: dict[str, Any] = {}
-    if machine is not None and (plan.cache.views or plan.cache.captions):
+    if machine is not None and (plan.cache.latents or plan.cache.captions):
         found["caching_seconds"] = _seconds(stage, plan, machine)
-    if not is_images_alone(stage.config):
+    if not uses_images_only(stage.config):
         has_words = bool(stage.config.embeddings.tokens)
         found |= long_captions(stage.attached.family, plan.dataset, has_words=has_words)
     return found
@@ -55,7 +55,7 @@ def long_captions(family: Family, dataset: Dataset, *, has_words: bool = False) 
     for item in (*dataset.items, *(dataset.validation or ())):
         concept = _whole(dataset.concepts[item.concept])
         for turn in range(len(item.captions)):
-            caption = drawn_caption(item, concept, turn)
+            caption = sample_caption(item, concept, turn)
             if len(caption.encode()) <= least:
                 continue
             count = family.count_tokens(caption)
@@ -70,10 +70,10 @@ def long_captions(family: Family, dataset: Dataset, *, has_words: bool = False) 
     }
 
 
-def _read(config: TrainConfig, headers: Headers) -> DataPlan | None:
+def _read(config: TrainConfig, headers: HeaderCache) -> DatasetPreview | None:
     try:
-        with memory_of(config) as memory:
-            return plan_data(config, headers=headers, looks=memory)
+        with open_image_index(config) as memory:
+            return preview_dataset(config, headers=headers, image_index=memory)
     except UserError:
         return None  # they need not be there yet
 
@@ -84,18 +84,18 @@ def _whole(concept: ConceptSettings) -> ConceptSettings:
     return replace(concept, captions=whole)
 
 
-def _seconds(stage: Stage, plan: DataPlan, machine: Machine) -> float:
+def _seconds(stage: Stage, plan: DatasetPreview, machine: Machine) -> float:
     """How long encoding takes. Reading pictures goes on beside it."""
     family, bucket = stage.attached.family, stage.bucket
     seconds = 0.0
     with torch.no_grad():
-        if plan.cache.views:
-            with Work() as work:
+        if plan.cache.latents:
+            with OperatorCounter() as work:
                 family.encode_images(_pixels(stage))
             each = machine.seconds(work) / (bucket.width * bucket.height)
             seconds += each * plan.cache.pixels
         if plan.cache.captions:
-            with Work() as work:
+            with OperatorCounter() as work:
                 family.encode_text([_WORDS])
             seconds += machine.seconds(work) * plan.cache.captions
     return seconds

@@ -8,21 +8,21 @@ from typing import Any, Literal, TypeVar
 import psutil
 import torch
 
-from modules.forecast.dataset import data_of
-from modules.forecast.meta_run import Model, Stage, is_same_model, modelled, stage_of
+from modules.forecast.dataset import forecast_dataset
+from modules.forecast.meta_run import Model, Stage, build_model, is_same_model, staged
 from modules.forecast.operator_costs import Machine
-from modules.forecast.phases import ALL, NONE_KNOWN, measured, training_alone
-from modules.forecast.step_time import time_of
+from modules.forecast.phases import ALL, NONE_KNOWN, measure_phases, training_alone
+from modules.forecast.step_time import forecast_time
 from modules.memory.precision import choose_device
 from modules.meta_device.autocast import DeviceKind
 from onetrainer.concepts.concepts import bucket_step, concepts_of
 from onetrainer.config.data.data import Data
 from onetrainer.config.train import TrainConfig, uses_images
-from onetrainer.dataset.buckets import Bucket, bucket_for
-from onetrainer.dataset.items import Headers, Item, index_concept
+from onetrainer.dataset.buckets import Bucket, nearest_bucket
+from onetrainer.dataset.items import HeaderCache, Item, index_concept
 from onetrainer.dataset.transforms import bucket_at
 from onetrainer.errors import UserError
-from onetrainer.jobs.plan_request import SeenHeaders
+from onetrainer.jobs.plan_request import RecordedHeaders
 from onetrainer.messages.memory import fits
 from onetrainer.run.events import Forecast
 
@@ -65,7 +65,7 @@ def forecast(config: TrainConfig, target: Target | None = None) -> Forecast:
     could begin with.
     """
     with planner(target or target_of(config)) as plans:
-        return plans.forecast(plans.decided(config))
+        return plans.forecast(plans.resolve_checkpointing(config))
 
 
 def choose_checkpointing(
@@ -81,7 +81,7 @@ def choose_checkpointing(
 
 
 @contextmanager
-def planner(target: Target, headers: Headers | None = None) -> Iterator["Planner"]:
+def planner(target: Target, headers: HeaderCache | None = None) -> Iterator["Planner"]:
     """What forecasts for a target. Within, torch computes nothing on a real device.
 
     headers: of pictures that were read already.
@@ -96,9 +96,9 @@ def planner(target: Target, headers: Headers | None = None) -> Iterator["Planner
 class Planner:
     """Forecasts for one target; the model of the newest one is kept for others of the same."""
 
-    def __init__(self, target: Target, headers: Headers | None = None) -> None:
+    def __init__(self, target: Target, headers: HeaderCache | None = None) -> None:
         self.target = target
-        self._headers = headers or SeenHeaders({})
+        self._headers = headers or RecordedHeaders({})
         self._open = ExitStack()
         self._model: tuple[TrainConfig, Model] | None = None
         self._items: tuple[tuple[Data, str], Sequence[Item]] | None = None
@@ -116,7 +116,9 @@ class Planner:
         touched: frozenset[str] = ALL,
     ) -> Forecast:
         """What every phase takes; config: `decided`. known, touched: see `measured`."""
-        phases = self._staged(config, lambda stage: measured(stage, known=known, touched=touched))
+        phases = self._staged(
+            config, lambda stage: measure_phases(stage, known=known, touched=touched)
+        )
         program = {PROGRAM: self.target.program} if self.target.program else {}
         whole = {phase: {**parts, **program} for phase, parts in phases.items()}
         sums = {phase: sum(parts.values()) for phase, parts in whole.items()}
@@ -125,13 +127,13 @@ class Planner:
 
     def time(self, config: TrainConfig, machine: Machine | None, where: str) -> dict[str, Any]:
         """How long it takes; config: `decided`. See `time_of`."""
-        return self._staged(config, lambda stage: time_of(stage, machine, where))
+        return self._staged(config, lambda stage: forecast_time(stage, machine, where))
 
     def data(self, config: TrainConfig, machine: Machine | None) -> dict[str, Any]:
         """What is told of its pictures; config: `decided`. See `data_of`."""
-        return self._staged(config, lambda stage: data_of(stage, machine, self._headers))
+        return self._staged(config, lambda stage: forecast_dataset(stage, machine, self._headers))
 
-    def decided(self, config: TrainConfig) -> TrainConfig:
+    def resolve_checkpointing(self, config: TrainConfig) -> TrainConfig:
         """The config with automatic checkpointing decided."""
         if config.hardware.gradient_checkpointing != "auto":
             return config
@@ -158,13 +160,13 @@ class Planner:
 
     def _staged(self, config: TrainConfig, measure: Callable[[Stage], Measured]) -> Measured:
         bucket = self.bucket_of(config)
-        with stage_of(self._model_of(config), config, bucket=bucket) as stage:
+        with staged(self._model_of(config), config, bucket=bucket) as stage:
             return measure(stage)
 
     def _model_of(self, config: TrainConfig) -> Model:
         if self._model is None or not is_same_model(config, self._model[0]):
             self.close()
-            made = modelled(config, self.target.kind)
+            made = build_model(config, self.target.kind)
             self._model = config, self._open.enter_context(made)
         return self._model[1]
 
@@ -180,7 +182,7 @@ class Planner:
         return self._items[1]
 
 
-def _items(config: TrainConfig, headers: Headers) -> Sequence[Item]:
+def _items(config: TrainConfig, headers: HeaderCache) -> Sequence[Item]:
     found: dict[tuple[int, int, int], Item] = {}
     for number, concept in enumerate(concepts_of(config) if uses_images(config) else ()):
         try:
@@ -199,7 +201,7 @@ def _sizes(config: TrainConfig) -> list[Bucket]:
         return [Bucket(size.width, size.height) for size in data.buckets.sizes]
     sides = [data.resolution, *(each.resolution for each in data.buckets.resolutions)]
     steps = [bucket_step(config.model.family, data.buckets.step, side) for side in sides]
-    return [bucket_for(side, side, side, step) for side, step in zip(sides, steps, strict=True)]
+    return [nearest_bucket(side, side, side, step) for side, step in zip(sides, steps, strict=True)]
 
 
 def _with_policy(config: TrainConfig, policy: Policy) -> TrainConfig:

@@ -6,13 +6,19 @@ from typing import Any
 import psutil
 import torch
 
-from modules.forecast.fix_search import with_fixes
+from modules.forecast.fix_search import add_fixes
 from modules.forecast.forecast import Target, planner
 from modules.memory.precision import choose_device
 from onetrainer.config.migrate import migrate
 from onetrainer.config.train import TrainConfig
 from onetrainer.json_file import read_json
-from onetrainer.messages.memory import amount, fits, largest_parts, phase_words, setting_value
+from onetrainer.messages.memory import (
+    fits,
+    format_memory,
+    largest_parts,
+    phase_label,
+    setting_value,
+)
 from onetrainer.presets.presets import resolve
 from onetrainer.run.event_log import read_all
 from onetrainer.run.events import Event, Failed, Forecast, Phase, Progress
@@ -40,19 +46,19 @@ def explain_out_of_memory(config: TrainConfig, phase: str, target: Target | None
     """
     target = target or _whole(config)
     with planner(target) as plans:
-        config = plans.decided(config)
+        config = plans.resolve_checkpointing(config)
         known = plans.forecast(config)
         phase = _counted(known, phase)
         parts = known.phases[phase]
         needed = sum(parts.values())
-        what = f"there is not enough memory for {phase_words(phase)}"
+        what = f"there is not enough memory for {phase_label(phase)}"
         expected = (
-            f"It takes about {amount(needed)} ({largest_parts(parts)}), and there are"
-            f" {amount(target.available)} in all"
+            f"It takes about {format_memory(needed)} ({largest_parts(parts)}), and there are"
+            f" {format_memory(target.available)} in all"
         )
         if fits(needed, target.available):
             return Failed("program", what, expected, f"{_OTHERS} {SAFE}")
-        fixes = with_fixes(plans, config, known).fixes
+        fixes = add_fixes(plans, config, known).fixes
     return Failed("program", what, expected, f"{_remedy(fixes, target.available)} {SAFE}")
 
 
@@ -95,5 +101,5 @@ def _remedy(fixes: Sequence[Mapping[str, Any]], available: int) -> str:
     )
     return (
         f"Set {changes}: {fix['words']} ({fix['cost']}), which takes"
-        f" {amount(int(fix['peak_bytes']))}."
+        f" {format_memory(int(fix['peak_bytes']))}."
     )

@@ -14,17 +14,17 @@ import torch
 from torch import Tensor
 
 from modules.assembly.rewards import rollout_of
-from modules.data.prompts import frames_of
+from modules.data.prompts import time_ids_of
 from modules.families.stable_diffusion import LATENT_SIDE
 from modules.forecast.meta_run import Stage
-from modules.forecast.operator_costs import Machine, Work
+from modules.forecast.operator_costs import Machine, OperatorCounter
 from modules.memory.precision import autocast
 from modules.meta_device.device import DEVICE
 from modules.rewards.mixer import Mixer
 from modules.sampling.rollout import Rollout
 from onetrainer.config.rewards.algorithms import BestOfN
 from onetrainer.config.rewards.alignprop import AlignProp
-from onetrainer.messages.durations import time_words
+from onetrainer.messages.durations import format_step_time
 from onetrainer.rewards.cost import StepCost, cost_of, halves_of
 
 _CHANNELS = 4
@@ -57,7 +57,7 @@ class Seconds:
         )
 
 
-def time_of(stage: Stage, machine: Machine | None, where: str) -> dict[str, Any]:
+def forecast_time(stage: Stage, machine: Machine | None, where: str) -> dict[str, Any]:
     """What `Forecast.time` tells of a run. Empty for one that does not ask the UNet.
 
     machine: None where it is another than this one, so that only passes can be told. where: what
@@ -73,7 +73,7 @@ def time_of(stage: Stage, machine: Machine | None, where: str) -> dict[str, Any]
     seconds = _seconds(stage, machine)
     step = seconds.of(cost.step)
     run = step * cost.steps + seconds.of(cost.look) * cost.looks + seconds.of(cost.samples)
-    words = time_words(step=step, run=run, where=where)
+    words = format_step_time(step=step, run=run, where=where)
     return found | {"seconds": step, "run_seconds": run, "words": words}
 
 
@@ -116,17 +116,17 @@ class _Passes:
             self.rows = batch * halves_of(section.rollout.guidance)
         with torch.no_grad(), self._autocast():
             self._text = self._family.encode_text([_WORDS]).repeated(self.rows)
-        self._frames = frames_of(self._size, self.rows).to(DEVICE)
+        self._frames = time_ids_of(self._size, self.rows).to(DEVICE)
 
     def without(self, compute: Callable[[Tensor], Tensor]) -> float:
         """Seconds without a gradient. compute: given latents of as many pictures as it wants."""
-        with torch.no_grad(), self._autocast(), Work() as work:
+        with torch.no_grad(), self._autocast(), OperatorCounter() as work:
             compute(self._latents())
         return self._machine.seconds(work)
 
     def with_gradient(self, compute: Callable[[Tensor], Tensor]) -> float:
         """Seconds forward and backward."""
-        with Work() as work:
+        with OperatorCounter() as work:
             with self._autocast():
                 value = compute(self._latents().requires_grad_()).float().sum()
             value.backward()  # type: ignore[no-untyped-call] # torch's
@@ -139,15 +139,15 @@ class _Passes:
         """The UNet's prediction of every row."""
         timesteps = torch.zeros(self.rows, dtype=torch.int64, device=DEVICE)
         rows = latents.expand(self.rows, -1, -1, -1)
-        return self._family.predict(rows, timesteps, self._text, frames=self._frames)
+        return self._family.predict(rows, timesteps, self._text, time_ids=self._frames)
 
     def foretold(self, rollout: Rollout, latents: Tensor) -> Tensor:
         """The same as in a drawing."""
-        return rollout.noise_in(
+        return rollout.predict_noise(
             latents.expand(self.rows, -1, -1, -1),
             [0] * self.rows,
             conditioning=self._text,
-            frames=self._frames,
+            time_ids=self._frames,
         )
 
     def scored(self, rollout: Rollout, mixer: Mixer, latents: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from onetrainer.concepts.folder_listing import list_images
 from onetrainer.errors import UserError
-from onetrainer.images.image_file import DEEP_MODES, ImageError, opened, orientation
+from onetrainer.images.image_file import DEEP_MODES, ImageError, open_image, orientation
 
 MOST = 1000
 """So many pictures are looked at; more would take long and hardly change the mean."""
@@ -29,7 +29,7 @@ def reference_images(folder: Path) -> list[Tensor]:
             "A folder with the pictures to be like was expected",
             "Check the path",
         )
-    found = [one.path for one in list_images(folder, deep=False) if not one.reason]
+    found = [one.path for one in list_images(folder, recursive=False) if not one.reason]
     if not found:
         raise UserError(
             f"{folder}: there are no pictures in this folder",
@@ -44,7 +44,7 @@ def reference_images(folder: Path) -> list[Tensor]:
 
 def _read(path: Path) -> Tensor:
     try:
-        with path.open("rb") as file, opened(file, path) as opened_file:
+        with path.open("rb") as file, open_image(file, path) as opened_file:
             turn = orientation(opened_file, file)
             image = _opaque(opened_file)
     except OSError as error:

@@ -60,14 +60,16 @@ class Database:
         self._refill = refill
         self._lock = threading.RLock()
         self._is_recovering = False
-        self._connection, self.is_shared = self._opened()
+        self._connection, self.is_shared = self._open()
 
     def close(self) -> None:
         """Lets go of the file."""
         with self._lock:
             self._connection.close()
 
-    def ask(self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool = True) -> _Result:
+    def transact(
+        self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool = True
+    ) -> _Result:
         """What work gives, all of which is done at once or not at all.
 
         An index that turns out damaged is made anew, and work is done again. Raises UserError.
@@ -84,32 +86,32 @@ class Database:
 
     def rows(self, asked: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """The answer to a question."""
-        return self.ask(lambda c: c.execute(asked, tuple(values)).fetchall(), writes=False)
+        return self.transact(lambda c: c.execute(asked, tuple(values)).fetchall(), writes=False)
 
     def rebuild(self) -> None:
         """Throws the index away, which was found to tell what is not so."""
         with self._lock:
             self._recover(sqlite3.DatabaseError("the index tells what is not so"))
 
-    def _opened(self) -> tuple[sqlite3.Connection, bool]:
+    def _open(self) -> tuple[sqlite3.Connection, bool]:
         """The index in the folder; an empty one where that is no good, in memory if need be.
 
         Then whether other processes see it, too.
         """
         place = self._folder / INDEX_NAME
         try:
-            return _connected(place), True
+            return _connect(place), True
         except _ForeignIndex:
-            return _connected(_MEMORY), False
+            return _connect(_MEMORY), False
         except sqlite3.DatabaseError as error:
             if _code(error) in _NOT_ITS_FAULT:
                 raise self._unusable(error) from error
         self._remove()
         try:
-            return _connected(place), True
+            return _connect(place), True
         except sqlite3.DatabaseError:
             # Some network folders know no locks. Then each process reads the headers for itself.
-            return _connected(_MEMORY), False
+            return _connect(_MEMORY), False
 
     def _recover(self, error: sqlite3.DatabaseError) -> None:
         """Goes on after an error: with the same file, with an empty one, or UserError."""
@@ -117,12 +119,12 @@ class Database:
             raise self._unusable(error) from error
         self._connection.close()
         if self._is_recovering:
-            self._connection, self.is_shared = _connected(_MEMORY), False
+            self._connection, self.is_shared = _connect(_MEMORY), False
             return
         if _code(error) in (0, *_BROKEN):
             self._remove()
         # Otherwise another process may have replaced the file already: then its file is taken.
-        self._connection, self.is_shared = self._opened()
+        self._connection, self.is_shared = self._open()
         self._is_recovering = True
         try:
             self._refill()
@@ -158,7 +160,7 @@ class Database:
         return result
 
 
-def _connected(place: Path | str) -> sqlite3.Connection:
+def _connect(place: Path | str) -> sqlite3.Connection:
     """An index with its tables. Raises sqlite3.DatabaseError, _ForeignIndex."""
     connection = sqlite3.connect(
         place, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False

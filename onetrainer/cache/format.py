@@ -49,12 +49,12 @@ class DamagedEntry(Exception):
     """An entry that is there and cannot be used: cut off, or not what was once written."""
 
 
-class NoShard(Exception):
+class InvalidShard(Exception):
     """A file that is no shard of this format; its text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TensorLayout:
     """One of a shard's tensors. shape: of one row. begin: where its first row begins, in bytes
     from the start of the file. row_bytes: what one row takes.
     """
@@ -72,7 +72,7 @@ class Shard:
     other. checksums: one for each row. size: of the whole file.
     """
 
-    parts: tuple[Part, ...]
+    tensors: tuple[TensorLayout, ...]
     keys: bytes
     checksums: Sequence[int]
     size: int
@@ -85,21 +85,21 @@ class Shard:
     @property
     def row_bytes(self) -> int:
         """What one entry takes."""
-        return sum(part.row_bytes for part in self.parts)
+        return sum(tensor.row_bytes for tensor in self.tensors)
 
     @property
     def signature(self) -> str:
         """What entries must have in common to lie in one shard."""
-        return signature_of((part.name, part.dtype, part.shape) for part in self.parts)
+        return signature_of((tensor.name, tensor.dtype, tensor.shape) for tensor in self.tensors)
 
     def key(self, row: int) -> bytes:
         """An entry's key."""
         return self.keys[row * KEY_BYTES : (row + 1) * KEY_BYTES]
 
 
-def entry_key(*parts: str | int | float) -> bytes:
+def entry_key(*content: str | int | float) -> bytes:
     """A key that differs wherever any of what decides an entry's content does."""
-    return hashlib.sha256(json.dumps(parts).encode()).digest()
+    return hashlib.sha256(json.dumps(content).encode()).digest()
 
 
 def signature_of(tensors: Iterable[tuple[str, str, Sequence[int]]]) -> str:
@@ -141,28 +141,28 @@ def read_header(file: BinaryIO, size: int) -> Shard:
     start = file.read(_LENGTH)
     length = struct.unpack("<Q", start)[0] if len(start) == _LENGTH else HEADER_LIMIT + 1
     if length > min(HEADER_LIMIT, size - _LENGTH):
-        raise NoShard("it is cut off")
+        raise InvalidShard("it is cut off")
     try:
         header: dict[str, Any] = json.loads(file.read(length))
         said = header.pop("__metadata__")
         if said["format"] != FORMAT:
-            raise NoShard("it is of another format")
+            raise InvalidShard("it is of another format")
         keys = bytes.fromhex(said["keys"])
         checksums = array("I", struct.unpack(f"<{len(keys) // KEY_BYTES}I", _sums(said)))
-        parts = _parts_of(header, len(checksums), _LENGTH + length)
+        tensors = _tensor_layouts(header, len(checksums), _LENGTH + length)
     except (ValueError, TypeError, LookupError, AttributeError, struct.error) as error:
-        raise NoShard("its header cannot be read") from error
+        raise InvalidShard("its header cannot be read") from error
     except RecursionError as error:
-        raise NoShard("its header cannot be read") from error
-    shard = Shard(parts, keys, checksums, size)
+        raise InvalidShard("its header cannot be read") from error
+    shard = Shard(tensors, keys, checksums, size)
     if size != _LENGTH + length + shard.row_bytes * shard.count:
-        raise NoShard("it is cut off")
+        raise InvalidShard("it is cut off")
     return shard
 
 
 def is_intact(file: BinaryIO, shard: Shard, row: int) -> bool:
     """Whether an entry of an open shard is what was once written. Raises OSError."""
-    rows = (_row(file, part, row) for part in shard.parts)
+    rows = (_row(file, tensor, row) for tensor in shard.tensors)
     return checksum(shard.key(row), shard.signature, rows) == shard.checksums[row]
 
 
@@ -184,18 +184,18 @@ def write_file(path: Path, pieces: Iterable[bytes | memoryview], *, safely: bool
 
     safely: also when the power fails, which takes some milliseconds.
     """
-    part = path.with_name(path.name + ".part")
+    unfinished = path.with_name(path.name + ".part")
     try:
-        with part.open("wb") as file:
+        with unfinished.open("wb") as file:
             for piece in pieces:
                 file.write(piece)
             if safely:
                 file.flush()
                 os.fsync(file.fileno())
-        part.replace(path)
+        unfinished.replace(path)
     except BaseException:
         with suppress(OSError):
-            part.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
         raise
 
 
@@ -206,14 +206,16 @@ def merged(sources: Sequence[tuple[Path, Shard, Sequence[int]]]) -> Iterator[byt
     first = sources[0][1]
     keys = b"".join(shard.key(row) for _, shard, rows in sources for row in rows)
     sums = [shard.checksums[row] for _, shard, rows in sources for row in rows]
-    yield _header([(part.name, part.dtype, part.shape) for part in first.parts], keys, sums)
-    for place in range(len(first.parts)):
+    yield _header(
+        [(tensor.name, tensor.dtype, tensor.shape) for tensor in first.tensors], keys, sums
+    )
+    for place in range(len(first.tensors)):
         for path, shard, rows in sources:
             with path.open("rb") as file:
-                for begin, count in _stretches(rows):
-                    part = shard.parts[place]
-                    file.seek(part.begin + begin * part.row_bytes)
-                    yield from _read(file, count * part.row_bytes)
+                for begin, count in _consecutive_rows(rows):
+                    tensor = shard.tensors[place]
+                    file.seek(tensor.begin + begin * tensor.row_bytes)
+                    yield from _read_pieces(file, count * tensor.row_bytes)
 
 
 def _header(
@@ -244,29 +246,29 @@ def _sums(said: Mapping[str, str]) -> bytes:
     return bytes.fromhex(said["checksums"])
 
 
-def _parts_of(header: Mapping[str, Any], count: int, first: int) -> tuple[Part, ...]:
+def _tensor_layouts(header: Mapping[str, Any], count: int, first: int) -> tuple[TensorLayout, ...]:
     """The tensors in the order in which they lie; ValueError unless each fills its place."""
-    parts = []
+    tensors = []
     for name, value in header.items():
         rows, *shape = (int(side) for side in value["shape"])
         begin, end = (int(place) for place in value["data_offsets"])
         row_bytes = BYTES[value["dtype"]] * math.prod(shape)
         if rows != count or min(shape, default=0) < 0 or end - begin != rows * row_bytes:
             raise ValueError(f"bytes {begin} to {end} for {rows} rows of {shape}")
-        parts.append(Part(name, value["dtype"], tuple(shape), first + begin, row_bytes))
-    parts.sort(key=lambda part: (part.begin, -BYTES[part.dtype], part.name))
-    ends = [first, *(part.begin + part.row_bytes * count for part in parts)]
-    if not count or any(part.begin != end for part, end in zip(parts, ends, strict=False)):
+        tensors.append(TensorLayout(name, value["dtype"], tuple(shape), first + begin, row_bytes))
+    tensors.sort(key=lambda tensor: (tensor.begin, -BYTES[tensor.dtype], tensor.name))
+    ends = [first, *(tensor.begin + tensor.row_bytes * count for tensor in tensors)]
+    if not count or any(tensor.begin != end for tensor, end in zip(tensors, ends, strict=False)):
         raise ValueError("its tensors do not lie one behind the other")
-    return tuple(parts)
+    return tuple(tensors)
 
 
-def _row(file: BinaryIO, part: Part, row: int) -> bytes:
-    file.seek(part.begin + row * part.row_bytes)
-    return file.read(part.row_bytes)
+def _row(file: BinaryIO, tensor: TensorLayout, row: int) -> bytes:
+    file.seek(tensor.begin + row * tensor.row_bytes)
+    return file.read(tensor.row_bytes)
 
 
-def _stretches(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _consecutive_rows(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Rows that follow each other, as first and count."""
     cuts = [0, *(i for i, (a, b) in enumerate(pairwise(rows), 1) if b != a + 1), len(rows)]
     for begin, end in pairwise(cuts):
@@ -274,7 +276,7 @@ def _stretches(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
             yield rows[begin], end - begin
 
 
-def _read(file: BinaryIO, size: int) -> Iterator[bytes]:
+def _read_pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
     """So many bytes of a file in pieces. Raises OSError if it ends before."""
     while size:
         piece = file.read(min(size, _COPIED))

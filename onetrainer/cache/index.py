@@ -15,8 +15,8 @@ from typing import NamedTuple
 from onetrainer.cache.database import Database
 from onetrainer.cache.format import (
     KINDS,
+    InvalidShard,
     Kind,
-    NoShard,
     Shard,
     is_intact,
     is_shard_name,
@@ -28,7 +28,7 @@ _SHARDS_AT_ONCE = 100
 _KEYS_AT_ONCE = 500  # SQLite takes 999 values in one question at least
 
 
-class Place(NamedTuple):
+class EntryLocation(NamedTuple):
     """Where an entry lies."""
 
     shard: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Indexed:
+class IndexedShard:
     """A shard as the index knows it. live: how many of its rows are looked up there."""
 
     id: int
@@ -50,7 +50,7 @@ class Indexed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Looked:
+class _InspectedShard:
     """A shard's file as it is now. shard: None if it is not to be read any more. rows: those that
     are intact.
     """
@@ -75,12 +75,12 @@ class CacheIndex:
         self.damaged: list[str] = []
         self._lease: Lease | None = None
         self.database = Database(folder, self._refill)
-        self._look_everywhere()
+        self._refresh_all()
 
     def close(self) -> None:
         """Lets go of the file, and of what `hold` keeps."""
         if self._lease is not None:
-            self.database.ask(self._lease.end)
+            self.database.transact(self._lease.end)
             self._lease = None
         self.database.close()
 
@@ -95,9 +95,9 @@ class CacheIndex:
         A program of this computer goes on reading what it has mapped. One of another computer
         would not, and where processes have no common index none knows of the others.
         """
-        return self.database.is_shared and not self.database.ask(other_computers)
+        return self.database.is_shared and not self.database.transact(other_computers)
 
-    def look(self, kind: Kind) -> None:
+    def refresh(self, kind: Kind) -> None:
         """Makes the index fit the folder: new shards are read, changed ones checked again.
 
         A shard whose size and times are as they were is trusted.
@@ -112,8 +112,10 @@ class CacheIndex:
         # Several at once: each change of the index waits for the disk.
         for begin in range(0, len(changed), _SHARDS_AT_ONCE):
             some = changed[begin : begin + _SHARDS_AT_ONCE]
-            looked = [self._looked_at(kind, name, is_known=name in before) for name in some]
-            self.database.ask(partial(_take, [each for each in looked if each is not None]))
+            inspected = [self._inspect(kind, name, is_known=name in before) for name in some]
+            self.database.transact(
+                partial(_store_inspected, [each for each in inspected if each is not None])
+            )
 
     def add(self, kind: Kind, written: Sequence[tuple[str, Shard]]) -> None:
         """Takes up shards that were just written; entries found elsewhere stay there."""
@@ -122,12 +124,12 @@ class CacheIndex:
         def take(connection: sqlite3.Connection) -> None:
             for name, shard in written:
                 # One that is gone was merged, and taken up, by another process.
-                if stamp := stamp_of(self.path(kind, name)):
+                if stamp := file_stamp(self.path(kind, name)):
                     _add(connection, kind, name, shard, stamp, range(shard.count), used)
 
-        self.database.ask(take)
+        self.database.transact(take)
 
-    def find(self, kind: Kind, keys: Sequence[bytes]) -> Iterator[Place | None]:
+    def find(self, kind: Kind, keys: Sequence[bytes]) -> Iterator[EntryLocation | None]:
         """Where each entry is, in the order of the keys; None where there is none."""
         for begin in range(0, len(keys), _KEYS_AT_ONCE):
             some = [bytes(key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
@@ -136,10 +138,10 @@ class CacheIndex:
                 f" WHERE entries.kind = ? AND key IN ({_marks(some)})"
             )
             rows = self.database.rows(asked, (kind, *some))
-            found = {key: Place(name, row) for key, name, row in rows}
+            found = {key: EntryLocation(name, row) for key, name, row in rows}
             yield from map(found.get, some)
 
-    def use(self, kind: Kind, keys: Sequence[bytes]) -> None:
+    def mark_used(self, kind: Kind, keys: Sequence[bytes]) -> None:
         """Notes that entries are used now."""
         now = int(time.time())
 
@@ -149,7 +151,7 @@ class CacheIndex:
                 change = f"UPDATE entries SET used = ? WHERE kind = ? AND key IN ({_marks(some)})"
                 connection.execute(f"{change} AND used < ?", (now, kind, *some, now))
 
-        self.database.ask(note)
+        self.database.transact(note)
 
     def drop(self, kind: Kind, name: str, row: int, key: bytes) -> None:
         """Drops a damaged entry, which is then to be made anew."""
@@ -158,44 +160,46 @@ class CacheIndex:
             "DELETE FROM entries WHERE kind = ? AND key = ? AND row = ?"
             " AND shard = (SELECT id FROM shards WHERE kind = ? AND name = ?)"
         )
-        self.database.ask(lambda connection: connection.execute(gone, (kind, key, row, kind, name)))
+        self.database.transact(
+            lambda connection: connection.execute(gone, (kind, key, row, kind, name))
+        )
 
     def drop_shard(self, kind: Kind, name: str, reason: str) -> None:
         """Drops all that is in a shard, which is then to be made anew."""
         self.damaged.append(f"{kind}/{name}: {reason}")
-        self.database.ask(lambda connection: drop_shard(connection, kind, name))
+        self.database.transact(lambda connection: drop_shard(connection, kind, name))
 
-    def shards(self, kind: Kind) -> list[Indexed]:
+    def shards(self, kind: Kind) -> list[IndexedShard]:
         """Every shard of a kind, oldest first."""
         asked = (
             "SELECT id, kind, name, signature, count, row_bytes, size,"
             " (SELECT COUNT(*) FROM entries WHERE shard = shards.id)"
             " FROM shards WHERE kind = ? ORDER BY id"
         )
-        return [Indexed(*row) for row in self.database.rows(asked, (kind,))]
+        return [IndexedShard(*row) for row in self.database.rows(asked, (kind,))]
 
-    def live_rows(self, shard: Indexed) -> list[int]:
+    def live_rows(self, shard: IndexedShard) -> list[int]:
         """The rows of a shard that are looked up there, in order."""
         asked = "SELECT row FROM entries WHERE shard = ? ORDER BY row"
         return [row for (row,) in self.database.rows(asked, (shard.id,))]
 
-    def hold(self) -> None:
+    def renew_lease(self) -> None:
         """Keeps what is used from now on from being pruned, as long as this process lives.
 
         To be said again now and then, for the sake of other computers, which cannot look whether it
         does.
         """
         self._lease = lease = new_lease(self._lease)
-        self.database.ask(lease.write)
+        self.database.transact(lease.write)
 
     def _refill(self) -> None:
         if self._lease is not None:
-            self.database.ask(self._lease.write)
-        self._look_everywhere()
+            self.database.transact(self._lease.write)
+        self._refresh_all()
 
-    def _look_everywhere(self) -> None:
+    def _refresh_all(self) -> None:
         for kind in KINDS:
-            self.look(kind)
+            self.refresh(kind)
 
     def _drop_lost(self, kind: Kind, names: Iterable[str]) -> None:
         def drop(connection: sqlite3.Connection) -> None:
@@ -203,26 +207,26 @@ class CacheIndex:
                 if not self.path(kind, name).exists():
                     drop_shard(connection, kind, name)
 
-        self.database.ask(drop)
+        self.database.transact(drop)
 
-    def _looked_at(self, kind: Kind, name: str, *, is_known: bool) -> "_Looked | None":
+    def _inspect(self, kind: Kind, name: str, *, is_known: bool) -> "_InspectedShard | None":
         """What of a shard that is new or has changed is intact; None if it is none of ours."""
         path = self.path(kind, name)
-        stamp = stamp_of(path)
+        stamp = file_stamp(path)
         if stamp is None:
             return None
         try:
             with path.open("rb") as file:
                 shard = read_header(file, stamp[0])
                 rows = [row for row in range(shard.count) if is_intact(file, shard, row)]
-        except (OSError, NoShard) as error:
+        except (OSError, InvalidShard) as error:
             if not is_known or isinstance(error, FileNotFoundError):
                 return None
             self.damaged.append(f"{kind}/{name}: {error}")
-            return _Looked(kind, name, stamp, None, ())
+            return _InspectedShard(kind, name, stamp, None, ())
         lost = sorted(set(range(shard.count)) - set(rows))
         self.damaged += [f"{kind}/{name}: entry {row} of {shard.count}" for row in lost]
-        return _Looked(kind, name, stamp, shard, rows)
+        return _InspectedShard(kind, name, stamp, shard, rows)
 
 
 def drop_shard(connection: sqlite3.Connection, kind: Kind, name: str) -> None:
@@ -277,12 +281,12 @@ def _add(
     return number
 
 
-def _take(looked: Sequence[_Looked], connection: sqlite3.Connection) -> None:
+def _store_inspected(inspected: Sequence[_InspectedShard], connection: sqlite3.Connection) -> None:
     """Makes the index say of some shards what is so.
 
     One that cannot be read any more stays known, with nothing in it: so it is removed in time.
     """
-    for each in looked:
+    for each in inspected:
         if each.shard is None:
             found = "(SELECT id FROM shards WHERE kind = ? AND name = ?)"
             connection.execute(f"DELETE FROM entries WHERE shard = {found}", (each.kind, each.name))
@@ -310,12 +314,12 @@ def _stamps(folder: Path) -> Iterator[tuple[str, tuple[int, int, int]]]:
     if not folder.is_dir():
         return
     for path in folder.iterdir():
-        stamp = stamp_of(path) if is_shard_name(path.name) else None
+        stamp = file_stamp(path) if is_shard_name(path.name) else None
         if stamp is not None:
             yield path.name, stamp
 
 
-def stamp_of(path: Path) -> tuple[int, int, int] | None:
+def file_stamp(path: Path) -> tuple[int, int, int] | None:
     """Size and times of a file; None if there is none."""
     try:
         status = path.stat()

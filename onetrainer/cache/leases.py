@@ -46,7 +46,7 @@ class Lease:
         """Whether that program may still be at work."""
         if self.host != socket.gethostname():
             return time.time() - self.seen < _BELIEVED_S
-        born = _born(self.pid)
+        born = _process_start_time(self.pid)
         return born is not None and abs(born - self.born) < _SAME_S
 
 
@@ -56,21 +56,21 @@ def new_lease(before: Lease | None = None) -> Lease:
     if before is not None:
         return replace(before, seen=now)
     pid = os.getpid()
-    return Lease(uuid4().hex, socket.gethostname(), pid, _born(pid) or 0.0, now, now)
+    return Lease(uuid4().hex, socket.gethostname(), pid, _process_start_time(pid) or 0.0, now, now)
 
 
 def in_use_since(connection: sqlite3.Connection) -> int | None:
     """When the earliest of the programs at work began; None if there is none."""
-    return min((lease.started for lease in _alive(connection)), default=None)
+    return min((lease.started for lease in _active_leases(connection)), default=None)
 
 
 def other_computers(connection: sqlite3.Connection) -> list[str]:
     """The names of the other computers on which programs use the folder."""
     own = socket.gethostname()
-    return sorted({lease.host for lease in _alive(connection)} - {own})
+    return sorted({lease.host for lease in _active_leases(connection)} - {own})
 
 
-def _alive(connection: sqlite3.Connection) -> list[Lease]:
+def _active_leases(connection: sqlite3.Connection) -> list[Lease]:
     """The programs at work. Those that have ended without saying so are taken away."""
     leases = [Lease(*row) for row in connection.execute("SELECT * FROM leases")]
     alive = [lease for lease in leases if lease.is_alive()]
@@ -80,7 +80,7 @@ def _alive(connection: sqlite3.Connection) -> list[Lease]:
     return alive
 
 
-def _born(pid: int) -> float | None:
+def _process_start_time(pid: int) -> float | None:
     """When a process began, in seconds since 1970; None if there is none such."""
     import psutil  # only here: it takes a while to load
 

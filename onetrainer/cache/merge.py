@@ -13,8 +13,8 @@ from onetrainer.cache.errors import cannot_write
 from onetrainer.cache.format import (
     SHARD_BYTES,
     SHARD_ENTRIES,
+    InvalidShard,
     Kind,
-    NoShard,
     Shard,
     is_intact,
     merged,
@@ -23,7 +23,7 @@ from onetrainer.cache.format import (
     read_shard,
     write_file,
 )
-from onetrainer.cache.index import CacheIndex, Indexed, drop_shard, replace_shards, stamp_of
+from onetrainer.cache.index import CacheIndex, IndexedShard, drop_shard, file_stamp, replace_shards
 
 _FULL = SHARD_BYTES // 2
 """A shard of this size is left as it is."""
@@ -32,33 +32,33 @@ _CHEAP = SHARD_BYTES // 16
 """A smaller one is always worth copying; larger ones only to about as much again, so that a byte is
 copied a few times in its life and not at every run."""
 
-_Source = tuple[Indexed, Path, Shard, list[int]]
+_Source = tuple[IndexedShard, Path, Shard, list[int]]
 
 
-def seal(index: CacheIndex, kind: Kind) -> None:
+def merge_small_shards(index: CacheIndex, kind: Kind) -> None:
     """Merges what was put singly, by shape, into shards. Raises UserError on a full disk.
 
     Where no process knows of the others, nothing is merged: nothing could be removed afterwards.
     """
     if not index.database.is_shared:
         return
-    groups: defaultdict[str, list[Indexed]] = defaultdict(list)
+    groups: defaultdict[str, list[IndexedShard]] = defaultdict(list)
     for shard in index.shards(kind):
         if shard.live and shard.size < _FULL:
             groups[shard.signature].append(shard)
     for group in groups.values():
-        for some in heaps(_worth_merging(group)):
+        for some in shard_groups(_shards_to_merge(group)):
             if len(some) > 1:
-                rewrite(index, kind, some)
-    sweep(index, kind)
+                copy_entries(index, kind, some)
+    remove_unused(index, kind)
 
 
-def rewrite(index: CacheIndex, kind: Kind, shards: Sequence[Indexed]) -> None:
+def copy_entries(index: CacheIndex, kind: Kind, shards: Sequence[IndexedShard]) -> None:
     """Copies what is looked up in shards of one signature into a new one, with its checksums.
 
     The old ones remain until `sweep`. Damaged entries are dropped. Raises UserError.
     """
-    sources = [source for shard in shards if (source := _source(index, shard))]
+    sources = [source for shard in shards if (source := _merge_source(index, shard))]
     if not sources:
         return
     name = new_name()
@@ -66,7 +66,7 @@ def rewrite(index: CacheIndex, kind: Kind, shards: Sequence[Indexed]) -> None:
     try:
         write_file(path, merged([source[1:] for source in sources]), safely=True)
         written = read_shard(path)
-    except (FileNotFoundError, NoShard):
+    except (FileNotFoundError, InvalidShard):
         return  # another process merges the same: the next time does what is left
     except OSError as error:
         raise cannot_write(index.folder, error) from error
@@ -74,14 +74,14 @@ def rewrite(index: CacheIndex, kind: Kind, shards: Sequence[Indexed]) -> None:
 
     def look_here(connection: sqlite3.Connection) -> None:
         # Asked within the transaction, as `sweep` removes: nobody could know what it is for.
-        stamp = stamp_of(path)
+        stamp = file_stamp(path)
         if stamp is not None:
             replace_shards(connection, kind, name, written, stamp, moved)
 
-    index.database.ask(look_here)
+    index.database.transact(look_here)
 
 
-def sweep(index: CacheIndex, kind: Kind) -> int:
+def remove_unused(index: CacheIndex, kind: Kind) -> int:
     """Removes the shards in which nothing is looked up; gives the bytes that this has freed.
 
     One that cannot be removed, as on Windows while a program reads it, is left to the next time.
@@ -104,12 +104,12 @@ def sweep(index: CacheIndex, kind: Kind) -> int:
             freed += int(size)
         return freed
 
-    return index.database.ask(remove)
+    return index.database.transact(remove)
 
 
-def _worth_merging(group: list[Indexed]) -> list[Indexed]:
+def _shards_to_merge(group: list[IndexedShard]) -> list[IndexedShard]:
     """Those of a signature that are to be merged: from the smallest on, up to about equal ones."""
-    taken: list[Indexed] = []
+    taken: list[IndexedShard] = []
     total = 0
     for shard in sorted(group, key=lambda one: (one.size, one.id)):
         if shard.size > max(total, _CHEAP):
@@ -119,9 +119,9 @@ def _worth_merging(group: list[Indexed]) -> list[Indexed]:
     return sorted(taken, key=lambda one: one.id)
 
 
-def heaps(shards: Iterable[Indexed]) -> Iterator[list[Indexed]]:
+def shard_groups(shards: Iterable[IndexedShard]) -> Iterator[list[IndexedShard]]:
     """The shards in heaps of what fits into one."""
-    heap: list[Indexed] = []
+    heap: list[IndexedShard] = []
     size = count = 0
     for shard in shards:
         size, count = size + shard.live * shard.row_bytes, count + shard.live
@@ -133,7 +133,7 @@ def heaps(shards: Iterable[Indexed]) -> Iterator[list[Indexed]]:
         yield heap
 
 
-def _source(index: CacheIndex, shard: Indexed) -> _Source | None:
+def _merge_source(index: CacheIndex, shard: IndexedShard) -> _Source | None:
     """What of a shard can be copied; None if it is gone, or nothing of it is whole."""
     path = index.path(shard.kind, shard.name)
     wanted = index.live_rows(shard)
@@ -141,7 +141,7 @@ def _source(index: CacheIndex, shard: Indexed) -> _Source | None:
         with path.open("rb") as file:
             header = read_header(file, path.stat().st_size)
             rows = [row for row in wanted if is_intact(file, header, row)]
-    except (OSError, NoShard):
+    except (OSError, InvalidShard):
         return None
     for row in set(wanted) - set(rows):
         index.drop(shard.kind, shard.name, row, header.key(row))

@@ -9,14 +9,14 @@ from pathlib import Path
 from onetrainer.config.data.data import Conditioning
 from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.batch_plan import BatchPlan, all_sizes
+from onetrainer.dataset.batch_plan import BatchPlan, all_buckets
 from onetrainer.dataset.buckets import Bucket
-from onetrainer.dataset.caption_caching import keeps_captions
-from onetrainer.dataset.caption_sampling import drawn_caption, plain_caption, varies
+from onetrainer.dataset.caption_caching import caches_captions
+from onetrainer.dataset.caption_sampling import captions_vary, plain_caption, sample_caption
 from onetrainer.dataset.dataset import Dataset
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transforms import bucket_at, variations, view_count
-from onetrainer.images.image_index import ImageMemory
+from onetrainer.dataset.transforms import bucket_at, transform_count, variations
+from onetrainer.images.image_index import ImageIndex
 
 _VAE = 8
 """Pixels a side for each of a latent's."""
@@ -41,7 +41,7 @@ class CachePlan:
     """
 
     folder: Path
-    views: int
+    latents: int
     captions: int
     pixels: int
     image_bytes: int
@@ -56,12 +56,12 @@ class CachePlan:
 
 def plan_cache(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> CachePlan:
     """What a run is going to keep."""
-    views, cells, size = _kept_images(config, dataset)
-    captions = _kept_captions(config, dataset, batches) if keeps_captions(config) else set()
+    latents, cells, size = _kept_images(config, dataset)
+    captions = _kept_captions(config, dataset, batches) if caches_captions(config) else set()
     folder = cache_folder(config)
     return CachePlan(
         folder=folder,
-        views=views,
+        latents=latents,
         captions=len(captions),
         pixels=cells * _VAE**2,
         image_bytes=size,
@@ -78,7 +78,7 @@ def cache_folder(config: TrainConfig) -> Path:
 
 
 @contextmanager
-def memory_of(config: TrainConfig) -> Iterator[ImageMemory | None]:
+def open_image_index(config: TrainConfig) -> Iterator[ImageIndex | None]:
     """What is remembered of pictures where a run's cache is; None if there is none yet.
 
     Looking leaves nothing behind.
@@ -87,7 +87,7 @@ def memory_of(config: TrainConfig) -> Iterator[ImageMemory | None]:
     if not folder.is_dir():
         yield None
         return
-    with closing(ImageMemory(folder)) as memory:
+    with closing(ImageIndex(folder)) as memory:
         yield memory
 
 
@@ -96,21 +96,21 @@ def _kept_images(config: TrainConfig, dataset: Dataset) -> tuple[int, int, int]:
     if not config.data.cache_latents:
         return 0, 0, 0
     sees = config.data.conditioning if config.model.family.endswith("inpainting") else "blank"
-    counts = [(view_count(one), variations(one, is_cached=True)) for one in dataset.concepts]
-    views = cells = size = 0
+    counts = [(transform_count(one), variations(one, is_cached=True)) for one in dataset.concepts]
+    latents = cells = size = 0
 
     def keep(item: Item, count: int, area: int) -> None:
-        nonlocal views, cells, size
+        nonlocal latents, cells, size
         passes, each = _kept_of(item, sees)
-        views, cells, size = views + count, cells + area * passes, size + area * each
+        latents, cells, size = latents + count, cells + area * passes, size + area * each
 
-    sizes = all_sizes(dataset.items, dataset.concepts)
+    sizes = all_buckets(dataset.items, dataset.concepts)
     for item, buckets in zip(dataset.items, sizes, strict=True):
         own, times = counts[item.concept]
         keep(item, own, times * sum(map(_area, buckets[: own // times])))
     for item in dataset.validation or ():
         keep(item, 1, _area(bucket_at(item, dataset.concepts[item.concept], 0)))
-    return views, cells, size
+    return latents, cells, size
 
 
 def _kept_of(item: Item, sees: Conditioning) -> tuple[int, int]:
@@ -137,12 +137,12 @@ def _kept_captions(config: TrainConfig, dataset: Dataset, batches: BatchPlan) ->
     found = {plain_caption(item, concepts[item.concept]) for item in dataset.validation or ()} | {
         ""
     }
-    if any(varies(concept.captions) for concept in concepts):
+    if any(captions_vary(concept.captions) for concept in concepts):
         shown = (one for step in range(config.training.steps) for one in batches.at(step).images)
-        items = ((dataset.items[one.item], one.turn) for one in shown)
+        items = ((dataset.items[one.item], one.repeat) for one in shown)
     else:
-        items = ((item, turn) for item in dataset.items for turn in range(len(item.captions)))
-    return found | {drawn_caption(item, concepts[item.concept], turn) for item, turn in items}
+        items = ((item, repeat) for item in dataset.items for repeat in range(len(item.captions)))
+    return found | {sample_caption(item, concepts[item.concept], repeat) for item, repeat in items}
 
 
 def _caption_bytes(config: TrainConfig, captions: Iterable[str]) -> int:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from onetrainer.cache.database import INDEX_NAME
 from onetrainer.cache.format import KINDS, Kind, is_part_name, is_shard_name
-from onetrainer.cache.index import CacheIndex, Indexed
+from onetrainer.cache.index import CacheIndex, IndexedShard
 from onetrainer.cache.leases import in_use_since, other_computers
-from onetrainer.cache.merge import heaps, rewrite, seal, sweep
+from onetrainer.cache.merge import copy_entries, merge_small_shards, remove_unused, shard_groups
 from onetrainer.errors import UserError
 
 _ABANDONED_S = 24 * 3600
@@ -98,12 +98,12 @@ class PruneReport:
     leftover_bytes: int = 0
 
 
-def report(folder: Path) -> CacheReport:
+def cache_report(folder: Path) -> CacheReport:
     """What a cache folder holds. Raises UserError if the folder is none."""
     _require_cache(folder)
     index = CacheIndex(folder)
     try:
-        older = list(_older(folder))
+        older = list(_legacy_files(folder))
         return CacheReport(
             folder=str(folder),
             kinds=tuple(_kind_report(index, kind) for kind in KINDS),
@@ -111,7 +111,7 @@ def report(folder: Path) -> CacheReport:
             older_bytes=sum(map(_size, older)),
             foreign=tuple(_foreign(index)),
             other_bytes=sum(_size(folder / name) for name in (INDEX_NAME, _MEMORY_NAME)),
-            is_in_use=index.database.ask(in_use_since) is not None,
+            is_in_use=index.database.transact(in_use_since) is not None,
             damaged=tuple(index.damaged),
         )
     finally:
@@ -136,21 +136,21 @@ def prune(
     _require_cache(folder)
     index = CacheIndex(folder)
     try:
-        before = _total(index)
-        unused = sum(_unused(shard) for kind in KINDS for shard in index.shards(kind))
-        computers = tuple(index.database.ask(other_computers))
+        before = _total_bytes(index)
+        unused = sum(_unused_bytes(shard) for kind in KINDS for shard in index.shards(kind))
+        computers = tuple(index.database.transact(other_computers))
         spared = _spared_since(index, since)
         begun = _remove_abandoned(folder)
         older = _remove_older(folder) if removes_older else 0
         gone = 0
         if unused_s is not None:
             gone += _evict_unused(index, min(spared, int(time.time() - unused_s)))
-        _tidy(index)
-        if limit_bytes is not None and _total(index) > limit_bytes:
+        _compact(index)
+        if limit_bytes is not None and _total_bytes(index) > limit_bytes:
             older += _remove_older(folder)
-            gone += _down_to(limit_bytes, index, spared)
-        after = _total(index)
-        is_in_use = index.database.ask(in_use_since) is not None
+            gone += _shrink(limit_bytes, index, spared)
+        after = _total_bytes(index)
+        is_in_use = index.database.transact(in_use_since) is not None
         freed = max(0, before - after) + begun
         leftover = min(freed, unused + begun) if gone or older else freed
         return PruneReport(gone, older, freed, after, computers, is_in_use, leftover)
@@ -163,14 +163,14 @@ def is_cache(folder: Path) -> bool:
     return (folder / INDEX_NAME).is_file() or any((folder / kind).is_dir() for kind in KINDS)
 
 
-def is_begun(folder: Path) -> bool:
+def has_contents(folder: Path) -> bool:
     """Whether anything is in a folder but what is remembered of pictures, which a check leaves."""
     if is_cache(folder):
         return True
-    return any(not path.name.startswith(_MEMORY_NAME) for path in _listed(folder))
+    return any(not path.name.startswith(_MEMORY_NAME) for path in _list_folder(folder))
 
 
-def knows_images(folder: Path) -> bool:
+def has_image_index(folder: Path) -> bool:
     """Whether something is remembered of pictures there."""
     return (folder / _MEMORY_NAME).is_file()
 
@@ -208,7 +208,7 @@ def _kind_report(index: CacheIndex, kind: Kind) -> KindReport:
         entries=sum(shard.live for shard in shards),
         shards=len(shards),
         bytes=sum(shard.size for shard in shards),
-        unused_bytes=sum(map(_unused, shards)),
+        unused_bytes=sum(map(_unused_bytes, shards)),
         last_used=newest,
         oldest_used=oldest,
     )
@@ -216,7 +216,7 @@ def _kind_report(index: CacheIndex, kind: Kind) -> KindReport:
 
 def _spared_since(index: CacheIndex, since: float | None) -> int:
     """From when on what was used is spared: times are told in whole seconds."""
-    at_work = index.database.ask(in_use_since)
+    at_work = index.database.transact(in_use_since)
     times = [int(each) for each in (since, at_work) if each is not None]
     return min(times, default=int(time.time()) + 1)
 
@@ -224,18 +224,18 @@ def _spared_since(index: CacheIndex, since: float | None) -> int:
 def _evict_unused(index: CacheIndex, before: int) -> int:
     """Forgets what was last used before a time; gives how many entries."""
     gone = "DELETE FROM entries WHERE used < ?"
-    return index.database.ask(lambda connection: connection.execute(gone, (before,)).rowcount)
+    return index.database.transact(lambda connection: connection.execute(gone, (before,)).rowcount)
 
 
-def _down_to(limit_bytes: int, index: CacheIndex, spared: int) -> int:
+def _shrink(limit_bytes: int, index: CacheIndex, spared: int) -> int:
     """Makes the folder as small as asked for, if it can be; gives how many entries are gone."""
     count = 0
     while True:
         gone = _evict(index, _live_bytes(index) - limit_bytes, spared)
-        _tidy(index, is_tight=True)
+        _compact(index, is_tight=True)
         count += gone
         # Shards begin with a header, so that a few more may have to go.
-        if not gone or _total(index) <= limit_bytes:
+        if not gone or _total_bytes(index) <= limit_bytes:
             return count
 
 
@@ -260,41 +260,43 @@ def _evict(index: CacheIndex, excess: int, spared: int) -> int:
             gone.append((kind, key))
             excess -= row_bytes
         count += len(gone)
-        index.database.ask(partial(_forget, gone))
+        index.database.transact(partial(_delete_entries, gone))
     return count
 
 
-def _forget(entries: list[tuple[str, bytes]], connection: sqlite3.Connection) -> None:
+def _delete_entries(entries: list[tuple[str, bytes]], connection: sqlite3.Connection) -> None:
     connection.executemany("DELETE FROM entries WHERE kind = ? AND key = ?", entries)
 
 
-def _tidy(index: CacheIndex, *, is_tight: bool = False) -> None:
+def _compact(index: CacheIndex, *, is_tight: bool = False) -> None:
     """Removes shards of no use, and writes those anew that are partly so.
 
     is_tight: however little of a shard is of no use.
     """
     for kind in KINDS:
-        sweep(index, kind)
+        remove_unused(index, kind)
         if not index.may_remove:
             continue
-        groups: defaultdict[str, list[Indexed]] = defaultdict(list)
+        groups: defaultdict[str, list[IndexedShard]] = defaultdict(list)
         for shard in index.shards(kind):
             unused = shard.count - shard.live
             if unused and (is_tight or unused * _WASTE >= shard.count):
                 groups[shard.signature].append(shard)
         for group in groups.values():
-            for some in heaps(group):
-                rewrite(index, kind, some)
-                sweep(index, kind)  # at once, so that little room is needed meanwhile
-        seal(index, kind)
+            for some in shard_groups(group):
+                copy_entries(index, kind, some)
+                remove_unused(index, kind)  # at once, so that little room is needed meanwhile
+        merge_small_shards(index, kind)
 
 
 def _live_bytes(index: CacheIndex) -> int:
     """What the folder would take if nothing in it were of no use."""
-    return _total(index) - sum(_unused(shard) for kind in KINDS for shard in index.shards(kind))
+    return _total_bytes(index) - sum(
+        _unused_bytes(shard) for kind in KINDS for shard in index.shards(kind)
+    )
 
 
-def _unused(shard: Indexed) -> int:
+def _unused_bytes(shard: IndexedShard) -> int:
     """Bytes of a shard without which all that is looked up in it would be there; not of its header.
 
     All of it where nothing is.
@@ -302,18 +304,18 @@ def _unused(shard: Indexed) -> int:
     return (shard.count - shard.live) * shard.row_bytes if shard.live else shard.size
 
 
-def _total(index: CacheIndex) -> int:
-    files = [index.folder / INDEX_NAME, index.folder / _MEMORY_NAME, *_older(index.folder)]
+def _total_bytes(index: CacheIndex) -> int:
+    files = [index.folder / INDEX_NAME, index.folder / _MEMORY_NAME, *_legacy_files(index.folder)]
     shards = (shard.size for kind in KINDS for shard in index.shards(kind))
     return sum(shards) + sum(map(_size, files))
 
 
-def _older(folder: Path) -> Iterator[Path]:
+def _legacy_files(folder: Path) -> Iterator[Path]:
     """The entries of an older version: KIND/ab/ab….safetensors, a file for each."""
-    inner = (each for kind in KINDS for each in _listed(folder / kind))
+    inner = (each for kind in KINDS for each in _list_folder(folder / kind))
     for parent in inner:
         if _OLD_FOLDER.fullmatch(parent.name):
-            yield from (path for path in _listed(parent) if _is_older(path))
+            yield from (path for path in _list_folder(parent) if _is_older(path))
 
 
 def _is_older(path: Path) -> bool:
@@ -324,7 +326,7 @@ def _is_older(path: Path) -> bool:
 def _remove_older(folder: Path) -> int:
     """Removes the entries of an older version, and their folders if nothing else is in them."""
     count = 0
-    for path in list(_older(folder)):
+    for path in list(_legacy_files(folder)):
         with suppress(OSError):
             path.unlink()
             count += 1
@@ -336,7 +338,7 @@ def _remove_older(folder: Path) -> int:
 def _remove_abandoned(folder: Path) -> int:
     """Removes what a process that is gone has begun to write; gives how many bytes that was."""
     freed = 0
-    for path in (each for kind in KINDS for each in _listed(folder / kind)):
+    for path in (each for kind in KINDS for each in _list_folder(folder / kind)):
         with suppress(OSError):
             found = path.stat()
             if is_part_name(path.name) and time.time() - found.st_mtime > _ABANDONED_S:
@@ -349,14 +351,14 @@ def _foreign(index: CacheIndex) -> Iterator[str]:
     """What lies among the shards and is not of this version, nor of an older one."""
     for kind in KINDS:
         known = {shard.name for shard in index.shards(kind)}
-        for path in _listed(index.folder / kind):
+        for path in _list_folder(index.folder / kind):
             is_ours = path.name in known or is_part_name(path.name) or path.is_dir()
             if not is_ours:
                 is_broken = is_shard_name(path.name)
                 yield f"{kind}/{path.name}" + (" (no shard that can be read)" if is_broken else "")
 
 
-def _listed(folder: Path) -> list[Path]:
+def _list_folder(folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError:

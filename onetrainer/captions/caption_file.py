@@ -36,7 +36,7 @@ def read_captions(path: Path, *, lines: Literal["each", "joined"]) -> tuple[tupl
         raise CaptionError(path, f"its caption cannot be read ({error.strerror})") from error
     if len(data) > MAX_BYTES:
         raise CaptionError(path, "its .txt file is larger than 1 MB, so it is no caption")
-    decoded = decoded_text(data)
+    decoded = decode_text(data)
     if decoded is None:
         raise CaptionError(path, "its caption is in no known encoding; save it as UTF-8")
     text, encoding = decoded
@@ -47,7 +47,7 @@ def read_captions(path: Path, *, lines: Literal["each", "joined"]) -> tuple[tupl
     return found or ("",), encoding
 
 
-def decoded_text(data: bytes) -> tuple[str, str] | None:
+def decode_text(data: bytes) -> tuple[str, str] | None:
     """A text and the encoding that fits it, as `read_captions` tells; None if none does."""
     wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     for encoding in ("utf-16",) if wide else ("utf-8-sig", "cp1252"):

@@ -8,27 +8,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from onetrainer.captions.caption_list_file import Listed, read_list
+from onetrainer.captions.caption_list_file import CaptionEntry, read_list
 from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES, UNREAD_SUFFIXES
 from onetrainer.errors import UserError
 
 _SUFFIXES = IMAGE_SUFFIXES | UNREAD_SUFFIXES
 _EXAMPLES = 3
 
-Parts: TypeAlias = tuple[str, ...]
-Key: TypeAlias = Callable[[Parts], Parts]
+Components: TypeAlias = tuple[str, ...]
+Key: TypeAlias = Callable[[Components], Components]
 
 
 @dataclass(frozen=True)
-class Matched:
+class ListMatch:
     """What a list says of some pictures.
 
     entries: of each picture, None if the list does not name it. unused: the entries that name none
     of the pictures.
     """
 
-    entries: tuple[Listed | None, ...]
-    unused: tuple[Listed, ...]
+    entries: tuple[CaptionEntry | None, ...]
+    unused: tuple[CaptionEntry, ...]
 
     def notes(self, name: str) -> tuple[str, ...]:
         """What to tell of entries that name no picture. name: of the list's file."""
@@ -45,11 +45,11 @@ class CaptionList:
     """What a list file says. encoding: the one it was read in. is_in_order: it names no files."""
 
     path: Path
-    entries: tuple[Listed, ...]
+    entries: tuple[CaptionEntry, ...]
     encoding: str = "utf-8"
     is_in_order: bool = False
 
-    def match(self, root: Path, names: Sequence[str]) -> Matched:
+    def match(self, root: Path, names: Sequence[str]) -> ListMatch:
         """Which picture each entry speaks of.
 
         root: the pictures' folder. names: of the pictures, below it, with "/", in their order.
@@ -62,23 +62,23 @@ class CaptionList:
         if self.is_in_order:
             return self._in_order(names)
         images = _Images(root, names)
-        found: dict[int, Listed] = {}
+        found: dict[int, CaptionEntry] = {}
         left = list(self.entries)
-        for key in (_same, _stem):
+        for key in (_full_key, _stem_key):
             tried, left = left, []
             # A picture that is named in full is not meant by what has another ending.
-            taken = frozenset(found)
+            choose_options = frozenset(found)
             for entry in tried:
-                fits = [at for at in images.ending(entry.file, key) if at not in taken]
+                fits = [at for at in images.ending(entry.file, key) if at not in choose_options]
                 if len(fits) > 1:
                     raise self._ambiguous(entry, [names[at] for at in fits])
                 if fits:
                     found[fits[0]] = self._joined(found.get(fits[0]), entry)
                 else:
                     left.append(entry)
-        return Matched(tuple(found.get(at) for at in range(len(names))), tuple(left))
+        return ListMatch(tuple(found.get(at) for at in range(len(names))), tuple(left))
 
-    def _joined(self, before: Listed | None, entry: Listed) -> Listed:
+    def _joined(self, before: CaptionEntry | None, entry: CaptionEntry) -> CaptionEntry:
         if before is None:
             return entry
         if before.focus and entry.focus and before.focus != entry.focus:
@@ -91,7 +91,7 @@ class CaptionList:
         captions = tuple(filter(None, (*before.captions, *entry.captions)))
         return replace(before, captions=captions or ("",), focus=before.focus or entry.focus)
 
-    def _in_order(self, names: Sequence[str]) -> Matched:
+    def _in_order(self, names: Sequence[str]) -> ListMatch:
         entries = list(self.entries)
         while len(entries) > len(names) and entries[-1].captions == ("",):
             entries.pop()
@@ -102,9 +102,9 @@ class CaptionList:
                 " line is a picture without a caption",
                 "Correct it, or use a .csv or .jsonl file, which names the pictures",
             )
-        return Matched(tuple(entries), ())
+        return ListMatch(tuple(entries), ())
 
-    def _ambiguous(self, entry: Listed, fits: Sequence[str]) -> UserError:
+    def _ambiguous(self, entry: CaptionEntry, fits: Sequence[str]) -> UserError:
         some = " or ".join(f'"{name}"' for name in fits[:2])
         return UserError(
             f'{self.path}, line {entry.line}: "{entry.file}" may be {some}',
@@ -120,14 +120,14 @@ class _Images:
         base = _parts(Path(os.path.abspath(root)).as_posix())  # noqa: PTH100 - links stay as named
         self._depth = len(base)
         self._paths = [(*base, *_parts(name)) for name in names]
-        self._places: dict[tuple[Key, int], dict[Parts, list[int]]] = {}
+        self._places: dict[tuple[Key, int], dict[Components, list[int]]] = {}
 
     def ending(self, file: str, key: Key) -> list[int]:
         """The places of those that a file's name fits best. key: what of paths is compared."""
         wanted = _parts(file)
         size = len(wanted)
         if (key, size) not in self._places:
-            places: defaultdict[Parts, list[int]] = defaultdict(list)
+            places: defaultdict[Components, list[int]] = defaultdict(list)
             for at, path in enumerate(self._paths):
                 places[key(path[-size:])].append(at)
             self._places[key, size] = places
@@ -143,18 +143,18 @@ def read_caption_list(path: Path) -> CaptionList:
     return CaptionList(path, tuple(entries), encoding, is_in_order=path.suffix.lower() == ".txt")
 
 
-def _parts(path: str) -> Parts:
+def _parts(path: str) -> Components:
     """A path's names, whichever system wrote it."""
     clean = unicodedata.normalize("NFC", path.strip()).replace("\\", "/")
     return tuple(part for part in clean.split("/") if part not in ("", ".", ".."))
 
 
-def _same(parts: Parts) -> Parts:
+def _full_key(parts: Components) -> Components:
     return tuple(part.casefold() for part in parts)
 
 
-def _stem(parts: Parts) -> Parts:
+def _stem_key(parts: Components) -> Components:
     """Without the ending, if it is one of pictures."""
-    *above, last = _same(parts)
+    *above, last = _full_key(parts)
     suffix = Path(last).suffix
     return (*above, last.removesuffix(suffix) if suffix in _SUFFIXES else last)

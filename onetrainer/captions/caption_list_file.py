@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onetrainer.captions.caption_file import decoded_text
+from onetrainer.captions.caption_file import decode_text
 from onetrainer.errors import UserError
 
 MAX_BYTES = 1 << 28
@@ -27,7 +27,7 @@ _EXAMPLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class CaptionEntry:
     """What a list says of one picture.
 
     line: where it says so, from 1. file: the picture as the list calls it, "" in a .txt file.
@@ -44,7 +44,7 @@ class _LineError(Exception):
     """A line that cannot be understood. The message says why."""
 
 
-def read_list(path: Path) -> tuple[list[Listed], str]:
+def read_list(path: Path) -> tuple[list[CaptionEntry], str]:
     """What a list says, and its encoding. Raises UserError, naming the line."""
     text, encoding = _text(path)
     match path.suffix.lower():
@@ -88,16 +88,16 @@ def _text(path: Path) -> tuple[str, str]:
     if len(data) > MAX_BYTES:
         size = f"{MAX_BYTES >> 20} MB"
         raise UserError(f"{path} is larger than {size}", needed, "Split it by folders")
-    decoded = decoded_text(data)
+    decoded = decode_text(data)
     if decoded is None or "\0" in decoded[0]:
         raise UserError(f"{path} is no text", needed, "Save it as UTF-8, or choose another")
     return decoded
 
 
-def _plain(text: str) -> list[Listed]:
+def _plain(text: str) -> list[CaptionEntry]:
     """A caption a line; empty ones count."""
     lines = re.split(r"\r\n|\r|\n", text)
-    return [Listed(number, "", (_clean(line),)) for number, line in enumerate(lines, 1)]
+    return [CaptionEntry(number, "", (_clean(line),)) for number, line in enumerate(lines, 1)]
 
 
 def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
@@ -153,7 +153,7 @@ def _require_columns(path: Path, line: int, header: Sequence[str]) -> None:
         raise _broken(path, line, f'no column is called "caption" ({named})')
 
 
-def _entry(line: int, row: Mapping[str, object]) -> Listed:
+def _entry(line: int, row: Mapping[str, object]) -> CaptionEntry:
     file = next((row[key] for key in FILE_KEYS if key in row), None)
     if not isinstance(file, str) or not file.strip().strip("/\\.") or _BROKEN.search(file):
         raise _LineError('"file" names no picture')
@@ -161,7 +161,7 @@ def _entry(line: int, row: Mapping[str, object]) -> Listed:
     if not keys:
         raise _LineError('there is no "caption"')
     captions = tuple(filter(None, (text for key in keys for text in _captions(key, row[key]))))
-    return Listed(line, file.strip(), captions or ("",), _focus(row))
+    return CaptionEntry(line, file.strip(), captions or ("",), _focus(row))
 
 
 def _caption_keys(names: Iterable[str]) -> list[str]:

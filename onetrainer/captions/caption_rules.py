@@ -3,9 +3,9 @@
 import difflib
 from collections.abc import Iterator
 
-from onetrainer.captions.choices import BraceError, choices, parsed
-from onetrainer.captions.patterns import pattern_faults
-from onetrainer.captions.tags import splits_at
+from onetrainer.captions.choices import BraceError, all_choices, parse_choices
+from onetrainer.captions.patterns import pattern_errors
+from onetrainer.captions.tags import tag_separator
 from onetrainer.config.data.captions import Captions
 from onetrainer.errors import Fix, Problem
 
@@ -40,7 +40,7 @@ def _template_problems(captions: Captions, path: str) -> Iterator[Problem]:
         return
     place, shown = f"{path}.template", _cut(template)
     try:
-        found = choices(parsed(template))
+        found = all_choices(parse_choices(template))
     except BraceError as error:
         yield Problem(
             place,
@@ -76,7 +76,7 @@ def _template_problems(captions: Captions, path: str) -> Iterator[Problem]:
 
 
 def _mark_problems(captions: Captions, path: str) -> Iterator[Problem]:
-    separator = splits_at(captions).strip()
+    separator = tag_separator(captions).strip()
     marks = {
         "secondary_separator": captions.secondary_separator,
         "keep_separator": captions.keep_separator,
@@ -120,7 +120,7 @@ def _list_problems(captions: Captions, path: str) -> Iterator[Problem]:
             place, f"the list is empty, so {effect}", "", "Write a tag a line.", severity="warning"
         )
     if not captions.listed_regex:
-        mark = splits_at(captions)
+        mark = tag_separator(captions)
         if joined := [line for line in lines if mark in line]:
             yield Problem(
                 place,
@@ -130,7 +130,7 @@ def _list_problems(captions: Captions, path: str) -> Iterator[Problem]:
                 severity="warning",
             )
         return
-    faults = list(pattern_faults(captions.listed_tags))
+    faults = list(pattern_errors(captions.listed_tags))
     for number, pattern, fault in faults[:_MOST_TOLD]:
         yield Problem(
             place,

@@ -44,7 +44,7 @@ class BraceError(Exception):
 
 
 @lru_cache(_REMEMBERED)
-def parsed(text: str) -> Text:
+def parse_choices(text: str) -> Text:
     """A text with its choices, which may lie within each other.
 
     Outside of any choice, {{ and }} are the braces themselves and | is itself; within one, every
@@ -90,26 +90,28 @@ def parsed(text: str) -> Text:
     return _joined(open_[0][0])
 
 
-def brace_fault(text: str) -> str:
+def brace_error(text: str) -> str:
     """What is wrong with a text's braces, in words; "" if nothing is."""
     try:
-        parsed(text)
+        parse_choices(text)
     except BraceError as error:
         return str(error)
     return ""
 
 
-def choices(text: Text) -> list[Choice]:
+def all_choices(text: Text) -> list[Choice]:
     """Every choice of a text, also those within others, in the order of their braces."""
     found = []
     for part in text:
         if isinstance(part, Choice):
             found.append(part)
-            found += [inner for option in part.options for inner in choices(option)]
+            found += [inner for option in part.options for inner in all_choices(option)]
     return found
 
 
-def taken(text: Text, showing: int, order: Order, fields: Mapping[str, str] = _NO_FIELDS) -> str:
+def choose_options(
+    text: Text, showing: int, order: Order, fields: Mapping[str, str] = _NO_FIELDS
+) -> str:
     """The text with one option of each choice.
 
     showing: how often the text was shown before. In so many showings as a choice has options, each
@@ -125,11 +127,11 @@ def taken(text: Text, showing: int, order: Order, fields: Mapping[str, str] = _N
         else:
             round_, at = divmod(showing, len(part.options))
             option = part.options[order(part, round_)[at]]
-            words.append(taken(option, round_, order, fields))
+            words.append(choose_options(option, round_, order, fields))
     return "".join(words)
 
 
-def as_written(choice: Choice, _round: int) -> range:
+def written_order(choice: Choice, _round: int) -> range:
     """The order in which the options stand: the first one comes first."""
     return range(len(choice.options))
 

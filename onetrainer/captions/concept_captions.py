@@ -6,13 +6,13 @@ from pathlib import Path
 
 from onetrainer.captions.caption_file import CaptionError, read_captions
 from onetrainer.captions.caption_list import read_caption_list
-from onetrainer.captions.caption_list_file import Listed
+from onetrainer.captions.caption_list_file import CaptionEntry
 from onetrainer.concepts.concepts import ConceptSettings, folder_name
-from onetrainer.concepts.folder_listing import Found, is_image, normal
+from onetrainer.concepts.folder_listing import FolderImage, is_image, normalize_name
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ItemCaptions:
     """What is said of one picture. focus: the point to cut around. note: worth telling, or ""."""
 
     captions: tuple[str, ...]
@@ -28,32 +28,36 @@ class ConceptCaptions:
     Raises UserError for a list that cannot be read.
     """
 
-    def __init__(self, concept: ConceptSettings, images: Sequence[Found]) -> None:
+    def __init__(self, concept: ConceptSettings, images: Sequence[FolderImage]) -> None:
         self._concept = concept
-        self._listed: dict[str, Listed | None] = {}
+        self._listed: dict[str, CaptionEntry | None] = {}
         self.notes: tuple[str, ...] = ()
         self.listed = 0
-        self.unused: tuple[Listed, ...] = ()
+        self.unused: tuple[CaptionEntry, ...] = ()
         if concept.caption_source == "list" and concept.caption_list is not None:
             self._match(concept.caption_list, images)
 
-    def of(self, found: Found) -> Said:
+    def of(self, found: FolderImage) -> ItemCaptions:
         """What is said of a picture. Raises CaptionError if its file cannot be read."""
         match self._concept.caption_source:
             case "files":
                 return self._beside(found)
             case "names":
-                return Said((found.stem,))
+                return ItemCaptions((found.stem,))
             case "folders":
                 own = found.group.rpartition("/")[2]
-                return Said((own or normal(folder_name(self._concept.folder)),))
+                return ItemCaptions((own or normalize_name(folder_name(self._concept.folder)),))
             case "text":
-                return Said((" ".join(self._concept.caption_text.split()),))
+                return ItemCaptions((" ".join(self._concept.caption_text.split()),))
             case "list":
                 entry = self._listed.get(found.name)
-                return Said(("",)) if entry is None else Said(entry.captions or ("",), entry.focus)
+                return (
+                    ItemCaptions(("",))
+                    if entry is None
+                    else ItemCaptions(entry.captions or ("",), entry.focus)
+                )
 
-    def _match(self, file: Path, images: Sequence[Found]) -> None:
+    def _match(self, file: Path, images: Sequence[FolderImage]) -> None:
         captions = read_caption_list(file)
         names = [found.name for found in images if is_image(found.name)]
         matched = captions.match(self._concept.folder, names)
@@ -63,17 +67,19 @@ class ConceptCaptions:
         if captions.encoding == "cp1252":
             self.notes = (_windows_text(file.name), *self.notes)
 
-    def _beside(self, found: Found) -> Said:
+    def _beside(self, found: FolderImage) -> ItemCaptions:
         if found.caption is None:
-            return Said(("",))
+            return ItemCaptions(("",))
         try:
             captions, encoding = read_captions(found.caption, lines=self._concept.captions.lines)
         except CaptionError:
-            if self._concept.learns_captions:
+            if self._concept.uses_captions:
                 raise
-            return Said(("",))
-        is_guess = encoding == "cp1252" and self._concept.learns_captions
-        return Said(captions or ("",), note=_windows_text(found.caption.name) if is_guess else "")
+            return ItemCaptions(("",))
+        is_guess = encoding == "cp1252" and self._concept.uses_captions
+        return ItemCaptions(
+            captions or ("",), note=_windows_text(found.caption.name) if is_guess else ""
+        )
 
 
 def _windows_text(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from onetrainer.captions.placeholder_tokens import word_key
+from onetrainer.captions.placeholder_tokens import token_key
 
 MAX_TAG = 100
 """No pattern is tried on a longer tag, in characters: that is a sentence, and time is bounded."""
@@ -37,12 +37,12 @@ def is_listed(tag: str, listed: str, *, patterns: bool) -> bool:
     cannot be used match nothing; `pattern_faults` tells of them.
     """
     if not patterns:
-        return word_key(tag) in _words(listed)
+        return token_key(tag) in _words(listed)
     tag = " ".join(tag.split())
     return len(tag) <= MAX_TAG and any(one.fullmatch(tag) for one in _patterns(listed))
 
 
-def pattern_faults(listed: str) -> Iterator[tuple[int, str, str]]:
+def pattern_errors(listed: str) -> Iterator[tuple[int, str, str]]:
     """(line from 1, pattern, what is wrong in words) for each that cannot be used."""
     for number, line in _lines(listed):
         if fault := _fault(line):
@@ -56,7 +56,7 @@ def _lines(listed: str) -> list[tuple[int, str]]:
 
 @lru_cache(64)
 def _words(listed: str) -> frozenset[str]:
-    return frozenset(word_key(line) for _, line in _lines(listed))
+    return frozenset(token_key(line) for _, line in _lines(listed))
 
 
 @lru_cache(64)

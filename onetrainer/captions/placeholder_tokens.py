@@ -4,19 +4,19 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 
-def word_key(word: str) -> str:
+def token_key(word: str) -> str:
     """The form in which words are compared: CLIP knows no upper case, nor how wide a space is."""
     return " ".join(word.lower().split())
 
 
-def missing_words(captions: Iterable[str], words: Sequence[str]) -> list[str]:
+def missing_tokens(captions: Iterable[str], words: Sequence[str]) -> list[str]:
     """Those of the words that no caption holds, where a word counts as in `split_at_words`."""
-    keys = [word_key(word) for word in words]
-    found = {key for caption in captions for key in split_at_words(caption, keys)[1::2]}
-    return [word for word in words if word_key(word) not in found]
+    keys = [token_key(word) for word in words]
+    found = {key for caption in captions for key in split_at_tokens(caption, keys)[1::2]}
+    return [word for word in words if token_key(word) not in found]
 
 
-def split_at_words(caption: str, words: Collection[str]) -> list[str]:
+def split_at_tokens(caption: str, words: Collection[str]) -> list[str]:
     """The caption's text and the keys of the words in it, in turn."""
     if not words:
         return [caption]

@@ -22,11 +22,11 @@ class Tags:
     """A caption's tags. moving: those that may be shuffled and dropped, between those that stay."""
 
     first: tuple[Tag, ...]
-    moving: tuple[Tag, ...]
+    middle: tuple[Tag, ...]
     last: tuple[Tag, ...] = ()
 
 
-def works_on_tags(captions: Captions, text: str) -> bool:
+def changes_tags(captions: Captions, text: str) -> bool:
     """Whether a caption has to be taken apart; otherwise it stays as it was written."""
     marks = (captions.keep_separator.strip(), captions.secondary_separator.strip())
     is_changed = captions.shuffle or captions.drop_tags != "off" or captions.capitals != "off"
@@ -42,15 +42,15 @@ def split_tags(text: str, captions: Captions) -> Tags:
     mark = captions.keep_separator.strip()
     if mark and mark in text:
         first, rest = text.split(mark, 1)
-        moving, _, last = rest.partition(mark)
+        middle, _, last = rest.partition(mark)
         # Of a third mark nothing is left but what it stood between.
-        last = last.replace(mark, between(captions))
-        return Tags(*(_tags(part, captions) for part in (first, moving, last)))
+        last = last.replace(mark, joining_separator(captions))
+        return Tags(*(_tags(part, captions) for part in (first, middle, last)))
     tags = _tags(text, captions)
     return Tags(tags[: captions.keep], tags[captions.keep :])
 
 
-def kept_tags(tags: Tags, captions: Captions, seed: int, turn: int, name: str) -> Tags:
+def drop_random_tags(tags: Tags, captions: Captions, seed: int, repeat: int, name: str) -> Tags:
     """Without those that this turn drops.
 
     "all" have one draw in common; "each" has its own, with the same chance; of "later" ones, the
@@ -58,12 +58,12 @@ def kept_tags(tags: Tags, captions: Captions, seed: int, turn: int, name: str) -
     """
     if captions.drop_tags == "off":
         return tags
-    numbers = draws(seed, "caption tags", turn, name)
+    numbers = draws(seed, "caption tags", repeat, name)
     together = numbers.random()
-    own = [numbers.random() for _ in tags.moving]
-    may_drop = [_may_drop(tag, captions) for tag in tags.moving]
+    own = [numbers.random() for _ in tags.middle]
+    may_drop = [_may_drop(tag, captions) for tag in tags.middle]
     count, place, kept = sum(may_drop), 0, []
-    for tag, is_dropped, number in zip(tags.moving, may_drop, own, strict=True):
+    for tag, is_dropped, number in zip(tags.middle, may_drop, own, strict=True):
         place += is_dropped
         chance = captions.drop_chance
         if captions.drop_tags == "all":
@@ -75,47 +75,47 @@ def kept_tags(tags: Tags, captions: Captions, seed: int, turn: int, name: str) -
     return Tags(tags.first, tuple(kept), tags.last)
 
 
-def shuffled_tags(tags: Tags, captions: Captions, seed: int, turn: int, name: str) -> Tags:
+def shuffle_tags(tags: Tags, captions: Captions, seed: int, repeat: int, name: str) -> Tags:
     """In this turn's order."""
     if not captions.shuffle:
         return tags
-    order = shuffled(tags.moving, derive(seed, "caption order", turn, name))
+    order = shuffled(tags.middle, derive(seed, "caption order", repeat, name))
     return Tags(tags.first, tuple(order), tags.last)
 
 
-def capital_tags(tags: Tags, captions: Captions, seed: int, turn: int, name: str) -> Tags:
+def capitalize_tags(tags: Tags, captions: Captions, seed: int, repeat: int, name: str) -> Tags:
     """With this turn's capitals; a tag of several is one tag each."""
     if captions.capitals == "off":
         return tags
-    numbers = draws(seed, "caption capitals", turn, name)
+    numbers = draws(seed, "caption capitals", repeat, name)
 
     def written(tag: Tag) -> Tag:
         return tuple(_capitals(part, captions, numbers) for part in tag)
 
-    return mapped(tags, written)
+    return map_tags(tags, written)
 
 
-def small_tags(tags: Tags) -> Tags:
+def lowercase_tags(tags: Tags) -> Tags:
     """In small letters."""
-    return mapped(tags, lambda tag: tuple(part.lower() for part in tag))
+    return map_tags(tags, lambda tag: tuple(part.lower() for part in tag))
 
 
-def mapped(tags: Tags, change: Callable[[Tag], Tag]) -> Tags:
+def map_tags(tags: Tags, change: Callable[[Tag], Tag]) -> Tags:
     """Each tag changed, in its place."""
-    first, moving, last = (
-        tuple(change(tag) for tag in part) for part in (tags.first, tags.moving, tags.last)
+    first, middle, last = (
+        tuple(change(tag) for tag in part) for part in (tags.first, tags.middle, tags.last)
     )
-    return Tags(first, moving, last)
+    return Tags(first, middle, last)
 
 
-def joined_tags(tags: Tags, captions: Captions) -> str:
+def join_tags(tags: Tags, captions: Captions) -> str:
     """One text, with the separator between any two, also those that stay together."""
-    return between(captions).join(
-        part for tag in (*tags.first, *tags.moving, *tags.last) for part in tag
+    return joining_separator(captions).join(
+        part for tag in (*tags.first, *tags.middle, *tags.last) for part in tag
     )
 
 
-def splits_at(captions: Captions) -> str:
+def tag_separator(captions: Captions) -> str:
     """Where tags are split; " " means at blanks.
 
     Blanks around a sign such as "," do not count; around a word such as " and " they do, lest
@@ -128,16 +128,16 @@ def splits_at(captions: Captions) -> str:
     return separator or " "
 
 
-def between(captions: Captions) -> str:
+def joining_separator(captions: Captions) -> str:
     """What is written between two tags."""
-    separator = splits_at(captions)
+    separator = tag_separator(captions)
     return separator if separator != separator.strip() else f"{separator} "
 
 
 def _tags(text: str, captions: Captions) -> tuple[Tag, ...]:
     together = captions.secondary_separator.strip()
     tags = []
-    for piece in text.split(splits_at(captions)):
+    for piece in text.split(tag_separator(captions)):
         parts = piece.split(together) if together else [piece]
         if tag := tuple(clean for part in parts if (clean := " ".join(part.split()))):
             tags.append(tag)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onetrainer.captions.placeholder_tokens import missing_words
+from onetrainer.captions.placeholder_tokens import missing_tokens
 from onetrainer.concepts.concepts import PRIOR_ROLES, ConceptSettings
 from onetrainer.concepts.folder_listing import CONDITIONING_SUFFIX, MASK_SUFFIX
 from onetrainer.config.methods.embedding import EmbeddingOnly
@@ -19,7 +19,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, UserError
 from onetrainer.json_file import shortened
 from onetrainer.metrics.validation import FEW_IMAGES
-from onetrainer.rules.data import beside, is_same_folder, masks_place, subfolders_place
+from onetrainer.rules.data import sibling_path, is_same_folder, masks_path, subfolders_path
 
 if TYPE_CHECKING:
     from onetrainer.dataset.items import DatasetIndex, Item
@@ -32,13 +32,13 @@ Indexes = Mapping[int, "DatasetIndex"]
 
 def check_images(config: TrainConfig) -> list[Problem]:
     """Problems of the pictures, each at the place of its folder."""
-    from onetrainer.dataset.dataset import is_images_alone, reads_folder, used_concepts
+    from onetrainer.dataset.dataset import reads_image_folders, used_concepts, uses_images_only
 
-    if not reads_folder(config):
+    if not reads_image_folders(config):
         return []
     concepts = used_concepts(config)
     indexes, found = _listed(config, concepts)
-    is_plain = is_images_alone(config)
+    is_plain = uses_images_only(config)
     found += _left_inside(concepts, indexes)
     for number, index in indexes.items():
         is_told = is_plain or _is_told_by_rules(config, concepts[number])
@@ -50,7 +50,7 @@ def check_images(config: TrainConfig) -> list[Problem]:
     return found + _split_problems(config, concepts, indexes)
 
 
-def cannot_look(path: str, error: OSError) -> Problem:
+def unreadable_problem(path: str, error: OSError) -> Problem:
     """What to say of a setting that leads to what the system does not let us look at."""
     reason = (error.strerror or str(error)).lower()
     place = shortened(Path(str(error.filename or "")))
@@ -69,7 +69,7 @@ def _listed(
         place = concept.place
         try:
             if concept.caption_source == "list" and concept.caption_list is not None:
-                place = beside(concept, "caption_list")
+                place = sibling_path(concept, "caption_list")
                 read_caption_list(concept.caption_list)
                 place = concept.place
             required = concept.require_captions and not _is_told_by_rules(config, concept)
@@ -78,7 +78,7 @@ def _listed(
         except UserError as error:
             found.append(Problem(place, error.what, error.expected, error.remedy))
         except OSError as error:  # a name too long, a folder that may not be looked into
-            found.append(cannot_look(place, error))
+            found.append(unreadable_problem(place, error))
     return indexes, found
 
 
@@ -102,7 +102,7 @@ def _left_inside(concepts: Sequence[ConceptSettings], indexes: Indexes) -> list[
             if Path(os.path.realpath(folder)) not in named and (count := count_images(folder))
         ]
         if counts:
-            switch = subfolders_place(concepts[number])
+            switch = subfolders_path(concepts[number])
             found.append(_not_taken(concepts[number].place, switch, sum(counts), len(counts)))
     return found
 
@@ -140,7 +140,7 @@ def _split_problems(
     if isinstance(config.objective, AlignProp):
         return found  # the words are learned of prompts
     trained = [item for item in dataset.items if not item.is_prior]
-    return found + absent_words(config, _texts(concepts, trained))
+    return found + missing_token_problems(config, _texts(concepts, trained))
 
 
 def _texts(concepts: Sequence[ConceptSettings], items: "Sequence[Item]") -> list[str]:
@@ -164,8 +164,12 @@ def _few(held: str, count: int) -> Problem:
     )
 
 
-def absent_words(
-    config: TrainConfig, captions: Sequence[str], *, are_prompts: bool = False, is_all: bool = True
+def missing_token_problems(
+    config: TrainConfig,
+    captions: Sequence[str],
+    *,
+    are_prompts: bool = False,
+    is_complete: bool = True,
 ) -> list[Problem]:
     """Words that no caption holds; an error where nothing else is trained.
 
@@ -176,8 +180,10 @@ def absent_words(
         f"embeddings.tokens.{place}.token": w for place, w in enumerate(config.embeddings.tokens)
     }
     trained = {path: word.token for path, word in words.items() if word.train}
-    absent = missing_words(captions, list(trained.values()))
-    is_alone = is_all and isinstance(config.method, EmbeddingOnly) and len(absent) == len(trained)
+    absent = missing_tokens(captions, list(trained.values()))
+    is_alone = (
+        is_complete and isinstance(config.method, EmbeddingOnly) and len(absent) == len(trained)
+    )
     noun, where, into = (
         ("prompt", "prompts", "prompts (objective.prompts)")
         if are_prompts
@@ -300,7 +306,7 @@ def _unmasked(
     groups: dict[str, list[int]] = {}
     for number, concept in enumerate(concepts):
         if concept.masks != "off":
-            groups.setdefault(masks_place(config, concept), []).append(number)
+            groups.setdefault(masks_path(config, concept), []).append(number)
     for place, numbers in groups.items():
         is_whole = all(number in indexes for number in numbers)
         if is_whole and not any(indexes[number].masked for number in numbers):

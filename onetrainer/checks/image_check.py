@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
-from onetrainer.captions.caption_list_file import Listed
+from onetrainer.captions.caption_list_file import CaptionEntry
 from onetrainer.checks.item_checks import (
     caption_findings,
     detail_findings,
@@ -26,24 +26,24 @@ from onetrainer.concepts.folder_listing import list_folder
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.dataset import (
     Dataset,
-    is_images_alone,
-    reads_folder,
+    reads_image_folders,
     split,
     used_concepts,
+    uses_images_only,
 )
 from onetrainer.dataset.items import DatasetIndex, Item, index_concept
 from onetrainer.dataset.near_duplicates import (
     THREADS,
     Progress,
-    alike_pairs,
-    groups_of_pairs,
-    look_at,
+    extract_features,
+    groups_from_pairs,
+    similar_pairs,
 )
 from onetrainer.errors import UserError
 from onetrainer.images.features import Features
-from onetrainer.images.findings import Finding, in_order
+from onetrainer.images.findings import Finding, sort_findings
 from onetrainer.images.image_file import ImageError
-from onetrainer.images.image_index import ImageMemory
+from onetrainer.images.image_index import ImageIndex
 
 _REMEDIES: Mapping[str, str] = MappingProxyType(
     {
@@ -57,7 +57,7 @@ _REMEDIES: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """What a check has found. pictures: how many were looked at."""
 
     findings: tuple[Finding, ...]
@@ -78,12 +78,12 @@ class _Looked:
 
 def check_dataset(
     config: TrainConfig,
-    memory: ImageMemory | None = None,
+    memory: ImageIndex | None = None,
     progress: Progress | None = None,
     *,
     should_stop: Callable[[], bool] | None = None,
     threads: int = THREADS,
-) -> Checked:
+) -> CheckResult:
     """Everything worth telling about the pictures of a config, worst first.
 
     memory: what is known of pictures already. progress: gets (pictures done, all).
@@ -92,7 +92,7 @@ def check_dataset(
     concepts, indexes, findings = _listed(config, memory)
     every = [item for index in indexes for item in index.items]
     paths = list(dict.fromkeys(item.path for item in every))
-    seen = look_at(paths, memory, progress, should_stop=should_stop, threads=threads)
+    seen = extract_features(paths, memory, progress, should_stop=should_stop, threads=threads)
     looks = dict(zip(paths, seen, strict=True))
     readable = [item for item in every if isinstance(looks[item.path], Features)]
     findings += [
@@ -101,7 +101,7 @@ def check_dataset(
     first = {item.path: item for item in reversed(readable)}
     kept = [item for item in readable if first[item.path] is item]
     features = [one for one in (looks[item.path] for item in kept) if isinstance(one, Features)]
-    looked = _Looked(kept, features, alike_pairs(features, should_stop=should_stop))
+    looked = _Looked(kept, features, similar_pairs(features, should_stop=should_stop))
     leaks = list(_leaks(config, concepts, indexes, looked))
     leaked = {(finding.path, finding.other) for finding in leaks}
     findings += leaks
@@ -112,14 +112,14 @@ def check_dataset(
     ]
     findings += _of_items(config, concepts, looked, memory)
     # Two folders may tell of the same file.
-    return Checked(tuple(in_order(list(dict.fromkeys(findings)))), len(paths))
+    return CheckResult(tuple(sort_findings(list(dict.fromkeys(findings)))), len(paths))
 
 
 def _listed(
-    config: TrainConfig, memory: ImageMemory | None
+    config: TrainConfig, memory: ImageIndex | None
 ) -> tuple[tuple[ConceptSettings, ...], list[DatasetIndex], list[Finding]]:
     """The folders, what they hold, and what is to be said of their listing. Raises UserError."""
-    if not reads_folder(config):
+    if not reads_image_folders(config):
         raise UserError(
             "this config is trained without pictures",
             "A config that names folders of pictures is needed",
@@ -190,17 +190,17 @@ def _leaks(
     looked: _Looked,
 ) -> Iterator[Finding]:
     """Held-out pictures that look like one that is learned."""
-    numbers = groups_of_pairs(len(looked.items), looked.pairs)
+    numbers = groups_from_pairs(len(looked.items), looked.pairs)
     places = {item.path: place for place, item in enumerate(looked.items)}
     alone = len(looked.items)
 
-    def similar(items: Sequence[Item]) -> list[int]:
+    def group_similar(items: Sequence[Item]) -> list[int]:
         return [
             numbers[places[item.path]] if item.path in places else alone + place
             for place, item in enumerate(items)
         ]
 
-    dataset = _split(config, concepts, indexes, similar)
+    dataset = _split(config, concepts, indexes, group_similar)
     if dataset is None or not dataset.validation:
         return
     trained: dict[int, list[int]] = {}
@@ -230,16 +230,16 @@ def _split(
     config: TrainConfig,
     concepts: Sequence[ConceptSettings],
     indexes: Sequence[DatasetIndex],
-    similar: Callable[[Sequence[Item]], Sequence[int]],
+    group_similar: Callable[[Sequence[Item]], Sequence[int]],
 ) -> Dataset | None:
     """None if nothing would be left to learn, which the check of the config tells."""
     try:
-        return split(config, concepts, indexes, similar=similar)
+        return split(config, concepts, indexes, group_similar=group_similar)
     except UserError:
         return None
 
 
-def _doubles(looked: _Looked, memory: ImageMemory | None) -> Iterator[Finding]:
+def _doubles(looked: _Looked, memory: ImageIndex | None) -> Iterator[Finding]:
     """Pictures that are the same as an earlier one, or look so."""
     for first, second in sorted(looked.pairs, key=lambda pair: pair[::-1]):
         item, other = looked.items[second], looked.items[first]
@@ -272,10 +272,10 @@ def _of_items(
     config: TrainConfig,
     concepts: Sequence[ConceptSettings],
     looked: _Looked,
-    memory: ImageMemory | None,
+    memory: ImageIndex | None,
 ) -> Iterator[Finding]:
     """What is to be said of each picture by itself."""
-    is_plain = is_images_alone(config)
+    is_plain = uses_images_only(config)
     files = {} if is_plain else _caption_files(concepts, looked.items)
     maskless = set(_maskless(concepts, looked.items))
     for number in sorted(maskless):
@@ -312,12 +312,14 @@ def _caption_files(
         found.path: found.caption
         for number in sorted(bare)
         if concepts[number].caption_source == "files"
-        for found in list_folder(concepts[number].folder, deep=concepts[number].deep).images
+        for found in list_folder(
+            concepts[number].folder, recursive=concepts[number].recursive
+        ).images
         if found.caption is not None
     }
 
 
-def _is_same_file(path: Path, other: Path, memory: ImageMemory | None) -> bool:
+def _is_same_file(path: Path, other: Path, memory: ImageIndex | None) -> bool:
     try:
         if path.stat().st_size != other.stat().st_size:
             return False
@@ -326,7 +328,7 @@ def _is_same_file(path: Path, other: Path, memory: ImageMemory | None) -> bool:
         return False  # gone meanwhile
 
 
-def _digest(path: Path, memory: ImageMemory | None) -> str:
+def _digest(path: Path, memory: ImageIndex | None) -> str:
     known = memory.digest(path) if memory else None
     return known or hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -358,7 +360,7 @@ def _orphan(path: Path) -> Finding:
     )
 
 
-def _unlisted(path: Path, entry: Listed) -> Finding:
+def _unlisted(path: Path, entry: CaptionEntry) -> Finding:
     return Finding(
         "orphan",
         "note",

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from onetrainer.concepts.concepts import ConceptSettings
-from onetrainer.dataset.items import Header, Headers, Item, is_same_shape, is_uncaptioned
-from onetrainer.dataset.transforms import enlarged, plain_view
+from onetrainer.dataset.items import Header, HeaderCache, Item, has_same_aspect, is_uncaptioned
+from onetrainer.dataset.transforms import plain_transform, upscale_factor
 from onetrainer.images.detail import Detail
 from onetrainer.images.findings import Finding
 from onetrainer.images.header import read_header
@@ -31,10 +31,10 @@ MOST_WORDS = 75
 
 def size_findings(item: Item, concept: ConceptSettings) -> Iterator[Finding]:
     """Whether a picture is too small for the size it is trained at."""
-    factor = enlarged(item, plain_view(item, concept))
+    factor = upscale_factor(item, plain_transform(item, concept))
     if factor <= MOST_ENLARGED:
         return
-    bucket = plain_view(item, concept).bucket
+    bucket = plain_transform(item, concept).bucket
     yield Finding(
         "too-small",
         "warning",
@@ -48,7 +48,7 @@ def size_findings(item: Item, concept: ConceptSettings) -> Iterator[Finding]:
 def detail_findings(item: Item, concept: ConceptSettings, detail: Detail) -> Iterator[Finding]:
     """Whether a picture has less detail than the size it is trained at would show."""
     # Of a picture that is trained smaller than it is, only what is left then counts.
-    factor = min(1.0, enlarged(item, plain_view(item, concept)))
+    factor = min(1.0, upscale_factor(item, plain_transform(item, concept)))
     width, height = item.width, item.height
     blocks = detail.block > 1 and 1 / (detail.block * factor) <= LEAST_DETAIL
     if blocks or (detail.trace >= TRACE and detail.strong < LEAST_STRONG * factor):
@@ -90,7 +90,7 @@ def caption_findings(item: Item, concept: ConceptSettings, file: Path | None) ->
 
 
 def mask_findings(
-    item: Item, concept: ConceptSettings, headers: Headers | None
+    item: Item, concept: ConceptSettings, headers: HeaderCache | None
 ) -> Iterator[Finding]:
     """Whether a picture has a mask where masks are used, and of its own shape."""
     if concept.masks == "off":
@@ -100,7 +100,7 @@ def mask_findings(
         yield Finding("mask-missing", "note", item.path, what, _masks_wanted(concept))
     elif item.mask != item.path:
         header = _header(item.mask, headers)
-        if header is not None and not is_same_shape(header, item):
+        if header is not None and not has_same_aspect(header, item):
             yield Finding(
                 "mask-shape",
                 "warning",
@@ -159,7 +159,7 @@ def _words(caption: str) -> int:
     return len(re.findall(r"\w+|[^\w\s]", caption))
 
 
-def _header(path: Path, headers: Headers | None) -> Header | None:
+def _header(path: Path, headers: HeaderCache | None) -> Header | None:
     """None if it cannot be read: then the index has left its picture out and said why."""
     try:
         return (headers.known(path) if headers else None) or read_header(path)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from onetrainer.checks.dataset import cannot_look, check_images
+from onetrainer.checks.dataset import check_images, unreadable_problem
 from onetrainer.checks.packages import package_problems
 from onetrainer.checks.rewards import check_rewards
 from onetrainer.config.methods.adapters import Adapter
-from onetrainer.config.run.model import FAMILY_WORDS
+from onetrainer.config.run.model import FAMILY_LABELS
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, ProblemsError, UserError
 from onetrainer.json_file import Document
@@ -26,7 +26,7 @@ from onetrainer.model_files import (
 )
 from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.presets import presets
-from onetrainer.rules.rules import broken_rules
+from onetrainer.rules.rules import check_rules
 
 ENOUGH_DISK = 1 << 30
 LEAST_DISK = 64 << 20
@@ -55,7 +55,7 @@ def document_problems(document: Document, *, source: str) -> tuple[TrainConfig, 
 
 def all_problems(config: TrainConfig) -> list[Problem]:
     """Everything wrong with a config whose values are each allowed: rules, then the disk."""
-    broken = broken_rules(config)
+    broken = check_rules(config)
     named = {problem.path for problem in broken if problem.severity == "error"}
     # A path that is missing has been told of already.
     return broken + [found for found in check_environment(config) if found.path not in named]
@@ -80,7 +80,7 @@ def check_environment(config: TrainConfig) -> list[Problem]:
         except UserError as error:
             found.append(_problem(path, error))
         except OSError as error:  # a name too long, a folder that may not be looked into
-            found.append(cannot_look(path, error))
+            found.append(unreadable_problem(path, error))
     found += _check_start_files(config)
     return found + package_problems(config)
 
@@ -104,7 +104,7 @@ def _check_model(config: TrainConfig) -> list[Problem]:
         require_family(model, config.model.family, vae_given=bool(config.model.vae))
         require_published_size(model)
     except UserError as error:
-        if model.kind in FAMILY_WORDS and model.kind != config.model.family:
+        if model.kind in FAMILY_LABELS and model.kind != config.model.family:
             return [_problem("model.family", error, Fix("model.family", model.kind))]
         return [_problem("model.path", error)]
     return _check_choices(config, model)

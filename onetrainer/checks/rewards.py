@@ -5,7 +5,7 @@ All of it is looked at without torch; what a network's file holds is looked into
 
 from pathlib import Path
 
-from onetrainer.checks.dataset import absent_words
+from onetrainer.checks.dataset import missing_token_problems
 from onetrainer.concepts.folder_listing import list_images
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.reward import NETWORKS, Reward
@@ -97,7 +97,7 @@ def _vocabulary_problems(path: str, model: str) -> list[Problem]:
 def _folder_problems(path: str, folder: str) -> list[Problem]:
     if not Path(folder).is_dir():
         return [_not_there(path, folder, "a folder of reference pictures")]
-    if any(not found.reason for found in list_images(Path(folder), deep=False)):
+    if any(not found.reason for found in list_images(Path(folder), recursive=False)):
         return []
     return [
         Problem(
@@ -150,8 +150,8 @@ def _few_problems(section: AlignProp, split: PromptSplit) -> list[Problem]:
 
 
 def _word_problems(config: TrainConfig, split: PromptSplit) -> list[Problem]:
-    is_all = not uses_images(config)
-    return absent_words(config, split.trained, are_prompts=True, is_all=is_all)
+    is_complete = not uses_images(config)
+    return missing_token_problems(config, split.trained, are_prompts=True, is_complete=is_complete)
 
 
 def _watched_problems(split: PromptSplit) -> list[Problem]:

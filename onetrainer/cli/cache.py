@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onetrainer.errors import EXIT_DONE, UserError, for_programs
+from onetrainer.errors import EXIT_DONE, UserError, problem_json
 from onetrainer.json_file import Document
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ def _empty(options: argparse.Namespace, folder: Path) -> int:
 
 
 def _report(options: argparse.Namespace, folder: Path) -> int:
-    from onetrainer.cache.store import report
+    from onetrainer.cache.store import cache_report
     from onetrainer.messages.cache import lines
 
-    found = report(folder)
+    found = cache_report(folder)
     if options.json:
         _say_report(found)
     else:
@@ -87,7 +87,7 @@ def _encode(options: argparse.Namespace) -> int:
     from onetrainer.checks.preflight import document_problems, require_startable
     from onetrainer.cli.job_progress import run_job
     from onetrainer.jobs.cache_request import CacheRequest
-    from onetrainer.jobs.options import validated
+    from onetrainer.jobs.options import validate_request
     from onetrainer.presets import presets
 
     if options.config is None or _is_cache(Path(options.config)):
@@ -103,12 +103,12 @@ def _encode(options: argparse.Namespace) -> int:
         sys.stderr.write(f"warning: {problem}\n")
     config = presets.with_absolute_paths(config)
     folder = cache_folder(config).absolute()
-    request = validated(CacheRequest, {"config": config, "folder": str(folder)})
+    request = validate_request(CacheRequest, {"config": config, "folder": str(folder)})
     if not options.json:
         return run_job("cache", request)
     # Whoever reads JSON gets what the cache holds then, or what is wrong, and nothing else.
     code = run_job(
-        "cache", request, out=sys.stderr, failed=lambda problem: _say(for_programs(problem))
+        "cache", request, out=sys.stderr, failed=lambda problem: _say(problem_json(problem))
     )
     return _report(options, folder) if code == EXIT_DONE else code
 
@@ -139,10 +139,10 @@ def _is_cache(path: Path) -> bool:
 
 def _is_yet_to_come(options: argparse.Namespace, folder: Path) -> bool:
     """Whether a config's cache has not been begun; a folder that was named itself has to be one."""
-    from onetrainer.cache.store import is_begun, knows_images
+    from onetrainer.cache.store import has_contents, has_image_index
 
     is_named = options.config is not None and _is_cache(Path(options.config))
-    return not is_begun(folder) and (not is_named or knows_images(folder))
+    return not has_contents(folder) and (not is_named or has_image_index(folder))
 
 
 def _number(option: str, text: str, unit: str) -> float:

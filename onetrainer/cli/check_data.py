@@ -8,14 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from onetrainer.cache.run_entries import cache_folder
-from onetrainer.checks.image_check import Checked, check_dataset
+from onetrainer.checks.image_check import CheckResult, check_dataset
 from onetrainer.cli.screen import Screen
 from onetrainer.concepts.folder_listing import IMAGE_SUFFIXES, UNREAD_SUFFIXES
 from onetrainer.config.fields import Setting
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_DONE, UserError
 from onetrainer.images.findings import lines, printable, summary
-from onetrainer.images.image_index import ImageMemory
+from onetrainer.images.image_index import ImageIndex
 from onetrainer.presets import presets
 from onetrainer.run.run_folder import RunFolder
 
@@ -34,7 +34,7 @@ def check_data(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         memory = None
         if not is_folder:  # which has no place to keep anything in
-            memory = stack.enter_context(closing(ImageMemory(cache_folder(config))))
+            memory = stack.enter_context(closing(ImageIndex(cache_folder(config))))
         checked = check_dataset(config, memory, progress)
     screen.clear()
     if options.json:
@@ -46,7 +46,7 @@ def check_data(options: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def as_json(checked: Checked) -> str:
+def as_json(checked: CheckResult) -> str:
     """The findings for programs."""
     found = [asdict(finding) for finding in checked.findings]
     content = {"pictures": checked.images, "findings": found}

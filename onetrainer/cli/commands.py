@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError, for_programs
+from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError, problem_json
 
 
 def train(options: argparse.Namespace) -> int:
@@ -102,7 +102,7 @@ def allow(options: argparse.Namespace) -> int:
     from onetrainer.trust.function_file import absolute_spec, find_function
 
     spec = absolute_spec(options.function, Path.cwd())
-    function, asked = find_function(spec), trusted_files.ask(spec)
+    function, asked = find_function(spec), trusted_files.check_trust(spec)
     if asked.standing == "allowed":
         _say(f"{function.file} may be run already, as it is now.")
         return EXIT_DONE
@@ -115,7 +115,7 @@ def allow(options: argparse.Namespace) -> int:
         if input("Let it be run? [y/N] ").strip().lower() not in ("y", "yes"):
             _say("It stays forbidden.")
             return EXIT_USER
-    if not trusted_files.allow(spec, seen=asked.digest):
+    if not trusted_files.trust_function(spec, expected_digest=asked.digest):
         raise UserError(
             f"{function.file}: it has changed while you were asked", "", "Read it again"
         )
@@ -126,13 +126,13 @@ def allow(options: argparse.Namespace) -> int:
 def sample(options: argparse.Namespace) -> int:
     """Draws pictures in a process of its own."""
     from onetrainer.cli.job_progress import run_job
-    from onetrainer.jobs.options import told_in_options
+    from onetrainer.jobs.options import error_with_option_names
     from onetrainer.jobs.sample_request import request_of
 
     try:
         request = request_of(options)
     except UserError as error:
-        raise told_in_options(error) from error
+        raise error_with_option_names(error) from error
     return run_job("sample", request)
 
 
@@ -140,13 +140,13 @@ def convert(options: argparse.Namespace) -> int:
     """Converts a file in a process of its own."""
     from onetrainer.cli.job_progress import run_job
     from onetrainer.jobs.convert_request import ConvertRequest, examine
-    from onetrainer.jobs.options import given, told_in_options, validated
+    from onetrainer.jobs.options import error_with_option_names, request_values, validate_request
 
-    request = validated(ConvertRequest, given(options, ConvertRequest))
+    request = validate_request(ConvertRequest, request_values(options, ConvertRequest))
     try:
         examine(request)  # here already, which takes no engine
     except UserError as error:
-        raise told_in_options(error) from error
+        raise error_with_option_names(error) from error
     return run_job("convert", request)
 
 
@@ -242,7 +242,7 @@ def _for_programs_too(
     except (UserError, OSError) as error:
         # Not where the reader of our output has gone.
         if options.json and not isinstance(error, BrokenPipeError):
-            _say(for_programs(str(error)))
+            _say(problem_json(str(error)))
         raise
 
 

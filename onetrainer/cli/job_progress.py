@@ -11,7 +11,7 @@ from onetrainer.cli.screen import Screen
 from onetrainer.config.base.section import Section
 from onetrainer.errors import EXIT_PROGRAM, sentence
 from onetrainer.jobs.job import Job, JobName
-from onetrainer.jobs.options import in_options
+from onetrainer.jobs.options import with_option_names
 from onetrainer.run.events import (
     Event,
     Failed,
@@ -21,7 +21,7 @@ from onetrainer.run.events import (
     Sample,
     Stopped,
     Warned,
-    exit_code_of,
+    exit_code_for,
 )
 
 
@@ -49,7 +49,7 @@ def run_job(
             if isinstance(event, Failed):
                 failed(_what_is_wrong(event))
             _show(event, screen, told)
-            ending = exit_code_of(event)
+            ending = exit_code_for(event)
             code = code if ending is None else ending
     return code
 
@@ -86,7 +86,7 @@ def _phase(event: Phase) -> str:
 
 def _what_is_wrong(event: Failed) -> str:
     parts = filter(None, (event.what, event.expected, event.remedy))
-    return in_options(" ".join(map(_sentence, parts)))
+    return with_option_names(" ".join(map(_sentence, parts)))
 
 
 def _sentence(text: str) -> str:

@@ -5,19 +5,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from onetrainer.cache.run_entries import memory_of
+from onetrainer.cache.run_entries import open_image_index
 from onetrainer.checks.preflight import require_startable
 from onetrainer.cli.job_progress import run_job
 from onetrainer.config.train import TrainConfig
-from onetrainer.errors import EXIT_DONE, UserError, for_programs
-from onetrainer.jobs.options import validated
-from onetrainer.jobs.plan_request import PlanRequest, SeenHeaders, gigabytes
+from onetrainer.errors import EXIT_DONE, UserError, problem_json
+from onetrainer.jobs.options import validate_request
+from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders, gigabytes
 from onetrainer.messages.dataset import as_document, lines
 from onetrainer.messages.memory import Report
 from onetrainer.presets import presets
 from onetrainer.preview.contact_sheet import write_sheets
-from onetrainer.preview.dataset_preview import plan_data
-from onetrainer.rules.rules import broken_rules
+from onetrainer.preview.dataset_preview import preview_dataset
+from onetrainer.rules.rules import check_rules
 
 NOT_NEEDED = frozenset({"model.path", "data.folder"})
 """Settings without which memory can be counted all the same."""
@@ -33,19 +33,19 @@ def plan(options: argparse.Namespace) -> int:
     document = presets.with_overrides(presets.load_document(path), options.set)
     config = presets.with_absolute_paths(presets.resolve(document, source=options.config))
     # What is yet to be chosen does not matter to the memory.
-    wrong = [one for one in broken_rules(config) if one.path not in NOT_NEEDED]
+    wrong = [one for one in check_rules(config) if one.path not in NOT_NEEDED]
     require_startable(wrong, source=options.config)
     # Whoever reads JSON gets nothing else.
     out = sys.stderr if options.json else sys.stdout
     sheets = options.images and options.images.expanduser()
     data, headers = _images(config, sheets, is_json=options.json)
-    wanted = {"config": config, "memory": memory, "headers": headers.seen}
-    request = validated(PlanRequest, wanted)
+    wanted = {"config": config, "memory": memory, "headers": headers.recorded}
+    request = validate_request(PlanRequest, wanted)
     report = Report(is_json=options.json, data=data)
 
     def failed(problem: str) -> None:
         if options.json:
-            sys.stdout.write(f"{for_programs(problem)}\n")
+            sys.stdout.write(f"{problem_json(problem)}\n")
 
     code = run_job("plan", request, out=out, lines_of=report.lines, failed=failed)
     if code == EXIT_DONE:
@@ -56,17 +56,17 @@ def plan(options: argparse.Namespace) -> int:
 
 def _images(
     config: TrainConfig, sheets: Path | None, *, is_json: bool
-) -> tuple[dict[str, Any], SeenHeaders]:
+) -> tuple[dict[str, Any], RecordedHeaders]:
     """Tells of the pictures, and draws sheets of them if a folder is named.
 
     Returns a document, and the headers that were read. What is wrong with the pictures is told;
     only where they are to be drawn is it an end.
     """
-    headers = SeenHeaders({})
+    headers = RecordedHeaders({})
     try:
-        with memory_of(config) as memory:
+        with open_image_index(config) as memory:
             headers.memory = memory
-            found = plan_data(config, headers=headers, looks=memory)
+            found = preview_dataset(config, headers=headers, image_index=memory)
     except UserError as error:
         if sheets is not None:
             raise

@@ -26,7 +26,7 @@ from onetrainer.run.events import (
     Stopped,
     Validated,
     Warned,
-    exit_code_of,
+    exit_code_for,
 )
 
 _POLL_SECONDS = 0.1
@@ -95,10 +95,10 @@ class _Follower:
                 self.is_ours = event.pid == self.pid
             if self.is_ours:
                 self._show(event)
-            code = exit_code_of(event)
+            code = exit_code_for(event)
         if self.is_ours and code is not None:
             return code
-        if was_alive or not news.is_all:
+        if was_alive or not news.is_complete:
             return None
         return self._died()
 
@@ -113,13 +113,13 @@ class _Follower:
                 _show(event, self.run, self.screen)
 
     def _died(self) -> int:
-        death = self.run.death()
+        unexpected_exit = self.run.unexpected_exit()
         code = self.run.exit_code
-        log = death.log if death else log_tail(self.run.folder.log)
+        log = unexpected_exit.log if unexpected_exit else log_tail(self.run.folder.log)
         if code == EXIT_USER:  # it has said why, but not where events are written
             self.screen.stay(log[-1] if log else "The worker could not begin.")
             return EXIT_USER
-        self.screen.stay(death.what if death else "The worker ended.")
+        self.screen.stay(unexpected_exit.what if unexpected_exit else "The worker ended.")
         for line in log:
             self.screen.stay(f"  | {line}")
         self.screen.stay(f"The log is {self.run.folder.log}")

@@ -14,7 +14,7 @@ from onetrainer.cli.show_places import (
     run_at,
 )
 from onetrainer.errors import UserError
-from onetrainer.messages.byte_sizes import amount
+from onetrainer.messages.byte_sizes import format_size
 from onetrainer.model_files import DESCRIPTIONS, FAMILIES, NAMES, inspect_model, inspect_table
 from onetrainer.model_files.adapters import Adapter, adapter_of
 from onetrainer.model_files.embeddings import Embedding, embeddings_of
@@ -133,7 +133,7 @@ def lines(found: Found, *, everything: bool = False) -> list[str]:
 def _description_lines(found: Description, *, everything: bool) -> list[str]:
     count = f", {found.tensors} tensor{'s' if found.tensors != 1 else ''}" if found.tensors else ""
     facts = [
-        ("Size", amount(found.size) + count),
+        ("Size", format_size(found.size) + count),
         ("Form", _FORMS[found.form]),
         ("Precision", found.precision),
         ("Made for", _made_for(found)),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onetrainer.config.run.model import FAMILY_WORDS
+from onetrainer.config.run.model import FAMILY_LABELS
 from onetrainer.errors import UserError
 from onetrainer.json_file import read_json
 from onetrainer.model_files.hub import is_hub_name
@@ -122,10 +122,10 @@ def is_image(path: Path) -> bool:
 
 def image_at(path: Path) -> Image:
     """A picture's size and settings. Raises UserError if it cannot be read."""
-    from onetrainer.images.image_file import ImageError, opened
+    from onetrainer.images.image_file import ImageError, open_image
 
     try:
-        with path.open("rb") as file, opened(file, path) as image:
+        with path.open("rb") as file, open_image(file, path) as image:
             settings = image.info.get(SETTINGS, "")
             width, height = image.size
     except ImageError as error:
@@ -171,5 +171,5 @@ def _trains(document: Mapping[str, Any]) -> str:
     family = str(value_at(document, "model.family") or "")
     base = str(value_at(document, "model.path") or "")
     words = _METHODS.get(method, method) + (f" of rank {rank}" if rank is not None else "")
-    words += f" for {FAMILY_WORDS.get(family, family)}" if family else ""
+    words += f" for {FAMILY_LABELS.get(family, family)}" if family else ""
     return words + (f", on {base if is_hub_name(base) else Path(base).name}" if base else "")

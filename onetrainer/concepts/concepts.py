@@ -43,10 +43,10 @@ class ConceptSettings:
     folder: Path
     identity: str = ""
     role: Role = "train"
-    deep: bool = False
+    recursive: bool = False
     repeats: Fraction = Fraction(1)
     images: int = 0
-    as_many: bool = False
+    matches_training: bool = False
     loss_weight: float = 1.0
     seed: int = 0
     resolutions: tuple[int, ...] = (512,)
@@ -56,7 +56,7 @@ class ConceptSettings:
     caption_list: Path | None = None
     trigger: str = ""
     require_captions: bool = True
-    learns_captions: bool = True
+    uses_captions: bool = True
     masks: Masks = "off"
     conditioning: Conditioning = "blank"
     buckets: Buckets = field(default_factory=Buckets)
@@ -69,7 +69,7 @@ class ConceptSettings:
         return self.role in PRIOR_ROLES
 
     @property
-    def is_said_alone(self) -> bool:
+    def uses_trigger_only(self) -> bool:
         """Whether trigger words are all that is to be said of its pictures."""
         is_silent = self.caption_source == "text" and not self.caption_text.strip()
         return is_silent and bool(self.trigger.strip())
@@ -82,7 +82,7 @@ class ConceptSettings:
 
 _LABELS = {
     "data.folder": "Pictures",
-    "data.class_folder": "Class pictures",
+    "data.class_folder": "Class images",
     "validation.folder": "Held-out pictures",
 }
 
@@ -95,19 +95,21 @@ def concepts_of(config: TrainConfig) -> tuple[ConceptSettings, ...]:
     data = config.data
     found = []
     if data.folder:
-        found.append(_main(config, "data.folder", data.folder))
+        found.append(_default_settings(config, "data.folder", data.folder))
     calls: Counter[str] = Counter()
     for place, concept in enumerate(data.concepts):
-        calls[name := _name(concept)] += 1
+        calls[name := _concept_name(concept)] += 1
         if concept.use and concept.folder:
-            found.append(_own(config, place, concept, nth=calls[name]))
+            found.append(_concept_settings(config, place, concept, nth=calls[name]))
     if data.class_folder:
         found.append(
-            _main(config, "data.class_folder", data.class_folder, role="prior", as_many=True)
+            _default_settings(
+                config, "data.class_folder", data.class_folder, role="prior", matches_training=True
+            )
         )
     if config.validation.use and config.validation.folder:
         folder = config.validation.folder
-        found.append(_main(config, "validation.folder", folder, role="validation"))
+        found.append(_default_settings(config, "validation.folder", folder, role="validation"))
     if isinstance(config.objective, Reconstruction):
         return tuple(each for each in found if not each.is_prior)
     return tuple(found)
@@ -137,29 +139,34 @@ def bucket_step(family: FamilyName, chosen: int, resolution: int) -> int:
     return min([own, *(step for below, step in _SMALL.items() if resolution < below)])
 
 
-def _main(
-    config: TrainConfig, place: str, folder: str, *, role: Role = "train", as_many: bool = False
+def _default_settings(
+    config: TrainConfig,
+    place: str,
+    folder: str,
+    *,
+    role: Role = "train",
+    matches_training: bool = False,
 ) -> ConceptSettings:
     """A folder that has no settings but those for all."""
     data = config.data
     is_plain = isinstance(config.objective, Reconstruction)
-    said = _said(config, place)
+    said = _caption_source(config, place)
     return ConceptSettings(
         place=place,
         name=folder_name(Path(folder).expanduser()),
         folder=Path(folder).expanduser(),
         role=role,
-        deep=data.include_subfolders,
-        as_many=as_many,
+        recursive=data.include_subfolders,
+        matches_training=matches_training,
         seed=config.training.seed,
         resolutions=_resolutions(config, 0),
         step=bucket_step(config.model.family, data.buckets.step, data.resolution),
         caption_source=said.source,
         caption_text=said.text,
-        caption_list=_list(config, said.file),
+        caption_list=_caption_list_path(config, said.file),
         trigger="" if role in PRIOR_ROLES else data.trigger,
         require_captions=data.require_captions and not is_plain,
-        learns_captions=not is_plain,
+        uses_captions=not is_plain,
         masks="off" if is_plain or role in PRIOR_ROLES else data.masks,
         conditioning="blank" if is_plain else data.conditioning,
         buckets=data.buckets,
@@ -168,7 +175,7 @@ def _main(
     )
 
 
-class _Said(NamedTuple):
+class _CaptionSource(NamedTuple):
     """Where a folder's captions come from. file: a list of them, "" for none."""
 
     source: CaptionSource
@@ -176,7 +183,7 @@ class _Said(NamedTuple):
     file: str = ""
 
 
-def _said(config: TrainConfig, place: str) -> _Said:
+def _caption_source(config: TrainConfig, place: str) -> _CaptionSource:
     """What is said of the pictures of a folder that has no settings but those for all.
 
     Class and held-out pictures are captioned as those that are learned, unless they have a text or
@@ -186,21 +193,23 @@ def _said(config: TrainConfig, place: str) -> _Said:
     data, validation = config.data, config.validation.caption_list
     match place, data.caption_source:
         case "data.folder", source:
-            return _Said(source, data.caption_text, data.caption_list)
+            return _CaptionSource(source, data.caption_text, data.caption_list)
         case "data.class_folder", _ if data.class_text.strip():
-            return _Said("text", data.class_text)
+            return _CaptionSource("text", data.class_text)
         case "validation.folder", _ if validation:
-            return _Said("list", file=validation)
+            return _CaptionSource("list", file=validation)
         case _, "names" | "folders" as source:
-            return _Said(source)
+            return _CaptionSource(source)
         case "validation.folder", "text":
-            return _Said("text", data.caption_text)
-    return _Said("files")
+            return _CaptionSource("text", data.caption_text)
+    return _CaptionSource("files")
 
 
-def _own(config: TrainConfig, place: int, concept: Concept, *, nth: int) -> ConceptSettings:
+def _concept_settings(
+    config: TrainConfig, place: int, concept: Concept, *, nth: int
+) -> ConceptSettings:
     """One of the further folders. nth: the how-manieth of its name it is, from 1."""
-    data, name = config.data, _name(concept)
+    data, name = config.data, _concept_name(concept)
     identity = name if nth == 1 else f"{name} ({nth})"
     is_plain = isinstance(config.objective, Reconstruction)
     masks: Masks = data.masks if concept.masks == "same" else concept.masks
@@ -211,7 +220,7 @@ def _own(config: TrainConfig, place: int, concept: Concept, *, nth: int) -> Conc
         identity=identity,
         folder=Path(concept.folder).expanduser(),
         role=concept.role,
-        deep=concept.include_subfolders,
+        recursive=concept.include_subfolders,
         repeats=Fraction(str(concept.repeats)),
         images=concept.images,
         loss_weight=concept.loss_weight,
@@ -221,10 +230,10 @@ def _own(config: TrainConfig, place: int, concept: Concept, *, nth: int) -> Conc
         step=bucket_step(config.model.family, data.buckets.step, resolution),
         caption_source=concept.caption_source,
         caption_text=concept.caption_text,
-        caption_list=_list(config, concept.caption_list),
+        caption_list=_caption_list_path(config, concept.caption_list),
         trigger=concept.trigger,
         require_captions=data.require_captions and not is_plain,
-        learns_captions=not is_plain,
+        uses_captions=not is_plain,
         masks="off" if is_plain or concept.role in PRIOR_ROLES else masks,
         conditioning="blank" if is_plain else data.conditioning,
         buckets=data.buckets,
@@ -233,11 +242,11 @@ def _own(config: TrainConfig, place: int, concept: Concept, *, nth: int) -> Conc
     )
 
 
-def _name(concept: Concept) -> str:
+def _concept_name(concept: Concept) -> str:
     return concept.name or folder_name(Path(concept.folder).expanduser())
 
 
-def _list(config: TrainConfig, text: str) -> Path | None:
+def _caption_list_path(config: TrainConfig, text: str) -> Path | None:
     """A list of captions; None if none is named, or nothing that it says counts.
 
     A VAE learns no captions: of a list it takes but the points to cut around.

@@ -31,7 +31,7 @@ _THUMBNAIL_SUFFIX = ".thumb.jpg"
 _DIGITS = re.compile(r"(\d+)")
 
 
-class Found(NamedTuple):
+class FolderImage(NamedTuple):
     """A picture by its name, or something that should have been one and why it is not.
 
     name: its path below the folder listed, with "/" and in one spelling (NFC). caption, mask,
@@ -58,14 +58,14 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Listing:
+class FolderListing:
     """A folder's pictures in order, and the files that belong to none.
 
     captions, labels: text files, and masks or conditioning pictures, that are named like no
     picture beside them. inner: the folders in it that were not looked into.
     """
 
-    images: tuple[Found, ...]
+    images: tuple[FolderImage, ...]
     captions: tuple[Path, ...] = ()
     labels: tuple[Path, ...] = ()
     inner: tuple[Path, ...] = ()
@@ -88,17 +88,17 @@ class _Beside(NamedTuple):
     conditioning: Mapping[str, Path]
 
 
-def list_images(root: Path, *, deep: bool) -> tuple[Found, ...]:
+def list_images(root: Path, *, recursive: bool) -> tuple[FolderImage, ...]:
     """All that looks like a picture, in the order of its path below root."""
-    return list_folder(root, deep=deep).images
+    return list_folder(root, recursive=recursive).images
 
 
-def list_folder(root: Path, *, deep: bool) -> Listing:
+def list_folder(root: Path, *, recursive: bool) -> FolderListing:
     """All that looks like a picture, in the order of its path below root, and what is left over.
 
     The order is natural (2 before 10), blind to case, and the same on every file system.
     """
-    found: list[tuple[tuple[tuple[str | int, ...], ...], str, Found]] = []
+    found: list[tuple[tuple[tuple[str | int, ...], ...], str, FolderImage]] = []
     captions: list[Path] = []
     labels: list[Path] = []
     inner: list[Path] = []
@@ -112,13 +112,13 @@ def list_folder(root: Path, *, deep: bool) -> Listing:
         except OSError as error:
             reason = f"this folder cannot be read ({error.strerror})"
             name = folder.name.rstrip("/")
-            found.append((folder.key, name, Found(Path(folder.path), name, reason=reason)))
+            found.append((folder.key, name, FolderImage(Path(folder.path), name, reason=reason)))
             continue
         beside = _beside(folder.path, files)
         used: set[str] = set()
         for entry in files:
             if _is_folder(entry):
-                if deep:
+                if recursive:
                     waiting += _inner(folder, entry)
                 else:
                     inner.append(Path(entry.path))
@@ -130,7 +130,7 @@ def list_folder(root: Path, *, deep: bool) -> Listing:
         labels += [*_left(beside.masks, used), *_left(beside.conditioning, used)]
     found.sort(key=lambda each: each[:2])
     images = tuple(each for _, _, each in found)
-    return Listing(images, tuple(captions), tuple(labels), tuple(sorted(inner)))
+    return FolderListing(images, tuple(captions), tuple(labels), tuple(sorted(inner)))
 
 
 def count_images(folder: Path) -> int:
@@ -144,12 +144,12 @@ def count_images(folder: Path) -> int:
 
 def natural_key(name: str) -> tuple[str | int, ...]:
     """Sorts names as people do: 2 before 10, a beside A, ü the same from every system."""
-    parts: list[str | int] = [*_DIGITS.split(normal(name).casefold())]
+    parts: list[str | int] = [*_DIGITS.split(normalize_name(name).casefold())]
     parts[1::2] = map(int, parts[1::2])
     return tuple(parts)
 
 
-def normal(name: str) -> str:
+def normalize_name(name: str) -> str:
     """One spelling of "ü" on every system (NFC): the same picture has the same name everywhere."""
     return name if name.isascii() else unicodedata.normalize("NFC", name)
 
@@ -173,7 +173,7 @@ def _inner(folder: _Folder, entry: "os.DirEntry[str]") -> Iterator[_Folder]:
     """A folder within a folder; nothing if it is a link back up."""
     real = os.path.realpath(entry.path)
     if real not in folder.above:
-        name = f"{folder.name}{normal(entry.name)}/"
+        name = f"{folder.name}{normalize_name(entry.name)}/"
         key = (*folder.key, natural_key(entry.name))
         yield _Folder(entry.path, name, key, folder.above | {real})
 
@@ -184,7 +184,7 @@ def _beside(folder: str, files: "list[os.DirEntry[str]]") -> _Beside:
 
     def ending(suffix: str) -> dict[str, Path]:
         return {
-            normal(name[: -len(suffix)]): Path(folder, name)
+            normalize_name(name[: -len(suffix)]): Path(folder, name)
             for name in names
             if name.lower().endswith(suffix)
         }
@@ -192,10 +192,10 @@ def _beside(folder: str, files: "list[os.DirEntry[str]]") -> _Beside:
     return _Beside(ending(".txt"), ending(MASK_SUFFIX), ending(CONDITIONING_SUFFIX))
 
 
-def _found(folder: _Folder, entry: "os.DirEntry[str]", beside: _Beside) -> Found:
-    name = normal(entry.name)
+def _found(folder: _Folder, entry: "os.DirEntry[str]", beside: _Beside) -> FolderImage:
+    name = normalize_name(entry.name)
     own = stem(name)
-    return Found(
+    return FolderImage(
         Path(entry.path),
         folder.name + name,
         beside.captions.get(own),

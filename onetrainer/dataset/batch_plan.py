@@ -16,12 +16,20 @@ from typing import NamedTuple, TypeVar
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.dataset import Dataset
-from onetrainer.dataset.epoch_permutation import Portion, Rounds
+from onetrainer.dataset.epoch_permutation import ConceptSlice, EpochPermutation
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transforms import bucket_at, view_number
+from onetrainer.dataset.transforms import bucket_at, transform_number
 from onetrainer.seeds import derive, shuffled
 
-__all__ = ["BatchPlan", "Portion", "Shown", "StepPlan", "all_sizes", "portions_of", "sizes_of"]
+__all__ = [
+    "BatchPlan",
+    "ConceptSlice",
+    "ImageRepeat",
+    "StepPlan",
+    "all_buckets",
+    "buckets_of",
+    "concept_slices",
+]
 
 T = TypeVar("T")
 
@@ -29,7 +37,7 @@ _PLANNED_EPOCHS = 2
 """How many epochs are kept at hand: readers ahead of the training are in the next one already."""
 
 
-class Shown(NamedTuple):
+class ImageRepeat(NamedTuple):
     """One showing of a picture.
 
     item: its place among the pictures. turn: how often it was shown before. number: of the view,
@@ -37,8 +45,8 @@ class Shown(NamedTuple):
     """
 
     item: int
-    turn: int
-    number: int
+    repeat: int
+    transform: int
 
 
 @dataclass(frozen=True)
@@ -52,15 +60,15 @@ class StepPlan:
     step: int
     epoch: int
     bucket: Bucket
-    microbatches: tuple[tuple[Shown, ...], ...]
+    microbatches: tuple[tuple[ImageRepeat, ...], ...]
     weight: float
 
     @property
-    def images(self) -> tuple[Shown, ...]:
+    def images(self) -> tuple[ImageRepeat, ...]:
         """All of them, by position within the step."""
-        return tuple(shown for microbatch in self.microbatches for shown in microbatch)
+        return tuple(images for microbatch in self.microbatches for images in microbatch)
 
-    def of_rank(self, rank: int, world: int) -> tuple[tuple[int, tuple[Shown, ...]], ...]:
+    def of_rank(self, rank: int, world: int) -> tuple[tuple[int, tuple[ImageRepeat, ...]], ...]:
         """What one of several processes computes: microbatches with the position of their first.
 
         Every world-th microbatch; of a step that is not full, the last ranks may get none.
@@ -84,25 +92,28 @@ class BatchPlan:
 
     def __init__(
         self,
-        portions: Sequence[Portion],
+        portions: Sequence[ConceptSlice],
         *,
         batch_size: int,
         accumulation: int,
         seed: int,
         world: int = 1,
     ) -> None:
-        shown = [one for one in portions if one.count and one.per_epoch]
-        if not shown:
+        images = [one for one in portions if one.count and one.per_epoch]
+        if not images:
             raise ValueError("an epoch shows no picture")
-        self._rounds = [Rounds(portion) for portion in sorted(shown, key=lambda one: one.first)]
-        self._firsts = [rounds.portion.first for rounds in self._rounds]
+        self._permutations = [
+            EpochPermutation(concept_slice)
+            for concept_slice in sorted(images, key=lambda one: one.first)
+        ]
+        self._firsts = [permutation.concept_slice.first for permutation in self._permutations]
         self._batch_size = batch_size
         self._full = batch_size * accumulation * world
         self._seed = seed
         # Where each epoch begins, up to the last one asked for. Not a multiple: epochs may show
         # other pictures, of other buckets, and then take other numbers of steps.
         self._starts = [0]
-        self.period = math.lcm(*(rounds.period for rounds in self._rounds))
+        self.period = math.lcm(*(permutation.period for permutation in self._permutations))
         """After how many epochs they take as many steps again; 0 where they never do."""
         self._planned: dict[int, list[_Step]] = {}
         # Several threads may ask for steps; both lists above grow as they do.
@@ -128,7 +139,7 @@ class BatchPlan:
         periods, epoch = divmod(epoch, self.period) if self.period else (0, epoch)
         with self._lock:
             while len(self._starts) <= max(epoch, self.period):
-                counts = self.counts_in(len(self._starts) - 1).values()
+                counts = self.bucket_counts(len(self._starts) - 1).values()
                 steps = sum(-(-count // self._full) for count in counts)
                 self._starts.append(self._starts[-1] + steps)
             return periods * self._starts[self.period] + self._starts[epoch]
@@ -137,35 +148,36 @@ class BatchPlan:
         """How many steps an epoch has; 0 where it shows nothing, as of one picture every other."""
         return self.first_step(epoch + 1) - self.first_step(epoch)
 
-    def shown_in(self, epoch: int) -> int:
+    def images_in(self, epoch: int) -> int:
         """How many pictures an epoch shows, each as often as it does."""
-        return self.counts_in(epoch).total()
+        return self.bucket_counts(epoch).total()
 
-    def counts_in(self, epoch: int) -> Counter[Bucket]:
+    def bucket_counts(self, epoch: int) -> Counter[Bucket]:
         """The same by bucket."""
         counts: Counter[Bucket] = Counter()
-        for rounds in self._rounds:
-            counts.update(rounds.counts(epoch))
+        for permutation in self._permutations:
+            counts.update(permutation.counts(epoch))
         return counts
 
-    def shown_before(self, step: int) -> int:
+    def images_before_step(self, step: int) -> int:
         """How many pictures all steps before one show, each as often as they do."""
         with self._lock:
             epoch = self.epoch_of(step)
             own = self._steps(epoch)[: step - self.first_step(epoch)]
-        return self.shown_until(epoch) + sum(len(turns) for _, turns in own)
+        return self.images_before_epoch(epoch) + sum(len(repeats) for _, repeats in own)
 
-    def shown_until(self, epoch: int) -> int:
+    def images_before_epoch(self, epoch: int) -> int:
         """How many pictures all epochs before one show."""
-        return sum(rounds.positions(epoch).start for rounds in self._rounds)
+        return sum(permutation.positions(epoch).start for permutation in self._permutations)
 
     def at(self, step: int) -> StepPlan:
         """The step's pictures; steps count from 0 over all epochs."""
         with self._lock:
             epoch = self.epoch_of(step)
-            bucket, turns = self._steps(epoch)[step - self.first_step(epoch)]
+            bucket, repeats = self._steps(epoch)[step - self.first_step(epoch)]
         images = [
-            Shown(item, turn, self._portion(item).number_at(item, turn)) for item, turn in turns
+            ImageRepeat(item, repeat, self._slice_of(item).transform_at(item, repeat))
+            for item, repeat in repeats
         ]
         return StepPlan(
             step=step,
@@ -175,8 +187,8 @@ class BatchPlan:
             weight=1 / self._full,
         )
 
-    def _portion(self, item: int) -> Portion:
-        return self._rounds[bisect_right(self._firsts, item) - 1].portion
+    def _slice_of(self, item: int) -> ConceptSlice:
+        return self._permutations[bisect_right(self._firsts, item) - 1].concept_slice
 
     def _steps(self, epoch: int) -> "list[_Step]":
         """An epoch's steps, planned once as long as it is near."""
@@ -188,14 +200,14 @@ class BatchPlan:
 
     def _made(self, epoch: int) -> "list[_Step]":
         members: dict[Bucket, list[tuple[int, int]]] = {}
-        for rounds in self._rounds:
-            for item, turn, bucket in rounds.taken(epoch):
-                members.setdefault(bucket, []).append((item, turn))
+        for permutation in self._permutations:
+            for item, repeat, bucket in permutation.entries(epoch):
+                members.setdefault(bucket, []).append((item, repeat))
         steps = []
-        for bucket, shown in sorted(members.items()):
+        for bucket, images in sorted(members.items()):
             # By the bucket's size and not its number: a new bucket leaves the others' order.
             seed = derive(self._seed, "order", epoch, bucket.width, bucket.height)
-            steps += [(bucket, turns) for turns in _cut(shuffled(shown, seed), self._full)]
+            steps += [(bucket, repeats) for repeats in _cut(shuffled(images, seed), self._full)]
         return shuffled(steps, derive(self._seed, "steps", epoch))
 
 
@@ -203,9 +215,9 @@ _Step = tuple[Bucket, tuple[tuple[int, int], ...]]
 """A step: the bucket, and each picture's place and turn."""
 
 
-def portions_of(
+def concept_slices(
     dataset: Dataset, *, is_cached: bool, kept: Sequence[int] | None = None
-) -> list[Portion]:
+) -> list[ConceptSlice]:
     """How a dataset's pictures take turns: a portion for each concept that has some.
 
     is_cached: whether pictures are encoded once, so that their variations take turns. kept: the
@@ -213,7 +225,7 @@ def portions_of(
     then places within kept.
     """
     items = dataset.items if kept is None else [dataset.items[place] for place in kept]
-    sizes = all_sizes(items, dataset.concepts)
+    sizes = all_buckets(items, dataset.concepts)
     counts = Counter(item.concept for item in items)
     each = {number: _per_epoch(dataset.concepts[number], count) for number, count in counts.items()}
     trained = sum((each[n] for n in each if dataset.concepts[n].role == "train"), Fraction(0))
@@ -222,12 +234,12 @@ def portions_of(
         concept = dataset.concepts[number]
         own = _Concept(concept, items, sizes, is_cached)
         found.append(
-            Portion(
+            ConceptSlice(
                 first=first,
                 count=count,
-                per_epoch=trained if concept.as_many else each[number],
+                per_epoch=trained if concept.matches_training else each[number],
                 seed=derive(concept.seed, "rounds", concept.name),
-                number_at=own.number_at,
+                transform_at=own.transform_at,
                 bucket_at=own.bucket_at,
                 period=own.period(range(first, first + count)),
             )
@@ -245,8 +257,8 @@ class _Concept:
     sizes: Sequence[tuple[Bucket, ...]]
     is_cached: bool
 
-    def number_at(self, place: int, turn: int) -> int:
-        return view_number(self.items[place], self.concept, turn, is_cached=self.is_cached)
+    def transform_at(self, place: int, repeat: int) -> int:
+        return transform_number(self.items[place], self.concept, repeat, is_cached=self.is_cached)
 
     def bucket_at(self, place: int, number: int) -> Bucket:
         own = self.sizes[place]
@@ -257,12 +269,12 @@ class _Concept:
         return 1 if is_same else len(self.concept.resolutions)
 
 
-def sizes_of(item: Item, concept: ConceptSettings) -> tuple[Bucket, ...]:
+def buckets_of(item: Item, concept: ConceptSettings) -> tuple[Bucket, ...]:
     """A picture's bucket at each resolution of its concept."""
     return tuple(bucket_at(item, concept, number) for number in range(len(concept.resolutions)))
 
 
-def all_sizes(
+def all_buckets(
     items: Iterable[Item], concepts: Sequence[ConceptSettings]
 ) -> list[tuple[Bucket, ...]]:
     """The same of many; concepts: by their numbers, as items have them."""
@@ -272,7 +284,7 @@ def all_sizes(
     for item in items:
         key = (item.concept, item.width, item.height)
         if key not in known:
-            known[key] = sizes_of(item, concepts[item.concept])
+            known[key] = buckets_of(item, concepts[item.concept])
         found.append(known[key])
     return found
 

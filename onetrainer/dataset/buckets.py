@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-REACH = 2
+MAX_SIDE_RATIO = 2
 """The longest side, as a multiple of the resolution: buckets reach from about 1:4 to 4:1, as near
 as steps allow. Pictures that are longer still lose their ends."""
 
-STRIDES = 8
+ASPECT_STEPS = 8
 """How many shapes there are beyond the square, each way, where steps are fine enough. With more of
 them less is cut off, and fewer pictures share a size, so that batches become smaller."""
 
-SMALLEST = 64
+MIN_RESOLUTION = 64
 """The smallest resolution that small pictures are brought to: eight of a latent's cells a side,
 which the UNet halves three times."""
 
@@ -52,7 +52,7 @@ class CropGeometry:
 
 
 @dataclass(frozen=True, slots=True)
-class Closer:
+class Magnification:
     """By how much a picture is enlarged beyond what covers its bucket.
 
     zoom: a factor of 1 or more. angle: in degrees, how far the cut is turned, up to 45 either way;
@@ -63,7 +63,7 @@ class Closer:
     angle: float = 0.0
 
 
-PLAIN = Closer()
+NO_MAGNIFICATION = Magnification()
 
 
 @cache
@@ -75,8 +75,8 @@ def buckets(resolution: int, step: int) -> tuple[Bucket, ...]:
     for memory's sake: the area is off by half a step times the long side at most.
     """
     square = _nearest(resolution, step)
-    reach = max(square, _nearest(REACH * resolution, step))
-    stride = max(step, _nearest(resolution / STRIDES, step))
+    reach = max(square, _nearest(MAX_SIDE_RATIO * resolution, step))
+    stride = max(step, _nearest(resolution / ASPECT_STEPS, step))
     count = max(1, (reach - square) // stride)
     wide = {Bucket(square, square)}
     for number in range(1, count + 1):
@@ -86,10 +86,10 @@ def buckets(resolution: int, step: int) -> tuple[Bucket, ...]:
     return tuple(sorted(every, key=lambda bucket: (bucket.width / bucket.height, bucket.width)))
 
 
-def bucket_for(width: int, height: int, resolution: int, step: int) -> Bucket:
+def nearest_bucket(width: int, height: int, resolution: int, step: int) -> Bucket:
     """The bucket whose shape, as a ratio, is nearest to that of an upright picture."""
     shape = math.log(width / height)
-    shapes, every = _shapes(resolution, step)
+    shapes, every = _log_aspects(resolution, step)
     above = bisect_left(shapes, shape)
     if above == 0 or above == len(shapes):
         return every[min(above, len(shapes) - 1)]
@@ -97,23 +97,34 @@ def bucket_for(width: int, height: int, resolution: int, step: int) -> Bucket:
     return every[above if is_nearer else above - 1]
 
 
-def bucket_within(
-    width: int, height: int, resolution: int, step: int, *, limit: float, closer: Closer = PLAIN
+def limited_bucket(
+    width: int,
+    height: int,
+    resolution: int,
+    step: int,
+    *,
+    limit: float,
+    magnification: Magnification = NO_MAGNIFICATION,
 ) -> Bucket:
     """The largest bucket that a picture fills when it is enlarged `limit` times at most.
 
     Of smaller resolutions in eighths of the given one; of the smallest there is if even that needs
     more. closer: the most that the picture is enlarged beyond covering, which counts as well.
     """
-    for rung in rungs(resolution, step):
-        bucket = bucket_for(width, height, rung, step)
-        if scale_to(width, height, bucket, closer) <= limit:
+    for rung in fallback_resolutions(resolution, step):
+        bucket = nearest_bucket(width, height, rung, step)
+        if cover_scale(width, height, bucket, magnification) <= limit:
             return bucket
     return bucket
 
 
 def fixed_bucket(
-    width: int, height: int, sizes: Sequence[Bucket], *, limit: float = 0, closer: Closer = PLAIN
+    width: int,
+    height: int,
+    sizes: Sequence[Bucket],
+    *,
+    limit: float = 0,
+    magnification: Magnification = NO_MAGNIFICATION,
 ) -> Bucket:
     """The one of some sizes whose shape is nearest to that of an upright picture.
 
@@ -121,13 +132,13 @@ def fixed_bucket(
     times the picture may be enlarged, 0 for any: sizes that need more are passed over, whatever
     their shape. If all of them do, it is the one that needs least.
     """
-    scales = {size: scale_to(width, height, size, closer) for size in sizes}
+    scales = {size: cover_scale(width, height, size, magnification) for size in sizes}
     within = [size for size in scales if not limit or scales[size] <= limit]
     shape = math.log(width / height)
 
     def rank(size: Bucket) -> tuple[float, bool, float]:
         is_larger = scales[size] > 1
-        return abs(_shape(size) - shape), is_larger, scales[size] * (1 if is_larger else -1)
+        return abs(_log_aspect(size) - shape), is_larger, scales[size] * (1 if is_larger else -1)
 
     if not within:
         return min(sizes, key=lambda size: (scales[size], rank(size)))
@@ -135,44 +146,50 @@ def fixed_bucket(
 
 
 @cache
-def rungs(resolution: int, step: int) -> tuple[int, ...]:
+def fallback_resolutions(resolution: int, step: int) -> tuple[int, ...]:
     """The resolutions that small pictures are brought to instead, from the given one down.
 
     In eighths of it, then in halves of what is left, to SMALLEST; multiples of step all but the
     first.
     """
-    eighths = (_nearest(resolution * part / STRIDES, step) for part in range(STRIDES - 1, 0, -1))
+    eighths = (
+        _nearest(resolution * part / ASPECT_STEPS, step) for part in range(ASPECT_STEPS - 1, 0, -1)
+    )
     halves = (_nearest(resolution / 2**power, step) for power in range(4, 8))
     found = [resolution]
     for each in (*eighths, *halves):
-        if SMALLEST <= each < found[-1]:
+        if MIN_RESOLUTION <= each < found[-1]:
             found.append(each)
     return tuple(found)
 
 
-def scale_to(width: int, height: int, bucket: Bucket, closer: Closer = PLAIN) -> float:
+def cover_scale(
+    width: int, height: int, bucket: Bucket, magnification: Magnification = NO_MAGNIFICATION
+) -> float:
     """How many times a picture is enlarged to fill a bucket, at any angle up to closer's."""
-    across, down = _extent(bucket, closer.angle, is_most=True)
-    return closer.zoom * max(across / width, down / height)
+    across, down = _bounding_size(bucket, magnification.angle, is_most=True)
+    return magnification.zoom * max(across / width, down / height)
 
 
-def scaled_size(width: int, height: int, bucket: Bucket, closer: Closer = PLAIN) -> tuple[int, int]:
+def scaled_size(
+    width: int, height: int, bucket: Bucket, magnification: Magnification = NO_MAGNIFICATION
+) -> tuple[int, int]:
     """The size of the smallest scaling of an upright picture that leaves nothing empty.
 
     Whole numbers throughout where nothing is enlarged further, so that every machine agrees.
     """
-    if closer == PLAIN:
+    if magnification == NO_MAGNIFICATION:
         if width * bucket.height <= height * bucket.width:
             return bucket.width, max(bucket.height, _divide(height * bucket.width, width))
         return max(bucket.width, _divide(width * bucket.height, height)), bucket.height
     # A turned cut seldom begins at a whole pixel: one more leaves a place for it.
-    spare = 1 if closer.angle else 0
-    across, down = (math.ceil(side) + spare for side in _extent(bucket, closer.angle))
-    scale = closer.zoom * max(across / width, down / height)
+    spare = 1 if magnification.angle else 0
+    across, down = (math.ceil(side) + spare for side in _bounding_size(bucket, magnification.angle))
+    scale = magnification.zoom * max(across / width, down / height)
     return max(across, round(width * scale)), max(down, round(height * scale))
 
 
-def places(length: int, bucket: Bucket, angle: float, *, is_across: bool) -> tuple[int, int]:
+def crop_range(length: int, bucket: Bucket, angle: float, *, is_across: bool) -> tuple[int, int]:
     """The first and the last place where a cut may begin, along one side of a scaled picture.
 
     length: of that side, as `scaled_size` gives it for the same angle.
@@ -181,7 +198,7 @@ def places(length: int, bucket: Bucket, angle: float, *, is_across: bool) -> tup
     if not angle:
         return 0, length - own
     # By how much the turned cut reaches beyond its own side, at each end.
-    beyond = (_extent(bucket, angle)[0 if is_across else 1] - own) / 2
+    beyond = (_bounding_size(bucket, angle)[0 if is_across else 1] - own) / 2
     return math.ceil(beyond), math.floor(length - own - beyond)
 
 
@@ -191,30 +208,30 @@ def crop_geometry(width: int, height: int, bucket: Bucket) -> CropGeometry:
     return CropGeometry(wide, high, (wide - bucket.width) // 2, (high - bucket.height) // 2, bucket)
 
 
-def _extent(bucket: Bucket, angle: float, *, is_most: bool = False) -> tuple[float, float]:
+def _bounding_size(bucket: Bucket, angle: float, *, is_most: bool = False) -> tuple[float, float]:
     """Width and height of what a turned cut lies in, at least those of the cut itself.
 
     is_most: the most that any angle up to this one takes.
     """
     if not angle:
         return bucket.width, bucket.height
-    turn = math.radians(abs(angle))
+    radians = math.radians(abs(angle))
     return (
-        _reach(bucket.width, bucket.height, turn, is_most=is_most),
-        _reach(bucket.height, bucket.width, turn, is_most=is_most),
+        _bounding_side(bucket.width, bucket.height, radians, is_most=is_most),
+        _bounding_side(bucket.height, bucket.width, radians, is_most=is_most),
     )
 
 
-def _reach(along: int, across: int, turn: float, *, is_most: bool) -> float:
+def _bounding_side(along: int, across: int, radians: float, *, is_most: bool) -> float:
     # Highest where the rectangle's diagonal lies along; beyond that the cut itself may be longer.
-    at = min(turn, math.atan2(across, along)) if is_most else turn
+    at = min(radians, math.atan2(across, along)) if is_most else radians
     return max(along, along * math.cos(at) + across * math.sin(at))
 
 
 @cache
-def _shapes(resolution: int, step: int) -> tuple[tuple[float, ...], tuple[Bucket, ...]]:
+def _log_aspects(resolution: int, step: int) -> tuple[tuple[float, ...], tuple[Bucket, ...]]:
     every = buckets(resolution, step)
-    return tuple(map(_shape, every)), every
+    return tuple(map(_log_aspect, every)), every
 
 
 def _nearest(length: float, step: int) -> int:
@@ -227,5 +244,5 @@ def _divide(numerator: int, denominator: int) -> int:
     return (2 * numerator + denominator) // (2 * denominator)
 
 
-def _shape(bucket: Bucket) -> float:
+def _log_aspect(bucket: Bucket) -> float:
     return math.log(bucket.width / bucket.height)

@@ -6,9 +6,9 @@ from onetrainer.config.methods.full import Vae
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.run.model import base_of
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.caption_sampling import varies
+from onetrainer.dataset.caption_sampling import captions_vary
 
-MOST_VARYING = 10_000
+MAX_VARYING_CAPTIONS = 10_000
 """So many captions that are other ones every time are encoded beforehand: 1.2 GB for SD 1.5 in 16
 bits, 3.2 GB for SDXL. Most of them are shown once, so that encoding them within the steps takes as
 long; but then the text encoders are needed on the device."""
@@ -24,7 +24,7 @@ def trains_text_encoder(config: TrainConfig) -> bool:
             return method.text_encoder.train or (has_second and method.text_encoder_2.train)
 
 
-def encodes_text_anew(config: TrainConfig) -> bool:
+def encodes_text_each_step(config: TrainConfig) -> bool:
     """Whether captions are to be encoded in every step.
 
     Because their encodings change, nobody keeps them, or more of them are shown than can be kept.
@@ -33,12 +33,14 @@ def encodes_text_anew(config: TrainConfig) -> bool:
     return changes or not config.data.cache_text or _shows_too_many(config)
 
 
-def keeps_captions(config: TrainConfig) -> bool:
+def caches_captions(config: TrainConfig) -> bool:
     """Whether captions are encoded before training; a VAE is trained without any."""
-    return not isinstance(config.objective, Reconstruction) and not encodes_text_anew(config)
+    return not isinstance(config.objective, Reconstruction) and not encodes_text_each_step(config)
 
 
 def _shows_too_many(config: TrainConfig) -> bool:
     training = config.training
     shown = training.steps * training.batch_size * training.accumulation
-    return shown > MOST_VARYING and any(varies(one.captions) for one in concepts_of(config))
+    return shown > MAX_VARYING_CAPTIONS and any(
+        captions_vary(one.captions) for one in concepts_of(config)
+    )

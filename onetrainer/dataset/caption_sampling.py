@@ -30,22 +30,22 @@ from onetrainer.captions.choices import (
     Choice,
     Order,
     Text,
-    as_written,
-    choices,
-    parsed,
-    taken,
+    all_choices,
+    choose_options,
+    parse_choices,
+    written_order,
 )
 from onetrainer.captions.tags import (
     Tags,
-    between,
-    capital_tags,
-    joined_tags,
-    kept_tags,
-    shuffled_tags,
-    small_tags,
+    capitalize_tags,
+    changes_tags,
+    drop_random_tags,
+    join_tags,
+    joining_separator,
+    lowercase_tags,
+    shuffle_tags,
     split_tags,
-    splits_at,
-    works_on_tags,
+    tag_separator,
 )
 from onetrainer.concepts.concepts import ConceptSettings, folder_name
 from onetrainer.config.data.captions import Captions
@@ -53,37 +53,37 @@ from onetrainer.dataset.items import Item
 from onetrainer.seeds import derive, draws, shuffled
 
 
-def drawn_caption(item: Item, concept: ConceptSettings, turn: int) -> str:
+def sample_caption(item: Item, concept: ConceptSettings, repeat: int) -> str:
     """The caption of one showing; "" for the empty prompt. turn: showings before this one."""
     captions = concept.captions
-    if draws(concept.seed, "caption dropout", turn, item.name).random() < captions.dropout:
+    if draws(concept.seed, "caption dropout", repeat, item.name).random() < captions.dropout:
         return ""
     count = len(item.captions)
-    round_, at = divmod(turn, count)
+    round_, at = divmod(repeat, count)
     order = shuffled(range(count), derive(concept.seed, "caption round", round_, item.name))
     caption = item.captions[order[at]]
     if captions.wildcards:
         caption = _chosen(caption, round_, _orders(concept.seed, f"{order[at]}:{item.name}"))
 
     def arranged(tags: Tags) -> Tags:
-        for change in (kept_tags, shuffled_tags, capital_tags):
-            tags = change(tags, captions, concept.seed, turn, item.name)
+        for change in (drop_random_tags, shuffle_tags, capitalize_tags):
+            tags = change(tags, captions, concept.seed, repeat, item.name)
         return tags
 
     text = _with_trigger(caption, concept, arranged)
-    return _in_template(text, item, concept, turn, _orders(concept.seed, f"template:{item.name}"))
+    return _in_template(text, item, concept, repeat, _orders(concept.seed, f"template:{item.name}"))
 
 
 def plain_caption(item: Item, concept: ConceptSettings) -> str:
     """The first caption with nothing drawn: with trigger, template and the first of each choice."""
     caption = item.captions[0]
     if concept.captions.wildcards:
-        caption = _chosen(caption, 0, as_written)
+        caption = _chosen(caption, 0, written_order)
     text = _with_trigger(caption, concept, lambda tags: tags)
-    return _in_template(text, item, concept, 0, as_written)
+    return _in_template(text, item, concept, 0, written_order)
 
 
-def varies(captions: Captions) -> bool:
+def captions_vary(captions: Captions) -> bool:
     """Whether there may be more to show of a caption than itself and the empty prompt.
 
     Dropout and several captions of one picture do not count: what they show is known beforehand.
@@ -104,27 +104,29 @@ def varies(captions: Captions) -> bool:
     return captions.wildcards or captions.shuffle or is_cut or is_written
 
 
-def varies_for(item: Item, concept: ConceptSettings) -> bool:
+def item_captions_vary(item: Item, concept: ConceptSettings) -> bool:
     """Whether a picture's caption may be another one in another turn."""
     captions = concept.captions
     if 0 < captions.dropout < 1:
         return True
     if captions.dropout == 1:
         return False
-    if len(set(item.captions)) > 1 or varies(captions.model_copy(update={"wildcards": False})):
+    if len(set(item.captions)) > 1 or captions_vary(
+        captions.model_copy(update={"wildcards": False})
+    ):
         return True
     texts = [*map(_parsed_or_as_is, item.captions), _template(captions.template) or ()]
-    found = [one for text in texts for one in choices(text)]
+    found = [one for text in texts for one in all_choices(text)]
     return captions.wildcards and any(len(one.options) > 1 for one in found)
 
 
 def _chosen(caption: str, showing: int, order: Order) -> str:
-    return taken(_parsed_or_as_is(caption), showing, order)
+    return choose_options(_parsed_or_as_is(caption), showing, order)
 
 
 def _parsed_or_as_is(text: str) -> Text:
     try:
-        return parsed(text)
+        return parse_choices(text)
     except BraceError:
         return (text,)  # told beforehand, by `brace_fault`
 
@@ -146,33 +148,33 @@ def _with_trigger(caption: str, concept: ConceptSettings, arranged: Callable[[Ta
     """
     captions = concept.captions
     trigger, rest = _split_at_trigger(" ".join(caption.split()), concept)
-    if not works_on_tags(captions, rest):
+    if not changes_tags(captions, rest):
         return trigger + (rest.lower() if captions.lowercase else rest)
-    marks = (splits_at(captions), captions.keep_separator.strip())
+    marks = (tag_separator(captions), captions.keep_separator.strip())
     ends = [at for mark in marks if mark and (at := rest.find(mark)) >= 0] if trigger else [0]
     end = min(ends, default=len(rest))
     beside, rest = rest[:end], rest[end:]
     if together := captions.secondary_separator.strip():
-        beside = beside.replace(together, between(captions))
+        beside = beside.replace(together, joining_separator(captions))
     tags = split_tags(rest, captions)
     if captions.lowercase:
-        tags, beside = small_tags(tags), beside.lower()
-    text = joined_tags(arranged(tags), captions)
+        tags, beside = lowercase_tags(tags), beside.lower()
+    text = join_tags(arranged(tags), captions)
     head = " ".join((trigger + beside).split())
-    return between(captions).join(part for part in (head, text) if part)
+    return joining_separator(captions).join(part for part in (head, text) if part)
 
 
 def _split_at_trigger(caption: str, concept: ConceptSettings) -> tuple[str, str]:
     """What a caption begins with and never changes, and the rest of it with the mark between."""
-    mark = splits_at(concept.captions)
+    mark = tag_separator(concept.captions)
     tags = [" ".join(tag.split()) for tag in concept.trigger.split(mark)]
     tags = [tag for tag in tags if tag]
     if not tags:
         return "", caption
     if found := _beginning(tuple(tags), mark).match(caption):
         return found[0], caption[found.end() :]
-    trigger = between(concept.captions).join(tags)
-    return trigger, between(concept.captions) + caption if caption else ""
+    trigger = joining_separator(concept.captions).join(tags)
+    return trigger, joining_separator(concept.captions) + caption if caption else ""
 
 
 @lru_cache(1024)
@@ -189,21 +191,21 @@ def _beginning(tags: tuple[str, ...], mark: str) -> re.Pattern[str]:
 def _template(template: str) -> Text | None:
     """A template that can be used; None for one that cannot, or is empty."""
     try:
-        found = parsed(template)
+        found = parse_choices(template)
     except BraceError:
         return None
-    return found if any(one.field == "caption" for one in choices(found)) else None
+    return found if any(one.field == "caption" for one in all_choices(found)) else None
 
 
-def _in_template(text: str, item: Item, concept: ConceptSettings, turn: int, order: Order) -> str:
+def _in_template(text: str, item: Item, concept: ConceptSettings, repeat: int, order: Order) -> str:
     template = _template(concept.captions.template)
     if template is None:
         return " ".join(text.split())
     names = (item.path.stem, folder_name(item.path.parent), concept.name)
     fields = dict(zip(FIELDS, (text, *map(_composed, names)), strict=True))
     if not concept.captions.wildcards:
-        turn, order = 0, as_written
-    written = " ".join(taken(template, turn, order, fields).split())
+        repeat, order = 0, written_order
+    written = " ".join(choose_options(template, repeat, order, fields).split())
     return written if text else _without_gap(written, concept.captions)
 
 
@@ -213,6 +215,6 @@ def _composed(name: str) -> str:
 
 def _without_gap(text: str, captions: Captions) -> str:
     """Without the separators that had the missing caption between them."""
-    mark = splits_at(captions)
+    mark = tag_separator(captions)
     parts = (part.strip() for part in text.split(mark))
-    return between(captions).join(part for part in parts if part)
+    return joining_separator(captions).join(part for part in parts if part)

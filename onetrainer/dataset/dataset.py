@@ -17,7 +17,7 @@ from onetrainer.config.train import TrainConfig, uses_images
 from onetrainer.dataset.items import (
     EXAMPLES,
     DatasetIndex,
-    Headers,
+    HeaderCache,
     Item,
     Skipped,
     index_concept,
@@ -25,7 +25,7 @@ from onetrainer.dataset.items import (
 )
 from onetrainer.errors import UserError
 
-Similar = Callable[[Sequence[Item]], Sequence[int]]
+GroupSimilar = Callable[[Sequence[Item]], Sequence[int]]
 """Gives each picture the number of its group, of those that look nearly the same."""
 
 
@@ -73,23 +73,23 @@ class Dataset:
     def _names(self) -> dict[tuple[int, Path], str]:
         items = self.validation or ()
         often = Counter(item.name for item in items)
-        taken: set[str] = set()
+        used_names: set[str] = set()
         names = {}
         for item in items:
             name = item.name
             if often[name] > 1:
                 name = f"{self.concept_of(item).name}/{name}"
-            names[item.concept, item.path] = unique = _unlike(name, taken)
-            taken.add(unique)
+            names[item.concept, item.path] = unique = _unlike(name, used_names)
+            used_names.add(unique)
         return names
 
 
-def is_images_alone(config: TrainConfig) -> bool:
+def uses_images_only(config: TrainConfig) -> bool:
     """Whether captions, masks and class pictures play no part: so a VAE learns."""
     return isinstance(config.objective, Reconstruction)
 
 
-def reads_folder(config: TrainConfig) -> bool:
+def reads_image_folders(config: TrainConfig) -> bool:
     """Whether a run looks into its folders of pictures at all, be it for the captions alone."""
     match config.objective:
         case AlignProp(prompts=prompts) if prompts.source == "captions":
@@ -105,7 +105,10 @@ def used_concepts(config: TrainConfig) -> tuple[ConceptSettings, ...]:
 
 
 def read_dataset(
-    config: TrainConfig, *, headers: Headers | None = None, similar: Similar | None = None
+    config: TrainConfig,
+    *,
+    headers: HeaderCache | None = None,
+    group_similar: GroupSimilar | None = None,
 ) -> Dataset:
     """Lists every picture of a config, reading headers only, and holds some out of learning.
 
@@ -124,7 +127,7 @@ def read_dataset(
         index_concept(concept, number=number, headers=headers)
         for number, concept in enumerate(concepts)
     ]
-    return split(config, concepts, indexes, similar=similar)
+    return split(config, concepts, indexes, group_similar=group_similar)
 
 
 def split(
@@ -132,7 +135,7 @@ def split(
     concepts: Sequence[ConceptSettings],
     indexes: Sequence[DatasetIndex],
     *,
-    similar: Similar | None = None,
+    group_similar: GroupSimilar | None = None,
 ) -> Dataset:
     """The pictures of several concepts as one, with those held out of learning on their own.
 
@@ -149,14 +152,14 @@ def split(
     measured: tuple[Item, ...] | None = None
     if section.use and apart:
         gone = _of_same_files(trained, apart)
-        turns = sorted(apart, key=lambda item: _turn(item, section, concepts))
-        chosen = set(turns[: section.max_images or len(turns)])
+        ordered = sorted(apart, key=lambda item: _split_key(item, section, concepts))
+        chosen = set(ordered[: section.max_images or len(ordered)])
         measured = tuple(item for item in apart if item in chosen)
     elif section.use:
-        looks = similar if section.keep_similar else None
+        looks = group_similar if section.keep_similar else None
         groups = looks(trained) if looks is not None else range(len(trained))
         groups = _with_same_files(trained, groups)
-        gone = held_by_share(trained, section, groups, concepts=concepts)
+        gone = select_validation(trained, section, groups, concepts=concepts)
         measured = tuple(gone)
     else:
         gone = []
@@ -214,7 +217,7 @@ def _notes(concepts: Sequence[ConceptSettings], indexes: Sequence[DatasetIndex])
             yield note if len(concepts) == 1 else f"{name}: {note}"
 
 
-def held_by_share(
+def select_validation(
     items: Sequence[Item],
     section: Validation,
     groups: Sequence[int],
@@ -229,24 +232,24 @@ def held_by_share(
     """
     if len(items) < 2:
         return list(items)
-    count = share_count(section, len(items))
+    count = validation_count(section, len(items))
     members: dict[int, list[int]] = {}
     for place, group in enumerate(groups):
         members.setdefault(group, []).append(place)
-    turns = sorted(members.values(), key=lambda at: _turn(items[at[0]], section, concepts))
+    ordered = sorted(members.values(), key=lambda at: _split_key(items[at[0]], section, concepts))
     held: set[int] = set()
-    for places in turns:
+    for places in ordered:
         if len(held) + len(places) <= count:
             held.update(places)
     if not held:
-        if len(turns) == 1:
+        if len(ordered) == 1:
             raise _all_alike(len(items))
-        smallest = min(turns, key=len)
+        smallest = min(ordered, key=len)
         held.update(smallest)
     return [item for place, item in enumerate(items) if place in held]
 
 
-def share_count(section: Validation, images: int) -> int:
+def validation_count(section: Validation, images: int) -> int:
     """How many of so many pictures are held out by share: at least one, and at most half.
 
     Those beyond "At most" are learned: held out without being measured they would be wasted.
@@ -288,7 +291,7 @@ def _with_same_files(items: Sequence[Item], groups: Sequence[int]) -> list[int]:
     return [groups[first.setdefault(file, at)] for at, (_, file) in enumerate(_with_places(items))]
 
 
-def _turn(item: Item, section: Validation, concepts: Sequence[ConceptSettings]) -> bytes:
+def _split_key(item: Item, section: Validation, concepts: Sequence[ConceptSettings]) -> bytes:
     """Where a picture stands in the order in which they are held out."""
     name, concept = item.name, concepts[item.concept]
     # So that of twenty folders 1.png is not held out of all or none.
@@ -297,10 +300,10 @@ def _turn(item: Item, section: Validation, concepts: Sequence[ConceptSettings]) 
     return hashlib.sha256(f"{section.seed}:held-out:{name}".encode()).digest()
 
 
-def _unlike(name: str, taken: set[str]) -> str:
-    if name not in taken:
+def _unlike(name: str, used_names: set[str]) -> str:
+    if name not in used_names:
         return name
-    return next(other for n in numbers(2) if (other := f"{name} ({n})") not in taken)
+    return next(other for n in numbers(2) if (other := f"{name} ({n})") not in used_names)
 
 
 def _nothing_left(count: int, *, has_folder: bool) -> UserError:

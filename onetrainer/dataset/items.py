@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Protocol
 
 from onetrainer.captions.caption_file import CaptionError
-from onetrainer.captions.caption_list_file import Listed
+from onetrainer.captions.caption_list_file import CaptionEntry
 from onetrainer.captions.concept_captions import ConceptCaptions
 from onetrainer.concepts.concepts import PRIOR_ROLES, ConceptSettings
-from onetrainer.concepts.folder_listing import Found, list_folder
+from onetrainer.concepts.folder_listing import FolderImage, list_folder
 from onetrainer.config.data.concept import Role
 from onetrainer.errors import UserError
 from onetrainer.images.findings import printable
 from onetrainer.images.header import Header, read_header
 from onetrainer.images.image_file import ImageError
 
-__all__ = ["DatasetIndex", "Header", "Headers", "Item", "Skipped", "index_concept"]
+__all__ = ["DatasetIndex", "Header", "HeaderCache", "Item", "Skipped", "index_concept"]
 
 MAX_ASPECT = 8
 """Longer pictures are skipped: of 8:1, a bucket of 4:1 shows half already."""
@@ -97,7 +97,7 @@ class DatasetIndex:
     uncaptioned: int
     notes: tuple[str, ...] = ()
     orphans: tuple[Path, ...] = ()
-    unlisted: tuple[Listed, ...] = ()
+    unlisted: tuple[CaptionEntry, ...] = ()
     inner: tuple[Path, ...] = ()
 
     @property
@@ -106,7 +106,7 @@ class DatasetIndex:
         return sum(item.mask is not None for item in self.items)
 
 
-class Headers(Protocol):
+class HeaderCache(Protocol):
     """A memory of headers: those of files that have not changed since need not be read again."""
 
     def known(self, path: Path) -> Header | None:
@@ -119,7 +119,7 @@ class Headers(Protocol):
 
 
 def index_concept(
-    concept: ConceptSettings, *, number: int = 0, headers: Headers | None = None
+    concept: ConceptSettings, *, number: int = 0, headers: HeaderCache | None = None
 ) -> DatasetIndex:
     """Lists a concept's pictures in the order of their names, reading headers only.
 
@@ -129,12 +129,12 @@ def index_concept(
     Raises UserError if there is nothing to learn, or no caption though captions are required.
     """
     root = _checked(concept)
-    listing = list_folder(root, deep=concept.deep)
+    listing = list_folder(root, recursive=concept.recursive)
     captions = ConceptCaptions(concept, listing.images)
     reader = _Reader(concept, number, captions, headers)
     items = [item for found in listing.images if (item := reader.item(found)) is not None]
     if not items:
-        raise _nothing_to_learn(root, reader.skipped, deep=concept.deep)
+        raise _nothing_to_learn(root, reader.skipped, recursive=concept.recursive)
     uncaptioned = sum(is_uncaptioned(item, concept) for item in items)
     if concept.require_captions and uncaptioned == len(items):
         raise _no_captions(concept, items, captions)
@@ -158,7 +158,7 @@ def index_concept(
 
 def is_uncaptioned(item: Item, concept: ConceptSettings) -> bool:
     """Whether a picture has no caption where one is expected."""
-    return not any(item.captions) and not concept.is_said_alone
+    return not any(item.captions) and not concept.uses_trigger_only
 
 
 def lacking(some: int, count: int) -> str:
@@ -167,7 +167,7 @@ def lacking(some: int, count: int) -> str:
     return f"{some} of {count} {noun} {'has' if some == 1 else 'have'}"
 
 
-def is_same_shape(label: Header, item: Item) -> bool:
+def has_same_aspect(label: Header, item: Item) -> bool:
     """Whether one is a scaling of the other, up to a pixel that rounding may cost."""
     across = abs(label.width * item.height - item.width * label.height)
     return across <= max(item.width, item.height, label.width, label.height)
@@ -181,7 +181,7 @@ class _Reader:
         concept: ConceptSettings,
         number: int,
         captions: ConceptCaptions,
-        headers: Headers | None,
+        headers: HeaderCache | None,
     ) -> None:
         self._concept = concept
         self._number = number
@@ -190,7 +190,7 @@ class _Reader:
         self.skipped: list[Skipped] = []
         self.notes: list[str] = []
 
-    def item(self, found: Found) -> Item | None:
+    def item(self, found: FolderImage) -> Item | None:
         """An item; None for what has to be skipped."""
         if found.reason:
             self.skipped.append(Skipped(found.path, found.reason))
@@ -203,7 +203,7 @@ class _Reader:
         self.notes += notes
         return item
 
-    def _read(self, found: Found) -> tuple[Item, list[str]]:
+    def _read(self, found: FolderImage) -> tuple[Item, list[str]]:
         """Raises PictureError or CaptionError for what cannot be read, or is no use."""
         said = self._captions.of(found)
         header = self._header(found.path)
@@ -234,7 +234,7 @@ class _Reader:
             label = self._header(path)
         except ImageError as error:
             raise ImageError(item.path, f'its {noun} "{path.name}": {error.reason}') from error
-        if is_same_shape(label, item):
+        if has_same_aspect(label, item):
             return []
         return [
             f"{path.name} is {label.width} × {label.height} pixels, of another shape than its"
@@ -281,13 +281,13 @@ def _checked(concept: ConceptSettings) -> Path:
     return root
 
 
-def _nothing_to_learn(root: Path, skipped: list[Skipped], *, deep: bool) -> UserError:
+def _nothing_to_learn(root: Path, skipped: list[Skipped], *, recursive: bool) -> UserError:
     if skipped:
         some = "; ".join(map(str, skipped[:EXAMPLES]))
         more = f"; and {len(skipped) - EXAMPLES} more" if len(skipped) > EXAMPLES else ""
         what = f"{root}: none of its {len(skipped)} pictures can be used ({some}{more})"
         return UserError(what, "At least one usable picture is needed", "Replace or repair them")
-    inside = () if deep else list_folder(root, deep=True).images
+    inside = () if recursive else list_folder(root, recursive=True).images
     if inside:
         what = f"{root} has no pictures itself, only in folders within it: {_largest(inside)}"
         return UserError(what, remedy='Turn on "Include subfolders", or choose one of them')
@@ -298,7 +298,7 @@ def _nothing_to_learn(root: Path, skipped: list[Skipped], *, deep: bool) -> User
     )
 
 
-def _largest(inside: Sequence[Found]) -> str:
+def _largest(inside: Sequence[FolderImage]) -> str:
     """The folders with the most pictures, and how many more there are."""
     counts = Counter(found.group for found in inside)
     some = ", ".join(f'"{group}" ({count})' for group, count in counts.most_common(EXAMPLES))

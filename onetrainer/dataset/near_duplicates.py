@@ -11,9 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onetrainer.dataset.items import Item, Skipped
-from onetrainer.images.features import PLAIN, THUMB, VERSION, Features, features_of, unpacked
+from onetrainer.images.features import (
+    MIN_CONTRAST,
+    THUMB,
+    VERSION,
+    Features,
+    image_features,
+    unpack,
+)
 from onetrainer.images.image_file import ImageError
-from onetrainer.images.image_index import ImageMemory
+from onetrainer.images.image_index import ImageIndex
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,13 +49,13 @@ _CUTS = (0.0, 0.025, 0.05, 0.075)  # shares of a side that one may be cut closer
 Progress = Callable[[int, int], None]
 
 
-class LookingStopped(Exception):
+class AnalysisCancelled(Exception):
     """Somebody asked to stop while pictures were looked at."""
 
 
-def similar_groups(
+def near_duplicate_groups(
     items: Sequence[Item],
-    memory: ImageMemory | None = None,
+    memory: ImageIndex | None = None,
     progress: Progress | None = None,
     *,
     should_stop: Callable[[], bool] | None = None,
@@ -60,14 +67,14 @@ def similar_groups(
     of its own. Raises LookingStopped if should_stop says so.
     """
     paths = [item.path for item in items]
-    looked = look_at(paths, memory, progress, should_stop=should_stop, threads=threads)
+    looked = extract_features(paths, memory, progress, should_stop=should_stop, threads=threads)
     found = [None if isinstance(one, ImageError) else one for one in looked]
-    return groups_of(found, should_stop=should_stop)
+    return group_features(found, should_stop=should_stop)
 
 
-def remembered_groups(
+def cached_groups(
     items: Sequence[Item],
-    memory: ImageMemory,
+    memory: ImageIndex,
     *,
     should_stop: Callable[[], bool] | None = None,
 ) -> list[int] | None:
@@ -80,11 +87,11 @@ def remembered_groups(
         one = memory.features(item.path, VERSION)
         if one is None and memory.damage(item.path) is None:
             return None
-        known.append(None if one is None else unpacked(one))
-    return groups_of(known, should_stop=should_stop)
+        known.append(None if one is None else unpack(one))
+    return group_features(known, should_stop=should_stop)
 
 
-def remembered_damage(items: Sequence[Item], memory: ImageMemory) -> list[Skipped]:
+def cached_damage(items: Sequence[Item], memory: ImageIndex) -> list[Skipped]:
     """Those of the items that could not be decoded when they were last looked at, and why."""
     if not memory.has_damage():
         return []
@@ -96,9 +103,9 @@ def remembered_damage(items: Sequence[Item], memory: ImageMemory) -> list[Skippe
     ]
 
 
-def look_at(
+def extract_features(
     paths: Sequence[Path],
-    memory: ImageMemory | None = None,
+    memory: ImageIndex | None = None,
     progress: Progress | None = None,
     *,
     should_stop: Callable[[], bool] | None = None,
@@ -113,7 +120,7 @@ def look_at(
     with ThreadPoolExecutor(threads) as pool:
         try:
             for path in paths:
-                waiting.append(pool.submit(_looked, path, memory))
+                waiting.append(pool.submit(_extract, path, memory))
                 if len(waiting) >= _AHEAD * threads:
                     _take(waiting, found, len(paths), progress, should_stop)
             while waiting:
@@ -126,17 +133,17 @@ def look_at(
     return found
 
 
-def groups_of(
+def group_features(
     features: Sequence[Features | None], *, should_stop: Callable[[], bool] | None = None
 ) -> list[int]:
     """The number of the group of each picture; None looks like nothing else."""
     places = [place for place, one in enumerate(features) if one is not None]
     known = [one for one in features if one is not None]
-    pairs = alike_pairs(known, should_stop=should_stop)
-    return groups_of_pairs(len(features), [(places[a], places[b]) for a, b in pairs])
+    pairs = similar_pairs(known, should_stop=should_stop)
+    return groups_from_pairs(len(features), [(places[a], places[b]) for a, b in pairs])
 
 
-def groups_of_pairs(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
+def groups_from_pairs(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
     """The number of the group of each of so many pictures, of which pairs are linked."""
     leaders = list(range(count))
     for first, second in pairs:
@@ -145,7 +152,7 @@ def groups_of_pairs(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
     return [numbers.setdefault(_leader(leaders, place), len(numbers)) for place in range(count)]
 
 
-def alike_pairs(
+def similar_pairs(
     features: Sequence[Features], *, should_stop: Callable[[], bool] | None = None
 ) -> list[tuple[int, int]]:
     """Pairs of pictures that look nearly the same, the earlier one first.
@@ -166,7 +173,7 @@ def alike_pairs(
     found = []
     for start in range(0, len(features), rows):
         if should_stop and should_stop():
-            raise LookingStopped
+            raise AnalysisCancelled
         some = hashes[start : start + rows, None]
         for is_mirrored, other in enumerate(others):
             # Only later ones: the earlier ones were compared when it was their turn.
@@ -178,9 +185,9 @@ def alike_pairs(
     return found
 
 
-def _looked(path: Path, memory: ImageMemory | None) -> Features | ImageError:
+def _extract(path: Path, memory: ImageIndex | None) -> Features | ImageError:
     try:
-        return features_of(path, memory)
+        return image_features(path, memory)
     except ImageError as error:
         return error
 
@@ -194,7 +201,7 @@ def _take(
 ) -> None:
     """Moves the first result from waiting to found."""
     if should_stop and should_stop():
-        raise LookingStopped
+        raise AnalysisCancelled
     found.append(waiting.pop(0).result())
     if progress:
         progress(len(found), total)
@@ -246,7 +253,7 @@ def _alike(
     first, second = (thumbs[places].astype(np.float32) for places in (pairs[:, 0], pairs[:, 1]))
     if is_mirrored:
         second = second[:, :, ::-1]
-    are_plain = (_contrast(first) < PLAIN) & (_contrast(second) < PLAIN)
+    are_plain = (_contrast(first) < MIN_CONTRAST) & (_contrast(second) < MIN_CONTRAST)
     distance = np.abs(first - second).max((1, 2, 3))
     likeness = _correlations(first, second)
     tries: dict[int, int] = {}

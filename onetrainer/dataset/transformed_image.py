@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transforms import View
+from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.images.image_file import (
     DEEP_MODES,
-    QUARTER_TURNS,
+    TRANSPOSED_ORIENTATIONS,
     ImageError,
-    opened,
+    open_image,
     orientation,
     upright_size,
 )
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-TURNS = {
+ORIENTATION_TRANSPOSES = {
     2: "FLIP_LEFT_RIGHT",
     3: "ROTATE_180",
     4: "FLIP_TOP_BOTTOM",
@@ -53,28 +53,32 @@ an inpainting model, does not share: their colors would part."""
 Smoothing = Literal["pictures", "masks"]
 
 
-def shown(item: Item, view: View, file: BinaryIO) -> "Image":
+def load_transformed(item: Item, transform: ImageTransform, file: BinaryIO) -> "Image":
     """A view of an item's picture, but for its colors. file: what item.path holds, only read.
 
     Returns a picture of the bucket's size: "RGB", or "F" from 0 to about 65535 where it has 16
     bits. Raises PictureError if it cannot be read, or is no longer the picture that was indexed.
     """
-    return _shown(item.path, view, file, expected=(item.width, item.height))
+    return _load(item.path, transform, file, expected=(item.width, item.height))
 
 
-def shown_beside(path: Path, view: View, file: BinaryIO) -> "Image":
+def load_conditioning_image(path: Path, transform: ImageTransform, file: BinaryIO) -> "Image":
     """The same of a picture beside an item's; one of another size is stretched to that first."""
-    return _shown(path, view, file, expected=None)
+    return _load(path, transform, file, expected=None)
 
 
-def upright(image: "Image", turn: int) -> "Image":
+def apply_orientation(image: "Image", exif_orientation: int) -> "Image":
     """turn: what `orientation` gave."""
     from PIL import Image
 
-    return image.transpose(Image.Transpose[TURNS[turn]]) if turn in TURNS else image
+    return (
+        image.transpose(Image.Transpose[ORIENTATION_TRANSPOSES[exif_orientation]])
+        if exif_orientation in ORIENTATION_TRANSPOSES
+        else image
+    )
 
 
-def cut(image: "Image", view: View, smoothing: Smoothing) -> "Image":
+def crop_image(image: "Image", transform: ImageTransform, smoothing: Smoothing) -> "Image":
     """The part of an upright picture that a view shows, scaled, mirrored and turned.
 
     Masks are smoothed by straight lines: Lanczos undershoots beside edges, and white would not stay
@@ -82,61 +86,65 @@ def cut(image: "Image", view: View, smoothing: Smoothing) -> "Image":
     """
     from PIL import Image
 
-    geometry, bucket = view.geometry, view.bucket
+    geometry, bucket = transform.geometry, transform.bucket
     is_mask = smoothing == "masks"
     scaling = Image.Resampling.BILINEAR if is_mask else Image.Resampling.LANCZOS
     image = image.resize((geometry.width, geometry.height), scaling)
     # Mirrored when it is small; scaling does not know left from right.
-    if view.flip:
+    if transform.flip:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    if view.flip_vertical:
+    if transform.flip_vertical:
         image = image.transpose(Image.Transpose.FLIP_TOP_BOTTOM)
-    if not view.angle:
+    if not transform.angle:
         return image.crop(geometry.box)
     return image.transform(
         (bucket.width, bucket.height),
         Image.Transform.AFFINE,
-        _turning(view),
+        _rotation_matrix(transform),
         Image.Resampling.BILINEAR if is_mask else Image.Resampling.BICUBIC,
     )
 
 
-def recolored(colors: "NDArray[np.float32]", view: View) -> "NDArray[np.float32]":
+def adjust_colors(
+    colors: "NDArray[np.float32]", transform: ImageTransform
+) -> "NDArray[np.float32]":
     """Colors as a view shows them; every pixel by itself, cut off once, at the end.
 
     colors: (3, H, W), red, green and blue in [0, 1]. Returns the same shape, in [0, 1].
     """
     import numpy as np
 
-    if not view.is_recolored:
+    if not transform.is_recolored:
         return colors
-    colors = colors * np.float32(1 + view.brightness)
-    colors = MIDDLE + (colors - MIDDLE) * np.float32(1 + view.contrast)
-    if view.saturation:
+    colors = colors * np.float32(1 + transform.brightness)
+    colors = MIDDLE + (colors - MIDDLE) * np.float32(1 + transform.contrast)
+    if transform.saturation:
         gray = sum(np.float32(part) * one for part, one in zip(LUMA, colors, strict=True))
-        colors = gray + (colors - gray) * np.float32(1 + view.saturation)
-    if view.hue:
-        colors = _hue_turned(colors, view.hue)
+        colors = gray + (colors - gray) * np.float32(1 + transform.saturation)
+    if transform.hue:
+        colors = _rotate_hue(colors, transform.hue)
     return np.clip(colors, 0, 1)
 
 
-def _shown(path: Path, view: View, file: BinaryIO, *, expected: tuple[int, int] | None) -> "Image":
-    with opened(file, path) as image:
-        turn = orientation(image, file)
-        if expected and upright_size(image, turn) != expected:
+def _load(
+    path: Path, transform: ImageTransform, file: BinaryIO, *, expected: tuple[int, int] | None
+) -> "Image":
+    with open_image(file, path) as image:
+        exif_orientation = orientation(image, file)
+        if expected and upright_size(image, exif_orientation) != expected:
             raise ImageError(path, "its size has changed since the folder was read")
-        _draft(image, view, turn)
+        _draft(image, transform, exif_orientation)
         whole = _opaque(image)
-    return cut(upright(whole, turn), view, "pictures")
+    return crop_image(apply_orientation(whole, exif_orientation), transform, "pictures")
 
 
-def _draft(image: "Image", view: View, turn: int) -> None:
+def _draft(image: "Image", transform: ImageTransform, exif_orientation: int) -> None:
     """Lets the decoder halve large JPEGs itself, to not less than DRAFT_MARGIN times the need.
 
     image: changed in place, as Pillow has it; other formats are not.
     """
-    wanted = (DRAFT_MARGIN * view.geometry.width, DRAFT_MARGIN * view.geometry.height)
-    image.draft(None, wanted[::-1] if turn in QUARTER_TURNS else wanted)
+    wanted = (DRAFT_MARGIN * transform.geometry.width, DRAFT_MARGIN * transform.geometry.height)
+    image.draft(None, wanted[::-1] if exif_orientation in TRANSPOSED_ORIENTATIONS else wanted)
 
 
 def _opaque(image: "Image") -> "Image":
@@ -157,22 +165,22 @@ def _opaque(image: "Image") -> "Image":
     return page.convert("RGB")
 
 
-def _turning(view: View) -> tuple[float, float, float, float, float, float]:
+def _rotation_matrix(transform: ImageTransform) -> tuple[float, float, float, float, float, float]:
     """From a place in the cut to that in the scaled picture: (a, b, c, d, e, f) as Pillow has it.
 
     x of the picture is a·x + b·y + c, and y is d·x + e·y + f, of the cut's x and y, which go right
     and down.
     """
-    geometry, bucket = view.geometry, view.bucket
+    geometry, bucket = transform.geometry, transform.bucket
     across, down = bucket.width / 2, bucket.height / 2
-    turn = math.radians(view.angle)
-    cos, sin = math.cos(turn), math.sin(turn)
+    exif_orientation = math.radians(transform.angle)
+    cos, sin = math.cos(exif_orientation), math.sin(exif_orientation)
     x = geometry.left + across - cos * across + sin * down
     y = geometry.top + down - sin * across - cos * down
     return cos, -sin, x, sin, cos, y
 
 
-def _hue_turned(colors: "NDArray[np.float32]", degrees: float) -> "NDArray[np.float32]":
+def _rotate_hue(colors: "NDArray[np.float32]", degrees: float) -> "NDArray[np.float32]":
     """Turned around the circle of colors; what is highest and lowest of the three stays.
 
     Source: A. R. Smith 1978, "Color gamut transform pairs", the hexcone model (HSV).

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.buckets import (
-    PLAIN,
+    NO_MAGNIFICATION,
     Bucket,
-    Closer,
     CropGeometry,
-    bucket_for,
-    bucket_within,
+    Magnification,
+    crop_range,
     fixed_bucket,
-    places,
+    limited_bucket,
+    nearest_bucket,
     scaled_size,
 )
 from onetrainer.dataset.items import Item
@@ -31,7 +31,7 @@ DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ImageTransform:
     """What is done to an upright picture, in this order.
 
     flip, flip_vertical: left and right, top and bottom are exchanged. geometry: how it is scaled,
@@ -61,7 +61,7 @@ class View:
         """Whether any color changes."""
         return bool(self.brightness or self.contrast or self.saturation or self.hue)
 
-    def cut_key(self) -> tuple[str | int, ...]:
+    def crop_key(self) -> tuple[str | int, ...]:
         """All that decides where a pixel comes from; of a mask, all that counts."""
         cut = self.geometry
         sizes = (cut.width, cut.height, cut.left, cut.top, cut.bucket.width, cut.bucket.height)
@@ -70,7 +70,7 @@ class View:
     def key(self) -> tuple[str | int, ...]:
         """All that decides the pixels shown."""
         colors = (self.brightness, self.contrast, self.saturation, self.hue)
-        return (*self.cut_key(), *map(repr, colors))
+        return (*self.crop_key(), *map(repr, colors))
 
 
 class _Numbers(NamedTuple):
@@ -106,15 +106,15 @@ def variations(concept: ConceptSettings, *, is_cached: bool) -> int:
     return AUTOMATIC_VARIATIONS if _is_drawn(concept) else _sides(concept)
 
 
-def view_count(concept: ConceptSettings) -> int:
+def transform_count(concept: ConceptSettings) -> int:
     """How many cached views each picture has: of every resolution every variation."""
-    return _rung_count(concept) * variations(concept, is_cached=True)
+    return _resolution_count(concept) * variations(concept, is_cached=True)
 
 
-def view(item: Item, concept: ConceptSettings, number: int) -> View:
+def image_transform(item: Item, concept: ConceptSettings, number: int) -> ImageTransform:
     """A picture's view by its number."""
-    variation = number // _rung_count(concept)
-    return _view(
+    variation = number // _resolution_count(concept)
+    return _build_transform(
         item,
         concept,
         bucket_at(item, concept, number),
@@ -123,118 +123,124 @@ def view(item: Item, concept: ConceptSettings, number: int) -> View:
     )
 
 
-def plain_view(item: Item, concept: ConceptSettings) -> View:
+def plain_transform(item: Item, concept: ConceptSettings) -> ImageTransform:
     """The first view without anything drawn, for pictures that are measured or looked at.
 
     What is done to every picture alike stays: what is always mirrored, and fixed changes.
     """
     always = concept.augmentation
     flips = (always.flip == "always", always.flip_vertical == "always")
-    return _view(item, concept, bucket_at(item, concept, 0), flips=flips, numbers=None)
+    return _build_transform(item, concept, bucket_at(item, concept, 0), flips=flips, numbers=None)
 
 
-def view_number(item: Item, concept: ConceptSettings, turn: int, *, is_cached: bool) -> int:
+def transform_number(item: Item, concept: ConceptSettings, repeat: int, *, is_cached: bool) -> int:
     """Which view is shown after `turn` showings.
 
     Resolutions take turns, in an order of the picture's own. Cached views are all shown in each
     round of `view_count` turns; where they are not cached, every turn is a variation of its own.
     """
-    count = _rung_count(concept)
+    count = _resolution_count(concept)
     kept = variations(concept, is_cached=is_cached)
     if count == kept == 1 and (is_cached or not _is_varied(concept)):
         return 0
     rung = 0
     if count > 1:
-        rung = shuffled(range(count), derive(concept.seed, "resolutions", item.name))[turn % count]
+        rung = shuffled(range(count), derive(concept.seed, "resolutions", item.name))[
+            repeat % count
+        ]
     if not is_cached:
-        return rung + count * (turn if _is_varied(concept) else 0)
-    done, within = divmod(turn, count * kept)
+        return rung + count * (repeat if _is_varied(concept) else 0)
+    done, within = divmod(repeat, count * kept)
     order = shuffled(range(kept), derive(concept.seed, "variations", item.name, rung, done))
     return rung + count * order[within // count]
 
 
 def bucket_at(item: Item, concept: ConceptSettings, number: int) -> Bucket:
     """The size of a view, without drawing it."""
-    settings, closer = concept.buckets, PLAIN
+    settings, magnification = concept.buckets, NO_MAGNIFICATION
     if settings.upscale_limit:
         change = concept.augmentation
-        closer = Closer(1 + change.crop_jitter, change.rotate)
+        magnification = Magnification(1 + change.crop_jitter, change.rotate)
     if settings.sizes:
         sizes = [Bucket(size.width, size.height) for size in settings.sizes]
         return fixed_bucket(
-            item.width, item.height, sizes, limit=settings.upscale_limit, closer=closer
+            item.width,
+            item.height,
+            sizes,
+            limit=settings.upscale_limit,
+            magnification=magnification,
         )
     resolution = concept.resolutions[number % len(concept.resolutions)]
     if not settings.upscale_limit:
-        return bucket_for(item.width, item.height, resolution, concept.step)
-    return bucket_within(
+        return nearest_bucket(item.width, item.height, resolution, concept.step)
+    return limited_bucket(
         item.width,
         item.height,
         resolution,
         concept.step,
         limit=settings.upscale_limit,
-        closer=closer,
+        magnification=magnification,
     )
 
 
-def frame(item: Item, view: View) -> tuple[float, ...]:
+def size_conditioning(item: Item, transform: ImageTransform) -> tuple[float, ...]:
     """What was done to a picture, in pixels: what SDXL is told of it.
 
     Height and width of the whole picture, top and left of the cut in the scaled and mirrored one,
     height and width of the cut. Source: Podell et al. 2023, arXiv:2307.01952, section 2.2.
     """
-    cut, bucket = view.geometry, view.bucket
+    cut, bucket = transform.geometry, transform.bucket
     whole = (item.height, item.width)
     return tuple(map(float, (*whole, cut.top, cut.left, bucket.height, bucket.width)))
 
 
-def enlarged(item: Item, view: View) -> float:
+def upscale_factor(item: Item, transform: ImageTransform) -> float:
     """The factor by which a picture is scaled: above 1 it is enlarged."""
     # Of the longer side, which rounding to whole pixels changes least.
     if item.width >= item.height:
-        return view.geometry.width / item.width
-    return view.geometry.height / item.height
+        return transform.geometry.width / item.width
+    return transform.geometry.height / item.height
 
 
-def cut_share(item: Item, view: View) -> float:
+def cropped_fraction(item: Item, transform: ImageTransform) -> float:
     """The share of a picture's area that is not seen, from 0 to 1."""
-    cut, bucket = view.geometry, view.bucket
+    cut, bucket = transform.geometry, transform.bucket
     return 1 - bucket.width * bucket.height / (cut.width * cut.height)
 
 
-def _view(
+def _build_transform(
     item: Item,
     concept: ConceptSettings,
     bucket: Bucket,
     *,
     flips: tuple[bool, bool],
     numbers: _Numbers | None,
-) -> View:
+) -> ImageTransform:
     """numbers: what is drawn, None where nothing is to be."""
     most = concept.augmentation
     shares = _WHOLE if most.fixed else numbers or _NONE
-    closer = Closer(
+    magnification = Magnification(
         zoom=1 + _amount(most.crop_jitter, shares.zoom), angle=_amount(most.rotate, shares.angle)
     )
-    wide, high = scaled_size(item.width, item.height, bucket, closer)
-    across = places(wide, bucket, closer.angle, is_across=True)
-    down = places(high, bucket, closer.angle, is_across=False)
+    wide, high = scaled_size(item.width, item.height, bucket, magnification)
+    across = crop_range(wide, bucket, magnification.angle, is_across=True)
+    down = crop_range(high, bucket, magnification.angle, is_across=False)
     if concept.buckets.crop == "focus":
         x, y = _focus(item, concept, flips)
         # No farther aside than enlarging has gained, so that the point stays in the cut.
         aside = (numbers.across - 0.5, numbers.down - 0.5) if numbers else (0.0, 0.0)
-        gained = closer.zoom - 1
+        gained = magnification.zoom - 1
         left = _around(across, x * wide + (gained * aside[0] - 0.5) * bucket.width)
         top = _around(down, y * high + (gained * aside[1] - 0.5) * bucket.height)
     elif numbers and _is_anywhere(concept):
         left, top = _at_share(across, numbers.across), _at_share(down, numbers.down)
     else:
         left, top = sum(across) // 2, sum(down) // 2
-    return View(
+    return ImageTransform(
         geometry=CropGeometry(wide, high, left, top, bucket),
         flip=flips[0],
         flip_vertical=flips[1],
-        angle=closer.angle,
+        angle=magnification.angle,
         brightness=_amount(most.brightness, shares.brightness),
         contrast=_amount(most.contrast, shares.contrast),
         saturation=_amount(most.saturation, shares.saturation),
@@ -247,14 +253,14 @@ def _amount(most: float, share: float) -> float:
     return round(most * share, DIGITS) + 0.0
 
 
-def _at_share(between: tuple[int, int], share: float) -> int:
-    first, last = between
+def _at_share(joining_separator: tuple[int, int], share: float) -> int:
+    first, last = joining_separator
     return first + math.floor(share * (last - first + 1))
 
 
-def _around(between: tuple[int, int], place: float) -> int:
+def _around(joining_separator: tuple[int, int], place: float) -> int:
     """The nearest place to the wished one."""
-    first, last = between
+    first, last = joining_separator
     return min(max(math.floor(place + 0.5), first), last)
 
 
@@ -321,6 +327,6 @@ def _is_anywhere(concept: ConceptSettings) -> bool:
     return concept.buckets.crop == "random" or bool(change.crop_jitter and not change.fixed)
 
 
-def _rung_count(concept: ConceptSettings) -> int:
+def _resolution_count(concept: ConceptSettings) -> int:
     """How many resolutions there are; fixed sizes stand in for all of them."""
     return 1 if concept.buckets.sizes else len(concept.resolutions)

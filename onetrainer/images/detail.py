@@ -44,12 +44,12 @@ class Detail:
     trace: float
     block: int
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """As bytes, for `unpacked`."""
         return _PACKED.pack(self.finest, self.strong, self.trace, self.block)
 
     @classmethod
-    def unpacked(cls, data: bytes) -> "Detail":
+    def unpack(cls, data: bytes) -> "Detail":
         """What was packed."""
         return cls(*_PACKED.unpack(data))
 

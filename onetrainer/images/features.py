@@ -9,8 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onetrainer.images.detail import Detail, detail_of
-from onetrainer.images.image_file import DEEP_MODES, READ_ERRORS, ImageError, opened, orientation
-from onetrainer.images.image_index import ImageMemory
+from onetrainer.images.image_file import (
+    DEEP_MODES,
+    READ_ERRORS,
+    ImageError,
+    open_image,
+    orientation,
+)
+from onetrainer.images.image_index import ImageIndex
 
 if TYPE_CHECKING:
     from numpy import bool_
@@ -22,7 +28,7 @@ THUMB = 20
 
 _HASHED = 32  # pixels a side that a hash is made of
 
-PLAIN = 4.0
+MIN_CONTRAST = 4.0
 """Pictures of less contrast, of 255, look the same when their colors are the same."""
 
 VERSION = 1
@@ -48,22 +54,22 @@ class Features:
     thumb: bytes
     detail: Detail | None = None
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """As bytes, for `unpacked`."""
-        detail = self.detail.packed() if self.detail else b""
+        detail = self.detail.pack() if self.detail else b""
         numbers = self.hash.to_bytes(8, "big") + self.mirrored.to_bytes(8, "big")
         return numbers + self.thumb + detail
 
 
-def unpacked(data: bytes) -> Features:
+def unpack(data: bytes) -> Features:
     """What was packed by this version."""
     end = 16 + 3 * THUMB * THUMB
-    detail = Detail.unpacked(data[end:]) if data[end:] else None
+    detail = Detail.unpack(data[end:]) if data[end:] else None
     first, second = (int.from_bytes(part, "big") for part in (data[:8], data[8:16]))
     return Features(first, second, data[16:end], detail)
 
 
-def features_of(path: Path, memory: ImageMemory | None = None) -> Features:
+def image_features(path: Path, memory: ImageIndex | None = None) -> Features:
     """How a picture looks, from memory where the file is unchanged.
 
     Raises PictureError if its pixels cannot be read, all of which are decoded. That is remembered,
@@ -71,42 +77,45 @@ def features_of(path: Path, memory: ImageMemory | None = None) -> Features:
     """
     known = memory.features(path, VERSION) if memory else None
     if known:
-        return unpacked(known)
+        return unpack(known)
     try:
         # With its digest at once: the file is read just once.
         data = memory.read(path)[0] if memory else path.read_bytes()
     except OSError as error:
         raise ImageError(path, f"cannot be read ({error.strerror})") from error
     try:
-        with io.BytesIO(data) as file, opened(file, path) as opened_file:
-            turn = orientation(opened_file, file)
+        with io.BytesIO(data) as file, open_image(file, path) as opened_file:
+            exif_orientation = orientation(opened_file, file)
             image = _on_a_page(opened_file)
     except ImageError as error:
         # Too little memory is no fault of the picture.
         if memory and not isinstance(error.__cause__, MemoryError):
-            memory.learn_damage(path, VERSION, error.reason)
+            memory.store_damage(path, VERSION, error.reason)
         raise
-    found = _look(image, turn, path)
+    found = _look(image, exif_orientation, path)
     if memory:
-        memory.learn_features(path, VERSION, found.packed())
+        memory.store_features(path, VERSION, found.pack())
     return found
 
 
-def _look(image: "Image", turn: int, path: Path) -> Features:
+def _look(image: "Image", exif_orientation: int, path: Path) -> Features:
     from PIL import Image
 
     try:
         box, grey = Image.Resampling.BOX, image.convert("L")
         thumb, small = image.resize((THUMB, THUMB), box), grey.resize((_HASHED, _HASHED), box)
-        if turn > 1:
-            thumb, small = _upright(thumb, turn), _upright(small, turn)
+        if exif_orientation > 1:
+            thumb, small = (
+                _apply_orientation(thumb, exif_orientation),
+                _apply_orientation(small, exif_orientation),
+            )
         first, second = _hashes(small)
         return Features(first, second, thumb.tobytes(), detail_of(grey))
     except READ_ERRORS as error:  # memory, above all
         raise ImageError(path, f"cannot be looked at ({error})") from error
 
 
-def _upright(image: "Image", turn: int) -> "Image":
+def _apply_orientation(image: "Image", exif_orientation: int) -> "Image":
     """Turned as EXIF's orientation says (CIPA DC-008, tag 0x0112)."""
     from PIL.Image import Transpose
 
@@ -119,7 +128,7 @@ def _upright(image: "Image", turn: int) -> "Image":
         7: Transpose.TRANSVERSE,
         8: Transpose.ROTATE_90,
     }
-    return image.transpose(turns[turn])
+    return image.transpose(turns[exif_orientation])
 
 
 def _on_a_page(image: "Image") -> "Image":
@@ -147,7 +156,7 @@ def _hashes(small: "Image") -> tuple[int, int]:
     import numpy as np
 
     values = np.asarray(small, dtype=np.float64)
-    if values.std() < PLAIN:
+    if values.std() < MIN_CONTRAST:
         return 0, 0
     places = np.arange(_HASHED) + 0.5
     basis = np.cos(np.pi * np.arange(9)[:, None] * places / _HASHED)

@@ -69,7 +69,7 @@ class Finding:
         return f"{self.path}: {sentence(self.what)} {sentence(self.remedy)}"
 
 
-def in_order(findings: Sequence[Finding]) -> list[Finding]:
+def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     """The findings by kind, worst first, and each kind's in the order they were found in."""
     kinds = list(HEADLINES)
     return sorted(findings, key=lambda finding: kinds.index(finding.kind))

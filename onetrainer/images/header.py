@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from onetrainer.images.image_file import DEEP_MODES, ImageError, opened, orientation, upright_size
+from onetrainer.images.image_file import (
+    DEEP_MODES,
+    ImageError,
+    open_image,
+    orientation,
+    upright_size,
+)
 from onetrainer.images.quick_header import quick_header
 
 MOST_RECENT = 300_000
@@ -31,13 +37,13 @@ def read_header(path: Path) -> Header:
         quick = quick_header(path)
     except OSError as error:
         raise ImageError(path, f"cannot be read ({error.strerror})") from error
-    return full_header(path) if quick is None else Header(*quick)
+    return pillow_header(path) if quick is None else Header(*quick)
 
 
-def full_header(path: Path) -> Header:
+def pillow_header(path: Path) -> Header:
     """As Pillow sees it, of whatever kind and however odd. Raises PictureError."""
     try:
-        with path.open("rb") as file, opened(file, path) as image:
+        with path.open("rb") as file, open_image(file, path) as image:
             width, height = upright_size(image, orientation(image, file))
             # Of 16 bits, no format has an alpha channel that Pillow would give.
             has_alpha = image.has_transparency_data and image.mode not in DEEP_MODES
@@ -56,11 +62,11 @@ class RecentHeaders:
     def known(self, path: Path) -> Header | None:
         """The header of a file as it is now; None if it has to be read."""
         stamp, header = self._headers.get(path, ((), None))
-        return header if header is not None and stamp == stamp_of(path) else None
+        return header if header is not None and stamp == file_stamp(path) else None
 
     def learn(self, path: Path, header: Header) -> None:
         """Keeps a header that has just been read."""
-        stamp = stamp_of(path)
+        stamp = file_stamp(path)
         if stamp:
             self._headers.pop(path, None)
             self._headers[path] = stamp, header
@@ -68,7 +74,7 @@ class RecentHeaders:
                 self._headers.pop(next(iter(self._headers)), None)
 
 
-def stamp_of(path: Path) -> tuple[int, ...]:
+def file_stamp(path: Path) -> tuple[int, ...]:
     """What changes with a file; () if there is none, or it has just changed and may do so again.
 
     The time of status change, too: tools that restore the other one cannot set it (on Windows it is

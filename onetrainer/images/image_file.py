@@ -37,7 +37,7 @@ READ_ERRORS: tuple[type[Exception], ...] = (
 )
 """What Pillow's decoders raise on damaged files (found by damaging files at random)."""
 
-QUARTER_TURNS = frozenset([5, 6, 7, 8])
+TRANSPOSED_ORIENTATIONS = frozenset([5, 6, 7, 8])
 """The EXIF orientations that exchange width and height."""
 
 EXIF_TAIL = 1 << 17
@@ -56,7 +56,7 @@ class ImageError(Exception):
 
 
 @contextmanager
-def opened(file: BinaryIO, path: Path) -> Iterator["Image"]:
+def open_image(file: BinaryIO, path: Path) -> Iterator["Image"]:
     """The first frame of a picture, its header read and its pixels not yet.
 
     file: the picture's bytes, which must stay open. path: names the picture in errors.
@@ -102,10 +102,10 @@ def orientation(image: "Image", file: BinaryIO) -> int:
     return value if value in range(1, 9) else 1
 
 
-def upright_size(image: "Image", turn: int) -> tuple[int, int]:
+def upright_size(image: "Image", exif_orientation: int) -> tuple[int, int]:
     """Width and height after turning. turn: what `orientation` gave."""
     width, height = image.size
-    return (height, width) if turn in QUARTER_TURNS else (width, height)
+    return (height, width) if exif_orientation in TRANSPOSED_ORIENTATIONS else (width, height)
 
 
 def _check(image: "Image", path: Path) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
-from onetrainer.images.header import Header, stamp_of
+from onetrainer.images.header import Header, file_stamp
 
 FILE_NAME = "pictures.sqlite"
 
@@ -35,7 +35,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS facts (
 _Key = tuple[bytes, str]  # of a path, and the kind of fact
 
 
-class ImageMemory:
+class ImageIndex:
     """Facts about picture files by path, each valid as long as the file is unchanged.
 
     A file counts as unchanged if its path, size, times of change and place on the disk are. May be
@@ -87,7 +87,7 @@ class ImageMemory:
         """
         return self._get(path, f"features{version}")
 
-    def learn_features(self, path: Path, version: int, features: bytes) -> None:
+    def store_features(self, path: Path, version: int, features: bytes) -> None:
         """Remembers how a picture looks that was looked at after `features` had none."""
         self._learn(path, f"features{version}", features)
 
@@ -99,7 +99,7 @@ class ImageMemory:
         value = self._get(path, _DAMAGE)
         return None if value is None else value.decode()
 
-    def learn_damage(self, path: Path, version: int, reason: str) -> None:
+    def store_damage(self, path: Path, version: int, reason: str) -> None:
         """Remembers that a picture cannot be decoded, after `features` of this version had none."""
         asked = (_place(path), f"features{version}")
         self._learn(path, _DAMAGE, reason.encode(errors="replace"), asked)
@@ -275,7 +275,7 @@ def _place(path: Path) -> bytes:
 
 def _stamp(path: Path) -> bytes:
     """What changes when a file does, in few bytes; empty if that cannot be relied on yet."""
-    found = stamp_of(path)
+    found = file_stamp(path)
     text = ":".join(map(str, found))
     return hashlib.blake2b(text.encode(), digest_size=16).digest() if found else b""
 

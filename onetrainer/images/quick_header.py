@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from onetrainer.images.image_file import EXIF_TAIL, MAX_PIXELS, QUARTER_TURNS
+from onetrainer.images.image_file import EXIF_TAIL, MAX_PIXELS, TRANSPOSED_ORIENTATIONS
 
 _FIRST = 4096
 _MOST_TEXT = 1 << 20
@@ -96,22 +96,30 @@ def _png(file: _File) -> Quick:
     if odd or depth not in _PNG_COLORS.get(color, ()):
         raise _Unsure
     seen: set[bytes] = set()
-    turn = 0
+    exif_orientation = 0
     for kind, place, length in kinds:
         if kind in seen and kind in (b"eXIf", b"tRNS", b"PLTE"):
             raise _Unsure
         seen.add(kind)
         if kind == b"eXIf":
-            turn = _exif_turn(file.at(place, length))
+            exif_orientation = _exif_turn(file.at(place, length))
         elif not _says_nothing(kind, file.at(place, length), _PNG_ALPHA.get(color, 1)):
             raise _Unsure
     if color == _PALETTE and b"PLTE" not in seen:
         raise _Unsure
-    if not turn and not _ends_with_pixels(file, place + length + 4) and b"eXIf" in file.tail():
+    if (
+        not exif_orientation
+        and not _ends_with_pixels(file, place + length + 4)
+        and b"eXIf" in file.tail()
+    ):
         raise _Unsure
     # Grays of 16 bits have no alpha channel that Pillow would give.
     has_alpha = color >= 4 or (b"tRNS" in seen and (color, depth) != (0, 16))
-    return (height, width, has_alpha) if turn in QUARTER_TURNS else (width, height, has_alpha)
+    return (
+        (height, width, has_alpha)
+        if exif_orientation in TRANSPOSED_ORIENTATIONS
+        else (width, height, has_alpha)
+    )
 
 
 def _png_chunks(file: _File) -> Iterator[tuple[bytes, int, int]]:
@@ -178,7 +186,7 @@ def _jpeg(file: _File) -> Quick:
             exif = data
         elif not _is_sound_segment(kind, data):
             raise _Unsure
-    turned = bool(exif) and _exif_turn(exif) in QUARTER_TURNS
+    turned = bool(exif) and _exif_turn(exif) in TRANSPOSED_ORIENTATIONS
     return (size[1], size[0], False) if turned else (*size, False)
 
 
@@ -210,7 +218,7 @@ def _webp(file: _File) -> Quick:
     end = length + 8
     if end > file.size or length % 2:
         raise _Unsure
-    canvas, flags, has_alpha, frame, turn = (0, 0), 0, False, (0, 0), 0
+    canvas, flags, has_alpha, frame, exif_orientation = (0, 0), 0, False, (0, 0), 0
     for kind, place, size in _webp_chunks(file, end):
         if kind == b"VP8X" and place == 20 and size == 10:
             flags = file.at(place, 1)[0]
@@ -224,16 +232,23 @@ def _webp(file: _File) -> Quick:
             frame, has_alpha = (width, height), has_alpha or shows
         elif kind == b"ALPH" and canvas != (0, 0) and frame == (0, 0) and not has_alpha:
             has_alpha = True
-        elif kind == b"EXIF" and canvas != (0, 0) and not turn and size <= _MOST_TEXT:
-            turn = _exif_turn(file.at(place, size))
+        elif kind == b"EXIF" and canvas != (0, 0) and not exif_orientation and size <= _MOST_TEXT:
+            exif_orientation = _exif_turn(file.at(place, size))
         elif kind != b"ICCP" or canvas == (0, 0) or frame != (0, 0):
             raise _Unsure
     # What the flags say of alpha and EXIF, and of what is to be seen; reserved ones are none.
-    is_odd = flags & ~0x38 or (has_alpha, bool(turn)) != (bool(flags & 0x10), bool(flags & 0x08))
+    is_odd = flags & ~0x38 or (has_alpha, bool(exif_orientation)) != (
+        bool(flags & 0x10),
+        bool(flags & 0x08),
+    )
     if canvas != (0, 0) and (canvas != frame or is_odd):
         raise _Unsure
     width, height = frame
-    return (height, width, has_alpha) if turn in QUARTER_TURNS else (width, height, has_alpha)
+    return (
+        (height, width, has_alpha)
+        if exif_orientation in TRANSPOSED_ORIENTATIONS
+        else (width, height, has_alpha)
+    )
 
 
 def _webp_chunks(file: _File, end: int) -> Iterator[tuple[bytes, int, int]]:
@@ -284,7 +299,7 @@ def _exif_turn(block: bytes) -> int:
         raise _Unsure
     (place,) = struct.unpack_from(f"{order}I", block, 4)
     (count,) = struct.unpack_from(f"{order}H", block, place)
-    turn = 1
+    exif_orientation = 1
     for number in range(count):
         entry = place + 2 + 12 * number
         tag, kind, length, offset = struct.unpack_from(f"{order}HHII", block, entry)
@@ -292,7 +307,7 @@ def _exif_turn(block: bytes) -> int:
         if not size or (size > 4 and offset + size > len(block)):
             raise _Unsure
         if tag == _ORIENTATION:
-            if (kind, length) != (_SHORT, 1) or turn != 1:
+            if (kind, length) != (_SHORT, 1) or exif_orientation != 1:
                 raise _Unsure
-            (turn,) = struct.unpack_from(f"{order}H", block, entry + 8)
-    return turn if turn in range(1, 9) else 1
+            (exif_orientation,) = struct.unpack_from(f"{order}H", block, entry + 8)
+    return exif_orientation if exif_orientation in range(1, 9) else 1

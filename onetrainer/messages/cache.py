@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from onetrainer.cache.format import Kind
 from onetrainer.cache.store import CacheReport, KindReport, PruneReport
-from onetrainer.messages.byte_sizes import amount
+from onetrainer.messages.byte_sizes import format_size
 
 _WORDS: dict[Kind, str] = {"latents": "pictures", "masks": "masks", "text": "captions"}
 _EXAMPLES = 5
@@ -13,15 +13,19 @@ _EXAMPLES = 5
 
 def lines(report: CacheReport) -> list[str]:
     """What a cache folder holds."""
-    told = [f"{report.folder}: {amount(report.bytes)}" + (", in use" if report.is_in_use else "")]
+    told = [
+        f"{report.folder}: {format_size(report.bytes)}" + (", in use" if report.is_in_use else "")
+    ]
     told += [_of_kind(kind) for kind in report.kinds]
     unused = sum(kind.unused_bytes for kind in report.kinds)
     if unused:
-        told.append(f"{amount(unused)} of this is of no use any more; --prune frees what it can")
+        told.append(
+            f"{format_size(unused)} of this is of no use any more; --prune frees what it can"
+        )
     if report.older_entries:
         told.append(
             f"{_count(report.older_entries, 'file')} of an older version, "
-            f"{amount(report.older_bytes)}: not read any more, and removed by --prune"
+            f"{format_size(report.older_bytes)}: not read any more, and removed by --prune"
         )
     if report.damaged:
         told.append(f"damaged, and encoded anew when needed: {_some(report.damaged)}")
@@ -32,7 +36,7 @@ def lines(report: CacheReport) -> list[str]:
 
 def pruned_lines(report: PruneReport, folder: str, limit_bytes: int | None) -> list[str]:
     """What was removed."""
-    told = [f"{folder}: {_removed(report)}; {amount(report.bytes)} are left"]
+    told = [f"{folder}: {_removed(report)}; {format_size(report.bytes)} are left"]
     if report.computers:
         told.append(
             f"A program on {_some(report.computers)} uses this folder. As long as it does, no file"
@@ -41,7 +45,7 @@ def pruned_lines(report: PruneReport, folder: str, limit_bytes: int | None) -> l
     elif limit_bytes is not None and report.bytes > limit_bytes:
         rest = "the index, and what is remembered of pictures, are not removed"
         rest = "programs at work use the rest" if report.is_in_use else rest
-        told.append(f"That is more than {amount(limit_bytes)}: {rest}")
+        told.append(f"That is more than {format_size(limit_bytes)}: {rest}")
     return told
 
 
@@ -53,10 +57,10 @@ def _removed(report: PruneReport) -> str:
     if report.older_entries:
         parts.append(f"{_count(report.older_entries, 'file')} of an older version")
     if report.leftover_bytes:
-        size = f"{amount(report.leftover_bytes)} of " if parts else ""
+        size = f"{format_size(report.leftover_bytes)} of " if parts else ""
         parts.append(f"{size}what earlier work had left behind and nothing reads any more")
     together = " together" if len(parts) > 1 else ""
-    return f"removed {' and '.join(parts)}, {amount(report.freed_bytes)}{together}"
+    return f"removed {' and '.join(parts)}, {format_size(report.freed_bytes)}{together}"
 
 
 def _of_kind(kind: KindReport) -> str:
@@ -65,7 +69,7 @@ def _of_kind(kind: KindReport) -> str:
         return f"  {word:9} none"
     files = _count(kind.shards, "file")
     return (
-        f"  {word:9} {kind.entries} in {files}, {amount(kind.bytes)},"
+        f"  {word:9} {kind.entries} in {files}, {format_size(kind.bytes)},"
         f" last used {_day(kind.last_used)} (oldest: {_day(kind.oldest_used)})"
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onetrainer.messages.durations import about
+from onetrainer.messages.durations import format_duration
 
 _NAMED = 3
 
@@ -13,7 +13,7 @@ def data_lines(data: Mapping[str, Any]) -> list[str]:
     """A forecast's data, see `Forecast.data`; none where nothing is known."""
     found = []
     if "caching_seconds" in data:
-        time = about(data["caching_seconds"])
+        time = format_duration(data["caching_seconds"])
         found.append(f"Caching takes about {time} where nothing is cached yet.")
     count = data.get("long_caption_count", 0)
     if count:

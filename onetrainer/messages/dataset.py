@@ -6,14 +6,14 @@ from typing import Any
 
 from onetrainer.config.data.concept import Role
 from onetrainer.images.findings import printable
-from onetrainer.messages.byte_sizes import amount
+from onetrainer.messages.byte_sizes import format_size
 from onetrainer.preview.dataset_preview import (
     ENLARGED,
     MUCH_CUT,
-    BucketPlan,
-    Changed,
-    ConceptPlan,
-    DataPlan,
+    AffectedImages,
+    BucketPreview,
+    ConceptPreview,
+    DatasetPreview,
 )
 
 _NAMED = 3
@@ -31,20 +31,20 @@ _ROLES: Mapping[Role, str] = MappingProxyType(
 )
 
 
-def lines(plan: DataPlan) -> list[str]:
+def lines(plan: DatasetPreview) -> list[str]:
     """For a terminal; the window has pictures of its own for the same."""
-    found = [f"Pictures: {totals(plan)}.", ""]
+    found = [f"Pictures: {image_totals(plan)}.", ""]
     if len(plan.concepts) > 1:
         rows = [["folder", "pictures", "an epoch", ""], *map(_concept_row, plan.concepts)]
         found += [*_table(rows), ""]
-    found += [*course(plan), ""]
+    found += [*run_length_lines(plan), ""]
     rows = [["size", "pictures", "an epoch", "steps"], *map(_bucket_row, plan.buckets)]
     found += [*_table(rows), ""]
-    found += [*remarks(plan), *caption_lines(plan)]
+    found += [*remark_lines(plan), *caption_lines(plan)]
     return [printable(line) for line in (*found, cache_line(plan))]
 
 
-def totals(plan: DataPlan) -> str:
+def image_totals(plan: DatasetPreview) -> str:
     """How many pictures there are, and for what: "20 to learn, 100 to keep, 3 held out"."""
     trained = sum(one.images for one in plan.concepts if one.role == "train")
     parts = [f"{_count(trained)} to learn"]
@@ -55,7 +55,7 @@ def totals(plan: DataPlan) -> str:
     return ", ".join(parts)
 
 
-def course(plan: DataPlan) -> list[str]:
+def run_length_lines(plan: DatasetPreview) -> list[str]:
     """How long an epoch and the run are, a sentence each."""
     found = [
         f"An epoch shows {_counted(plan.shown_per_epoch, 'picture')} in"
@@ -70,7 +70,7 @@ def course(plan: DataPlan) -> list[str]:
     return found
 
 
-def remarks(plan: DataPlan) -> list[str]:
+def remark_lines(plan: DatasetPreview) -> list[str]:
     """What happens to pictures that their owner may want to know of, a sentence each."""
     found = _changed(
         plan.enlarged,
@@ -78,7 +78,7 @@ def remarks(plan: DataPlan) -> list[str]:
         lambda factor: f"{factor:.1f} times",
     )
     found += _changed(
-        plan.cut, f"of which more than {MUCH_CUT:.0%} is cut off", lambda share: f"{share:.0%}"
+        plan.cropped, f"of which more than {MUCH_CUT:.0%} is cut off", lambda share: f"{share:.0%}"
     )
     if plan.uncaptioned and plan.captions:
         some = ", ".join(path.name for path in plan.without_caption[:_NAMED])
@@ -88,7 +88,7 @@ def remarks(plan: DataPlan) -> list[str]:
         some = "; ".join(map(str, plan.skipped[:_NAMED]))
         count = _counted(len(plan.skipped), "picture")
         found.append(f"{count} left out: {some}{_more(plan.skipped)}.")
-    if plan.holds_out_alike:
+    if plan.validation_may_change:
         found.append(
             "A run holds out pictures that look nearly the same together. It is not known yet"
             " which do, so others may be held out in the end; a check of the pictures finds out."
@@ -99,33 +99,33 @@ def remarks(plan: DataPlan) -> list[str]:
     return found
 
 
-def caption_lines(plan: DataPlan) -> list[str]:
+def caption_lines(plan: DatasetPreview) -> list[str]:
     """Captions as they are drawn, below the name of their picture."""
     if not plan.captions:
         return []
     found = ["Captions, as they will be shown:"]
     for one in plan.captions:
         found.append(f"  {one.path.name}")
-        found += [f"    {_shortened(caption) or '(no caption)'}" for caption in one.drawn]
+        found += [f"    {_shortened(caption) or '(no caption)'}" for caption in one.samples]
     return found
 
 
-def cache_line(plan: DataPlan) -> str:
+def cache_line(plan: DatasetPreview) -> str:
     """What is kept, and whether there is room for it."""
     cache = plan.cache
     if not cache.bytes:
         return "Cache: nothing is kept."
-    each = "picture" if cache.views == plan.images + (plan.validation or 0) else "view"
-    what = [_counted(cache.views, each)] if cache.views else []
+    each = "picture" if cache.latents == plan.images + (plan.validation or 0) else "view"
+    what = [_counted(cache.latents, each)] if cache.latents else []
     what += [_counted(cache.captions, "caption")] if cache.captions else []
-    told = f"Cache: {' and '.join(what)}, {amount(cache.bytes)} at most, in {cache.folder}"
+    told = f"Cache: {' and '.join(what)}, {format_size(cache.bytes)} at most, in {cache.folder}"
     if not cache.free_bytes:
         return f"{told}."
     room = "are free there" if cache.bytes < cache.free_bytes else "are free there, too little"
-    return f"{told}; {amount(cache.free_bytes)} {room}."
+    return f"{told}; {format_size(cache.free_bytes)} {room}."
 
 
-def as_document(plan: DataPlan) -> dict[str, Any]:
+def as_document(plan: DatasetPreview) -> dict[str, Any]:
     """The same as data, for `--json`."""
     cache = plan.cache
     return {
@@ -160,16 +160,16 @@ def as_document(plan: DataPlan) -> dict[str, Any]:
         "epochs": plan.epochs,
         "shown": plan.shown,
         "enlarged": _changed_document(plan.enlarged, "factor"),
-        "cut": _changed_document(plan.cut, "share"),
-        "captions": [{"path": str(one.path), "drawn": list(one.drawn)} for one in plan.captions],
+        "cut": _changed_document(plan.cropped, "share"),
+        "captions": [{"path": str(one.path), "drawn": list(one.samples)} for one in plan.captions],
         "uncaptioned": plan.uncaptioned,
         "without_caption": [str(path) for path in plan.without_caption],
         "skipped": [{"path": str(one.path), "reason": one.reason} for one in plan.skipped],
         "notes": list(plan.notes),
-        "holds_out_alike": plan.holds_out_alike,
+        "holds_out_alike": plan.validation_may_change,
         "cache": {
             "folder": str(cache.folder),
-            "views": cache.views,
+            "views": cache.latents,
             "captions": cache.captions,
             "picture_bytes": cache.image_bytes,
             "caption_bytes": cache.caption_bytes,
@@ -178,17 +178,17 @@ def as_document(plan: DataPlan) -> dict[str, Any]:
     }
 
 
-def _changed_document(changed: Changed, name: str) -> dict[str, Any]:
+def _changed_document(changed: AffectedImages, name: str) -> dict[str, Any]:
     most = [{"path": str(one.path), name: one.amount} for one in changed.most]
     return {"count": changed.count, "most": most}
 
 
-def _bucket_row(one: BucketPlan) -> list[str]:
+def _bucket_row(one: BucketPreview) -> list[str]:
     size = f"{one.bucket.width} × {one.bucket.height}"
     return [size, *map(_count, (one.images, one.shown, one.steps))]
 
 
-def _concept_row(one: ConceptPlan) -> list[str]:
+def _concept_row(one: ConceptPreview) -> list[str]:
     images = one.validation if one.role == "validation" else one.images
     each = one.per_epoch
     is_whole = each >= _DIGITS or each.is_integer()
@@ -199,7 +199,7 @@ def _concept_row(one: ConceptPlan) -> list[str]:
     return [one.name, _count(images), per_epoch, words]
 
 
-def _changed(changed: Changed, words: str, told: Callable[[float], str]) -> list[str]:
+def _changed(changed: AffectedImages, words: str, told: Callable[[float], str]) -> list[str]:
     if not changed.count:
         return []
     some = changed.most[:_NAMED]

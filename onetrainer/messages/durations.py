@@ -17,7 +17,7 @@ _PARTS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def about(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time as it can be told beforehand: "0.2 s", "40 s", "20 min", "3.5 h", "4 days"."""
     if seconds < 1:
         return f"{seconds:.1g} s"
@@ -29,9 +29,9 @@ def about(seconds: float) -> str:
     return f"{seconds / _DAY:.0f} days"
 
 
-def time_words(*, step: float, run: float, where: str) -> str:
+def format_step_time(*, step: float, run: float, where: str) -> str:
     """What a step and all of a run take, in seconds, for example "on this processor"."""
-    return f"about {about(step)} a step, {about(run)} in all ({where})"
+    return f"about {format_duration(step)} a step, {format_duration(run)} in all ({where})"
 
 
 def time_lines(time: Mapping[str, Any]) -> list[str]:
@@ -39,12 +39,14 @@ def time_lines(time: Mapping[str, Any]) -> list[str]:
     lines = [f"Time: {time['words']}."] if time.get("words") else []
     parts: Mapping[str, float] = time.get("parts", {})
     if set(parts) - {"ordinary", "backward", "repeated"}:
-        lines.append(f"A step is as much work as {number(time['unet_calls'])} passes of the UNet:")
-        lines += [f"  {number(passes):>8}  {_PARTS[name]}" for name, passes in parts.items()]
+        lines.append(
+            f"A step is as much work as {format_passes(time['unet_calls'])} passes of the UNet:"
+        )
+        lines += [f"  {format_passes(passes):>8}  {_PARTS[name]}" for name, passes in parts.items()]
     return lines
 
 
-def number(passes: float) -> str:
+def format_passes(passes: float) -> str:
     """So many passes, on average: "12", "10.5"."""
     return f"{passes:.0f}" if passes >= 100 or passes == round(passes) else f"{passes:.1f}"
 

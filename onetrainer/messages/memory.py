@@ -46,17 +46,17 @@ _PHASES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def part_words(part: str) -> str:
+def component_label(part: str) -> str:
     """A part of a forecast as people call it."""
     return _PARTS.get(part, part.replace("_", " "))
 
 
-def phase_words(phase: str) -> str:
+def phase_label(phase: str) -> str:
     """What a run does in a phase."""
     return _PHASES.get(phase, phase)
 
 
-def checkpointing_words(policy: str) -> str:
+def checkpointing_label(policy: str) -> str:
     """What checkpointing computes again: "whole blocks"."""
     return _CHECKPOINTING.get(policy, policy)
 
@@ -79,13 +79,13 @@ def notes(
         what = f"{missing_model} is not there" if missing_model else "No base model is chosen"
         found.append(f"{what}: {family}'s published sizes are counted.")
     if chosen:
-        found.append(f"Automatic checkpointing would take: {checkpointing_words(chosen)}.")
+        found.append(f"Automatic checkpointing would take: {checkpointing_label(chosen)}.")
     if not draws:
         found.append("Samples are not counted, because there is no prompt.")
     return found
 
 
-def amount(size: int) -> str:
+def format_memory(size: int) -> str:
     """So many bytes, as on a graphics card's box: "11.9 GB", "340 MB"."""
     if size >= GB // 10:
         return f"{size / GB:.2f} GB" if size < 10 * GB else f"{size / GB:.1f} GB"
@@ -100,26 +100,26 @@ def fits(peak: int, available: int) -> bool:
 def verdict(forecast: Forecast) -> str:
     """Whether a run fits into what is free, in a sentence."""
     peak, free = forecast.peak_bytes, forecast.available_bytes
-    when = f"the highest moment is {phase_words(forecast.peak_phase)}"
+    when = f"the highest moment is {phase_label(forecast.peak_phase)}"
     if not free:
-        return f"It takes {amount(peak)}; {when}."
+        return f"It takes {format_memory(peak)}; {when}."
     if fits(peak, free):
-        return f"It fits: {amount(peak)} of {amount(free)} that are free; {when}."
+        return f"It fits: {format_memory(peak)} of {format_memory(free)} that are free; {when}."
     if peak <= free:
         return (
-            f"It fits only just: {amount(peak)} of {amount(free)} that are free; {when}. Close"
+            f"It fits only just: {format_memory(peak)} of {format_memory(free)} that are free; {when}. Close"
             " what else uses the device."
         )
     return (
-        f"It does not fit: {amount(peak)} are needed and {amount(free)} are free,"
-        f" {amount(peak - free)} too little; {when}."
+        f"It does not fit: {format_memory(peak)} are needed and {format_memory(free)} are free,"
+        f" {format_memory(peak - free)} too little; {when}."
     )
 
 
 def largest_parts(parts: Mapping[str, int], count: int = 3) -> str:
     """What takes most, in a row: "UNet 4.78 GB, activations 2.1 GB"."""
     ordered = sorted(parts.items(), key=lambda part: -part[1])[:count]
-    return ", ".join(f"{part_words(part)} {amount(size)}" for part, size in ordered)
+    return ", ".join(f"{component_label(part)} {format_memory(size)}" for part, size in ordered)
 
 
 def forecast_lines(forecast: Forecast) -> list[str]:
@@ -128,7 +128,7 @@ def forecast_lines(forecast: Forecast) -> list[str]:
     names += sorted({part for own in forecast.phases.values() for part in own} - set(names))
     rows = [["", *forecast.phases]]
     rows += [
-        [part_words(name), *(_cell(own.get(name, 0)) for own in forecast.phases.values())]
+        [component_label(name), *(_cell(own.get(name, 0)) for own in forecast.phases.values())]
         for name in names
     ]
     rows.append(["together", *(_cell(sum(own.values())) for own in forecast.phases.values())])
@@ -145,7 +145,7 @@ def fix_lines(fixes: Sequence[Mapping[str, Any]], available: int) -> list[str]:
         settings = " ".join(
             f"--set {path}={setting_value(value)}" for path, value in fix["changes"].items()
         )
-        lines.append(f"  {mark:4}  {amount(peak):>8}  {fix['words']} ({fix['cost']})")
+        lines.append(f"  {mark:4}  {format_memory(peak):>8}  {fix['words']} ({fix['cost']})")
         lines.append(f"                  {settings}")
     return lines
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transformed_image import DEEP_WHITE, recolored, shown
-from onetrainer.dataset.transforms import View, cut_share
-from onetrainer.dataset.transforms import view as view_of
+from onetrainer.dataset.transformed_image import DEEP_WHITE, adjust_colors, load_transformed
+from onetrainer.dataset.transforms import ImageTransform, cropped_fraction, image_transform
 from onetrainer.errors import UserError
 from onetrainer.images.findings import printable
 from onetrainer.images.image_file import ImageError
-from onetrainer.preview.dataset_preview import DataPlan
+from onetrainer.preview.dataset_preview import DatasetPreview
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -35,7 +34,7 @@ _PAPER, _INK = (250, 250, 250), (40, 40, 40)
 _QUALITY = 88
 
 
-def thumbnail(item: Item, view: View, size: int) -> "Image":
+def thumbnail(item: Item, transform: ImageTransform, size: int) -> "Image":
     """What a view shows of an item's picture, exactly; "RGB", its longer side size at most.
 
     Raises PictureError if it cannot be read, or is no longer the picture that was indexed.
@@ -45,22 +44,22 @@ def thumbnail(item: Item, view: View, size: int) -> "Image":
 
     try:
         with item.path.open("rb") as file:
-            image = shown(item, view, file)
+            image = load_transformed(item, transform, file)
     except OSError as error:
         raise ImageError(item.path, f"cannot be read ({error.strerror})") from error
     if image.mode == "F":
         grey = np.asarray(image).clip(0, DEEP_WHITE) * (_WHITE / DEEP_WHITE)
         image = Image.fromarray(grey.round().astype(np.uint8)).convert("RGB")
-    if view.is_recolored:
+    if transform.is_recolored:
         colors = np.asarray(image).transpose(2, 0, 1).astype(np.float32) / np.float32(_WHITE)
-        values = recolored(colors, view).transpose(1, 2, 0) * _WHITE
+        values = adjust_colors(colors, transform).transpose(1, 2, 0) * _WHITE
         image = Image.fromarray(values.round().astype(np.uint8))
     image.thumbnail((size, size))
     return image
 
 
 def write_sheets(
-    plan: DataPlan, folder: Path, *, progress: Callable[[int, int], None] = lambda *_: None
+    plan: DatasetPreview, folder: Path, *, progress: Callable[[int, int], None] = lambda *_: None
 ) -> list[Path]:
     """Draws a sheet for each size, of the pictures that most is cut off, with their names.
 
@@ -78,7 +77,7 @@ def write_sheets(
     return paths
 
 
-def check_folder(folder: Path, plan: DataPlan) -> None:
+def check_folder(folder: Path, plan: DatasetPreview) -> None:
     """Raises UserError unless it is a new or an empty one, outside those of pictures."""
     expected = "Expected a new or an empty folder, for the sheets alone"
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -95,17 +94,17 @@ def check_folder(folder: Path, plan: DataPlan) -> None:
             )
 
 
-def _chosen(plan: DataPlan, bucket: Bucket) -> list[tuple[Item, View]]:
+def _chosen(plan: DatasetPreview, bucket: Bucket) -> list[tuple[Item, ImageTransform]]:
     """The pictures of a size, the most cut first."""
     concepts = plan.dataset.concepts
     every = [
-        (item, view_of(item, concepts[item.concept], number))
+        (item, image_transform(item, concepts[item.concept], number))
         for item, number in plan.images_of(bucket)
     ]
-    return nlargest(MOST_ON_SHEET, every, key=lambda one: cut_share(*one))
+    return nlargest(MOST_ON_SHEET, every, key=lambda one: cropped_fraction(*one))
 
 
-def _sheet(plan: DataPlan, bucket: Bucket) -> "Image":
+def _sheet(plan: DatasetPreview, bucket: Bucket) -> "Image":
     from PIL import Image, ImageDraw
 
     images = _chosen(plan, bucket)
@@ -121,12 +120,12 @@ def _sheet(plan: DataPlan, bucket: Bucket) -> "Image":
             sheet.paste(thumbnail(item, own, SIDE), (left, top))
         except ImageError as error:
             draw.text((left, top), error.reason[:_LETTERS], fill=_INK)
-        label = _label(_name(plan, item), cut_share(item, own))
+        label = _label(_name(plan, item), cropped_fraction(item, own))
         draw.text((left, top + high - LABEL - GAP + 2), label, fill=_INK)
     return sheet
 
 
-def _name(plan: DataPlan, item: Item) -> str:
+def _name(plan: DatasetPreview, item: Item) -> str:
     """What tells a picture from all others: its path below its folder, whose name comes first
     where there are several.
     """

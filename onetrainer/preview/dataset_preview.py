@@ -12,14 +12,14 @@ from onetrainer.cache.run_entries import CachePlan, plan_cache
 from onetrainer.concepts.concepts import concepts_of
 from onetrainer.config.data.concept import Role
 from onetrainer.config.train import TrainConfig, uses_images
-from onetrainer.dataset.batch_plan import BatchPlan, all_sizes, portions_of
+from onetrainer.dataset.batch_plan import BatchPlan, all_buckets, concept_slices
 from onetrainer.dataset.buckets import Bucket, crop_geometry
-from onetrainer.dataset.caption_sampling import drawn_caption, varies_for
-from onetrainer.dataset.dataset import Dataset, is_images_alone, read_dataset, without_damaged
-from onetrainer.dataset.items import Headers, Item, Skipped, is_uncaptioned
-from onetrainer.dataset.near_duplicates import remembered_damage, remembered_groups
-from onetrainer.dataset.transforms import View, cut_share, enlarged
-from onetrainer.images.image_index import ImageMemory
+from onetrainer.dataset.caption_sampling import item_captions_vary, sample_caption
+from onetrainer.dataset.dataset import Dataset, read_dataset, uses_images_only, without_damaged
+from onetrainer.dataset.items import HeaderCache, Item, Skipped, is_uncaptioned
+from onetrainer.dataset.near_duplicates import cached_damage, cached_groups
+from onetrainer.dataset.transforms import ImageTransform, cropped_fraction, upscale_factor
+from onetrainer.images.image_index import ImageIndex
 
 ENLARGED = 1.05
 """Pictures that are enlarged by less are not told of: nobody sees it."""
@@ -29,7 +29,7 @@ picture's shape as costs less than that, unless it is longer than all of them.""
 NAMED = 10
 """How many pictures are named of those that something happens to."""
 EXAMPLES = 4
-TURNS = 3
+EXAMPLE_REPEATS = 3
 """How many captions are shown of an example, where they change."""
 EXACT_EPOCHS = 200
 """Where epochs differ from each other, so many are counted and more are taken to be like them."""
@@ -38,7 +38,7 @@ EXACT_SHOWINGS = 400_000
 
 
 @dataclass(frozen=True)
-class ConceptPlan:
+class ConceptPreview:
     """One folder. pictures: what is learned or kept of it; held_out: what is measured instead.
 
     per_epoch: how many showings an epoch has, on average.
@@ -54,7 +54,7 @@ class ConceptPlan:
 
 
 @dataclass(frozen=True)
-class BucketPlan:
+class BucketPreview:
     """One size. pictures: how many are shown at it; shown, steps: in the first epoch."""
 
     bucket: Bucket
@@ -64,7 +64,7 @@ class BucketPlan:
 
 
 @dataclass(frozen=True)
-class Noticed:
+class AffectedImage:
     """A picture that something happens to. amount: the factor, or the share of its area."""
 
     path: Path
@@ -72,11 +72,11 @@ class Noticed:
 
 
 @dataclass(frozen=True)
-class Changed:
+class AffectedImages:
     """Pictures that something happens to: how many, and those it happens to most."""
 
     count: int
-    most: tuple[Noticed, ...]
+    most: tuple[AffectedImage, ...]
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,11 @@ class CaptionExample:
     """What is said of a picture, in one showing after the other; once where it never changes."""
 
     path: Path
-    drawn: tuple[str, ...]
+    samples: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class DataPlan:
+class DatasetPreview:
     """What will happen to every picture.
 
     pictures: to learn and to keep; held_out: None where nothing is measured. epochs, shown: of the
@@ -100,8 +100,8 @@ class DataPlan:
     """
 
     dataset: Dataset = field(repr=False)
-    concepts: tuple[ConceptPlan, ...]
-    buckets: tuple[BucketPlan, ...]
+    concepts: tuple[ConceptPreview, ...]
+    buckets: tuple[BucketPreview, ...]
     images: int
     validation: int | None
     steps: int
@@ -111,20 +111,20 @@ class DataPlan:
     shown_per_epoch: int
     epochs: float
     shown: int
-    enlarged: Changed
-    cut: Changed
+    enlarged: AffectedImages
+    cropped: AffectedImages
     captions: tuple[CaptionExample, ...]
     uncaptioned: int
     skipped: tuple[Skipped, ...]
     notes: tuple[str, ...]
     cache: CachePlan
-    holds_out_alike: bool = False
+    validation_may_change: bool = False
     without_caption: tuple[Path, ...] = ()
 
     def images_of(self, bucket: Bucket) -> list[tuple[Item, int]]:
         """The pictures that are shown at a size, each with the number of its first view there."""
         items = self.dataset.items
-        sizes = all_sizes(items, self.dataset.concepts)
+        sizes = all_buckets(items, self.dataset.concepts)
         return [
             (item, own.index(bucket))
             for item, own in zip(items, sizes, strict=True)
@@ -132,13 +132,13 @@ class DataPlan:
         ]
 
 
-def plan_data(
+def preview_dataset(
     config: TrainConfig,
     *,
-    headers: Headers | None = None,
-    looks: ImageMemory | None = None,
+    headers: HeaderCache | None = None,
+    image_index: ImageIndex | None = None,
     should_stop: Callable[[], bool] | None = None,
-) -> DataPlan | None:
+) -> DatasetPreview | None:
     """What a config's run will do; None where it has no pictures, or none are chosen yet.
 
     headers: what is remembered of pictures' headers. looks: of how they look, and which of them are
@@ -150,12 +150,14 @@ def plan_data(
     is_chosen = any(concept.role == "train" for concept in concepts_of(config))
     if not is_chosen or not uses_images(config):
         return None
-    similar = _Remembered(looks, should_stop) if looks is not None else None
-    dataset = read_dataset(config, headers=headers, similar=similar)
-    if looks is not None:
-        damaged = remembered_damage([*dataset.items, *(dataset.validation or ())], looks)
+    group_similar = _Remembered(image_index, should_stop) if image_index is not None else None
+    dataset = read_dataset(config, headers=headers, group_similar=group_similar)
+    if image_index is not None:
+        damaged = cached_damage([*dataset.items, *(dataset.validation or ())], image_index)
         dataset = without_damaged(dataset, damaged) if damaged else dataset
-    return planned(config, dataset, are_alike_known=similar is not None and similar.is_sure)
+    return build_preview(
+        config, dataset, are_alike_known=group_similar is not None and group_similar.is_sure
+    )
 
 
 class _Remembered:
@@ -164,24 +166,26 @@ class _Remembered:
     is_sure: whether it has found them.
     """
 
-    def __init__(self, memory: ImageMemory, should_stop: Callable[[], bool] | None) -> None:
+    def __init__(self, memory: ImageIndex, should_stop: Callable[[], bool] | None) -> None:
         self._memory = memory
         self._should_stop = should_stop
         self.is_sure = False
 
     def __call__(self, items: Sequence[Item]) -> Sequence[int]:
-        groups = remembered_groups(items, self._memory, should_stop=self._should_stop)
+        groups = cached_groups(items, self._memory, should_stop=self._should_stop)
         self.is_sure = groups is not None
         return range(len(items)) if groups is None else groups
 
 
-def planned(config: TrainConfig, dataset: Dataset, *, are_alike_known: bool = False) -> DataPlan:
+def build_preview(
+    config: TrainConfig, dataset: Dataset, *, are_alike_known: bool = False
+) -> DatasetPreview:
     """The same of pictures that were read already; there must be some to learn.
 
     are_alike_known: whether those that look alike are on one side already.
     """
     training = config.training
-    portions = portions_of(dataset, is_cached=config.data.cache_latents)
+    portions = concept_slices(dataset, is_cached=config.data.cache_latents)
     batches = BatchPlan(
         portions,
         batch_size=training.batch_size,
@@ -190,15 +194,15 @@ def planned(config: TrainConfig, dataset: Dataset, *, are_alike_known: bool = Fa
     )
     first = batches.epoch_of(0)
     full = training.batch_size * training.accumulation
-    counts = batches.counts_in(first)
+    counts = batches.bucket_counts(first)
     epochs, shown = _whole_run(batches, training.steps)
     per_epoch = {dataset.items[one.first].concept: one.per_epoch for one in portions}
-    at, larger, cut = _looked_over(dataset)
-    return DataPlan(
+    at, larger, cropped = _image_statistics(dataset)
+    return DatasetPreview(
         dataset=dataset,
         concepts=_concepts(dataset, per_epoch),
         buckets=tuple(
-            BucketPlan(bucket, at[bucket], counts[bucket], -(-counts[bucket] // full))
+            BucketPreview(bucket, at[bucket], counts[bucket], -(-counts[bucket] // full))
             for bucket in sorted(at, key=lambda one: (one.width / one.height, one.width))
         ),
         images=len(dataset.items),
@@ -211,12 +215,12 @@ def planned(config: TrainConfig, dataset: Dataset, *, are_alike_known: bool = Fa
         epochs=epochs,
         shown=shown,
         enlarged=larger,
-        cut=cut,
-        captions=() if is_images_alone(config) else caption_examples(dataset),
+        cropped=cropped,
+        captions=() if uses_images_only(config) else caption_examples(dataset),
         uncaptioned=dataset.uncaptioned,
         skipped=dataset.skipped,
         notes=dataset.notes,
-        holds_out_alike=not are_alike_known and _holds_out_alike(config, dataset),
+        validation_may_change=not are_alike_known and _holds_out_alike(config, dataset),
         cache=plan_cache(config, dataset, batches),
         without_caption=_without_caption(dataset),
     )
@@ -234,7 +238,7 @@ def _holds_out_alike(config: TrainConfig, dataset: Dataset) -> bool:
 
 
 def caption_examples(
-    dataset: Dataset, *, count: int = EXAMPLES, turns: int = TURNS
+    dataset: Dataset, *, count: int = EXAMPLES, repeats: int = EXAMPLE_REPEATS
 ) -> tuple[CaptionExample, ...]:
     """What is said of a few pictures from all over the data set, as it will be drawn."""
     items = [item for item in dataset.items if not item.is_prior] or list(dataset.items)
@@ -242,17 +246,17 @@ def caption_examples(
     found = []
     for item in (items[place] for place in places):
         concept = dataset.concepts[item.concept]
-        shown = turns if varies_for(item, concept) else 1
-        drawn = tuple(drawn_caption(item, concept, turn) for turn in range(shown))
-        found.append(CaptionExample(item.path, drawn))
+        shown = repeats if item_captions_vary(item, concept) else 1
+        samples = tuple(sample_caption(item, concept, repeat) for repeat in range(shown))
+        found.append(CaptionExample(item.path, samples))
     return tuple(found)
 
 
-def _concepts(dataset: Dataset, per_epoch: dict[int, Fraction]) -> tuple[ConceptPlan, ...]:
+def _concepts(dataset: Dataset, per_epoch: dict[int, Fraction]) -> tuple[ConceptPreview, ...]:
     trained = Counter(item.concept for item in dataset.items)
     held = Counter(item.concept for item in dataset.validation or ())
     return tuple(
-        ConceptPlan(
+        ConceptPreview(
             name=concept.name,
             role=concept.role,
             folder=concept.folder,
@@ -268,33 +272,39 @@ def _concepts(dataset: Dataset, per_epoch: dict[int, Fraction]) -> tuple[Concept
 def _whole_run(batches: BatchPlan, steps: int) -> tuple[float, int]:
     """How many epochs so many steps are, and how many pictures they show."""
     if not batches.period:
-        each = batches.shown_in(batches.epoch_of(0))
+        each = batches.images_in(batches.epoch_of(0))
         epochs = min(EXACT_EPOCHS, max(2, EXACT_SHOWINGS // each))
         far = batches.first_step(epochs)
         if 0 < far <= steps:
-            return epochs * steps / far, batches.shown_until(epochs) * steps // far
+            return epochs * steps / far, batches.images_before_epoch(epochs) * steps // far
     epoch = batches.epoch_of(steps)
     begun = batches.first_step(epoch)
-    return epoch + (steps - begun) / batches.steps_in(epoch), batches.shown_before(steps)
+    return epoch + (steps - begun) / batches.steps_in(epoch), batches.images_before_step(steps)
 
 
-def _looked_over(dataset: Dataset) -> tuple[Counter[Bucket], Changed, Changed]:
+def _image_statistics(dataset: Dataset) -> tuple[Counter[Bucket], AffectedImages, AffectedImages]:
     """How many pictures have each size; those enlarged, and those cut, at the worst of theirs.
 
     Without what is drawn: that is asked for.
     """
     at: Counter[Bucket] = Counter()
     factors, shares = [], []
-    sizes = all_sizes(dataset.items, dataset.concepts)
+    sizes = all_buckets(dataset.items, dataset.concepts)
     for item, own in zip(dataset.items, sizes, strict=True):
         at.update(buckets := set(own))
-        views = [View(crop_geometry(item.width, item.height, bucket)) for bucket in buckets]
-        factors.append((max(enlarged(item, view) for view in views), item.path))
-        shares.append((max(cut_share(item, view) for view in views), item.path))
-    return at, _changed(factors, ENLARGED), _changed(shares, MUCH_CUT)
+        transforms = [
+            ImageTransform(crop_geometry(item.width, item.height, bucket)) for bucket in buckets
+        ]
+        factors.append(
+            (max(upscale_factor(item, transform) for transform in transforms), item.path)
+        )
+        shares.append(
+            (max(cropped_fraction(item, transform) for transform in transforms), item.path)
+        )
+    return at, _affected(factors, ENLARGED), _affected(shares, MUCH_CUT)
 
 
-def _changed(amounts: Sequence[tuple[float, Path]], least: float) -> Changed:
+def _affected(amounts: Sequence[tuple[float, Path]], least: float) -> AffectedImages:
     some = [one for one in amounts if one[0] >= least]
     most = nlargest(NAMED, some, key=lambda one: one[0])
-    return Changed(len(some), tuple(Noticed(path, amount) for amount, path in most))
+    return AffectedImages(len(some), tuple(AffectedImage(path, amount) for amount, path in most))

@@ -13,7 +13,7 @@ from onetrainer.config.data.concept import CaptionSource
 from onetrainer.config.objectives.reconstruction import Reconstruction
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.buckets import SMALLEST
+from onetrainer.dataset.buckets import MIN_RESOLUTION
 from onetrainer.errors import Fix, Problem
 
 _NOUNS = {
@@ -39,18 +39,18 @@ def has_images(config: TrainConfig) -> bool:
     return any(concept.role == "train" for concept in concepts_of(config))
 
 
-def beside(concept: ConceptSettings, name: str) -> str:
+def sibling_path(concept: ConceptSettings, name: str) -> str:
     """The config's path of a setting that lies beside the one of a concept's folder."""
     return f"{concept.place.rpartition('.')[0]}.{name}"
 
 
-def subfolders_place(concept: ConceptSettings) -> str:
+def subfolders_path(concept: ConceptSettings) -> str:
     """The config's path of the switch for the folders within a concept's folder."""
     has_own = concept.place.startswith("data.concepts.")
-    return beside(concept, "include_subfolders") if has_own else "data.include_subfolders"
+    return sibling_path(concept, "include_subfolders") if has_own else "data.include_subfolders"
 
 
-def masks_place(config: TrainConfig, concept: ConceptSettings) -> str:
+def masks_path(config: TrainConfig, concept: ConceptSettings) -> str:
     """The config's path of the setting that says where a concept's masks are."""
     section, _, _ = concept.place.rpartition(".")
     number = section.rpartition(".")[2]
@@ -222,11 +222,11 @@ def _of_sizes(config: TrainConfig) -> Iterator[Problem]:
         path = f"data.concepts.{place}.resolution"
         if not concept.use or not concept.resolution:
             continue
-        if not buckets.sizes and concept.resolution < SMALLEST:
+        if not buckets.sizes and concept.resolution < MIN_RESOLUTION:
             yield Problem(
                 path,
                 f"{concept.resolution} pixels are too few to show anything",
-                f"Expected at least {SMALLEST}, or 0 for that of the others",
+                f"Expected at least {MIN_RESOLUTION}, or 0 for that of the others",
                 "Raise it.",
                 fix=Fix(path, 0),
             )

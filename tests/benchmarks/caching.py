@@ -31,8 +31,8 @@ from modules.data.shards import Store
 from modules.interfaces import LatentMoments
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.items import index_concept
-from onetrainer.dataset.transforms import plain_view
-from onetrainer.images.image_index import ImageMemory
+from onetrainer.dataset.transforms import plain_transform
+from onetrainer.images.image_index import ImageIndex
 from tests import tiny
 
 SHAPES = [(4000, 3000), (3000, 4000), (4000, 2667), (3000, 3000)]
@@ -92,7 +92,7 @@ def speeds(options: argparse.Namespace) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         concept = write_photos(Path(folder) / "photos", options.images)
         items = index_concept(concept).items
-        pixels = [load_pixels(item, plain_view(item, concept)) for item in items]
+        pixels = [load_pixels(item, plain_transform(item, concept)) for item in items]
         family.encode_images(pixels[0][None])
         times = []
         for turn in range(options.turns):
@@ -128,14 +128,14 @@ def vae_alone(family: Family, pixels: list[torch.Tensor], batch: int) -> None:
 
 def plain_loop(family: Family, concept: ConceptSettings, items: tuple) -> None:
     for item in items:
-        pixels = load_pixels(item, plain_view(item, concept))
+        pixels = load_pixels(item, plain_transform(item, concept))
         family.encode_images(pixels[None]).mean.to("cpu")
 
 
 def ours(
     family: Family, concept: ConceptSettings, items: tuple, cache: Path, options: argparse.Namespace
 ) -> None:
-    with closing(ImageMemory(cache)) as memory:
+    with closing(ImageIndex(cache)) as memory:
         encode_images(
             family,
             Views(items, (concept,), is_plain=False),

@@ -18,7 +18,7 @@ from PIL import Image
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.items import index_concept
-from onetrainer.images.header import RecentHeaders, full_header, read_header
+from onetrainer.images.header import RecentHeaders, pillow_header, read_header
 
 KINDS = ("png", "jpg", "webp", "jpg", "png")
 FILES, A_FOLDER = 50, 20_000
@@ -33,8 +33,8 @@ def main() -> None:
         for path in some:  # once, so that nobody waits for the disk
             read_header(path)
         quick, pillow = (_seconds(lambda read=read: [read(path) for path in some])
-                         for read in (read_header, full_header))  # fmt: skip
-        concept = ConceptSettings("data.folder", "pictures", root / "pictures", deep=True)
+                         for read in (read_header, pillow_header))  # fmt: skip
+        concept = ConceptSettings("data.folder", "pictures", root / "pictures", recursive=True)
         recent = RecentHeaders()
         first, again = (_seconds(lambda: index_concept(concept, headers=recent)) for _ in range(2))
     result = {

@@ -100,7 +100,7 @@ def _reader(noise: Tensor, shape: Size) -> Callable[[], Tensor]:
 def _load(loader: str, home: Path, base: str) -> dict[str, object]:
     kind, _, place = loader.partition("-")
     path = home / (place or "model.safetensors")
-    start_of, parts_of = {"ours": _ours, "diffusers": _theirs}[kind](path, base)
+    start_of, components_of = {"ours": _ours, "diffusers": _theirs}[kind](path, base)
     libraries = _resident("VmRSS")
     start = perf_counter()
     loaded = start_of()
@@ -108,7 +108,7 @@ def _load(loader: str, home: Path, base: str) -> dict[str, object]:
     peak = _resident("VmHWM")
     weights = sum(
         tensor.numel() * tensor.element_size()
-        for part in parts_of(loaded)
+        for part in components_of(loaded)
         for tensor in part.state_dict().values()
     )
     return {

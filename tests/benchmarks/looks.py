@@ -11,10 +11,10 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
 
 from onetrainer.checks.item_checks import LEAST_DETAIL, LEAST_STRONG, TRACE
-from onetrainer.dataset.near_duplicates import alike_pairs, groups_of
+from onetrainer.dataset.near_duplicates import group_features, similar_pairs
 from onetrainer.demo.images import draw, random_scene
 from onetrainer.images.detail import detail_of
-from onetrainer.images.features import features_of
+from onetrainer.images.features import image_features
 from tests.onetrainer.drawn import as_jpeg, cut, enlarged, leaves, scaled
 
 SIZE = 640
@@ -132,7 +132,7 @@ SHARPNESS = {
 
 def look(image):
     image.save(SCRATCH)
-    return features_of(SCRATCH)
+    return image_features(SCRATCH)
 
 
 def main():
@@ -142,7 +142,7 @@ def main():
     for name, change in CHANGES.items():
         changed = [look(change(image)) for image in images]
         pairs = zip(looks, changed, strict=True)
-        print(f"  {name}: {sum(groups_of(pair) == [0, 0] for pair in pairs)}")
+        print(f"  {name}: {sum(group_features(pair) == [0, 0] for pair in pairs)}")
     print("different pictures taken for near-duplicates")
     sets = {
         "these": looks,
@@ -152,7 +152,7 @@ def main():
     }
     for name, some in sets.items():
         count = len(list(combinations(some, 2)))
-        print(f"  {name}: {len(alike_pairs(some))} links of {len(some)} pictures, {count} pairs")
+        print(f"  {name}: {len(similar_pairs(some))} links of {len(some)} pictures, {count} pairs")
     print(f"sharpness, of {len(images)}: finest detail, traces; enlarged, of blocks, blurred")
     for name, change in SHARPNESS.items():
         found = [detail_of(change(image).convert("L")) for image in images]

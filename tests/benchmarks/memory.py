@@ -17,7 +17,12 @@ from time import monotonic
 import torch
 
 from modules.assembly.method import attach, objective_of
-from modules.assembly.optimizer import ema_of, movement_of, steps_in_backward, stops_of
+from modules.assembly.optimizer import (
+    ema_of,
+    freeze_schedule_of,
+    uses_fused_backward,
+    weight_updater_of,
+)
 from modules.assembly.placement import manage, residency_of, storage_dtypes
 from modules.assembly.validation_set import grid_of
 from modules.evaluation.validation import ValidationImages, measure
@@ -180,13 +185,13 @@ def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_en
         engine = Engine(
             device=device,
             precision=config.hardware.precision,
-            movement=movement_of(config, optimizer),
-            stops=stops_of(groups),
+            updater=weight_updater_of(config, optimizer),
+            freeze_schedule=freeze_schedule_of(groups),
             gradient_clipping=config.training.gradient_clipping,
         )
         ema = ema_of(config, groups)
-        if steps_in_backward(config):
-            engine.fused_backward()
+        if uses_fused_backward(config):
+            engine.enable_fused_backward()
         method.train(True)
         for step in range(2):
             engine.begin(step)
@@ -194,6 +199,7 @@ def train(config: TrainConfig, *, after_first_step, is_real: bool = False, at_en
                 loss = objective.loss(batch(config, family), seed=0, step=step)
             engine.backward(loss.value)
             del loss
+            engine.clip_gradients()
             engine.step()
             method.after_step()
             if ema is not None:

@@ -27,12 +27,12 @@ from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from modules.data.prompts import frames_of
+from modules.data.prompts import time_ids_of
 from modules.families.empty import empty_family
 from modules.families.registry import family_spec
 from modules.interfaces import Conditioning, PromptBatch
 from modules.memory.precision import autocast
-from modules.memory.residency import put
+from modules.memory.residency import move_module
 from modules.methods.adapters.adapters import Adapters
 from modules.objectives.alignprop import AlignProp
 from modules.objectives.denoising import Denoising
@@ -122,8 +122,8 @@ def peak(last_steps: int, *, is_checkpointed: bool) -> int:
         dtypes = {"unet": torch.bfloat16, "vae": torch.float32, "te": torch.bfloat16}
         family = empty_family(family_spec("sd15"), "sd15", dtypes=dtypes)
         adapters = Adapters.attach(family, Lora(rank=4, alpha=4.0), seed=0)
-        for part in (family.unet, family.vae, adapters.own_modules()):
-            put(part, CARD)
+        for part in (family.unet, family.vae, adapters.extra_modules()):
+            move_module(part, CARD)
         objective = _objective(
             family,
             adapters,
@@ -162,18 +162,18 @@ class _Given:
         self.objectives: dict[int, AlignProp] = {}
         self.step = 0
 
-    def drawn(self, quick: Callable) -> Tensor:
+    def drawn(self, inference_mode: Callable) -> Tensor:
         """A drawing by the real rollout."""
         rollout = _rollout(self.family, steps=STEPS, device=CPU)
         with torch.no_grad():
-            return rollout.draw(
+            return rollout.generate(
                 self.start(),
                 conditioning=self.prompt,
                 empty=self.empty,
-                frames=frames_of((self.side, self.side), 1),
-                courses=[untrained(STEPS)],
+                time_ids=time_ids_of((self.side, self.side), 1),
+                trajectories=[untrained(STEPS)],
                 noise=lambda _, __: self.start()[0],
-                quick=quick,
+                inference_mode=inference_mode,
             )
 
     @torch.no_grad()
@@ -292,7 +292,7 @@ def _batch(family: object, size: tuple[int, int], *, tokens: int = 0) -> PromptB
         step_prompts=("a red square",),
         conditioning=prompt,
         empty=empty,
-        frames=frames_of(size, 1),
+        time_ids=time_ids_of(size, 1),
         positions=(0,),
         weight=1.0,
         size=size,

@@ -27,11 +27,11 @@ from modules.demo.pixels import to_pixels
 from modules.families.registry import load_family
 from modules.families.stable_diffusion import StableDiffusion
 from modules.interfaces import Batch, Conditioning, LatentMoments
-from modules.methods.full import Full, part_dtypes
+from modules.methods.full import Full, component_dtypes
 from modules.methods.model_source import ModelSource
 from modules.objectives.denoising import Denoising
 from modules.optim.build import build_optimizer
-from modules.optim.update import Movement
+from modules.optim.update import WeightUpdater
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.optimizers.adam import AdamW
@@ -74,7 +74,7 @@ class Images:
             captions=(),
             step_captions=(),
             conditioning=Conditioning(self.conditioning.hidden[chosen]),
-            frames=torch.zeros(BATCH, 6),
+            time_ids=torch.zeros(BATCH, 6),
             positions=tuple(range(BATCH)),
             weight=1 / BATCH,
         )
@@ -107,19 +107,19 @@ def curve(
 ) -> list[float]:
     """The loss before training and after every so many steps."""
     family = load_family(
-        base, compute_dtype=torch.float32, device=CPU, dtypes=part_dtypes(section, "sd15")
+        base, compute_dtype=torch.float32, device=CPU, dtypes=component_dtypes(section, "sd15")
     )
     method = Full.attach(family, section, source=ModelSource.of(base))
     optimizer = build_optimizer(AdamW(lr=RATE), method.parameter_groups())
     rounds = section.weights == "bf16" and section.stochastic_rounding
-    movement = Movement(optimizer, rounding_seed=seed if rounds else None, moves_alone=True)
+    updater = WeightUpdater(optimizer, rounding_seed=seed if rounds else None, updates_independently=True)
     objective = Denoising(family, section=DenoisingSection(), device=CPU)
     batches = [images.batch(EVALUATION_SEED, place) for place in range(length.evaluation_batches)]
     found = [evaluated(family, objective, batches)]
     for step in range(length.steps):
         objective.loss(images.batch(seed, step), seed=seed, step=step).value.backward()
-        movement.begin(step)
-        movement.move_all()
+        updater.begin(step)
+        updater.update_all()
         optimizer.zero_grad(set_to_none=True)
         if (step + 1) % length.every == 0:
             found.append(evaluated(family, objective, batches))

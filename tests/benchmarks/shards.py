@@ -27,8 +27,8 @@ from torch import Tensor
 from modules.data.shards import Store
 from onetrainer.cache.format import (
     SHARD_ENTRIES,
-    Part,
     Shard,
+    TensorLayout,
     checksum,
     entry_key,
     merged,
@@ -172,7 +172,7 @@ def _write_small(folder: Path, count: int) -> None:
         keys = [entry_key(row) for row in range(begin, min(count, begin + SHARD_ENTRIES))]
         signature = signature_of([("mean", "F32", (1,))])
         sums = [checksum(key, signature, [bytes(4)]) for key in keys]
-        shard = Shard((Part("mean", "F32", (1,), 0, 4),), b"".join(keys), sums, 0)
+        shard = Shard((TensorLayout("mean", "F32", (1,), 0, 4),), b"".join(keys), sums, 0)
         pieces = merged([(zeros, shard, range(len(keys)))])
         write_file(folder / "latents" / new_name(), pieces)
     Store(folder).close()  # makes the index

@@ -23,8 +23,8 @@ from modules.data.shards import Store
 from modules.methods.adapters.adapters import Adapters
 from modules.objectives.denoising import Denoising
 from modules.optim.build import build_optimizer
-from modules.optim.freeze_schedule import Stops
-from modules.optim.update import Movement
+from modules.optim.freeze_schedule import FreezeSchedule
+from modules.optim.update import WeightUpdater
 from modules.trainer import Trainer
 from modules.training.checkpoints import TrainState
 from modules.training.engine import Engine
@@ -34,10 +34,10 @@ from onetrainer.config.methods.adapters import Lora as LoraSection
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.batch_plan import BatchPlan, portions_of
+from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
 from onetrainer.dataset.caption_sampling import plain_caption
 from onetrainer.dataset.dataset import read_dataset
-from onetrainer.images.image_index import ImageMemory
+from onetrainer.images.image_index import ImageIndex
 from onetrainer.run.event_log import EventWriter
 from tests import tiny
 
@@ -98,7 +98,7 @@ class _Ours:
             {"data": {"folder": str(folder / "p"), "resolution": 64}}
         )
         dataset = read_dataset(config)
-        store, memory = Store(folder / "cache"), ImageMemory(folder / "cache")
+        store, memory = Store(folder / "cache"), ImageIndex(folder / "cache")
         ways = {
             "store": store,
             "digests": encoder_digests(family),
@@ -124,7 +124,7 @@ class _Ours:
         method = Adapters.attach(family, LoraSection(rank=4, alpha=4.0), seed=0)
         method.train(True)
         optimizer = build_optimizer(AdamW(), method.parameter_groups())
-        portions = portions_of(dataset, is_cached=True)
+        portions = concept_slices(dataset, is_cached=True)
         plan = BatchPlan(portions, batch_size=batch_size, accumulation=1, seed=0)
         loader = Loader(shelf, plan, threads=2, steps=10**9)
         self.events = EventWriter(folder / "events.jsonl")
@@ -139,8 +139,8 @@ class _Ours:
             "engine": Engine(
                 device=CPU,
                 precision="fp32",
-                movement=Movement(optimizer, rounding_seed=None, moves_alone=True),
-                stops=Stops([]),
+                updater=WeightUpdater(optimizer, rounding_seed=None, updates_independently=True),
+                freeze_schedule=FreezeSchedule([]),
                 gradient_clipping=1.0,
             ),
             "optimizer": optimizer,

@@ -15,43 +15,43 @@ Answer = TypeVar("Answer")
 _TELL_EVERY_S = 0.1
 
 
-class GivenUpError(Exception):
+class QueryCancelledError(Exception):
     """Raised within work whose answer nobody waits for any more."""
 
 
-class Watch:
+class CancelToken:
     """Given to the work, which tells how far it is and asks whether it is still wanted.
 
     All of it may be used from any thread.
     """
 
     def __init__(self, tell: Callable[[int, int], None]) -> None:
-        self._tell = tell
-        self._given_up = threading.Event()
-        self._told = 0.0
+        self._notify = tell
+        self._cancelled = threading.Event()
+        self._reported_at = 0.0
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Lets the work end at its next step."""
-        self._given_up.set()
+        self._cancelled.set()
 
-    def is_given_up(self) -> bool:
+    def is_cancelled(self) -> bool:
         """Whether nobody waits for an answer any more."""
-        return self._given_up.is_set()
+        return self._cancelled.is_set()
 
-    def require_wanted(self) -> None:
+    def raise_if_cancelled(self) -> None:
         """Raises GivenUpError where nobody waits for an answer any more."""
-        if self.is_given_up():
-            raise GivenUpError
+        if self.is_cancelled():
+            raise QueryCancelledError
 
     def progress(self, done: int, total: int) -> None:
         """Takes how much is done."""
         now = time.monotonic()
-        if now - self._told >= _TELL_EVERY_S or done >= total:
-            self._told = now
-            self._tell(done, total)
+        if now - self._reported_at >= _TELL_EVERY_S or done >= total:
+            self._reported_at = now
+            self._notify(done, total)
 
 
-class Inquiry(Generic[Answer]):
+class BackgroundQuery(Generic[Answer]):
     """Asks one question at a time. answer: the newest one; failed: why there is none.
 
     done, total: how far the work is; 0 of 0 while that is not known. turn: how often anything has
@@ -62,24 +62,24 @@ class Inquiry(Generic[Answer]):
         self,
         draft: Draft,
         jobs: Jobs,
-        ask: Callable[[TrainConfig, Watch], Answer],
+        ask: Callable[[TrainConfig, CancelToken], Answer],
         *,
-        counts: tuple[str, ...],
+        depends_on: tuple[str, ...],
     ) -> None:
         """counts: the paths of sections and settings that the answer depends on."""
         self._draft = draft
         self._jobs = jobs
         self._ask = ask
-        self._counts = counts
-        self._watch: Watch | None = None
-        self._question: tuple[object, ...] = ()
-        self._answered: tuple[object, ...] | None = None
+        self._depends_on = depends_on
+        self._token: CancelToken | None = None
+        self._inputs: tuple[object, ...] = ()
+        self._answer_inputs: tuple[object, ...] | None = None
         self._listeners: list[Callable[[], None]] = []
         self.answer: Answer | None = None
         self.failed: UserError | None = None
         self.done = 0
         self.total = 0
-        self.turn = 0
+        self.revision = 0
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Has a function called whenever there is news."""
@@ -88,20 +88,20 @@ class Inquiry(Generic[Answer]):
     @property
     def is_working(self) -> bool:
         """Whether an answer is on its way."""
-        return self._watch is not None
+        return self._token is not None
 
     @property
-    def is_asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether the settings of now have been asked about, with or without an answer yet."""
-        asked = self._question if self.is_working else self._answered
-        return asked == self._now()
+        asked = self._inputs if self.is_working else self._answer_inputs
+        return asked == self._current_inputs()
 
     @property
-    def is_of_other_settings(self) -> bool:
+    def is_outdated(self) -> bool:
         """Whether settings that count have changed since the answer."""
-        return self.answer is not None and self._answered != self._now()
+        return self.answer is not None and self._answer_inputs != self._current_inputs()
 
-    def why_not(self) -> str:
+    def blocked_reason(self) -> str:
         """Why nothing can be asked now; "" if it can."""
         if self._draft.value_errors and self._draft.valid_config() is None:
             return "Put the settings right first."
@@ -110,68 +110,70 @@ class Inquiry(Generic[Answer]):
     def start(self) -> None:
         """Asks about the settings as they are now; what is under way is given up."""
         config = self._draft.valid_config()
-        self._give_up()
+        self._cancel()
         if config is None:
             return
-        self._question = self._now()
+        self._inputs = self._current_inputs()
         # The threads never touch what the window shows: it is handed over.
-        watch = Watch(lambda done, total: self._jobs.post(lambda: self._hear(watch, done, total)))
-        self._watch = watch
+        token = CancelToken(
+            lambda done, total: self._jobs.post(lambda: self._report_progress(token, done, total))
+        )
+        self._token = token
         self.done = self.total = 0
         self._jobs.run(
-            lambda: self._ask(with_absolute_paths(config), watch),
-            lambda answer: self._take(watch, answer),
-            lambda error: self._fail(watch, error),
+            lambda: self._ask(with_absolute_paths(config), token),
+            lambda answer: self._take(token, answer),
+            lambda error: self._fail(token, error),
         )
-        self._tell()
+        self._notify()
 
     def stop(self) -> None:
         """Gives the question up; an earlier answer stays."""
-        if self._watch is not None:
-            self._give_up()
-            self._tell()
+        if self._token is not None:
+            self._cancel()
+            self._notify()
 
-    def _give_up(self) -> None:
-        if self._watch is not None:
-            self._watch.give_up()
-            self._watch = None
+    def _cancel(self) -> None:
+        if self._token is not None:
+            self._token.cancel()
+            self._token = None
 
-    def _now(self) -> tuple[object, ...]:
-        return tuple(self._draft.value(path) for path in self._counts)
+    def _current_inputs(self) -> tuple[object, ...]:
+        return tuple(self._draft.value(path) for path in self._depends_on)
 
-    def _hear(self, watch: Watch, done: int, total: int) -> None:
-        if watch is self._watch:
+    def _report_progress(self, token: CancelToken, done: int, total: int) -> None:
+        if token is self._token:
             self.done, self.total = done, total
-            self._tell()
+            self._notify()
 
-    def _take(self, watch: Watch, answer: Answer) -> None:
-        if watch is not self._watch:
+    def _take(self, token: CancelToken, answer: Answer) -> None:
+        if token is not self._token:
             return
-        self._watch = None
+        self._token = None
         # Of settings that are no more; whoever shows it asks again.
-        if self._question == self._now():
-            self.answer, self.failed, self._answered = answer, None, self._question
-        self._tell()
+        if self._inputs == self._current_inputs():
+            self.answer, self.failed, self._answer_inputs = answer, None, self._inputs
+        self._notify()
 
-    def _fail(self, watch: Watch, error: Exception) -> None:
-        if watch is not self._watch or isinstance(error, GivenUpError):
+    def _fail(self, token: CancelToken, error: Exception) -> None:
+        if token is not self._token or isinstance(error, QueryCancelledError):
             return
-        self._watch = None
+        self._token = None
         is_foreseen = isinstance(error, UserError)
-        if self._question == self._now():
-            failed = error if isinstance(error, UserError) else _unforeseen(error)
-            self.answer, self.failed, self._answered = None, failed, self._question
-        self._tell()
+        if self._inputs == self._current_inputs():
+            failed = error if isinstance(error, UserError) else _unexpected_error(error)
+            self.answer, self.failed, self._answer_inputs = None, failed, self._inputs
+        self._notify()
         if not is_foreseen:
             raise error  # for the window's log
 
-    def _tell(self) -> None:
-        self.turn += 1
+    def _notify(self) -> None:
+        self.revision += 1
         for listener in self._listeners:
             listener()
 
 
-def _unforeseen(error: Exception) -> UserError:
+def _unexpected_error(error: Exception) -> UserError:
     """What a person is told where the program itself is at fault."""
     said = " ".join(str(error).split()) or "it does not say why"
     return UserError(

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
-from ui.background.background_query import GivenUpError, Watch
+from ui.background.background_query import QueryCancelledError, CancelToken
 
 if TYPE_CHECKING:
     from onetrainer.concepts.concepts import ConceptSettings
     from onetrainer.dataset.buckets import Bucket
     from onetrainer.dataset.items import Item
-    from onetrainer.dataset.transforms import View
-    from onetrainer.preview.dataset_preview import DataPlan
+    from onetrainer.dataset.transforms import ImageTransform
+    from onetrainer.preview.dataset_preview import DatasetPreview
 
-COUNTS = ("data", "model", "validation", "training", "objective", "method", "output.folder")
+DEPENDS_ON = ("data", "model", "validation", "training", "objective", "method", "output.folder")
 """What the answer depends on."""
 
-TURNS = 8
+REPEATS = 8
 """How many showings of a picture are looked ahead."""
 
 _NOTABLE_CUT = 0.1
@@ -29,143 +29,145 @@ _NEARLY = 1.02
 _ASKED_EVERY = 1000
 
 
-class Showing(NamedTuple):
+class TransformedImage(NamedTuple):
     """A picture in one of its views. item: its place in the data set."""
 
     item: int
     number: int
 
 
-class Turn(NamedTuple):
+class Repeat(NamedTuple):
     """One showing of a picture. turn: how often it was shown before."""
 
-    turn: int
+    repeat: int
     number: int
     caption: str
 
 
 @dataclass(frozen=True)
-class Size:
+class BucketSummary:
     """A size that pictures are brought to, and which. steps: how many an epoch has at it."""
 
     bucket: "Bucket"
-    showings: tuple[Showing, ...]
+    images: tuple[TransformedImage, ...]
     shown: int
     steps: int
 
 
 @dataclass(frozen=True)
-class Outlook:
+class PreviewData:
     """What will happen."""
 
-    plan: "DataPlan"
-    sizes: tuple[Size, ...]
+    preview: "DatasetPreview"
+    buckets: tuple[BucketSummary, ...]
     is_cached: bool
 
-    def item(self, showing: Showing) -> "Item":
+    def item(self, image: TransformedImage) -> "Item":
         """The picture of a showing."""
-        return self.plan.dataset.items[showing.item]
+        return self.preview.dataset.items[image.item]
 
-    def concept(self, showing: Showing) -> "ConceptSettings":
+    def concept(self, image: TransformedImage) -> "ConceptSettings":
         """What counts for it."""
-        return self.plan.dataset.concept_of(self.item(showing))
+        return self.preview.dataset.concept_of(self.item(image))
 
-    def view(self, showing: Showing) -> "View":
+    def view(self, image: TransformedImage) -> "ImageTransform":
         """What is done to it."""
-        from onetrainer.dataset.transforms import view
+        from onetrainer.dataset.transforms import image_transform
 
-        return view(self.item(showing), self.concept(showing), showing.number)
+        return image_transform(self.item(image), self.concept(image), image.number)
 
     @property
     def has_captions(self) -> bool:
         """Whether captions play any part."""
-        return bool(self.plan.captions)
+        return bool(self.preview.captions)
 
-    def turns(self, showing: Showing) -> tuple[Turn, ...]:
+    def repeats(self, image: TransformedImage) -> tuple[Repeat, ...]:
         """The first times that a picture is shown; one alone where all are the same."""
-        from onetrainer.dataset.caption_sampling import drawn_caption
-        from onetrainer.dataset.transforms import view_number
+        from onetrainer.dataset.caption_sampling import sample_caption
+        from onetrainer.dataset.transforms import transform_number
 
-        item, concept = self.item(showing), self.concept(showing)
-        found = []
-        for turn in range(TURNS):
-            caption = drawn_caption(item, concept, turn) if self.has_captions else ""
-            number = view_number(item, concept, turn, is_cached=self.is_cached)
-            found.append(Turn(turn, number, caption))
-        return tuple(found if len({each[1:] for each in found}) > 1 else found[:1])
+        item, concept = self.item(image), self.concept(image)
+        summaries = []
+        for repeat in range(REPEATS):
+            caption = sample_caption(item, concept, repeat) if self.has_captions else ""
+            number = transform_number(item, concept, repeat, is_cached=self.is_cached)
+            summaries.append(Repeat(repeat, number, caption))
+        return tuple(summaries if len({each[1:] for each in summaries}) > 1 else summaries[:1])
 
 
-def look_ahead(config: TrainConfig, watch: Watch) -> Outlook:
+def compute_preview(config: TrainConfig, token: CancelToken) -> PreviewData:
     """What a run with a config will do with its pictures. Reads headers alone.
 
     Raises UserError where there is nothing to learn, or a folder cannot be read, and GivenUpError
     if nobody waits any more.
     """
     # Loaded late: a window that only opens needs nothing of it.
-    from onetrainer.cache.run_entries import memory_of
+    from onetrainer.cache.run_entries import open_image_index
     from onetrainer.config.train import uses_images
-    from onetrainer.dataset.batch_plan import sizes_of
-    from onetrainer.dataset.near_duplicates import LookingStopped
-    from onetrainer.preview.dataset_preview import plan_data
+    from onetrainer.dataset.batch_plan import buckets_of
+    from onetrainer.dataset.near_duplicates import AnalysisCancelled
+    from onetrainer.preview.dataset_preview import preview_dataset
 
     try:
-        with memory_of(config) as memory:
-            plan = plan_data(config, headers=memory, looks=memory, should_stop=watch.is_given_up)
-    except LookingStopped as error:
-        raise GivenUpError from error
-    if plan is None:
+        with open_image_index(config) as memory:
+            preview = preview_dataset(
+                config, headers=memory, image_index=memory, should_stop=token.is_cancelled
+            )
+    except AnalysisCancelled as error:
+        raise QueryCancelledError from error
+    if preview is None:
         if not uses_images(config):
             raise UserError("this run learns from rewards alone: it cuts and caches no pictures")
         raise UserError("no folder of pictures is chosen yet")
-    by_size: dict[Bucket, list[Showing]] = {}
-    for place, item in enumerate(plan.dataset.items):
+    by_size: dict[Bucket, list[TransformedImage]] = {}
+    for place, item in enumerate(preview.dataset.items):
         if place % _ASKED_EVERY == 0:
-            watch.require_wanted()
-        sizes = sizes_of(item, plan.dataset.concept_of(item))
-        for bucket in dict.fromkeys(sizes):
-            by_size.setdefault(bucket, []).append(Showing(place, sizes.index(bucket)))
-    found = (
-        Size(one.bucket, tuple(by_size.get(one.bucket, ())), one.shown, one.steps)
-        for one in plan.buckets
+            token.raise_if_cancelled()
+        buckets = buckets_of(item, preview.dataset.concept_of(item))
+        for bucket in dict.fromkeys(buckets):
+            by_size.setdefault(bucket, []).append(TransformedImage(place, buckets.index(bucket)))
+    summaries = (
+        BucketSummary(bucket.bucket, tuple(by_size.get(bucket.bucket, ())), bucket.shown, bucket.steps)
+        for bucket in preview.buckets
     )
-    return Outlook(plan, tuple(found), config.data.cache_latents)
+    return PreviewData(preview, tuple(summaries), config.data.cache_latents)
 
 
-def size_words(bucket: "Bucket") -> str:
+def format_bucket(bucket: "Bucket") -> str:
     """A size: "512 × 768"."""
     return f"{bucket.width} × {bucket.height}"
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """So many of something: "1 picture", "2,000 steps"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def share_words(size: Size) -> str:
+def bucket_summary(size: BucketSummary) -> str:
     """How much of training a size is."""
-    words = counted(len(size.showings), "picture")
-    often = f", {size.shown:,} shown" if size.shown != len(size.showings) else ""
-    return f"{words}{often} in {counted(size.steps, 'step')} of an epoch"
+    words = format_count(len(size.images), "picture")
+    often = f", {size.shown:,} shown" if size.shown != len(size.images) else ""
+    return f"{words}{often} in {format_count(size.steps, 'step')} of an epoch"
 
 
-def turn_words(turn: Turn, turns: Sequence[Turn]) -> str:
+def repeat_label(repeat: Repeat, repeats: Sequence[Repeat]) -> str:
     """When a showing comes: "Every time", "1st time"."""
-    if len(turns) == 1:
+    if len(repeats) == 1:
         return "Every time"
-    number = turn.turn + 1
+    number = repeat.repeat + 1
     return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number, 'th') } time"
 
 
-def caption_words(caption: str) -> str:
+def caption_line(caption: str) -> str:
     """A caption on one line."""
     return " ".join(caption.split()) or "(the empty prompt)"
 
 
-def done_words(item: "Item", view: "View") -> tuple[str, bool]:
+def transform_summary(item: "Item", view: "ImageTransform") -> tuple[str, bool]:
     """What is done to a picture, and whether that is much."""
-    from onetrainer.dataset.transforms import cut_share, enlarged
+    from onetrainer.dataset.transforms import cropped_fraction, upscale_factor
 
-    factor, share = enlarged(item, view), cut_share(item, view)
+    factor, share = upscale_factor(item, view), cropped_fraction(item, view)
     parts = [f"{item.width} × {item.height}"]
     if factor > _NEARLY:
         parts.append(f"enlarged {factor:.2g} times")

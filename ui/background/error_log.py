@@ -13,27 +13,27 @@ from onetrainer.run.user_folder import user_folder
 _LARGEST_LOG = 512 * 1024
 
 
-class Mishaps:
+class ErrorLog:
     """Catches what callbacks raise. `kept` holds the last lines of each, for tests and reports."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self.kept: list[str] = []
+    def __init__(self, show_message: Callable[[str], None]) -> None:
+        self._show_message = show_message
+        self.tracebacks: list[str] = []
 
     @property
     def log(self) -> Path:
         """Where they are written."""
         return user_folder() / "window.log"
 
-    def caught(
+    def report(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         """Tk's hook for exceptions of callbacks."""
         if isinstance(error, UserError):
-            self._say(str(error))
+            self._show_message(str(error))
             return
         text = "".join(traceback.format_exception(kind, error, trace))
-        self.kept.append(text)
+        self.tracebacks.append(text)
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             mode = "w" if self.log.exists() and self.log.stat().st_size > _LARGEST_LOG else "a"
@@ -41,4 +41,4 @@ class Mishaps:
                 handle.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}\n{text}\n")
         except OSError:
             sys.stderr.write(text)
-        self._say(f"Something in the window went wrong ({error}). It is written in {self.log}")
+        self._show_message(f"Something in the window went wrong ({error}). It is written in {self.log}")

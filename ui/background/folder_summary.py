@@ -11,7 +11,7 @@ _FIRST = 12
 
 
 @dataclass(frozen=True)
-class Glance:
+class FolderSummary:
     """What was seen.
 
     pictures: how many can be trained with; captions: how many of these have one. unusable: how
@@ -24,29 +24,31 @@ class Glance:
     captions: int = 0
     first: list[Path] = field(default_factory=list)
     unusable: int = 0
-    trouble: str = ""
+    caption_error: str = ""
 
 
-def glance_at(concept: ConceptSettings) -> Glance:
+def summarize_folder(concept: ConceptSettings) -> FolderSummary:
     """Looks into a folder, and for its captions. It may be gone or locked, and none is required."""
     # Loaded late: it reads pictures, which a window that only opens does not need.
     from onetrainer.dataset.items import index_concept
     from onetrainer.images.header import recent_headers
 
     if not concept.folder.is_dir():
-        return Glance(exists=False)
-    trouble = ""
+        return FolderSummary(exists=False)
+    caption_error = ""
     try:
         try:
             index = index_concept(concept, headers=recent_headers())
         except UserError as error:
             if concept.caption_source != "list":
                 raise
-            trouble = error.what
+            caption_error = error.what
             concept = replace(concept, caption_source="text", caption_text="")
             index = index_concept(concept, headers=recent_headers())
     except UserError:  # no picture can be used, which is said in words beside the setting
-        return Glance(True, unusable=len(list_images(concept.folder, deep=concept.deep)))
+        return FolderSummary(
+            True, unusable=len(list_images(concept.folder, recursive=concept.recursive))
+        )
     first = [item.path for item in index.items[:_FIRST]]
     captions = len(index.items) - index.uncaptioned
-    return Glance(True, len(index.items), captions, first, len(index.skipped), trouble)
+    return FolderSummary(True, len(index.items), captions, first, len(index.skipped), caption_error)

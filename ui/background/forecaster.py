@@ -19,7 +19,7 @@ _WITHOUT_MEMORY = ("output", "metadata", "description")
 _MOST_WAIT_S = 5.0
 
 
-class Work(Protocol):
+class ForecastJob(Protocol):
     """A job at work."""
 
     def events(self) -> Iterator[Event]:
@@ -35,40 +35,40 @@ class Forecaster:
     activity: what the job is doing now. turn: how often anything has changed.
     """
 
-    def __init__(self, draft: Draft, jobs: Jobs, begin: Callable[[TrainConfig], Work]) -> None:
+    def __init__(self, draft: Draft, jobs: Jobs, begin: Callable[[TrainConfig], ForecastJob]) -> None:
         self._draft = draft
         self._jobs = jobs
-        self._begin = begin
+        self._start = begin
         # Guards what the threads that start jobs share with the window's.
-        self._turn = threading.Condition()
-        self._work: Work | None = None
+        self._condition = threading.Condition()
+        self._work: ForecastJob | None = None
         self._starting = 0
-        self._asked = 0
-        self._question: Document = {}
-        self._answered: Document = {}
+        self._request = 0
+        self._inputs: Document = {}
+        self._forecast_inputs: Document = {}
         self._listeners: list[Callable[[], None]] = []
         self.is_working = False
         self.activity = ""
         self.forecast: Forecast | None = None
         self.failed: Failed | None = None
-        self.turn = 0
+        self.revision = 0
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Has a function called whenever there is news."""
         self._listeners.append(listener)
 
     @property
-    def is_of_other_settings(self) -> bool:
+    def is_outdated(self) -> bool:
         """Whether settings that may count have changed since the forecast."""
-        return self.forecast is not None and self._answered != _what_counts(self._draft)
+        return self.forecast is not None and self._forecast_inputs != _memory_settings(self._draft)
 
     @property
     def is_for_processor(self) -> bool:
         """Whether the forecast is of settings that choose the processor."""
-        hardware = self._answered.get("hardware")
+        hardware = self._forecast_inputs.get("hardware")
         return isinstance(hardware, dict) and hardware.get("device") == "cpu"
 
-    def why_not(self) -> str:
+    def blocked_reason(self) -> str:
         """Why nothing can be counted now; "" if it can."""
         if self._draft.value_errors and self._draft.valid_config() is None:
             return "Put the numbers right first."
@@ -79,91 +79,91 @@ class Forecaster:
         config = self._draft.valid_config()
         if config is None or self.is_working:
             return
-        self._question = _what_counts(self._draft)
-        with self._turn:
-            self._asked += 1
+        self._inputs = _memory_settings(self._draft)
+        with self._condition:
+            self._request += 1
             self._starting += 1
-            asked = self._asked
+            request = self._request
         self.is_working, self.activity, self.failed = True, "", None
         self._jobs.run(
-            lambda: self._follow(asked, config),
-            lambda _: self._ended(asked),
-            lambda error: self._broke(asked, error),
+            lambda: self._follow(request, config),
+            lambda _: self._finish(request),
+            lambda error: self._fail(request, error),
         )
-        self._tell()
+        self._notify()
 
     def stop(self) -> None:
         """Gives the count up; what was known before stays."""
-        with self._turn:
-            self._asked += 1
+        with self._condition:
+            self._request += 1
             work, self._work = self._work, None
         if work is not None:
             work.stop()
         if self.is_working:
             self.is_working = False
-            self._tell()
+            self._notify()
 
     def close(self) -> None:
         """Gives the count up; a job that is just being started does not outlive the window."""
         self.stop()
-        with self._turn:
-            self._turn.wait_for(lambda: not self._starting, _MOST_WAIT_S)
+        with self._condition:
+            self._condition.wait_for(lambda: not self._starting, _MOST_WAIT_S)
 
-    def _follow(self, asked: int, config: TrainConfig) -> None:
+    def _follow(self, request: int, config: TrainConfig) -> None:
         """In a thread: begins the job and hands on what it tells."""
-        for event in self._begun(asked, config).events():
-            self._jobs.post(_call(self._heard, asked, event))
+        for event in self._start_job(request, config).events():
+            self._jobs.post(_call(self._handle_event, request, event))
 
-    def _begun(self, asked: int, config: TrainConfig) -> Work:
+    def _start_job(self, request: int, config: TrainConfig) -> ForecastJob:
         """The job at work; asked to end at once if it was given up while it was being started."""
         try:
-            work = self._begin(config)
-            with self._turn:
-                is_wanted = asked == self._asked
+            work = self._start(config)
+            with self._condition:
+                is_wanted = request == self._request
                 if is_wanted:
                     self._work = work
             if not is_wanted:
                 work.stop()
             return work
         finally:
-            with self._turn:
+            with self._condition:
                 self._starting -= 1
-                self._turn.notify_all()
+                self._condition.notify_all()
 
-    def _heard(self, asked: int, event: Event) -> None:
-        if asked != self._asked:
+    def _handle_event(self, request: int, event: Event) -> None:
+        if request != self._request:
             return
         match event:
             case Phase():
                 self.activity = event.detail
             case Forecast():
-                self.forecast, self._answered = event, self._question
+                self.forecast, self._forecast_inputs = event, self._inputs
             case Failed():
                 self.failed = event
             case Stopped():
                 self.failed = Failed("program", "The count was ended from outside")
-        self._tell()
+        self._notify()
 
-    def _ended(self, asked: int) -> None:
-        if asked == self._asked:
+    def _finish(self, request: int) -> None:
+        if request == self._request:
             self._work, self.is_working = None, False
-            self._tell()
+            self._notify()
 
-    def _broke(self, asked: int, error: Exception) -> None:
+    def _fail(self, request: int, error: Exception) -> None:
         """The job could not even be started, as where there are too many processes."""
         if not isinstance(error, OSError):
             raise error
-        if asked == self._asked:
+        if request == self._request:
             self.failed = Failed("program", f"The count could not be started: {error}")
-        self._ended(asked)
+        self._finish(request)
 
-    def _tell(self) -> None:
-        self.turn += 1
+    def _notify(self) -> None:
+        self.revision += 1
         for listener in self._listeners:
             listener()
 
 
-def begin_job(config: TrainConfig) -> Work:
+def start_job(config: TrainConfig) -> ForecastJob:
     """Starts the job that counts."""
     # Loaded late: nothing of it is needed by a window that only opens.
     from onetrainer.jobs.job import Job
@@ -172,9 +172,9 @@ def begin_job(config: TrainConfig) -> Work:
     return Job("plan", PlanRequest(config=config))
 
 
-def _call(heard: Callable[[int, Event], None], asked: int, event: Event) -> Callable[[], None]:
-    return lambda: heard(asked, event)
+def _call(heard: Callable[[int, Event], None], request: int, event: Event) -> Callable[[], None]:
+    return lambda: heard(request, event)
 
 
-def _what_counts(draft: Draft) -> Document:
+def _memory_settings(draft: Draft) -> Document:
     return {key: part for key, part in draft.document.items() if key not in _WITHOUT_MEMORY}

@@ -13,7 +13,7 @@ from ui.background.threads import Jobs
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_MOST_KEPT = 240
+_MAX_CACHED = 240
 # Pictures this small are drawn in pixels that should stay pixels.
 PIXEL_ART = 64
 
@@ -21,12 +21,12 @@ Ready = Callable[[], None]
 Make = Callable[[], "Image | None"]
 
 
-class Images:
+class ImageCache:
     """Decoded pictures by path and size. What is asked for last is decoded first."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
-        self._kept: OrderedDict[Hashable, Image | None] = OrderedDict()
+        self._cache: OrderedDict[Hashable, Image | None] = OrderedDict()
         self._waiting: dict[Hashable, list[Ready]] = {}
         self._queue: LifoQueue[tuple[Hashable, Make]] = LifoQueue()
         self._thread: threading.Thread | None = None
@@ -36,16 +36,16 @@ class Images:
 
         A file that cannot be read stays None; it is not asked for again.
         """
-        return self.made((path, width, height), partial(load_fitting, path, width, height), ready)
+        return self.get_or_make((path, width, height), partial(load_fitting, path, width, height), ready)
 
-    def made(self, key: Hashable, make: Make, ready: Ready) -> "Image | None":
+    def get_or_make(self, key: Hashable, make: Make, ready: Ready) -> "Image | None":
         """A picture that a function makes, or None and a call of `ready` when it is there.
 
         key: tells it from all others. What the function gives as None stays so.
         """
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
+        if key in self._cache:
+            self._cache.move_to_end(key)
+            return self._cache[key]
         if key in self._waiting:
             if ready not in self._waiting[key]:
                 self._waiting[key].append(ready)
@@ -57,20 +57,20 @@ class Images:
             self._thread.start()
         return None
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Forgets all pictures, whose files may have changed."""
-        self._kept.clear()
+        self._cache.clear()
 
     def _decode(self) -> None:
         while True:
             key, make = self._queue.get()
             image = make()
-            self._jobs.post(partial(self._keep, key, image))
+            self._jobs.post(partial(self._store, key, image))
 
-    def _keep(self, key: Hashable, image: "Image | None") -> None:
-        self._kept[key] = image
-        while len(self._kept) > _MOST_KEPT:
-            self._kept.popitem(last=False)
+    def _store(self, key: Hashable, image: "Image | None") -> None:
+        self._cache[key] = image
+        while len(self._cache) > _MAX_CACHED:
+            self._cache.popitem(last=False)
         for ready in self._waiting.pop(key, []):
             ready()
 

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onetrainer.config.train import TrainConfig
-from ui.background.background_query import GivenUpError, Watch
+from ui.background.background_query import QueryCancelledError, CancelToken
 
 if TYPE_CHECKING:
-    from onetrainer.checks.image_check import Checked
+    from onetrainer.checks.image_check import CheckResult
     from onetrainer.images.findings import Finding
 
-COUNTS = ("data", "model.family", "validation", "training.seed", "objective", "method.kind")
+DEPENDS_ON = ("data", "model.family", "validation", "training.seed", "objective", "method.kind")
 """What the answer depends on."""
 
 
 @dataclass(frozen=True)
-class Kind:
+class FindingGroup:
     """One kind of finding, or all of them (key ""). count: how many there are."""
 
     key: str
@@ -26,7 +26,7 @@ class Kind:
     severity: str
 
 
-def check_images(config: TrainConfig, watch: Watch) -> "Checked":
+def check_images(config: TrainConfig, token: CancelToken) -> "CheckResult":
     """Looks at every picture of a config; changes none.
 
     Raises UserError if no picture can be read, and GivenUpError if nobody waits any more.
@@ -34,42 +34,42 @@ def check_images(config: TrainConfig, watch: Watch) -> "Checked":
     # Loaded late: a window that only opens needs nothing of it.
     from onetrainer.cache.run_entries import cache_folder
     from onetrainer.checks.image_check import check_dataset
-    from onetrainer.dataset.near_duplicates import LookingStopped
-    from onetrainer.images.image_index import ImageMemory
+    from onetrainer.dataset.near_duplicates import AnalysisCancelled
+    from onetrainer.images.image_index import ImageIndex
 
     # A check takes its time, so what it learns is kept for the next one.
-    with closing(ImageMemory(cache_folder(config))) as memory:
+    with closing(ImageIndex(cache_folder(config))) as memory:
         try:
-            return check_dataset(config, memory, watch.progress, should_stop=watch.is_given_up)
-        except LookingStopped as stopped:
-            raise GivenUpError from stopped
+            return check_dataset(config, memory, token.progress, should_stop=token.is_cancelled)
+        except AnalysisCancelled as stopped:
+            raise QueryCancelledError from stopped
 
 
-def kinds_of(findings: "Sequence[Finding]") -> list[Kind]:
+def finding_groups(findings: "Sequence[Finding]") -> list[FindingGroup]:
     """All of them first, then the kinds that there are, the worst first."""
     from onetrainer.images.findings import HEADLINES
 
-    found = [Kind("", "All", len(findings), "")]
+    summaries = [FindingGroup("", "All", len(findings), "")]
     for key, title in HEADLINES.items():
         some = [finding for finding in findings if finding.kind == key]
         if some:
-            found.append(Kind(key, title, len(some), some[0].severity))
-    return found
+            summaries.append(FindingGroup(key, title, len(some), some[0].severity))
+    return summaries
 
 
-def of_kind(findings: "Sequence[Finding]", key: str) -> "list[Finding]":
+def findings_in(findings: "Sequence[Finding]", key: str) -> "list[Finding]":
     """The findings of a kind; "" takes all."""
     return [finding for finding in findings if key in ("", finding.kind)]
 
 
-def title_of(finding: "Finding") -> str:
+def finding_title(finding: "Finding") -> str:
     """What kind of finding it is."""
     from onetrainer.images.findings import HEADLINES
 
     return HEADLINES[finding.kind]
 
 
-def result_words(checked: "Checked") -> str:
+def result_text(checked: "CheckResult") -> str:
     """All of it in one line."""
     from onetrainer.images.findings import summary
 

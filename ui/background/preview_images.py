@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onetrainer.dataset.buckets import Bucket, CropGeometry
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transforms import View
+from onetrainer.dataset.transforms import ImageTransform
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -16,12 +16,14 @@ _LINE = 2
 _FINE = 3
 
 
-def shown_small(item: Item, view: View, side: int) -> "Image | None":
+def transformed_thumbnail(item: Item, view: ImageTransform, side: int) -> "Image | None":
     """What is shown of a picture, its longer side of so many pixels; None if it cannot be read."""
-    return _build_adapter(item, _scaled(view, side / max(view.bucket.width, view.bucket.height)))
+    return _made(item, _scaled(view, side / max(view.bucket.width, view.bucket.height)))
 
 
-def whole_with_cut(item: Item, view: View, room: tuple[int, int], color: str) -> "Image | None":
+def crop_overview(
+    item: Item, view: ImageTransform, room: tuple[int, int], color: str
+) -> "Image | None":
     """A whole picture, mirrored as it is shown, in which what is cut off is dark.
 
     room: the width and height to fit into, in pixels. color: of the line around what is shown.
@@ -33,11 +35,11 @@ def whole_with_cut(item: Item, view: View, room: tuple[int, int], color: str) ->
     scale = min(room[0] / cut.width, room[1] / cut.height)
     width, height = max(1, round(cut.width * scale)), max(1, round(cut.height * scale))
     everything = CropGeometry(width, height, 0, 0, Bucket(width, height))
-    whole = _build_adapter(item, View(everything, view.flip, view.flip_vertical))
+    whole = _made(item, ImageTransform(everything, view.flip, view.flip_vertical))
     if whole is None:
         return None
     # Drawn larger and made smaller: Pillow draws without smoothing.
-    corners = [(x * scale * _FINE, y * scale * _FINE) for x, y in corners_of(view)]
+    corners = [(x * scale * _FINE, y * scale * _FINE) for x, y in crop_corners(view)]
     size = (width * _FINE, height * _FINE)
     inside, line = Image.new("L", size, round(255 * (1 - _SHADE))), Image.new("L", size, 0)
     ImageDraw.Draw(inside).polygon(corners, fill=255)
@@ -48,7 +50,7 @@ def whole_with_cut(item: Item, view: View, room: tuple[int, int], color: str) ->
     return Image.composite(Image.new("RGB", whole.size, color), dark, small[1])
 
 
-def corners_of(view: View) -> list[tuple[float, float]]:
+def crop_corners(view: ImageTransform) -> list[tuple[float, float]]:
     """The corners of what is shown, in pixels of the scaled and mirrored picture.
 
     The picture is turned about the middle of the cut, so in the picture the cut is turned back.
@@ -62,7 +64,7 @@ def corners_of(view: View) -> list[tuple[float, float]]:
     return [(x + cos * a - sin * b, y + sin * a + cos * b) for a, b in ends]
 
 
-def _scaled(view: View, scale: float) -> View:
+def _scaled(view: ImageTransform, scale: float) -> ImageTransform:
     """The view in other pixels, so that no more is decoded than is looked at."""
     cut, bucket = view.geometry, view.bucket
     small = Bucket(max(1, round(bucket.width * scale)), max(1, round(bucket.height * scale)))
@@ -73,7 +75,7 @@ def _scaled(view: View, scale: float) -> View:
     return replace(view, geometry=CropGeometry(wide, high, left, top, small))
 
 
-def _build_adapter(item: Item, view: View) -> "Image | None":
+def _made(item: Item, view: ImageTransform) -> "Image | None":
     from onetrainer.images.image_file import ImageError
     from onetrainer.preview.contact_sheet import thumbnail
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from ui.background.session import Session
 from ui.background.threads import Jobs
 
-TURN_MS = 50
+TICK_MS = 50
 # With more news waiting the next turn comes soon, but what the user does still comes between.
-_BUSY_TURN_MS = 10
-_TURNS_A_SECOND = 20
+_BUSY_TICK_MS = 10
+_TICKS_PER_SECOND = 20
 
 
 class Pump:
@@ -25,13 +25,13 @@ class Pump:
         self._on_news = on_news
         self._id = ""
         self._beat_due = 0.0
-        self.turns = 0
+        self.ticks = 0
         self.longest_gap_ms = 0.0
-        self.longest_turn_ms = 0.0
+        self.longest_tick_ms = 0.0
 
     def start(self) -> None:
         """Begins to beat."""
-        self._schedule(TURN_MS)
+        self._schedule(TICK_MS)
 
     def stop(self) -> None:
         """Beats no more."""
@@ -42,28 +42,28 @@ class Pump:
     def forget_gaps(self) -> None:
         """Begins to measure lateness anew."""
         self.longest_gap_ms = 0.0
-        self.longest_turn_ms = 0.0
+        self.longest_tick_ms = 0.0
 
     def _schedule(self, delay: int) -> None:
         self._beat_due = time.monotonic() + delay / 1000
-        self._id = self._root.after(delay, self._turn)
+        self._id = self._root.after(delay, self._tick)
 
-    def _turn(self) -> None:
+    def _tick(self) -> None:
         late = (time.monotonic() - self._beat_due) * 1000
         self.longest_gap_ms = max(self.longest_gap_ms, late)
-        self.turns += 1
-        delay = TURN_MS
+        self.ticks += 1
+        delay = TICK_MS
         began = time.thread_time()
         try:
             self._jobs.deliver()
             has_news = self._session.poll()
             # What depends on time alone (a worker grown quiet) is looked at once a second.
-            if has_news or (self._session.is_leaving and self.turns % _TURNS_A_SECOND == 0):
+            if has_news or (self._session.has_worker and self.ticks % _TICKS_PER_SECOND == 0):
                 self._on_news()
             if has_news:
-                delay = _BUSY_TURN_MS
+                delay = _BUSY_TICK_MS
         finally:
             took = (time.thread_time() - began) * 1000
-            self.longest_turn_ms = max(self.longest_turn_ms, took)
+            self.longest_tick_ms = max(self.longest_tick_ms, took)
             # A defect in one turn must not silence all that come after it.
             self._schedule(delay)

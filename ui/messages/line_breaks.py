@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 
-def broken_at_dots(text: str, width: int, measure: Callable[[str], int]) -> str:
+def break_at_dots(text: str, width: int, measure: Callable[[str], int]) -> str:
     """The text with long names broken after dots, which Tk breaks anywhere: "unet.mid_block.…".
 
     width: what a line has room for, as `measure` counts.
@@ -21,7 +21,7 @@ def broken_at_dots(text: str, width: int, measure: Callable[[str], int]) -> str:
     return re.sub(r"\S+\.\S+", lambda m: broken(m) if measure(m[0]) > width else m[0], text)
 
 
-def shortened(text: str, room: int, measure: Callable[[str], int]) -> str:
+def shorten(text: str, room: int, measure: Callable[[str], int]) -> str:
     """As much of a text as fits, with dots where something is left out."""
     if measure(text) <= room:
         return text
@@ -32,13 +32,13 @@ def shortened(text: str, room: int, measure: Callable[[str], int]) -> str:
     return f"{text[:low].rstrip()}…"
 
 
-def end_of(text: str, room: int, measure: Callable[[str], int]) -> str:
+def shorten_start(text: str, room: int, measure: Callable[[str], int]) -> str:
     """As much of the end of a text as fits, with dots before it: "… holidays 2019/IMG_1.JPG"."""
-    backwards = shortened(text[::-1], room, lambda part: measure(part[::-1]))
+    backwards = shorten(text[::-1], room, lambda part: measure(part[::-1]))
     return backwards[::-1]
 
 
-def shortened_to(text: str, most: int) -> str:
+def shorten_at_word(text: str, most: int) -> str:
     """At most so many letters of a text, ended at a word's end where something is left out."""
     if len(text) <= most:
         return text

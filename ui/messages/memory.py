@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from onetrainer.errors import sentence
 from onetrainer.json_file import Document
-from onetrainer.messages.durations import number
-from onetrainer.messages.memory import fits, part_words, phase_words
+from onetrainer.messages.durations import format_passes
+from onetrainer.messages.memory import component_label, fits, phase_label
 from onetrainer.run.events import Failed, Forecast
 from ui.messages.problems import capitalized
-from ui.progress.run_state import amount
+from ui.progress.run_state import format_bytes
 from ui.theme.palette import SHARES, Role
 
 # Parts under a hundredth of the whole cannot be seen in a bar.
@@ -40,48 +40,48 @@ _COLORS = {
 class Verdict:
     """Whether it fits, in a line and a tone; and when the most is needed."""
 
-    words: str
+    text: str
     tone: Role
-    about: str
+    details: str
 
 
 @dataclass(frozen=True)
-class Cured:
+class FixSummary:
     """Something that lowers the peak. changes: values by the paths of settings.
 
     tone: "good" where it is enough, "warning" where it only just is, "dim" where it is not.
     """
 
-    words: str
-    about: str
+    text: str
+    details: str
     tone: Role
     changes: Mapping[str, object]
 
 
-def part_title(name: str) -> str:
+def component_title(name: str) -> str:
     """A part as a line of its own begins: "Optimizer"."""
-    return "Everything else" if name == OTHERS else capitalized(part_words(name))
+    return "Everything else" if name == OTHERS else capitalized(component_label(name))
 
 
 def phase_title(name: str) -> str:
     """A phase as a line of its own begins: "Drawing samples"."""
-    return capitalized(phase_words(name))
+    return capitalized(phase_label(name))
 
 
 def verdict(forecast: Forecast) -> Verdict:
     """Whether a run fits into what is free."""
-    peak, free = amount(forecast.peak_bytes), amount(forecast.available_bytes)
-    about = f"The highest moment is {phase_words(forecast.peak_phase)}."
+    peak, free = format_bytes(forecast.peak_bytes), format_bytes(forecast.available_bytes)
+    details = f"The highest moment is {phase_label(forecast.peak_phase)}."
     if not forecast.available_bytes:
-        return Verdict(f"Needs {peak}", "text", f"{about} How much is free could not be told.")
+        return Verdict(f"Needs {peak}", "text", f"{details} How much is free could not be told.")
     if fits(forecast.peak_bytes, forecast.available_bytes):
-        return Verdict(f"Fits: {peak} of {free}", "good", about)
+        return Verdict(f"Fits: {peak} of {free}", "good", details)
     if forecast.peak_bytes <= forecast.available_bytes:
-        return Verdict(f"Only just: {peak} of {free}", "warning", about)
-    return Verdict(f"Too much: {peak}, {free} are free", "danger", about)
+        return Verdict(f"Only just: {peak} of {free}", "warning", details)
+    return Verdict(f"Too much: {peak}, {free} are free", "danger", details)
 
 
-def shown_parts(parts: Mapping[str, int]) -> list[tuple[str, int]]:
+def visible_components(parts: Mapping[str, int]) -> list[tuple[str, int]]:
     """The parts that can be seen in a bar, and the sum of the others behind them."""
     whole = sum(parts.values())
     large = {name: size for name, size in parts.items() if size >= _LEAST_SHARE * whole > 0}
@@ -103,13 +103,13 @@ def colors_of(names: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def cured(fix: Document, forecast: Forecast) -> Cured:
+def fix_summary(fix: Document, forecast: Forecast) -> FixSummary:
     """One cure, with what it saves and costs."""
     peak = int(fix.get("peak_bytes", 0))
     saved, cost = forecast.peak_bytes - peak, str(fix.get("cost", ""))
-    figures = f"{amount(peak)} instead of {amount(forecast.peak_bytes)}" if saved > 0 else ""
-    mark, tone = _enough(peak, forecast.available_bytes)
-    return Cured(
+    figures = f"{format_bytes(peak)} instead of {format_bytes(forecast.peak_bytes)}" if saved > 0 else ""
+    mark, tone = _fix_verdict(peak, forecast.available_bytes)
+    return FixSummary(
         capitalized(str(fix.get("words", ""))),
         " · ".join(part for part in (mark, figures, cost) if part),
         tone,
@@ -117,7 +117,7 @@ def cured(fix: Document, forecast: Forecast) -> Cured:
     )
 
 
-def counted_words(forecast: Forecast, *, is_for_processor: bool) -> str:
+def forecast_notes(forecast: Forecast, *, is_for_processor: bool) -> str:
     """What was counted where a person may think of something else; "" where that is plain.
 
     is_for_processor: whether the settings choose it, and no graphics card was looked for.
@@ -131,7 +131,7 @@ def counted_words(forecast: Forecast, *, is_for_processor: bool) -> str:
     return " ".join(told)
 
 
-def _enough(peak: int, available: int) -> tuple[str, Role]:
+def _fix_verdict(peak: int, available: int) -> tuple[str, Role]:
     """Whether a cure is enough, by the same measure as the verdict."""
     if not available or peak <= 0:
         return "", "dim"
@@ -140,23 +140,23 @@ def _enough(peak: int, available: int) -> tuple[str, Role]:
     return ("only just", "warning") if peak <= available else ("not enough alone", "dim")
 
 
-def time_words(forecast: Forecast | None) -> str:
+def duration_text(forecast: Forecast | None) -> str:
     """How long a run takes, as far as a count has told: "About 40 s a step, 20 min in all"."""
-    words = forecast.time.get("words", "") if forecast is not None else ""
-    return capitalized(str(words)).rstrip(".")
+    text = forecast.time.get("words", "") if forecast is not None else ""
+    return capitalized(str(text)).rstrip(".")
 
 
 def passes_title(count: float) -> str:
     """What stands over a step's passes of the UNet."""
-    return f"A step is as much work as {number(count)} passes of the UNet"
+    return f"A step is as much work as {format_passes(count)} passes of the UNet"
 
 
-def shown_passes(parts: Mapping[str, float]) -> list[tuple[str, float]]:
+def labeled_passes(parts: Mapping[str, float]) -> list[tuple[str, float]]:
     """Passes by what they are for, in words."""
     return [(_PASSES.get(name) or capitalized(name), count) for name, count in parts.items()]
 
 
-def failed_words(failed: Failed) -> str:
+def failure_text(failed: Failed) -> str:
     """Why nothing was counted, without the log behind it."""
     parts = (failed.what, failed.expected, failed.remedy)
     lines = (part.partition("\n")[0].rstrip(":") for part in parts if part)

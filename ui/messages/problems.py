@@ -6,11 +6,11 @@ from functools import cache
 
 from onetrainer.config.fields import Setting
 from onetrainer.errors import Fix, Problem, sentence
-from ui.model.form_fields import as_text, as_words, setting_of
-from ui.model.variants import Kinds, all_settings, is_kind, section_of
+from ui.model.form_fields import edit_text, display_text, find_setting
+from ui.model.variants import Variants, all_settings, is_variant_choice, section_of
 
 
-def in_words(problem: Problem) -> str:
+def problem_text(problem: Problem) -> str:
     """A problem as it is said beside the field."""
     parts = [
         capitalized(problem.what),
@@ -27,23 +27,23 @@ def capitalized(text: str) -> str:
     return text if is_name else text[:1].upper() + text[1:]
 
 
-def fix_words(fix: Fix, path: str) -> str:
+def fix_label(fix: Fix, path: str) -> str:
     """What the button says that puts a problem at a path right: "Use SDXL", "Turn it off"."""
-    setting = setting_of(fix.path)
+    setting = find_setting(fix.path)
     label = setting.ui.label if setting else fix.path
     if isinstance(fix.value, bool):
         which = "it" if fix.path == path else f"“{label}”"
         return f"Turn {which} {'on' if fix.value else 'off'}"
-    value = as_words(fix.value, setting) if setting else as_text(fix.value)
+    value = display_text(fix.value, setting) if setting else edit_text(fix.value)
     return f"Use {value}" if fix.path == path else f"Set “{label}” to {value}"
 
 
-def along_words(fix: Fix, kinds: Kinds) -> str:
+def implied_change_message(fix: Fix, variants: Variants) -> str:
     """What is said of a setting that has changed with the choice of a method."""
-    setting, method = setting_of(fix.path), setting_of("method.kind")
+    setting, method = find_setting(fix.path), find_setting("method.kind")
     label = setting.ui.label if setting else fix.path
-    value = as_words(fix.value, setting) if setting else as_text(fix.value)
-    chosen = as_words(dict(kinds)["method"], method) if method else ""
+    value = display_text(fix.value, setting) if setting else edit_text(fix.value)
+    chosen = display_text(dict(variants)["method"], method) if method else ""
     return f"“{label}” is “{value}” now, which goes with {chosen}."
 
 
@@ -69,10 +69,10 @@ def _as_window(text: str, path: str) -> str:
     words = set(re.findall(r"\w+", text))
     for setting in _labels().values():
         is_here = setting.path.startswith(f"{section}.")
-        is_kind_of_named = is_kind(setting.path) and section_of(setting.path) in words
+        is_kind_of_named = is_variant_choice(setting.path) and section_of(setting.path) in words
         if setting.path in named or is_here or is_kind_of_named:
             for value in setting.choices:
-                word = setting.word(value)
+                word = setting.choice_label(value)
                 for told in (f'"{value}" ({word})', f'"{value}"'):
                     text = text.replace(told, f"“{word}”")
     for found in named:

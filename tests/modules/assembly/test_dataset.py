@@ -8,7 +8,7 @@ from PIL import Image
 from modules.assembly import dataset
 from modules.assembly.dataset import digests_for, prepare_images
 from modules.data.cache import CachingStopped
-from onetrainer.cache.store import report
+from onetrainer.cache.store import cache_report
 from onetrainer.presets.presets import resolve
 from onetrainer.run.event_log import EventReader, EventWriter
 from onetrainer.run.events import Warned
@@ -22,7 +22,7 @@ class Project:
         self.folder = folder
         self.family = tiny.family()
         self.images = tiny.write_images(folder / "pictures")
-        self.told = []
+        self.past_warnings = []
         self.made = []
 
     def prepare(self, *, should_stop=lambda: False, **sections):
@@ -37,12 +37,12 @@ class Project:
             cache=self.folder / "cache",
             events=events,
             should_stop=should_stop,
-            told=(),
+            past_warnings=(),
         )
         self.made.append(made)
         events.close()
         read = EventReader(self.folder / "events.jsonl").read().events
-        self.told = [event.text for event in read if isinstance(event, Warned)]
+        self.past_warnings = [event.text for event in read if isinstance(event, Warned)]
         (self.folder / "events.jsonl").unlink()
         return made
 
@@ -63,14 +63,14 @@ def test_plain_images_make_plain_batches(project):
     batch = first(project.prepare())
     assert (batch.pixels, batch.mask, batch.is_prior) == (None, None, ())
     assert batch.conditioning is not None
-    assert project.told == []
+    assert project.past_warnings == []
 
 
 def test_cache_is_in_use_until_the_batches_are_closed(project):
     made = project.prepare()
-    assert report(project.folder / "cache").is_in_use
+    assert cache_report(project.folder / "cache").is_in_use
     made.batches.close()
-    assert not report(project.folder / "cache").is_in_use
+    assert not cache_report(project.folder / "cache").is_in_use
 
 
 def test_masks_are_given_to_batches_and_count_as_data(project):
@@ -80,14 +80,14 @@ def test_masks_are_given_to_batches_and_count_as_data(project):
     made = project.prepare(data={"masks": "files"})
     means = sorted(first(made).mask.mean(dim=(1, 2, 3)).tolist())
     assert means == pytest.approx([0.2, 1.0])
-    assert project.told == ["1 of 2 pictures has no mask; all of it counts"]
+    assert project.past_warnings == ["1 of 2 pictures has no mask; all of it counts"]
     assert made.digest != before.digest
 
 
 def test_cache_is_no_longer_in_use_when_caching_was_stopped(project):
     with pytest.raises(CachingStopped):
         project.prepare(should_stop=lambda: True)
-    assert not report(project.folder / "cache").is_in_use
+    assert not cache_report(project.folder / "cache").is_in_use
 
 
 def test_a_clock_that_is_set_back_while_caching_removes_nothing_that_is_used(project, monkeypatch):
@@ -102,7 +102,7 @@ def test_a_clock_that_is_set_back_while_caching_removes_nothing_that_is_used(pro
     for place in (time, dataset):
         monkeypatch.setattr(place, "time", lambda: now() - late[0])
     made = project.prepare(data={"cache_limit": 1e-6})
-    assert report(project.folder / "cache").entries == 2 + 3  # with the empty caption
+    assert cache_report(project.folder / "cache").entries == 2 + 3  # with the empty caption
     made.batches.close()
 
 
@@ -158,7 +158,7 @@ def test_class_image_that_cannot_be_used_is_told(project):
     (folder / "picture-1.png").write_bytes(b"")
     made = project.prepare(data={"class_folder": str(folder)})
     assert made.left_out == ["picture-1.png: the file is empty"]
-    assert project.told == ["left out: picture-1.png: the file is empty"]
+    assert project.past_warnings == ["left out: picture-1.png: the file is empty"]
 
 
 def test_reconstruction_has_pixels_and_encodes_no_caption(project, monkeypatch):
@@ -180,8 +180,8 @@ def test_reconstruction_has_pixels_and_encodes_no_caption(project, monkeypatch):
 def test_word_that_no_caption_holds_is_told(project, word):
     made = project.prepare(embeddings={"tokens": [{"token": word}]})
     assert first(made).conditioning is None
-    assert bool(project.told) == (word == "<cat>")
-    assert all(f'"{word}"' in text for text in project.told)
+    assert bool(project.past_warnings) == (word == "<cat>")
+    assert all(f'"{word}"' in text for text in project.past_warnings)
 
 
 def test_resumed_order_of_class_images_needs_no_earlier_step(project):

@@ -46,12 +46,12 @@ def config(**changes) -> TrainConfig:
     return resolve(document, source="test")
 
 
-def told(changed: TrainConfig, **arguments) -> dict[str, str]:
+def past_warnings(changed: TrainConfig, **arguments) -> dict[str, str]:
     return output_metadata(changed, SDXL_V, DATASET, arguments.pop("step", 10), **arguments)
 
 
 def test_every_key_and_value_is_text_under_a_known_prefix():
-    fields = told(config())
+    fields = past_warnings(config())
     assert all(isinstance(value, str) for value in fields.values())
     assert {key.partition("_")[0].partition(".")[0] for key in fields} == {
         "ss", "modelspec", "onetrainer",
@@ -60,7 +60,7 @@ def test_every_key_and_value_is_text_under_a_known_prefix():
 
 def test_the_length_is_told_as_kohyas_trainer_counts_it():
     # 3 and 5 pictures in batches of 2: 2 + 3 batches. Steps of 4 pictures: 1 + 2 = 3 an epoch.
-    fields = told(config(), step=10)
+    fields = past_warnings(config(), step=10)
     expected = {
         "steps": "10", "max_train_steps": "20", "epoch": "4", "num_epochs": "7",
         "num_batches_per_epoch": "5", "num_train_images": "8", "num_reg_images": "0",
@@ -71,7 +71,7 @@ def test_the_length_is_told_as_kohyas_trainer_counts_it():
 
 def test_the_settings_are_told_in_kohyas_words():
     changed = config(method__text_encoder={"train": True, "lr": 5e-5}, model__clip_skip=2)
-    fields = told(changed)
+    fields = past_warnings(changed)
     expected = {
         "output_name": "étude", "seed": "7", "resolution": "(512, 512)", "clip_skip": "2",
         "learning_rate": "0.0001", "unet_lr": "0.0001", "text_encoder_lr": "5e-05",
@@ -80,14 +80,14 @@ def test_the_settings_are_told_in_kohyas_words():
         "zero_terminal_snr": "True", "noise_offset": "None", "caption_dropout_rate": "0.0",
     }  # fmt: skip
     assert {key: fields[f"ss_{key}"] for key in expected} == expected
-    plain = told(config(hardware__precision="fp32"))
+    plain = past_warnings(config(hardware__precision="fp32"))
     assert plain["ss_text_encoder_lr"] == plain["ss_clip_skip"] == "None"
     assert plain["ss_mixed_precision"] == "no"
 
 
 def test_the_words_of_the_metadata_section_are_told_and_the_title_falls_back_to_the_name():
-    assert told(config())["modelspec.title"] == "étude"
-    fields = told(config(metadata__title="Étude", metadata__trigger_words="sumi,ink"))
+    assert past_warnings(config())["modelspec.title"] == "étude"
+    fields = past_warnings(config(metadata__title="Étude", metadata__trigger_words="sumi,ink"))
     assert fields["modelspec.title"] == "Étude"
     assert fields["modelspec.trigger_phrase"] == fields["ss_trigger_words"] == "sumi, ink"
     assert fields["modelspec.architecture"] == "stable-diffusion-xl-v1-base/lora"
@@ -101,7 +101,7 @@ def test_tags_are_counted_by_caption_parts_and_the_most_frequent_stand_first():
 
 
 def test_the_dataset_is_told_in_the_layout_that_programs_read():
-    fields = told(config())
+    fields = past_warnings(config())
     assert json.loads(fields["ss_tag_frequency"]) == {"pictures": {"ink": 6, "墨": 2}}
     assert json.loads(fields["ss_bucket_info"])["buckets"] == {
         "0": {"resolution": [448, 576], "count": 3},
@@ -113,7 +113,7 @@ def test_the_dataset_is_told_in_the_layout_that_programs_read():
 
 def test_the_config_can_be_loaded_again_from_the_file():
     wanted = config(metadata__author="Ø", sampling__prompts=[{"prompt": "“墨”", "seed": 3}])
-    again = resolve(json.loads(told(wanted)["onetrainer_config"]), source="the file")
+    again = resolve(json.loads(past_warnings(wanted)["onetrainer_config"]), source="the file")
     assert again == resolve(with_value(wanted.model_dump(), "output.folder", ""), source="test")
 
 
@@ -127,14 +127,14 @@ def test_the_config_can_be_loaded_again_from_the_file():
 )
 def test_each_switch_puts_in_its_own_fields_and_no_others(switch, keys):
     arguments = {"thumbnail": b"jpeg", "day": lambda: "2031-02-03"}
-    with_it = told(config(**{f"metadata__{switch}": True}), **arguments)
-    without = told(config(**{f"metadata__{switch}": False}), **arguments)
+    with_it = past_warnings(config(**{f"metadata__{switch}": True}), **arguments)
+    without = past_warnings(config(**{f"metadata__{switch}": False}), **arguments)
     assert with_it.keys() - without.keys() == keys
     assert without.keys() <= with_it.keys()
 
 
 def test_without_the_settings_neither_seed_nor_rates_are_told():
-    with_them, without = (told(config(metadata__include_config=wanted)) for wanted in (True, False))
+    with_them, without = (past_warnings(config(metadata__include_config=wanted)) for wanted in (True, False))
     settings = {"onetrainer_config", "ss_seed", "ss_learning_rate", "ss_steps", "ss_optimizer"}
     assert settings <= with_them.keys()
     assert {key for key in without if key.startswith("ss_")} == {
@@ -148,15 +148,15 @@ def test_a_date_is_told_only_when_asked_for():
     def asked() -> str:
         raise AssertionError("the clock was asked")
 
-    told(config(), day=asked)
-    fields = told(config(metadata__include_date=True), day=lambda: "2031-02-03")
+    past_warnings(config(), day=asked)
+    fields = past_warnings(config(metadata__include_date=True), day=lambda: "2031-02-03")
     assert fields["modelspec.date"] == "2031-02-03"
 
 
 def test_the_thumbnail_is_a_image_again():
     file = io.BytesIO()
     Image.new("RGB", (40, 30), "teal").save(file, "JPEG")
-    url = told(config(), thumbnail=file.getvalue())["modelspec.thumbnail"]
+    url = past_warnings(config(), thumbnail=file.getvalue())["modelspec.thumbnail"]
     data = base64.b64decode(url.removeprefix("data:image/jpeg;base64,"))
     assert Image.open(io.BytesIO(data)).size == (40, 30)
 
@@ -170,7 +170,7 @@ def test_no_path_of_any_setting_is_told(path):
         document = config().model_dump()
         if path.startswith("objective."):
             document["objective"] = {"kind": "alignprop"}
-        fields = told(resolve(with_value(document, path, value), source="test"))
+        fields = past_warnings(resolve(with_value(document, path, value), source="test"))
         assert SECRET not in json.dumps(fields, ensure_ascii=False)
 
 
@@ -181,7 +181,7 @@ OF_REWARDS = [setting.path for setting in settings(Reward) if setting.ui.is_path
 def test_no_path_of_a_reward_is_told(name):
     for value in (f"/home/{SECRET}/x", f"/home/{SECRET}/x.py:mine"):
         objective = {"kind": "alignprop", "rewards": [{"reward": "function", name: value}]}
-        fields = told(config(objective=objective))
+        fields = past_warnings(config(objective=objective))
         assert '"function"' in fields["onetrainer_config"]
         assert SECRET not in json.dumps(fields, ensure_ascii=False)
 
@@ -189,12 +189,12 @@ def test_no_path_of_a_reward_is_told(name):
 def test_a_relative_path_that_looks_like_a_hub_name_is_not_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / SECRET / "model").mkdir(parents=True)
-    fields = told(config(model__path=f"{SECRET}/model"))
+    fields = past_warnings(config(model__path=f"{SECRET}/model"))
     assert SECRET not in json.dumps(fields, ensure_ascii=False)
 
 
 def test_a_hub_name_stays():
-    fields = told(config(model__path="someone/a-model-1.5"))
+    fields = past_warnings(config(model__path="someone/a-model-1.5"))
     assert fields["ss_sd_model_name"] == "someone/a-model-1.5"
     assert json.loads(fields["onetrainer_config"])["model"]["path"] == "someone/a-model-1.5"
 

@@ -15,10 +15,10 @@ from modules.data.encoded_items import Views
 from modules.data.shards import Store
 from modules.families.stable_diffusion import StableDiffusion
 from onetrainer.concepts.concepts import ConceptSettings
-from onetrainer.dataset.caption_sampling import drawn_caption
+from onetrainer.dataset.caption_sampling import sample_caption
 from onetrainer.dataset.items import index_concept
 from onetrainer.images import image_index as image_memory
-from onetrainer.images.image_index import ImageMemory
+from onetrainer.images.image_index import ImageIndex
 from tests import tiny
 
 SIZES = [(64, 64), (96, 48), (64, 64), (48, 96), (70, 66)]
@@ -122,7 +122,7 @@ class Workbench:
         }
         is_plain = changes.pop("held_out", False)
         options = EncodeOptions(**({"threads": 0} | changes))
-        with closing(ImageMemory(folder)) as memory:
+        with closing(ImageIndex(folder)) as memory:
             items = self.index().items if items is None else items
             views = Views(items, concepts, is_plain=is_plain)
             images = encode_images(self.family, views, memory=memory, options=options, **common)
@@ -132,7 +132,7 @@ class Workbench:
             images,
             texts,
             tuple(concepts),
-            lambda item, turn: drawn_caption(item, concepts[item.concept], turn),
+            lambda item, turn: sample_caption(item, concepts[item.concept], turn),
         )
 
 

@@ -12,11 +12,11 @@ from modules.data.images import load_pixels
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.buckets import Buckets, Size
 from onetrainer.config.data.captions import Captions
-from onetrainer.dataset.batch_plan import BatchPlan, Shown, portions_of
+from onetrainer.dataset.batch_plan import BatchPlan, ImageRepeat, concept_slices
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.dataset import Dataset
 from onetrainer.dataset.items import index_concept
-from onetrainer.dataset.transforms import frame, view
+from onetrainer.dataset.transforms import image_transform, size_conditioning
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.modules.data.conftest import noise
@@ -24,7 +24,7 @@ from tests.modules.data.conftest import noise
 
 def planned(shelf, batch_size=2, accumulation=1):
     dataset = Dataset(shelf.concepts, shelf.images.items)
-    portions = portions_of(dataset, is_cached=shelf.images.is_kept)
+    portions = concept_slices(dataset, is_cached=shelf.images.is_kept)
     return BatchPlan(portions, batch_size=batch_size, accumulation=accumulation, seed=0)
 
 
@@ -43,14 +43,18 @@ def test_batch_holds_images_captions_and_positions(bench, keeps):
         assert batch.positions == tuple(range(len(step.images)))
         assert batch.weight == 0.5
         for place, one in enumerate(step.images):
-            pixels = load_pixels(items[one.item], view(items[one.item], bench.concept, one.number))
+            pixels = load_pixels(
+                items[one.item], image_transform(items[one.item], bench.concept, one.transform)
+            )
             moments = bench.family.inner.encode_images(pixels[None])
             assert torch.equal(batch.moments.mean[place : place + 1], moments.mean)
             assert torch.equal(batch.moments.std[place : place + 1], moments.std)
             hidden = shelf.texts.conditioning(batch.captions[place]).hidden
             assert torch.equal(batch.conditioning.hidden[place : place + 1], hidden)
-            expected = frame(items[one.item], view(items[one.item], bench.concept, one.number))
-            assert batch.frames[place].tolist() == list(expected)
+            expected = size_conditioning(
+                items[one.item], image_transform(items[one.item], bench.concept, one.transform)
+            )
+            assert batch.time_ids[place].tolist() == list(expected)
 
 
 def joined(batches):
@@ -155,7 +159,10 @@ def test_roles_and_weights_of_images_are_told(mixed):
     plan = replace(
         planned(shelf).at(0),
         bucket=Bucket(64, 64),
-        microbatches=(tuple(Shown(place, 0, 0) for place in (0, 5, 7, 6)), (Shown(0, 0, 0),)),
+        microbatches=(
+            tuple(ImageRepeat(place, 0, 0) for place in (0, 5, 7, 6)),
+            (ImageRepeat(0, 0, 0),),
+        ),
     )
     batch = load_batch(shelf, plan, 0)
     assert batch.is_prior == (False, True, True, True)
@@ -184,7 +191,9 @@ def test_batch_holds_the_images_themselves_where_asked(bench, keeps):
     for step in steps_of(planned(shelf), 6):
         batch = load_batch(shelf, step, 0, with_pixels=True)
         shown = [
-            load_pixels(items[one.item], view(items[one.item], bench.concept, one.number))
+            load_pixels(
+                items[one.item], image_transform(items[one.item], bench.concept, one.transform)
+            )
             for one in step.images
         ]
         assert torch.equal(batch.pixels, torch.stack(shown))
@@ -195,7 +204,8 @@ def test_mask_is_one_all_over_images_without(bench):
     bench.add_beside("p0", "masklabel", (64, 64), seed=20)
     shelf = bench.encode(with_text=False)
     plan = replace(
-        planned(shelf).at(0), microbatches=((Shown(0, 0, 0), Shown(2, 0, 0)), (Shown(2, 0, 0),))
+        planned(shelf).at(0),
+        microbatches=((ImageRepeat(0, 0, 0), ImageRepeat(2, 0, 0)), (ImageRepeat(2, 0, 0),)),
     )
     batch = load_batch(shelf, plan, 0)
     assert torch.equal(batch.mask[:1], shelf.images.mask(0, 0))
@@ -250,7 +260,7 @@ def test_a_turned_image_is_framed_and_encoded_as_it_stands_upright(bench, turn, 
     bench.set(buckets=Buckets(sizes=(Size(width=96, height=176), Size(width=176, height=96))))
     shelf = bench.encode()
     batch = load_batch(shelf, planned(shelf).at(0), 0)
-    assert batch.frames.tolist() == [list(told)]
+    assert batch.time_ids.tolist() == [list(told)]
     shown = Image.fromarray(upright).resize(scaled, Image.Resampling.LANCZOS).crop(cut)
     pixels = torch.from_numpy(np.array(shown)).permute(2, 0, 1)[None] / 127.5 - 1
     expected = family.encode_images(pixels.contiguous()).mean
@@ -267,7 +277,7 @@ def told_to_unet(family, batch):
     hook = family.unet.register_forward_pre_hook(listen, with_kwargs=True)
     with torch.no_grad():
         family.predict(
-            batch.moments.mean, torch.tensor([500]), batch.conditioning, frames=batch.frames
+            batch.moments.mean, torch.tensor([500]), batch.conditioning, time_ids=batch.time_ids
         )
     hook.remove()
     return told[0]

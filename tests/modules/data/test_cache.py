@@ -13,9 +13,9 @@ from modules.data.images import load_pixels
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.buckets import Buckets
 from onetrainer.dataset.items import index_concept
-from onetrainer.dataset.transforms import view, view_count
+from onetrainer.dataset.transforms import image_transform, transform_count
 from onetrainer.errors import UserError
-from onetrainer.images.image_index import ImageMemory
+from onetrainer.images.image_index import ImageIndex
 from tests import pretend, tiny
 
 IMAGES, TEXTS = 5, 5  # four distinct captions and the empty one
@@ -25,7 +25,9 @@ def views_of(shelf):
     """Every picture's place and view."""
     concepts = shelf.concepts
     items = enumerate(shelf.images.items)
-    return [(i, number) for i, one in items for number in range(view_count(concepts[one.concept]))]
+    return [
+        (i, number) for i, one in items for number in range(transform_count(concepts[one.concept]))
+    ]
 
 
 def same(one, other):
@@ -47,7 +49,7 @@ def test_cached_is_what_the_family_encodes(bench):
     assert bench.family.encoded() == (4 * IMAGES, TEXTS)
     for place, number in views_of(shelf):
         item = shelf.images.items[place]
-        pixels = load_pixels(item, view(item, bench.concept, number))
+        pixels = load_pixels(item, image_transform(item, bench.concept, number))
         expected = bench.family.inner.encode_images(pixels[None])
         assert torch.equal(shelf.images.moments(place, number).mean, expected.mean)
         assert torch.equal(shelf.images.moments(place, number).std, expected.std)
@@ -274,7 +276,7 @@ def test_unchanged_images_are_not_read_again(bench, later, monkeypatch):
     def refuse(self, path):
         raise AssertionError("a picture was read")
 
-    monkeypatch.setattr(ImageMemory, "read", refuse)
+    monkeypatch.setattr(ImageIndex, "read", refuse)
     assert same(first, bench.encode())
 
 

@@ -12,7 +12,7 @@ from modules.data.images import load_pixels
 from modules.data.shards import Store
 from modules.interfaces import Conditioning
 from onetrainer.cache.format import read_shard
-from onetrainer.dataset.transforms import view
+from onetrainer.dataset.transforms import image_transform
 from onetrainer.errors import UserError
 
 IMAGES, TEXTS = 5, 5  # four distinct captions and the empty one
@@ -71,7 +71,7 @@ def test_encoding_that_is_not_a_number_is_skipped(bench, family):
 def test_one_encoding_that_is_not_a_number_leaves_the_others(bench, threads):
     (bench.folder / "p5.png").write_bytes((bench.folder / "p4.png").read_bytes())
     inner, item = bench.family.inner, bench.index().items[4]
-    bad = load_pixels(item, view(item, bench.concept, 0))
+    bad = load_pixels(item, image_transform(item, bench.concept, 0))
 
     def encode(pixels):
         moments = inner.encode_images(pixels)

@@ -7,7 +7,7 @@ from PIL import Image
 
 from modules.data.batches import load_batch
 from onetrainer.config.data.augmentation import Augmentation
-from onetrainer.dataset.batch_plan import Shown, StepPlan
+from onetrainer.dataset.batch_plan import ImageRepeat, StepPlan
 from onetrainer.dataset.buckets import Bucket
 
 
@@ -18,7 +18,7 @@ def draw(bench, name, value, size=(64, 64)):
 
 def step_of(*places):
     """A step of two microbatches, of pictures in their first showing."""
-    shown = [Shown(place, 0, 0) for place in places]
+    shown = [ImageRepeat(place, 0, 0) for place in places]
     return StepPlan(0, 0, Bucket(64, 64), ((shown[0],), tuple(shown[1:])), 1.0)
 
 

@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 
 from modules.data.images import decode_conditioning, load_pixels
-from onetrainer.dataset.buckets import Bucket, Closer, CropGeometry
+from onetrainer.dataset.buckets import Bucket, CropGeometry, Magnification
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transforms import View
+from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.images.image_file import ImageError
 from tests.views import color, noise, pixels_of, saved, smooth, view_of
 
@@ -39,7 +39,7 @@ def test_cut_is_counted_in_the_mirrored_image(tmp_path):
     image.paste("white", (0, 0, 16, 16))
     item = saved(tmp_path, image)
     for flip, left in [(False, 0), (True, 32)]:
-        view = View(CropGeometry(48, 16, left, 0, Bucket(16, 16)), flip=flip)
+        view = ImageTransform(CropGeometry(48, 16, left, 0, Bucket(16, 16)), flip=flip)
         assert load_pixels(item, view).eq(WHITE).all()
 
 
@@ -48,14 +48,14 @@ def test_cut_is_counted_in_the_mirrored_image(tmp_path):
 @pytest.mark.parametrize("bucket", [(64, 64), (128, 32), (32, 128)])
 def test_turned_image_has_no_empty_corners(tmp_path, angle, size, bucket):
     item = saved(tmp_path, Image.new("RGB", size, "white"))
-    assert pixels_of(item, bucket, Closer(1, angle)).eq(WHITE).all()
+    assert pixels_of(item, bucket, Magnification(1, angle)).eq(WHITE).all()
 
 
 @pytest.mark.parametrize("angle", [-30, 10, 45])
 @pytest.mark.parametrize("bucket", [(64, 64), (96, 40)])
 def test_turned_image_is_what_pillow_turns_about_the_middle(tmp_path, angle, bucket):
     item = saved(tmp_path, smooth((150, 90)))
-    view = view_of((150, 90), bucket, Closer(1.1, angle))
+    view = view_of((150, 90), bucket, Magnification(1.1, angle))
     cut = view.geometry
     middle = (cut.left + bucket[0] / 2, cut.top + bucket[1] / 2)
     scaled = Image.open(item.path).resize((cut.width, cut.height), Image.Resampling.LANCZOS)
@@ -67,7 +67,7 @@ def test_turned_image_is_what_pillow_turns_about_the_middle(tmp_path, angle, buc
 def test_positive_angles_turn_against_the_clock(tmp_path):
     image = Image.new("RGB", (64, 64), "black")
     image.paste("white", (32, 28, 64, 36))  # a hand that points to the right: 3 o'clock
-    pixels = pixels_of(saved(tmp_path, image), (32, 32), Closer(1, 40))
+    pixels = pixels_of(saved(tmp_path, image), (32, 32), Magnification(1, 40))
     right, above = pixels[:, 16, 30], pixels[:, 6, 28]
     assert right.max() < -0.9
     assert above.min() > 0.9
@@ -77,7 +77,7 @@ def test_sixteen_bits_turn_like_eight(tmp_path):
     gray = smooth((80, 60)).convert("L")
     shown = []
     for image in (gray, Image.fromarray(np.asarray(gray).astype(np.uint16) * 257)):
-        shown.append(pixels_of(saved(tmp_path, image), (48, 48), Closer(1.2, 25), flip=True))
+        shown.append(pixels_of(saved(tmp_path, image), (48, 48), Magnification(1.2, 25), flip=True))
     torch.testing.assert_close(*shown, rtol=0, atol=2.01 / 127.5)  # rounded twice
 
 
@@ -142,7 +142,7 @@ def test_conditioning_image_that_is_the_image_is_shown_alike(tmp_path, turn):
     item = saved(tmp_path, noise((90, 60)), exif=exif)
     size = (60, 90) if turn == 6 else (90, 60)
     item = replace(item, width=size[0], height=size[1], conditioning=item.path)
-    view = view_of(size, (48, 32), Closer(1.2, 12), **ALL)
+    view = view_of(size, (48, 32), Magnification(1.2, 12), **ALL)
     with item.path.open("rb") as file:
         beside = decode_conditioning(item, view, file)
     assert torch.equal(beside, load_pixels(item, view))
@@ -152,7 +152,7 @@ def test_conditioning_image_of_another_size_lies_over_its_image(tmp_path):
     image = smooth((240, 160))
     image.resize((120, 90), Image.Resampling.BICUBIC).save(tmp_path / "a-condlabel.png")
     item = replace(saved(tmp_path, image), conditioning=tmp_path / "a-condlabel.png")
-    view = view_of((240, 160), (64, 64), Closer(1.2, 12), **ALL)
+    view = view_of((240, 160), (64, 64), Magnification(1.2, 12), **ALL)
     with item.conditioning.open("rb") as file:
         beside = decode_conditioning(item, view, file)
     torch.testing.assert_close(beside, load_pixels(item, view), rtol=0, atol=0.06)

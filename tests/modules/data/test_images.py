@@ -8,7 +8,7 @@ from PIL import Image
 from modules.data.images import load_pixels
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.items import index_concept
-from onetrainer.dataset.transforms import plain_view
+from onetrainer.dataset.transforms import plain_transform
 from onetrainer.images.image_file import ImageError
 from tests.views import color, pixels_of, saved
 
@@ -18,7 +18,7 @@ WHITE, BLACK = 1.0, -1.0
 def indexed(folder):
     concept = ConceptSettings("data.folder", "a", folder, resolutions=(64,), require_captions=False)
     (item,) = index_concept(concept).items
-    return item, plain_view(item, concept)
+    return item, plain_transform(item, concept)
 
 
 def test_pixels_are_float32_contiguous_from_minus_one_to_one(tmp_path):
@@ -145,10 +145,10 @@ def test_sixteen_bit_gray_is_scaled_like_eight_bit(tmp_path):
 
 
 def test_first_frame_of_an_animation_is_taken(tmp_path):
-    frames = [Image.new("RGB", (16, 16), name) for name in ("red", "green", "blue")]
+    time_ids = [Image.new("RGB", (16, 16), name) for name in ("red", "green", "blue")]
     for suffix, options in [("gif", {}), ("webp", {"lossless": True}), ("png", {})]:
         item = saved(
-            tmp_path, frames[0], suffix, save_all=True, append_images=frames[1:], **options
+            tmp_path, time_ids[0], suffix, save_all=True, append_images=time_ids[1:], **options
         )
         assert color(pixels_of(item)) == [255, 0, 0]
 

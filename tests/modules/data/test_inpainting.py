@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 
 from modules.data.batches import load_batch
-from onetrainer.cache.store import report
+from onetrainer.cache.store import cache_report
 from onetrainer.config.data.augmentation import Augmentation
-from onetrainer.dataset.batch_plan import Shown, StepPlan
+from onetrainer.dataset.batch_plan import ImageRepeat, StepPlan
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.errors import UserError
 from tests import tiny
@@ -120,7 +120,7 @@ def test_changed_conditioning_image_alone_is_encoded_again(masked):
 
 def entries(bench):
     """How many there are in the cache, by kind."""
-    return {each.kind: each.entries for each in report(bench.cache).kinds}
+    return {each.kind: each.entries for each in cache_report(bench.cache).kinds}
 
 
 def test_transparency_as_a_mask_leaves_latents_as_they_are(bench):
@@ -172,7 +172,7 @@ def test_a_batch_holds_what_each_of_its_images_shows(masked):
     set_up(masked, "masks")
     for keeps in (True, False):
         shelf = masked.encode(conditioning="masks", keeps_latents=keeps)
-        plan = StepPlan(0, 0, Bucket(64, 64), ((Shown(4, 0, 0), Shown(0, 0, 0)),), 0.5)
+        plan = StepPlan(0, 0, Bucket(64, 64), ((ImageRepeat(4, 0, 0), ImageRepeat(0, 0, 0)),), 0.5)
         batch = load_batch(shelf, plan, 0)
         expected = [shelf.images.masked(4, 0), shelf.images.masked(0, 0)]
         assert torch.equal(batch.masked, torch.cat(expected))
@@ -183,7 +183,7 @@ def test_the_unet_takes_it(masked):
     masked.family.inner = family = tiny.family("sd15-inpainting")
     set_up(masked, "masks")
     shelf = masked.encode(conditioning="masks")
-    plan = StepPlan(0, 0, Bucket(64, 64), ((Shown(0, 0, 0),),), 1.0)
+    plan = StepPlan(0, 0, Bucket(64, 64), ((ImageRepeat(0, 0, 0),),), 1.0)
     batch = load_batch(shelf, plan, 0)
     with torch.no_grad():
         told = [
@@ -191,7 +191,7 @@ def test_the_unet_takes_it(masked):
                 batch.moments.mean,
                 torch.tensor([500]),
                 batch.conditioning,
-                frames=batch.frames,
+                time_ids=batch.time_ids,
                 masked=masked,
             )
             for masked in (batch.masked, None)

@@ -18,7 +18,7 @@ STEPS = 9
 
 def content(batch):
     """A batch as something to compare, bit for bit."""
-    tensors = [batch.moments.mean, batch.moments.std, batch.frames, batch.pixels, batch.mask]
+    tensors = [batch.moments.mean, batch.moments.std, batch.time_ids, batch.pixels, batch.mask]
     tensors += [batch.conditioning.hidden, batch.masked]
     plain = (batch.captions, batch.step_captions, batch.positions, batch.weight)
     return plain, [None if one is None else one.tolist() for one in tensors]

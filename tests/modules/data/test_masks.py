@@ -11,9 +11,9 @@ from torch.nn.functional import avg_pool2d
 from modules.data.images import load_pixels
 from modules.data.masks import decode_hole, decode_mask
 from onetrainer.concepts.concepts import ConceptSettings
-from onetrainer.dataset.buckets import Closer
+from onetrainer.dataset.buckets import Magnification
 from onetrainer.dataset.items import Item, index_concept
-from onetrainer.dataset.transforms import plain_view
+from onetrainer.dataset.transforms import plain_transform
 from onetrainer.images.image_file import ImageError
 from tests.views import view_of
 
@@ -32,7 +32,7 @@ def indexed(folder, masks):
         *("data.folder", "a", folder), resolutions=(64,), require_captions=False, masks=masks
     )
     (item,) = index_concept(concept).items
-    return item, plain_view(item, concept)
+    return item, plain_transform(item, concept)
 
 
 def gray(rows):
@@ -141,7 +141,7 @@ def test_mask_goes_through_the_geometry_of_its_image(tmp_path, zoom, angle, flip
     image.save(tmp_path / "a.png")
     item = Item(tmp_path / "a.png", ("",), 200, 130, tmp_path / "a-masklabel.png")
     flip, flip_vertical = flips
-    closer = Closer(zoom, angle)
+    closer = Magnification(zoom, angle)
     view = view_of((200, 130), (96, 64), closer, flip=flip, flip_vertical=flip_vertical)
     shown = (load_pixels(item, view)[:1] + 1) / 2
     with item.path.open("rb") as file:
@@ -162,7 +162,7 @@ def test_turned_white_mask_stays_white_to_the_corners(tmp_path):
     mask = tmp_path / "mask.png"
     Image.new("L", (70, 90), 255).save(mask)
     item = Item(tmp_path / "a.png", ("",), 140, 180, mask)
-    view = view_of((140, 180), (128, 32), Closer(1, 45))
+    view = view_of((140, 180), (128, 32), Magnification(1, 45))
     assert decode_mask(item, view, io.BytesIO(mask.read_bytes())).eq(1).all()
 
 

@@ -52,4 +52,4 @@ def test_encodings_are_as_long_as_the_longest_of_the_step():
 
 def test_frames_are_those_of_whole_images_heights_first():
     (batch, *_) = batches().at(0)
-    assert batch.frames.tolist() == [[32, 64, 0, 0, 32, 64]]
+    assert batch.time_ids.tolist() == [[32, 64, 0, 0, 32, 64]]

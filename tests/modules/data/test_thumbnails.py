@@ -7,7 +7,7 @@ from PIL import Image
 
 from modules.data.images import load_pixels
 from onetrainer.dataset.dataset import read_dataset
-from onetrainer.dataset.transforms import view
+from onetrainer.dataset.transforms import image_transform
 from onetrainer.presets.presets import resolve
 from onetrainer.preview.contact_sheet import thumbnail
 
@@ -35,7 +35,7 @@ def dataset(tmp_path_factory):
 def test_a_thumbnail_of_full_size_is_what_training_sees(dataset, number):
     assert len(dataset.items) == 3
     for item in dataset.items:
-        own = view(item, dataset.concept_of(item), number)
+        own = image_transform(item, dataset.concept_of(item), number)
         shown = np.asarray(thumbnail(item, own, 10_000)).astype(np.float32)
         seen = (load_pixels(item, own).permute(1, 2, 0) + 1) * 127.5
         torch.testing.assert_close(torch.from_numpy(shown), seen, atol=0.51, rtol=0)

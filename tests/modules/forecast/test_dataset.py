@@ -9,7 +9,7 @@ from modules.forecast.operator_costs import Machine
 from onetrainer.dataset import items
 from onetrainer.dataset.dataset import read_dataset
 from onetrainer.images.header import read_header
-from onetrainer.jobs.plan_request import SeenHeaders
+from onetrainer.jobs.plan_request import RecordedHeaders
 from onetrainer.presets.presets import resolve
 from tests import tiny
 from tests.images import folder
@@ -84,13 +84,13 @@ def test_time_is_not_told_of_another_machine(base, tmp_path):
 
 
 def test_no_header_is_read_that_was_read_already(base, tmp_path, monkeypatch):
-    made, headers, read = config(base, tmp_path), SeenHeaders({}), []
+    made, headers, read = config(base, tmp_path), RecordedHeaders({}), []
     monkeypatch.setattr(items, "read_header", lambda path: read.append(path) or read_header(path))
     with planner(Target("cpu"), headers) as plans:
         plans.forecast(made)
-        assert len(read) == len(headers.seen) == 4
+        assert len(read) == len(headers.recorded) == 4
         assert plans.data(made, CALLS)["caching_seconds"] > 0
-    with planner(Target("cpu"), SeenHeaders(headers.seen)) as plans:
+    with planner(Target("cpu"), RecordedHeaders(headers.recorded)) as plans:
         plans.forecast(made)
     assert len(read) == 4
 

@@ -3,13 +3,13 @@
 import pytest
 
 from modules.forecast import fix_search
-from modules.forecast.fix_search import with_fixes
+from modules.forecast.fix_search import add_fixes
 from modules.forecast.fixes import EIGHT_BITS, applied, candidates, joined
 from modules.forecast.forecast import Target, forecast, planner
 from onetrainer.config.train import TrainConfig
 from onetrainer.messages.memory import SURE_SHARE, fix_lines
 from onetrainer.presets.presets import resolve, with_overrides
-from onetrainer.rules.rules import broken_rules
+from onetrainer.rules.rules import check_rules
 from onetrainer.run.events import Forecast
 from tests import tiny
 
@@ -47,12 +47,12 @@ FULL = {
 
 def test_every_candidate_is_a_config_without_new_errors(small):
     asked = config(small, FULL)
-    known = {problem.what for problem in broken_rules(asked)}
+    known = {problem.what for problem in check_rules(asked)}
     found = candidates(asked, on_card=True)
     assert len(found) > 8
     for change in found:
         changed = applied(asked, change.changes)
-        errors = [one for one in broken_rules(changed) if one.severity == "error"]
+        errors = [one for one in check_rules(changed) if one.severity == "error"]
         assert [one.what for one in errors if one.what not in known] == []
         assert changed != asked
 
@@ -165,7 +165,7 @@ class Scales:
 def searched(small, available):
     """The cures where so much is sure to fit, and the planner that was asked."""
     plans, asked = Scales(available), config(small)
-    return with_fixes(plans, asked, plans.forecast(asked)).fixes, plans
+    return add_fixes(plans, asked, plans.forecast(asked)).fixes, plans
 
 
 def test_costlier_fixes_are_left_out_where_two_cheaper_ones_are_enough(small):
@@ -198,7 +198,7 @@ def test_the_peak_of_a_fix_is_that_of_the_changed_config(small, monkeypatch):
     asked = config(small)
     peak = forecast(asked, Target("cuda")).peak_bytes
     with planner(Target("cuda", available=round(0.5 * peak))) as plans:
-        found = with_fixes(plans, asked, plans.forecast(asked))
+        found = add_fixes(plans, asked, plans.forecast(asked))
     assert found.peak_bytes == peak
     assert len(found.fixes) == 2
     for fix in found.fixes:

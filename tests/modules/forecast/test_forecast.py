@@ -17,7 +17,7 @@ from modules.forecast.forecast import (
 from onetrainer.concepts.concepts import bucket_step
 from onetrainer.config.run.validation import Validation
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.buckets import Bucket, bucket_for
+from onetrainer.dataset.buckets import Bucket, nearest_bucket
 from onetrainer.errors import UserError
 from onetrainer.messages.memory import SURE_SHARE
 from onetrainer.presets.presets import with_value
@@ -320,8 +320,8 @@ def test_validation_and_class_images_count_too(tmp_path):
     used = with_value(there, "data.class_folder", str(tmp_path / "class"))
     plans = Planner(ON_CARD)
     step = bucket_step(apart.model.family, apart.data.buckets.step, 64)
-    square = bucket_for(64, 64, 64, step)
-    alone = {name: bucket_for(*side, 64, step) for name, side in sides.items()}
+    square = nearest_bucket(64, 64, 64, step)
+    alone = {name: nearest_bucket(*side, 64, step) for name, side in sides.items()}
     assert plans.bucket_of(config(there)) == plans.bucket_of(apart) == square
     used_apart = apart.model_copy(
         update={"validation": Validation(use=True, folder=apart.validation.folder)}

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from modules.forecast.operator_costs import Machine, Operation, Work, probed
+from modules.forecast.operator_costs import Machine, Operation, OperatorCounter, measure_machine
 from tests import tiny
 
 F32 = torch.float32
@@ -27,7 +27,7 @@ def test_arithmetic_is_what_torch_counts():
 
     with FlopCounterMode(display=False) as counted:
         compute()
-    with Work() as work:
+    with OperatorCounter() as work:
         compute()
     attention = sum(
         one.flops * count for one, count in work.operations.items() if one.kind == "attention"
@@ -38,7 +38,7 @@ def test_arithmetic_is_what_torch_counts():
 
 
 def test_attention_of_narrow_heads_weighs_as_many_pairs():
-    wide, narrow = Work(), Work()
+    wide, narrow = OperatorCounter(), OperatorCounter()
     for work, width in ((wide, 40), (narrow, 4)):
         tokens = torch.zeros(1, 2, 64, width)
         with work:
@@ -49,14 +49,14 @@ def test_attention_of_narrow_heads_weighs_as_many_pairs():
 
 def test_views_are_free():
     numbers = torch.zeros(4, 4)
-    with Work() as work:
+    with OperatorCounter() as work:
         numbers.view(16).unsqueeze(0).transpose(0, 1)
     assert not work.operations
 
 
 def test_the_slowest_of_three_counts():
     machine = Machine({("product", F32): 1e9, ("product", torch.bfloat16): 4e9}, 1e6, 1e-3)
-    work = Work()
+    work = OperatorCounter()
     work.operations = Counter(
         {
             Operation("product", F32, flops=10**9, moved=1): 2,  # a second each
@@ -71,7 +71,7 @@ def test_the_slowest_of_three_counts():
 
 def test_a_machine_is_measured_without_touching_random_numbers():
     before = torch.get_rng_state()
-    machine = probed(tiny.CPU, torch.bfloat16)
+    machine = measure_machine(tiny.CPU, torch.bfloat16)
     assert torch.equal(torch.get_rng_state(), before)
     assert machine.moved > 0
     assert machine.called > 0

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from modules.forecast.step_memory import as_on_a_card
-from modules.meta_device.device import DEVICE, Imagined
+from modules.forecast.step_memory import use_foreach
+from modules.meta_device.device import DEVICE, MetaDevice
 from modules.meta_device.meter import tensors_in
 from modules.optim.schedule_free import enter_training_form
-from modules.optim.update import Movement
+from modules.optim.update import WeightUpdater
 from tests.optimizer_steps import SECTIONS, SHAPES, built, weights
 
 
@@ -22,14 +22,14 @@ def moved(section, trained, dtype):
     """The optimizer after two steps."""
     optimizer = built(section, trained)
     enter_training_form(optimizer)
-    as_on_a_card(optimizer)
+    use_foreach(optimizer)
     rounding = 0 if dtype == torch.bfloat16 else None
-    movement = Movement(optimizer, rounding_seed=rounding, moves_alone=section.moves_alone)
+    updater = WeightUpdater(optimizer, rounding_seed=rounding, updates_independently=section.updates_independently)
     for step in range(2):
         for weight in trained.values():
             weight.grad = torch.ones_like(weight)
-        movement.begin(step)
-        movement.move_all()
+        updater.begin(step)
+        updater.update_all()
     return optimizer
 
 
@@ -37,7 +37,7 @@ def moved(section, trained, dtype):
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
 def test_what_an_optimizer_keeps_is_what_it_keeps_in_truth(section, dtype):
     real = kept(moved(section(), weights(dtype), dtype))
-    with Imagined("cuda"):
+    with MetaDevice("cuda"):
         trained = {
             name: nn.Parameter(torch.empty(shape, device=DEVICE, dtype=dtype))
             for name, shape in SHAPES.items()

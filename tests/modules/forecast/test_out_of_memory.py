@@ -12,7 +12,7 @@ from modules.forecast.out_of_memory import explain_out_of_memory, phase_of
 from onetrainer.config.run.validation import Validation
 from onetrainer.config.train import TrainConfig, Training
 from onetrainer.errors import EXIT_PROGRAM
-from onetrainer.messages.memory import GB, amount
+from onetrainer.messages.memory import GB, format_memory
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Failed, Phase, Progress, Sample
 from onetrainer.run.run_folder import create_run
@@ -61,7 +61,7 @@ def test_it_names_the_phase_its_largest_parts_and_the_setting_to_change(config):
     told = explain_out_of_memory(large, "training", Target("cuda", available=available))
     assert (told.kind, told.what) == ("program", "there is not enough memory for training")
     assert "activations" in told.expected
-    assert f"{amount(available)} in all" in told.expected
+    assert f"{format_memory(available)} in all" in told.expected
     assert "hardware.gradient_checkpointing to " in told.remedy
     assert "Everything up to the last checkpoint is safe" in told.remedy
 

@@ -16,7 +16,7 @@ from modules.forecast import rewards as plan_rewards
 from modules.forecast.fixes import applied, candidates
 from modules.forecast.forecast import Target, forecast, planner
 from modules.forecast.operator_costs import Machine
-from modules.objectives.trajectories import courses_of
+from modules.objectives.trajectories import trajectories_of
 from modules.rewards.load import make_reward
 from onetrainer.config.train import TrainConfig
 from onetrainer.rewards.cost import DISTANCE_PASSES, cost_of
@@ -123,10 +123,10 @@ def test_passes_are_those_that_a_step_makes(name):
 def test_what_is_drawn_by_chance_counts_with_its_mean(algorithm):
     asked = config(algorithm, steps=10, guidance=1)
     draws = Draws(0, 0, tuple(range(1000)))
-    courses = courses_of(asked.objective.algorithm, steps=10, draws=draws)
+    trajectories = trajectories_of(asked.objective.algorithm, steps=10, draws=draws)
     step = cost_of(asked).step
-    trained = sum(len(one.trained_steps) for one in courses) / len(courses)
-    calls = sum(one.last + 1 for one in courses) / len(courses)
+    trained = sum(len(one.trained_steps) for one in trajectories) / len(trajectories)
+    calls = sum(one.last + 1 for one in trajectories) / len(trajectories)
     # Spreads of about 3 steps over 1000 pictures: a standard error of 0.1.
     assert step.trained / IMAGES == pytest.approx(trained, abs=0.3)
     assert (step.trained + step.drawing) / IMAGES == pytest.approx(calls, abs=0.3)
@@ -159,7 +159,7 @@ def test_memory_of_many_steps_follows_from_that_of_two(base, monkeypatch):
     asked = config({"kind": "draft", "last_steps": 4}, base=base, checkpoint=False, steps=6)
     found = training(asked)
     for module in (plan_phases, plan_rewards):
-        monkeypatch.setattr(module, "ENOUGH_TRAINED", 4)
+        monkeypatch.setattr(module, "COUNTED_TRAINED_STEPS", 4)
     whole = training(asked)
     assert sum(found.values()) == pytest.approx(sum(whole.values()), rel=0.01)
 

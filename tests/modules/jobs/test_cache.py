@@ -3,7 +3,7 @@
 import pytest
 
 from modules.jobs.cache import cache
-from onetrainer.cache.store import report
+from onetrainer.cache.store import cache_report
 from onetrainer.errors import UserError
 from onetrainer.jobs.cache_request import CacheRequest
 from onetrainer.presets.presets import load_document, resolve, with_absolute_paths
@@ -20,7 +20,7 @@ def request_of(config, **changes):
 
 
 def kept(folder):
-    return {entry.kind: entry.entries for entry in report(folder).kinds}
+    return {entry.kind: entry.entries for entry in cache_report(folder).kinds}
 
 
 def test_a_run_finds_all_that_the_job_has_encoded(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load
 
 from onetrainer.cache.format import (
-    NoShard,
+    InvalidShard,
     entry_bytes,
     entry_key,
     is_intact,
@@ -21,7 +21,9 @@ from tests.cache_files import contents, entry, put
 
 
 def test_key_differs_wherever_a_part_does():
-    keys = {entry_key(*parts) for parts in [("a", 1), ("a", "1"), ("a1",), ("a", 1.0), (1, "a")]}
+    keys = {
+        entry_key(*tensors) for tensors in [("a", 1), ("a", "1"), ("a1",), ("a", 1.0), (1, "a")]
+    }
     assert len(keys) == 5 and {len(key) for key in keys} == {32}
 
 
@@ -37,14 +39,15 @@ def test_merging_copies_chosen_rows_and_their_checksums(tmp_path):
     paths = put(tmp_path, range(5))
     whole = tmp_path / "whole"
     write_file(whole, merged([(path, read_shard(path), [0]) for path in paths]))
-    part = tmp_path / "part"
+    tensor = tmp_path / "part"
     write_file(
-        part, merged([(whole, read_shard(whole), [0, 1, 3]), (paths[4], read_shard(paths[4]), [0])])
+        tensor,
+        merged([(whole, read_shard(whole), [0, 1, 3]), (paths[4], read_shard(paths[4]), [0])]),
     )
-    before, after = read_shard(whole), read_shard(part)
+    before, after = read_shard(whole), read_shard(tensor)
     assert [after.key(row) for row in range(4)] == [entry_key(n) for n in (0, 1, 3, 4)]
     assert list(after.checksums) == [before.checksums[n] for n in (0, 1, 3, 4)]
-    assert load(part.read_bytes())["n"].tolist() == [0, 1, 3, 4]
+    assert load(tensor.read_bytes())["n"].tolist() == [0, 1, 3, 4]
 
 
 def test_no_altered_byte_passes_for_what_was_written(tmp_path):
@@ -66,21 +69,21 @@ def _intact(data):
     file = io.BytesIO(data)
     try:
         shard = read_header(file, len(data))
-    except NoShard:
+    except InvalidShard:
         return {}
     rows = [row for row in range(shard.count) if is_intact(file, shard, row)]
     return {shard.key(row): _bytes(data, shard, row) for row in rows}
 
 
 def _bytes(data, shard, row):
-    begins = [(part.begin + row * part.row_bytes, part.row_bytes) for part in shard.parts]
+    begins = [(tensor.begin + row * tensor.row_bytes, tensor.row_bytes) for tensor in shard.tensors]
     return b"".join(data[begin : begin + size] for begin, size in begins)
 
 
 @pytest.mark.parametrize("left", [0, 7, 8, 100, -1])
 def test_cut_off_shard_is_none(left):
     data = entry(1)[:left]
-    with pytest.raises(NoShard, match="cut off"):
+    with pytest.raises(InvalidShard, match="cut off"):
         read_header(io.BytesIO(data), len(data))
 
 
@@ -90,7 +93,7 @@ def test_cut_off_shard_is_none(left):
 )
 def test_foreign_safetensors_file_is_no_shard(text):
     data = struct.pack("<Q", len(text)) + text.encode()
-    with pytest.raises(NoShard):
+    with pytest.raises(InvalidShard):
         read_header(io.BytesIO(data), len(data))
 
 
@@ -101,7 +104,7 @@ def test_tensors_that_overlap_are_refused():
     header["n"]["data_offsets"] = [0, 4]
     text = json.dumps(header).encode()
     whole = struct.pack("<Q", len(text)) + text + data[8 + length :]
-    with pytest.raises(NoShard, match="header"):
+    with pytest.raises(InvalidShard, match="header"):
         read_header(io.BytesIO(whole), len(whole))
 
 

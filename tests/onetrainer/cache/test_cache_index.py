@@ -11,7 +11,7 @@ import pytest
 from onetrainer.cache.database import INDEX_NAME
 from onetrainer.cache.format import entry_key, is_part_name, read_shard
 from onetrainer.cache.index import CacheIndex
-from onetrainer.cache.merge import seal, sweep
+from onetrainer.cache.merge import merge_small_shards, remove_unused
 from onetrainer.errors import UserError
 from tests.cache_files import counts, entry, put, readable
 
@@ -24,7 +24,7 @@ def folder(tmp_path):
     """A cache of six entries in one shard."""
     put(tmp_path, NUMBERS)
     index = CacheIndex(tmp_path)
-    seal(index, "latents")
+    merge_small_shards(index, "latents")
     index.close()
     assert counts(tmp_path) == [6]
     return tmp_path
@@ -64,7 +64,7 @@ def test_index_damaged_while_in_use_is_made_anew(folder):
     (folder / INDEX_NAME).write_bytes(b"?" * size)
     assert readable(folder, NUMBERS, index=index) == list(NUMBERS)
     put(folder, [7])
-    index.look("latents")
+    index.refresh("latents")
     assert readable(folder, [7], index=index) == [7]
     index.close()
 
@@ -73,7 +73,7 @@ def test_index_removed_while_in_use_does_no_harm(folder):
     index = CacheIndex(folder)
     (folder / INDEX_NAME).unlink()
     put(folder, [7])
-    index.look("latents")
+    index.refresh("latents")
     assert readable(folder, [*NUMBERS, 7], index=index) == [*NUMBERS, 7]
     index.close()
     assert readable(folder, [*NUMBERS, 7]) == [*NUMBERS, 7]
@@ -92,7 +92,7 @@ def test_index_of_another_program_is_left_alone(folder):
 def test_damaged_entry_alone_is_dropped_and_named(folder):
     shard = read_shard(_shard(folder))
     left = [number for number in NUMBERS if entry_key(number) != shard.key(2)]
-    _alter(_shard(folder), shard.parts[0].begin + 2 * shard.parts[0].row_bytes)
+    _alter(_shard(folder), shard.tensors[0].begin + 2 * shard.tensors[0].row_bytes)
     index = CacheIndex(folder)
     assert readable(folder, NUMBERS, index=index) == left
     assert index.damaged == [f"latents/{_shard(folder).name}: entry 2 of 6"]
@@ -113,7 +113,7 @@ def test_truncated_shard_is_dropped_and_named(folder, left):
     put(folder, NUMBERS)
     assert readable(folder, NUMBERS) == list(NUMBERS)
     index = CacheIndex(folder)
-    sweep(index, "latents")
+    remove_unused(index, "latents")
     index.close()
     assert not path.exists() and readable(folder, NUMBERS) == list(NUMBERS)
 
@@ -129,7 +129,7 @@ def test_untouched_shard_is_not_read_again(folder):
     index = CacheIndex(folder)
     opened = []
     sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
-    index.look("latents")
+    index.refresh("latents")
     assert not [path for path in opened if path.endswith(".safetensors")]
     index.close()
 
@@ -147,9 +147,9 @@ def test_foreign_files_are_neither_read_nor_removed(folder):
         path.write_text("theirs")
     index = CacheIndex(folder)
     put(folder, [7])
-    index.look("latents")
-    seal(index, "latents")
-    sweep(index, "latents")
+    index.refresh("latents")
+    merge_small_shards(index, "latents")
+    remove_unused(index, "latents")
     index.close()
     assert readable(folder, [*NUMBERS, 7]) == [*NUMBERS, 7]
     assert [path.read_text() for path in theirs] == ["theirs"] * 4
@@ -159,7 +159,7 @@ def test_shards_of_other_shapes_stay_apart(tmp_path):
     put(tmp_path, [1, 2])
     put(tmp_path, [3, 4, 5], width=4)
     index = CacheIndex(tmp_path)
-    seal(index, "latents")
+    merge_small_shards(index, "latents")
     index.close()
     assert counts(tmp_path) == [2, 3]
     assert readable(tmp_path, range(9)) == [1, 2, 3, 4, 5]
@@ -168,7 +168,7 @@ def test_shards_of_other_shapes_stay_apart(tmp_path):
 def test_entry_that_is_there_twice_is_kept_once(folder):
     put(folder, [0, 7])
     index = CacheIndex(folder)
-    sweep(index, "latents")
+    remove_unused(index, "latents")
     assert counts(folder) == [1, 6] and readable(folder, [0, 7], index=index) == [0, 7]
     index.close()
 
@@ -179,13 +179,13 @@ def test_merged_shard_that_another_process_removes_costs_nothing(folder, monkeyp
 
     def overtaken(path):
         shard = read_shard(path)
-        other.look("latents")
-        sweep(other, "latents")
+        other.refresh("latents")
+        remove_unused(other, "latents")
         assert not path.exists()
         return shard
 
     monkeypatch.setattr("onetrainer.cache.merge.read_shard", overtaken)
-    seal(index, "latents")
+    merge_small_shards(index, "latents")
     assert readable(folder, [*NUMBERS, 7], index=index) == [*NUMBERS, 7]
     index.close()
     other.close()
@@ -196,10 +196,10 @@ def test_old_shard_that_cannot_be_removed_is_left_to_the_next_time(folder, monke
     index = CacheIndex(folder)
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.unlink", _refused)
-        seal(index, "latents")
+        merge_small_shards(index, "latents")
     assert counts(folder) == [1, 6, 7]
     assert readable(folder, [*NUMBERS, 7], index=index) == [*NUMBERS, 7]
-    seal(index, "latents")
+    merge_small_shards(index, "latents")
     index.close()
     assert counts(folder) == [7]
 
@@ -214,10 +214,10 @@ def test_disk_too_full_for_the_index_is_told_and_loses_nothing(folder):
         connection.execute(f"PRAGMA max_page_count = {pages}")
 
     index, numbers = CacheIndex(folder), [*NUMBERS, *range(10, 300)]
-    index.database.ask(allow_no_more)
+    index.database.transact(allow_no_more)
     put(folder, numbers[len(NUMBERS) :])
     with pytest.raises(UserError, match="disk is full"):
-        index.look("latents")
+        index.refresh("latents")
     index.close()
     assert readable(folder, numbers) == numbers
 
@@ -236,7 +236,7 @@ WORK = """
 import os, sys
 from pathlib import Path
 from onetrainer.cache.index import CacheIndex
-from onetrainer.cache.merge import seal
+from onetrainer.cache.merge import merge_small_shards
 from tests.cache_files import put
 
 def work(folder, last):
@@ -255,8 +255,8 @@ def work(folder, last):
         with (folder / "put").open("a") as file:
             file.write(f"{number} ")
         if number in (1, 3):
-            index.look("latents")
-            seal(index, "latents")
+            index.refresh("latents")
+            merge_small_shards(index, "latents")
     os._exit(0)
 
 last, step, code = int(sys.argv[2]), int(sys.argv[3]), 9
@@ -303,6 +303,6 @@ def test_processes_that_write_the_same_at_once_lose_nothing(tmp_path):
     assert [process.wait() for process in running] == [0] * 4
     assert readable(tmp_path, range(4)) == [0, 1, 2, 3]
     index = CacheIndex(tmp_path)
-    seal(index, "latents")
+    merge_small_shards(index, "latents")
     index.close()
     assert sum(counts(tmp_path)) == 4

@@ -11,8 +11,8 @@ from onetrainer.__main__ import main
 from onetrainer.cache.format import entry_key, new_name, read_shard
 from onetrainer.cache.index import CacheIndex
 from onetrainer.cache.leases import Lease
-from onetrainer.cache.merge import seal
-from onetrainer.cache.store import prune, report
+from onetrainer.cache.merge import merge_small_shards
+from onetrainer.cache.store import cache_report, prune
 from onetrainer.cli import job_progress
 from onetrainer.errors import UserError
 from onetrainer.messages.cache import pruned_lines
@@ -30,7 +30,7 @@ def folder(tmp_path):
     folder = tmp_path / "cache"
     put(folder, NUMBERS)
     index = CacheIndex(folder)
-    seal(index, "latents")
+    merge_small_shards(index, "latents")
     used(index, range(8), ago=86400)
     used(index, range(4), ago=2 * 86400)
     index.close()
@@ -48,7 +48,7 @@ def _lease(folder, **changes):
     now = int(time.time())
     lease = Lease(**{"id": "x", "host": "elsewhere", "pid": 1, "born": 0.0} | changes, seen=now)
     index = CacheIndex(folder)
-    index.database.ask(lease.write)
+    index.database.transact(lease.write)
     index.close()
 
 
@@ -57,9 +57,9 @@ def test_report_counts_entries_and_bytes(folder):
     _old_entry(folder)
     (folder / "text" / "note.txt").write_text("mine")
     index = CacheIndex(folder)
-    index.database.ask(lambda c: c.execute("UPDATE entries SET used = 7000 + row"))
+    index.database.transact(lambda c: c.execute("UPDATE entries SET used = 7000 + row"))
     index.close()
-    found = report(folder)
+    found = cache_report(folder)
     assert [(kind.kind, kind.entries, kind.shards) for kind in found.kinds] == [
         ("latents", 12, 1), ("masks", 2, 2), ("text", 0, 0)
     ]  # fmt: skip
@@ -77,7 +77,7 @@ def test_pruning_without_limits_keeps_every_entry(folder):
 
 
 def test_what_was_not_used_for_longest_goes_first(folder):
-    limit = report(folder).bytes - 3 * ROW
+    limit = cache_report(folder).bytes - 3 * ROW
     done = prune(folder, limit_bytes=limit)
     left = readable(folder, NUMBERS)
     assert done.entries == 3 and len(left) == 9 and set(left) >= set(range(4, 12))
@@ -103,8 +103,8 @@ def test_entries_unused_for_so_long_go(folder):
 def test_what_is_left_above_a_limit_is_told_by_its_reason(folder, is_in_use):
     index = CacheIndex(folder)
     if is_in_use:
-        index.hold()
-        index.use("latents", [entry_key(0)])
+        index.renew_lease()
+        index.mark_used("latents", [entry_key(0)])
     told = pruned_lines(prune(folder, limit_bytes=0), "cache", 0)[-1]
     index.close()
     assert told.startswith("That is more than 0 bytes: ")
@@ -122,7 +122,7 @@ def test_what_this_run_uses_stays_above_any_limit(folder):
 def test_what_another_program_at_work_uses_stays(folder):
     index = CacheIndex(folder)
     used(index, NUMBERS, ago=60)
-    index.hold()
+    index.renew_lease()
     used(index, [2, 9], ago=0)
     prune(folder, limit_bytes=0, unused_s=0)
     assert readable(folder, NUMBERS) == [2, 9]
@@ -153,7 +153,7 @@ def test_entries_of_an_older_version_go_when_asked_or_needed(folder):
     prune(folder, removes_older=True)
     assert not path.exists() and not path.parent.exists()
     path = _old_entry(folder)
-    prune(folder, limit_bytes=report(folder).bytes - 1)
+    prune(folder, limit_bytes=cache_report(folder).bytes - 1)
     assert not path.exists() and readable(folder, NUMBERS) == list(NUMBERS)
 
 
@@ -216,7 +216,7 @@ def test_entries_and_leftovers_are_told_apart(folder):
     assert f"removed 4 entries and {extra} bytes of what earlier work" in told
 
 
-@pytest.mark.parametrize("work", [report, prune])
+@pytest.mark.parametrize("work", [cache_report, prune])
 def test_folder_that_is_no_cache_is_refused_and_left_alone(tmp_path, work):
     with pytest.raises(UserError, match="nothing of a cache"):
         work(tmp_path)

@@ -5,16 +5,18 @@ import pytest
 from onetrainer.captions.choices import (
     MAX_DEPTH,
     BraceError,
-    as_written,
-    brace_fault,
-    choices,
-    parsed,
-    taken,
+    all_choices,
+    brace_error,
+    choose_options,
+    parse_choices,
+    written_order,
 )
 
 
 def all_of(text, showings):
-    return [taken(parsed(text), showing, as_written) for showing in range(showings)]
+    return [
+        choose_options(parse_choices(text), showing, written_order) for showing in range(showings)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,7 @@ def test_choices_are_taken_in_turn(text, shown):
 
 
 def test_choices_are_numbered_in_the_order_of_their_braces():
-    found = choices(parsed("{a|{b|c}} {d}"))
+    found = all_choices(parse_choices("{a|{b|c}} {d}"))
     assert [(one.place, len(one.options)) for one in found] == [(0, 2), (1, 2), (2, 1)]
 
 
@@ -56,14 +58,16 @@ def test_choices_are_numbered_in_the_order_of_their_braces():
 )
 def test_braces_that_do_not_fit_are_told(text, told):
     with pytest.raises(BraceError):
-        parsed(text)
-    assert told in brace_fault(text)
+        parse_choices(text)
+    assert told in brace_error(text)
 
 
 def test_fitting_braces_have_no_fault():
-    assert brace_fault("{a|b} {{c}} | {d|{e|f}}") == ""
+    assert brace_error("{a|b} {{c}} | {d|{e|f}}") == ""
 
 
 def test_what_is_put_in_is_not_read_again():
-    text = taken(parsed("{caption} by {name}"), 0, as_written, {"caption": "{name}", "name": "N"})
+    text = choose_options(
+        parse_choices("{caption} by {name}"), 0, written_order, {"caption": "{name}", "name": "N"}
+    )
     assert text == "{name} by N"

@@ -5,12 +5,12 @@ import string
 
 import pytest
 
-from onetrainer.captions.patterns import MAX_PATTERN, MAX_TAG, is_listed, pattern_faults
+from onetrainer.captions.patterns import MAX_PATTERN, MAX_TAG, is_listed, pattern_errors
 from onetrainer.seeds import draws
 
 
 def faults(*lines):
-    return [(line, fault) for line, _, fault in pattern_faults("\n".join(lines))]
+    return [(line, fault) for line, _, fault in pattern_errors("\n".join(lines))]
 
 
 def test_words_are_compared_blind_to_case_and_blanks():
@@ -28,7 +28,7 @@ def test_patterns_are_compared_blind_to_case():
 
 def test_faults_are_told_by_line_and_others_still_match():
     listed = "(a\n\nb+\n*c"
-    told = list(pattern_faults(listed))
+    told = list(pattern_errors(listed))
     assert [(line, pattern) for line, pattern, _ in told] == [(1, "(a"), (4, "*c")]
     assert "unterminated subpattern" in told[0][2]
     assert "nothing to repeat" in told[1][2]

@@ -9,16 +9,16 @@ import pytest
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.data.captions import Captions
-from onetrainer.dataset.caption_sampling import drawn_caption
+from onetrainer.dataset.caption_sampling import sample_caption
 from onetrainer.dataset.items import Item
 
 TURNS = 4000
 
 
-def drawn(caption, turns=1, **settings):
+def drawn(caption, repeats=1, **settings):
     own = ConceptSettings("data.folder", "x", Path("/data"), captions=Captions(**settings), seed=1)
     item = Item(Path("/data/a.png"), (caption,), 64, 64, name="a.png")
-    return [drawn_caption(item, own, turn) for turn in range(turns)]
+    return [sample_caption(item, own, repeat) for repeat in range(repeats)]
 
 
 def tags(caption):

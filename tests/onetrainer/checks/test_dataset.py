@@ -55,8 +55,8 @@ def test_images_in_folders_within_are_told_unless_somebody_takes_them(tmp_path):
     assert (found.path, found.severity) == ("data.folder", "warning")
     assert "3 more pictures lie in a folder within it" in found.what
     assert found.fix == Fix("data.include_subfolders", True)
-    deep = config(folder=str(folder), include_subfolders=True)
-    assert check_images(deep) == []
+    recursive = config(folder=str(folder), include_subfolders=True)
+    assert check_images(recursive) == []
     own = config({"folder": folder}, named, {"folder": folder / "more"})
     assert check_images(own) == []
 

@@ -9,11 +9,11 @@ import pytest
 from PIL import Image, ImageFilter
 
 from onetrainer.checks.image_check import check_dataset
-from onetrainer.dataset.near_duplicates import LookingStopped
+from onetrainer.dataset.near_duplicates import AnalysisCancelled
 from onetrainer.errors import UserError
 from onetrainer.images import image_index as image_memory
-from onetrainer.images.findings import HEADLINES, Finding, in_order, lines, summary
-from onetrainer.images.image_index import ImageMemory
+from onetrainer.images.findings import HEADLINES, Finding, lines, sort_findings, summary
+from onetrainer.images.image_index import ImageIndex
 from onetrainer.presets import presets
 from tests.onetrainer.drawn import as_jpeg, leaves
 
@@ -269,11 +269,11 @@ def test_second_check_reads_no_unchanged_image(images, tmp_path, monkeypatch):
     now = image_memory.time.time_ns
     monkeypatch.setattr(image_memory.time, "time_ns", lambda: now() + 60_000_000_000)
     shutil.copy(images.folder / "p1.png", images.folder / "p9.png")
-    with closing(ImageMemory(tmp_path / "cache")) as memory:
+    with closing(ImageIndex(tmp_path / "cache")) as memory:
         first = images.check(memory)
     assert first.findings
     monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("a picture was read"))
-    with closing(ImageMemory(tmp_path / "cache")) as memory:
+    with closing(ImageIndex(tmp_path / "cache")) as memory:
         assert images.check(memory) == first
 
 
@@ -281,7 +281,7 @@ def test_progress_counts_every_image_and_checks_stop_when_asked(images):
     seen = []
     images.check(progress=lambda done, total: seen.append((done, total)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
-    with pytest.raises(LookingStopped):
+    with pytest.raises(AnalysisCancelled):
         images.check(should_stop=lambda: True)
 
 
@@ -304,7 +304,7 @@ def finding(kind, name="a.png", remedy="Do it"):
 
 def test_worst_kinds_come_first():
     every = [finding(kind) for kind in reversed(HEADLINES)]
-    assert [one.kind for one in in_order(every)] == list(HEADLINES)
+    assert [one.kind for one in sort_findings(every)] == list(HEADLINES)
 
 
 def test_lines_tell_a_common_remedy_once_and_count_what_is_too_much():

@@ -10,7 +10,7 @@ from PIL import Image
 from onetrainer.checks.preflight import all_problems, document_problems, require_startable
 from onetrainer.errors import Fix, ProblemsError
 from onetrainer.presets.presets import resolve
-from onetrainer.rules.rules import broken_rules
+from onetrainer.rules.rules import check_rules
 from tests import headers, tiny
 
 
@@ -100,7 +100,9 @@ def write_marked(path, *, metadata=None, markers=()):
          {"zero_terminal_snr": "off"}, "the file's own words ask for zero terminal SNR"),
     ],
 )  # fmt: skip
-def test_choice_against_metadata_is_warned_of_and_counts(project, tmp_path, said, choices, words):
+def test_choice_against_metadata_is_warned_of_and_counts(
+    project, tmp_path, said, choices, words
+):
     path = write_marked(tmp_path / "m.safetensors", metadata=said)
     (place,) = choices
     made = config(project, model={"path": path, **choices})
@@ -154,7 +156,7 @@ def test_another_vae_makes_up_for_a_missing_one(project, tmp_path):
     shutil.copytree(project / "base", folder)
     (folder / "vae").rename(tmp_path / "vae")
     found = problem(config(project, model={"path": str(folder)}))
-    assert "Other VAE" in found.remedy
+    assert "Custom VAE" in found.remedy
     made = config(project, model={"path": str(folder), "vae": str(tmp_path / "vae")})
     assert all_problems(made) == []
 
@@ -163,7 +165,7 @@ def test_another_vae_makes_up_for_a_missing_one(project, tmp_path):
 def test_the_layer_that_sd2_does_not_keep_cannot_be_chosen(family):
     for clip_skip, count in ((0, 0), (1, 1), (2, 0), (3, 0)):
         made = resolve({"model": {"family": family, "clip_skip": clip_skip}}, source="")
-        found = [problem for problem in broken_rules(made) if problem.path == "model.clip_skip"]
+        found = [problem for problem in check_rules(made) if problem.path == "model.clip_skip"]
         assert len(found) == count
 
 
@@ -237,7 +239,7 @@ def test_a_disk_that_cannot_take_a_run_is_an_error(project, tmp_path, options, w
 def test_wrong_class_folder_is_told_beside_its_setting(project, tmp_path):
     found = problem(config(project, data={"class_folder": str(tmp_path / "nothing")}))
     assert found.path == "data.class_folder"
-    assert 'under "Class pictures"' in found.remedy
+    assert 'under "Class images"' in found.remedy
     found = problem(config(project, data={"class_folder": str(project / "pictures")}))
     assert (found.path, found.severity) == ("data.class_folder", "error")
 

@@ -17,7 +17,7 @@ def projects(tmp_path_factory):
         name = family or "sd15"
         folder = made[family] = tmp_path_factory.mktemp(name)
         tiny.write_folder(folder / "base", name=name)
-        captions = ("<my-word> on grass", "a photo of <my-word>")
+        captions = ("<my-token> on grass", "a photo of <my-token>")
         tiny.write_images(folder / "pictures", captions)
     return made
 

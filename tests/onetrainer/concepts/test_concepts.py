@@ -9,8 +9,8 @@ from PIL import Image
 
 from onetrainer.concepts.concepts import ConceptSettings, concepts_of
 from onetrainer.concepts.folder_listing import list_folder
-from onetrainer.dataset.caption_sampling import drawn_caption
-from onetrainer.dataset.dataset import held_by_share, read_dataset, share_count
+from onetrainer.dataset.caption_sampling import sample_caption
+from onetrainer.dataset.dataset import read_dataset, select_validation, validation_count
 from onetrainer.dataset.items import Item, index_concept
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import resolve
@@ -43,9 +43,9 @@ def config(*concepts, validation=None, **data):
 def test_captions_come_from_wherever_a_concept_says(tmp_path):
     images(tmp_path / "big dogs", "rex", "old/rex 2")
     found = tmp_path / "big dogs"
-    assert said(found, deep=True) == {"rex.png": ("rex",), "old/rex 2.png": ("rex 2",)}
+    assert said(found, recursive=True) == {"rex.png": ("rex",), "old/rex 2.png": ("rex 2",)}
     assert said(found, caption_source="names") == {"rex.png": ("rex",)}
-    by_folder = said(found, deep=True, caption_source="folders")
+    by_folder = said(found, recursive=True, caption_source="folders")
     assert by_folder == {"rex.png": ("big dogs",), "old/rex 2.png": ("old",)}
     one = said(found, caption_source="text", caption_text="a dog")
     assert one == {"rex.png": ("a dog",)}
@@ -57,7 +57,7 @@ def test_a_folder_has_its_name_however_it_is_named(tmp_path, name, monkeypatch):
     monkeypatch.chdir(tmp_path / "dogs")
     captions = {"template": "{concept}: {caption} in {folder}"}
     found = read_dataset(config(folder=name, caption_source="folders", captions=captions))
-    shown = [drawn_caption(item, found.concept_of(item), 0) for item in found.items]
+    shown = [sample_caption(item, found.concept_of(item), 0) for item in found.items]
     assert shown == ["dogs: dogs in dogs"]
 
 
@@ -122,7 +122,7 @@ def test_files_of_no_image_are_told(tmp_path):
 
 
 def orphans(folder, source):
-    return index_concept(concept(folder, deep=True, caption_source=source)).orphans
+    return index_concept(concept(folder, recursive=True, caption_source=source)).orphans
 
 
 def test_names_are_spelled_alike_on_every_system(tmp_path):
@@ -131,7 +131,7 @@ def test_names_are_spelled_alike_on_every_system(tmp_path):
     (tmp_path / f"{decomposed.partition('/')[0]}" / f"{composed.partition('/')[2]}.txt").write_text(
         "x"
     )
-    (item,) = index_concept(concept(tmp_path, deep=True)).items
+    (item,) = index_concept(concept(tmp_path, recursive=True)).items
     assert (item.name, item.group, item.caption) == (f"{composed}.png", "schön", "x")
     assert item.path.is_file()
 
@@ -139,7 +139,7 @@ def test_names_are_spelled_alike_on_every_system(tmp_path):
 def test_order_is_that_of_paths_part_by_part(tmp_path):
     names = ["10", "9", "a/2", "a/10", "a b/1", "B", "a/2/x"]
     images(tmp_path, *names, captions=False)
-    found = [each.name for each in list_folder(tmp_path, deep=True).images]
+    found = [each.name for each in list_folder(tmp_path, recursive=True).images]
     assert found == [f"{name}.png" for name in ("9", "10", "a/2/x", "a/2", "a/10", "a b/1", "B")]
 
 
@@ -192,7 +192,7 @@ def test_without_validation_validation_folders_are_neither_trained_nor_measured(
     images(tmp_path / "a", "1")
     made = config({"folder": tmp_path / "gone", "role": "validation"}, folder=str(tmp_path / "a"))
     found = read_dataset(made)
-    assert (len(found.items), found.validation_part) == (1, None)
+    assert (len(found.items), found.validation) == (1, None)
 
 
 def test_validation_images_of_several_folders_have_names_of_their_own(tmp_path):
@@ -202,7 +202,7 @@ def test_validation_images_of_several_folders_have_names_of_their_own(tmp_path):
     made = config(*held, folder=str(tmp_path / "a"), validation={"use": True})
     found = read_dataset(made)
     assert len(found.items) == 2
-    assert [found.name_of(item) for item in found.validation_part[:4]] == [
+    assert [found.name_of(item) for item in found.validation[:4]] == [
         *("b/1.png", "b/b 2.png"),
         *("c/1.png", "c 2.png"),
     ]
@@ -220,7 +220,7 @@ def test_a_validation_file_is_not_trained_from_another_folder(tmp_path):
     )
     found = read_dataset(made)
     trained = {item.path.resolve() for item in found.items}
-    held = {item.path.resolve() for item in found.validation_part}
+    held = {item.path.resolve() for item in found.validation}
     assert trained.isdisjoint(held)
     assert (len(trained), len(held)) == (6, 2)
 
@@ -239,14 +239,14 @@ def test_likes_stay_on_one_side_whatever_the_groups():
             update={"split": draw.random() / 2, "seed": draw.randrange(9), "max_images": 9}
         )
         try:
-            held = held_by_share(items, chosen, groups, concepts=[concept(None)])
+            held = select_validation(items, chosen, groups, concepts=[concept(None)])
         except UserError:
             assert len({*groups}) == 1
             continue
         apart = {groups[items.index(item)] for item in held}
         kept = {group for item, group in zip(items, groups, strict=True) if item not in held}
         assert apart.isdisjoint(kept)
-        assert len(held) <= share_count(chosen, len(items)) or len(apart) == 1
+        assert len(held) <= validation_count(chosen, len(items)) or len(apart) == 1
         assert 0 < len(held) <= len(items) / 2
 
 
@@ -257,20 +257,20 @@ def test_similar_images_are_only_looked_for_where_it_matters(tmp_path):
         return [int(item.name[0]) // 3 for item in items]
 
     use = {"use": True, "split": 0.1}
-    found = read_dataset(config(folder=str(tmp_path), validation=use), similar=halves)
-    assert {item.name for item in found.validation_part} in [
+    found = read_dataset(config(folder=str(tmp_path), validation=use), group_similar=halves)
+    assert {item.name for item in found.validation} in [
         {"0.png", "1.png", "2.png"},
         {"3.png", "4.png", "5.png"},
     ]
     off = config(folder=str(tmp_path), validation={**use, "keep_similar": False})
-    assert len(read_dataset(off, similar=halves).validation_part) == 1
+    assert len(read_dataset(off, group_similar=halves).validation) == 1
 
 
 def test_images_that_all_look_alike_cannot_be_split(tmp_path):
     images(tmp_path, "a", "b", "c")
     made = config(folder=str(tmp_path), validation={"use": True})
     with pytest.raises(UserError, match="look nearly the same"):
-        read_dataset(made, similar=lambda items: [0] * len(items))
+        read_dataset(made, group_similar=lambda items: [0] * len(items))
 
 
 def test_nothing_to_learn_is_told(tmp_path):
@@ -321,7 +321,7 @@ def test_folders_of_one_name_draw_apart_and_alike_without_the_other(use):
 
 
 @pytest.mark.parametrize(
-    ("source", "validation", "kept"),
+    ("source", "validation_source", "kept"),
     [
         ("files", "files", "files"),
         ("names", "names", "names"),
@@ -330,11 +330,11 @@ def test_folders_of_one_name_draw_apart_and_alike_without_the_other(use):
         ("list", "files", "files"),
     ],
 )
-def test_validation_images_are_captioned_as_trained_ones(source, validation_part, kept):
+def test_validation_images_are_captioned_as_trained_ones(source, validation_source, kept):
     data = {"folder": "/a", "class_folder": "/c", "caption_source": source, "caption_text": "x"}
     validation = {"use": True, "folder": "/v"}
     made = resolve({"data": data, "validation": validation}, source="test")
-    assert [one.caption_source for one in concepts_of(made)] == [source, kept, validation_part]
+    assert [one.caption_source for one in concepts_of(made)] == [source, kept, validation_source]
 
 
 @pytest.mark.parametrize("source", ["files", "names", "folders", "text", "list"])
@@ -366,7 +366,7 @@ def test_quick_ways_are_concepts_too_and_come_first_and_last():
     assert [each.role for each in found] == ["train", "train", "prior", "validation"]
     assert [each.masks for each in found] == ["files", "files", "off", "files"]
     assert [each.trigger for each in found] == ["sks", "", "", "sks"]
-    assert [each.as_many for each in found] == [False, False, True, False]
+    assert [each.matches_training for each in found] == [False, False, True, False]
 
 
 def test_captions_that_a_vae_does_not_learn_take_no_image_away(tmp_path):

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from onetrainer.dataset.batch_plan import BatchPlan, Portion
+from onetrainer.dataset.batch_plan import BatchPlan, ConceptSlice
 from onetrainer.dataset.buckets import Bucket
 
 SIZES = [Bucket(64, 64), Bucket(48, 88), Bucket(88, 48), Bucket(40, 104)]
@@ -24,28 +24,28 @@ def drawn(case):
     dice = random.Random(case)
     portions, first = [], 0
     for _ in range(dice.randint(1, 4)):
-        portions.append(_portion(dice, first, dice.choice([1, 2, 3, 5, 17, 40])))
+        portions.append(_slice_of(dice, first, dice.choice([1, 2, 3, 5, 17, 40])))
         first += portions[-1].count
     if dice.random() < 0.3:  # class pictures: as many as all others together
         shown = sum((one.per_epoch for one in portions), Fraction(0))
-        portions.append(_portion(dice, first, dice.randint(1, 30), shown))
+        portions.append(_slice_of(dice, first, dice.randint(1, 30), shown))
     sizes = {"batch_size": dice.choice([1, 2, 3, 4, 7, 64]), "accumulation": dice.randint(1, 3)}
     return portions, sizes | {"seed": dice.randrange(2**32), "world": dice.randint(1, 4)}
 
 
-def _portion(dice, first, count, per_epoch=None):
+def _slice_of(dice, first, count, per_epoch=None):
     asked = dice.choice(ASKED)
     if per_epoch is None:
         numbers = {"7 of all": Fraction(7), "all and 1": Fraction(count + 1)}
         per_epoch = numbers[asked] if asked in numbers else Fraction(asked) * count
     views = dice.choice([1, 1, 3])
     table = [[dice.choice(SIZES) for _ in range(views)] for _ in range(count)]
-    return Portion(
+    return ConceptSlice(
         first=first,
         count=count,
         per_epoch=per_epoch,
         seed=dice.randrange(2**32),
-        number_at=lambda item, turn: (item + turn) % views,
+        transform_at=lambda item, repeat: (item + repeat) % views,
         bucket_at=lambda item, number: table[item - first][number],
         period=dice.choice([0, views]),
     )
@@ -80,15 +80,15 @@ def test_each_epoch_shows_every_image_exactly_as_often_as_asked(case):
 
 @RANDOM
 def test_a_images_turns_count_its_showings_one_by_one(case):
-    turns = {}
+    repeats = {}
     for steps in epochs(plan(case)):
         now = {}
         for step in steps:
             for one in step.images:
-                now.setdefault(one.item, []).append(one.turn)
+                now.setdefault(one.item, []).append(one.repeat)
         for item, own in now.items():
-            turns.setdefault(item, []).extend(sorted(own))
-    assert all(own == list(range(len(own))) for own in turns.values())
+            repeats.setdefault(item, []).extend(sorted(own))
+    assert all(own == list(range(len(own))) for own in repeats.values())
 
 
 @RANDOM
@@ -100,14 +100,14 @@ def test_a_step_holds_one_bucket_and_leaves_only_what_is_left_of_it(case):
         for step in steps:
             assert step.epoch == epoch
             for one in step.images:
-                portion = next(p for p in portions if 0 <= one.item - p.first < p.count)
-                assert one.number == portion.number_at(one.item, one.turn)
-                assert portion.bucket_at(one.item, one.number) == step.bucket
+                concept_slice = next(p for p in portions if 0 <= one.item - p.first < p.count)
+                assert one.transform == concept_slice.transform_at(one.item, one.repeat)
+                assert concept_slice.bucket_at(one.item, one.transform) == step.bucket
             shown[step.bucket] += len(step.images)
         fewest = sum(-(-count // full) for count in shown.values())
         assert len(steps) == fewest == plan(case).steps_in(epoch)
-        assert shown == plan(case).counts_in(epoch)
-        assert sum(shown.values()) == plan(case).shown_in(epoch)
+        assert shown == plan(case).bucket_counts(epoch)
+        assert sum(shown.values()) == plan(case).images_in(epoch)
 
 
 @RANDOM
@@ -117,7 +117,7 @@ def test_a_plan_asked_anywhere_tells_what_one_asked_from_the_start_tells(case):
     for step in picked:
         assert plan(case).at(step) == whole[step]
         assert plan(case).epoch_of(step) == whole[step].epoch
-        assert plan(case).shown_before(step) == sum(len(one.images) for one in whole[:step])
+        assert plan(case).images_before_step(step) == sum(len(one.images) for one in whole[:step])
     restless = plan(case)
     assert [restless.at(step) for step in picked] == [whole[step] for step in picked]
 
@@ -169,8 +169,10 @@ def test_the_order_is_the_same_however_a_step_is_cut(cut):
 
 def alike(count, per_epoch, *, batch_size, seed=0):
     """A plan of so many pictures of one size."""
-    portion = Portion(0, count, Fraction(per_epoch), 1, lambda *_: 0, lambda *_: SIZES[0], period=1)
-    return BatchPlan([portion], batch_size=batch_size, accumulation=1, seed=seed)
+    concept_slice = ConceptSlice(
+        0, count, Fraction(per_epoch), 1, lambda *_: 0, lambda *_: SIZES[0], period=1
+    )
+    return BatchPlan([concept_slice], batch_size=batch_size, accumulation=1, seed=seed)
 
 
 @pytest.mark.parametrize("batch_size", [1, 12])
@@ -186,9 +188,9 @@ def test_every_epoch_and_seed_has_an_order_of_its_own(batch_size):
 def test_every_round_takes_images_in_an_order_of_its_own():
     plan = alike(12, 3, batch_size=3)
     parts = [frozenset(one.item for one in plan.at(epoch).images) for epoch in range(12)]
-    rounds = [parts[start : start + 4] for start in (0, 4, 8)]
-    assert all(frozenset.union(*one) == set(range(12)) for one in rounds)
-    assert len({part for one in rounds for part in one}) > 8
+    permutation = [parts[start : start + 4] for start in (0, 4, 8)]
+    assert all(frozenset.union(*one) == set(range(12)) for one in permutation)
+    assert len({part for one in permutation for part in one}) > 8
 
 
 def test_a_long_run_takes_no_more_memory_than_a_short_one():
@@ -212,7 +214,7 @@ def test_epochs_that_show_nothing_have_no_steps():
 
 
 def test_a_plan_without_images_is_a_mistake():
-    empty = Portion(0, 0, Fraction(5), 1, lambda *_: 0, lambda *_: SIZES[0])
+    empty = ConceptSlice(0, 0, Fraction(5), 1, lambda *_: 0, lambda *_: SIZES[0])
     with pytest.raises(ValueError, match="no picture"):
         BatchPlan([empty], batch_size=1, accumulation=1, seed=1)
 

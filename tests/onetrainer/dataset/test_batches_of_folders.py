@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from onetrainer.dataset.batch_plan import BatchPlan, portions_of
+from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
 from onetrainer.dataset.dataset import read_dataset
-from onetrainer.dataset.transforms import view, view_number
+from onetrainer.dataset.transforms import image_transform, transform_number
 from onetrainer.presets.presets import resolve
 from tests.images import folder, shapes
 
@@ -47,7 +47,7 @@ def made(case, root):
     sizes["world"] = dice.randint(1, 4)
 
     def plan():
-        portions = portions_of(dataset, is_cached=config.data.cache_latents)
+        portions = concept_slices(dataset, is_cached=config.data.cache_latents)
         return BatchPlan(portions, seed=config.training.seed, **sizes)
 
     return dataset, config, plan
@@ -61,7 +61,7 @@ def asked(dataset):
         each[number] = Fraction(concept.images or concept.repeats * count)
     trained = [n for n, concept in enumerate(dataset.concepts) if concept.role == "train"]
     for number, concept in enumerate(dataset.concepts):
-        if concept.as_many:
+        if concept.matches_training:
             each[number] = sum(each[one] for one in trained)
     return each
 
@@ -89,8 +89,10 @@ def test_every_showing_is_of_the_steps_size(case, tmp_path):
         for shown in one.at(step).images:
             item = dataset.items[shown.item]
             concept, is_cached = dataset.concept_of(item), config.data.cache_latents
-            assert shown.number == view_number(item, concept, shown.turn, is_cached=is_cached)
-            assert view(item, concept, shown.number).bucket == one.at(step).bucket
+            assert shown.transform == transform_number(
+                item, concept, shown.repeat, is_cached=is_cached
+            )
+            assert image_transform(item, concept, shown.transform).bucket == one.at(step).bucket
 
 
 @RANDOM
@@ -108,14 +110,14 @@ def test_a_run_of_folders_goes_on_anywhere_on_any_number_of_ranks(case, tmp_path
 def test_images_that_could_not_be_encoded_leave_the_others_in_place(tmp_path):
     dataset, _, _ = made(0, tmp_path)
     kept = [place for place in range(len(dataset.items)) if place != 1]
-    portions = portions_of(dataset, is_cached=True, kept=kept)
+    portions = concept_slices(dataset, is_cached=True, kept=kept)
     one = BatchPlan(portions, batch_size=2, accumulation=1, seed=0)
     for step in range(one.first_step(2)):
         for shown in one.at(step).images:
             item = dataset.items[kept[shown.item]]
-            own = view(item, dataset.concept_of(item), shown.number)
+            own = image_transform(item, dataset.concept_of(item), shown.transform)
             assert own.bucket == one.at(step).bucket
-    assert sum(portion.count for portion in portions) == len(kept)
+    assert sum(concept_slice.count for concept_slice in portions) == len(kept)
 
 
 def test_folders_of_one_seed_have_orders_of_their_own(tmp_path):
@@ -124,7 +126,7 @@ def test_folders_of_one_seed_have_orders_of_their_own(tmp_path):
         for name in ("one", "two")
     ]
     config = resolve({"data": {"resolution": 64, "concepts": concepts}}, source="")
-    portions = portions_of(read_dataset(config), is_cached=True)
+    portions = concept_slices(read_dataset(config), is_cached=True)
     plan = BatchPlan(portions, batch_size=6, accumulation=1, seed=0)
     shown = sorted(one.item for one in plan.at(0).images)
     assert [item - 12 for item in shown[3:]] != shown[:3]

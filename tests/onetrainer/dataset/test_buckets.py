@@ -7,15 +7,15 @@ import pytest
 
 from onetrainer.dataset.buckets import (
     Bucket,
-    Closer,
-    bucket_for,
-    bucket_within,
+    Magnification,
     buckets,
+    cover_scale,
     crop_geometry,
+    crop_range,
+    fallback_resolutions,
     fixed_bucket,
-    places,
-    rungs,
-    scale_to,
+    limited_bucket,
+    nearest_bucket,
     scaled_size,
 )
 
@@ -83,7 +83,7 @@ def test_every_shape_has_the_area_of_the_target_up_to_half_a_step():
     """The short side is the nearest multiple of the step; of a square it is both sides."""
     for resolution, step in TARGETS:
         for shape in SHAPES:
-            bucket = bucket_for(round(10_000 * shape), 10_000, resolution, step)
+            bucket = nearest_bucket(round(10_000 * shape), 10_000, resolution, step)
             long, short = max(bucket.width, bucket.height), min(bucket.width, bucket.height)
             square = step * resolution + step**2 / 4
             slack = square if long == short else step * long / 2
@@ -118,14 +118,14 @@ def test_steps_between_shapes_are_small_where_steps_are_fine():
     """Of any picture from 1:4 to 4:1 at most an eighth is cut off."""
     for resolution, step in [(512, 8), (768, 8), (1024, 8), (1024, 64), (600, 8), (2048, 64)]:
         for shape in SHAPES:
-            bucket = bucket_for(round(10_000 * shape), 10_000, resolution, step)
+            bucket = nearest_bucket(round(10_000 * shape), 10_000, resolution, step)
             seen = min(ratio(bucket) / shape, shape / ratio(bucket))
             assert seen >= 7 / 8
 
 
 def test_square_image_gets_square_bucket():
     for resolution, step in TARGETS:
-        bucket = bucket_for(777, 777, resolution, step)
+        bucket = nearest_bucket(777, 777, resolution, step)
         assert bucket.width == bucket.height
         assert abs(bucket.width - resolution) <= step / 2
 
@@ -137,31 +137,34 @@ def test_bucket_is_nearest_in_ratio():
 
     for resolution, step in [(64, 8), (256, 64), (512, 8), (1000, 16), (1024, 64)]:
         for size in random_sizes(200):
-            chosen = bucket_for(*size, resolution, step)
+            chosen = nearest_bucket(*size, resolution, step)
             best = min(distance(bucket, *size) for bucket in buckets(resolution, step))
             assert math.isclose(distance(chosen, *size), best)
 
 
 def test_rungs_go_down_to_64_in_eighths_and_then_in_halves():
-    assert rungs(1024, 64) == (1024, 896, 768, 640, 512, 384, 256, 128, 64)
-    assert rungs(512, 8) == (512, 448, 384, 320, 256, 192, 128, 64)
-    assert rungs(2048, 64) == (2048, 1792, 1536, 1280, 1024, 768, 512, 256, 128, 64)
-    assert rungs(64, 8) == (64,)
+    assert fallback_resolutions(1024, 64) == (1024, 896, 768, 640, 512, 384, 256, 128, 64)
+    assert fallback_resolutions(512, 8) == (512, 448, 384, 320, 256, 192, 128, 64)
+    assert fallback_resolutions(2048, 64) == (2048, 1792, 1536, 1280, 1024, 768, 512, 256, 128, 64)
+    assert fallback_resolutions(64, 8) == (64,)
 
 
-@pytest.mark.parametrize("closer", [Closer(), Closer(zoom=1.2), Closer(1.1, 15), Closer(1, 45)])
+@pytest.mark.parametrize(
+    "magnification",
+    [Magnification(), Magnification(zoom=1.2), Magnification(1.1, 15), Magnification(1, 45)],
+)
 @pytest.mark.parametrize("limit", [0.5, 1, 2])
-def test_limited_bucket_is_the_largest_within_the_limit(limit, closer):
+def test_limited_bucket_is_the_largest_within_the_limit(limit, magnification):
     for size in random_sizes(200):
-        chosen = bucket_within(*size, 1024, 64, limit=limit, closer=closer)
-        offered = [bucket_for(*size, rung, 64) for rung in rungs(1024, 64)]
-        allowed = [one for one in offered if scale_to(*size, one, closer) <= limit]
+        chosen = limited_bucket(*size, 1024, 64, limit=limit, magnification=magnification)
+        offered = [nearest_bucket(*size, rung, 64) for rung in fallback_resolutions(1024, 64)]
+        allowed = [one for one in offered if cover_scale(*size, one, magnification) <= limit]
         assert chosen == (allowed or offered[-1:])[0]
 
 
 def test_nothing_is_enlarged_under_a_limit_of_one_but_what_is_tiny():
     for width, height in random_sizes(500):
-        bucket = bucket_within(width, height, 512, 8, limit=1)
+        bucket = limited_bucket(width, height, 512, 8, limit=1)
         crop = crop_geometry(width, height, bucket)
         if min(width, height) >= 64:
             assert crop.width <= width
@@ -226,10 +229,10 @@ def corners(bucket, left, top, angle):
 @pytest.mark.parametrize("bucket", [Bucket(512, 512), Bucket(1024, 256), Bucket(384, 704)])
 def test_turned_cut_lies_within_the_image_wherever_it_may_begin(bucket, angle):
     for width, height in random_sizes(60):
-        closer = Closer(1.1, angle)
-        wide, high = scaled_size(width, height, bucket, closer)
-        across = places(wide, bucket, angle, is_across=True)
-        down = places(high, bucket, angle, is_across=False)
+        magnification = Magnification(1.1, angle)
+        wide, high = scaled_size(width, height, bucket, magnification)
+        across = crop_range(wide, bucket, angle, is_across=True)
+        down = crop_range(high, bucket, angle, is_across=False)
         assert 0 <= across[0] <= across[1] <= wide - bucket.width
         assert 0 <= down[0] <= down[1] <= high - bucket.height
         for left in across:
@@ -242,19 +245,19 @@ def test_turned_cut_lies_within_the_image_wherever_it_may_begin(bucket, angle):
 def test_turning_enlarges_no_more_than_it_takes():
     # A square turned by 45 degrees is as wide as its diagonal: 512 · √2 = 724.08.
     # One pixel more than 725 leaves a place for it to begin.
-    assert scaled_size(1000, 1000, Bucket(512, 512), Closer(1, 45)) == (726, 726)
+    assert scaled_size(1000, 1000, Bucket(512, 512), Magnification(1, 45)) == (726, 726)
     # Turned by 30 degrees: 512 · (cos 30° + sin 30°) = 699.4.
-    assert scaled_size(2000, 1000, Bucket(512, 512), Closer(1, 30)) == (1402, 701)
+    assert scaled_size(2000, 1000, Bucket(512, 512), Magnification(1, 30)) == (1402, 701)
 
 
 def test_scale_up_to_an_angle_is_that_of_the_worst_angle_below_it():
     # Turned by 14 degrees 2048 × 512 is as wide as its diagonal, and by 45 no more than 1810.
-    wide = scale_to(2048, 4000, Bucket(2048, 512), Closer(1, 45))
+    wide = cover_scale(2048, 4000, Bucket(2048, 512), Magnification(1, 45))
     assert wide == pytest.approx(math.hypot(2048, 512) / 2048)
-    high = scale_to(9000, 512, Bucket(2048, 512), Closer(1.5, 45))
+    high = cover_scale(9000, 512, Bucket(2048, 512), Magnification(1.5, 45))
     assert high == pytest.approx(1.5 * (2048 + 512) * math.sqrt(0.5) / 512)
 
 
 def test_zoom_enlarges_by_its_factor():
-    assert scaled_size(1000, 1000, Bucket(512, 512), Closer(1.25)) == (640, 640)
-    assert scaled_size(2000, 1000, Bucket(512, 512), Closer(1.5)) == (1536, 768)
+    assert scaled_size(1000, 1000, Bucket(512, 512), Magnification(1.25)) == (640, 640)
+    assert scaled_size(2000, 1000, Bucket(512, 512), Magnification(1.5)) == (1536, 768)

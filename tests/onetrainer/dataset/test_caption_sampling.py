@@ -8,7 +8,12 @@ import pytest
 
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.data.captions import Captions
-from onetrainer.dataset.caption_sampling import drawn_caption, plain_caption, varies, varies_for
+from onetrainer.dataset.caption_sampling import (
+    captions_vary,
+    item_captions_vary,
+    plain_caption,
+    sample_caption,
+)
 from onetrainer.dataset.items import Item
 
 TURNS = 4000
@@ -29,11 +34,11 @@ def concept(*, trigger="", seed=3, name="Cats", **captions):
     )
 
 
-def drawn(caption, turns=1, name="a.png", **settings):
+def drawn(caption, repeats=1, name="a.png", **settings):
     """What a caption, or several, becomes in each turn."""
     captions = (caption,) if isinstance(caption, str) else caption
     own = concept(**settings)
-    return [drawn_caption(image(*captions, name=name), own, turn) for turn in range(turns)]
+    return [sample_caption(image(*captions, name=name), own, repeat) for repeat in range(repeats)]
 
 
 def tags(caption):
@@ -231,7 +236,7 @@ def test_fields_within_choices_are_filled_in():
 
 def test_format_signs_in_captions_and_names_do_nothing():
     own = concept(name="{caption} %s {0.__class__}", template="{concept} {caption}")
-    shown = drawn_caption(image("{concept} %d {0!r}"), own, 0)
+    shown = sample_caption(image("{concept} %d {0!r}"), own, 0)
     assert shown == "{caption} %s {0.__class__} {concept} %d {0!r}"
 
 
@@ -322,7 +327,7 @@ def test_plain_caption_draws_nothing():
     ],
 )
 def test_varies_tells_whether_more_than_itself_is_shown(settings, expected):
-    assert varies(Captions(**settings)) is expected
+    assert captions_vary(Captions(**settings)) is expected
     assert (len(set(drawn("aa bb, cc, dd, {ee|ff}", 200, **settings)) - {""}) > 1) is expected
 
 
@@ -343,6 +348,6 @@ def test_varies_tells_whether_more_than_itself_is_shown(settings, expected):
 )
 def test_varies_for_tells_whether_a_image_has_several_captions(captions, settings, expected):
     own = concept(**settings)
-    assert varies_for(image(*captions), own) is expected
-    shown = {drawn_caption(image(*captions), own, turn) for turn in range(200)}
+    assert item_captions_vary(image(*captions), own) is expected
+    shown = {sample_caption(image(*captions), own, repeat) for repeat in range(200)}
     assert (len(shown) > 1) is expected

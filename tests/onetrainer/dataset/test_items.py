@@ -19,7 +19,7 @@ from onetrainer.config.fields import settings
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.items import index_concept
 from onetrainer.errors import UserError
-from onetrainer.images.image_file import MAX_PIXELS, ImageError, opened
+from onetrainer.images.image_file import MAX_PIXELS, ImageError, open_image
 
 ORIENTATION = 0x0112
 
@@ -107,13 +107,13 @@ def test_subfolders_are_taken_when_asked(tmp_path):
     save(tmp_path / "sub" / "deep" / "b.png")
     save(tmp_path / ".hidden" / "c.png")
     assert names(index(tmp_path).items) == ["a.png"]
-    assert names(index(tmp_path, deep=True).items) == ["a.png", "b.png"]
+    assert names(index(tmp_path, recursive=True).items) == ["a.png", "b.png"]
 
 
 def test_links_in_a_circle_end(tmp_path):
     save(tmp_path / "sub" / "a.png")
     (tmp_path / "sub" / "up").symlink_to(tmp_path, target_is_directory=True)
-    assert names(index(tmp_path, deep=True).items) == ["a.png"]
+    assert names(index(tmp_path, recursive=True).items) == ["a.png"]
 
 
 @pytest.mark.parametrize("turn", range(1, 9))
@@ -226,7 +226,7 @@ def test_names_that_are_no_text_are_told_and_left_out(tmp_path):
     Path(os.fsdecode(inner)).mkdir()
     for path in (os.fsencode(tmp_path) + b"/\xfebad\n.png", inner + b"/a.png"):
         Path(os.fsdecode(path)).write_bytes(whole)
-    found = index(tmp_path, deep=True)
+    found = index(tmp_path, recursive=True)
     assert names(found.items) == ["good.png"]
     assert [str(one).encode() for one in found.skipped] == [
         f"{name}: {NAMELESS}".encode() for name in ("a.png", "?bad?.png")
@@ -250,10 +250,10 @@ def test_a_large_image_is_opened_while_other_threads_open_small_ones(tmp_path):
     large = tmp_path / "a.png"
     large.write_bytes(png_of_size(20_000, 20_000))
     with large.open("rb") as file, (tmp_path / "small.png").open("rb") as small:
-        with opened(small, tmp_path / "small.png"):
+        with open_image(small, tmp_path / "small.png"):
             pass  # as another thread may do in between
         assert Image.MAX_IMAGE_PIXELS == MAX_PIXELS
-        with opened(file, large) as image:
+        with open_image(file, large) as image:
             assert image.size == (20_000, 20_000)
 
 
@@ -288,7 +288,7 @@ def test_images_only_in_subfolders_suggest_including_them(tmp_path):
 def test_folder_without_images_is_told(tmp_path):
     (tmp_path / "readme.md").write_text("x")
     with pytest.raises(UserError, match="has no pictures") as error:
-        index(tmp_path, deep=True)
+        index(tmp_path, recursive=True)
     assert "PNG" in error.value.expected
 
 
@@ -346,7 +346,7 @@ def test_damage_of_any_kind_is_a_image_error(tmp_path, suffix):
             data[chance.randrange(len(data))] = chance.randrange(256)
         path.write_bytes(data)
         try:
-            with path.open("rb") as file, opened(file, path) as image:
+            with path.open("rb") as file, open_image(file, path) as image:
                 image.load()
         except ImageError as error:
             assert error.reason

@@ -99,5 +99,5 @@ def test_alpha_is_the_mask_of_images_that_have_any(folder):
 
 
 def test_the_folder_is_called_what_the_window_calls_it(tmp_path):
-    with pytest.raises(UserError, match='Choose another folder under "Class pictures"'):
+    with pytest.raises(UserError, match='Choose another folder under "Class images"'):
         index_concept(ConceptSettings("data.class_folder", "", tmp_path / "nothing"))

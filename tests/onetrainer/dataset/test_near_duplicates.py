@@ -10,19 +10,19 @@ from PIL import Image, ImageEnhance, ImageOps
 from onetrainer.dataset import near_duplicates
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.near_duplicates import (
-    LookingStopped,
-    alike_pairs,
-    groups_of,
-    groups_of_pairs,
-    look_at,
-    remembered_damage,
-    remembered_groups,
-    similar_groups,
+    AnalysisCancelled,
+    cached_damage,
+    cached_groups,
+    extract_features,
+    group_features,
+    groups_from_pairs,
+    near_duplicate_groups,
+    similar_pairs,
 )
 from onetrainer.images import image_index as image_memory
-from onetrainer.images.features import Features, features_of, unpacked
+from onetrainer.images.features import Features, image_features, unpack
 from onetrainer.images.image_file import ImageError
-from onetrainer.images.image_index import ImageMemory
+from onetrainer.images.image_index import ImageIndex
 from tests.onetrainer.drawn import as_jpeg, cut, leaves, scaled
 
 CHANGES = {
@@ -47,7 +47,7 @@ def saved(folder, image, name="a.png"):
 
 def looks(folder, images):
     return [
-        features_of(saved(folder, image, f"{number}.png")) for number, image in enumerate(images)
+        image_features(saved(folder, image, f"{number}.png")) for number, image in enumerate(images)
     ]
 
 
@@ -63,26 +63,26 @@ def random_looks(count, seed=0):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_changed_image_is_found(tmp_path, change, seed):
     images = [leaves(seed), leaves(seed + 50), CHANGES[change](leaves(seed))]
-    assert groups_of(looks(tmp_path, images)) == [0, 1, 0]
+    assert group_features(looks(tmp_path, images)) == [0, 1, 0]
 
 
 def test_mirrored_and_saved_again_is_found(tmp_path):
     images = [leaves(3), as_jpeg(ImageOps.mirror(leaves(3)), 60)]
-    assert groups_of(looks(tmp_path, images)) == [0, 0]
+    assert group_features(looks(tmp_path, images)) == [0, 0]
 
 
 def test_different_images_are_left_apart(tmp_path):
-    assert groups_of(looks(tmp_path, map(leaves, range(20)))) == list(range(20))
+    assert group_features(looks(tmp_path, map(leaves, range(20)))) == list(range(20))
 
 
 def test_upside_down_is_another_image(tmp_path):
-    assert groups_of(looks(tmp_path, [leaves(1), ImageOps.flip(leaves(1))])) == [0, 1]
+    assert group_features(looks(tmp_path, [leaves(1), ImageOps.flip(leaves(1))])) == [0, 1]
 
 
 def test_plain_images_are_told_apart_by_their_color(tmp_path):
     colors = ["red", "blue", "white", "black", "gray", (250, 0, 0), "red"]
     images = [Image.new("RGB", (64 + place, 64), color) for place, color in enumerate(colors)]
-    assert groups_of(looks(tmp_path, images)) == [0, 1, 2, 3, 4, 5, 0]
+    assert group_features(looks(tmp_path, images)) == [0, 1, 2, 3, 4, 5, 0]
 
 
 def test_other_color_is_another_image(tmp_path):
@@ -91,7 +91,7 @@ def test_other_color_is_another_image(tmp_path):
         image = Image.new("RGB", (200, 200), "white")
         image.paste(color, (40, 60, 120, 160))
         images.append(image)
-    assert groups_of(looks(tmp_path, images)) == [0, 1, 0]
+    assert group_features(looks(tmp_path, images)) == [0, 1, 0]
 
 
 def test_image_turned_by_its_exif_is_the_one_that_was_turned(tmp_path):
@@ -99,8 +99,8 @@ def test_image_turned_by_its_exif_is_the_one_that_was_turned(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by a quarter, clockwise
     image.rotate(90, expand=True).save(tmp_path / "turned.png", exif=exif)
-    upright = features_of(saved(tmp_path, image))
-    assert groups_of([upright, features_of(tmp_path / "turned.png")]) == [0, 0]
+    upright = image_features(saved(tmp_path, image))
+    assert group_features([upright, image_features(tmp_path / "turned.png")]) == [0, 0]
 
 
 def test_what_is_transparent_looks_white(tmp_path):
@@ -108,52 +108,52 @@ def test_what_is_transparent_looks_white(tmp_path):
     drawn.paste((200, 30, 30, 255), (20, 20, 60, 80))
     page = Image.new("RGB", (100, 100), "white")
     page.paste((200, 30, 30), (20, 20, 60, 80))
-    assert len(set(groups_of(looks(tmp_path, [drawn, page])))) == 1
+    assert len(set(group_features(looks(tmp_path, [drawn, page])))) == 1
 
 
 def test_sixteen_bits_look_as_eight(tmp_path):
     grey = leaves(5).convert("L")
-    deep = Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
-    assert groups_of(looks(tmp_path, [grey, deep])) == [0, 0]
+    recursive = Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
+    assert group_features(looks(tmp_path, [grey, recursive])) == [0, 0]
 
 
 def test_groups_are_numbered_by_their_first_images(tmp_path):
     order = [1, 2, 1, 3, 2, 1]
-    assert groups_of(looks(tmp_path, map(leaves, order))) == [0, 1, 0, 2, 1, 0]
+    assert group_features(looks(tmp_path, map(leaves, order))) == [0, 1, 0, 2, 1, 0]
 
 
 def test_images_that_cannot_be_looked_at_are_groups_of_their_own(tmp_path):
     (one,) = looks(tmp_path, [leaves(1)])
-    assert groups_of([None, one, None, one]) == [0, 1, 2, 1]
-    assert groups_of([]) == []
+    assert group_features([None, one, None, one]) == [0, 1, 2, 1]
+    assert group_features([]) == []
 
 
 def test_links_are_one_fewer_than_each_group_has_images(tmp_path):
-    pairs = alike_pairs(looks(tmp_path, map(leaves, [1, 2, 1, 1, 2, 3])))
+    pairs = similar_pairs(looks(tmp_path, map(leaves, [1, 2, 1, 1, 2, 3])))
     assert len(pairs) == 3
     assert all(first < second for first, second in pairs)
-    assert groups_of_pairs(6, pairs) == [0, 1, 0, 0, 1, 2]
+    assert groups_from_pairs(6, pairs) == [0, 1, 0, 0, 1, 2]
 
 
 def test_many_are_compared_in_parts_with_the_same_result(monkeypatch):
     some = random_looks(300)
     every = [*some, *some[::-1]]
     expected = [*range(300), *range(299, -1, -1)]
-    assert groups_of(every) == expected
+    assert group_features(every) == expected
     monkeypatch.setattr(near_duplicates, "_AT_ONCE", 700)
     monkeypatch.setattr(near_duplicates, "_CHUNK", 1)
-    assert groups_of(every) == expected
+    assert group_features(every) == expected
 
 
 def test_bits_alone_do_not_make_images_alike():
     first, second = random_looks(2)
     twin = Features(first.hash, first.mirrored, second.thumb)
-    assert groups_of([first, twin]) == [0, 1]
+    assert group_features([first, twin]) == [0, 1]
 
 
 def test_looks_survive_being_packed(tmp_path):
     for one in looks(tmp_path, [leaves(1), Image.new("RGB", (40, 40))]):
-        assert unpacked(one.packed()) == one
+        assert unpack(one.pack()) == one
 
 
 def test_images_come_in_their_order_with_those_that_fail(tmp_path):
@@ -161,11 +161,13 @@ def test_images_come_in_their_order_with_those_that_fail(tmp_path):
     paths[5].write_bytes(paths[5].read_bytes()[:5000])
     paths.append(tmp_path / "gone.png")
     seen = []
-    found = look_at(paths, progress=lambda done, total: seen.append((done, total)), threads=3)
+    found = extract_features(
+        paths, progress=lambda done, total: seen.append((done, total)), threads=3
+    )
     assert [isinstance(one, ImageError) for one in found] == [
         path.name in ("5.png", "gone.png") for path in paths
     ]
-    assert found[7] == features_of(paths[7])
+    assert found[7] == image_features(paths[7])
     assert seen == [(done, 13) for done in range(1, 14)]
 
 
@@ -173,18 +175,18 @@ def test_items_are_grouped_and_those_that_cannot_be_read_stand_alone(tmp_path):
     paths = [saved(tmp_path, leaves(seed), f"{n}.png") for n, seed in enumerate([1, 2, 1, 2])]
     paths[3].write_bytes(b"no picture")
     items = [Item(path, ("",), 384, 384) for path in paths]
-    assert similar_groups(items) == [0, 1, 0, 2]
+    assert near_duplicate_groups(items) == [0, 1, 0, 2]
 
 
 def test_unchanged_images_are_not_opened_again(tmp_path, monkeypatch):
     now = image_memory.time.time_ns
     monkeypatch.setattr(image_memory.time, "time_ns", lambda: now() + 60_000_000_000)
     paths = [saved(tmp_path, leaves(seed), f"{seed}.png") for seed in range(3)]
-    with closing(ImageMemory(tmp_path / "cache")) as memory:
-        first = look_at(paths, memory)
+    with closing(ImageIndex(tmp_path / "cache")) as memory:
+        first = extract_features(paths, memory)
     monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("a picture was read"))
-    with closing(ImageMemory(tmp_path / "cache")) as memory:
-        assert look_at(paths, memory) == first
+    with closing(ImageIndex(tmp_path / "cache")) as memory:
+        assert extract_features(paths, memory) == first
         assert None not in [memory.digest(path) for path in paths]
 
 
@@ -198,29 +200,29 @@ def test_a_damaged_image_leaves_the_groups_of_the_others_remembered(tmp_path, se
     paths = [saved(tmp_path, leaves(seed), f"{n}.png") for n, seed in enumerate([1, 2, 1, 2])]
     paths[3].write_bytes(paths[3].read_bytes()[:5000])
     items = [Item(path, ("",), 384, 384) for path in paths]
-    with closing(ImageMemory(tmp_path / "cache")) as memory:
-        assert remembered_damage(items, memory) == []
-        groups = similar_groups(items, memory)
+    with closing(ImageIndex(tmp_path / "cache")) as memory:
+        assert cached_damage(items, memory) == []
+        groups = near_duplicate_groups(items, memory)
         assert groups == [0, 1, 0, 2]
-    with closing(ImageMemory(tmp_path / "cache")) as memory:
-        assert remembered_groups(items, memory) == groups
-        (found,) = remembered_damage(items, memory)
+    with closing(ImageIndex(tmp_path / "cache")) as memory:
+        assert cached_groups(items, memory) == groups
+        (found,) = cached_damage(items, memory)
     assert found.path == paths[3]
     with pytest.raises(ImageError) as error:
-        features_of(paths[3])
+        image_features(paths[3])
     assert found.reason == error.value.reason
 
 
 def test_a_damaged_image_is_tried_again_and_then_known_to_be_sound(tmp_path, settled, monkeypatch):
     item = Item(saved(tmp_path, leaves(1)), ("",), 384, 384)
-    with closing(ImageMemory(tmp_path / "cache")) as memory:
+    with closing(ImageIndex(tmp_path / "cache")) as memory:
         with monkeypatch.context() as patched:
             # As of a Pillow that does not know this kind.
             patched.setattr("onetrainer.images.image_file.FORMATS", ("BMP",))
-            similar_groups([item], memory)
-        assert remembered_damage([item], memory)
-        similar_groups([item], memory)
-        assert remembered_damage([item], memory) == []
+            near_duplicate_groups([item], memory)
+        assert cached_damage([item], memory)
+        near_duplicate_groups([item], memory)
+        assert cached_damage([item], memory) == []
 
 
 def test_too_little_memory_is_no_damage_of_a_image(tmp_path, settled, monkeypatch):
@@ -229,19 +231,19 @@ def test_too_little_memory_is_no_damage_of_a_image(tmp_path, settled, monkeypatc
 
     item = Item(saved(tmp_path, leaves(1)), ("",), 384, 384)
     monkeypatch.setattr("onetrainer.images.features._on_a_page", refuse)
-    with closing(ImageMemory(tmp_path / "cache")) as memory:
-        similar_groups([item], memory)
-        assert remembered_damage([item], memory) == []
-        assert remembered_groups([item], memory) is None
+    with closing(ImageIndex(tmp_path / "cache")) as memory:
+        near_duplicate_groups([item], memory)
+        assert cached_damage([item], memory) == []
+        assert cached_groups([item], memory) is None
 
 
 def test_looking_stops_when_asked(tmp_path):
     paths = [saved(tmp_path, leaves(1))] * 100
     seen = []
-    with pytest.raises(LookingStopped):
-        look_at(
+    with pytest.raises(AnalysisCancelled):
+        extract_features(
             paths, progress=lambda done, _: seen.append(done), should_stop=lambda: len(seen) > 4
         )
     assert seen == [1, 2, 3, 4, 5]
-    with pytest.raises(LookingStopped):
-        alike_pairs(random_looks(3), should_stop=lambda: True)
+    with pytest.raises(AnalysisCancelled):
+        similar_pairs(random_looks(3), should_stop=lambda: True)

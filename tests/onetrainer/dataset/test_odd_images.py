@@ -16,8 +16,13 @@ from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.buckets import Buckets, Size
 from onetrainer.dataset.items import index_concept
-from onetrainer.dataset.transformed_image import shown
-from onetrainer.dataset.transforms import cut_share, enlarged, frame, view
+from onetrainer.dataset.transformed_image import load_transformed
+from onetrainer.dataset.transforms import (
+    cropped_fraction,
+    image_transform,
+    size_conditioning,
+    upscale_factor,
+)
 
 SQUARE = {"sizes": (Size(width=512, height=512),)}
 PAIR = {"sizes": (Size(width=512, height=768), Size(width=768, height=512))}
@@ -105,15 +110,15 @@ def slope(width, height):
     pixels = np.full((height, width, 3), 128, np.uint8)
     pixels[..., 0] = np.round(red)
     pixels[..., 1] = np.round(green)[:, None]
-    deep = np.tile(np.round(red * 257).astype(np.uint16), (height, 1))
-    return Image.fromarray(pixels), Image.fromarray(deep)
+    recursive = np.tile(np.round(red * 257).astype(np.uint16), (height, 1))
+    return Image.fromarray(pixels), Image.fromarray(recursive)
 
 
 def stored(odd):
     """The picture as a file holds it, and what is saved with it."""
-    image, deep = slope(*odd.size)
+    image, recursive = slope(*odd.size)
     if odd.kind == "I;16":
-        return deep, {}
+        return recursive, {}
     if isinstance(odd.kind, int):
         undo = {3: "ROTATE_180", 5: "TRANSPOSE", 6: "ROTATE_90", 8: "ROTATE_270"}[odd.kind]
         exif = Image.Exif()
@@ -174,14 +179,14 @@ def expected_color(odd, x, y):
 def test_geometry_and_frame_are_those_worked_out_by_hand(tmp_path, name):
     odd = ODD[name]
     item, concept = opened(odd, tmp_path)
-    seen = view(item, concept, 0)
+    seen = image_transform(item, concept, 0)
     wide, high, left, top, width, height = odd.cut
     cut = seen.geometry
     made = (cut.width, cut.height, cut.left, cut.top, cut.bucket.width, cut.bucket.height)
     assert ((item.width, item.height), made) == (odd.size, odd.cut)
-    assert frame(item, seen) == (*odd.size[::-1], top, left, height, width)
-    assert cut_share(item, seen) == pytest.approx(1 - width * height / wide / high)
-    assert enlarged(item, seen) == pytest.approx(wide / odd.size[0], rel=0.001)
+    assert size_conditioning(item, seen) == (*odd.size[::-1], top, left, height, width)
+    assert cropped_fraction(item, seen) == pytest.approx(1 - width * height / wide / high)
+    assert upscale_factor(item, seen) == pytest.approx(wide / odd.size[0], rel=0.001)
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -189,7 +194,7 @@ def test_every_pixel_comes_from_where_the_frame_says(tmp_path, name):
     odd = ODD[name]
     item, concept = opened(odd, tmp_path)
     with (tmp_path / odd.saved).open("rb") as file:
-        image = shown(item, view(item, concept, 0), file)
+        image = load_transformed(item, image_transform(item, concept, 0), file)
     assert image.size == odd.cut[4:]
     pixels = np.asarray(image, dtype=np.float64)
     if image.mode == "F":
@@ -203,7 +208,7 @@ def test_every_pixel_comes_from_where_the_frame_says(tmp_path, name):
 def test_focus_of_its_own_comes_from_the_item(tmp_path):
     item, concept = opened(ODD["focus in a square"], tmp_path)
     # 0.5 · 1195 - 256 = 341.5
-    seen = view(replace(item, focus=(0.5, 0.5)), concept, 0)
+    seen = image_transform(replace(item, focus=(0.5, 0.5)), concept, 0)
     assert seen.geometry.left == 342
 
 
@@ -216,6 +221,6 @@ def test_no_image_is_touched(tmp_path):
         item, concept = opened(odd, folder)
         before = item.path.read_bytes(), item.path.stat().st_mtime_ns
         with item.path.open("rb") as file:
-            shown(item, view(item, concept, 0), file)
+            load_transformed(item, image_transform(item, concept, 0), file)
         assert (item.path.read_bytes(), item.path.stat().st_mtime_ns) == before
         assert [path.name for path in folder.iterdir()] == [odd.saved]

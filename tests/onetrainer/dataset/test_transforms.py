@@ -10,19 +10,19 @@ import pytest
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.buckets import Buckets, Size
-from onetrainer.dataset.buckets import Bucket, CropGeometry, bucket_for
+from onetrainer.dataset.buckets import Bucket, CropGeometry, nearest_bucket
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import (
-    View,
+    ImageTransform,
     bucket_at,
-    cut_share,
-    enlarged,
-    frame,
-    plain_view,
+    cropped_fraction,
+    image_transform,
+    plain_transform,
+    size_conditioning,
+    transform_count,
+    transform_number,
+    upscale_factor,
     variations,
-    view,
-    view_count,
-    view_number,
 )
 
 EVERYTHING = Augmentation(
@@ -60,11 +60,11 @@ def changed(**more):
 
 def test_view_without_settings_is_scaled_and_cut_at_the_center():
     # 1000 × 700 is nearest to 640 × 408; 640 / 1000 · 700 = 448, of which 40 are cut off.
-    seen = view(item(), folder(), 0)
-    assert seen == View(CropGeometry(640, 448, 0, 20, Bucket(640, 408)))
-    assert seen == plain_view(item(), folder())
-    assert (enlarged(item(), seen), cut_share(item(), seen)) == (0.64, 1 - 408 / 448)
-    assert frame(item(), seen) == (700, 1000, 20, 0, 408, 640)
+    seen = image_transform(item(), folder(), 0)
+    assert seen == ImageTransform(CropGeometry(640, 448, 0, 20, Bucket(640, 408)))
+    assert seen == plain_transform(item(), folder())
+    assert (upscale_factor(item(), seen), cropped_fraction(item(), seen)) == (0.64, 1 - 408 / 448)
+    assert size_conditioning(item(), seen) == (700, 1000, 20, 0, 408, 640)
 
 
 @pytest.mark.parametrize(
@@ -86,39 +86,45 @@ def test_view_without_settings_is_scaled_and_cut_at_the_center():
 )
 def test_variations_are_as_many_as_settings_ask_for(settings, cached):
     concept = folder(**settings)
-    assert variations(concept, is_cached=True) == view_count(concept) == cached
+    assert variations(concept, is_cached=True) == transform_count(concept) == cached
     assert variations(concept, is_cached=False) == 1
-    assert view_count(replace(concept, resolutions=(512, 768, 1024))) == 3 * cached
+    assert transform_count(replace(concept, resolutions=(512, 768, 1024))) == 3 * cached
 
 
 def test_each_round_of_turns_shows_every_view_once_with_resolutions_in_turn():
     concept = folder(resolutions=(512, 640, 768), hue=3)
     orders = set()
     for name in "abcdefgh":
-        turns = [view_number(item(name=name), concept, turn, is_cached=True) for turn in range(60)]
+        repeats = [
+            transform_number(item(name=name), concept, repeat, is_cached=True)
+            for repeat in range(60)
+        ]
         for first in range(0, 60, 12):
-            assert sorted(turns[first : first + 12]) == list(range(12))
+            assert sorted(repeats[first : first + 12]) == list(range(12))
         for first in range(0, 60, 3):
-            assert sorted(number % 3 for number in turns[first : first + 3]) == [0, 1, 2]
-        assert all(a % 3 != b % 3 for a, b in pairwise(turns))
-        orders |= {tuple(turns[:12]), tuple(turns[12:24])}
+            assert sorted(number % 3 for number in repeats[first : first + 3]) == [0, 1, 2]
+        assert all(a % 3 != b % 3 for a, b in pairwise(repeats))
+        orders |= {tuple(repeats[:12]), tuple(repeats[12:24])}
     assert len(orders) == 16
 
 
 def test_uncached_turn_is_a_variation_of_its_own():
     concept = folder(resolutions=(512, 768), hue=3)
-    numbers = [view_number(item(), concept, turn, is_cached=False) for turn in range(9)]
+    numbers = [transform_number(item(), concept, repeat, is_cached=False) for repeat in range(9)]
     assert [number // 2 for number in numbers] == list(range(9))
     first = numbers[0] % 2
-    assert [number % 2 for number in numbers] == [(first + turn) % 2 for turn in range(9)]
+    assert [number % 2 for number in numbers] == [(first + repeat) % 2 for repeat in range(9)]
     still = folder(resolutions=(512, 768))
-    assert {view_number(item(), still, turn, is_cached=False) for turn in range(9)} == {0, 1}
+    assert {transform_number(item(), still, repeat, is_cached=False) for repeat in range(9)} == {
+        0,
+        1,
+    }
 
 
 def test_images_begin_at_different_resolutions():
     concept = folder(resolutions=(512, 768))
     names = [f"{number}.png" for number in range(400)]
-    firsts = [view_number(item(name=name), concept, 0, is_cached=True) for name in names]
+    firsts = [transform_number(item(name=name), concept, 0, is_cached=True) for name in names]
     assert 150 < sum(firsts) < 250  # of a fair coin, in all but one of a million cases
 
 
@@ -126,7 +132,7 @@ def test_two_variations_of_mirrored_images_are_both_sides():
     concept = folder(flip="random")
     firsts = 0
     for number in range(200):
-        pair = [view(item(name=f"{number}"), concept, variation) for variation in (0, 1)]
+        pair = [image_transform(item(name=f"{number}"), concept, variation) for variation in (0, 1)]
         assert sorted(one.flip for one in pair) == [False, True]
         assert pair[0] == replace(pair[1], flip=pair[0].flip)
         firsts += pair[0].flip
@@ -136,7 +142,7 @@ def test_two_variations_of_mirrored_images_are_both_sides():
 def test_four_variations_of_images_mirrored_both_ways_are_all_four_sides():
     concept = folder(flip="random", flip_vertical="random")
     for first in (0, 4, 8):
-        views = [view(item(), concept, first + number) for number in range(4)]
+        views = [image_transform(item(), concept, first + number) for number in range(4)]
         assert {(one.flip, one.flip_vertical) for one in views} == {
             (False, False),
             (False, True),
@@ -147,33 +153,36 @@ def test_four_variations_of_images_mirrored_both_ways_are_all_four_sides():
 
 def test_one_way_may_be_random_and_the_other_always():
     concept = folder(flip="always", flip_vertical="random")
-    views = [view(item(), concept, number) for number in (0, 1)]
+    views = [image_transform(item(), concept, number) for number in (0, 1)]
     assert [one.flip for one in views] == [True, True]
     assert sorted(one.flip_vertical for one in views) == [False, True]
 
 
 def test_view_depends_on_seed_name_and_variation_and_not_on_where_files_are():
     concept = changed()
-    seen = view(item(), concept, 3)
-    assert view(replace(item(), path=Path("elsewhere/b.png"), concept=5), concept, 3) == seen
+    seen = image_transform(item(), concept, 3)
+    assert (
+        image_transform(replace(item(), path=Path("elsewhere/b.png"), concept=5), concept, 3)
+        == seen
+    )
     others = [
-        view(item(name="b.png"), concept, 3),
-        view(item(), replace(concept, seed=1), 3),
-        view(item(), concept, 4),
+        image_transform(item(name="b.png"), concept, 3),
+        image_transform(item(), replace(concept, seed=1), 3),
+        image_transform(item(), concept, 4),
     ]
     assert len({seen.angle, *(other.angle for other in others)}) == 4
 
 
 def test_variation_is_the_same_at_every_resolution():
     concept = replace(changed(), resolutions=(512, 1024))
-    small, large = (view(item(), concept, number) for number in (2, 3))
+    small, large = (image_transform(item(), concept, number) for number in (2, 3))
     assert small.bucket == Bucket(640, 408)
-    assert large.bucket == bucket_for(1000, 700, 1024, 8)
+    assert large.bucket == nearest_bucket(1000, 700, 1024, 8)
     assert replace(large, geometry=small.geometry) == small
 
 
 def test_amounts_are_drawn_either_way_up_to_the_setting():
-    views = [view(item(name=f"{number}"), changed(), 0) for number in range(300)]
+    views = [image_transform(item(name=f"{number}"), changed(), 0) for number in range(300)]
     for name, most in AMOUNTS.items():
         drawn = [getattr(one, name) for one in views]
         assert -most <= min(drawn) < -0.9 * most
@@ -185,28 +194,36 @@ def test_amounts_are_drawn_either_way_up_to_the_setting():
 def test_setting_one_change_more_leaves_the_others_as_they_were():
     bare = changed(hue=0, crop_jitter=0)
     for number in range(8):
-        seen, whole = view(item(), bare, number), view(item(), changed(), number)
+        seen, whole = (
+            image_transform(item(), bare, number),
+            image_transform(item(), changed(), number),
+        )
         assert (seen.angle, seen.saturation) == (whole.angle, whole.saturation)
         assert seen.hue == 0 != whole.hue
 
 
 def test_fixed_changes_are_whole_and_the_same_for_all():
     concept = changed(fixed=True, flip="off", flip_vertical="always")
-    seen = view(item(), concept, 0)
+    seen = image_transform(item(), concept, 0)
     assert {name: getattr(seen, name) for name in AMOUNTS} == AMOUNTS
     assert (seen.flip, seen.flip_vertical) == (False, True)
-    assert view(item(name="b.png"), concept, 5) == plain_view(item(), concept) == seen
+    assert (
+        image_transform(item(name="b.png"), concept, 5) == plain_transform(item(), concept) == seen
+    )
 
 
 def test_plain_view_has_nothing_drawn():
     for concept in (changed(), replace(changed(), buckets=Buckets(crop="random"))):
-        assert plain_view(item(), concept) == View(CropGeometry(640, 448, 0, 20, Bucket(640, 408)))
+        assert plain_transform(item(), concept) == ImageTransform(
+            CropGeometry(640, 448, 0, 20, Bucket(640, 408))
+        )
 
 
 def test_random_cut_begins_anywhere():
     concept = folder(buckets={"crop": "random"})
     tops = Counter(
-        view(item(name=f"{number}", height=650), concept, 0).geometry.top for number in range(900)
+        image_transform(item(name=f"{number}", height=650), concept, 0).geometry.top
+        for number in range(900)
     )
     # 1000 × 650 becomes 640 × 416, of which 408 are seen.
     assert sorted(tops) == list(range(9))
@@ -215,8 +232,10 @@ def test_random_cut_begins_anywhere():
 
 def test_closer_cut_enlarges_by_up_to_the_setting_and_begins_anywhere():
     concept = folder(crop_jitter=0.25)
-    square = [view(item(512, 512, name=f"{number}"), concept, 0) for number in range(300)]
-    scales = [enlarged(item(512, 512), one) for one in square]
+    square = [
+        image_transform(item(512, 512, name=f"{number}"), concept, 0) for number in range(300)
+    ]
+    scales = [upscale_factor(item(512, 512), one) for one in square]
     assert 1 <= min(scales) < 1.02
     assert 1.23 < max(scales) <= 1.25
     widest = max(square, key=lambda one: one.geometry.width).geometry
@@ -241,20 +260,20 @@ def test_closer_cut_enlarges_by_up_to_the_setting_and_begins_anywhere():
 def test_cut_lies_around_the_focus(settings, own, expected):
     buckets = {"crop": "focus", "sizes": (Size(width=512, height=512),), **settings}
     seen = item(1000, 500, focus=own)
-    cut = view(seen, folder(buckets=buckets), 0).geometry
+    cut = image_transform(seen, folder(buckets=buckets), 0).geometry
     assert cut == CropGeometry(1024, 512, expected, 0, Bucket(512, 512))
-    mirrored = view(seen, folder(buckets=buckets, flip="always"), 0).geometry
+    mirrored = image_transform(seen, folder(buckets=buckets, flip="always"), 0).geometry
     assert mirrored.left == 512 - expected
 
 
 def test_a_closer_cut_goes_on_around_the_focus():
     buckets = {"crop": "focus", "focus_x": 0.2, "sizes": (Size(width=512, height=512),)}
     concept = folder(buckets=buckets, crop_jitter=0.25)
-    cuts = [view(item(2000, 500, name=f"{n}"), concept, 0).geometry for n in range(300)]
+    cuts = [image_transform(item(2000, 500, name=f"{n}"), concept, 0).geometry for n in range(300)]
     # Where the point lies in the cut, from its left edge to its right one.
-    places = [(0.2 * cut.width - cut.left) / 512 for cut in cuts]
-    assert 0.37 < min(places) < 0.41
-    assert 0.59 < max(places) < 0.63
+    crop_range = [(0.2 * cut.width - cut.left) / 512 for cut in cuts]
+    assert 0.37 < min(crop_range) < 0.41
+    assert 0.59 < max(crop_range) < 0.63
     assert max(cut.width for cut in cuts) > 2500
 
 
@@ -262,7 +281,7 @@ def test_turned_upside_down_the_focus_is_too():
     buckets = {"crop": "focus", "focus_y": 0.3, "sizes": (Size(width=512, height=512),)}
     for flip_vertical, top in [("off", 51), ("always", 461)]:
         concept = folder(buckets=buckets, flip_vertical=flip_vertical)
-        assert view(item(500, 1000), concept, 0).geometry.top == top
+        assert image_transform(item(500, 1000), concept, 0).geometry.top == top
 
 
 @pytest.mark.parametrize("limit", [1, 1.5])
@@ -273,7 +292,7 @@ def test_no_view_is_enlarged_beyond_the_limit(limit):
             seen = item(width, height, name=f"{number}")
             # Whole pixels, and the one that a turned cut may need, are beyond the limit.
             slack = 2 / min(width, height)
-            assert enlarged(seen, view(seen, concept, 0)) <= limit + slack
+            assert upscale_factor(seen, image_transform(seen, concept, 0)) <= limit + slack
 
 
 def test_small_image_is_brought_to_a_smaller_size_and_never_lost():
@@ -286,10 +305,10 @@ def test_small_image_is_brought_to_a_smaller_size_and_never_lost():
 def test_fixed_sizes_stand_in_for_all_resolutions():
     sizes = (Size(width=512, height=768), Size(width=768, height=512))
     concept = folder(resolutions=(512, 1024), buckets={"sizes": sizes}, flip="random")
-    assert view_count(concept) == 2
+    assert transform_count(concept) == 2
     for number in range(4):
         assert bucket_at(item(), concept, number) == Bucket(768, 512)
-    assert {view(item(), concept, number).flip for number in range(2)} == {False, True}
+    assert {image_transform(item(), concept, number).flip for number in range(2)} == {False, True}
 
 
 def test_bucket_at_is_that_of_the_view():
@@ -299,27 +318,27 @@ def test_bucket_at_is_that_of_the_view():
     for width, height in [(300, 400), (1000, 1000), (2000, 500)]:
         for number in range(12):
             seen = item(width, height)
-            assert view(seen, concept, number).bucket == bucket_at(seen, concept, number)
+            assert image_transform(seen, concept, number).bucket == bucket_at(seen, concept, number)
 
 
 def test_keys_tell_apart_whatever_changes_pixels_and_cut_keys_whatever_moves_them():
-    plain = plain_view(item(), folder())
+    plain = plain_transform(item(), folder())
     moved = [
         replace(plain, geometry=replace(plain.geometry, **{name: 7}))
         for name in ("width", "height", "left", "top")
     ]
     moved += [replace(plain, geometry=replace(plain.geometry, bucket=Bucket(640, 416)))]
     moved += [replace(plain, **{name: 1}) for name in ("flip", "flip_vertical", "angle")]
-    colors = [field.name for field in fields(View)][4:]
-    recolored = [replace(plain, **{name: 0.5}) for name in colors]
+    colors = [field.name for field in fields(ImageTransform)][4:]
+    adjust_colors = [replace(plain, **{name: 0.5}) for name in colors]
     assert colors == ["brightness", "contrast", "saturation", "hue"]
-    assert len({one.cut_key() for one in [plain, *moved]}) == 9
-    assert len({one.key() for one in [plain, *moved, *recolored]}) == 13
-    assert {one.cut_key() for one in recolored} == {plain.cut_key()}
+    assert len({one.crop_key() for one in [plain, *moved]}) == 9
+    assert len({one.key() for one in [plain, *moved, *adjust_colors]}) == 13
+    assert {one.crop_key() for one in adjust_colors} == {plain.crop_key()}
 
 
 def test_keys_of_equal_views_are_equal_whether_zero_was_drawn_or_not():
     for number in range(8):
-        seen = view(item(name=f"{number}"), folder(contrast=0.1), 0)
+        seen = image_transform(item(name=f"{number}"), folder(contrast=0.1), 0)
         assert seen.key()[8:] == ("0.0", "0.0", repr(seen.contrast), "0.0", "0.0")
         assert all(isinstance(part, str | int) for part in seen.key())

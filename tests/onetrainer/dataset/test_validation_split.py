@@ -5,7 +5,7 @@ import shutil
 import pytest
 from PIL import Image
 
-from onetrainer.dataset.dataset import read_dataset, share_count
+from onetrainer.dataset.dataset import read_dataset, validation_count
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import resolve
 
@@ -61,7 +61,7 @@ def test_no_more_is_validation_of_a_share_than_is_measured(forty):
 @pytest.mark.parametrize(("images", "count"), [(1, 1), (2, 1), (3, 1), (5, 2), (7, 3), (8, 4)])
 def test_never_more_than_half_is_validation(images, count):
     """Half of 3 or 7 rounds up."""
-    assert share_count(config(".", split=0.5).validation, images) == count
+    assert validation_count(config(".", split=0.5).validation, images) == count
 
 
 def test_another_seed_holds_out_others_and_the_same_seed_the_same(forty, tmp_path):

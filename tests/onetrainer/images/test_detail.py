@@ -101,4 +101,4 @@ def test_very_large_image_is_looked_at_in_parts():
 
 def test_detail_survives_being_packed():
     found = Detail(0.5, 0.25, 3.5, 4)
-    assert Detail.unpacked(found.packed()) == found
+    assert Detail.unpack(found.pack()) == found

@@ -10,7 +10,7 @@ import pytest
 
 from onetrainer.images import image_index as image_memory
 from onetrainer.images.header import Header
-from onetrainer.images.image_index import FILE_NAME, ImageMemory
+from onetrainer.images.image_index import FILE_NAME, ImageIndex
 
 HEADER = Header(640, 480, True)
 
@@ -35,15 +35,15 @@ def folder(tmp_path):
 
 
 def learn_all(folder, path):
-    with closing(ImageMemory(folder)) as memory:
+    with closing(ImageIndex(folder)) as memory:
         assert (memory.known(path), memory.digest(path), memory.features(path, 1)) == (None,) * 3
         memory.learn(path, HEADER)
         memory.read(path)
-        memory.learn_features(path, 1, b"looks")
+        memory.store_features(path, 1, b"looks")
 
 
 def known(folder, path):
-    with closing(ImageMemory(folder)) as memory:
+    with closing(ImageIndex(folder)) as memory:
         return memory.known(path), memory.digest(path), memory.features(path, 1)
 
 
@@ -54,21 +54,21 @@ def test_all_that_was_trained_is_known_the_next_time(later, image, folder):
 
 
 def test_what_is_trained_is_known_before_it_is_saved(later, image, folder):
-    memory = ImageMemory(folder)
+    memory = ImageIndex(folder)
     memory.read(image)
     assert memory.digest(image) == hashlib.sha256(b"some picture").hexdigest()
     assert not folder.exists()
 
 
 def test_reading_gives_bytes_and_digest(image, folder):
-    data, digest = ImageMemory(folder).read(image)
+    data, digest = ImageIndex(folder).read(image)
     assert data == b"some picture"
     assert digest == hashlib.sha256(data).hexdigest()
 
 
 def test_missing_image_cannot_be_read_and_is_not_known(later, image, folder):
     with pytest.raises(OSError, match="No such file"):
-        ImageMemory(folder).read(image.with_name("gone.png"))
+        ImageIndex(folder).read(image.with_name("gone.png"))
     assert known(folder, image.with_name("gone.png")) == (None,) * 3
 
 
@@ -101,12 +101,12 @@ def test_just_written_image_is_not_remembered(image, folder):
 
 
 def test_image_that_changes_while_it_is_looked_at_is_not_remembered(later, image, folder):
-    memory = ImageMemory(folder)
+    memory = ImageIndex(folder)
     assert memory.known(image) is None
     assert memory.features(image, 1) is None
     image.write_bytes(b"another one")
     memory.learn(image, HEADER)
-    memory.learn_features(image, 1, b"looks")
+    memory.store_features(image, 1, b"looks")
     assert (memory.known(image), memory.features(image, 1)) == (None, None)
 
 
@@ -118,7 +118,7 @@ def test_image_that_changes_while_it_is_read_is_not_remembered(later, image, fol
         path.write_bytes(b"another one")
         return data
 
-    memory = ImageMemory(folder)
+    memory = ImageIndex(folder)
     monkeypatch.setattr(type(image), "read_bytes", read_late)
     memory.read(image)
     monkeypatch.undo()
@@ -127,9 +127,9 @@ def test_image_that_changes_while_it_is_read_is_not_remembered(later, image, fol
 
 def test_features_of_another_version_are_not_known_and_trained_anew(later, image, folder):
     learn_all(folder, image)
-    with closing(ImageMemory(folder)) as memory:
+    with closing(ImageIndex(folder)) as memory:
         assert memory.features(image, 2) is None
-        memory.learn_features(image, 2, b"new looks")
+        memory.store_features(image, 2, b"new looks")
         assert (memory.features(image, 1), memory.features(image, 2)) == (
             b"looks",
             b"new looks",
@@ -137,12 +137,12 @@ def test_features_of_another_version_are_not_known_and_trained_anew(later, image
 
 
 def test_damage_is_known_until_the_file_changes(later, image, folder):
-    with closing(ImageMemory(folder)) as memory:
+    with closing(ImageIndex(folder)) as memory:
         assert not memory.has_damage()
         assert memory.features(image, 1) is None
-        memory.learn_damage(image, 1, "damaged: ü")
+        memory.store_damage(image, 1, "damaged: ü")
         assert memory.has_damage()
-    with closing(ImageMemory(folder)) as memory:
+    with closing(ImageIndex(folder)) as memory:
         assert memory.has_damage()
         assert memory.damage(image) == "damaged: ü"
         image.write_bytes(b"a longer picture by now")
@@ -150,10 +150,10 @@ def test_damage_is_known_until_the_file_changes(later, image, folder):
 
 
 def test_damage_of_a_image_that_was_replaced_meanwhile_is_not_remembered(later, image, folder):
-    with closing(ImageMemory(folder)) as memory:
+    with closing(ImageIndex(folder)) as memory:
         assert memory.features(image, 1) is None
         image.write_bytes(b"a longer picture by now")
-        memory.learn_damage(image, 1, "damaged")
+        memory.store_damage(image, 1, "damaged")
         assert memory.damage(image) is None
 
 
@@ -228,12 +228,12 @@ def test_locked_file_costs_memory_alone(later, image, folder, monkeypatch):
 
 
 def test_two_memories_of_one_folder_share_what_they_learn(later, image, folder):
-    with closing(ImageMemory(folder)) as one, closing(ImageMemory(folder)) as other:
+    with closing(ImageIndex(folder)) as one, closing(ImageIndex(folder)) as other:
         one.read(image)
         one.save()
         assert other.digest(image) == one.digest(image)
         assert other.features(image, 1) is None
-        other.learn_features(image, 1, b"looks")
+        other.store_features(image, 1, b"looks")
         other.save()
         assert one.features(image, 1) == b"looks"
 
@@ -242,7 +242,7 @@ def test_threads_lose_nothing(later, tmp_path, folder):
     paths = [tmp_path / f"{number}.png" for number in range(60)]
     for path in paths:
         path.write_bytes(path.name.encode())
-    with closing(ImageMemory(folder)) as memory:
+    with closing(ImageIndex(folder)) as memory:
         threads = [
             threading.Thread(target=lambda part=paths[start::4]: [*map(memory.read, part)])
             for start in range(4)
@@ -251,7 +251,7 @@ def test_threads_lose_nothing(later, tmp_path, folder):
             thread.start()
         for thread in threads:
             thread.join()
-    with closing(ImageMemory(folder)) as memory:
+    with closing(ImageIndex(folder)) as memory:
         expected = [hashlib.sha256(path.name.encode()).hexdigest() for path in paths]
         assert [memory.digest(path) for path in paths] == expected
 
@@ -261,12 +261,12 @@ def test_facts_asked_for_longest_ago_are_forgotten_first(later, tmp_path, folder
     paths = [tmp_path / f"{number}.png" for number in range(12)]
     for day, part in enumerate((paths[:6], paths[6:])):
         monkeypatch.setattr(image_memory, "_today", lambda day=day: day)
-        with closing(ImageMemory(folder)) as memory:
+        with closing(ImageIndex(folder)) as memory:
             for path in part:
                 path.write_bytes(b"x")
                 memory.read(path)
             assert day == 0 or memory.digest(paths[0])
-    with closing(ImageMemory(folder)) as memory:
+    with closing(ImageIndex(folder)) as memory:
         kept = [memory.digest(path) is not None for path in paths]
     assert kept[0]  # asked for on the second day
     assert kept[6:] == [True] * 6

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from onetrainer.images.header import Header, RecentHeaders, full_header, read_header
+from onetrainer.images.header import Header, RecentHeaders, pillow_header, read_header
 from onetrainer.images.image_file import ImageError
 from onetrainer.images.quick_header import quick_header
 
@@ -88,7 +88,7 @@ def seen(read, path):
 @pytest.mark.parametrize("name", IMAGES)
 def test_quick_and_full_reading_agree(tmp_path, name):
     path = save(tmp_path, name)
-    assert read_header(path) == full_header(path)
+    assert read_header(path) == pillow_header(path)
 
 
 @pytest.mark.parametrize("name", ORDINARY)
@@ -111,7 +111,7 @@ def test_damaged_files_are_judged_alike(tmp_path, name):
             damaged[draw.randrange(min(end, 700))] = draw.randrange(256)
         path.write_bytes(damaged)
         quick = quick_header(path)
-        assert quick is None or Header(*quick) == seen(full_header, path)
+        assert quick is None or Header(*quick) == seen(pillow_header, path)
 
 
 @pytest.mark.parametrize("side", [32, 400])
@@ -127,7 +127,7 @@ def test_exif_behind_a_pngs_pixels_is_not_overlooked(tmp_path, side, length):
         path = tmp_path / "a.png"
         path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join([*parts, *tail]))
         size = (side // 2, side) if late in tail else (side, side // 2)
-        assert read_header(path) == full_header(path) == Header(*size, has_alpha=False)
+        assert read_header(path) == pillow_header(path) == Header(*size, has_alpha=False)
 
 
 def test_a_image_as_large_as_a_book_is_refused_however_it_is_read(tmp_path):

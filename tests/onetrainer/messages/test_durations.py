@@ -2,7 +2,12 @@
 
 import pytest
 
-from onetrainer.messages.durations import about, number, time_lines, time_words
+from onetrainer.messages.durations import (
+    format_duration,
+    format_passes,
+    format_step_time,
+    time_lines,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,11 +26,11 @@ from onetrainer.messages.durations import about, number, time_lines, time_words
     ],
 )
 def test_times_have_as_many_digits_as_can_be_known(seconds, words):
-    assert about(seconds) == words
+    assert format_duration(seconds) == words
 
 
 def test_a_step_and_the_whole_are_told_with_where():
-    told = time_words(step=40, run=1200, where="on this processor")
+    told = format_step_time(step=40, run=1200, where="on this processor")
     assert told == "about 40 s a step, 20 min in all (on this processor)"
 
 
@@ -45,4 +50,4 @@ def test_ordinary_training_has_nothing_to_tell_of_passes():
 
 @pytest.mark.parametrize(("passes", "words"), [(12.0, "12"), (10.46, "10.5"), (133.4, "133")])
 def test_passes_that_are_an_average_have_a_digit(passes, words):
-    assert number(passes) == words
+    assert format_passes(passes) == words

@@ -8,16 +8,16 @@ import pytest
 from onetrainer.messages.memory import (
     GB,
     Report,
-    amount,
-    checkpointing_words,
+    checkpointing_label,
+    component_label,
     fits,
     fix_lines,
     fix_section,
     forecast_lines,
+    format_memory,
     largest_parts,
     notes,
-    part_words,
-    phase_words,
+    phase_label,
     setting_value,
     verdict,
 )
@@ -59,7 +59,7 @@ def forecast(available=0.0, fixes=()):
     ],
 )
 def test_amounts_are_counted_as_on_a_cards_box(size, words):
-    assert amount(size) == words
+    assert format_memory(size) == words
 
 
 def test_the_verdict_tells_whether_it_fits_and_when_it_is_highest():
@@ -104,8 +104,8 @@ def test_fixes_are_told_with_the_settings_to_type():
 
 
 def test_parts_and_phases_that_are_not_known_are_called_by_their_names():
-    assert (part_words("unet"), part_words("new_part")) == ("UNet", "new part")
-    assert (phase_words("drawing"), phase_words("else")) == ("drawing samples", "else")
+    assert (component_label("unet"), component_label("new_part")) == ("UNet", "new part")
+    assert (phase_label("drawing"), phase_label("else")) == ("drawing samples", "else")
     assert largest_parts(PHASES["training"], 2) == "activations 5.00 GB, UNet 4.00 GB"
 
 
@@ -142,7 +142,7 @@ def test_notes_tell_what_is_counted_and_what_is_not():
     assert notes(**plain | {"missing_model": ""})[0].startswith("No base model is chosen: SD 1.5's")
     (chosen,) = notes(**plain, chosen="block")
     assert chosen == "Automatic checkpointing would take: whole blocks."
-    assert checkpointing_words("selective") == "cheap operations"
+    assert checkpointing_label("selective") == "cheap operations"
 
 
 def test_values_are_as_a_config_file_has_them():

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
-from tests.images import folder
 
 from onetrainer.dataset.buckets import Bucket, CropGeometry
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.transforms import View
+from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.errors import UserError
 from onetrainer.images.image_file import ImageError
 from onetrainer.presets.presets import resolve
 from onetrainer.preview.contact_sheet import thumbnail, write_sheets
-from onetrainer.preview.dataset_preview import plan_data
+from onetrainer.preview.dataset_preview import preview_dataset
+from tests.images import folder
 
 HALVES = Bucket(64, 64)
 
@@ -34,7 +34,7 @@ def colors(image):
 
 def at(left, **changes):
     """The view of a square from so far left on, of the picture at half its size."""
-    return View(CropGeometry(128, 64, left, 0, HALVES), **changes)
+    return ImageTransform(CropGeometry(128, 64, left, 0, HALVES), **changes)
 
 
 RED, BLUE = [1, 0, 0], [0, 0, 1]
@@ -55,7 +55,7 @@ def test_a_thumbnail_shows_what_is_changed(halves):
 
 def test_a_thumbnail_is_as_large_as_asked(halves):
     assert thumbnail(halves, at(32), 32).size == (32, 32)
-    wide = View(CropGeometry(128, 64, 0, 0, Bucket(128, 64)))
+    wide = ImageTransform(CropGeometry(128, 64, 0, 0, Bucket(128, 64)))
     assert thumbnail(halves, wide, 32).size == (32, 16)
 
 
@@ -63,7 +63,7 @@ def test_deep_images_are_seen_in_their_brightness(tmp_path):
     values = np.full((64, 64), 65535 // 2, dtype=np.uint16)
     Image.fromarray(values).save(tmp_path / "deep.png")
     item = Item(tmp_path / "deep.png", ("",), 64, 64)
-    shown = thumbnail(item, View(CropGeometry(64, 64, 0, 0, HALVES)), 64)
+    shown = thumbnail(item, ImageTransform(CropGeometry(64, 64, 0, 0, HALVES)), 64)
     assert shown.mode == "RGB"
     assert np.asarray(shown).min() == np.asarray(shown).max() == 127
 
@@ -77,7 +77,7 @@ def test_a_image_that_has_gone_is_told(halves):
 @pytest.fixture
 def plan(tmp_path):
     data = {"folder": str(folder(tmp_path / "cats", [(64, 64)] * 9 + [(88, 48)] * 2))}
-    return plan_data(resolve({"data": data | {"resolution": 64}}, source=""))
+    return preview_dataset(resolve({"data": data | {"resolution": 64}}, source=""))
 
 
 def test_there_is_a_sheet_for_each_size_with_all_its_images(plan, tmp_path):
@@ -112,7 +112,7 @@ def test_images_are_labeled_by_their_path_below_their_folder(tmp_path, monkeypat
     told = []
     monkeypatch.setattr(ImageDraw.ImageDraw, "text", lambda _, at, text, fill: told.append(text))
     for changed in (data, {**data, "concepts": []}):
-        plan = plan_data(resolve({"data": changed | {"resolution": 64}}, source=""))
+        plan = preview_dataset(resolve({"data": changed | {"resolution": 64}}, source=""))
         write_sheets(plan, tmp_path / f"sheets {len(told)}")
     assert told == [
         "cats/0.png", "…long name of a folder/0.png", "x?y/0.png",

@@ -10,15 +10,15 @@ import pytest
 from PIL import Image
 
 from onetrainer.config.run.validation import Validation
-from onetrainer.dataset.batch_plan import BatchPlan, portions_of
+from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
 from onetrainer.dataset.buckets import Bucket
 from onetrainer.dataset.dataset import read_dataset
-from onetrainer.dataset.near_duplicates import LookingStopped, similar_groups
+from onetrainer.dataset.near_duplicates import AnalysisCancelled, near_duplicate_groups
 from onetrainer.errors import UserError
-from onetrainer.images.image_index import ImageMemory
+from onetrainer.images.image_index import ImageIndex
 from onetrainer.messages.dataset import as_document, lines
 from onetrainer.presets.presets import resolve
-from onetrainer.preview.dataset_preview import caption_examples, plan_data
+from onetrainer.preview.dataset_preview import caption_examples, preview_dataset
 from tests.images import folder
 from tests.onetrainer.drawn import as_jpeg, leaves
 
@@ -39,7 +39,7 @@ def root(tmp_path):
 
 
 def test_sizes_and_steps_are_counted(root):
-    plan = plan_data(config(root, training={"batch_size": 2, "accumulation": 1, "steps": 9}))
+    plan = preview_dataset(config(root, training={"batch_size": 2, "accumulation": 1, "steps": 9}))
     assert {one.bucket: (one.images, one.shown, one.steps) for one in plan.buckets} == {
         SQUARE: (5, 5, 3),
         WIDE: (2, 2, 1),
@@ -55,8 +55,8 @@ def test_what_is_told_of_a_run_is_what_its_steps_show(root, repeats):
     more = {"folder": str(folder(root / "more", [(48, 88)] * 3)), "repeats": repeats}
     data = {"concepts": [more], "class_folder": str(folder(root / "class", [(64, 64)] * 5))}
     made = config(root, data=data, training={"batch_size": 3, "steps": 23})
-    plan = plan_data(made)
-    portions = portions_of(read_dataset(made), is_cached=True)
+    plan = preview_dataset(made)
+    portions = concept_slices(read_dataset(made), is_cached=True)
     batches = BatchPlan(portions, batch_size=3, accumulation=1, seed=0)
     shown = [batches.at(step) for step in range(23)]
     assert plan.shown == sum(len(step.images) for step in shown)
@@ -68,7 +68,7 @@ def test_what_is_told_of_a_run_is_what_its_steps_show(root, repeats):
 
 def test_a_long_run_of_unequal_epochs_is_told_about_right(root):
     data = {"class_folder": str(folder(root / "class", [(64, 64), (88, 48), (48, 88)]))}
-    plan = plan_data(config(root, data=data, training={"steps": 100_000}))
+    plan = preview_dataset(config(root, data=data, training={"steps": 100_000}))
     # Seven pictures to learn and seven to keep: one a step.
     assert plan.shown == pytest.approx(100_000, rel=1e-3)
     assert plan.epochs == pytest.approx(100_000 / 14, rel=1e-3)
@@ -76,11 +76,13 @@ def test_a_long_run_of_unequal_epochs_is_told_about_right(root):
 
 def test_a_long_run_of_many_images_counts_few_of_its_epochs(root, monkeypatch):
     counted = []
-    real = BatchPlan.counts_in
-    monkeypatch.setattr(BatchPlan, "counts_in", lambda self, n: counted.append(n) or real(self, n))
+    real = BatchPlan.bucket_counts
+    monkeypatch.setattr(
+        BatchPlan, "bucket_counts", lambda self, n: counted.append(n) or real(self, n)
+    )
     monkeypatch.setattr("onetrainer.preview.dataset_preview.EXACT_SHOWINGS", 70)
     data = {"class_folder": str(folder(root / "class", [(64, 64), (88, 48), (48, 88)]))}
-    plan = plan_data(config(root, data=data, training={"steps": 100_000}))
+    plan = preview_dataset(config(root, data=data, training={"steps": 100_000}))
     assert max(counted) == 4  # five epochs, of 14 pictures each
     assert plan.epochs == pytest.approx(100_000 / 14, rel=1e-3)
     assert plan.shown == pytest.approx(100_000, rel=1e-3)
@@ -90,7 +92,7 @@ def test_images_are_counted_by_folder_and_by_what_they_are_for(root):
     held = {"folder": str(folder(root / "held", [(64, 64)] * 2)), "role": "validation"}
     kept = {"folder": str(folder(root / "kept", [(64, 64)] * 3)), "role": "prior", "images": 10}
     data = {"concepts": [held, kept]}
-    plan = plan_data(config(root, data=data, validation={"use": True}))
+    plan = preview_dataset(config(root, data=data, validation={"use": True}))
     told = {one.name: (one.images, one.validation, one.per_epoch) for one in plan.concepts}
     assert told == {"cats": (7, 0, 7), "held": (0, 2, 0), "kept": (3, 0, 10)}
     assert (plan.images, plan.validation) == (10, 2)
@@ -107,15 +109,17 @@ def alike(tmp_path, monkeypatch):
             as_jpeg(leaves(seed, 96), quality).save(tmp_path / f"cats/{quality}-{seed}.png")
     section = {"use": True, "split": 0.4, "keep_similar": True}
     data = {"require_captions": False}
-    with closing(ImageMemory(tmp_path / "cache")) as memory:
+    with closing(ImageIndex(tmp_path / "cache")) as memory:
         yield config(tmp_path, data=data, validation=section), memory
 
 
 def test_validation_images_are_those_of_the_run_where_all_looks_are_remembered(alike):
     made, memory = alike
-    run = read_dataset(made, similar=lambda items: similar_groups(items, memory)).validation
-    plan = plan_data(made, looks=memory)
-    assert plan.dataset.validation == run and not plan.holds_out_alike
+    run = read_dataset(
+        made, group_similar=lambda items: near_duplicate_groups(items, memory)
+    ).validation
+    plan = preview_dataset(made, image_index=memory)
+    assert plan.dataset.validation == run and not plan.validation_may_change
     seeds = {item.path.stem.partition("-")[2] for item in run}
     assert len(run) == 3 * len(seeds) > 0
     assert "It is not known yet" not in "\n".join(lines(plan))
@@ -124,9 +128,9 @@ def test_validation_images_are_those_of_the_run_where_all_looks_are_remembered(a
 def test_one_look_that_is_not_remembered_leaves_it_open_who_is_validation(alike):
     made, memory = alike
     found = read_dataset(made)
-    similar_groups([*found.items[1:], *found.validation], memory)
-    plan = plan_data(made, looks=memory)
-    assert plan.holds_out_alike
+    near_duplicate_groups([*found.items[1:], *found.validation], memory)
+    plan = preview_dataset(made, image_index=memory)
+    assert plan.validation_may_change
     assert as_document(plan)["holds_out_alike"]
     assert plan.dataset.validation == found.validation
     assert "It is not known yet" in "\n".join(lines(plan))
@@ -136,9 +140,9 @@ def test_images_known_to_be_damaged_are_left_out_as_the_run_leaves_them_out(alik
     made, memory = alike
     bad = Path(made.data.folder, "60-2.png")
     bad.write_bytes(bad.read_bytes()[:2000])
-    assert plan_data(made, looks=memory).skipped == ()
-    run = read_dataset(made, similar=lambda items: similar_groups(items, memory))
-    plan = plan_data(made, looks=memory)
+    assert preview_dataset(made, image_index=memory).skipped == ()
+    run = read_dataset(made, group_similar=lambda items: near_duplicate_groups(items, memory))
+    plan = preview_dataset(made, image_index=memory)
     # A run decodes its pictures after it has divided them.
     assert plan.dataset.items == tuple(item for item in run.items if item.path != bad)
     assert plan.dataset.validation == tuple(item for item in run.validation if item.path != bad)
@@ -152,31 +156,31 @@ def test_nothing_to_learn_is_told_where_all_images_are_known_to_be_damaged(alike
     found = read_dataset(made)
     for item in found.items:
         item.path.write_bytes(item.path.read_bytes()[:2000])
-    similar_groups([*found.items, *found.validation], memory)
+    near_duplicate_groups([*found.items, *found.validation], memory)
     without = made.model_copy(update={"validation": Validation()})
-    assert plan_data(without, looks=memory).images == len(found.validation)
+    assert preview_dataset(without, image_index=memory).images == len(found.validation)
     for item in found.validation:
         item.path.write_bytes(item.path.read_bytes()[:2000])
-    similar_groups(found.validation, memory)
+    near_duplicate_groups(found.validation, memory)
     with pytest.raises(UserError, match=r"none can be read .*damaged"):
-        plan_data(without, looks=memory)
+        preview_dataset(without, image_index=memory)
 
 
 def test_notes_name_their_folder_where_there_are_several(root):
     one, other = folder(root / "a/more", [(64, 64)]), folder(root / "b/more", [(64, 64)] * 2)
     data = {"masks": "files"}
-    assert plan_data(config(root, data=data)).notes == (
+    assert preview_dataset(config(root, data=data)).notes == (
         "7 of 7 pictures have no mask; all of each counts",
     )
     data["concepts"] = [{"folder": str(one)}, {"folder": str(other)}]
-    found = [note.partition(": ")[0] for note in plan_data(config(root, data=data)).notes]
+    found = [note.partition(": ")[0] for note in preview_dataset(config(root, data=data)).notes]
     assert found == ["cats", str(one), str(other)]
 
 
 def test_images_without_a_caption_are_named_and_no_more_than_a_few(root):
     for number in (1, 2, 4, 6):
         (root / f"cats/{number}.txt").unlink()
-    plan = plan_data(config(root))
+    plan = preview_dataset(config(root))
     assert [path.name for path in plan.without_caption] == ["1.png", "2.png", "4.png", "6.png"]
     assert "4 pictures without a caption: 1.png, 2.png, 4.png …." in lines(plan)
     assert as_document(plan)["without_caption"] == [str(path) for path in plan.without_caption]
@@ -185,14 +189,14 @@ def test_images_without_a_caption_are_named_and_no_more_than_a_few(root):
 def test_comparing_of_looks_can_be_stopped(alike):
     made, memory = alike
     found = read_dataset(made)
-    similar_groups([*found.items, *found.validation], memory)
-    with pytest.raises(LookingStopped):
-        plan_data(made, looks=memory, should_stop=lambda: True)
+    near_duplicate_groups([*found.items, *found.validation], memory)
+    with pytest.raises(AnalysisCancelled):
+        preview_dataset(made, image_index=memory, should_stop=lambda: True)
 
 
 def test_a_very_long_caption_is_told_by_its_beginning(root):
     (root / "cats" / "0.txt").write_text("many " * 5000)
-    plan = plan_data(config(root))
+    plan = preview_dataset(config(root))
     (told,) = (line for line in lines(plan) if "many many" in line)
     assert told.endswith("many … (5,000 words)") and len(told) < 450
     assert len(as_document(plan)["captions"][0]["drawn"][0]) > 20_000
@@ -202,35 +206,35 @@ def test_enlarged_and_cut_images_are_named_the_worst_first(root):
     Image.new("RGB", (16, 16)).save(root / "cats" / "tiny.png")
     Image.new("RGB", (32, 32)).save(root / "cats" / "small.png")
     Image.new("RGB", (700, 100)).save(root / "cats" / "long.png")
-    plan = plan_data(config(root))
+    plan = preview_dataset(config(root))
     assert [(one.path.name, one.amount) for one in plan.enlarged.most] == [
         ("tiny.png", 4.0),
         ("small.png", 2.0),
     ]
-    assert [one.path.name for one in plan.cut.most] == ["long.png"]
+    assert [one.path.name for one in plan.cropped.most] == ["long.png"]
     # Of 7:1, a size of 4:1 shows 4/7.
-    assert plan.cut.most[0].amount == pytest.approx(1 - 4 / 7, abs=0.01)
+    assert plan.cropped.most[0].amount == pytest.approx(1 - 4 / 7, abs=0.01)
 
 
 def test_captions_are_shown_as_they_will_be_drawn(root):
     made = config(root, data={"trigger": "sks", "captions": {"shuffle": True}})
-    for example in plan_data(made).captions:
-        assert len(set(example.drawn)) > 1
-        for caption in example.drawn:
+    for example in preview_dataset(made).captions:
+        assert len(set(example.samples)) > 1
+        for caption in example.samples:
             assert caption.startswith("sks, ")
             assert {"a cat", "red", "sitting"} <= set(caption.split(", "))
     plain = caption_examples(read_dataset(config(root)), count=3)
     assert [one.path.stem for one in plain] == ["0", "3", "6"]
-    assert [one.drawn for one in plain] == [(f"a cat, red, sitting, {n}",) for n in (0, 3, 6)]
+    assert [one.samples for one in plain] == [(f"a cat, red, sitting, {n}",) for n in (0, 3, 6)]
 
 
 def test_the_cache_takes_what_its_views_and_captions_take(root):
-    plan = plan_data(config(root, hardware={"precision": "bf16"})).cache
+    plan = preview_dataset(config(root, hardware={"precision": "bf16"})).cache
     # Mean and deviation, four channels of float32, of 8 × 8 and of 11 × 6; seven captions and the
     # empty one, 77 tokens of 768 numbers of 16 bits.
     assert plan.image_bytes == 2 * 4 * 4 * (5 * 8 * 8 + 2 * 11 * 6)
     assert plan.caption_bytes == 8 * 77 * 768 * 2
-    assert (plan.views, plan.captions) == (7, 8)
+    assert (plan.latents, plan.captions) == (7, 8)
     assert plan.pixels == 5 * 64 * 64 + 2 * 88 * 48
     assert plan.folder == root / "runs" / "cache"
     assert plan.free_bytes > 0
@@ -247,8 +251,8 @@ def test_the_cache_takes_what_its_views_and_captions_take(root):
     ],
 )
 def test_the_cache_holds_what_the_settings_ask_for(root, data, views, captions):
-    cache = plan_data(config(root, data=data)).cache
-    assert (cache.views, cache.captions) == (views, captions)
+    cache = preview_dataset(config(root, data=data)).cache
+    assert (cache.latents, cache.captions) == (views, captions)
 
 
 @pytest.mark.parametrize(
@@ -263,36 +267,36 @@ def test_the_cache_holds_what_the_settings_ask_for(root, data, views, captions):
 def test_masks_and_what_inpainting_sees_take_their_room(
     root, family, conditioning, bytes_more, passes
 ):
-    plain = plan_data(config(root)).cache
+    plain = preview_dataset(config(root)).cache
     Image.new("L", (64, 64)).save(root / "cats" / "0-masklabel.png")
     data = {"masks": "files", "conditioning": conditioning}
-    found = plan_data(config(root, data=data, model={"family": family})).cache
+    found = preview_dataset(config(root, data=data, model={"family": family})).cache
     assert found.image_bytes - plain.image_bytes == bytes_more * 8 * 8
     assert found.pixels - plain.pixels == (passes - 1) * 64 * 64
 
 
 def test_captions_that_change_are_kept_if_they_are_few(root):
     drawn = {"captions": {"shuffle": True}}
-    few = plan_data(config(root, data=drawn, training={"steps": 21})).cache.captions
+    few = preview_dataset(config(root, data=drawn, training={"steps": 21})).cache.captions
     assert 8 < few <= 22
-    assert plan_data(config(root, data=drawn, training={"steps": 20_000})).cache.captions == 0
+    assert preview_dataset(config(root, data=drawn, training={"steps": 20_000})).cache.captions == 0
 
 
 def test_planning_changes_nothing(root):
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
-    plan_data(config(root))
+    preview_dataset(config(root))
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
 
 
 def test_without_images_there_is_nothing_to_plan(root):
-    assert plan_data(config(root, data={"folder": ""})) is None
+    assert preview_dataset(config(root, data={"folder": ""})) is None
     with pytest.raises(UserError):
-        plan_data(config(root, data={"folder": str(root / "nowhere")}))
+        preview_dataset(config(root, data={"folder": str(root / "nowhere")}))
 
 
 def test_images_of_a_size_are_found_with_their_view(root):
     more = {"buckets": {"resolutions": [{"resolution": 128}]}}
-    plan = plan_data(config(root, data=more))
+    plan = preview_dataset(config(root, data=more))
     assert {number for _, number in plan.images_of(SQUARE)} == {0}
     assert {number for _, number in plan.images_of(Bucket(128, 128))} == {1}
     assert len(plan.images_of(WIDE)) == 2
@@ -300,7 +304,7 @@ def test_images_of_a_size_are_found_with_their_view(root):
 
 def test_all_of_it_is_told_in_words_and_as_json(root):
     made = config(root, training={"batch_size": 2, "steps": 9}, validation={"use": True})
-    plan = plan_data(made)
+    plan = preview_dataset(made)
     told = "\n".join(lines(plan))
     assert "Pictures: 6 to learn, 1 held out." in told
     assert "9 steps are" in told
@@ -317,7 +321,7 @@ def test_fractions_and_few_full_steps_are_told(root):
     more = {"folder": str(folder(root / "more", [(64, 64)] * 3)), "repeats": 0.5}
     data = {"concepts": [more], "augmentation": {"flip": "random"}}
     made = config(root, data=data, training={"batch_size": 4, "steps": 2})
-    told = "\n".join(lines(plan_data(made)))
+    told = "\n".join(lines(preview_dataset(made)))
     assert re.search(r"^  more +3 +1\.5  learned$", told, re.MULTILINE)
     # One showing of the three squares and the five others are two steps; two wide ones are one.
     assert "An epoch shows 8 pictures in 3 steps; 2 steps are 0.67 epochs" in told
@@ -329,7 +333,7 @@ def test_names_are_told_as_no_terminal_obeys_them_and_notes_are_counted(root):
     for name in ("a\nline", "b", "c", "d"):
         Image.new("RGB", (20, 20)).save(root / "cats" / f"{name}.png")
         (root / "cats" / f"{name}.txt").write_bytes(b"caf\xe9")
-    told = lines(plan_data(config(root)))
+    told = lines(preview_dataset(config(root)))
     assert any("a?line.png (3.2 times)" in line for line in told)
     assert not any("\n" in line for line in told)
     assert "And 1 note more; --json tells all." in told
@@ -337,4 +341,4 @@ def test_names_are_told_as_no_terminal_obeys_them_and_notes_are_counted(root):
 
 def test_too_little_room_for_the_cache_is_told(root, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
-    assert "1 kB are free there, too little." in lines(plan_data(config(root)))[-1]
+    assert "1 kB are free there, too little." in lines(preview_dataset(config(root)))[-1]

@@ -7,7 +7,7 @@ import pytest
 
 from onetrainer.errors import UserError
 from tests.ui.desk import DEADLINE, deliver_until
-from ui.background.background_query import Inquiry
+from ui.background.background_query import BackgroundQuery
 
 
 class Scholar:
@@ -38,7 +38,7 @@ def scholar():
 
 @pytest.fixture
 def inquiry(draft, jobs, scholar):
-    return Inquiry(draft, jobs, scholar, counts=("data", "training.seed"))
+    return BackgroundQuery(draft, jobs, scholar, depends_on=("data", "training.seed"))
 
 
 def ask(inquiry, jobs, scholar, answer):
@@ -48,15 +48,15 @@ def ask(inquiry, jobs, scholar, answer):
 
 
 def test_an_answer_is_of_the_settings_it_was_asked_of(inquiry, jobs, scholar, draft):
-    assert not inquiry.is_asked
+    assert not inquiry.is_requested
     ask(inquiry, jobs, scholar, "yes")
-    assert (inquiry.answer, inquiry.is_asked, inquiry.is_of_other_settings) == ("yes", True, False)
+    assert (inquiry.answer, inquiry.is_requested, inquiry.is_outdated) == ("yes", True, False)
     draft.set("training.steps", 7)  # which the answer does not depend on
-    assert inquiry.is_asked
+    assert inquiry.is_requested
     draft.set("data.resolution", 128)
-    assert (inquiry.is_asked, inquiry.is_of_other_settings) == (False, True)
+    assert (inquiry.is_requested, inquiry.is_outdated) == (False, True)
     draft.undo()
-    assert inquiry.is_asked
+    assert inquiry.is_requested
 
 
 def test_an_answer_is_dropped_where_the_settings_have_changed_meanwhile(
@@ -66,7 +66,7 @@ def test_an_answer_is_dropped_where_the_settings_have_changed_meanwhile(
     draft.set("data.resolution", 128)
     scholar.answers.put("of before")
     deliver_until(jobs, lambda: not inquiry.is_working)
-    assert (inquiry.answer, inquiry.is_asked) == (None, False)
+    assert (inquiry.answer, inquiry.is_requested) == (None, False)
 
 
 def test_what_is_given_up_is_told_so_and_changes_nothing(inquiry, jobs, scholar):
@@ -75,7 +75,7 @@ def test_what_is_given_up_is_told_so_and_changes_nothing(inquiry, jobs, scholar)
     inquiry.start()
     inquiry.stop()
     assert not inquiry.is_working
-    scholar.answers.put(lambda watch: watch.require_wanted())
+    scholar.answers.put(lambda watch: watch.raise_if_cancelled())
     assert scholar.ended.wait(DEADLINE)
     deliver_until(jobs, lambda: jobs.deliver() == 0)
     assert (inquiry.answer, inquiry.failed) == ("first", None)
@@ -86,7 +86,7 @@ def test_a_new_question_gives_the_one_under_way_up(inquiry, jobs, scholar):
     inquiry.start()
     deliver_until(jobs, lambda: len(scholar.asked) == 2)
     # Which of the threads comes first is not said.
-    assert sorted(watch.is_given_up() for _, watch in scholar.asked) == [False, True]
+    assert sorted(watch.is_cancelled() for _, watch in scholar.asked) == [False, True]
     scholar.answers.put("a")
     scholar.answers.put("a")
     deliver_until(jobs, lambda: inquiry.answer == "a")
@@ -117,7 +117,7 @@ def test_a_defect_is_not_swallowed(inquiry, jobs, scholar):
     assert not inquiry.is_working
     # It is told as the answer, and not asked for again and again.
     assert "a defect" in str(inquiry.failed)
-    assert inquiry.is_asked
+    assert inquiry.is_requested
     ask(inquiry, jobs, scholar, "yes")
     assert (inquiry.answer, inquiry.failed) == ("yes", None)
 
@@ -130,6 +130,6 @@ def test_paths_are_absolute_and_wrong_settings_are_not_asked_about(
     ask(inquiry, jobs, scholar, "yes")
     assert scholar.asked[0][0].data.folder == str(tmp_path / "pictures")
     draft.set("data.resolution", "large")
-    assert inquiry.why_not()
+    assert inquiry.blocked_reason()
     inquiry.start()
     assert not inquiry.is_working

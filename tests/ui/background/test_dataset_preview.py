@@ -8,25 +8,31 @@ import pytest
 from PIL import Image
 
 from onetrainer.dataset.buckets import Bucket, CropGeometry
-from onetrainer.dataset.caption_sampling import drawn_caption
+from onetrainer.dataset.caption_sampling import sample_caption
 from onetrainer.dataset.items import Item
-from onetrainer.dataset.near_duplicates import LookingStopped
-from onetrainer.dataset.transforms import View
+from onetrainer.dataset.near_duplicates import AnalysisCancelled
+from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.errors import UserError
 from onetrainer.presets import presets
 from onetrainer.preview import dataset_preview
 from onetrainer.preview.contact_sheet import thumbnail
 from tests.ui.project import write_project
-from ui.background.background_query import GivenUpError, Watch
-from ui.background.dataset_preview import Turn, done_words, look_ahead, share_words, turn_words
-from ui.background.image_check import check_images, kinds_of, of_kind, result_words
-from ui.background.preview_images import corners_of, shown_small, whole_with_cut
-from ui.messages.dataset import facts, facts_of_model
+from ui.background.background_query import QueryCancelledError, CancelToken
+from ui.background.dataset_preview import (
+    Repeat,
+    transform_summary,
+    compute_preview,
+    bucket_summary,
+    repeat_label,
+)
+from ui.background.image_check import check_images, finding_groups, findings_in, result_text
+from ui.background.preview_images import crop_corners, transformed_thumbnail, crop_overview
+from ui.messages.dataset import facts, model_facts
 
 
 @pytest.fixture
 def watch():
-    return Watch(lambda done, total: None)
+    return CancelToken(lambda done, total: None)
 
 
 def config_of(path, **changes):
@@ -38,31 +44,31 @@ def config_of(path, **changes):
 
 
 def outlook(project, watch, **changes):
-    return look_ahead(config_of(project, **changes), watch)
+    return compute_preview(config_of(project, **changes), watch)
 
 
 def told(found):
-    return {fact.label.strip(): fact.words for fact in facts(found.plan)}
+    return {fact.label.strip(): fact.text for fact in facts(found.plan)}
 
 
 def test_every_image_is_at_one_size_of_each_resolution(project, watch):
-    sizes = {"buckets": {"resolutions": [{"resolution": 96}, {"resolution": 128}]}}
-    found = outlook(project, watch, data=sizes)
-    showings = [showing.item for size in found.sizes for showing in size.showings]
-    assert sorted(showings) == sorted([*range(12)] * 3)
-    for size in found.sizes:
-        assert all(found.view(showing).bucket == size.bucket for showing in size.showings)
+    buckets = {"buckets": {"resolutions": [{"resolution": 96}, {"resolution": 128}]}}
+    found = outlook(project, watch, data=buckets)
+    images = [showing.item for size in found.buckets for showing in size.images]
+    assert sorted(images) == sorted([*range(12)] * 3)
+    for size in found.buckets:
+        assert all(found.view(showing).bucket == size.bucket for showing in size.images)
 
 
 def test_nobody_waits_for_looks_to_be_compared(project, watch, monkeypatch):
     def compare(*_, should_stop):
-        watch.give_up()
+        watch.cancel()
         assert should_stop()
-        raise LookingStopped
+        raise AnalysisCancelled
 
-    monkeypatch.setattr(dataset_preview, "remembered_groups", compare)
+    monkeypatch.setattr(dataset_preview, "cached_groups", compare)
     data = {"cache_folder": str(project.parent)}
-    with pytest.raises(GivenUpError):
+    with pytest.raises(QueryCancelledError):
         outlook(project, watch, data=data, validation={"use": True})
 
 
@@ -84,18 +90,18 @@ def test_what_their_owner_should_know_is_marked(project, watch):
     found = outlook(project, watch, data={"resolution": 128})
     marked = {fact.label: fact for fact in facts(found.plan) if fact.tone == "warning"}
     assert set(marked) == {"Enlarged", "No caption", "Left out"}
-    assert marked["Enlarged"].words == "12 pictures, up to 1.3 times"
+    assert marked["Enlarged"].text == "12 pictures, up to 1.3 times"
     assert marked["Left out"].more[0].startswith("bad.png")
     assert marked["No caption"].more == ("paper-03.png",)
 
 
 def test_what_the_model_tells_is_told_where_it_is_known():
-    assert facts_of_model({}) == []
+    assert model_facts({}) == []
     long = {"chunk": 75, "long_caption_count": 1200}
-    found = facts_of_model(
+    found = model_facts(
         {"caching_seconds": 90.0, **long, "long_captions": [{"path": "/a/b.txt", "tokens": 99}]}
     )
-    assert [(fact.label, fact.words) for fact in found] == [
+    assert [(fact.label, fact.text) for fact in found] == [
         ("Caching", "about 90 s"),
         ("Long captions", "1,200"),
     ]
@@ -112,33 +118,33 @@ def test_several_folders_are_told_apart(project, watch):
 def test_turns_are_those_of_training(project, watch):
     captions = {"shuffle": True, "dropout": 0.3}
     found = outlook(project, watch, data={"captions": captions, "augmentation": {"flip": "random"}})
-    showing = found.sizes[0].showings[0]
-    turns = found.turns(showing)
+    showing = found.buckets[0].images[0]
+    turns = found.repeats(showing)
     item, concept = found.item(showing), found.concept(showing)
     assert [turn.caption for turn in turns] == [
-        drawn_caption(item, concept, number) for number in range(8)
+        sample_caption(item, concept, number) for number in range(8)
     ]
     assert {turn.number for turn in turns} == {0, 1}
 
 
 def test_what_never_changes_is_shown_once(project, watch):
     found = outlook(project, watch)
-    (turn,) = found.turns(found.sizes[0].showings[0])
-    assert turn_words(turn, [turn]) == "Every time"
-    assert share_words(found.sizes[0]) == "12 pictures in 3 steps of an epoch"
+    (turn,) = found.repeats(found.buckets[0].images[0])
+    assert repeat_label(turn, [turn]) == "Every time"
+    assert bucket_summary(found.buckets[0]) == "12 pictures in 3 steps of an epoch"
 
 
 def test_a_vae_s_images_have_no_captions(project, watch):
     vae = {"method": {"kind": "vae"}, "objective": {"kind": "reconstruction"}}
     found = outlook(project, watch, **vae)
-    (turn,) = found.turns(found.sizes[0].showings[0])
+    (turn,) = found.repeats(found.buckets[0].images[0])
     assert (found.has_captions, turn.caption) == (False, "")
 
 
 @pytest.mark.parametrize(("turn", "words"), [(0, "1st"), (1, "2nd"), (2, "3rd"), (3, "4th")])
 def test_turns_are_counted_from_one(turn, words):
-    turns = [Turn(turn, 0, "a"), Turn(turn + 1, 0, "b")]
-    assert turn_words(turns[0], turns) == f"{words} time"
+    turns = [Repeat(turn, 0, "a"), Repeat(turn + 1, 0, "b")]
+    assert repeat_label(turns[0], turns) == f"{words} time"
 
 
 def test_without_images_it_is_said_what_is_missing(project, watch):
@@ -149,8 +155,8 @@ def test_without_images_it_is_said_what_is_missing(project, watch):
 
 
 def test_what_nobody_waits_for_is_given_up(project, watch):
-    watch.give_up()
-    with pytest.raises(GivenUpError):
+    watch.cancel()
+    with pytest.raises(QueryCancelledError):
         outlook(project, watch)
 
 
@@ -162,7 +168,9 @@ def test_looking_leaves_nothing_behind(project, watch):
 
 def test_what_is_done_to_a_image_is_told_with_what_is_much():
     def words(width, height, geometry, **changes):
-        return done_words(Item(None, ("",), width, height), View(geometry, **changes))
+        return transform_summary(
+            Item(None, ("",), width, height), ImageTransform(geometry, **changes)
+        )
 
     plain = CropGeometry(64, 64, 0, 0, Bucket(64, 64))
     assert words(128, 128, plain) == ("128 × 128  ·  made 50% as wide", False)
@@ -189,8 +197,10 @@ def quarters(tmp_path):
 @pytest.mark.parametrize("angle", [0.0, 12.0, -30.0])
 @pytest.mark.parametrize("flip", [False, True])
 def test_a_small_image_is_the_large_one_made_small(quarters, angle, flip):
-    view = View(CropGeometry(800, 400, 260, 40, Bucket(320, 256)), flip=flip, angle=angle, hue=40)
-    small = np.asarray(shown_small(quarters, view, 80), np.float32)
+    view = ImageTransform(
+        CropGeometry(800, 400, 260, 40, Bucket(320, 256)), flip=flip, angle=angle, hue=40
+    )
+    small = np.asarray(transformed_thumbnail(quarters, view, 80), np.float32)
     large = np.asarray(thumbnail(quarters, view, 80), np.float32)
     assert small.shape == large.shape == (64, 80, 3)
     assert np.abs(small - large).mean() < 4
@@ -202,16 +212,16 @@ def test_the_corners_are_where_the_cut_s_pixels_come_from(tmp_path, angle):
     places = np.stack([x // 2, y, np.zeros_like(x)], -1).astype(np.uint8)
     path = tmp_path / "places.png"
     Image.fromarray(places).save(path)
-    cut = View(CropGeometry(300, 200, 110, 70, Bucket(80, 64)), angle=angle)
+    cut = ImageTransform(CropGeometry(300, 200, 110, 70, Bucket(80, 64)), angle=angle)
     shown = np.asarray(thumbnail(Item(path, ("",), 300, 200), cut, 80), np.float32)
     seen = [shown[row, column] for row, column in ((0, 0), (0, -1), (-1, -1), (-1, 0))]
-    for (across, down), (red, green, _) in zip(corners_of(cut), seen, strict=True):
+    for (across, down), (red, green, _) in zip(crop_corners(cut), seen, strict=True):
         assert math.hypot(across - 2 * red, down - green) < 4
 
 
 def test_what_is_cut_off_is_dark_and_what_is_shown_is_not(quarters):
-    view = View(CropGeometry(400, 200, 200, 0, Bucket(200, 200)))
-    whole = np.asarray(whole_with_cut(quarters, view, (200, 200), "#0000ff"), np.int32)
+    view = ImageTransform(CropGeometry(400, 200, 200, 0, Bucket(200, 200)))
+    whole = np.asarray(crop_overview(quarters, view, (200, 200), "#0000ff"), np.int32)
     assert whole.shape == (100, 200, 3)
     assert tuple(whole[25, 50]) == (97, 0, 0)  # red, at 38 % of its light
     assert tuple(whole[25, 150]) == (0, 255, 0)
@@ -220,9 +230,9 @@ def test_what_is_cut_off_is_dark_and_what_is_shown_is_not(quarters):
 
 def test_a_image_that_is_gone_is_no_image(quarters):
     quarters.path.unlink()
-    view = View(CropGeometry(400, 200, 0, 0, Bucket(200, 200)))
-    assert shown_small(quarters, view, 50) is None
-    assert whole_with_cut(quarters, view, (50, 50), "#ffffff") is None
+    view = ImageTransform(CropGeometry(400, 200, 0, 0, Bucket(200, 200)))
+    assert transformed_thumbnail(quarters, view, 50) is None
+    assert crop_overview(quarters, view, (50, 50), "#ffffff") is None
 
 
 def test_findings_are_sorted_by_kinds_that_there_are(tmp_path, watch):
@@ -231,11 +241,11 @@ def test_findings_are_sorted_by_kinds_that_there_are(tmp_path, watch):
     (images / "lost.txt").write_text("nobody")
     (images / "bad.png").write_bytes(b"no picture")
     checked = check_images(config_of(project), watch)
-    kinds = {kind.key: kind.count for kind in kinds_of(checked.findings)}
+    kinds = {kind.key: kind.count for kind in finding_groups(checked.findings)}
     assert kinds[""] == len(checked.findings) == sum(kinds.values()) - kinds[""]
     assert (kinds["unreadable"], kinds["orphan"]) == (1, 1)
-    assert [each.path.name for each in of_kind(checked.findings, "orphan")] == ["lost.txt"]
-    assert result_words(checked).startswith("12 pictures looked at: ")
+    assert [each.path.name for each in findings_in(checked.findings, "orphan")] == ["lost.txt"]
+    assert result_text(checked).startswith("12 pictures looked at: ")
 
 
 def test_it_is_said_that_others_may_be_validation_until_similar_images_are_known(
@@ -251,6 +261,6 @@ def test_it_is_said_that_others_may_be_validation_until_similar_images_are_known
 
 
 def test_a_check_can_be_given_up(project, watch):
-    watch.give_up()
-    with pytest.raises(GivenUpError):
+    watch.cancel()
+    with pytest.raises(QueryCancelledError):
         check_images(config_of(project), watch)

@@ -64,13 +64,13 @@ def test_a_changed_setting_makes_it_one_of_earlier_settings_until_it_is_undone(h
     draft = Draft()
     forecaster = Forecaster(draft, jobs, lambda config: work)
     ask(forecaster, jobs, work, SMALL)
-    assert not forecaster.is_of_other_settings
+    assert not forecaster.is_outdated
     draft.set("output.name", "another")
-    assert not forecaster.is_of_other_settings  # a name takes no memory
+    assert not forecaster.is_outdated  # a name takes no memory
     draft.set("training.batch_size", 7)
-    assert forecaster.is_of_other_settings
+    assert forecaster.is_outdated
     draft.undo()
-    assert not forecaster.is_of_other_settings
+    assert not forecaster.is_outdated
 
 
 def test_a_setting_changed_while_it_counts_is_noticed_too(home, jobs, work):
@@ -80,7 +80,7 @@ def test_a_setting_changed_while_it_counts_is_noticed_too(home, jobs, work):
     draft.set("training.batch_size", 7)
     work.tell(SMALL, None)
     deliver_until(jobs, lambda: not forecaster.is_working)
-    assert forecaster.is_of_other_settings
+    assert forecaster.is_outdated
 
 
 def test_a_failure_keeps_the_forecast_before_it_and_goes_with_the_next(forecaster, jobs, work):
@@ -99,10 +99,10 @@ def test_a_count_that_is_given_up_tells_nothing_any_more(forecaster, jobs, work)
     forecaster.stop()
     assert work.is_stopped
     work.tell(CURED, Stopped(0, "stop"), None)
-    turn = forecaster.turn
+    revision = forecaster.revision
     deliver_until(jobs, lambda: work.news.empty())
     jobs.deliver()
-    assert (forecaster.forecast, forecaster.turn) == (SMALL, turn)
+    assert (forecaster.forecast, forecaster.revision) == (SMALL, revision)
     assert not forecaster.is_working
 
 
@@ -137,9 +137,9 @@ def test_a_window_that_closes_waits_for_a_job_being_started_and_stops_it(home, j
 def test_a_wrong_number_is_a_reason_not_to_count(home, jobs, work):
     draft = Draft()
     forecaster = Forecaster(draft, jobs, lambda config: work)
-    assert forecaster.why_not() == ""  # nothing is chosen yet, which takes no memory
+    assert forecaster.blocked_reason() == ""  # nothing is chosen yet, which takes no memory
     draft.set("training.batch_size", "none")
-    assert forecaster.why_not() == "Put the numbers right first."
+    assert forecaster.blocked_reason() == "Put the numbers right first."
     forecaster.start()
     assert not forecaster.is_working
 

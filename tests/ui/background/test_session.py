@@ -21,11 +21,11 @@ def config(home, project, monkeypatch):
 
 @pytest.fixture
 def session():
-    made = Session()
-    yield made
-    if made.run is not None:
-        made.kill()
-        made.run.wait(10)
+    get_or_make = Session()
+    yield get_or_make
+    if get_or_make.run is not None:
+        get_or_make.kill()
+        get_or_make.run.wait(10)
 
 
 def until(session, condition):
@@ -44,25 +44,25 @@ def start(session, config, monkeypatch, mode):
 def test_a_run_is_followed_to_its_end(session, config, monkeypatch):
     start(session, config, monkeypatch, "ok")
     assert session.is_running
-    until(session, lambda: not session.is_leaving)
+    until(session, lambda: not session.has_worker)
     assert session.state.status == "finished"
     assert len(session.state.curve) == 60
     assert len(session.state.samples) == 3 * 7
-    assert session.state.death is None
+    assert session.state.unexpected_exit is None
 
 
 def test_a_paused_run_goes_on_where_it_ended(session, config, monkeypatch):
     start(session, config, monkeypatch, "slow")
     until(session, lambda: session.state.step >= 3)
     session.send("pause")
-    assert session.asked.name == "pause"
-    until(session, lambda: not session.is_leaving)
+    assert session.pending_command.name == "pause"
+    until(session, lambda: not session.has_worker)
     paused_at = session.state.step
     assert session.state.status == "paused"
     monkeypatch.setenv("FAKE_WORKER", "ok")
     session.resume()
     assert session.is_running
-    until(session, lambda: not session.is_leaving)
+    until(session, lambda: not session.has_worker)
     assert session.state.status == "finished"
     steps = [point.step for point in session.state.curve.points()]
     assert steps == list(range(1, 61))
@@ -73,7 +73,7 @@ def test_the_words_of_the_worker_before_are_no_end_of_the_resumed_run(session, c
     start(session, config, monkeypatch, "slow")
     until(session, lambda: session.state.step >= 2)
     session.send("pause")
-    until(session, lambda: not session.is_leaving)
+    until(session, lambda: not session.has_worker)
     session.resume()
     while session.state.step < 4:
         session.poll()
@@ -87,7 +87,7 @@ def test_a_resumed_run_keeps_its_image_until_the_new_worker_has_told_all(
     start(session, config, monkeypatch, "slow")
     until(session, lambda: session.state.step >= 5)
     session.send("pause")
-    until(session, lambda: not session.is_leaving)
+    until(session, lambda: not session.has_worker)
     step, samples = session.state.step, len(session.state.samples)
     session.resume()
     while session.state.started is None:
@@ -106,20 +106,20 @@ def test_a_worker_that_is_killed_is_told_of_in_words(session, config, monkeypatc
     start(session, config, monkeypatch, "slow")
     until(session, lambda: session.state.step >= 2)
     os.kill(session.state.started.pid, sent)
-    until(session, lambda: not session.is_leaving)
+    until(session, lambda: not session.has_worker)
     assert session.state.status == "died"
-    assert name in session.state.death.what
-    assert "fake worker: loading" in session.state.death.log
+    assert name in session.state.unexpected_exit.what
+    assert "fake worker: loading" in session.state.unexpected_exit.log
 
 
 def test_a_worker_that_dies_before_it_goes_on_is_told_of(session, config, monkeypatch):
     start(session, config, monkeypatch, "slow")
     until(session, lambda: session.state.step >= 2)
     session.send("pause")
-    until(session, lambda: not session.is_leaving)
+    until(session, lambda: not session.has_worker)
     monkeypatch.setattr(client, "WORKER", "no_such_worker")
     session.resume()
-    until(session, lambda: not session.is_leaving)
+    until(session, lambda: not session.has_worker)
     assert session.state.status == "died"
 
 
@@ -131,7 +131,7 @@ def test_another_session_attaches_to_a_run_at_work(session, config, monkeypatch)
     until(other, lambda: other.state.step >= 4)
     assert other.is_running
     other.send("stop")
-    until(other, lambda: not other.is_leaving)
+    until(other, lambda: not other.has_worker)
     assert other.state.status == "stopped"
     assert other.state.outputs == ["output/paper.safetensors"]
 
@@ -146,7 +146,7 @@ def test_killing_is_offered_when_stopping_takes_long(config, monkeypatch):
     now[0] += KILL_AFTER
     assert session.can_kill
     session.kill()
-    until(session, lambda: not session.is_leaving)
+    until(session, lambda: not session.has_worker)
     assert session.state.status == "died"
 
 
@@ -155,11 +155,11 @@ def test_a_quiet_worker_is_noticed(config, monkeypatch):
     session = Session(clock=lambda: now[0])
     start(session, config, monkeypatch, "slow")
     until(session, lambda: session.state.step >= 1)
-    assert session.quiet_seconds == 0
+    assert session.silent_seconds == 0
     now[0] += 100
-    assert session.quiet_seconds >= 100
+    assert session.silent_seconds >= 100
     session.kill()
-    until(session, lambda: not session.is_leaving)
+    until(session, lambda: not session.has_worker)
 
 
 def test_the_run_owns_a_copy_of_the_config(session, config, monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ui.messages.line_breaks import end_of, shortened_to
+from ui.messages.line_breaks import shorten_start, shorten_at_word
 
 
 @pytest.mark.parametrize(
@@ -10,7 +10,7 @@ from ui.messages.line_breaks import end_of, shortened_to
     [(60, "houses in summer/IMG_1000.JPG"), (20, "…summer/IMG_1000.JPG"), (9, "…1000.JPG")],
 )
 def test_of_a_path_that_is_too_long_the_file_s_end_is_kept(room, words):
-    assert end_of("houses in summer/IMG_1000.JPG", room, len) == words
+    assert shorten_start("houses in summer/IMG_1000.JPG", room, len) == words
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,8 @@ def test_of_a_path_that_is_too_long_the_file_s_end_is_kept(room, words):
     ],
 )
 def test_words_that_are_left_out_are_whole(most, words):
-    assert shortened_to("a photo, or what is there", most) == words
+    assert shorten_at_word("a photo, or what is there", most) == words
 
 
 def test_a_word_that_is_too_long_is_cut():
-    assert shortened_to("/pictures/cats/whiskers", 10) == "/pictures…"
+    assert shorten_at_word("/pictures/cats/whiskers", 10) == "/pictures…"

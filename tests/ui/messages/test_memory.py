@@ -6,12 +6,12 @@ from onetrainer.run.events import Failed, Forecast
 from ui.messages.memory import (
     OTHERS,
     colors_of,
-    counted_words,
-    cured,
-    failed_words,
-    part_title,
+    forecast_notes,
+    fix_summary,
+    failure_text,
+    component_title,
     phase_title,
-    shown_parts,
+    visible_components,
     verdict,
 )
 from ui.theme.palette import SHARES
@@ -33,21 +33,21 @@ def forecast(peak, free):
 )
 def test_it_is_said_whether_it_fits(peak, words, tone):
     found = verdict(forecast(peak, 12 * GIB))
-    assert (found.words, found.tone) == (words, tone)
-    assert found.about == "The highest moment is training."
+    assert (found.text, found.tone) == (words, tone)
+    assert found.details == "The highest moment is training."
 
 
 def test_without_knowing_what_is_free_only_the_need_is_said():
     found = verdict(forecast(9.4, 0))
-    assert (found.words, found.tone) == ("Needs 9.4 GB", "text")
-    assert "could not be told" in found.about
+    assert (found.text, found.tone) == ("Needs 9.4 GB", "text")
+    assert "could not be told" in found.details
 
 
 def test_parts_too_small_to_see_are_told_in_one():
     parts = {"unet": 900, "a": 5, "optimizer": 90, "b": 5}
-    assert shown_parts(parts) == [("unet", 900), ("optimizer", 90), (OTHERS, 10)]
-    assert shown_parts({"unet": 0}) == []
-    assert sum(size for _, size in shown_parts(parts)) == sum(parts.values())
+    assert visible_components(parts) == [("unet", 900), ("optimizer", 90), (OTHERS, 10)]
+    assert visible_components({"unet": 0}) == []
+    assert sum(size for _, size in visible_components(parts)) == sum(parts.values())
 
 
 def test_every_part_has_a_color_of_its_own_as_far_as_there_are_any():
@@ -75,7 +75,7 @@ def test_a_part_keeps_its_color_whatever_is_beside_it():
 
 
 def test_parts_and_phases_begin_a_line_with_a_capital():
-    assert [part_title(name) for name in ("unet", "average", OTHERS)] == [
+    assert [component_title(name) for name in ("unet", "average", OTHERS)] == [
         "UNet",
         "Average of the weights",
         "Everything else",
@@ -90,9 +90,9 @@ def test_a_fix_says_what_it_comes_to_and_costs():
         "cost": "a third more time",
         "changes": {"hardware.gradient_checkpointing": "block"},
     }
-    found = cured(fix, forecast(14.2, 12 * GIB))
-    assert found.words == "Repeat whole blocks"
-    assert found.about == "✓ fits · 8.0 GB instead of 14.2 GB · a third more time"
+    found = fix_summary(fix, forecast(14.2, 12 * GIB))
+    assert found.text == "Repeat whole blocks"
+    assert found.details == "✓ fits · 8.0 GB instead of 14.2 GB · a third more time"
     assert (found.tone, found.changes) == ("good", fix["changes"])
 
 
@@ -101,23 +101,23 @@ def test_a_fix_says_what_it_comes_to_and_costs():
     [(10.8, "✓ fits", "good"), (11.5, "only just", "warning"), (13, "not enough alone", "dim")],
 )
 def test_a_fix_fits_where_the_verdict_would_say_so(peak, mark, tone):
-    found = cured({"words": "x", "peak_bytes": round(peak * GIB)}, forecast(14.2, 12 * GIB))
-    assert (found.about.split(" · ")[0], found.tone) == (mark, tone)
+    found = fix_summary({"words": "x", "peak_bytes": round(peak * GIB)}, forecast(14.2, 12 * GIB))
+    assert (found.details.split(" · ")[0], found.tone) == (mark, tone)
     after = verdict(forecast(peak, 12 * GIB))
     assert after.tone == {"dim": "danger"}.get(tone, tone)
 
 
 def test_what_was_counted_is_said_where_it_is_not_plain():
     card = Forecast({"training": {"unet": 5}, "drawing": {"unet": 5}}, "training", 5, 9)
-    assert counted_words(card, is_for_processor=False) == ""
+    assert forecast_notes(card, is_for_processor=False) == ""
     main = Forecast({"training": {"unet": 5, "program": 1}}, "training", 6, 9)
-    assert counted_words(main, is_for_processor=False) == (
+    assert forecast_notes(main, is_for_processor=False) == (
         "No graphics card was found: main memory is counted. "
         "Samples are not counted: there is no prompt."
     )
-    assert counted_words(main, is_for_processor=True).startswith("The device is the processor:")
+    assert forecast_notes(main, is_for_processor=True).startswith("The device is the processor:")
 
 
 def test_a_failure_is_told_without_the_log():
     failed = Failed("program", "the worker died", "", "The log is /tmp/x:\n  | Traceback")
-    assert failed_words(failed) == "The worker died. The log is /tmp/x."
+    assert failure_text(failed) == "The worker died. The log is /tmp/x."

@@ -12,10 +12,10 @@ from onetrainer.run.events import Sample, Stopped
 from onetrainer.run.history import RunSummary
 from onetrainer.run.run_folder import create_run
 from tests.ui.project import write_project
-from ui.actions.preset_actions import proposal, why_not_name
-from ui.background.folder_summary import Glance, glance_at
-from ui.background.session import Asked, Session
-from ui.messages.problems import fix_words, in_words
+from ui.actions.preset_actions import suggested_name, name_error
+from ui.background.folder_summary import FolderSummary, summarize_folder
+from ui.background.session import PendingCommand, Session
+from ui.messages.problems import fix_label, problem_text
 from ui.model.document_source import Source
 from ui.model.draft import PENDING
 from ui.pages.run.banner import stopped_message
@@ -31,7 +31,7 @@ from ui.pages.settings.summary_card import (
 )
 from ui.progress.run_state import RunState
 from ui.progress.samples import SampleBook
-from ui.progress.worker_log import last_words, worth_reading
+from ui.progress.worker_log import worker_log_tail, relevant_lines
 from ui.shell.footer import problems_line
 
 ERROR, WARNING = Problem("a", "x"), Problem("a", "x", severity="warning")
@@ -71,7 +71,7 @@ def test_a_stopped_run_offers_its_output_where_there_is_some(tmp_path):
 
 def test_stopping_is_said_as_something_that_is_not_done_yet():
     session = Session()
-    session.asked = Asked("stop", 0.0)
+    session.asked = PendingCommand("stop", 0.0)
     assert activity(session) == "Stopping: finishing this step, then saving…"
 
 
@@ -83,9 +83,9 @@ def test_the_log_s_excerpt_is_that_of_the_last_worker_without_bars(tmp_path):
         "  0%|          | 0/20 [00:00<?, ?it/s]\r 50%|#####     | 10/20 [00:01<00:01,  9.8it/s]\r"
         "100%|##########| 20/20 [00:40<00:00,  2.0s/it]\nthe trouble\n"
     )
-    assert last_words(log) == ["loading", "the trouble"]
-    assert worth_reading(["no beginning in sight", "trouble"])[-1] == "trouble"
-    assert last_words(tmp_path / "none.log") == []
+    assert worker_log_tail(log) == ["loading", "the trouble"]
+    assert relevant_lines(["no beginning in sight", "trouble"])[-1] == "trouble"
+    assert worker_log_tail(tmp_path / "none.log") == []
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_the_log_s_excerpt_is_that_of_the_last_worker_without_bars(tmp_path):
     ],
 )
 def test_a_sentence_begins_with_a_capital_but_the_name_of_a_file_stays(what, words):
-    assert in_words(Problem("model.path", what)) == words
+    assert problem_text(Problem("model.path", what)) == words
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_sentence_begins_with_a_capital_but_the_name_of_a_file_stays(what, wor
     ],
 )
 def test_settings_and_their_values_are_said_as_the_window_shows_them(path, said, words):
-    assert words in in_words(Problem(path, "wrong", said))
+    assert words in problem_text(Problem(path, "wrong", said))
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ def test_steps_that_may_be_small_are_counted_as_the_most_they_show(draft, batch,
     draft.set("training.steps", 60)
     draft.set("training.accumulation", 1)
     draft.set("training.batch_size", batch)
-    lines = run_lines(draft, Glance(exists=True, images=12))
+    lines = run_lines(draft, FolderSummary(exists=True, images=12))
     assert {count, each} <= set(lines)
     draft.set("data.class_folder", "/of/others")
-    lines = run_lines(draft, Glance(exists=True, images=12))
+    lines = run_lines(draft, FolderSummary(exists=True, images=12))
     assert count in lines
     assert not [line for line in lines if line.startswith("each of")]
 
@@ -174,18 +174,18 @@ def test_times_at_which_samples_were_drawn_are_not_called_steps(steps, words):
     ],
 )
 def test_a_button_that_puts_a_problem_right_says_how(fix, words):
-    assert fix_words(fix, "model.family") == words
+    assert fix_label(fix, "model.family") == words
 
 
 def test_a_button_beside_its_own_switch_says_no_name():
-    assert fix_words(Fix("ema.use", value=True), "ema.use") == "Turn it on"
+    assert fix_label(Fix("ema.use", value=True), "ema.use") == "Turn it on"
 
 
 def test_the_pages_run_and_runs_say_the_same_of_a_dead_worker():
     state = RunState()
     run = RunSummary(Path("paper-001"), "broken off", 3, 9, None, 0.0)
     state.unexpected_exit = object()
-    assert standing_in_words(run) == state.in_words() == "Stopped unexpectedly"
+    assert standing_in_words(run) == state.status_text() == "Stopped unexpectedly"
 
 
 def captioned(folder, **said):
@@ -197,17 +197,17 @@ def test_only_images_that_can_be_used_are_counted(tmp_path):
     (images / "broken.png").write_bytes(b"no picture")
     (images / "broken.txt").write_text("a caption")
     (images / "empty.jpg").write_bytes(b"")
-    glance = glance_at(captioned(images))
+    glance = summarize_folder(captioned(images))
     assert (glance.images, glance.captions, glance.unusable) == (12, 12, 2)
     assert "broken.png" not in [path.name for path in glance.first]
 
 
 def test_a_folder_of_unusable_images_is_told_from_an_empty_one(tmp_path):
     folder = captioned(tmp_path)
-    assert glance_at(folder).unusable == 0
+    assert summarize_folder(folder).unusable == 0
     (tmp_path / "broken.png").write_bytes(b"no picture")
-    assert (glance_at(folder).images, glance_at(folder).unusable) == (0, 1)
-    assert not glance_at(captioned(tmp_path / "gone")).exists
+    assert (summarize_folder(folder).images, summarize_folder(folder).unusable) == (0, 1)
+    assert not summarize_folder(captioned(tmp_path / "gone")).exists
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_captions_are_counted_where_they_come_from(tmp_path, said, lines):
     for text in sorted(images.glob("*.txt"))[:3]:
         text.unlink()
     folder = captioned(images, **said)
-    told = data_lines(folder, glance_at(folder), others=0)
+    told = data_lines(folder, summarize_folder(folder), others=0)
     assert told[0] == "12 images"
     for line, expected in zip(told[1:], lines, strict=True):
         assert line.startswith(expected)
@@ -256,7 +256,7 @@ def test_only_further_folders_that_are_used_and_no_measure_are_counted(draft, tm
 def test_a_image_that_is_too_small_is_said_to_be_of_no_use(tmp_path):
     Image.new("RGB", (12, 12)).save(tmp_path / "tiny.png")
     folder = captioned(tmp_path)
-    assert data_lines(folder, glance_at(folder), others=0) == ["1 cannot be used"]
+    assert data_lines(folder, summarize_folder(folder), others=0) == ["1 cannot be used"]
 
 
 def test_the_first_folder_is_the_one_that_a_run_reads(draft):
@@ -264,7 +264,14 @@ def test_the_first_folder_is_the_one_that_a_run_reads(draft):
     draft.set("data.include_subfolders", True)
     (run,) = concepts_of(draft.alone("data"))
     seen = first_folder(draft)
-    for name in ("folder", "recursive", "caption_source", "caption_text", "caption_list", "trigger"):
+    for name in (
+        "folder",
+        "recursive",
+        "caption_source",
+        "caption_text",
+        "caption_list",
+        "trigger",
+    ):
         assert getattr(seen, name) == getattr(run, name)
 
 
@@ -278,14 +285,14 @@ def test_the_first_folder_is_the_one_that_a_run_reads(draft):
     ],
 )
 def test_a_new_preset_begins_with_a_name_of_its_own(source, proposed):
-    assert proposal(source) == proposed
+    assert suggested_name(source) == proposed
 
 
 @pytest.mark.parametrize("name", ["what?", "a:b", "..", "a/../b", "/", "a//b", "end."])
 def test_a_name_that_no_file_can_have_is_refused_in_words(name):
-    assert why_not_name(name)
+    assert name_error(name)
 
 
 @pytest.mark.parametrize("name", ["short one", "sd15/mine", "mine.json", "v1.5 fast"])
 def test_ordinary_names_are_taken(name):
-    assert why_not_name(name) == ""
+    assert name_error(name) == ""

@@ -12,14 +12,14 @@ from ui.background.image_check import (
     DEPENDS_ON,
     FindingGroup,
     check_images,
-    findings_in,
     finding_groups,
-    result_text,
     finding_title,
+    findings_in,
+    result_text,
 )
 from ui.context import Context
 from ui.messages.line_breaks import shorten, shorten_start
-from ui.messages.problems import capitalized, in_words
+from ui.messages.problems import capitalized, problem_text
 from ui.theme.palette import Role
 from ui.widgets.grid import Box, Grid
 from ui.widgets.tooltip import Tooltip
@@ -57,26 +57,26 @@ class CheckTab:
         )
         self.check.listen(self._updated)
         self._shown: CheckResult | None = None
-        self._kinds: list[FindingGroup] = []
-        self._kind = 0
-        self._found: list[Finding] = []
+        self._groups: list[FindingGroup] = []
+        self._group = 0
+        self._findings: list[Finding] = []
         self.outer: tk.Widget = kit.frame(parent, ground="window")
         self._make_head()
         self._body = kit.frame(self.outer, ground="window")
         self._body.grid_columnconfigure(0, minsize=kit.px(_LEFT))
         self._body.grid_columnconfigure(1, weight=1)
         self._body.grid_rowconfigure(0, weight=1)
-        self._kind_cells = self._make_kinds()
-        self._cells = self._make_list()
+        self._group_list = self._make_group_list()
+        self._list = self._make_list()
 
     @property
-    def words(self) -> dict[str, object]:
+    def visible_text(self) -> dict[str, object]:
         """Visible text, for tests."""
         return {
-            "told": str(self._told.cget("text")),
-            "kinds": [f"{kind.title}: {kind.count}" for kind in self._kinds],
-            "findings": [f"{each.path.name}: {each.kind}" for each in self._found],
-            "chosen": self._cells.current,
+            "message": str(self._message.cget("text")),
+            "kinds": [f"{group.title}: {group.count}" for group in self._groups],
+            "findings": [f"{each.path.name}: {each.kind}" for each in self._findings],
+            "chosen": self._list.current,
         }
 
     def refresh(self) -> None:
@@ -86,9 +86,9 @@ class CheckTab:
             check.stop()  # the result would be out of date
         blocked_reason = check.blocked_reason()
         self._button.enable("" if check.is_working else blocked_reason)
-        self._button.set_text("Stop" if check.is_working else self._invitation())
+        self._button.set_text("Stop" if check.is_working else self._button_text())
         self._button.set_kind("plain" if check.is_working or check.answer else "primary")
-        self._show_told()
+        self._show_message()
         if check.is_working:
             self._bar.set(check.done / check.total if check.total else 0)
             self._bar.pack(fill="x", pady=(self._context.kit.px(10), 0))
@@ -100,24 +100,24 @@ class CheckTab:
         elif check.answer is not self._shown:
             self._show(check.answer)
 
-    def _invitation(self) -> str:
+    def _button_text(self) -> str:
         return "Check again" if self.check.answer is not None else "Check now"
 
-    def _show_told(self) -> None:
+    def _show_message(self) -> None:
         check = self.check
-        words, style = _INTRO, "Dim"
+        text, style = _INTRO, "Dim"
         if check.is_working:
-            words = f"{check.done:,} of {check.total:,} checked" if check.total else "Reading …"
-            words = f"{words} …" if check.total else words
+            text = f"{check.done:,} of {check.total:,} checked" if check.total else "Reading …"
+            text = f"{text} …" if check.total else text
         elif check.failed is not None:
             error = check.failed
             problem = Problem("data.folder", error.what, error.expected, error.remedy)
-            words, style = in_words(problem), "Danger"
+            text, style = problem_text(problem), "Danger"
         elif check.answer is not None and check.is_outdated:
-            words, style = f"{result_text(check.answer)} {_OF_EARLIER}", "Warning"
+            text, style = f"{result_text(check.answer)} {_OF_EARLIER}", "Warning"
         elif check.answer is not None:
-            words, style = result_text(check.answer), ""
-        self._told.configure(text=words, style=f"{style}.Card.TLabel".lstrip("."))
+            text, style = result_text(check.answer), ""
+        self._message.configure(text=text, style=f"{style}.Card.TLabel".lstrip("."))
 
     def _clicked(self) -> None:
         if self.check.is_working:
@@ -141,9 +141,9 @@ class CheckTab:
             line, "Check now", self._clicked, name="check pictures", kind="primary"
         )
         self._button.widget.pack(side="left", padx=(0, kit.px(16)), anchor="n")
-        self._told: ttk.Label = kit.label(line, _INTRO, style="Dim", wrap=640)
-        self._told.pack(side="left", fill="x", expand=True)
-        kit.name(self._told, "check told")
+        self._message: ttk.Label = kit.label(line, _INTRO, style="Dim", wrap=640)
+        self._message.pack(side="left", fill="x", expand=True)
+        kit.name(self._message, "check told")
         self._bar = kit.progress(inner)
         line.bind("<Configure>", lambda event: self._wrap(event.width))
         # Its label changes, and with it its width.
@@ -151,14 +151,19 @@ class CheckTab:
 
     def _wrap(self, width: int) -> None:
         room = width - self._button.widget.winfo_reqwidth() - self._context.kit.px(24)
-        self._told.configure(wraplength=max(160, room))
+        self._message.configure(wraplength=max(160, room))
 
-    def _make_kinds(self) -> Grid:
+    def _make_group_list(self) -> Grid:
         kit = self._context.kit
         outer, inner = kit.card(self._body)
         outer.grid(row=0, column=0, sticky="nsew", padx=(0, kit.px(_GAP)))
         cells = Grid(
-            kit, inner, self._paint_kind, self._choose_kind, name="finding kinds", height=_KIND_ROW
+            kit,
+            inner,
+            self._paint_group,
+            self._choose_group,
+            name="finding kinds",
+            height=_KIND_ROW,
         )
         cells.outer.pack(fill="both", expand=True)
         return cells
@@ -193,33 +198,33 @@ class CheckTab:
 
     def _path_below_pointer(self) -> str:
         """Return the full path of the file below the pointer, for its tooltip."""
-        index = self._cells.below_pointer
-        return str(self._found[index].path) if 0 <= index < len(self._found) else ""
+        index = self._list.below_pointer
+        return str(self._findings[index].path) if 0 <= index < len(self._findings) else ""
 
     def _show(self, checked: "CheckResult") -> None:
-        before = self._kinds[self._kind].key if self._kinds else ""
+        before = self._groups[self._group].key if self._groups else ""
         self._shown = checked
-        self._kinds = finding_groups(checked.findings)
-        keys = [kind.key for kind in self._kinds]
-        self._kind = keys.index(before) if before in keys else 0
+        self._groups = finding_groups(checked.findings)
+        keys = [group.key for group in self._groups]
+        self._group = keys.index(before) if before in keys else 0
         self._body.pack(fill="both", expand=True)
-        self._kind_cells.show(len(self._kinds), self._kind)
-        self._choose_kind(self._kind)
+        self._group_list.show(len(self._groups), self._group)
+        self._choose_group(self._group)
 
-    def _choose_kind(self, index: int) -> None:
-        self._kind = index
-        kind = self._kinds[index]
-        self._found = findings_in(self._shown.findings, kind.key) if self._shown else []
-        self._title.configure(text=kind.title if self._found else _CLEAN)
-        self._cells.forget_images()
-        self._cells.show(len(self._found), 0 if self._found else -1)
-        self._cells.to_top()
+    def _choose_group(self, index: int) -> None:
+        self._group = index
+        group = self._groups[index]
+        self._findings = findings_in(self._shown.findings, group.key) if self._shown else []
+        self._title.configure(text=group.title if self._findings else _CLEAN)
+        self._list.forget_images()
+        self._list.show(len(self._findings), 0 if self._findings else -1)
+        self._list.to_top()
         self._enable()
 
     @property
     def _chosen(self) -> "Finding | None":
-        index = self._cells.current
-        return self._found[index] if 0 <= index < len(self._found) else None
+        index = self._list.current
+        return self._findings[index] if 0 <= index < len(self._findings) else None
 
     def _enable(self) -> None:
         for button in (self._open, self._folder):
@@ -234,16 +239,16 @@ class CheckTab:
             path = self._chosen.path
             self._context.act.open_path(path if path.is_dir() else path.parent)
 
-    def _paint_kind(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
-        kind, kit = self._kinds[index], self._context.kit
+    def _paint_group(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
+        group, kit = self._groups[index], self._context.kit
         self._paint_ground(canvas, box, is_current)
         middle, px, palette = box.top + box.height // 2, kit.px, kit.theme.palette
-        figure = f"{kind.count:,}"
+        figure = f"{group.count:,}"
         room = box.width - px(30) - kit.theme.measure(figure)
         canvas.create_text(
             box.left + px(8),
             middle,
-            text=shorten(kind.title, room, kit.theme.measure),
+            text=shorten(group.title, room, kit.theme.measure),
             anchor="w",
             font=_SMALL,
             fill=palette.text,
@@ -254,19 +259,19 @@ class CheckTab:
             text=figure,
             anchor="e",
             font=_SMALL,
-            fill=palette[_TONES.get(kind.severity, "dim")],
+            fill=palette[_TONES.get(group.severity, "dim")],
         )
 
     def _paint(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
         """Draw a finding: thumbnail, the image it is compared with, file name, problem, remedy."""
-        finding, kit = self._found[index], self._context.kit
+        finding, kit = self._findings[index], self._context.kit
         self._paint_ground(canvas, box, is_current)
         px, palette, measure = kit.px, kit.theme.palette, kit.theme.measure
         left = box.left + px(8)
         for path in (finding.path, finding.other):
             if path is not None:
-                is_there = self._paint_thumb(canvas, path, left, box.top + px(8))
-                if not is_there and finding.kind in _NO_IMAGE:
+                is_available = self._paint_thumb(canvas, path, left, box.top + px(8))
+                if not is_available and finding.kind in _NO_IMAGE:
                     self._paint_suffix(canvas, path, left, box.top + px(8))
                 left += px(_THUMB + 6)
         left += px(8)
@@ -278,18 +283,18 @@ class CheckTab:
             box.left + box.width - px(10), y, text=headline, anchor="ne", font=_SMALL, fill=tone
         )
         in_bold = partial(measure, font=_BOLD)
-        name = shorten_start(_below(finding), room - measure(headline) - px(12), in_bold)
+        name = shorten_start(_short_path(finding), room - measure(headline) - px(12), in_bold)
         canvas.create_text(left, y, text=name, anchor="nw", font=_BOLD, fill=palette.text)
         y += px(20)
         for text, color in (
             (capitalized(sentence(finding.what)), palette.text),
-            (in_words(Problem("data.folder", finding.remedy)), palette.dim),
+            (problem_text(Problem("data.folder", finding.remedy)), palette.dim),
         ):
-            words = shorten(text, round(room * _MAX_LINES * 0.94), measure)
-            made = canvas.create_text(
-                left, y, text=words, anchor="nw", width=room, font=_SMALL, fill=color
+            text = shorten(text, round(room * _MAX_LINES * 0.94), measure)
+            item = canvas.create_text(
+                left, y, text=text, anchor="nw", width=room, font=_SMALL, fill=color
             )
-            y = canvas.bbox(made)[3] + px(2)
+            y = canvas.bbox(item)[3] + px(2)
 
     def _paint_ground(self, canvas: tk.Canvas, box: Box, is_current: bool) -> None:
         if is_current:
@@ -300,23 +305,23 @@ class CheckTab:
     def _paint_thumb(self, canvas: tk.Canvas, path: Path, left: int, top: int) -> bool:
         """Draw the thumbnail or its background; return whether there is a thumbnail."""
         side = self._context.kit.px(_THUMB)
-        image = self._context.images.get(path, side, side, self._cells.draw)
+        image = self._context.images.get(path, side, side, self._list.draw)
         middle = left + side // 2, top + side // 2
-        is_there = self._cells.image((path, side), image, *middle)
-        if not is_there:
+        is_available = self._list.image((path, side), image, *middle)
+        if not is_available:
             fill = self._context.kit.theme.palette.raised
             canvas.create_rectangle(left, top, left + side, top + side, outline="", fill=fill)
-        return is_there
+        return is_available
 
     def _paint_suffix(self, canvas: tk.Canvas, path: Path, left: int, top: int) -> None:
         """Write the file type in place of an image."""
         kit = self._context.kit
         half = kit.px(_THUMB) // 2
-        words = path.suffix or ("folder" if path.is_dir() else "file")
+        text = path.suffix or ("folder" if path.is_dir() else "file")
         fill = kit.theme.palette.dim
-        canvas.create_text(left + half, top + half, text=words, font=_SMALL, fill=fill)
+        canvas.create_text(left + half, top + half, text=text, font=_SMALL, fill=fill)
 
 
-def _below(finding: "Finding") -> str:
+def _short_path(finding: "Finding") -> str:
     """Return the file name with its folder."""
     return f"{finding.path.parent.name}/{finding.path.name}"

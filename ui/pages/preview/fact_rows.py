@@ -36,7 +36,7 @@ class FactRows:
             fact = facts[index]
             style = _STYLES.get(fact.tone, "Small")
             label.configure(text=_short(fact.label))
-            words.configure(text=fact.words, style=f"{style}.Card.TLabel")
+            words.configure(text=fact.text, style=f"{style}.Card.TLabel")
             label.grid()
             words.grid()
 

@@ -6,8 +6,8 @@ from tkinter import ttk
 
 from ui.background.dataset_preview import (
     PreviewData,
-    TransformedImage,
     Repeat,
+    TransformedImage,
     caption_line,
     format_bucket,
     repeat_label,
@@ -29,10 +29,10 @@ class ImagePanel:
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         kit = context.kit
-        self._outlook: PreviewData | None = None
-        self._showing = TransformedImage(0, 0)
+        self._preview: PreviewData | None = None
+        self._transformed = TransformedImage(0, 0)
         self._repeats: tuple[Repeat, ...] = ()
-        self._has_sizes = False
+        self._has_several_buckets = False
         self._image: object = None
         self.outer, inner = kit.card(parent)
         self._name: ttk.Label = kit.label(inner, style="Heading")
@@ -52,7 +52,7 @@ class ImagePanel:
             kit,
             body,
             self._paint,
-            self._choose,
+            self._select_repeat,
             name="preview turns",
             width=_CELL[0],
             height=_CELL[1],
@@ -64,55 +64,59 @@ class ImagePanel:
         inner.bind("<Configure>", self._wrap)
 
     @property
-    def words(self) -> list[str]:
+    def visible_text(self) -> list[str]:
         """Visible text, for tests."""
         return [str(label.cget("text")) for label in (self._name, self._done, self._caption)]
 
-    def show(self, outlook: PreviewData, showing: TransformedImage) -> None:
+    def show(self, preview: PreviewData, transformed: TransformedImage) -> None:
         """Show an image, with the given repeat selected."""
-        self._outlook, self._showing = outlook, showing
-        self._repeats = outlook.repeats(showing)
+        self._preview, self._transformed = preview, transformed
+        self._repeats = preview.repeats(transformed)
         numbers = [repeat.number for repeat in self._repeats]
-        views = [outlook.view(TransformedImage(showing.item, number)) for number in numbers]
-        self._has_sizes = len({view.bucket for view in views}) > 1
-        chosen = numbers.index(showing.number) if showing.number in numbers else 0
+        transforms = [
+            preview.view(TransformedImage(transformed.item, number)) for number in numbers
+        ]
+        self._has_several_buckets = len({transform.bucket for transform in transforms}) > 1
+        chosen = numbers.index(transformed.number) if transformed.number in numbers else 0
         self._cells.forget_images()
         self._cells.show(len(self._repeats), chosen)
-        self._choose(chosen)
+        self._select_repeat(chosen)
 
-    def _choose(self, index: int) -> None:
-        outlook, repeat = self._outlook, self._repeats[index]
-        if outlook is None:
+    def _select_repeat(self, index: int) -> None:
+        preview, repeat = self._preview, self._repeats[index]
+        if preview is None:
             return
-        self._showing = TransformedImage(self._showing.item, repeat.number)
-        item, view = outlook.item(self._showing), outlook.view(self._showing)
+        self._transformed = TransformedImage(self._transformed.item, repeat.number)
+        item, transform = preview.item(self._transformed), preview.view(self._transformed)
         name = item.name or item.path.name
-        if len(outlook.plan.concepts) > 1:
-            name = f"{outlook.concept(self._showing).name}  ·  {name}"
+        if len(preview.plan.concepts) > 1:
+            name = f"{preview.concept(self._transformed).name}  ·  {name}"
         self._name.configure(text=name)
-        words, is_much = transform_summary(item, view)
-        style = "SmallWarning" if is_much else "SmallDim"
-        self._done.configure(text=words, style=f"{style}.Card.TLabel")
+        text, is_unusual = transform_summary(item, transform)
+        style = "SmallWarning" if is_unusual else "SmallDim"
+        self._done.configure(text=text, style=f"{style}.Card.TLabel")
         caption = caption_line(repeat.caption)
         if len(caption) > _MAX_WORDS:
             caption = f"{caption[:_MAX_WORDS]}…"
-        told = f"{repeat_label(repeat, self._repeats)}: {caption}" if outlook.has_captions else ""
-        self._caption.configure(text=told)
+        caption_text = (
+            f"{repeat_label(repeat, self._repeats)}: {caption}" if preview.has_captions else ""
+        )
+        self._caption.configure(text=caption_text)
         self._draw_whole()
 
     def _draw_whole(self) -> None:
         from ui.background.preview_images import crop_overview
 
         self._canvas.delete("all")
-        outlook, kit = self._outlook, self._context.kit
-        if outlook is None:
+        preview, kit = self._preview, self._context.kit
+        if preview is None:
             return
-        item, view = outlook.item(self._showing), outlook.view(self._showing)
+        item, transform = preview.item(self._transformed), preview.view(self._transformed)
         width, height = (kit.px(length) for length in _WHOLE)
         color = kit.theme.palette.accent
-        image = self._context.images.made(
-            ("whole", item.path, view.key(), width, height, color),
-            partial(crop_overview, item, view, (width, height), color),
+        image = self._context.images.get_or_make(
+            ("whole", item.path, transform.key(), width, height, color),
+            partial(crop_overview, item, transform, (width, height), color),
             self._draw_whole,
         )
         if image is not None:
@@ -125,12 +129,12 @@ class ImagePanel:
         """Draw the transformed image of a repeat and its caption."""
         from ui.background.preview_images import transformed_thumbnail
 
-        outlook, kit, repeat = self._outlook, self._context.kit, self._repeats[index]
-        if outlook is None:
+        preview, kit, repeat = self._preview, self._context.kit, self._repeats[index]
+        if preview is None:
             return
         palette, px = kit.theme.palette, kit.px
-        showing = TransformedImage(self._showing.item, repeat.number)
-        item, view = outlook.item(showing), outlook.view(showing)
+        transformed = TransformedImage(self._transformed.item, repeat.number)
+        item, transform = preview.item(transformed), preview.view(transformed)
         if is_current:
             canvas.create_rectangle(
                 box.left,
@@ -142,30 +146,30 @@ class ImagePanel:
             )
         x, side = box.left + (box.width - px(4)) // 2, px(_SIDE)
         y = box.top + px(6) + side // 2
-        key = ("cut", item.path, view.key(), side)
-        image = self._context.images.made(
-            key, partial(transformed_thumbnail, item, view, side), self._cells.draw
+        key = ("cut", item.path, transform.key(), side)
+        image = self._context.images.get_or_make(
+            key, partial(transformed_thumbnail, item, transform, side), self._cells.draw
         )
         if not self._cells.image(key, image, x, y):
             half = side // 2
             canvas.create_rectangle(
                 x - half, y - half, x + half, y + half, outline="", fill=palette.raised
             )
-        when = repeat_label(repeat, self._repeats)
-        if self._has_sizes:
-            when = f"{when.partition(' ')[0]}  ·  {format_bucket(view.bucket)}"
+        label = repeat_label(repeat, self._repeats)
+        if self._has_several_buckets:
+            label = f"{label.partition(' ')[0]}  ·  {format_bucket(transform.bucket)}"
         caption = caption_line(repeat.caption)
         if len(caption) > _CAPTION:
             caption = f"{caption[: _CAPTION - 1]}…"
-        caption = caption if outlook.has_captions else ""
-        for words, color, down in (
-            (when, palette.dim, 0),
+        caption = caption if preview.has_captions else ""
+        for text, color, down in (
+            (label, palette.dim, 0),
             (caption, palette.text, px(17)),
         ):
             canvas.create_text(
                 box.left + px(6),
                 box.top + px(12) + side + down,
-                text=words,
+                text=text,
                 anchor="nw",
                 width=box.width - px(14),
                 font="OneTrainerSmall",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ui.background.dataset_preview import PreviewData
 from ui.context import Context
-from ui.messages.dataset import Fact, facts, facts_of_model
+from ui.messages.dataset import Fact, facts, model_facts
 from ui.messages.memory import failure_text
 from ui.pages.preview.fact_rows import FactRows
 
@@ -16,42 +16,42 @@ _ABOUT_COUNT = "Measures how long caching takes, and finds captions that are lon
 class OverviewCard:
     """Card of facts; place `outer`. In a low window it leaves out single folders."""
 
-    def __init__(self, context: Context, parent: tk.Misc, look_again: Callable[[], None]) -> None:
+    def __init__(self, context: Context, parent: tk.Misc, reload: Callable[[], None]) -> None:
         self._context = context
-        self._outlook: PreviewData | None = None
+        self._preview: PreviewData | None = None
         self._is_low = False
         kit = context.kit
         self.outer, inner = kit.card(parent)
         head = kit.frame(inner)
         head.pack(fill="x", pady=(0, kit.px(4)))
         kit.label(head, "Overview", style="Heading").pack(side="left")
-        again = kit.button(head, "Refresh", look_again, name="preview refresh", kind="quiet")
+        again = kit.button(head, "Refresh", reload, name="preview refresh", kind="quiet")
         again.describe("Reads the folders again")
         again.widget.pack(side="right")
         self._rows = FactRows(kit, inner)
         self._rows.outer.pack(anchor="w")
-        self._count = kit.button(inner, _COUNT, self._clicked, name="count caching")
-        self._count.describe(_ABOUT_COUNT)
+        self._estimate_button = kit.button(inner, _COUNT, self._clicked, name="count caching")
+        self._estimate_button.describe(_ABOUT_COUNT)
         context.forecasts.listen(self._updated)
 
     @property
     def facts(self) -> list[Fact]:
         """All known facts."""
-        if self._outlook is None:
+        if self._preview is None:
             return []
         forecasts = self._context.forecasts
-        found = facts(self._outlook.plan)
+        found = facts(self._preview.plan)
         forecast = None if forecasts.is_outdated else forecasts.forecast
         if forecast is not None:
-            found += facts_of_model(forecast.data)
+            found += model_facts(forecast.data)
         elif forecasts.failed is not None:
             words = failure_text(forecasts.failed)
             found.append(Fact("Caching", "could not be estimated", "warning", (words,)))
         return found
 
-    def show(self, outlook: PreviewData) -> None:
+    def show(self, preview: PreviewData) -> None:
         """Show the facts of a dataset preview."""
-        self._outlook = outlook
+        self._preview = preview
         self.refresh()
 
     def set_low(self, *, is_low: bool) -> None:
@@ -62,17 +62,17 @@ class OverviewCard:
 
     def refresh(self) -> None:
         """Show the current facts."""
-        if self._outlook is None:
+        if self._preview is None:
             return
         self._rows.show([fact for fact in self.facts if not (self._is_low and fact.is_of_part)])
         forecasts = self._context.forecasts
         is_known = forecasts.forecast is not None and not forecasts.is_outdated
-        self._count.enable("" if forecasts.is_working else forecasts.blocked_reason())
-        self._count.set_text("Stop" if forecasts.is_working else _COUNT)
+        self._estimate_button.enable("" if forecasts.is_working else forecasts.blocked_reason())
+        self._estimate_button.set_text("Stop" if forecasts.is_working else _COUNT)
         if is_known and not forecasts.is_working:
-            self._count.widget.pack_forget()
+            self._estimate_button.widget.pack_forget()
         else:
-            self._count.widget.pack(anchor="w", pady=(self._context.kit.px(8), 0))
+            self._estimate_button.widget.pack(anchor="w", pady=(self._context.kit.px(8), 0))
 
     def _clicked(self) -> None:
         forecasts = self._context.forecasts

@@ -12,7 +12,7 @@ from ui.widgets.widgets import Button
 _LEAD = "What training will do with your images. The files are never changed."
 
 
-class Part(Protocol):
+class Tab(Protocol):
     """Tab of the page."""
 
     outer: tk.Widget
@@ -41,7 +41,7 @@ class PreviewPage:
         body = kit.frame(self.outer, ground="window")
         body.pack(fill="both", expand=True, padx=kit.px(28), pady=(0, kit.px(20)))
         self.plan, self.check = PlanTab(context, body), CheckTab(context, body)
-        self._parts: dict[str, Part] = {"plan": self.plan, "check": self.check}
+        self._tabs: dict[str, Tab] = {"plan": self.plan, "check": self.check}
         self._buttons: dict[str, Button] = {}
         for name, text in (("plan", "Preview"), ("check", "Check images")):
             button = kit.button(
@@ -49,8 +49,8 @@ class PreviewPage:
             )
             button.widget.pack(side="left", padx=(kit.px(6), 0))
             self._buttons[name] = button
-        self._checked: object = None
-        self.check.check.listen(self._hear_check)
+        self._last_check: object = None
+        self.check.check.listen(self._check_updated)
         self.shown = ""
         self.show("plan")
 
@@ -58,9 +58,9 @@ class PreviewPage:
         """Show a tab."""
         if name != self.shown:
             if self.shown:
-                self._parts[self.shown].outer.pack_forget()
+                self._tabs[self.shown].outer.pack_forget()
             self.shown = name
-            self._parts[name].outer.pack(fill="both", expand=True)
+            self._tabs[name].outer.pack(fill="both", expand=True)
             for other, button in self._buttons.items():
                 button.set_kind("plain" if other == name else "quiet")
         if self.outer.winfo_ismapped():
@@ -68,21 +68,25 @@ class PreviewPage:
 
     def refresh(self) -> None:
         """Show the current state."""
-        self._parts[self.shown].refresh()
+        self._tabs[self.shown].refresh()
 
-    def _hear_check(self) -> None:
+    def _check_updated(self) -> None:
         """Refresh the preview with what a check has found."""
         answer = self.check.check.answer
-        if answer is not None and answer is not self._checked:
+        if answer is not None and answer is not self._last_check:
             self.plan.refresh_after_check()
-        self._checked = answer
+        self._last_check = answer
 
     def close(self) -> None:
         """Cancel background queries, because the window closes."""
-        self.plan.ahead.stop()
+        self.plan.query.stop()
         self.check.check.stop()
 
     @property
-    def words(self) -> dict[str, object]:
+    def visible_text(self) -> dict[str, object]:
         """Visible text, for tests."""
-        return {"part": self.shown, "plan": self.plan.words, "check": self.check.words}
+        return {
+            "part": self.shown,
+            "plan": self.plan.visible_text,
+            "check": self.check.visible_text,
+        }

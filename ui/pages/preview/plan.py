@@ -9,14 +9,14 @@ from onetrainer.errors import Problem, UserError
 from ui.background.background_query import BackgroundQuery
 from ui.background.dataset_preview import (
     DEPENDS_ON,
-    PreviewData,
     BucketSummary,
+    PreviewData,
+    bucket_summary,
     compute_preview,
     format_bucket,
-    bucket_summary,
 )
 from ui.context import Context
-from ui.messages.problems import in_words
+from ui.messages.problems import problem_text
 from ui.pages.preview.image import ImagePanel
 from ui.pages.preview.overview_card import OverviewCard
 from ui.widgets.grid import Box, Grid
@@ -39,17 +39,17 @@ class PlanTab:
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         kit = context.kit
-        self.ahead: BackgroundQuery[PreviewData] = BackgroundQuery(
+        self.query: BackgroundQuery[PreviewData] = BackgroundQuery(
             context.draft, kit.jobs, compute_preview, depends_on=DEPENDS_ON
         )
-        self.ahead.listen(self._updated)
+        self.query.listen(self._updated)
         self._shown: PreviewData | None = None
-        self._size = 0
-        self._asking = ""
+        self._bucket_index = 0
+        self._pending = ""
         self.outer: tk.Widget = kit.frame(parent, ground="window")
         # A page is refreshed before it is mapped, and the query waits until it is.
         self.outer.bind("<Map>", lambda _event: self.refresh(), add="+")
-        self._told = _Told(context, self.outer, self._look_again)
+        self._message = _Message(context, self.outer, self._reload)
         self._body = kit.frame(self.outer, ground="window")
         self._body.bind("<Configure>", self._resized)
         self._body.grid_columnconfigure(0, minsize=kit.px(_LEFT))
@@ -57,113 +57,115 @@ class PlanTab:
         self._body.grid_rowconfigure(0, weight=1)
         left = kit.frame(self._body, ground="window")
         left.grid(row=0, column=0, sticky="nsew", padx=(0, kit.px(_GAP)))
-        self._glance = OverviewCard(context, left, self._look_again)
-        self._glance.outer.pack(fill="x", pady=(0, kit.px(_GAP)))
-        self._sizes = self._make_sizes(left)
+        self._overview = OverviewCard(context, left, self._reload)
+        self._overview.outer.pack(fill="x", pady=(0, kit.px(_GAP)))
+        self._bucket_list = self._make_bucket_list(left)
         right = kit.frame(self._body, ground="window")
         right.grid(row=0, column=1, sticky="nsew")
-        above, self._thumbs = self._make_thumbs(right)
+        above, self._thumbnails = self._make_thumbnails(right)
         self.image = ImagePanel(context, right)
         # Packed before the thumbnails, so that these shrink in a low window.
         self.image.outer.pack(side="bottom", fill="x", before=above)
 
     @property
-    def words(self) -> dict[str, object]:
+    def visible_text(self) -> dict[str, object]:
         """Visible text, for tests."""
         return {
-            "told": self._told.text,
-            "facts": [f"{fact.label}: {fact.words}" for fact in self._glance.facts],
+            "message": self._message.text,
+            "facts": [f"{fact.label}: {fact.text}" for fact in self._overview.facts],
             "sizes": [
-                f"{format_bucket(size.bucket)}: {len(size.images)}" for size in self._all_sizes
+                f"{format_bucket(size.bucket)}: {len(size.images)}" for size in self._buckets
             ],
-            "title": f"{self._title.cget('text')}: {self._share.cget('text')}",
-            "picture": self.image.words,
+            "title": f"{self._title.cget('text')}: {self._bucket_summary.cget('text')}",
+            "image": self.image.visible_text,
         }
 
     def refresh(self) -> None:
         """Show the preview, and request one if it is missing or out of date."""
-        ahead = self.ahead
-        blocked_reason = ahead.blocked_reason()
+        query = self.query
+        blocked_reason = query.blocked_reason()
         if blocked_reason:
-            self._tell(UserError(blocked_reason))
+            self._show_message(UserError(blocked_reason))
             return
-        if not ahead.is_requested and not self._asking:
-            self._asking = self._context.root.after(
-                0 if ahead.answer is None else _ASK_AFTER_MS, self._ask
+        if not query.is_requested and not self._pending:
+            self._pending = self._context.root.after(
+                0 if query.answer is None else _ASK_AFTER_MS, self._start_query
             )
-        if ahead.answer is not None and not ahead.is_outdated:
-            self._show(ahead.answer)
-            self._glance.refresh()
-        elif ahead.failed is not None and ahead.is_requested and not ahead.is_working:
-            self._tell(ahead.failed)
-        elif self._shown is None or ahead.failed is not None:
-            self._tell(None)
+        if query.answer is not None and not query.is_outdated:
+            self._show(query.answer)
+            self._overview.refresh()
+        elif query.failed is not None and query.is_requested and not query.is_working:
+            self._show_message(query.failed)
+        elif self._shown is None or query.failed is not None:
+            self._show_message(None)
 
     def refresh_after_check(self) -> None:
         """Request a new preview if near duplicates were unknown and are known now."""
-        answer = self.ahead.answer
+        answer = self.query.answer
         if answer is not None and answer.plan.validation_may_change:
-            self.ahead.start()
+            self.query.start()
 
-    def _ask(self) -> None:
-        self._asking = ""
-        if not self.ahead.is_requested and self.outer.winfo_ismapped():
-            self.ahead.start()
+    def _start_query(self) -> None:
+        self._pending = ""
+        if not self.query.is_requested and self.outer.winfo_ismapped():
+            self.query.start()
 
     def _resized(self, event: "tk.Event[tk.Misc]") -> None:
-        self._glance.set_low(is_low=event.height < self._context.kit.px(_LOW))
+        self._overview.set_low(is_low=event.height < self._context.kit.px(_LOW))
 
-    def _look_again(self) -> None:
-        self._context.images.forget()
-        self.ahead.start()
+    def _reload(self) -> None:
+        self._context.images.clear()
+        self.query.start()
 
     def _updated(self) -> None:
         if self.outer.winfo_ismapped():
             self.refresh()
 
-    def _tell(self, error: UserError | None) -> None:
+    def _show_message(self, error: UserError | None) -> None:
         self._body.pack_forget()
         self._shown = None
-        self._told.show(error)
+        self._message.show(error)
 
     @property
-    def _all_sizes(self) -> tuple[BucketSummary, ...]:
+    def _buckets(self) -> tuple[BucketSummary, ...]:
         return self._shown.buckets if self._shown is not None else ()
 
-    def _show(self, outlook: PreviewData) -> None:
-        if outlook is self._shown:
+    def _show(self, preview: PreviewData) -> None:
+        if preview is self._shown:
             return
-        before = self._all_sizes[self._size].bucket if self._all_sizes else None
-        self._shown = outlook
-        self._told.hide()
+        before = self._buckets[self._bucket_index].bucket if self._buckets else None
+        self._shown = preview
+        self._message.hide()
         self._body.pack(fill="both", expand=True)
-        self._glance.show(outlook)
-        buckets = [size.bucket for size in outlook.buckets]
+        self._overview.show(preview)
+        buckets = [size.bucket for size in preview.buckets]
         # Select the largest bucket if the selected one no longer exists.
-        counts = [len(size.images) for size in outlook.buckets]
-        self._size = buckets.index(before) if before in buckets else counts.index(max(depends_on))
-        self._sizes.show(len(buckets), self._size)
-        self._show_size(self._size)
+        counts = [len(size.images) for size in preview.buckets]
+        self._bucket_index = (
+            buckets.index(before) if before in buckets else counts.index(max(counts))
+        )
+        self._bucket_list.show(len(buckets), self._bucket_index)
+        self._show_bucket(self._bucket_index)
 
-    def _make_sizes(self, parent: tk.Misc) -> Grid:
+    def _make_bucket_list(self, parent: tk.Misc) -> Grid:
         kit = self._context.kit
         outer, inner = kit.card(parent)
         outer.pack(fill="both", expand=True)
         kit.label(inner, "Buckets", style="Heading").pack(anchor="w", pady=(0, kit.px(4)))
         buckets = Grid(
-            kit, inner, self._paint_size, self._show_size, name="preview sizes", height=_ROW
+            kit, inner, self._paint_bucket, self._show_bucket, name="preview sizes", height=_ROW
         )
         buckets.outer.pack(fill="both", expand=True)
         return buckets
 
-    def _make_thumbs(self, parent: tk.Misc) -> tuple[tk.Widget, Grid]:
+    def _make_thumbnails(self, parent: tk.Misc) -> tuple[tk.Widget, Grid]:
         kit = self._context.kit
         outer, inner = kit.card(parent)
         outer.pack(fill="both", expand=True, pady=(0, kit.px(_GAP)))
         self._title: ttk.Label = kit.label(inner, style="Heading")
         self._title.pack(anchor="w")
-        self._share: ttk.Label = kit.label(inner, style="SmallDim")
-        self._share.pack(anchor="w", pady=(0, kit.px(6)))
+        self._bucket_summary: ttk.Label = kit.label(inner, style="SmallDim")
+        self._bucket_summary.pack(anchor="w", pady=(0, kit.px(6)))
         thumbs = Grid(
             kit,
             inner,
@@ -176,24 +178,24 @@ class PlanTab:
         thumbs.outer.pack(fill="both", expand=True)
         return outer, thumbs
 
-    def _show_size(self, index: int) -> None:
-        self._size = index
-        size = self._all_sizes[index]
+    def _show_bucket(self, index: int) -> None:
+        self._bucket_index = index
+        size = self._buckets[index]
         self._title.configure(text=format_bucket(size.bucket))
-        self._share.configure(text=bucket_summary(size))
-        self._thumbs.forget_images()
-        self._thumbs.show(len(size.images), 0)
-        self._thumbs.to_top()
+        self._bucket_summary.configure(text=bucket_summary(size))
+        self._thumbnails.forget_images()
+        self._thumbnails.show(len(size.images), 0)
+        self._thumbnails.to_top()
         self._show_image(0)
 
     def _show_image(self, index: int) -> None:
         if self._shown is not None:
-            self.image.show(self._shown, self._all_sizes[self._size].images[index])
+            self.image.show(self._shown, self._buckets[self._bucket_index].images[index])
 
-    def _paint_size(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
+    def _paint_bucket(self, canvas: tk.Canvas, index: int, box: Box, is_current: bool) -> None:
         """Draw the shape and size of a bucket, a bar, and the number of images."""
         size, palette, px = (
-            self._all_sizes[index],
+            self._buckets[index],
             self._context.kit.theme.palette,
             self._context.kit.px,
         )
@@ -227,7 +229,7 @@ class PlanTab:
             font="OneTrainerSmall",
             fill=palette.text,
         )
-        most = max(len(each.images) for each in self._all_sizes)
+        most = max(len(each.images) for each in self._buckets)
         left, right = left + px(_SIZE_ROOM), box.left + box.width - px(_FIGURE_ROOM)
         end = left + max(px(2), round((right - left) * len(size.images) / most))
         half = px(4)
@@ -248,21 +250,21 @@ class PlanTab:
 
         if self._shown is None:
             return
-        kit, showing = self._context.kit, self._all_sizes[self._size].images[index]
+        kit, transformed = self._context.kit, self._buckets[self._bucket_index].images[index]
         side = kit.px(_THUMB)
-        item, view = self._shown.item(showing), self._shown.view(showing)
-        key = ("cut", item.path, view.key(), side)
-        image = self._context.images.made(
-            key, partial(transformed_thumbnail, item, view, side), self._thumbs.draw
+        item, transform = self._shown.item(transformed), self._shown.view(transformed)
+        key = ("cut", item.path, transform.key(), side)
+        image = self._context.images.get_or_make(
+            key, partial(transformed_thumbnail, item, transform, side), self._thumbnails.draw
         )
         x, y = box.left + box.width // 2, box.top + box.height // 2
-        if not self._thumbs.image(key, image, x, y):
+        if not self._thumbnails.image(key, image, x, y):
             half = side // 2
             canvas.create_rectangle(
                 x - half, y - half, x + half, y + half, outline="", fill=kit.theme.palette.raised
             )
         if is_current:
-            wide = size_of(view.bucket.width, view.bucket.height, side)
+            wide = size_of(transform.bucket.width, transform.bucket.height, side)
             canvas.create_rectangle(
                 x - wide[0] // 2,
                 y - wide[1] // 2,
@@ -279,10 +281,10 @@ def size_of(width: int, height: int, side: int) -> tuple[int, int]:
     return round(side * width / longer), round(side * height / longer)
 
 
-class _Told:
+class _Message:
     """Message in place of the preview, while there is none."""
 
-    def __init__(self, context: Context, parent: tk.Misc, look_again: Callable[[], None]) -> None:
+    def __init__(self, context: Context, parent: tk.Misc, reload: Callable[[], None]) -> None:
         kit = context.kit
         self.text = ""
         self._kit = kit
@@ -297,13 +299,13 @@ class _Told:
             name="preview choose",
             kind="primary",
         )
-        self._again = kit.button(inner, "Refresh", look_again, name="preview again")
+        self._again = kit.button(inner, "Refresh", reload, name="preview again")
 
     def show(self, error: UserError | None) -> None:
         self.text = "Reading the images …"
         if error is not None:
             problem = Problem(_SETTING, error.what, error.expected, error.remedy)
-            self.text = in_words(problem)
+            self.text = problem_text(problem)
         has_folder = any(bool(self._draft.value(path)) for path in (_SETTING, _MORE))
         for button, is_wanted in ((self._button, not has_folder), (self._again, has_folder)):
             if error is not None and is_wanted:

@@ -38,12 +38,12 @@ class CostCard:
         self._parts = BarTable(kit, inner, color="fill")
         self._parts.canvas.pack(fill="x")
         kit.name(self._outer, f"cost {page}")
-        self._of: Document | None = None
+        self._document: Document | None = None
         self._outer.grid_remove()
         context.forecasts.listen(self._updated)
 
     @property
-    def words(self) -> list[str]:
+    def text_lines(self) -> list[str]:
         """Text of the card, line by line; [] while it is hidden."""
         if not self._outer.winfo_manager():
             return []
@@ -58,19 +58,19 @@ class CostCard:
         """Show the current values."""
         self._show_time()
         document = self._context.draft.document
-        if document is not self._of:
-            self._of = document
+        if document is not self._document:
+            self._document = document
             self._show_passes()
 
     def _show_time(self) -> None:
         forecasts = self._context.forecasts
-        words = duration_text(forecasts.forecast)
+        text_lines = duration_text(forecasts.forecast)
         is_old = forecasts.is_outdated
         style = "Dim.Card.TLabel" if is_old else "Card.TLabel"
-        self._time.configure(text=words, style=style)
-        if words and not self._time.winfo_manager():
+        self._time.configure(text=text_lines, style=style)
+        if text_lines and not self._time.winfo_manager():
             self._time.pack(anchor="w", pady=(self._context.kit.px(4), 0), before=self._note)
-        note = _NOT_COUNTED if not words else _OF_EARLIER if is_old else ""
+        note = _NOT_COUNTED if not text_lines else _OF_EARLIER if is_old else ""
         self._note.configure(text=note)
         if note and not self._note.winfo_manager():
             self._note.pack(anchor="w", before=self._passes)

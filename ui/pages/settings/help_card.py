@@ -26,7 +26,7 @@ class HelpCard:
         kit.name(outer, name)
         self._title: ttk.Label = kit.label(inner, style="Heading", wrap=_WRAP)
         self._title.pack(anchor="w")
-        self._room = kit.px(_WRAP)
+        self._line_width = kit.px(_WRAP)
         self._text: ttk.Label = kit.label(inner, wrap=_WRAP)
         self._text.pack(anchor="w", pady=(kit.px(6), kit.px(6)))
         self._facts: ttk.Label = kit.label(inner, style="SmallDim", wrap=_WRAP)
@@ -35,26 +35,26 @@ class HelpCard:
 
     def clear(self) -> None:
         """Show the placeholder text."""
-        self.path = self._told = ""
+        self.path = self._facts_text = ""
         self._title.configure(text="About a setting")
-        self._explained = "Click a setting to see its help here."
+        self._help_text = "Click a setting to see its help here."
         self._break_lines()
 
     def wrap(self, width: int) -> None:
         """Wrap the text to a card of a width in pixels."""
-        self._room = wrap_in_card(self._kit, width, self._title, self._text, self._facts)
+        self._line_width = wrap_in_card(self._kit, width, self._title, self._text, self._facts)
         self._break_lines()
 
     def show(self, setting: Setting, path: str) -> None:
         """Show the help of a setting."""
         self.path = path
         self._title.configure(text=setting.ui.label)
-        self._explained = setting.help_in_words
+        self._help_text = setting.help_text
         lines = []
         if setting.kind in ("integer", "number"):
             lines.append(f"Accepts {setting.expected}.")
-        own = self._draft.default(path) if setting.path == path else setting.default
-        default = display_text(own, setting)
+        default_value = self._draft.default(path) if setting.path == path else setting.default
+        default = display_text(default_value, setting)
         lines.append(f"Default: {default}" if default else "Default: empty")
         lines += [
             only_with_text(sibling_path(path, other), values)
@@ -62,13 +62,13 @@ class HelpCard:
         ]
         lines += [or_with_text(other, values) for other, values in setting.ui.or_with.items()]
         lines.append(f"Key: {path}")
-        self._told = "\n".join(lines)
+        self._facts_text = "\n".join(lines)
         self._break_lines()
 
     def _break_lines(self) -> None:
         measure = self._kit.theme.measure
-        for label, text in ((self._text, self._explained), (self._facts, self._told)):
-            label.configure(text=break_at_dots(text, self._room, measure))
+        for label, text in ((self._text, self._help_text), (self._facts, self._facts_text)):
+            label.configure(text=break_at_dots(text, self._line_width, measure))
 
 
 def only_with_text(path: str, values: tuple[str, ...]) -> str:
@@ -81,7 +81,7 @@ def only_with_text(path: str, values: tuple[str, ...]) -> str:
         return f"Has an effect only while “{other.ui.label}” is {state}"
     if values == ("0",) and other.ui.zero:
         return f"Has an effect only while “{other.ui.label}” is 0 ({other.ui.zero})"
-    choices = listed([other.word(value) for value in values])
+    choices = listed([other.choice_label(value) for value in values])
     return f"Has an effect only with {other.ui.label} {choices}"
 
 
@@ -91,5 +91,5 @@ def or_with_text(path: str, values: tuple[str, ...]) -> str:
     entries, other = find_setting(name), find_setting(path)
     if entries is None or other is None:
         return ""
-    words = listed([other.word(value) for value in values])
-    return f"Or with {other.ui.label} {words} in one of “{entries.ui.label}”"
+    labels = listed([other.choice_label(value) for value in values])
+    return f"Or with {other.ui.label} {labels} in one of “{entries.ui.label}”"

@@ -11,7 +11,7 @@ from ui.messages.memory import (
     FixSummary,
     colors_of,
     component_title,
-    cured,
+    fix_summary,
     failure_text,
     forecast_notes,
     phase_title,
@@ -19,7 +19,7 @@ from ui.messages.memory import (
     visible_components,
 )
 from ui.messages.problems import capitalized
-from ui.progress.run_state import amount
+from ui.progress.run_state import format_bytes
 from ui.theme.palette import Role
 from ui.widgets.widgets import Button, wrap_in_card
 
@@ -43,7 +43,7 @@ class MemoryCard:
         self._context = context
         self._is_full = page == FULL
         kit = context.kit
-        self._seen: tuple[object, ...] = ()
+        self._state: tuple[object, ...] = ()
         outer, inner = kit.card(parent)
         outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
         self._outer: tk.Misc = outer
@@ -93,11 +93,11 @@ class MemoryCard:
         )
 
     @property
-    def words(self) -> list[str]:
+    def text_lines(self) -> list[str]:
         """Text of the card, line by line."""
         lines = (self._verdict, self._about, self._fixes_title, self._note)
         shown = [str(line.cget("text")) for line in lines if line.winfo_manager()]
-        return shown + [words for row in self._fixes for words in row.told]
+        return shown + [line for row in self._fixes for line in row.text_lines]
 
     def wrap(self, width: int) -> None:
         """Wrap the text to a card of a width in pixels."""
@@ -113,10 +113,10 @@ class MemoryCard:
         self._button.enable("" if forecasts.is_working else forecasts.blocked_reason())
         for row in self._fixes:
             row.refresh(is_old=is_old)
-        seen = (forecasts.revision, is_old)
-        if seen == self._seen:
+        state = (forecasts.revision, is_old)
+        if state == self._state:
             return
-        self._seen = seen
+        self._state = state
         forecast = forecasts.forecast
         again = "Update" if forecast is not None else "Will it fit?"
         self._button.set_text("Stop" if forecasts.is_working else again)
@@ -128,12 +128,12 @@ class MemoryCard:
 
     def _show(self, forecast: Forecast) -> None:
         kit = self._context.kit
-        found, forecasts = verdict(forecast), self._context.forecasts
+        summary, forecasts = verdict(forecast), self._context.forecasts
         # An outdated verdict is shown without color.
-        tone: Role = "dim" if forecasts.is_outdated else found.tone
-        self._verdict.configure(text=found.words, style=_heading(tone))
-        format_count = forecast_notes(forecast, is_for_processor=forecasts.is_for_processor)
-        self._about.configure(text=f"{found.about} {format_count}".rstrip())
+        tone: Role = "dim" if forecasts.is_outdated else summary.tone
+        self._verdict.configure(text=summary.text, style=_heading(tone))
+        notes = forecast_notes(forecast, is_for_processor=forecasts.is_for_processor)
+        self._about.configure(text=f"{summary.details} {notes}".rstrip())
         if self._intro.winfo_manager():
             self._intro.pack_forget()
             self._verdict.pack(anchor="w", pady=(kit.px(4), 0), before=self._foot)
@@ -145,36 +145,36 @@ class MemoryCard:
         self._show_phases(forecast, {name: phase_title(name) for name in forecast.phases})
         self._show_fixes(forecast)
 
-    def _show_phases(self, forecast: Forecast, words: dict[str, str]) -> None:
+    def _show_phases(self, forecast: Forecast, titles: dict[str, str]) -> None:
         peaks = {name: sum(parts.values()) for name, parts in forecast.phases.items()}
         free = forecast.available_bytes
         most = max([*peaks.values(), free, 1])
         rows = [
-            BarRow(words[name], peak / most, amount(peak), "", "dim")
+            BarRow(titles[name], peak / most, format_bytes(peak), "", "dim")
             for name, peak in peaks.items()
             if peak
         ]
         self._phases.show(rows, mark=free / most if 0 < free < most else 0.0)
 
     def _show_fixes(self, forecast: Forecast) -> None:
-        found = [cured(fix, forecast) for fix in forecast.fixes[:_MAX_FIXES]]
-        title = "Ways to lower it, cheapest first" if found else ""
+        fixes = [fix_summary(fix, forecast) for fix in forecast.fixes[:_MAX_FIXES]]
+        title = "Ways to lower it, cheapest first" if fixes else ""
         self._fixes_title.configure(text=title)
         for index, row in enumerate(self._fixes):
-            row.show(found[index] if index < len(found) else None)
+            row.show(fixes[index] if index < len(fixes) else None)
 
     def _show_note(self, *, is_old: bool) -> None:
         forecasts = self._context.forecasts
-        words, style = "", "SmallWarning.Card.TLabel"
+        text, style = "", "SmallWarning.Card.TLabel"
         if forecasts.is_working:
-            words = f"{capitalized(forecasts.activity or 'estimating memory')} …"
+            text = f"{capitalized(forecasts.activity or 'estimating memory')} …"
             style = "SmallDim.Card.TLabel"
         elif forecasts.failed is not None:
-            words, style = failure_text(forecasts.failed), "SmallDanger.Card.TLabel"
+            text, style = failure_text(forecasts.failed), "SmallDanger.Card.TLabel"
         elif is_old:
-            words = _OF_EARLIER
-        self._note.configure(text=words, style=style)
-        if words:
+            text = _OF_EARLIER
+        self._note.configure(text=text, style=style)
+        if text:
             below = self._about if self._about.winfo_manager() else self._foot
             self._note.pack(anchor="w", pady=(self._context.kit.px(4), 0), before=below)
         else:
@@ -201,22 +201,24 @@ class FixRow:
         self._fix: FixSummary | None = None
         kit = context.kit
         self._box = kit.frame(parent)
-        self._words: ttk.Label = kit.label(self._box, wrap=236)
+        self._action: ttk.Label = kit.label(self._box, wrap=236)
         self._about: ttk.Label = kit.label(self._box, style="SmallDim", wrap=236)
-        self._apply: Button = kit.button(self._box, "Apply", self._do, name=f"apply fix {index}")
+        self._button: Button = kit.button(
+            self._box, "Apply", self._apply_or_update, name=f"apply fix {index}"
+        )
         self._box.grid_columnconfigure(0, weight=1)
-        self._words.grid(row=0, column=0, sticky="w")
+        self._action.grid(row=0, column=0, sticky="w")
         self._about.grid(row=1, column=0, columnspan=2, sticky="w", pady=(kit.px(2), 0))
-        self._apply.widget.grid(row=0, column=1, sticky="ne", padx=(kit.px(8), 0))
+        self._button.widget.grid(row=0, column=1, sticky="ne", padx=(kit.px(8), 0))
 
     @property
-    def told(self) -> list[str]:
+    def text_lines(self) -> list[str]:
         """Text of the row; [] while it is empty."""
-        return [] if self._fix is None else [self._fix.words, self._fix.about]
+        return [] if self._fix is None else [self._fix.text, self._fix.details]
 
     def wrap(self, room: int) -> None:
         """Wrap the text to a width in pixels."""
-        self._words.configure(wraplength=room - self._context.kit.px(_APPLY_ROOM))
+        self._action.configure(wraplength=room - self._context.kit.px(_APPLY_ROOM))
         self._about.configure(wraplength=room)
 
     def show(self, fix: FixSummary | None) -> None:
@@ -225,9 +227,9 @@ class FixRow:
         if fix is None:
             self._box.pack_forget()
             return
-        self._words.configure(text=fix.words)
+        self._action.configure(text=fix.text)
         style = "SmallDim" if fix.tone == "dim" else f"Small{fix.tone.capitalize()}"
-        self._about.configure(text=fix.about, style=f"{style}.Card.TLabel")
+        self._about.configure(text=fix.details, style=f"{style}.Card.TLabel")
         self._box.pack(anchor="w", fill="x", pady=(self._context.kit.px(8), 0))
         self.refresh(is_old=self._context.forecasts.is_outdated)
 
@@ -238,32 +240,32 @@ class FixRow:
         """
         if self._fix is None:
             return
-        can_count = self._is_so and is_old
-        reason = "This fix is already applied." if self._is_so and not is_old else ""
+        can_count = self._is_applied and is_old
+        reason = "This fix is already applied." if self._is_applied and not is_old else ""
         if can_count:
             forecasts = self._context.forecasts
             reason = (
                 "The forecast is running." if forecasts.is_working else forecasts.blocked_reason()
             )
         is_quiet = self._fix.tone == "dim" and not can_count
-        self._apply.set_kind("primary" if can_count else "quiet" if is_quiet else "plain")
-        self._apply.set_text("Update" if can_count else "Applied" if self._is_so else "Apply")
-        self._apply.enable(reason)
-        self._apply.describe(_COUNT_AGAIN if can_count else "")
+        self._button.set_kind("primary" if can_count else "quiet" if is_quiet else "plain")
+        self._button.set_text("Update" if can_count else "Applied" if self._is_applied else "Apply")
+        self._button.enable(reason)
+        self._button.describe(_COUNT_AGAIN if can_count else "")
 
     @property
-    def _is_so(self) -> bool:
+    def _is_applied(self) -> bool:
         """Whether the settings already have the values of the fix."""
         value, fix = self._context.draft.value, self._fix
         return fix is not None and all(
             value(path) == wanted for path, wanted in fix.changes.items()
         )
 
-    def _do(self) -> None:
+    def _apply_or_update(self) -> None:
         if self._fix is None:
             return
         act, draft = self._context.act, self._context.draft
-        if self._is_so:
+        if self._is_applied:
             act.commit()
             self._context.forecasts.start()
             return
@@ -271,7 +273,7 @@ class FixRow:
         draft.set_all(self._fix.changes)
         applied = draft.last_change
         offer = Offer("Undo", "undo fix", draft.undo, lambda: draft.last_change is applied)
-        act.say(f"{self._fix.words}: applied.", offer)
+        act.show_message(f"{self._fix.text}: applied.", offer)
 
 
 def _heading(tone: Role) -> str:

@@ -8,12 +8,12 @@ from onetrainer.errors import UserError, sentence
 from onetrainer.presets.presets import expanded
 from ui.context import Context
 from ui.messages.problems import listed
-from ui.progress.run_state import amount
+from ui.progress.run_state import format_bytes
 
 if TYPE_CHECKING:
     from onetrainer.model_files import ModelFile
 
-Visibility = tuple[str, bool]
+Request = tuple[str, bool]
 
 
 class ModelLines:
@@ -22,28 +22,28 @@ class ModelLines:
     def __init__(self, context: Context, show: Callable[[], None]) -> None:
         self._context = context
         self._show = show
-        self._seen: Visibility | None = None
-        self._found: list[str] = []
+        self._request: Request | None = None
+        self._lines: list[str] = []
 
     def lines(self) -> list[str]:
         """Return the known facts; start reading if the model has changed."""
         draft = self._context.draft
         value = draft.value("model.path")
         path = value if isinstance(value, str) else ""
-        seen = (path, draft.value("model.offline") is True)
-        if seen != self._seen:
-            self._seen = seen
-            self._found = ["Reading …" if path else _NOTHING_CHOSEN]
+        request = (path, draft.value("model.offline") is True)
+        if request != self._request:
+            self._request = request
+            self._lines = ["Reading …" if path else _NOTHING_CHOSEN]
             if path:
                 self._context.kit.jobs.run(
-                    lambda: lines_of(path, is_offline=seen[1]),
-                    lambda lines: self._looked(seen, lines),
+                    lambda: lines_of(path, is_offline=request[1]),
+                    lambda lines: self._loaded(request, lines),
                 )
-        return self._found
+        return self._lines
 
-    def _looked(self, seen: Visibility, lines: list[str]) -> None:
-        if seen == self._seen:
-            self._found = lines
+    def _loaded(self, request: Request, lines: list[str]) -> None:
+        if request == self._request:
+            self._lines = lines
             self._show()
 
 
@@ -103,7 +103,7 @@ def facts(model: "ModelFile") -> list[str]:
     if model.missing:
         lines.append(f"⚠ Missing: {listed(model.missing)}")
     if model.layout == "single-file":
-        lines.append(f"Single file, {amount(model.path.stat().st_size)}")
+        lines.append(f"Single file, {format_bytes(model.path.stat().st_size)}")
     else:
         lines.append("Diffusers folder")
     return lines

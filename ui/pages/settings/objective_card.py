@@ -16,7 +16,7 @@ _WRAP, _BESIDE = 620, 430
 
 
 @dataclass(frozen=True)
-class Told:
+class ObjectiveMessage:
     """Text of the card, and what its button does. reason: why the button is disabled; "" if not."""
 
     title: str
@@ -25,7 +25,7 @@ class Told:
     reason: str = ""
 
 
-def told(page: str, objective: object, method: object) -> Told | None:
+def objective_message(page: str, objective: object, method: object) -> ObjectiveMessage | None:
     """Return the text for a page; None if the card is hidden."""
     is_of_rewards = objective == _OF_REWARDS
     match page, is_of_rewards:
@@ -34,7 +34,7 @@ def told(page: str, objective: object, method: object) -> Told | None:
                 "The model generates images from prompts, rewards score them, and training "
                 "raises the score."
             )
-            return Told("", text, "Train on images instead")
+            return ObjectiveMessage("", text, "Train on images instead")
         case ("rewards", False):
             text = (
                 "This run trains on your images. It can train on rewards instead: the model"
@@ -42,13 +42,13 @@ def told(page: str, objective: object, method: object) -> Told | None:
                 " score. This needs prompts and no images."
             )
             reason = _VAE if method == "vae" else ""
-            return Told("Reward training is off", text, "Train on rewards", reason)
+            return ObjectiveMessage("Reward training is off", text, "Train on rewards", reason)
         case ("loss", True):
             text = (
                 "This run maximizes the rewards of generated images, which have their own page."
                 " Ordinary steps, if there are any, use the usual loss."
             )
-            return Told("Training maximizes the rewards", text, "Open Rewards")
+            return ObjectiveMessage("Training maximizes the rewards", text, "Open Rewards")
     return None
 
 
@@ -58,7 +58,7 @@ class ObjectiveCard:
     def __init__(self, context: Context, parent: tk.Misc, page: str, *, line: int) -> None:
         self._context = context
         self._page = page
-        self._shown: Told | None = None
+        self._shown: ObjectiveMessage | None = None
         kit = context.kit
         self._outer, inner = kit.card(parent)
         self._outer.grid(row=line, column=0, sticky="ew", pady=(0, kit.px(14)))
@@ -72,19 +72,19 @@ class ObjectiveCard:
     def refresh(self) -> None:
         """Show the current draft."""
         value = self._context.draft.value
-        found = told(self._page, value("objective.kind"), value("method.kind"))
-        if found == self._shown:
+        message = objective_message(self._page, value("objective.kind"), value("method.kind"))
+        if message == self._shown:
             return
-        self._shown = found
-        if found is None:
+        self._shown = message
+        if message is None:
             self._outer.grid_remove()
             return
-        self._title.configure(text=found.title)
-        self._place(has_title=bool(found.title))
-        self._text.configure(text=found.text)
-        self._button.set_text(found.button)
-        self._button.set_kind("primary" if self._page == REWARDS and found.title else "plain")
-        self._button.enable(found.reason)
+        self._title.configure(text=message.title)
+        self._place(has_title=bool(message.title))
+        self._text.configure(text=message.text)
+        self._button.set_text(message.button)
+        self._button.set_kind("primary" if self._page == REWARDS and message.title else "plain")
+        self._button.enable(message.reason)
         self._outer.grid()
 
     def _place(self, *, has_title: bool) -> None:

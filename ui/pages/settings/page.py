@@ -22,7 +22,7 @@ from ui.widgets.switch import Switch
 from ui.widgets.widgets import focused
 
 _COLUMN = 684
-_ASIDE = 272
+_SIDEBAR = 272
 _MARGIN = 28
 _FROM_EDGE, _FROM_MESSAGE = 60, 120
 
@@ -50,20 +50,20 @@ class SettingsPage:
             self._objective = ObjectiveCard(context, self._column, plan.name, line=1)
         self.form = Form(form_context, self._column, plan, line=2)
         self.form.with_advanced = plan.name in context.remembered.advanced
-        self._beside = StickyColumn(kit, self._scroller, name=f"aside {plan.name}")
-        aside = self._beside.frame
-        self._help = HelpCard(context, self._beside.top, name=f"help {plan.name}")
+        self._sticky = StickyColumn(kit, self._scroller, name=f"aside {plan.name}")
+        column_frame = self._sticky.frame
+        self._help = HelpCard(context, self._sticky.top, name=f"help {plan.name}")
         # From top to bottom: what helps to decide comes before plain information.
-        facts, cost, memory = (3, 2, 1) if plan.name in COST else (1, 2, 3)
-        self._summary = SummaryCard(context, aside, plan.name, line=facts)
+        summary_line, cost_line, memory_line = (3, 2, 1) if plan.name in COST else (1, 2, 3)
+        self._summary = SummaryCard(context, column_frame, plan.name, line=summary_line)
         self._memory: MemoryCard | None = None
         if plan.name in (FULL, *SHORT):
-            self._memory = MemoryCard(context, aside, plan.name, line=memory)
+            self._memory = MemoryCard(context, column_frame, plan.name, line=memory_line)
         self._cost: CostCard | None = None
         if plan.name in COST:
-            self._cost = CostCard(context, aside, plan.name, line=cost)
+            self._cost = CostCard(context, column_frame, plan.name, line=cost_line)
         self._is_wide: bool | None = None
-        self._settled: object = None
+        self._seen_problems: object = None
         self._openings = context.draft.load_count
         self._scroller.canvas.bind("<Configure>", self._arrange, add="+")
         if self.form.with_advanced:
@@ -77,23 +77,27 @@ class SettingsPage:
     @property
     def has_help_column(self) -> bool:
         """Whether the window is wide enough for the help next to the settings."""
-        return self._has_room(self.outer.master.winfo_width())
+        return self._is_wide_enough(self.outer.master.winfo_width())
 
     @property
     def memory_text(self) -> list[str]:
         """Lines of the memory card; [] on pages without one."""
-        return self._memory.words if self._memory is not None else []
+        return self._memory.text_lines if self._memory is not None else []
 
     @property
     def cost_text(self) -> list[str]:
         """Lines of the time card; [] on pages without one."""
-        return self._cost.words if self._cost is not None else []
+        return self._cost.text_lines if self._cost is not None else []
 
     def refresh(self) -> None:
         """Show the current draft."""
-        used = focused(self._column)
-        in_use = used if used is not None and self._scroller.can_see(used) else None
-        before = in_use.winfo_rooty() if in_use is not None else 0
+        focused_widget = focused(self._column)
+        anchor = (
+            focused_widget
+            if focused_widget is not None and self._scroller.can_see(focused_widget)
+            else None
+        )
+        before = anchor.winfo_rooty() if anchor is not None else 0
         self.form.refresh()
         if self._help.path and self.form.row(self._help.path) is None:
             self._help.clear()
@@ -104,42 +108,42 @@ class SettingsPage:
             if card is not None:
                 card.refresh()
         hidden = self.form.hidden
-        words = (
+        label = (
             "Advanced settings"
             if self.form.with_advanced or not hidden
             else (f"{hidden} advanced setting{'s' if hidden != 1 else ''}")
         )
-        self._switch.say(words)
-        self._place_switch()
-        self._settle(in_use, before)
+        self._switch.say(label)
+        self._update_switch()
+        self._settle(anchor, before)
 
     def reveal(self, path: str) -> None:
         """Scroll to a setting and focus it."""
-        row, part = self.form.reveal(path), self.form.list_card(path)
+        row, setting = self.form.reveal(path), self.form.list_card(path)
         if row is not None:
             # In a narrow window the message with the help covers the foot of the page.
             margin = _FROM_EDGE if self.has_help_column else _FROM_MESSAGE
             self._scroller.show(row.editor.focus, *row.below, margin=margin)
             row.take_focus()
-        elif part is not None:
-            self._scroller.show(part.outer)
-            part.add_button.take_focus()
+        elif setting is not None:
+            self._scroller.show(setting.outer)
+            setting.add_button.take_focus()
 
     def commit(self) -> None:
         """Write everything typed to the draft."""
         self.form.commit()
 
-    def _settle(self, in_use: tk.Misc | None, before: int) -> None:
+    def _settle(self, anchor: tk.Misc | None, before: int) -> None:
         """Keep the focused widget in place on the screen; scroll to the top for another preset."""
         draft = self._context.draft
         if self._openings != draft.load_count:
             self._openings = draft.load_count
             self._scroller.to_top()
-            in_use = None
+            anchor = None
         # Each change makes a new list of problems: the same list means no change.
-        if self._settled is not draft.problems:
-            self._settled = draft.problems
-            self._scroller.settle(in_use, before)
+        if self._seen_problems is not draft.problems:
+            self._seen_problems = draft.problems
+            self._scroller.settle(anchor, before)
 
     def _make_head(self, plan: PagePlan) -> Switch:
         kit = self._context.kit
@@ -151,7 +155,7 @@ class SettingsPage:
         kit.name(switch.widget, f"advanced {plan.name}")
         return switch
 
-    def _place_switch(self) -> None:
+    def _update_switch(self) -> None:
         """Show the switch only if the page has advanced settings."""
         if self._has_advanced and self.form.has_cards:
             self._switch.widget.place(relx=1.0, rely=1.0, anchor="se", y=-2)
@@ -167,7 +171,7 @@ class SettingsPage:
         elif not is_on and self.name in known:
             known.remove(self.name)
         self._context.act.save_state_soon()
-        self._settled = None
+        self._seen_problems = None
         self.refresh()
 
     def _show_help(self, setting: Setting, path: str) -> None:
@@ -176,17 +180,17 @@ class SettingsPage:
         if row is not None:
             self._scroller.show(row.editor.focus)
 
-    def _has_room(self, width: int) -> bool:
-        return width >= self._context.kit.px(_COLUMN + _ASIDE + 3 * _MARGIN)
+    def _is_wide_enough(self, width: int) -> bool:
+        return width >= self._context.kit.px(_COLUMN + _SIDEBAR + 3 * _MARGIN)
 
     def _arrange(self, event: "tk.Event[tk.Misc]") -> None:
         kit = self._context.kit
         margin = kit.px(_MARGIN)
         room = event.width - 2 * margin
-        column, aside = kit.px(_COLUMN), kit.px(_ASIDE)
-        is_wide = self._has_room(event.width)
+        column, sidebar = kit.px(_COLUMN), kit.px(_SIDEBAR)
+        is_wide = self._is_wide_enough(event.width)
         self._column.grid_columnconfigure(0, minsize=min(column, room))
-        width = min(aside * 3 // 2, room - column - margin) if is_wide else min(column, room)
+        width = min(sidebar * 3 // 2, room - column - margin) if is_wide else min(column, room)
         self._help.wrap(width)
         self._summary.wrap(width)
         for card in (self._memory, self._cost):
@@ -194,15 +198,17 @@ class SettingsPage:
                 card.wrap(width)
         if is_wide != self._is_wide:
             self._is_wide = is_wide
-            space = self._beside.space
+            space = self._sticky.space
             if is_wide:
                 space.grid(row=0, column=1, sticky="n", padx=(margin, 0), pady=kit.px(87))
             else:
                 space.grid(row=1, column=0, sticky="nw", padx=(margin, 0), pady=0)
-        self._beside.arrange(width, stays=is_wide)
+        self._sticky.arrange(width, stays=is_wide)
 
 
 def _has_advanced(plan: PagePlan) -> bool:
     """Return whether a page has advanced settings, including those in lists."""
-    found = (part for setting in settings_on(plan) for part in (setting, *entries_of(setting)))
-    return any(part.ui.level == "advanced" for part in found)
+    found = (
+        setting for setting in settings_on(plan) for setting in (setting, *entries_of(setting))
+    )
+    return any(setting.ui.level == "advanced" for setting in found)

@@ -73,4 +73,4 @@ def rate_points(schedule: Schedule, *, steps: int) -> list[tuple[float, float]]:
 
 def _name(draft: Draft) -> str:
     setting = draft.setting("optimizer.kind")
-    return setting.word(draft.value("optimizer.kind")) if setting is not None else ""
+    return setting.choice_label(draft.value("optimizer.kind")) if setting is not None else ""

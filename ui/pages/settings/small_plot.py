@@ -47,9 +47,9 @@ class SmallPlot:
         self._ends.pack(anchor="w", fill="x")
         self._draw(curve)
 
-    def explain(self, words: str) -> None:
+    def explain(self, text: str) -> None:
         """Show a message instead of the curve."""
-        self._title.configure(text=words)
+        self._title.configure(text=text)
         self._canvas.pack_forget()
         self._ends.pack_forget()
 
@@ -57,8 +57,8 @@ class SmallPlot:
         kit, palette = self._kit, self._kit.theme.palette
         width, height, pad = self._width, kit.px(_HEIGHT), kit.px(3)
         line = [
-            (pad + x * (width - 2 * pad), pad + (1 - share) * (height - 2 * pad))
-            for x, share in curve
+            (pad + x * (width - 2 * pad), pad + (1 - fraction) * (height - 2 * pad))
+            for x, fraction in curve
         ]
         rows = smooth.area(
             width,

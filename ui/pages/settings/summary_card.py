@@ -49,8 +49,8 @@ class SummaryCard:
         self._canvas = tk.Canvas(inner, highlightthickness=0, width=1, height=1, takefocus=0)
         kit.theme.paint(self._canvas, bg="card")
         self._images: list[object] = []
-        self._seen: ConceptSettings | None = None
-        self._glance: FolderSummary | None = None
+        self._folder: ConceptSettings | None = None
+        self._summary: FolderSummary | None = None
         self._model = ModelLines(context, self._show)
         self._plot = RatePlot(context, inner) if page == "training" else None
         if self._plot is not None:
@@ -68,9 +68,9 @@ class SummaryCard:
     def refresh(self) -> None:
         """Show the current draft."""
         seen = first_folder(self._context.draft)
-        if seen != self._seen:
-            self._seen = seen
-            self._look(seen)
+        if seen != self._folder:
+            self._folder = seen
+            self._load_summary(seen)
         self._show()
 
     def wrap(self, width: int) -> None:
@@ -83,24 +83,25 @@ class SummaryCard:
             case "model":
                 lines = self._model.lines()
             case "data":
-                lines = data_lines(self._seen, self._glance, other_folders(draft))
+                lines = data_lines(self._folder, self._summary, other_folders(draft))
             case _:
-                lines = run_lines(draft, self._glance)
+                lines = run_lines(draft, self._summary)
         self._lines.configure(text="\n".join(lines))
         if self._plot is not None:
             self._plot.draw()
 
-    def _look(self, folder: ConceptSettings | None) -> None:
-        self._glance = None
+    def _load_summary(self, folder: ConceptSettings | None) -> None:
+        self._summary = None
         self._draw()
         if folder is not None:
             self._context.kit.jobs.run(
-                lambda: summarize_folder(folder), lambda glance: self._looked(folder, glance)
+                lambda: summarize_folder(folder),
+                lambda summary: self._summary_loaded(folder, summary),
             )
 
-    def _looked(self, seen: ConceptSettings, glance: FolderSummary) -> None:
-        if seen == self._seen:
-            self._glance = glance
+    def _summary_loaded(self, seen: ConceptSettings, summary: FolderSummary) -> None:
+        if seen == self._folder:
+            self._summary = summary
             self._show()
             self._draw()
 
@@ -109,7 +110,7 @@ class SummaryCard:
             return
         self._canvas.delete("all")
         self._images = []
-        first = self._glance.first[:_THUMBNAILS] if self._glance else []
+        first = self._summary.first[:_THUMBNAILS] if self._summary else []
         if not first:
             self._canvas.pack_forget()
             return
@@ -139,7 +140,7 @@ def first_folder(draft: Draft) -> ConceptSettings | None:
     if not isinstance(text, str) or not text:
         return None
     source: Any = draft.value("data.caption_source")
-    said = _path(draft.value("data.caption_list"))
+    caption_list = _path(draft.value("data.caption_list"))
     folder = _path(text)
     return ConceptSettings(
         "data.folder",
@@ -148,7 +149,7 @@ def first_folder(draft: Draft) -> ConceptSettings | None:
         recursive=draft.value("data.include_subfolders") is True,
         caption_source=source if source in get_args(CaptionSource) else "files",
         caption_text=str(draft.value("data.caption_text")),
-        caption_list=said if said.name else None,
+        caption_list=caption_list if caption_list.name else None,
         trigger=str(draft.value("data.trigger")),
         require_captions=False,
     )
@@ -170,8 +171,8 @@ def _used_folders(draft: Draft) -> list[dict[str, object]]:
     """Return the entries of further folders that are enabled and have a path."""
     concepts = draft.value("data.concepts")
     entries = concepts if isinstance(concepts, list) else []
-    found = [entry for entry in entries if isinstance(entry, dict)]
-    return [entry for entry in found if entry.get("use") is not False and entry.get("folder")]
+    folders = [entry for entry in entries if isinstance(entry, dict)]
+    return [entry for entry in folders if entry.get("use") is not False and entry.get("folder")]
 
 
 def _has_more_images(draft: Draft) -> bool:
@@ -180,7 +181,7 @@ def _has_more_images(draft: Draft) -> bool:
 
 
 def data_lines(
-    folder: ConceptSettings | None, glance: FolderSummary | None, others: int
+    folder: ConceptSettings | None, summary: FolderSummary | None, others: int
 ) -> list[str]:
     """Describe the images of the first folder, and mention others."""
     folders = f"folder{'s' if others > 1 else ''}"
@@ -188,25 +189,25 @@ def data_lines(
         return [f"Images of {others} {folders}"]
     if folder is None:
         return ["Choose a folder of images. Captions are .txt files with the same names."]
-    if glance is None:
+    if summary is None:
         return ["Reading …"]
-    if not glance.exists:
+    if not summary.exists:
         return ["This folder does not exist."]
-    unusable = [f"{glance.unusable} cannot be used"] if glance.unusable else []
-    if not glance.images:
+    unusable = [f"{summary.unusable} cannot be used"] if summary.unusable else []
+    if not summary.images:
         return unusable or ["No images in this folder."]
     more = [f"and images of {others} more {folders}"] if others else []
-    return [f"{glance.images:,} images", *_caption_lines(folder, glance), *unusable, *more]
+    return [f"{summary.images:,} images", *_caption_lines(folder, summary), *unusable, *more]
 
 
-def _caption_lines(folder: ConceptSettings, glance: FolderSummary) -> list[str]:
-    if glance.caption_error:
-        return [glance.caption_error]
-    without = glance.images - glance.captions
+def _caption_lines(folder: ConceptSettings, summary: FolderSummary) -> list[str]:
+    if summary.caption_error:
+        return [summary.caption_error]
+    without = summary.images - summary.captions
     lines = []
-    if glance.captions:
+    if summary.captions:
         origin = "" if folder.caption_source == "files" else _ORIGINS[folder.caption_source]
-        lines.append(f"{glance.captions:,} with a caption{origin}")
+        lines.append(f"{summary.captions:,} with a caption{origin}")
     return [*lines, f"{without:,} without a caption"] if without else lines
 
 
@@ -219,9 +220,11 @@ def how_often(seen: int, images: int, *, is_most: bool = False) -> str:
     if times < 1:
         return f"not all of {images:,} images"
     figure = f"{times:,.0f}" if times >= _ROUNDED_FROM else f"{times:.1f}".removesuffix(".0")
-    often = "once" if figure == "1" else f"{figure} times"
-    often = f"up to {often}" if is_most and figure != "1" else often
-    return f"each of {images:,} images {often}" if images > 1 else f"the one image {often}"
+    times_text = "once" if figure == "1" else f"{figure} times"
+    times_text = f"up to {times_text}" if is_most and figure != "1" else times_text
+    return (
+        f"each of {images:,} images {times_text}" if images > 1 else f"the one image {times_text}"
+    )
 
 
 def trained_lines(draft: Draft) -> list[str]:
@@ -231,10 +234,10 @@ def trained_lines(draft: Draft) -> list[str]:
         return []
     networks = _trained_networks(draft)
     trained = [network for network, is_on in networks.items() if is_on]
-    words = draft.value("embeddings.tokens")
-    count = len(words) if isinstance(words, list) else 0
+    tokens = draft.value("embeddings.tokens")
+    count = len(tokens) if isinstance(tokens, list) else 0
     new_words = f"{count} new token{'s' if count != 1 else ''}"
-    title = method.word(draft.value("method.kind"))
+    title = method.choice_label(draft.value("method.kind"))
     what = f"{title}: {listed(trained) or 'no component'}" if networks else title
     return [what, new_words] if count else [what]
 
@@ -242,13 +245,13 @@ def trained_lines(draft: Draft) -> list[str]:
 def _trained_networks(draft: Draft) -> dict[str, bool]:
     """Return the components that the method can train, by name, and whether it does."""
     has_two = str(draft.value("model.family")).startswith("sdxl")
-    found = {}
+    components = {}
     for setting in settings_in(draft.variants):
         section, _, key = setting.path.rpartition(".")
-        is_there = has_two or section != "method.text_encoder_2"
-        if section.startswith("method.") and key == "train" and is_there:
-            found[section_name(section)] = draft.value(setting.path) is True
-    return found
+        is_available = has_two or section != "method.text_encoder_2"
+        if section.startswith("method.") and key == "train" and is_available:
+            components[section_name(section)] = draft.value(setting.path) is True
+    return components
 
 
 def validation_of(draft: Draft, images: int) -> int:
@@ -278,7 +281,7 @@ def prompt_lines(draft: Draft) -> list[str]:
     return [f"{trained:,} training prompt{'s' if trained > 1 else ''}, {evaluated}"]
 
 
-def run_lines(draft: Draft, glance: FolderSummary | None) -> list[str]:
+def run_lines(draft: Draft, summary: FolderSummary | None) -> list[str]:
     """Describe length, data and outputs of the run."""
     value = draft.value
     steps, batch = value("training.steps"), value("training.batch_size")
@@ -299,9 +302,9 @@ def run_lines(draft: Draft, glance: FolderSummary | None) -> list[str]:
     lines = [*trained_lines(draft), f"{steps:,} steps", count]
     if is_of_rewards:
         lines += prompt_lines(draft)
-    elif glance is not None and glance.images and not _has_more_images(draft):
-        validation = validation_of(draft, glance.images)
-        lines.append(how_often(seen, max(1, glance.images - validation), is_most=is_most))
+    elif summary is not None and summary.images and not _has_more_images(draft):
+        validation = validation_of(draft, summary.images)
+        lines.append(how_often(seen, max(1, summary.images - validation), is_most=is_most))
         if validation:
             count = f"{validation:,} image{'s' if validation > 1 else ''}"
             lines.append(f"{count} for validation")
