@@ -14,19 +14,19 @@ from ui.actions.closing import Closing
 from ui.actions.keys import bind_keys
 from ui.actions.preset_actions import PresetActions
 from ui.actions.run_actions import RunActions
-from ui.background.error_log import Mishaps
-from ui.background.forecaster import Forecaster, begin_job
-from ui.background.image_cache import Images
+from ui.background.error_log import ErrorLog
+from ui.background.forecaster import Forecaster, start_job
+from ui.background.image_cache import ImageCache
 from ui.background.pump import Pump
 from ui.background.session import Session
 from ui.background.threads import Jobs
 from ui.context import Context, Offer, View
-from ui.dialogs.dialogs import tell
+from ui.dialogs.dialogs import show_error
 from ui.dialogs.file_dialogs import hide_hidden_files
 from ui.forms.editors import bind_select_all
-from ui.messages.problems import along_words
+from ui.messages.problems import implied_change_message
 from ui.model.draft import Draft
-from ui.model.form_fields import page_of, pages, setting_of
+from ui.model.form_fields import find_setting, page_of, pages
 from ui.model.window_state import read_state, write_state
 from ui.pages.preview.page import PreviewPage
 from ui.pages.registry import PAGES, SETTINGS_PAGES, make_view
@@ -38,13 +38,13 @@ from ui.widgets.scroller import bind_wheel
 from ui.widgets.widgets import Kit, focused
 
 _SIZE = (1280, 800)
-_SMALLEST = (960, 640)
+_MIN_SIZE = (960, 640)
 _SAVE_AFTER_MS = 1000
 _BUILD_AFTER_MS = 400
-_BUILD_EVERY_MS = 30
+_BUILD_INTERVAL_MS = 30
 # customtkinter looks this often whether the desktop's appearance or scaling has changed. Both
 # are set by us, so its loops have nothing to find and only cost time.
-_NEVER_MS = 24 * 3600 * 1000
+_DAY_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,13 @@ class App:
 
     def __init__(self, opening: Opening) -> None:
         self.remembered = read_state()
-        customtkinter.AppearanceModeTracker.update_loop_interval = _NEVER_MS
-        customtkinter.ScalingTracker.update_loop_interval = _NEVER_MS
+        customtkinter.AppearanceModeTracker.update_loop_interval = _DAY_MS
+        customtkinter.ScalingTracker.update_loop_interval = _DAY_MS
         customtkinter.set_appearance_mode(self.remembered.mode)
         self.root: tk.Tk = customtkinter.CTk(fg_color=pair("window"), className="OneTrainer")
         self.root.withdraw()
-        self.mishaps = Mishaps(self.say)
-        self.root.report_callback_exception = self.mishaps.caught
+        self.error_log = ErrorLog(self.show_message)
+        self.root.report_callback_exception = self.error_log.report
         self.jobs = Jobs()
         self.kit = Kit(Theme(self.root), self.jobs)
         self.kit.theme.apply(self.remembered.mode)
@@ -82,19 +82,19 @@ class App:
         self.plans = pages()
         self.page = ""
         self._views: dict[str, View] = {}
-        self._saving = ""
-        self._problem = -1
+        self._save_timer = ""
+        self._problem_index = -1
         self.context = self._make_context()
         self.presets = PresetActions(self.context, opening.demo)
         self.runs = RunActions(self.context)
-        self.closing = Closing(self.context, self._end)
+        self.closing = Closing(self.context, self._close)
         self.shell = Shell(self.context, self.plans, self)
         self.pump = Pump(self.root, self.jobs, self.session, self.refresh)
         self._bind()
         self._open(opening)
-        self._place()
+        self._place_window()
         self.pump.start()
-        self.root.after(_BUILD_AFTER_MS, self._build_ahead)
+        self.root.after(_BUILD_AFTER_MS, self._build_next_page)
 
     def run(self) -> None:
         """Shows the window until it is closed."""
@@ -117,7 +117,7 @@ class App:
             self.view(name).outer.pack(fill="both", expand=True)
             self.shell.nav.show_current(name)
             self.remembered.page = name
-            self.remember_soon()
+            self.save_state_soon()
         self.refresh()
 
     def view(self, name: str) -> View:
@@ -140,8 +140,8 @@ class App:
         self.commit()
         problems = [problem for problem in self.draft.problems if problem.path]
         if problems:
-            self._problem = (self._problem + by) % len(problems)
-            self.jump(problems[self._problem].path)
+            self._problem_index = (self._problem_index + by) % len(problems)
+            self.jump(problems[self._problem_index].path)
 
     def commit(self) -> None:
         """Hands everything that is being typed to the draft."""
@@ -155,7 +155,7 @@ class App:
         self.kit.theme.apply(self.remembered.mode)
         self.shell.repaint()
         self.refresh()
-        self.remember_soon()
+        self.save_state_soon()
 
     def help(self) -> None:
         """Says what the setting with the keyboard does, or shows the keys."""
@@ -166,21 +166,21 @@ class App:
 
     def _explain(self, path: str) -> bool:
         """Says in a message what a setting does; whether there is one at the path."""
-        setting = setting_of(path, self.draft.kinds)
+        setting = find_setting(path, self.draft.variants)
         if setting is not None:
-            self.say(f"{setting.ui.label}: {setting.help_in_words}")
+            self.show_message(f"{setting.ui.label}: {setting.help_text}")
         return setting is not None
 
-    def remember_soon(self) -> None:
+    def save_state_soon(self) -> None:
         """Keeps what the window remembers, a second after the last change."""
-        if self._saving:
-            self.root.after_cancel(self._saving)
-        self._saving = self.root.after(_SAVE_AFTER_MS, self.remember)
+        if self._save_timer:
+            self.root.after_cancel(self._save_timer)
+        self._save_timer = self.root.after(_SAVE_AFTER_MS, self.remember)
 
     def remember(self) -> None:
         """Keeps what the window remembers."""
-        self._saving = ""
-        self.remembered.keep(self.draft)
+        self._save_timer = ""
+        self.remembered.store_draft(self.draft)
         if self.root.winfo_viewable():
             # Where the frame is, which is what is set; `winfo_geometry` is of the inside, so that
             # the window would sink by its title bar each time.
@@ -190,16 +190,16 @@ class App:
         try:
             write_state(self.remembered)
         except OSError as error:
-            self.say(f"What the window remembers cannot be kept: {error}")
+            self.show_message(f"What the window remembers cannot be kept: {error}")
 
     @property
     def is_on_settings(self) -> bool:
         """Whether the page on the screen is one of settings."""
         return self.page in SETTINGS_PAGES
 
-    def say(self, text: str, offer: Offer | None = None) -> None:
+    def show_message(self, text: str, offer: Offer | None = None) -> None:
         """Shows a short message in a quiet bar, with a button for what it offers."""
-        self.shell.say(text, offer)
+        self.shell.show_message(text, offer)
 
     # The rest of what pages may ask for (`context.Actions`) is done by others.
 
@@ -242,17 +242,17 @@ class App:
     def load_demo(self) -> None:
         self.presets.load_demo()
 
-    def why_not_start(self) -> str:
-        return self.runs.why_not_start()
+    def start_blocked_reason(self) -> str:
+        return self.runs.start_blocked_reason()
 
     def _make_context(self) -> Context:
-        images = Images(self.jobs)
+        images = ImageCache(self.jobs)
         return Context(
             self.root,
             self.kit,
             self.draft,
             self.session,
-            Forecaster(self.draft, self.jobs, begin_job),
+            Forecaster(self.draft, self.jobs, start_job),
             images,
             self.remembered,
             self,
@@ -269,23 +269,23 @@ class App:
 
     def _draft_changed(self) -> None:
         self.refresh()
-        self.remember_soon()
-        along, self.draft.along = self.draft.along, None
-        if along is not None:
-            self.say(along_words(along, self.draft.kinds))
+        self.save_state_soon()
+        implied_change, self.draft.implied_change = self.draft.implied_change, None
+        if implied_change is not None:
+            self.show_message(implied_change_message(implied_change, self.draft.variants))
 
     def _open(self, opening: Opening) -> None:
         is_first = not self.remembered.draft
-        self.remembered.give_back(self.draft)
+        self.remembered.restore_draft(self.draft)
         page = self.remembered.page if self.remembered.page in SETTINGS_PAGES else ""
         if opening.preset:
             try:
                 aside = self.draft.load(locate(opening.preset))
-                self.root.after_idle(self.presets.tell_set_aside, len(aside))
+                self.root.after_idle(self.presets.report_replaced_changes, len(aside))
             except UserError as error:
-                self.root.after_idle(partial(tell, self.kit, self.root, error))
+                self.root.after_idle(partial(show_error, self.kit, self.root, error))
         is_empty = not self.draft.value("model.path") and not self.draft.value("data.folder")
-        self._attach_again()
+        self._attach_last_run()
         if self.session.is_running:
             page = "run"
         elif is_empty:
@@ -295,7 +295,7 @@ class App:
         if opening.with_demo and (is_first or opening.is_demo_named):
             self.root.after_idle(self.load_demo)
 
-    def _attach_again(self) -> None:
+    def _attach_last_run(self) -> None:
         folder = self.remembered.run_folder
         if not folder:
             return
@@ -304,29 +304,29 @@ class App:
         except UserError:
             return  # the folder has been removed since; there is nothing to show
 
-    def _place(self) -> None:
+    def _place_window(self) -> None:
         root, px = self.root, self.kit.px
         root.title("OneTrainer")
         root.minsize(
-            min(px(_SMALLEST[0]), root.winfo_screenwidth()),
-            min(px(_SMALLEST[1]), root.winfo_screenheight()),
+            min(px(_MIN_SIZE[0]), root.winfo_screenwidth()),
+            min(px(_MIN_SIZE[1]), root.winfo_screenheight()),
         )
-        root.geometry(_fitting(self.remembered.geometry, root) or self._usual_size())
+        root.geometry(_visible_geometry(self.remembered.geometry, root) or self._default_size())
         self.root.deiconify()
 
-    def _usual_size(self) -> str:
+    def _default_size(self) -> str:
         width = min(self.kit.px(_SIZE[0]), self.root.winfo_screenwidth())
         height = min(self.kit.px(_SIZE[1]), self.root.winfo_screenheight() - self.kit.px(60))
         return f"{width}x{height}"
 
-    def _build_ahead(self) -> None:
+    def _build_next_page(self) -> None:
         """Makes the pages that have not been visited yet, one at a time, while nothing else is."""
         missing = [plan.name for plan in self.plans if plan.name not in self._views]
         if missing:
             self.view(missing[0])
-            self.root.after(_BUILD_EVERY_MS, self._build_ahead)
+            self.root.after(_BUILD_INTERVAL_MS, self._build_next_page)
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         self.remember()
         self.context.forecasts.close()
         preview = self._views.get("preview")
@@ -336,7 +336,7 @@ class App:
         self.root.destroy()
 
 
-def _fitting(geometry: str, root: tk.Tk) -> str:
+def _visible_geometry(geometry: str, root: tk.Tk) -> str:
     """The geometry of last time; "" if no such screen is there any more."""
     size, *offsets = geometry.replace("-", "+").split("+")
     width, _, height = size.partition("x")

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from onetrainer.run.commands import CommandName
 from ui.background.forecaster import Forecaster
-from ui.background.image_cache import Images
+from ui.background.image_cache import ImageCache
 from ui.background.session import Session
 from ui.model.draft import Draft
 from ui.model.window_state import WindowState
@@ -19,7 +19,7 @@ from ui.widgets.widgets import Kit
 class Offer:
     """What a short message offers to do; it is withdrawn once it does not hold any more."""
 
-    words: str
+    label: str
     name: str
     do: Callable[[], object]
     holds: Callable[[], bool]
@@ -74,7 +74,7 @@ class Actions(Protocol):
     def load_demo(self) -> None:
         """Makes the demo and loads it."""
 
-    def why_not_start(self) -> str:
+    def start_blocked_reason(self) -> str:
         """Why no run can be started now; "" if one can."""
 
     def commit(self) -> None:
@@ -83,10 +83,10 @@ class Actions(Protocol):
     def refresh(self) -> None:
         """Brings what is on the screen in step with the draft and the run."""
 
-    def say(self, text: str, offer: Offer | None = None) -> None:
+    def show_message(self, text: str, offer: Offer | None = None) -> None:
         """Shows a short message in a quiet bar, with a button for what it offers."""
 
-    def remember_soon(self) -> None:
+    def save_state_soon(self) -> None:
         """Keeps what the window remembers, a second after the last change."""
 
 
@@ -114,7 +114,7 @@ class Context:
     draft: Draft
     session: Session
     forecasts: Forecaster
-    images: Images
+    images: ImageCache
     remembered: WindowState
     act: Actions
     pages: tuple[Page, ...]

@@ -321,12 +321,12 @@ class Desk:
 
     def end(self) -> list[str]:
         """Ends the window, and gives the defects it met."""
-        mishaps: list[str] = []
+        error_log: list[str] = []
         if self.process.poll() is None:
             try:
-                mishaps = self.state["mishaps"]
+                error_log = self.state["mishaps"]
             except (OSError, AssertionError):
-                mishaps = ["the window did not answer"]
+                error_log = ["the window did not answer"]
             self.process.terminate()
             self.process.wait(DEADLINE)
         with suppress(OSError):  # a question that the window did not live to hear
@@ -334,7 +334,7 @@ class Desk:
         self._socket.close()
         if self.process.stderr is not None:
             self.process.stderr.close()
-        return mishaps
+        return error_log
 
     def end_worker(self) -> None:
         """Kills a worker that was left at work."""

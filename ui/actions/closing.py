@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from onetrainer.errors import UserError
 from ui.context import Context
-from ui.dialogs.dialogs import Choice, ask, tell
+from ui.dialogs.dialogs import Choice, ask, show_error
 
-_LOOK_EVERY_MS = 100
+_POLL_MS = 100
 
 
 class Closing:
@@ -14,7 +14,7 @@ class Closing:
 
     def __init__(self, context: Context, end: Callable[[], None]) -> None:
         self._context = context
-        self._end = end
+        self._close = end
         self._is_asking = False
 
     def ask(self) -> None:
@@ -34,16 +34,18 @@ class Closing:
         if answer == "":
             return
         if answer == "keep" or not session.is_running:
-            self._end()
+            self._close()
             return
         try:
             session.send("stop")
         except UserError as error:
-            tell(self._context.kit, self._context.root, error)
+            show_error(self._context.kit, self._context.root, error)
             return
         self._context.act.show_page("run")
-        self._context.act.say("The run is being saved; the window closes when it is done …")
-        self._end_with_run()
+        self._context.act.show_message(
+            "The run is being saved; the window closes when it is done …"
+        )
+        self._close_after_run()
 
     def _ask_about_run(self) -> str:
         context = self._context
@@ -61,8 +63,8 @@ class Closing:
             ],
         )
 
-    def _end_with_run(self) -> None:
+    def _close_after_run(self) -> None:
         if self._context.session.is_running:
-            self._context.root.after(_LOOK_EVERY_MS, self._end_with_run)
+            self._context.root.after(_POLL_MS, self._close_after_run)
         else:
-            self._end()
+            self._close()

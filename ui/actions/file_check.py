@@ -4,10 +4,10 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, UserError
 from onetrainer.presets.presets import with_absolute_paths
 from ui.context import Context
-from ui.model.draft import Question
-from ui.model.preset_fields import LOOKED_AT
+from ui.model.draft import FileSettings
+from ui.model.preset_fields import CHECKED_SETTINGS
 
-LOOK_AFTER_MS = 400
+CHECK_AFTER_MS = 400
 
 
 class FileCheck:
@@ -16,51 +16,51 @@ class FileCheck:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._waiting = ""
-        self._asked: Question | None = None
-        context.draft.listen(self._look_soon)
-        self._look_soon()
+        self._scheduled: FileSettings | None = None
+        context.draft.listen(self._schedule)
+        self._schedule()
 
-    def _look_soon(self) -> None:
+    def _schedule(self) -> None:
         """Looks when nothing has changed for a while; typing a path changes it with each key."""
         draft, root = self._context.draft, self._context.root
-        if not draft.awaits_look or draft.question == self._asked:
+        if not draft.needs_file_check or draft.file_settings == self._scheduled:
             return
-        self._asked = draft.question
+        self._scheduled = draft.file_settings
         if self._waiting:
             root.after_cancel(self._waiting)
-        self._waiting = root.after(LOOK_AFTER_MS, self._look)
+        self._waiting = root.after(CHECK_AFTER_MS, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._waiting = ""
-        self._asked = None
+        self._scheduled = None
         draft = self._context.draft
-        if not draft.awaits_look:
+        if not draft.needs_file_check:
             return
-        self._asked = question = draft.question
+        self._scheduled = file_settings = draft.file_settings
         config = draft.files_config()
         self._context.kit.jobs.run(
-            lambda: look_at_files(config),
-            lambda found: self._looked(question, found),
-            lambda error: self._failed(question, error),
+            lambda: check_files(config),
+            lambda found: self._store(file_settings, found),
+            lambda error: self._failed(file_settings, error),
         )
 
-    def _looked(self, question: Question, found: list[Problem]) -> None:
+    def _store(self, file_settings: FileSettings, found: list[Problem]) -> None:
         draft = self._context.draft
-        self._asked = None
+        self._scheduled = None
         # An answer to what is no longer asked; the next look is on its way.
-        if question == draft.question:
-            draft.add_problems(found, question)
+        if file_settings == draft.file_settings:
+            draft.set_file_problems(found, file_settings)
 
-    def _failed(self, question: Question, error: Exception) -> None:
+    def _failed(self, file_settings: FileSettings, error: Exception) -> None:
         if not isinstance(error, UserError):
             raise error
         # Only a place in somebody's home that is not there gets here; it is told of by its text.
-        paths = zip(LOOKED_AT, question, strict=True)
-        path = next((path for path, value in paths if _begins(error.what, value)), "")
-        self._looked(question, [Problem(path, error.what, error.expected, error.remedy)])
+        paths = zip(CHECKED_SETTINGS, file_settings, strict=True)
+        path = next((path for path, value in paths if _starts_with_path(error.what, value)), "")
+        self._store(file_settings, [Problem(path, error.what, error.expected, error.remedy)])
 
 
-def look_at_files(config: TrainConfig) -> list[Problem]:
+def check_files(config: TrainConfig) -> list[Problem]:
     """What is wrong with the files and folders of a config. Raises UserError for a wrong path."""
     # Loaded late: it looks into files, which a window that only opens does not need.
     from onetrainer.checks.preflight import check_environment
@@ -68,5 +68,5 @@ def look_at_files(config: TrainConfig) -> list[Problem]:
     return check_environment(with_absolute_paths(config))
 
 
-def _begins(text: str, value: object) -> bool:
+def _starts_with_path(text: str, value: object) -> bool:
     return isinstance(value, str) and bool(value) and text.startswith(f"{value}:")

@@ -8,12 +8,12 @@ from onetrainer.errors import ProblemsError, UserError
 from onetrainer.presets.presets import BUILT_IN, Preset
 from onetrainer.run.user_folder import user_folder
 from ui.context import Context, Offer
-from ui.dialogs.dialogs import Choice, ask, ask_name, list_changes, show_problems, tell
+from ui.dialogs.dialogs import Choice, ask, ask_name, list_changes, show_error, show_problems
 from ui.dialogs.file_dialogs import choose_preset
 from ui.dialogs.preset_list import MenuActions, PresetMenu
 from ui.model.document_source import Source
 from ui.model.draft import Draft
-from ui.model.form_fields import as_text, as_words
+from ui.model.form_fields import display_text, edit_text
 
 _FORBIDDEN = '\\:*?"<>|'
 
@@ -49,25 +49,25 @@ class PresetActions:
         act = self._context.act
         act.commit()
         try:
-            aside = self._context.draft.load(path, preset=preset)
+            replaced = self._context.draft.load(path, preset=preset)
         except UserError as error:
-            tell(self._context.kit, self._context.root, error)
+            show_error(self._context.kit, self._context.root, error)
             return []
-        act.remember_soon()
+        act.save_state_soon()
         # Whoever looks at settings sees there what the preset says of them.
         if not act.is_on_settings and not self._context.session.is_running:
             act.show_page("model")
-        self.tell_set_aside(len(aside))
-        return aside
+        self.report_replaced_changes(len(replaced))
+        return replaced
 
-    def tell_set_aside(self, count: int) -> None:
+    def report_replaced_changes(self, count: int) -> None:
         """Says that another preset has taken the place of changes, and offers them back."""
         if not count:
             return
         draft = self._context.draft
         loaded = draft.last_change
         changes = f"{count} changes were" if count != 1 else "change was"
-        self._context.act.say(
+        self._context.act.show_message(
             f"{draft.source.name} is open; your {changes} set aside.",
             Offer("Undo", "undo open", draft.undo, lambda: draft.last_change is loaded),
         )
@@ -76,7 +76,7 @@ class PresetActions:
         """Saves over the preset, or asks for a name; whether it has been saved."""
         self._context.act.commit()
         source = self._context.draft.source
-        if source.path is None or not source.is_own:
+        if source.path is None or not source.can_overwrite:
             return self.save_as()
         return self._save(source.path, source.description)
 
@@ -91,7 +91,7 @@ class PresetActions:
             return False
         folder = user_folder() / "presets"
         source = context.draft.source
-        name, description = proposal(source)
+        name, description = suggested_name(source)
         words = f"Kept in {folder}"
         while True:
             name, description = ask_name(
@@ -99,7 +99,7 @@ class PresetActions:
             )
             if not name:
                 return False
-            wrong = why_not_name(name)
+            wrong = name_error(name)
             path = folder / f"{name.removesuffix('.json').strip('/')}.json"
             if wrong:
                 words = f"⚠ {wrong}"
@@ -119,9 +119,9 @@ class PresetActions:
         context.act.commit()
         draft = context.draft
         lines = [
-            (path, _in_words(draft, path, draft.base_value(path)), now)
+            (path, _value_text(draft, path, draft.base_value(path)), now)
             for path in draft.changed()
-            for now in [_in_words(draft, path, draft.value(path))]
+            for now in [_value_text(draft, path, draft.value(path))]
         ]
         answer = list_changes(context.kit, context.root, draft.source.name, lines)
         if answer == "reset":
@@ -138,22 +138,22 @@ class PresetActions:
             self.load(config)
             return
         self._is_making_demo = True
-        self._context.act.say("The demo is being made: a small model and some pictures …")
+        self._context.act.show_message("The demo is being made: a small model and some pictures …")
         self._context.kit.jobs.run(
-            partial(_make_demo, self._demo), self._demo_made, self._demo_failed
+            partial(_make_demo, self._demo), self._demo_written, self._demo_failed
         )
 
-    def _demo_made(self, config: Path) -> None:
+    def _demo_written(self, config: Path) -> None:
         self._is_making_demo = False
         if not self.load(config):
-            self._context.act.say("The demo is ready. Press Start to train it.")
+            self._context.act.show_message("The demo is ready. Press Start to train it.")
 
     def _demo_failed(self, error: Exception) -> None:
         self._is_making_demo = False
         if not isinstance(error, UserError | OSError | ImportError):
             raise error
         what = error if isinstance(error, UserError) else UserError(f"The demo: {error}")
-        tell(self._context.kit, self._context.root, what)
+        show_error(self._context.kit, self._context.root, what)
 
     def _may_replace(self, path: Path) -> bool:
         choices = [Choice("yes", "Replace", "danger"), Choice("", "Cancel")]
@@ -169,15 +169,15 @@ class PresetActions:
             show_problems(context.kit, context.root, error.problems, context.act.jump)
             return False
         except UserError as error:
-            tell(self._context.kit, self._context.root, error)
+            show_error(self._context.kit, self._context.root, error)
             return False
-        self._context.act.say(f"Saved: {path}")
+        self._context.act.show_message(f"Saved: {path}")
         return True
 
 
-def proposal(source: Source) -> tuple[str, str]:
+def suggested_name(source: Source) -> tuple[str, str]:
     """A name and a description for a preset made of a source; its own only if it is yours."""
-    if source.is_own and source.name:
+    if source.can_overwrite and source.name:
         return source.name, source.description
     is_built_in = source.path is not None and source.path.is_relative_to(BUILT_IN)
     if is_built_in:
@@ -185,7 +185,7 @@ def proposal(source: Source) -> tuple[str, str]:
     return source.name or "my-preset", ""
 
 
-def why_not_name(name: str) -> str:
+def name_error(name: str) -> str:
     """Why a preset cannot have a name; "" if it can."""
     wrong = [sign for sign in _FORBIDDEN if sign in name]
     if wrong:
@@ -203,6 +203,6 @@ def _make_demo(folder: Path) -> Path:
     return write_demo(folder).config
 
 
-def _in_words(draft: Draft, path: str, value: object) -> str:
+def _value_text(draft: Draft, path: str, value: object) -> str:
     setting = draft.setting(path)
-    return as_words(value, setting) if setting else as_text(value)
+    return display_text(value, setting) if setting else edit_text(value)

@@ -8,11 +8,11 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, UserError
 from onetrainer.presets.presets import load_document, resolve
 from onetrainer.run.commands import CommandName
-from ui.actions.file_check import FileCheck, look_at_files
+from ui.actions.file_check import FileCheck, check_files
 from ui.context import Context
-from ui.dialogs.dialogs import Choice, ask, show_problems, tell
-from ui.dialogs.trust_dialog import may_run
-from ui.model.draft import Question
+from ui.dialogs.dialogs import Choice, ask, show_error, show_problems
+from ui.dialogs.trust_dialog import confirm_functions
+from ui.model.draft import FileSettings
 
 
 class RunActions:
@@ -23,7 +23,7 @@ class RunActions:
         self.is_checking = False
         self._files = FileCheck(context)
 
-    def why_not_start(self) -> str:
+    def start_blocked_reason(self) -> str:
         """Why no run can be started now; "" if one can."""
         session = self._context.session
         if self.is_checking:
@@ -36,25 +36,25 @@ class RunActions:
         """Checks everything, then starts; or lists what is to be put right."""
         context = self._context
         context.act.commit()
-        if self.why_not_start():
-            context.act.say(self.why_not_start())
+        if self.start_blocked_reason():
+            context.act.show_message(self.start_blocked_reason())
             return
         # Files may have been put right since they were looked at; they are looked at again below.
         errors = context.draft.value_errors
         if errors:
             show_problems(context.kit, context.root, errors, context.act.jump)
             return
-        if context.session.state.status == "paused" and not self._is_new_run_meant():
+        if context.session.state.status == "paused" and not self._confirm_new_run():
             return
-        config, question = context.draft.config(), context.draft.question
-        if not may_run(context.kit, context.root, config):
-            context.act.say("Nothing was started, and none of your code was run.")
+        config, file_settings = context.draft.config(), context.draft.file_settings
+        if not confirm_functions(context.kit, context.root, config):
+            context.act.show_message("Nothing was started, and none of your code was run.")
             return
         self.is_checking = True
         context.act.refresh()
         context.kit.jobs.run(
-            lambda: look_at_files(config),
-            lambda found: self._checked(config, question, found),
+            lambda: check_files(config),
+            lambda found: self._checked(config, file_settings, found),
             self._check_failed,
         )
 
@@ -63,7 +63,7 @@ class RunActions:
         try:
             self._context.session.send(command)
         except UserError as error:
-            tell(self._context.kit, self._context.root, error)
+            show_error(self._context.kit, self._context.root, error)
         self._context.act.refresh()
 
     def kill(self) -> None:
@@ -74,27 +74,27 @@ class RunActions:
     def resume(self) -> None:
         """Takes the shown run up again."""
         try:
-            if not self._may_go_on():
+            if not self._confirm_resumed_code():
                 return
             self._context.session.resume()
         except UserError as error:
-            tell(self._context.kit, self._context.root, error)
+            show_error(self._context.kit, self._context.root, error)
         self._context.act.show_page("run")
-        self._context.act.remember_soon()
+        self._context.act.save_state_soon()
 
     def attach(self, folder: Path) -> None:
         """Shows a run of the runs folder."""
         session = self._context.session
         if session.is_running and session.folder is not None and session.folder.path != folder:
-            self._context.act.say(self.why_not_start())
+            self._context.act.show_message(self.start_blocked_reason())
             return
         try:
             session.attach(folder)
         except UserError as error:
-            tell(self._context.kit, self._context.root, error)
+            show_error(self._context.kit, self._context.root, error)
             return
         self._context.act.show_page("run")
-        self._context.act.remember_soon()
+        self._context.act.save_state_soon()
 
     def open_path(self, path: Path) -> None:
         """Opens a folder or a file with the desktop's own program."""
@@ -110,20 +110,20 @@ class RunActions:
         except OSError:
             self._context.root.clipboard_clear()
             self._context.root.clipboard_append(str(path))
-            self._context.act.say(f"No file manager was found. The path is copied: {path}")
+            self._context.act.show_message(f"No file manager was found. The path is copied: {path}")
 
-    def _may_go_on(self) -> bool:
+    def _confirm_resumed_code(self) -> bool:
         """Whether all code of a person's own that the shown run needs may be run.
 
         Raises UserError if its config cannot be read.
         """
         context, folder = self._context, self._context.session.folder
-        if folder is None or context.session.is_leaving:
+        if folder is None or context.session.has_worker:
             return True
         config = resolve(load_document(folder.config), source=str(folder.config))
-        return may_run(context.kit, context.root, config)
+        return confirm_functions(context.kit, context.root, config)
 
-    def _is_new_run_meant(self) -> bool:
+    def _confirm_new_run(self) -> bool:
         """Whether a new run is to be started beside the paused one, which is resumed if not."""
         context = self._context
         name = context.session.folder.name if context.session.folder else "the run"
@@ -143,10 +143,12 @@ class RunActions:
             self.resume()
         return answer == "new"
 
-    def _checked(self, config: TrainConfig, question: Question, found: list[Problem]) -> None:
+    def _checked(
+        self, config: TrainConfig, file_settings: FileSettings, found: list[Problem]
+    ) -> None:
         self.is_checking = False
         context = self._context
-        context.draft.add_problems(found, question)
+        context.draft.set_file_problems(found, file_settings)
         errors = [problem for problem in found if problem.severity == "error"]
         if errors:
             context.act.refresh()
@@ -156,14 +158,14 @@ class RunActions:
             context.session.start(config)
         except UserError as error:
             context.act.refresh()
-            tell(context.kit, context.root, error)
+            show_error(context.kit, context.root, error)
             return
         context.act.show_page("run")
-        context.act.remember_soon()
+        context.act.save_state_soon()
 
     def _check_failed(self, error: Exception) -> None:
         self.is_checking = False
         self._context.act.refresh()
         if not isinstance(error, UserError):
             raise error
-        tell(self._context.kit, self._context.root, error)
+        show_error(self._context.kit, self._context.root, error)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
-from ui.background.background_query import QueryCancelledError, CancelToken
+from ui.background.background_query import CancelToken, QueryCancelledError
 
 if TYPE_CHECKING:
     from onetrainer.concepts.concepts import ConceptSettings
@@ -127,7 +127,9 @@ def compute_preview(config: TrainConfig, token: CancelToken) -> PreviewData:
         for bucket in dict.fromkeys(buckets):
             by_size.setdefault(bucket, []).append(TransformedImage(place, buckets.index(bucket)))
     summaries = (
-        BucketSummary(bucket.bucket, tuple(by_size.get(bucket.bucket, ())), bucket.shown, bucket.steps)
+        BucketSummary(
+            bucket.bucket, tuple(by_size.get(bucket.bucket, ())), bucket.shown, bucket.steps
+        )
         for bucket in preview.buckets
     )
     return PreviewData(preview, tuple(summaries), config.data.cache_latents)

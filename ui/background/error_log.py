@@ -41,4 +41,6 @@ class ErrorLog:
                 handle.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}\n{text}\n")
         except OSError:
             sys.stderr.write(text)
-        self._show_message(f"Something in the window went wrong ({error}). It is written in {self.log}")
+        self._show_message(
+            f"Something in the window went wrong ({error}). It is written in {self.log}"
+        )

@@ -35,7 +35,9 @@ class Forecaster:
     activity: what the job is doing now. turn: how often anything has changed.
     """
 
-    def __init__(self, draft: Draft, jobs: Jobs, begin: Callable[[TrainConfig], ForecastJob]) -> None:
+    def __init__(
+        self, draft: Draft, jobs: Jobs, begin: Callable[[TrainConfig], ForecastJob]
+    ) -> None:
         self._draft = draft
         self._jobs = jobs
         self._start = begin

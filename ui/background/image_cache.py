@@ -36,7 +36,9 @@ class ImageCache:
 
         A file that cannot be read stays None; it is not asked for again.
         """
-        return self.get_or_make((path, width, height), partial(load_fitting, path, width, height), ready)
+        return self.get_or_make(
+            (path, width, height), partial(load_fitting, path, width, height), ready
+        )
 
     def get_or_make(self, key: Hashable, make: Make, ready: Ready) -> "Image | None":
         """A picture that a function makes, or None and a call of `ready` when it is there.

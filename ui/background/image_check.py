@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onetrainer.config.train import TrainConfig
-from ui.background.background_query import QueryCancelledError, CancelToken
+from ui.background.background_query import CancelToken, QueryCancelledError
 
 if TYPE_CHECKING:
     from onetrainer.checks.image_check import CheckResult

@@ -7,8 +7,8 @@ from functools import partial
 from tkinter import ttk
 
 from onetrainer.errors import Problem, UserError, sentence
-from ui.messages.problems import in_words
-from ui.model.form_fields import page_title, find_setting
+from ui.messages.problems import problem_text
+from ui.model.form_fields import find_setting, page_title
 from ui.widgets.widgets import Button, ButtonKind, Kit
 
 _WIDTH = 460
@@ -22,7 +22,7 @@ class Choice:
     """One answer to a question; the first one is taken by Return."""
 
     answer: str
-    words: str
+    label: str
     kind: ButtonKind = "plain"
 
 
@@ -47,19 +47,19 @@ class Dialog:
         self._buttons: list[Button] = []
         self._guard = _Guard(root, self.window)
 
-    def say(self, text: str, style: str = "Dim") -> None:
+    def add_text(self, text: str, style: str = "Dim") -> None:
         """Adds a paragraph."""
         label = self.kit.label(self.body, text, style=style, wrap=_WIDTH)
         label.pack(anchor="w", pady=(self.kit.px(8), 0))
 
-    def offer(self, choices: list[Choice]) -> None:
+    def add_buttons(self, choices: list[Choice]) -> None:
         """Adds the answers, the first one nearest to the corner."""
         line = self.kit.frame(self.body)
         line.pack(fill="x", pady=(self.kit.px(20), 0))
         self._buttons = [
             self.kit.button(
                 line,
-                choice.words,
+                choice.label,
                 partial(self.close, choice.answer),
                 kind=choice.kind,
                 name=f"answer {choice.answer}",
@@ -142,9 +142,9 @@ class _Guard:
         root.tk.call("bind", self._tag, "<FocusIn>", "")
         root.bindtags(tuple(tag for tag in root.bindtags() if tag != self._tag))
         root.protocol("WM_DELETE_WINDOW", self._close_before)
-        is_there = before and int(root.tk.call("winfo", "exists", before))
+        is_available = before and int(root.tk.call("winfo", "exists", before))
         # A menu that has been closed meanwhile would hold it for good.
-        if is_there and int(root.tk.call("winfo", "viewable", before)):
+        if is_available and int(root.tk.call("winfo", "viewable", before)):
             root.tk.call("grab", "set", before)
 
     def _pressed(self, event: "tk.Event[tk.Misc]") -> str:
@@ -167,20 +167,20 @@ class _Guard:
 def ask(kit: Kit, root: tk.Tk, title: str, text: str, choices: list[Choice]) -> str:
     """The answer to a question; "" if the dialog was closed without one."""
     dialog = Dialog(kit, root, title)
-    dialog.say(text)
-    dialog.offer(choices)
+    dialog.add_text(text)
+    dialog.add_buttons(choices)
     return dialog.wait()
 
 
-def tell(kit: Kit, root: tk.Tk, error: UserError) -> None:
+def show_error(kit: Kit, root: tk.Tk, error: UserError) -> None:
     """Shows what is wrong, what was expected and what to do."""
     what, *details = str(error.what).splitlines() or [""]
     dialog = Dialog(kit, root, "That did not work")
-    dialog.say(sentence(what), style="")
+    dialog.add_text(sentence(what), style="")
     for part in [*details, error.expected, error.remedy]:
         if part:
-            dialog.say(sentence(part))
-    dialog.offer([Choice("ok", "OK", "primary")])
+            dialog.add_text(sentence(part))
+    dialog.add_buttons([Choice("ok", "OK", "primary")])
     dialog.wait()
 
 
@@ -197,15 +197,15 @@ def show_problems(
     dialog = Dialog(kit, root, title)
     choices = [Choice("", "Close")]
     if count == 1:
-        kit.label(dialog.body, _place_of(problems[0]), style="Bold").pack(
+        kit.label(dialog.body, _location(problems[0]), style="Bold").pack(
             anchor="w", pady=(kit.px(10), 0)
         )
-        dialog.say(in_words(problems[0]))
+        dialog.add_text(problem_text(problems[0]))
         choices.insert(0, Choice("problem 0", "Go there", "primary"))
     else:
-        dialog.say("Choose one to go to its setting.")
+        dialog.add_text("Choose one to go to its setting.")
         _list_problems(dialog, problems)
-    dialog.offer(choices)
+    dialog.add_buttons(choices)
     answer = dialog.wait()
     if answer:
         jump(problems[int(answer.removeprefix("problem "))].path)
@@ -224,15 +224,15 @@ def list_changes(kit: Kit, root: tk.Tk, name: str, changes: list[tuple[str, str,
         label = setting.ui.label if setting else path
         button = kit.button(box, label, partial(dialog.close, path), name=f"answer change {line}")
         button.widget.grid(row=line, column=0, sticky="w", pady=kit.px(2))
-        words = (
+        change = (
             "entries changed"
             if setting and setting.kind == "list"
             else (f"{_cut(old)}  →  {_cut(new)}")
         )
-        kit.label(box, words).grid(row=line, column=1, sticky="w", padx=kit.px(12))
+        kit.label(box, change).grid(row=line, column=1, sticky="w", padx=kit.px(12))
     if len(changes) > _MOST_CHANGES:
-        dialog.say(f"… and {len(changes) - _MOST_CHANGES} more.")
-    dialog.offer([Choice("", "Close", "primary"), Choice("reset", "Take all back")])
+        dialog.add_text(f"… and {len(changes) - _MOST_CHANGES} more.")
+    dialog.add_buttons([Choice("", "Close", "primary"), Choice("reset", "Take all back")])
     return dialog.wait()
 
 
@@ -245,23 +245,23 @@ def _cut(text: str) -> str:
 def ask_name(kit: Kit, root: tk.Tk, *, name: str, place: str, description: str) -> tuple[str, str]:
     """A name and a description for a preset; ("", "") if the dialog was left."""
     dialog = Dialog(kit, root, "Save as a preset")
-    dialog.say("Name")
-    words = tk.StringVar(dialog.window, name)
-    entry = ttk.Entry(dialog.body, textvariable=words, font="OneTrainerBody", width=46)
+    dialog.add_text("Name")
+    label = tk.StringVar(dialog.window, name)
+    entry = ttk.Entry(dialog.body, textvariable=label, font="OneTrainerBody", width=46)
     entry.pack(fill="x", pady=(kit.px(3), 0))
-    dialog.say("Description")
+    dialog.add_text("Description")
     about = tk.StringVar(dialog.window, description)
     second = ttk.Entry(dialog.body, textvariable=about, font="OneTrainerBody")
     second.pack(fill="x", pady=(kit.px(3), 0))
-    dialog.say(place, style="SmallDim")
-    dialog.offer([Choice("save", "Save", "primary"), Choice("", "Cancel")])
+    dialog.add_text(place, style="SmallDim")
+    dialog.add_buttons([Choice("save", "Save", "primary"), Choice("", "Cancel")])
     entry.selection_range(0, "end")
     kit.name(entry, "answer name")
     for field in (entry, second):
         field.bind("<Return>", lambda _: dialog.close("save"))
     if dialog.wait(entry) != "save":
         return "", ""
-    return words.get().strip(), about.get().strip()
+    return label.get().strip(), about.get().strip()
 
 
 def _list_problems(dialog: Dialog, problems: list[Problem]) -> None:
@@ -272,15 +272,15 @@ def _list_problems(dialog: Dialog, problems: list[Problem]) -> None:
         line = kit.frame(box)
         line.pack(fill="x", pady=kit.px(3))
         go, name = partial(dialog.close, f"problem {place}"), f"answer problem {place}"
-        kit.button(line, _place_of(problem), go, name=name).widget.pack(anchor="w")
-        kit.label(line, in_words(problem), style="SmallDim", wrap=_WIDTH).pack(
+        kit.button(line, _location(problem), go, name=name).widget.pack(anchor="w")
+        kit.label(line, problem_text(problem), style="SmallDim", wrap=_WIDTH).pack(
             anchor="w", padx=kit.px(4), pady=(kit.px(3), 0)
         )
     if len(problems) > _MOST_SHOWN:
-        dialog.say(f"… and {len(problems) - _MOST_SHOWN} more.")
+        dialog.add_text(f"… and {len(problems) - _MOST_SHOWN} more.")
 
 
-def _place_of(problem: Problem) -> str:
+def _location(problem: Problem) -> str:
     """Where a setting is: "Training › Learning rate"."""
     setting = find_setting(problem.path)
     label = setting.ui.label if setting else problem.path or "The config"

@@ -22,40 +22,44 @@ def hide_hidden_files(root: tk.Tk) -> None:
         root.tk.call("set", "::tk::dialog::file::showHiddenVar", "0")
 
 
-def choose_folder(now: str) -> str:
+def choose_folder(current: str) -> str:
     """The folder that a person chooses; "" if none."""
-    return filedialog.askdirectory(initialdir=_place(now), title="Choose a folder") or ""
+    return (
+        filedialog.askdirectory(initialdir=_initial_folder(current), title="Choose a folder") or ""
+    )
 
 
-def choose_file(now: str) -> str:
+def choose_file(current: str) -> str:
     """The file that a person chooses; "" if none."""
-    return filedialog.askopenfilename(initialdir=_place(now), title="Choose a file") or ""
+    return (
+        filedialog.askopenfilename(initialdir=_initial_folder(current), title="Choose a file") or ""
+    )
 
 
-def choose_model(now: str) -> str:
+def choose_model(current: str) -> str:
     """The model file that a person chooses; "" if none."""
     kinds: list[tuple[str, str | tuple[str, ...]]] = [("Models", MODEL_FILES), ("All files", "*")]
     chosen = filedialog.askopenfilename(
-        initialdir=_place(now), filetypes=kinds, title="Choose a model file"
+        initialdir=_initial_folder(current), filetypes=kinds, title="Choose a model file"
     )
     return chosen or ""
 
 
-def choose_preset(now: str) -> str:
+def choose_preset(current: str) -> str:
     """The preset file that a person chooses; "" if none."""
     kinds = [("Presets", "*.json"), ("All files", "*")]
     chosen = filedialog.askopenfilename(
-        initialdir=_place(now), filetypes=kinds, title="Open a preset"
+        initialdir=_initial_folder(current), filetypes=kinds, title="Open a preset"
     )
     return chosen or ""
 
 
-def _place(now: str) -> str:
+def _initial_folder(current: str) -> str:
     """The folder to begin in: the nearest one that there is; home for what is no path."""
     path = Path.home()
-    if now and not is_hub_name(now):
+    if current and not is_hub_name(current):
         with suppress(UserError):  # the home of somebody who is not there
-            path = Path(expanded(now))
+            path = Path(expanded(current))
     while not path.is_dir() and path != path.parent:
         path = path.parent
     return str(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onetrainer.presets.presets import Preset, find_presets
 from ui.context import Context
-from ui.dialogs.preset_menu import family_groups, line_of, other_demos, own_presets
+from ui.dialogs.preset_menu import family_groups, menu_line, other_demos, own_presets
 
 _GAP = 4
 _CURRENT = "  ✓  "
@@ -91,9 +91,9 @@ class PresetMenu:
         )
 
     def _add(
-        self, words: str, do: Callable[[], object], *, keys: str = "", is_possible: bool = True
+        self, label: str, do: Callable[[], object], *, keys: str = "", is_possible: bool = True
     ) -> None:
-        self.menu.add_command(label=words, accelerator=f"{keys}  ", command=do)
+        self.menu.add_command(label=label, accelerator=f"{keys}  ", command=do)
         if not is_possible:
             palette = self._context.kit.theme.palette
             self.menu.entryconfigure(
@@ -101,7 +101,7 @@ class PresetMenu:
                 foreground=palette.dim,
                 activeforeground=palette.dim,
                 activebackground=palette.card,
-                command=partial(self._context.act.say, "Nothing has been changed."),
+                command=partial(self._context.act.show_message, "Nothing has been changed."),
             )
 
     def _add_heading(self, title: str) -> None:
@@ -125,14 +125,14 @@ class PresetMenu:
         for preset in shown:
             load = partial(self._actions.load, preset.path, preset)
             is_current = self._is_open(preset.path)
-            self._add_preset(menu, line_of(preset), load, is_current=is_current)
+            self._add_preset(menu, menu_line(preset), load, is_current=is_current)
         self._add_list(menu, "More", presets[len(shown) :])
 
     def _add_preset(
         self, menu: tk.Menu, line: tuple[str, str], load: Callable[[], object], *, is_current: bool
     ) -> None:
-        words = f"{self._mark(is_current=is_current)}{line[0]}"
-        menu.add_command(label=words, accelerator=f"{line[1]}  ", command=load)
+        label = f"{self._mark(is_current=is_current)}{line[0]}"
+        menu.add_command(label=label, accelerator=f"{line[1]}  ", command=load)
 
     def _is_open(self, path: Path) -> bool:
         return path == self._context.draft.source.path

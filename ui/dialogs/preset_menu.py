@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from onetrainer.config.run.model import FAMILY_WORDS
+from onetrainer.config.run.model import FAMILY_LABELS
 from onetrainer.errors import UserError
 from onetrainer.json_file import read_json
 from onetrainer.presets.presets import Preset
@@ -39,10 +39,10 @@ def family_groups(found: list[Preset]) -> list[MenuGroup]:
     built_in = [preset for preset in found if preset.origin == "built in"]
     folders = {preset.name.partition("/")[0] for preset in built_in}
     groups = []
-    for folder in sorted(folders, key=_place):
+    for folder in sorted(folders, key=_family_order):
         of_it = [p for p in built_in if p.name.partition("/")[0] == folder]
         of_it.sort(key=lambda preset: (short_name(preset) != RECOMMENDED, *_by_name(preset)))
-        groups.append(MenuGroup(FAMILY_WORDS.get(folder, folder), tuple(of_it)))
+        groups.append(MenuGroup(FAMILY_LABELS.get(folder, folder), tuple(of_it)))
     return groups
 
 
@@ -56,7 +56,7 @@ def other_demos(folder: Path) -> list[Preset]:
     return sorted(found, key=_by_name)
 
 
-def line_of(preset: Preset) -> tuple[str, str]:
+def menu_line(preset: Preset) -> tuple[str, str]:
     """A preset's line in the menu: the words that say most, and what stands at its end."""
     if preset.origin == "yours":
         return preset.name, ""
@@ -71,8 +71,8 @@ def short_name(preset: Preset) -> str:
 
 def without_family(description: str) -> str:
     """A description as it stands under its family's name: "LoRA at 512 px. …"."""
-    for pattern, words in _SHORTER:
-        description = pattern.sub(words, description)
+    for pattern, replacement in _SHORTER:
+        description = pattern.sub(replacement, description)
     return _FAMILY.sub("", description, count=1)
 
 
@@ -88,6 +88,6 @@ def _by_name(preset: Preset) -> tuple[tuple[str, int], ...]:
     return tuple((text, int(digits or 0)) for text, digits in parts)
 
 
-def _place(folder: str) -> tuple[int, str]:
-    known = list(FAMILY_WORDS)
+def _family_order(folder: str) -> tuple[int, str]:
+    known = list(FAMILY_LABELS)
     return (known.index(folder) if folder in known else len(known), folder)

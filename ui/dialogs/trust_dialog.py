@@ -8,7 +8,7 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import UserError
 from onetrainer.trust import trusted_files
-from ui.dialogs.dialogs import Choice, Dialog, tell
+from ui.dialogs.dialogs import Choice, Dialog, show_error
 from ui.widgets.widgets import Kit
 
 _LINES, _COLUMNS = 14, 76
@@ -23,7 +23,7 @@ _WHAT = {
 }
 
 
-def asked_for(config: TrainConfig) -> Iterator[str]:
+def untrusted_functions(config: TrainConfig) -> Iterator[str]:
     """The functions of a config that are not allowed to run yet, each once.
 
     Not those that are not there: that is told with the other problems.
@@ -37,18 +37,18 @@ def asked_for(config: TrainConfig) -> Iterator[str]:
             yield spec
 
 
-def may_run(kit: Kit, root: tk.Tk, config: TrainConfig) -> bool:
+def confirm_functions(kit: Kit, root: tk.Tk, config: TrainConfig) -> bool:
     """Asks for each function that is not allowed yet; whether all may be run now.
 
     config: with absolute paths.
     """
-    return all(_may_run(kit, root, spec) for spec in asked_for(config))
+    return all(_confirm(kit, root, spec) for spec in untrusted_functions(config))
 
 
-def _may_run(kit: Kit, root: tk.Tk, spec: str) -> bool:
+def _confirm(kit: Kit, root: tk.Tk, spec: str) -> bool:
     """Asks for one function, and again where its file changes while the question is open."""
     while True:
-        asked = trusted_files.ask(spec)
+        asked = trusted_files.check_trust(spec)
         if asked.standing == "allowed":
             return True
         if asked.function is None or asked.standing not in _WHAT:
@@ -57,27 +57,27 @@ def _may_run(kit: Kit, root: tk.Tk, spec: str) -> bool:
             shown = trusted_files.preview(spec, _MOST_LINES)
             files = asked.function.files
             if (
-                _answer(kit, root, asked.function.name, files, shown, _WHAT[asked.standing])
+                _show_dialog(kit, root, asked.function.name, files, shown, _WHAT[asked.standing])
                 != "run"
             ):
                 return False
             # What was read is what is allowed, or it is shown again.
-            trusted_files.allow(spec, seen=asked.digest)
+            trusted_files.trust_function(spec, expected_digest=asked.digest)
         except UserError as error:
-            tell(kit, root, error)
+            show_error(kit, root, error)
             return False
 
 
-def _answer(
-    kit: Kit, root: tk.Tk, name: str, files: tuple[Path, ...], code: str, words: str
+def _show_dialog(
+    kit: Kit, root: tk.Tk, name: str, files: tuple[Path, ...], code: str, explanation: str
 ) -> str:
     dialog = Dialog(kit, root, f"Run “{name}”?")
-    dialog.say(words)
+    dialog.add_text(explanation)
     for file in files:
-        dialog.say(str(file), style="Bold")
+        dialog.add_text(str(file), style="Bold")
     _show_code(dialog, code)
     # The safe answer first: Return takes it.
-    dialog.offer([Choice("", "Do not", "primary"), Choice("run", "Run my code")])
+    dialog.add_buttons([Choice("", "Do not", "primary"), Choice("run", "Run my code")])
     return dialog.wait()
 
 
@@ -109,12 +109,12 @@ def _show_code(dialog: Dialog, code: str) -> None:
     box.insert("1.0", code)
     box.configure(state="disabled")
     box.pack(fill="x", pady=(kit.px(10), 0))
-    box.bind("<Tab>", _leave)
+    box.bind("<Tab>", _focus_next)
     kit.on_wheel[box] = lambda _: None  # Tk scrolls it
     kit.name(box, "answer code")
 
 
-def _leave(event: "tk.Event[tk.Misc]") -> str:
+def _focus_next(event: "tk.Event[tk.Misc]") -> str:
     following = event.widget.tk_focusNext()
     if following is not None:
         following.focus_set()

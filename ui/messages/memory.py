@@ -107,7 +107,9 @@ def fix_summary(fix: Document, forecast: Forecast) -> FixSummary:
     """One cure, with what it saves and costs."""
     peak = int(fix.get("peak_bytes", 0))
     saved, cost = forecast.peak_bytes - peak, str(fix.get("cost", ""))
-    figures = f"{format_bytes(peak)} instead of {format_bytes(forecast.peak_bytes)}" if saved > 0 else ""
+    figures = (
+        f"{format_bytes(peak)} instead of {format_bytes(forecast.peak_bytes)}" if saved > 0 else ""
+    )
     mark, tone = _fix_verdict(peak, forecast.available_bytes)
     return FixSummary(
         capitalized(str(fix.get("words", ""))),

@@ -6,7 +6,7 @@ from functools import cache
 
 from onetrainer.config.fields import Setting
 from onetrainer.errors import Fix, Problem, sentence
-from ui.model.form_fields import edit_text, display_text, find_setting
+from ui.model.form_fields import display_text, edit_text, find_setting
 from ui.model.variants import Variants, all_settings, is_variant_choice, section_of
 
 
@@ -17,7 +17,7 @@ def problem_text(problem: Problem) -> str:
         problem.expected,
         "" if _is_plain(problem) else problem.remedy,
     ]
-    return " ".join(sentence(_as_window(part, problem.path)) for part in parts if part)
+    return " ".join(sentence(_with_labels(part, problem.path)) for part in parts if part)
 
 
 def capitalized(text: str) -> str:
@@ -47,7 +47,7 @@ def implied_change_message(fix: Fix, variants: Variants) -> str:
     return f"“{label}” is “{value}” now, which goes with {chosen}."
 
 
-def listed(words: Sequence[str]) -> str:
+def join_list(words: Sequence[str]) -> str:
     """("VAE", "UNet", "text encoder") as "VAE, UNet and text encoder"."""
     *most, last = words or ("",)
     return f"{', '.join(most)} and {last}" if most else last
@@ -58,7 +58,7 @@ def _is_plain(problem: Problem) -> bool:
     return problem.remedy.startswith(("Correct it", "Choose one"))
 
 
-def _as_window(text: str, path: str) -> str:
+def _with_labels(text: str, path: str) -> str:
     """The text with “SDXL” for "sdxl" and “Model family” for model.family.
 
     The values are those of the settings that it names, of the section of the one at `path`, and

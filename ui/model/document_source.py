@@ -16,13 +16,13 @@ class Source:
 
     name: str = ""
     path: Path | None = None
-    is_own: bool = False
+    can_overwrite: bool = False
     description: str = ""
-    leaves: tuple[str, ...] = ()
+    user_settings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Before:
+class UndoStep:
     """What a change can be taken back to.
 
     path: the setting that was changed; "" where there were many. loaded: what had been loaded or

@@ -9,35 +9,35 @@ from onetrainer.errors import Fix, Problem, ProblemsError
 from onetrainer.json_file import Document
 from onetrainer.presets import presets
 from onetrainer.presets.presets import Preset
-from onetrainer.rules.rules import broken_rules
+from onetrainer.rules.rules import check_rules
 from onetrainer.run.user_folder import user_folder
 from ui.model import preset_fields
-from ui.model.document_source import Before, Source
-from ui.model.preset_origin import require_no_run, run_of
-from ui.model.variant_memory import KeptKinds
+from ui.model.document_source import Source, UndoStep
+from ui.model.preset_origin import require_outside_run, run_folder_of
+from ui.model.variant_memory import VariantMemory
 from ui.model.variants import (
-    Kinds,
-    alone,
-    brought_into,
+    Variants,
+    base_section,
     defaults_in,
-    is_kind,
-    kinds_in,
-    restored,
-    section_before,
+    is_variant_choice,
+    migrated_document,
+    section_alone,
     section_of,
     settings_by_path,
     settings_in,
     value_in,
+    variants_in,
+    with_variants,
 )
 
 _DEEPEST_UNDO = 200
 # What every run needs and no preset can know: filling it in is no change to the preset.
-_TO_CHOOSE = ("model.path", "data.folder")
+_REQUIRED = ("model.path", "data.folder")
 # As long as nobody has looked at the files that are named now: "ready" cannot be said.
 PENDING = Problem("", "the files have not been looked at yet", severity="pending")
 
 Listener = Callable[[], None]
-Question = tuple[object, ...]
+FileSettings = tuple[object, ...]
 
 
 class Draft:
@@ -49,20 +49,20 @@ class Draft:
 
     def __init__(self) -> None:
         self.source = Source()
-        self.base: Document = defaults_in(kinds_in({}))
+        self.base: Document = defaults_in(variants_in({}))
         self.document: Document = self.base
-        self.openings = 0
-        self.along: Fix | None = None
-        self._kept = KeptKinds(self.base)
-        self._kinds: tuple[Document, Kinds] = (self.base, kinds_in(self.base))
-        self._base_here: tuple[Document, Kinds, Document, dict[str, object]] | None = None
+        self.load_count = 0
+        self.implied_change: Fix | None = None
+        self._memory = VariantMemory(self.base)
+        self._variants: tuple[Document, Variants] = (self.base, variants_in(self.base))
+        self._base_as_chosen: tuple[Document, Variants, Document, dict[str, object]] | None = None
         self.problems: list[Problem] = []
         self.value_errors: list[Problem] = []
         self._by_path: dict[str, list[Problem]] = {}
-        self._from_check: list[Problem] = []
-        self._answered: Question | None = None
-        self._undo: list[Before] = []
-        self._redo: list[Before] = []
+        self._file_problems: list[Problem] = []
+        self._checked_inputs: FileSettings | None = None
+        self._undo: list[UndoStep] = []
+        self._redo: list[UndoStep] = []
         self._listeners: list[Listener] = []
         self._find_problems()
 
@@ -70,7 +70,7 @@ class Draft:
         """Has a function called after each change."""
         self._listeners.append(listener)
 
-    def touch(self) -> None:
+    def notify(self) -> None:
         """Has it be shown anew, though nothing of it has changed."""
         for listener in self._listeners:
             listener()
@@ -80,32 +80,32 @@ class Draft:
         return value_in(self.document, path)
 
     @property
-    def kinds(self) -> Kinds:
+    def variants(self) -> Variants:
         """The kinds of section that are chosen now."""
-        document, kinds = self._kinds
+        document, variants = self._variants
         if document is not self.document:
-            kinds = kinds_in(self.document)
-            self._kinds = (self.document, kinds)
-        return kinds
+            variants = variants_in(self.document)
+            self._variants = (self.document, variants)
+        return variants
 
     def setting(self, path: str) -> Setting | None:
         """The setting of a path as it is with the kinds that are chosen; None if it is not."""
-        return settings_by_path(self.kinds).get(path)
+        return settings_by_path(self.variants).get(path)
 
     def base_value(self, path: str) -> object:
         """The value that was loaded or saved.
 
         Where another kind of section has been chosen since, what its settings were by that alone.
         """
-        base, kinds = self._base_in_kinds()
-        return kinds.get(path) if is_kind(path) else value_in(base, path)
+        base, variants = self._base_in_variants()
+        return variants.get(path) if is_variant_choice(path) else value_in(base, path)
 
     def default(self, path: str) -> object:
         """The value that the config gives a setting by itself, with the kinds that are chosen."""
         setting = self.setting(path)
-        if setting is not None and is_kind(path):
+        if setting is not None and is_variant_choice(path):
             return setting.default
-        return value_in(defaults_in(self.kinds), path)
+        return value_in(defaults_in(self.variants), path)
 
     def set(self, path: str, value: object) -> None:
         """Changes one setting. Changes to one setting in a row are undone as one.
@@ -115,70 +115,72 @@ class Draft:
         """
         if self.value(path) == value and type(self.value(path)) is type(value):
             return
-        start = self._begin(path)
-        if not is_kind(path) or not isinstance(value, str):
-            self._change(presets.with_value(self.document, path, value))
+        start = self._begin_edit(path)
+        if not is_variant_choice(path) or not isinstance(value, str):
+            self._replace(presets.with_value(self.document, path, value))
         elif value_in(start, path) == value:
-            self._change(self._with_objective(start, path))
+            self._replace(self._with_objective(start, path))
         else:
-            chosen = self._kept.chosen(self.document, section_of(path), value)
-            self._change(self._with_objective(chosen, path))
+            chosen = self._memory.with_variant(self.document, section_of(path), value)
+            self._replace(self._with_objective(chosen, path))
 
     def set_all(self, values: Mapping[str, object]) -> None:
         """Changes several settings at once, which are undone as one."""
         before = self.document
-        self._remember("")
+        self._push_undo("")
         for path, value in values.items():
-            is_other = is_kind(path) and isinstance(value, str) and value != self.value(path)
+            is_other = (
+                is_variant_choice(path) and isinstance(value, str) and value != self.value(path)
+            )
             if is_other:
-                chosen = self._kept.chosen(self.document, section_of(path), str(value))
+                chosen = self._memory.with_variant(self.document, section_of(path), str(value))
                 self.document = self._with_objective(chosen, path)
             else:
                 self.document = presets.with_value(self.document, path, value)
         if self.document == before:
             self._undo.pop()
         else:
-            self._change(self.document)
+            self._replace(self.document)
 
     def reset(self, path: str) -> None:
         """Takes one setting back to what was loaded or saved; of a kind, its whole section."""
-        if is_kind(path):
+        if is_variant_choice(path):
             section = section_of(path)
-            old = section_before(self.base, self.kinds, section)
-            self._begin(path)
-            self._kept.forget(section)
+            old = base_section(self.base, self.variants, section)
+            self._begin_edit(path)
+            self._memory.forget(section)
             document = presets.with_value(self.document, section, old)
-            self._change(self._with_objective(document, path))
+            self._replace(self._with_objective(document, path))
         else:
             self.set(path, self.base_value(path))
 
     def reset_all(self) -> None:
         """Takes every change back to what was loaded or saved; can be undone."""
         document = self.base
-        for path in _TO_CHOOSE:
-            if path in self.source.leaves:
+        for path in _REQUIRED:
+            if path in self.source.user_settings:
                 document = presets.with_value(document, path, self.value(path))
         if document != self.document:
-            self._remember("")
-            self._kept.begin(document, document)
-            self._change(document)
+            self._push_undo("")
+            self._memory.begin(document, document)
+            self._replace(document)
 
     @property
-    def last_change(self) -> Before | None:
+    def last_change(self) -> UndoStep | None:
         """What `undo` goes back to; None if there is nothing."""
         return self._undo[-1] if self._undo else None
 
     def undo(self) -> None:
         """Takes the last change back; also that another preset was opened."""
-        self._go(self._undo, self._redo)
+        self._move_in_history(self._undo, self._redo)
 
     def redo(self) -> None:
         """Makes the change again that was taken back last."""
-        self._go(self._redo, self._undo)
+        self._move_in_history(self._redo, self._undo)
 
     def changed(self) -> list[str]:
         """The paths of settings that differ from what was loaded or saved."""
-        paths = (setting.path for setting in settings_in(self.kinds))
+        paths = (setting.path for setting in settings_in(self.variants))
         return [path for path in paths if self.is_changed(path)]
 
     def is_changed(self, path: str) -> bool:
@@ -186,7 +188,7 @@ class Draft:
 
         The model and the pictures do not where the preset leaves them to the person.
         """
-        if path in _TO_CHOOSE and path in self.source.leaves:
+        if path in _REQUIRED and path in self.source.user_settings:
             return False
         return self.value(path) != self.base_value(path)
 
@@ -213,38 +215,40 @@ class Draft:
         return [problem for problem in self.problems if problem.severity == "error"]
 
     @property
-    def question(self) -> Question:
+    def file_settings(self) -> FileSettings:
         """The values that a look at files and folders depends on."""
-        return tuple(self.value(path) for path in preset_fields.LOOKED_AT)
+        return tuple(self.value(path) for path in preset_fields.CHECKED_SETTINGS)
 
     @property
-    def awaits_look(self) -> bool:
+    def needs_file_check(self) -> bool:
         """Whether the files that are named now have not been looked at yet."""
-        return self._answered != self.question
+        return self._checked_inputs != self.file_settings
 
-    def add_problems(self, problems: list[Problem], question: Question | None = None) -> None:
+    def set_file_problems(
+        self, problems: list[Problem], file_settings: FileSettings | None = None
+    ) -> None:
         """Marks what a look at files and folders has found, until those settings change.
 
         question: the values that were looked at, if they may have changed meanwhile.
         """
-        self._answered = self.question if question is None else question
-        self._from_check = list(problems)
-        self._tell()
+        self._checked_inputs = self.file_settings if file_settings is None else file_settings
+        self._file_problems = list(problems)
+        self._changed()
 
     def files_config(self) -> TrainConfig:
         """The files and folders that are named; values that are wrong, and others, by default."""
-        document = defaults_in(self.kinds)
+        document = defaults_in(self.variants)
         wrong = [problem.path for problem in self._invalid()]
-        for path in preset_fields.LOOKED_AT:
+        for path in preset_fields.CHECKED_SETTINGS:
             is_wrong = any(f"{place}.".startswith(f"{path}.") for place in wrong)
             if not is_wrong and self.setting(path) is not None:
                 document = presets.with_value(document, path, self.value(path))
         return presets.resolve(document, source="")
 
-    def alone(self, section: str) -> TrainConfig | None:
+    def section_alone(self, section: str) -> TrainConfig | None:
         """A config with one section as it is now, all else by default; None if it is wrong."""
         try:
-            return presets.resolve(alone(self.document, self.kinds, section), source="")
+            return presets.resolve(section_alone(self.document, self.variants, section), source="")
         except ProblemsError:
             return None
 
@@ -270,36 +274,36 @@ class Draft:
         """
         loaded = presets.load_document(path)
         document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
-        leaves = preset_fields.left_open(path, loaded)
-        document = preset_fields.with_mine(document, leaves, self.value)
-        run = run_of(path)
+        user_settings = preset_fields.user_settings_of(path, loaded)
+        document = preset_fields.with_user_values(document, user_settings, self.value)
+        run = run_folder_of(path)
         own = run is None and not preset_fields.is_built_in(path)
         name = preset.name if preset else run.name if run else path.stem
-        source = Source(name, path, own, str(loaded.get("description", "")), leaves)
-        aside = [p for p in self._own_values() if self.value(p) != value_in(document, p)]
+        source = Source(name, path, own, str(loaded.get("description", "")), user_settings)
+        aside = [p for p in self._personal_values() if self.value(p) != value_in(document, p)]
         if (document, document, source) != (self.document, self.base, self.source):
-            self._remember("", loaded=(self.base, self.source))
+            self._push_undo("", loaded=(self.base, self.source))
             self._redo.clear()
         self.source = source
         self.base = self.document = document
-        self._opened()
+        self._loaded()
         return aside
 
     def restore(self, document: Document, base: Document, source: Source) -> None:
         """Takes over what an earlier window was editing."""
-        self.source, self.base = source, restored(base)
-        self.document = restored(document)
+        self.source, self.base = source, migrated_document(base)
+        self.document = migrated_document(document)
         self._undo.clear()
         self._redo.clear()
-        self._opened()
+        self._loaded()
 
     def save(self, path: Path, *, description: str = "") -> None:
         """Writes the values as a preset.
 
         Raises UserError if a value is wrong, the file cannot be written, or is one of a run.
         """
-        require_no_run(path)
-        config = preset_fields.to_write(self.config())
+        require_outside_run(path)
+        config = preset_fields.portable_config(self.config())
         presets.save_preset(config, path, description=description)
         own = user_folder() / "presets"
         name = path.stem
@@ -308,73 +312,73 @@ class Draft:
         self.source = Source(name, path, True, description)
         self.document = config.model_dump(mode="json")
         self.base = self.document
-        self._kept.rebase(self.base)
-        self._tell()
+        self._memory.rebase(self.base)
+        self._changed()
 
-    def _opened(self) -> None:
-        self.openings += 1
-        self._kept.begin(self.base, self.document)
-        self._tell()
+    def _loaded(self) -> None:
+        self.load_count += 1
+        self._memory.begin(self.base, self.document)
+        self._changed()
 
     def _with_objective(self, document: Document, path: str) -> Document:
         """The document with the objective that goes with another kind of method."""
-        self.along = None
+        self.implied_change = None
         if path != "method.kind":
             return document
-        document = self._kept.with_objective(document)
+        document = self._memory.with_objective(document)
         kind = str(value_in(document, "objective.kind"))
         if kind != self.value("objective.kind"):
-            self.along = Fix("objective.kind", kind)
+            self.implied_change = Fix("objective.kind", kind)
         return document
 
-    def _own_values(self) -> list[str]:
+    def _personal_values(self) -> list[str]:
         """The settings whose values come from the person, now or under an earlier preset."""
-        left = (p for p in self.source.leaves if not self.is_default(p))
-        paths = (setting.path for setting in settings_in(self.kinds))
+        left = (p for p in self.source.user_settings if not self.is_default(p))
+        paths = (setting.path for setting in settings_in(self.variants))
         changed = (path for path in paths if self.value(path) != self.base_value(path))
         return list(dict.fromkeys([*changed, *left]))
 
-    def _base_in_kinds(self) -> tuple[Document, dict[str, object]]:
+    def _base_in_variants(self) -> tuple[Document, dict[str, object]]:
         """What was loaded or saved with the kinds that are chosen now, and its own kinds."""
-        known = self._base_here
-        if known is None or known[0] is not self.base or known[1] != self.kinds:
-            known = (self.base, self.kinds, *brought_into(self.base, self.kinds))
-            self._base_here = known
+        known = self._base_as_chosen
+        if known is None or known[0] is not self.base or known[1] != self.variants:
+            known = (self.base, self.variants, *with_variants(self.base, self.variants))
+            self._base_as_chosen = known
         return known[2], known[3]
 
-    def _begin(self, path: str) -> Document:
+    def _begin_edit(self, path: str) -> Document:
         """Remembers the document for undo; gives that of before the first change in a row."""
         follows = bool(self._undo) and self._undo[-1].path == path and not self._redo
         if not follows:
-            self._remember(path)
+            self._push_undo(path)
         return self._undo[-1].document
 
-    def _change(self, document: Document) -> None:
+    def _replace(self, document: Document) -> None:
         self._redo.clear()
         self.document = document
-        self._tell()
+        self._changed()
 
-    def _remember(self, path: str, *, loaded: tuple[Document, Source] | None = None) -> None:
-        self._undo.append(Before(self.document, path, loaded))
+    def _push_undo(self, path: str, *, loaded: tuple[Document, Source] | None = None) -> None:
+        self._undo.append(UndoStep(self.document, path, loaded))
         del self._undo[:-_DEEPEST_UNDO]
 
-    def _go(self, back: list[Before], forth: list[Before]) -> None:
+    def _move_in_history(self, back: list[UndoStep], forth: list[UndoStep]) -> None:
         if not back:
             return
         before = back.pop()
         loaded = (self.base, self.source) if before.loaded is not None else None
-        forth.append(Before(self.document, before.path, loaded))
+        forth.append(UndoStep(self.document, before.path, loaded))
         self.document = before.document
         if before.loaded is not None:
             self.base, self.source = before.loaded
-            self._opened()
+            self._loaded()
         else:
-            self._tell()
+            self._changed()
 
-    def _tell(self) -> None:
-        self._kept.watch(self.document)
+    def _changed(self) -> None:
+        self._memory.track(self.document)
         self._find_problems()
-        self.touch()
+        self.notify()
 
     def _invalid(self) -> list[Problem]:
         try:
@@ -384,14 +388,16 @@ class Draft:
         return []
 
     def _find_problems(self) -> None:
-        found = self._invalid() or broken_rules(self.config())
+        found = self._invalid() or check_rules(self.config())
         self.value_errors = [problem for problem in found if problem.severity == "error"]
         wrong = {problem.path for problem in self.value_errors}
         # Of a value that is wrong by itself nothing else needs to be said.
-        if self._answered is not None:
-            checked = preset_fields.still_true(self._from_check, self._answered, self.question)
+        if self._checked_inputs is not None:
+            checked = preset_fields.still_valid(
+                self._file_problems, self._checked_inputs, self.file_settings
+            )
             found += [problem for problem in checked if problem.path not in wrong]
         self._by_path = {}
         for problem in sorted(found, key=lambda problem: problem.severity != "error"):
             self._by_path.setdefault(problem.path, []).append(problem)
-        self.problems = found + ([PENDING] if self.awaits_look else [])
+        self.problems = found + ([PENDING] if self.needs_file_check else [])

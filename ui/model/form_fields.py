@@ -9,7 +9,7 @@ from onetrainer.config.fields import Setting, sections
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from ui.model.variants import (
-    Kinds,
+    Variants,
     all_settings,
     entries_of,
     section_at,
@@ -62,11 +62,13 @@ class PagePlan:
     @property
     def is_titled(self) -> bool:
         """Whether its groups have titles; the page's own does for a single one."""
-        return len(self.sections) > 1 or any(section in _APART for section in self.sections)
+        return len(self.sections) > 1 or any(
+            section in _SPLIT_SECTIONS for section in self.sections
+        )
 
 
 # What only reward training has; the choice of the objective stands with the other ones.
-_OF_REWARDS = tuple(f"objective.{key}" for key in AlignProp.model_fields if key != KIND)
+_REWARD_SETTINGS = tuple(f"objective.{key}" for key in AlignProp.model_fields if key != KIND)
 _PLANS = (
     PagePlan("model", "Model", "The model that training starts from.", ("model",)),
     PagePlan("data", "Data", "The pictures that are learned, and their captions.", ("data",)),
@@ -87,7 +89,7 @@ _PLANS = (
         "rewards",
         "Rewards",
         "What pictures are scored by, and how the model learns to score higher.",
-        _OF_REWARDS,
+        _REWARD_SETTINGS,
     ),
     PagePlan(
         "sampling",
@@ -105,7 +107,7 @@ _PLANS = (
     PagePlan("hardware", "Hardware", "The device, and what trades memory for time.", ("hardware",)),
 )
 # Where a section that no plan names is shown, so that a new one needs no change here.
-_REST = "training"
+_FALLBACK_PAGE = "training"
 
 _TITLES = {
     "data": "Pictures",
@@ -119,10 +121,10 @@ _TITLES = {
     "objective.evaluation": "Does the reward still mean anything?",
 }
 # Sections whose inner ones have cards of their own; those of others are parts of their card.
-_APART = ("objective", "data")
+_SPLIT_SECTIONS = ("objective", "data")
 # Settings that stand on another card than the rest of their section: lists and what is long on
 # cards of their own, and what belongs to the same question together.
-_CARDS = {
+_EXTRA_CARDS = {
     "data.concepts": ("concepts",),
     "data.captions": (
         "caption_source",
@@ -142,13 +144,13 @@ _CARDS = {
     ),
 }
 _CARD_OF = {
-    f"{card.partition('.')[0]}.{key}": card for card, keys in _CARDS.items() for key in keys
+    f"{card.partition('.')[0]}.{key}": card for card, keys in _EXTRA_CARDS.items() for key in keys
 }
 # The order of cards that do not follow that of the config.
-_ORDER = ("data", "data.concepts", "data.captions", "data.buckets", "data.augmentation")
-_NAMES = {"text_encoder_2": "second text encoder"}
+_CARD_ORDER = ("data", "data.concepts", "data.captions", "data.buckets", "data.augmentation")
+_SECTION_NAMES = {"text_encoder_2": "second text encoder"}
 # Words of keys that are written otherwise than a word at the start of a title.
-_WRITTEN = {"unet": "UNet", "vae": "VAE", "snr": "SNR", "ema": "EMA"}
+_SPELLINGS = {"unet": "UNet", "vae": "VAE", "snr": "SNR", "ema": "EMA"}
 
 
 def pages() -> tuple[PagePlan, ...]:
@@ -158,17 +160,17 @@ def pages() -> tuple[PagePlan, ...]:
     rest = tuple(name for name in inner if name not in named)
     found = []
     for plan in _PLANS:
-        names = plan.sections + (rest if plan.name == _REST else ())
+        names = plan.sections + (rest if plan.name == _FALLBACK_PAGE else ())
         there = tuple(name for name in names if name.partition(".")[0] in inner)
         found.append(PagePlan(plan.name, plan.title, plan.lead, there))
     return tuple(found)
 
 
 @lru_cache(_PLANS_REMEMBERED)
-def groups_in(plan: PagePlan, kinds: Kinds) -> tuple[Group, ...]:
+def groups_in(plan: PagePlan, variants: Variants) -> tuple[Group, ...]:
     """The groups of a page, with the kinds of section that are chosen; none is empty."""
     names = dict.fromkeys(section.partition(".")[0] for section in plan.sections)
-    return tuple(group for name in names for group in _groups(name, kinds, plan.name))
+    return tuple(group for name in names for group in _groups(name, variants, plan.name))
 
 
 def settings_on(plan: PagePlan) -> tuple[Setting, ...]:
@@ -180,36 +182,38 @@ def settings_on(plan: PagePlan) -> tuple[Setting, ...]:
 def page_of(path: str) -> str:
     """The name of the page on which a setting is shown: that of the innermost section named."""
     sections_by_page = {section: plan.name for plan in _PLANS for section in plan.sections}
-    return sections_by_page.get(_nearest(f"{path}.", [*sections_by_page]), _REST)
+    return sections_by_page.get(_innermost(f"{path}.", [*sections_by_page]), _FALLBACK_PAGE)
 
 
-def page_title_of(path: str) -> str:
+def page_title(path: str) -> str:
     """The title of the page on which a setting is shown."""
     name = page_of(path)
     return next(plan.title for plan in _PLANS if plan.name == name)
 
 
-def title_of(section: str) -> str:
+def section_title(section: str) -> str:
     """A section's title: "Text encoder" for "method.text_encoder"."""
-    words = name_of(section)
+    words = section_name(section)
     return _TITLES.get(section) or words[:1].upper() + words[1:]
 
 
-def name_of(section: str) -> str:
+def section_name(section: str) -> str:
     """A section's name amid a sentence: "text encoder" for "method.text_encoder"."""
     key = section.rpartition(".")[2]
-    return _NAMES.get(key) or " ".join(_WRITTEN.get(word, word) for word in key.split("_"))
+    return _SECTION_NAMES.get(key) or " ".join(
+        _SPELLINGS.get(word, word) for word in key.split("_")
+    )
 
 
-def setting_of(path: str, kinds: Kinds | None = None) -> Setting | None:
+def find_setting(path: str, variants: Variants | None = None) -> Setting | None:
     """The setting at a path, also inside an entry of a list; None if there is none.
 
     Of several kinds that have it the one that is chosen; without `kinds` the first.
     """
-    if kinds is None:
+    if variants is None:
         known = {setting.path: setting for setting in all_settings()}
     else:
-        known = dict(settings_by_path(kinds))
+        known = dict(settings_by_path(variants))
     if path in known:
         return known[path]
     for name, setting in known.items():
@@ -220,7 +224,7 @@ def setting_of(path: str, kinds: Kinds | None = None) -> Setting | None:
     return None
 
 
-def counted_in(path: str) -> str:
+def unit_path(path: str) -> str:
     """The path of the choice that says what a number counts; "" if its unit is always the same.
 
     A section that has "every" and "unit" counts the first in the second.
@@ -230,7 +234,7 @@ def counted_in(path: str) -> str:
     return unit if key == "every" and any(s.path == unit for s in all_settings()) else ""
 
 
-def as_text(value: object) -> str:
+def edit_text(value: object) -> str:
     """A value as an editor shows it."""
     match value:
         case None:
@@ -243,14 +247,14 @@ def as_text(value: object) -> str:
             return str(value)
 
 
-def as_words(value: object, setting: Setting) -> str:
+def display_text(value: object, setting: Setting) -> str:
     """A value as the window tells it: a choice by the word that people know, and "on" for true."""
     if isinstance(value, bool):
         return "on" if value else "off"
-    return setting.word(value) if setting.kind == "choice" else as_text(value)
+    return setting.choice_label(value) if setting.kind == "choice" else edit_text(value)
 
 
-def as_value(text: str, setting: Setting) -> object:
+def parse_value(text: str, setting: Setting) -> object:
     """What was typed, as the value it means; text that means none stays text.
 
     Numbers may be written 1e-4, 1_000 or 1/3. A path loses quotes and spaces around it.
@@ -264,45 +268,47 @@ def as_value(text: str, setting: Setting) -> object:
             return text
 
 
-def _groups(name: str, kinds: Kinds, page: str) -> list[Group]:
+def _groups(name: str, variants: Variants, page: str) -> list[Group]:
     """The groups of a section on a page: one, or one for each section in it."""
     by_section: dict[str, list[Setting]] = {}
-    for setting in settings_in(kinds):
+    for setting in settings_in(variants):
         is_here = setting.path.startswith(f"{name}.") and page_of(setting.path) == page
         if is_here and _is_visible(setting):
             card = _CARD_OF.get(setting.path) or section_of(setting.path)
             by_section.setdefault(card, []).append(setting)
     heads = [name]
-    if name in _APART:
+    if name in _SPLIT_SECTIONS:
         heads += [section for section in by_section if section.count(".") == 1]
-        heads.sort(key=lambda head: _ORDER.index(head) if head in _ORDER else len(_ORDER))
+        heads.sort(
+            key=lambda head: _CARD_ORDER.index(head) if head in _CARD_ORDER else len(_CARD_ORDER)
+        )
     found = []
     for head in heads:
         parts = tuple(
-            _group(section, kinds, inner)
+            _group(section, variants, inner)
             for section, inner in by_section.items()
-            if section not in heads and _nearest(section, heads) == head
+            if section not in heads and _innermost(section, heads) == head
         )
-        group = _group(head, kinds, by_section.get(head, []), parts)
+        group = _group(head, variants, by_section.get(head, []), parts)
         if group.deep_settings:
             found.append(group)
     return found
 
 
-def _nearest(section: str, heads: list[str]) -> str:
+def _innermost(section: str, heads: list[str]) -> str:
     """The innermost of some sections that another one is in."""
     around = [head for head in heads if section.startswith(f"{head}.")]
     return max(around, key=len, default="")
 
 
 def _group(
-    section: str, kinds: Kinds, inner: list[Setting], parts: tuple[Group, ...] = ()
+    section: str, variants: Variants, inner: list[Setting], parts: tuple[Group, ...] = ()
 ) -> Group:
-    made = section_at(section, kinds)
+    made = section_at(section, variants)
     lead = " ".join((made.__doc__ or "").split()) if made is not None else ""
     choice = next((s for s in inner if s.path == f"{section}.{KIND}"), None)
     is_inner = "." in section
-    title = choice.ui.label if choice is not None and is_inner else title_of(section)
+    title = choice.ui.label if choice is not None and is_inner else section_title(section)
     group = Group(section, title, lead, tuple(inner), parts)
     return replace(group, title=inner[0].ui.label) if group.is_one_list else group
 

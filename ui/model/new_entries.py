@@ -8,20 +8,20 @@ from pathlib import PurePath
 from onetrainer.config.fields import Setting
 from onetrainer.config.run.schedule import Point
 from onetrainer.json_file import Document
-from ui.model.form_fields import as_words
+from ui.model.form_fields import display_text
 from ui.model.variants import entries_of, value_in
 
 _NUMBERED = re.compile(r"^(.*?)(?:-(\d+))?([>\])}]*)$", re.DOTALL)
 _DIGITS = 4
 
 
-def noun_of(setting: Setting) -> str:
+def entry_noun(setting: Setting) -> str:
     """What one entry of a list is called: "Folder" of the list "More folders"."""
     words = setting.ui.label.partition(" by ")[0].removeprefix("More ")
     return words.rstrip("s").capitalize()
 
 
-def title_of(setting: Setting, entry: Document) -> str:
+def entry_title(setting: Setting, entry: Document) -> str:
     """What a person calls an entry: its first text, or the end of the path that is one."""
     texts = [inner for inner in entries_of(setting) if inner.kind == "text"]
     for inner in sorted(texts, key=lambda inner: inner.ui.is_path):
@@ -31,7 +31,7 @@ def title_of(setting: Setting, entry: Document) -> str:
     return ""
 
 
-def summary_of(setting: Setting, entry: Document) -> list[str]:
+def entry_summary(setting: Setting, entry: Document) -> list[str]:
     """What sets an entry apart, in words: its paths, and what is not as it is by itself."""
     found = []
     for inner in entries_of(setting):
@@ -39,11 +39,11 @@ def summary_of(setting: Setting, entry: Document) -> list[str]:
         if inner.ui.is_path and value:
             found.append(str(value))
         elif "." not in inner.path and inner.kind != "text" and value != inner.default:
-            found.append(f"{inner.ui.label}: {as_words(value, inner)}")
+            found.append(f"{inner.ui.label}: {display_text(value, inner)}")
     return found
 
 
-def fresh_entry(setting: Setting, values: Sequence[Document], begun: Document) -> Document:
+def new_entry(setting: Setting, values: Sequence[Document], initial: Document) -> Document:
     """A new entry of a list, like the last one but without its texts.
 
     One with a folder of its own is as entries are by themselves: what was set for another folder
@@ -53,7 +53,7 @@ def fresh_entry(setting: Setting, values: Sequence[Document], begun: Document) -
     if values and not _names_a_folder(setting):
         texts = {inner.path for inner in entries_of(setting) if inner.kind == "text"}
         fresh |= {key: value for key, value in values[-1].items() if key not in texts}
-    return told_apart(setting, fresh | begun, values)
+    return with_unique_name(setting, fresh | initial, values)
 
 
 def _names_a_folder(setting: Setting) -> bool:
@@ -62,7 +62,7 @@ def _names_a_folder(setting: Setting) -> bool:
     return first is not None and first.ui.editor == "folder"
 
 
-def told_apart(setting: Setting, entry: Document, values: Sequence[Document]) -> Document:
+def with_unique_name(setting: Setting, entry: Document, values: Sequence[Document]) -> Document:
     """An entry with a name that no other one has: "<my-word-2>".
 
     Names are the first texts of entries that begin with one; others may be alike.
@@ -71,10 +71,10 @@ def told_apart(setting: Setting, entry: Document, values: Sequence[Document]) ->
     if first is None or not first.default:
         return entry
     taken = {str(value.get(first.path)).casefold() for value in values}
-    return {**entry, first.path: numbered(str(entry[first.path]), taken)}
+    return {**entry, first.path: unique_name(str(entry[first.path]), taken)}
 
 
-def numbered(text: str, taken: set[str]) -> str:
+def unique_name(text: str, taken: set[str]) -> str:
     """The text, with a number that none of those taken has if it is one of them."""
     if text.casefold() not in taken:
         return text
@@ -86,13 +86,13 @@ def numbered(text: str, taken: set[str]) -> str:
     return f"{stem}-{number}{end}"
 
 
-def with_new(
-    setting: Setting, values: list[Document], begun: Document
+def with_new_entry(
+    setting: Setting, values: list[Document], initial: Document
 ) -> tuple[list[Document], int]:
     """The entries with a new one, and its place among them."""
     if setting.item is Point:
         return _with_point(values)
-    return [*values, fresh_entry(setting, values, begun)], len(values)
+    return [*values, new_entry(setting, values, initial)], len(values)
 
 
 def _with_point(values: list[Document]) -> tuple[list[Document], int]:

@@ -11,7 +11,7 @@ _DEMO_PROMPTS = frozenset(prompt for prompt, _ in (*SAMPLES, *WORD_SAMPLES))
 _DEMO_NAMES = frozenset(config["output"]["name"] for config in demo_configs().values())
 
 
-def run_of(path: Path) -> Path | None:
+def run_folder_of(path: Path) -> Path | None:
     """The folder of the run that a file belongs to; None if it belongs to none."""
     for folder in path.absolute().parents:
         run = RunFolder(folder)
@@ -20,9 +20,9 @@ def run_of(path: Path) -> Path | None:
     return None
 
 
-def require_no_run(path: Path) -> None:
+def require_outside_run(path: Path) -> None:
     """Raises UserError if a file would be written among those of a run."""
-    run = run_of(path)
+    run = run_folder_of(path)
     if run is not None:
         raise UserError(
             f"{path}: this is the folder of the run “{run.name}”",
@@ -31,7 +31,7 @@ def require_no_run(path: Path) -> None:
         )
 
 
-def without_demo(value: object) -> object:
+def without_demo_value(value: object) -> object:
     """A value that a person has, less what only the demo has given; None if nothing is left."""
     if isinstance(value, list):
         kept = [item for item in value if not _is_demo_prompt(item)]

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from onetrainer.config.base.variants import KIND
-from onetrainer.config.fields import Setting, is_there
-from ui.model.form_fields import PagePlan, groups_in, page_title_of, settings_on, title_of
-from ui.model.variants import Kinds, all_settings, entries_of
+from onetrainer.config.fields import Setting, is_available
+from ui.model.form_fields import PagePlan, groups_in, page_title, section_title, settings_on
+from ui.model.variants import Variants, all_settings, entries_of
 
 MOST_HITS = 12
 
@@ -24,12 +24,12 @@ class Hit:
     setting: Setting
     page: str
     place: str
-    goes_to: str
+    target: str
     choice: str = ""
     only_with: str = ""
 
 
-def find_settings(query: str, plans: tuple[PagePlan, ...], kinds: Kinds) -> list[Hit]:
+def find_settings(query: str, plans: tuple[PagePlan, ...], variants: Variants) -> list[Hit]:
     """The settings in which every word of the query occurs, the best first.
 
     Those that only kinds have that are not chosen come last.
@@ -39,7 +39,7 @@ def find_settings(query: str, plans: tuple[PagePlan, ...], kinds: Kinds) -> list
         return []
     scored = []
     for plan in plans:
-        for hit in (*_hits_there(plan, kinds), *_hits_elsewhere(plan, kinds)):
+        for hit in (*_current_hits(plan, variants), *_other_variant_hits(plan, variants)):
             score = _score(words, hit.setting, hit.place.lower())
             if score:
                 hit = replace(hit, choice=_choice_of(words, hit.setting))
@@ -49,8 +49,8 @@ def find_settings(query: str, plans: tuple[PagePlan, ...], kinds: Kinds) -> list
     return [hit for *_, hit in scored[:MOST_HITS]]
 
 
-def _hits_there(plan: PagePlan, kinds: Kinds) -> list[Hit]:
-    groups = groups_in(plan, kinds)
+def _current_hits(plan: PagePlan, variants: Variants) -> list[Hit]:
+    groups = groups_in(plan, variants)
     return [
         Hit(setting, plan.name, f"{plan.title} › {group.title}", setting.path)
         for group in groups
@@ -58,25 +58,25 @@ def _hits_there(plan: PagePlan, kinds: Kinds) -> list[Hit]:
     ]
 
 
-def _hits_elsewhere(plan: PagePlan, kinds: Kinds) -> list[Hit]:
+def _other_variant_hits(plan: PagePlan, variants: Variants) -> list[Hit]:
     """What is there with other kinds of a section, each with a way to that choice."""
-    chosen = dict(kinds)
+    chosen = dict(variants)
     found = []
     for setting in settings_on(plan):
-        if not is_there(setting, chosen):
+        if not is_available(setting, chosen):
             section, wanted = next(pair for pair in setting.needs if chosen[pair[0]] not in pair[1])
             # Where the choice is, which may be on another page.
-            place = f"{page_title_of(f'{section}.{KIND}')} › {title_of(section)}"
-            names = _names_of(section, wanted)
+            place = f"{page_title(f'{section}.{KIND}')} › {section_title(section)}"
+            names = _variant_names(section, wanted)
             found.append(Hit(setting, plan.name, place, f"{section}.{KIND}", only_with=names))
     return found
 
 
-def _names_of(section: str, kinds: frozenset[str]) -> str:
+def _variant_names(section: str, variants: frozenset[str]) -> str:
     """Kinds as people call them: "Prodigy", "Prodigy and others"."""
     path = f"{section}.{KIND}"
     choice = next(setting for setting in all_settings() if setting.path == path)
-    names = [choice.word(kind) for kind in choice.choices if kind in kinds]
+    names = [choice.choice_label(kind) for kind in choice.choices if kind in variants]
     return names[0] + (" and others" if len(names) > 1 else "")
 
 
@@ -93,9 +93,13 @@ def _score(words: list[str], setting: Setting, place: str) -> int:
             total += 6
         elif word in label or word in setting.path:
             total += 4
-        elif word in search or word in choices or _joined(word) in _joined(f"{search} {choices}"):
+        elif (
+            word in search
+            or word in choices
+            or _without_hyphens(word) in _without_hyphens(f"{search} {choices}")
+        ):
             total += 3
-        elif word in setting.help.lower() or word in place or word in _within(setting):
+        elif word in setting.help.lower() or word in place or word in _entry_text(setting):
             total += 1
         else:
             return 0
@@ -103,7 +107,7 @@ def _score(words: list[str], setting: Setting, place: str) -> int:
 
 
 @cache
-def _within(setting: Setting) -> str:
+def _entry_text(setting: Setting) -> str:
     """What people may call the settings of a list's entries, and their values."""
     parts = (f"{part.ui.label} {part.ui.search} {_choices(part)}" for part in entries_of(setting))
     return " ".join(parts).lower()
@@ -111,23 +115,23 @@ def _within(setting: Setting) -> str:
 
 def _choices(setting: Setting) -> str:
     """All the values of a choice, and the words for them."""
-    words = (setting.word(choice) for choice in setting.choices)
+    words = (setting.choice_label(choice) for choice in setting.choices)
     return " ".join((*setting.choices, *words)).lower()
 
 
 def _choice_of(words: list[str], setting: Setting) -> str:
     """The word of the first choice in which all words of a query occur; "" if there is none."""
     named = [
-        (setting.word(choice), f"{choice} {setting.word(choice)}".lower())
+        (setting.choice_label(choice), f"{choice} {setting.choice_label(choice)}".lower())
         for choice in setting.choices
     ]
     found = [name for name, text in named if all(word in text for word in words)]
     # "finetune" is looked for as well, and "fine-tuning" meant.
-    stems = [_joined(word).removesuffix("e") for word in words]
-    found += [name for name, text in named if all(stem in _joined(text) for stem in stems)]
+    stems = [_without_hyphens(word).removesuffix("e") for word in words]
+    found += [name for name, text in named if all(stem in _without_hyphens(text) for stem in stems)]
     return next(iter(found), "")
 
 
-def _joined(text: str) -> str:
+def _without_hyphens(text: str) -> str:
     """Text as it is without hyphens, which people leave out: "finetune"."""
     return text.replace("-", "")

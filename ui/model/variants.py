@@ -6,37 +6,38 @@ from functools import cache, lru_cache
 
 from pydantic import BaseModel
 
-from onetrainer.config.base.variants import KIND, as_section, kinds_of, variants
+from onetrainer.config.base.variants import KIND, as_section, selected_variants
+from onetrainer.config.base.variants import variants as variant_types
 from onetrainer.config.fields import Setting, settings
 from onetrainer.config.migrate import migrate
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, UserError
 from onetrainer.json_file import Document
 from onetrainer.presets import presets
-from onetrainer.rules.rules import broken_rules
+from onetrainer.rules.rules import check_rules
 
 # The kind of every section that comes in kinds, by its path, in the order of the config.
-Kinds = tuple[tuple[str, str], ...]
+Variants = tuple[tuple[str, str], ...]
 
 # A person tries out a few; each remembers some hundred settings.
 _REMEMBERED = 64
 
 
-def kinds_in(document: Mapping[str, object]) -> Kinds:
+def variants_in(document: Mapping[str, object]) -> Variants:
     """The kinds that a document has chosen; where it says nothing, the default ones."""
-    return tuple(kinds_of(document, TrainConfig).items())
+    return tuple(selected_variants(document, TrainConfig).items())
 
 
 @lru_cache(_REMEMBERED)
-def settings_in(kinds: Kinds) -> tuple[Setting, ...]:
+def settings_in(variants: Variants) -> tuple[Setting, ...]:
     """The settings that there are with these kinds, in the order of the config."""
-    return tuple(settings(TrainConfig, kinds=dict(kinds)))
+    return tuple(settings(TrainConfig, kinds=dict(variants)))
 
 
 @lru_cache(_REMEMBERED)
-def settings_by_path(kinds: Kinds) -> Mapping[str, Setting]:
+def settings_by_path(variants: Variants) -> Mapping[str, Setting]:
     """The settings that there are with these kinds, by their paths."""
-    return {setting.path: setting for setting in settings_in(kinds)}
+    return {setting.path: setting for setting in settings_in(variants)}
 
 
 @cache
@@ -46,15 +47,15 @@ def all_settings() -> tuple[Setting, ...]:
 
 
 @lru_cache(_REMEMBERED)
-def defaults_in(kinds: Kinds) -> Document:
+def defaults_in(variants: Variants) -> Document:
     """Every setting's own value, in these kinds."""
-    return presets.defaults(dict(kinds))
+    return presets.defaults(dict(variants))
 
 
 @lru_cache(_REMEMBERED)
-def section_at(path: str, kinds: Kinds) -> type[BaseModel] | None:
+def section_at(path: str, variants: Variants) -> type[BaseModel] | None:
     """The section at a path, of the kind that is chosen; None if there is none."""
-    chosen = dict(kinds)
+    chosen = dict(variants)
     section: type[BaseModel] | None = TrainConfig
     place = ""
     for key in path.split("."):
@@ -62,7 +63,7 @@ def section_at(path: str, kinds: Kinds) -> type[BaseModel] | None:
         if field is None:
             return None
         place = f"{place}.{key}" if place else key
-        found = variants(field)
+        found = variant_types(field)
         section = found.get(chosen.get(place, "")) if found else as_section(field.annotation)
     return section
 
@@ -78,7 +79,7 @@ def _settings_of(item: type[BaseModel] | None) -> tuple[Setting, ...]:
     return tuple(settings(item)) if item is not None and is_section else ()
 
 
-def is_kind(path: str) -> bool:
+def is_variant_choice(path: str) -> bool:
     """Whether a setting is the choice of its section's kind."""
     return path.endswith(f".{KIND}")
 
@@ -88,65 +89,65 @@ def section_of(path: str) -> str:
     return path.rpartition(".")[0]
 
 
-def brought_into(document: Document, kinds: Kinds) -> tuple[Document, dict[str, object]]:
+def with_variants(document: Document, variants: Variants) -> tuple[Document, dict[str, object]]:
     """A document with other kinds of sections, and what its kinds are by their settings' paths.
 
     What it sets stays where the new kind has a setting of that name. The kind of a section within
     another one is that which it has after the outer one has changed.
     """
     own: dict[str, object] = {}
-    chosen = dict(kinds)
-    for setting in settings_in(kinds):
-        if is_kind(setting.path):
+    chosen = dict(variants)
+    for setting in settings_in(variants):
+        if is_variant_choice(setting.path):
             section = section_of(setting.path)
             own[setting.path] = value_in(document, setting.path)
             if own[setting.path] != chosen[section]:
-                document = presets.with_kind(document, section, chosen[section])
+                document = presets.with_variant(document, section, chosen[section])
     return document, own
 
 
-def section_before(document: Document, kinds: Kinds, section: str) -> object:
+def base_section(document: Document, variants: Variants, section: str) -> object:
     """A section of a document as it is where only the sections around it have these kinds."""
-    return value_in(_with_around(document, kinds, section), section)
+    return value_in(_with_around(document, variants, section), section)
 
 
-def section_as(document: Document, kinds: Kinds, section: str, kind: str) -> object:
+def section_with_variant(document: Document, variants: Variants, section: str, kind: str) -> object:
     """A section of a document with another kind, where those around it have these kinds."""
-    document = _with_around(document, kinds, section)
+    document = _with_around(document, variants, section)
     if value_in(document, f"{section}.{KIND}") != kind:
-        document = presets.with_kind(document, section, kind)
+        document = presets.with_variant(document, section, kind)
     return value_in(document, section)
 
 
-def objective_for(document: Document) -> Fix | None:
+def required_objective(document: Document) -> Fix | None:
     """The choice of objective that goes with a document's method; None if its own does.
 
     Whatever else is wrong in the document.
     """
-    config = presets.resolve(defaults_in(kinds_in(document)), source="")
-    fixes = (problem.fix for problem in broken_rules(config) if problem.severity == "error")
+    config = presets.resolve(defaults_in(variants_in(document)), source="")
+    fixes = (problem.fix for problem in check_rules(config) if problem.severity == "error")
     return next((fix for fix in fixes if fix and fix.path == "objective.kind"), None)
 
 
-def alone(document: Document, kinds: Kinds, section: str) -> Document:
+def section_alone(document: Document, variants: Variants, section: str) -> Document:
     """A section of a document without what is around it, which may be wrong."""
     found: Document = {}
-    for path, kind in kinds:
+    for path, kind in variants:
         if section.startswith(f"{path}."):
             found = presets.with_value(found, f"{path}.{KIND}", kind)
     return presets.with_value(found, section, value_in(document, section))
 
 
-def filled_up(document: Mapping[str, object]) -> Document:
+def with_defaults(document: Mapping[str, object]) -> Document:
     """The document with the defaults where it says nothing, without what is no setting."""
-    return _merged(defaults_in(kinds_in(document)), document)
+    return _merged(defaults_in(variants_in(document)), document)
 
 
-def restored(document: Document) -> Document:
+def migrated_document(document: Document) -> Document:
     """What an earlier window was editing, in today's layout."""
     with suppress(UserError):  # a newer version's, of which that is taken that is known here
         document = migrate(document, source="")
-    return filled_up(document)
+    return with_defaults(document)
 
 
 def value_in(document: Mapping[str, object], path: str) -> object:
@@ -162,11 +163,11 @@ def value_in(document: Mapping[str, object], path: str) -> object:
     return value
 
 
-def _with_around(document: Document, kinds: Kinds, section: str) -> Document:
-    for path, kind in kinds:
+def _with_around(document: Document, variants: Variants, section: str) -> Document:
+    for path, kind in variants:
         is_around = section.startswith(f"{path}.")
         if is_around and value_in(document, f"{path}.{KIND}") != kind:
-            document = presets.with_kind(document, path, kind)
+            document = presets.with_variant(document, path, kind)
     return document
 
 

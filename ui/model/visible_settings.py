@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from onetrainer.config.fields import Setting
 from ui.model.draft import Draft
-from ui.model.form_fields import as_text
+from ui.model.form_fields import edit_text
 from ui.model.variants import value_in
 
 # In a setting's `only_with`: every value but 0, off and nothing.
@@ -12,14 +12,14 @@ ANY = ("*",)
 
 
 @dataclass(frozen=True)
-class Seen:
+class Visibility:
     """What a person wants to see: advanced settings, and single ones."""
 
     with_advanced: bool
     revealed: set[str]
 
 
-def beside(path: str, other: str) -> str:
+def sibling_path(path: str, other: str) -> str:
     """The path of what the `only_with` of a setting at a path names.
 
     A name without a dot is that of a setting of the same section, also within an entry of a list:
@@ -28,7 +28,7 @@ def beside(path: str, other: str) -> str:
     return other if "." in other else f"{path.rpartition('.')[0]}.{other}"
 
 
-def switch_of(setting: Setting, path: str) -> str:
+def switch_path(setting: Setting, path: str) -> str:
     """The path of what turns the section within an entry on that a setting, at a path, is of.
 
     "data.concepts.1.own_captions" for "data.concepts.1.captions.shuffle"; "" for all that is not
@@ -41,10 +41,12 @@ def switch_of(setting: Setting, path: str) -> str:
 
 def has_effect(draft: Draft, setting: Setting, path: str) -> bool:
     """Whether a setting, at a path, does anything with what is chosen elsewhere."""
-    switch = switch_of(setting, path)
+    switch = switch_path(setting, path)
     if switch and draft.value(switch) is False:
         return False
-    found = ((draft.value(beside(path, o)), wanted) for o, wanted in setting.ui.only_with.items())
+    found = (
+        (draft.value(sibling_path(path, o)), wanted) for o, wanted in setting.ui.only_with.items()
+    )
     if all(_is_one_of(value, wanted) for value, wanted in found):
         return True
     others = setting.ui.or_with.items()
@@ -52,7 +54,7 @@ def has_effect(draft: Draft, setting: Setting, path: str) -> bool:
 
 
 def _is_one_of(value: object, wanted: tuple[str, ...]) -> bool:
-    return bool(value) if wanted == ANY else as_text(value) in wanted
+    return bool(value) if wanted == ANY else edit_text(value) in wanted
 
 
 def _values(draft: Draft, path: str) -> list[object]:
@@ -66,7 +68,7 @@ def _values(draft: Draft, path: str) -> list[object]:
     return [value_in(entry, inner) for entry in in_use]
 
 
-def is_seen(draft: Draft, setting: Setting, path: str, seen: Seen) -> bool:
+def is_visible(draft: Draft, setting: Setting, path: str, seen: Visibility) -> bool:
     """Whether a setting, at a path, is to be shown: it may be one of an entry of a list."""
     if path in seen.revealed or draft.problem(path) is not None:
         return True

@@ -25,16 +25,16 @@ class WindowState:
     draft: Document = field(default_factory=dict)
     base: Document = field(default_factory=dict)
 
-    def keep(self, draft: Draft) -> None:
+    def store_draft(self, draft: Draft) -> None:
         """Takes over what is being edited."""
         source = draft.source
         self.preset = {"name": source.name, "description": source.description}
         if source.path is not None:
-            self.preset |= {"path": str(source.path), "own": "yes" if source.is_own else ""}
-            self.preset["leaves"] = " ".join(source.leaves)
+            self.preset |= {"path": str(source.path), "own": "yes" if source.can_overwrite else ""}
+            self.preset["leaves"] = " ".join(source.user_settings)
         self.draft, self.base = draft.document, draft.base
 
-    def give_back(self, draft: Draft) -> None:
+    def restore_draft(self, draft: Draft) -> None:
         """Puts what was being edited back; a draft that cannot be read is left at its defaults."""
         if not self.draft:
             return

@@ -25,7 +25,7 @@ TrendKind = Literal["trained", "watched", "drift"]
 
 
 @dataclass(frozen=True)
-class Mark:
+class TrendPoint:
     """One value of a trend. error: half of its 95 % band; 0 where there is none."""
 
     step: int
@@ -43,21 +43,23 @@ class Trend:
 
     name: str
     kind: TrendKind
-    marks: tuple[Mark, ...]
+    points: tuple[TrendPoint, ...]
     base: float | None
-    is_share: bool
+    is_fraction: bool
     figure: str
     tone: Role = "text"
 
-    def words_at(self, place: int) -> str:
+    def text_at(self, place: int) -> str:
         """One of the values as a person reads it: "step 20: 0.412 ± 0.021"."""
-        mark = self.marks[place]
-        value = share_words(mark.value) if self.is_share else with_band(mark.value, mark.error)
-        return f"step {mark.step:,}: {value}"
+        point = self.points[place]
+        value = (
+            format_percent(point.value) if self.is_fraction else with_band(point.value, point.error)
+        )
+        return f"step {point.step:,}: {value}"
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridImage:
     """One picture of the grid. path: relative to the run folder. lines: names and figures."""
 
     path: str
@@ -65,12 +67,12 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Column:
+class GridColumn:
     """The pictures of one look, a row each; None where that look has none."""
 
     title: str
     step: int
-    cells: tuple[Cell | None, ...]
+    cells: tuple[GridImage | None, ...]
 
 
 @dataclass
@@ -84,10 +86,10 @@ class Rewards:
     scores: Curve = field(default_factory=Curve)
     spreads: Curve = field(default_factory=Curve)
     step: Rewarded | None = None
-    looks: list[Evaluated] = field(default_factory=list)
+    evaluations: list[Evaluated] = field(default_factory=list)
     count: int = 0
 
-    def take_step(self, event: Rewarded) -> None:
+    def add_step(self, event: Rewarded) -> None:
         """Takes the scores of a step in; a step without a finite reward leaves a gap."""
         self.count += 1
         self.step = event
@@ -95,21 +97,21 @@ class Rewards:
             self.scores.append(event.step, event.reward)
             self.spreads.append(event.step, event.spread if isfinite(event.spread) else 0.0)
 
-    def take_look(self, event: Evaluated) -> None:
+    def add_evaluation(self, event: Evaluated) -> None:
         """Takes a look in; one of the same step takes the place of the other.
 
         A first one begins anew: it looked at other prompts, noises or rewards than those before.
         """
         self.count += 1
         if event.verdict == "first":
-            self.looks.clear()
-        others = [look for look in self.looks if look.step != event.step]
-        self.looks = sorted([*others, event], key=lambda look: look.step)
+            self.evaluations.clear()
+        others = [evaluation for evaluation in self.evaluations if evaluation.step != event.step]
+        self.evaluations = sorted([*others, event], key=lambda evaluation: evaluation.step)
 
     @property
     def newest(self) -> Evaluated | None:
         """The last look; None before the first."""
-        return self.looks[-1] if self.looks else None
+        return self.evaluations[-1] if self.evaluations else None
 
     @property
     def best(self) -> Evaluated | None:
@@ -119,16 +121,18 @@ class Rewards:
 
     def at(self, step: int) -> Evaluated | None:
         """The look of a step; None if there was none."""
-        return next((look for look in self.looks if look.step == step), None)
+        return next(
+            (evaluation for evaluation in self.evaluations if evaluation.step == step), None
+        )
 
 
-def rows_of(rewards: Rewards) -> list[tuple[str, int]]:
+def grid_rows(rewards: Rewards) -> list[tuple[str, int]]:
     """The prompt and the seed of each row of the grid."""
     newest = rewards.newest
     return [_prompt_and_seed(image) for image in newest.images] if newest else []
 
 
-def columns_of(rewards: Rewards, step: int | None = None) -> list[Column]:
+def grid_columns(rewards: Rewards, step: int | None = None) -> list[GridColumn]:
     """Base, best and now as columns of the grid; of a single look one column.
 
     step: the look in the place of now; None for the newest.
@@ -136,12 +140,12 @@ def columns_of(rewards: Rewards, step: int | None = None) -> list[Column]:
     newest = rewards.newest
     if newest is None:
         return []
-    base, best = rewards.looks[0], rewards.best
+    base, best = rewards.evaluations[0], rewards.best
     now = rewards.at(step) if step is not None else newest
     now = now or newest
     rows = len(newest.images)
     columns = [_column("base", base, rows)]
-    if len(rewards.looks) > 1:
+    if len(rewards.evaluations) > 1:
         if best is not None:
             columns.append(_column(f"best · step {best.step:,}", best, rows))
         is_newest = now.step == newest.step
@@ -151,25 +155,25 @@ def columns_of(rewards: Rewards, step: int | None = None) -> list[Column]:
     return columns
 
 
-def book_of(rewards: Rewards) -> SampleBook:
+def sample_book(rewards: Rewards) -> SampleBook:
     """The looks' pictures for the viewer; a row of the grid is a prompt there."""
     return SampleBook.of(
-        Sample(look.step, row, _path(image), *_prompt_and_seed(image))
-        for look in rewards.looks
-        for row, image in enumerate(look.images)
+        Sample(evaluation.step, row, _path(image), *_prompt_and_seed(image))
+        for evaluation in rewards.evaluations
+        for row, image in enumerate(evaluation.images)
     )
 
 
-def image_words(rewards: Rewards, row: int, step: int) -> str:
+def image_scores_text(rewards: Rewards, row: int, step: int) -> str:
     """All rewards of one picture in a line."""
-    look = rewards.at(step)
-    if look is None or row >= len(look.images):
+    evaluation = rewards.at(step)
+    if evaluation is None or row >= len(evaluation.images):
         return ""
-    found = _lines(look, look.images[row])
+    found = _lines(evaluation, evaluation.images[row])
     return "   ".join(f"{name} {figure}" for name, figure in found)
 
 
-def trends_of(rewards: Rewards, *, least_diversity: float) -> list[Trend]:
+def reward_trends(rewards: Rewards, *, least_diversity: float) -> list[Trend]:
     """What is drawn as small curves: trained rewards, watched ones, then the drift.
 
     least_diversity: the share of the base's below which the guard sees a collapse.
@@ -179,29 +183,29 @@ def trends_of(rewards: Rewards, *, least_diversity: float) -> list[Trend]:
         return []
     names = sorted(newest.rewards, key=lambda name: not newest.rewards[name].get("trained"))
     scores = (_reward_trend(rewards, name) for name in names)
-    found = [trend for trend in scores if trend.marks]
+    found = [trend for trend in scores if trend.points]
     for name in _DRIFT:
-        marks = tuple(
-            Mark(look.step, look.drift[name])
-            for look in rewards.looks
-            if isfinite(look.drift.get(name, float("nan")))
+        points = tuple(
+            TrendPoint(evaluation.step, evaluation.drift[name])
+            for evaluation in rewards.evaluations
+            if isfinite(evaluation.drift.get(name, float("nan")))
         )
-        if marks:
-            now = marks[-1].value
-            tone: Role = "warning" if _is_odd(name, now, least_diversity) else "text"
+        if points:
+            now = points[-1].value
+            tone: Role = "warning" if _is_suspicious(name, now, least_diversity) else "text"
             base = None if name == "distance" else 1.0
-            found.append(Trend(name, "drift", marks, base, True, share_words(now), tone))
+            found.append(Trend(name, "drift", points, base, True, format_percent(now), tone))
     return found
 
 
 def with_band(value: float, error: float) -> str:
     """A score with half of its 95 % band: "0.412 ± 0.021"."""
     if not error or not isfinite(error):
-        return score_words(value)
-    return f"{score_words(value)} ± {error:.2g}"
+        return format_score(value)
+    return f"{format_score(value)} ± {error:.2g}"
 
 
-def score_words(value: float) -> str:
+def format_score(value: float) -> str:
     """A score with as many digits as tell pictures apart: "0.412", "21.53"."""
     size = abs(value)
     if size >= _LARGE:
@@ -211,21 +215,22 @@ def score_words(value: float) -> str:
     return f"{value:.3f}" if size >= _SMALL or value == 0 else f"{value:.1g}"
 
 
-def share_words(share: float) -> str:
+def format_percent(share: float) -> str:
     """A share in percent: "62 %", and "0.4 %" where that is little."""
     return f"{100 * share:.0f} %" if share >= 0.0995 or share == 0 else f"{100 * share:.1f} %"
 
 
 def _reward_trend(rewards: Rewards, name: str) -> Trend:
-    marks = tuple(
-        Mark(look.step, mean, _number(look.rewards[name], "error"))
-        for look in rewards.looks
-        if name in look.rewards and isfinite(mean := _number(look.rewards[name], "mean", nan=True))
+    points = tuple(
+        TrendPoint(evaluation.step, mean, _number(evaluation.rewards[name], "error"))
+        for evaluation in rewards.evaluations
+        if name in evaluation.rewards
+        and isfinite(mean := _number(evaluation.rewards[name], "mean", nan=True))
     )
-    newest = rewards.looks[-1].rewards[name]
+    newest = rewards.evaluations[-1].rewards[name]
     kind: TrendKind = "trained" if newest.get("trained") else "watched"
     mean = _number(newest, "mean", nan=True)
-    figure = score_words(mean)
+    figure = format_score(mean)
     since, band = newest.get("since_base"), _number(newest, "since_base_error")
     tone: Role = "text"
     if since is not None:
@@ -234,32 +239,35 @@ def _reward_trend(rewards: Rewards, name: str) -> Trend:
         gain = since * (-1 if (newest.get("weight") or 0.0) < 0 else 1)
         if abs(since) > band > 0:
             tone = "good" if gain > 0 else "warning"
-    base = marks[0].value if marks else None
-    return Trend(name, kind, marks, base, False, figure, tone)
+    base = points[0].value if points else None
+    return Trend(name, kind, points, base, False, figure, tone)
 
 
-def _is_odd(name: str, share: float, least_diversity: float) -> bool:
+def _is_suspicious(name: str, share: float, least_diversity: float) -> bool:
     if name in ("diversity", "variety"):
         return share < least_diversity
     return name != "distance" and abs(share - 1) > MOST_DRIFT
 
 
-def _column(title: str, look: Evaluated, rows: int) -> Column:
-    cells = [Cell(_path(one), _lines(look, one)[:_MOST_LINES]) for one in look.images[:rows]]
-    return Column(title, look.step, (*cells, *[None] * (rows - len(cells))))
+def _column(title: str, evaluation: Evaluated, rows: int) -> GridColumn:
+    cells = [
+        GridImage(_path(image), _lines(evaluation, image)[:_MOST_LINES])
+        for image in evaluation.images[:rows]
+    ]
+    return GridColumn(title, evaluation.step, (*cells, *[None] * (rows - len(cells))))
 
 
-def _lines(look: Evaluated, image: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _lines(evaluation: Evaluated, image: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """A picture's rewards, the trained ones first; all together only where that is something
     else.
     """
     scores: Mapping[str, float] = image.get("rewards", {})
-    trained = [name for name, known in look.rewards.items() if known.get("trained")]
+    trained = [name for name, known in evaluation.rewards.items() if known.get("trained")]
     others = [name for name in scores if name and name not in trained]
     names = [*(name for name in trained if name in scores), *others]
-    found = [(name, score_words(scores[name])) for name in names]
+    found = [(name, format_score(scores[name])) for name in names]
     if "" in scores and len(trained) > 1:
-        found.insert(0, ("together", score_words(scores[""])))
+        found.insert(0, ("together", format_score(scores[""])))
     return tuple(found)
 
 

@@ -64,11 +64,11 @@ class RunState:
                 self.progress = event
                 self.curve.append(event.step, event.loss)
             case Validated():
-                self.validation.take(event)
+                self.validation.add(event)
             case Rewarded():
-                self.rewards.take_step(event)
+                self.rewards.add_step(event)
             case Evaluated():
-                self.rewards.take_look(event)
+                self.rewards.add_evaluation(event)
             case Sample():
                 self.samples.append(event)
             case Checkpoint():
@@ -121,7 +121,7 @@ class RunState:
         return self.is_early_end and newest is not None and newest.stops
 
     @property
-    def share(self) -> float:
+    def fraction(self) -> float:
         """How much of the run is done, 0 to 1."""
         return min(1.0, self.step / self.total_steps) if self.total_steps else 0.0
 
@@ -130,20 +130,20 @@ class RunState:
         """The files that the run has made, relative to its folder."""
         return self.ending.outputs if isinstance(self.ending, Finished | Stopped) else []
 
-    def in_words(self) -> str:
+    def status_text(self) -> str:
         """What is going on now, for a status line."""
         match self.status:
             case "starting":
                 return "Starting"
             case "running":
-                return phase_words(self.phase) if self.phase else "Starting"
+                return phase_text(self.phase) if self.phase else "Starting"
             case "died":
                 return "Stopped unexpectedly"
             case status:
                 return status.capitalize()
 
 
-def phase_words(phase: Phase) -> str:
+def phase_text(phase: Phase) -> str:
     """A phase as a person reads it: "Encoding pictures and captions 12 of 40"."""
     words = _PHASE_WORDS.get(phase.name, phase.name.capitalize())
     if phase.total > 1 and phase.name != "training":
@@ -151,7 +151,7 @@ def phase_words(phase: Phase) -> str:
     return words
 
 
-def duration(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """A time as a person says it: "45 s", "12 min 30 s", "3 h 05 min"."""
     whole = round(seconds)
     if whole < 60:
@@ -163,13 +163,13 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min"
 
 
-def amount(size: int) -> str:
+def format_bytes(size: int) -> str:
     """A number of bytes: "812 MB", "9.1 GB"."""
     gigabytes = size / 2**30
     return f"{gigabytes:.1f} GB" if gigabytes >= 1 else f"{size / 2**20:.0f} MB"
 
 
-def speed(steps_per_second: float) -> str:
+def format_speed(steps_per_second: float) -> str:
     """Steps a second, or seconds a step where that says more."""
     if steps_per_second <= 0:
         return ""

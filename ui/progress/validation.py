@@ -20,7 +20,7 @@ _OUTSIDE = "(no subfolder)"
 
 
 @dataclass(frozen=True)
-class Share:
+class LossPart:
     """One concept's or noise level's part in the loss.
 
     error: half of its 95 % band; 0 where that is not known.
@@ -42,29 +42,29 @@ class Validation:
     shown: of the weights that samples show. last: of those of the last step beside them.
     """
 
-    shown: list[Validated] = field(default_factory=list)
-    last: list[Validated] = field(default_factory=list)
+    exported: list[Validated] = field(default_factory=list)
+    without_ema: list[Validated] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.shown) + len(self.last)
+        return len(self.exported) + len(self.without_ema)
 
-    def take(self, event: Validated) -> None:
+    def add(self, event: Validated) -> None:
         """Takes one in; one of the same step takes the place of the other.
 
         A first one begins anew: it was measured on other pictures, levels or noises than those
         before it, as after a resume with other settings.
         """
-        known = self.shown if event.weights == "shown" else self.last
+        previous = self.exported if event.weights == "shown" else self.without_ema
         if event.verdict == "first":
-            known.clear()
-        known[:] = sorted(
-            [*(one for one in known if one.step != event.step), event], key=lambda one: one.step
+            previous.clear()
+        previous[:] = sorted(
+            [*(one for one in previous if one.step != event.step), event], key=lambda one: one.step
         )
 
     @property
     def newest(self) -> Validated | None:
         """The validation that was made last; None before the first."""
-        return self.shown[-1] if self.shown else None
+        return self.exported[-1] if self.exported else None
 
     @property
     def best(self) -> Validated | None:
@@ -72,35 +72,35 @@ class Validation:
         newest = self.newest
         if newest is None:
             return None
-        return next((one for one in self.shown if one.step == newest.best_step), None)
+        return next((one for one in self.exported if one.step == newest.best_step), None)
 
     @property
-    def beside(self) -> Validated | None:
+    def newest_without_ema(self) -> Validated | None:
         """That of the last step's weights beside the newest; None where they are not measured."""
         newest = self.newest
-        return next((one for one in self.last if newest and one.step == newest.step), None)
+        return next((one for one in self.without_ema if newest and one.step == newest.step), None)
 
-    def by_level(self) -> list[Share]:
+    def by_level(self) -> list[LossPart]:
         """The newest loss by noise level, from little noise to much."""
         if self.newest is None:
             return []
-        now, first = self.newest.by_level, self.shown[0].by_level
-        before = first if len(first) == len(now) and len(self.shown) > 1 else []
-        known = _by_name(now)
-        return _shares(known, _by_name(before), known)
+        now, first = self.newest.by_level, self.exported[0].by_level
+        before = first if len(first) == len(now) and len(self.exported) > 1 else []
+        previous = _by_name(now)
+        return _loss_parts(previous, _by_name(before), previous)
 
-    def by_concept(self) -> tuple[list[Share], int]:
+    def by_concept(self) -> tuple[list[LossPart], int]:
         """The newest loss by concept, the worst first, and how many are left out."""
         if self.newest is None or len(self.newest.by_concept) < 2:
             return [], 0
         now = self.newest.by_concept
-        before = self.shown[0].by_concept if len(self.shown) > 1 else {}
+        before = self.exported[0].by_concept if len(self.exported) > 1 else {}
         names = sorted(now, key=lambda name: -now[name])
         worst = names[:_MOST_CONCEPTS]
-        known = self.newest.concepts
+        previous = self.newest.concepts
         found = [
-            _banded(share, known.get(name, {}))
-            for name, share in zip(worst, _shares(now, before, worst), strict=True)
+            _with_bands(share, previous.get(name, {}))
+            for name, share in zip(worst, _loss_parts(now, before, worst), strict=True)
         ]
         return found, max(0, len(names) - _MOST_CONCEPTS)
 
@@ -138,9 +138,9 @@ def facts(validation: Validation) -> list[tuple[str, str, Role]]:
     if best is not None:
         words = "now" if best.step == newest.step else f"step {best.step:,} · {best.loss:.4f}"
         found.append(("Lowest", words, "text"))
-    if validation.beside is not None:
-        beside = validation.beside
-        found.append(("Without average", with_band(beside.loss, beside.error), "text"))
+    if validation.newest_without_ema is not None:
+        raw = validation.newest_without_ema
+        found.append(("Without average", with_band(raw.loss, raw.error), "text"))
     found.append(("Pictures", f"{newest.images:,}", "text"))
     return found
 
@@ -150,7 +150,7 @@ def with_band(value: float, error: float) -> str:
     return f"{value:.4f} ± {error:.4f}" if error else f"{value:.4f}"
 
 
-def change_words(change: float | None) -> str:
+def format_change(change: float | None) -> str:
     """A change by a share: "−3.1 %"; "" where there is nothing to compare with."""
     if change is None:
         return ""
@@ -171,28 +171,28 @@ def _tone(newest: Validated, band: float) -> Role:
     return "warning" if change - band > 0 else "text"
 
 
-def _shares(
+def _loss_parts(
     now: Mapping[str, float], before: Mapping[str, float], names: Iterable[str]
-) -> list[Share]:
+) -> list[LossPart]:
     found = []
     for name in names:
         was = before.get(name)
         change = now[name] / was - 1 if was else None
-        found.append(Share(name or _OUTSIDE, now[name], change))
+        found.append(LossPart(name or _OUTSIDE, now[name], change))
     return found
 
 
-def _banded(share: Share, known: Mapping[str, float | None]) -> Share:
+def _with_bands(share: LossPart, previous: Mapping[str, float | None]) -> LossPart:
     """A share with what is known of its bands; as it is where nothing is."""
-    loss = known.get("loss")
+    loss = previous.get("loss")
     if loss is None:
         return share
-    since, band = known.get("since_start"), known.get("since_start_error")
+    since, band = previous.get("since_start"), previous.get("since_start_error")
     was = loss - since if since is not None else 0.0
-    return Share(
+    return LossPart(
         share.name,
         loss,
         since / was if since is not None and was else None,
-        known.get("error") or 0.0,
+        previous.get("error") or 0.0,
         is_sure=since is not None and band is not None and abs(since) > band,
     )

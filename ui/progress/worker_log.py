@@ -10,7 +10,7 @@ _MOST_LINES = 20
 _BAR = re.compile(r"(it/s|s/it)[^\]]*\]")
 
 
-def last_words(path: Path) -> list[str]:
+def worker_log_tail(path: Path) -> list[str]:
     """The end of what the last worker wrote; none if there is no log."""
     try:
         with path.open("rb") as handle:
@@ -18,10 +18,10 @@ def last_words(path: Path) -> list[str]:
             lines = handle.read().decode(errors="replace").splitlines()
     except OSError:
         return []
-    return worth_reading(lines)
+    return relevant_lines(lines)
 
 
-def worth_reading(lines: list[str]) -> list[str]:
+def relevant_lines(lines: list[str]) -> list[str]:
     """The lines of the last worker, without progress bars and empty lines."""
     begins = (place for place, line in enumerate(lines) if _begins_worker(line))
     own = lines[max(begins, default=-1) + 1 :]

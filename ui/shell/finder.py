@@ -5,9 +5,9 @@ from collections.abc import Callable
 from functools import partial
 from tkinter import ttk
 
-from ui.messages.line_breaks import shortened_to
+from ui.messages.line_breaks import shorten_at_word
 from ui.model.draft import Draft
-from ui.model.form_fields import PagePlan, as_words
+from ui.model.form_fields import PagePlan, display_text
 from ui.model.search import Hit, find_settings
 from ui.widgets.widgets import Kit, focused
 
@@ -92,7 +92,7 @@ class Finder:
                 self._show_hint()
 
     def _search(self) -> None:
-        self._hits = find_settings(self._text.get(), self._plans, self._draft.kinds)
+        self._hits = find_settings(self._text.get(), self._plans, self._draft.variants)
         self._list.delete(0, "end")
         if not self._text.get().strip():
             self._list.place_forget()
@@ -113,10 +113,12 @@ class Finder:
         setting = hit.setting
         if hit.only_with:
             return f"  {setting.ui.label}   —   {hit.place}: {hit.only_with}"
-        value = as_words(self._draft.value(setting.path), setting) if setting.kind != "list" else ""
+        value = (
+            display_text(self._draft.value(setting.path), setting) if setting.kind != "list" else ""
+        )
         if hit.choice and hit.choice != value:
             value = f"{value}, or {hit.choice}"
-        return f"  {setting.ui.label}   {shortened_to(value, _LONGEST_VALUE)}   —   {hit.place}"
+        return f"  {setting.ui.label}   {shorten_at_word(value, _LONGEST_VALUE)}   —   {hit.place}"
 
     def _chosen(self) -> int:
         places = [place for place in range(len(self._hits)) if self._list.selection_includes(place)]
@@ -135,6 +137,6 @@ class Finder:
     def _choose(self) -> None:
         place = self._chosen()
         if place < len(self._hits):
-            path = self._hits[place].goes_to
+            path = self._hits[place].target
             self.close()
             self._jump(path)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tkinter import ttk
 
 from onetrainer.errors import Problem
-from ui.progress.run_state import RunState, duration, speed
+from ui.progress.run_state import RunState, format_speed, format_time
 from ui.widgets.widgets import Kit
 
 
@@ -37,23 +37,23 @@ class Footer:
     def show_problems(self, problems: list[Problem]) -> None:
         """Says how many problems there are, as far as the run leaves room for it."""
         self._found = problems
-        self._say()
+        self._show_message()
 
     def show_run(self, name: str, state: RunState | None) -> None:
         """Says how the run stands; nothing without one."""
         self._is_running = state is not None and state.status in ("starting", "running")
-        self._say()
+        self._show_message()
         if state is None:
             self._run.pack_forget()
             self._bar.pack_forget()
             return
         self._run.configure(text=_run_line(name, state))
-        self._bar.set(state.share)
+        self._bar.set(state.fraction)
         if not self._run.winfo_manager():
             self._bar.pack(side="right", padx=(0, self._pad))
             self._run.pack(side="right", padx=self._pad / 2)
 
-    def _say(self) -> None:
+    def _show_message(self) -> None:
         text = problems_line(self._found, is_running=self._is_running)
         self._problems.configure(text=text)
         if not text:
@@ -75,14 +75,14 @@ def problems_line(problems: list[Problem], *, is_running: bool) -> str:
 
 
 def _run_line(name: str, state: RunState) -> str:
-    parts = [name, state.in_words()]
+    parts = [name, state.status_text()]
     progress = state.progress
     if state.total_steps:
         parts.append(f"step {state.step} of {state.total_steps}")
     if progress is not None and state.status == "running":
-        parts.append(speed(progress.steps_per_second))
+        parts.append(format_speed(progress.steps_per_second))
         if progress.eta_seconds >= 0:
-            parts.append(f"{duration(progress.eta_seconds)} left")
+            parts.append(f"{format_time(progress.eta_seconds)} left")
     return "  ·  ".join(part for part in parts if part)
 
 

@@ -71,7 +71,7 @@ class Header:
         search.pack(side="right", padx=(0, self._right))
         self.start.widget.lift()
 
-    def refresh(self, draft: Draft, *, why_not_start: str, is_checking: bool) -> None:
+    def refresh(self, draft: Draft, *, start_blocked_reason: str, is_checking: bool) -> None:
         """Shows the draft's name and changes, and whether Start can be pressed."""
         name = draft.source.name or "No preset"
         if len(name) > _LONGEST_NAME:
@@ -86,4 +86,6 @@ class Header:
         is_saved = bool(draft.source.name) and not draft.is_dirty
         self.save.enable("Nothing has been changed." if is_saved else "")
         self.start.set_text("Checking…" if is_checking else "▶  Start")
-        self.start.enable("The settings are being checked." if is_checking else why_not_start)
+        self.start.enable(
+            "The settings are being checked." if is_checking else start_blocked_reason
+        )

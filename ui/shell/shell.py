@@ -67,7 +67,9 @@ class Shell:
         """Shows how the draft and the run stand."""
         draft, session = self._context.draft, self._context.session
         self.header.refresh(
-            draft, why_not_start=self._context.act.why_not_start(), is_checking=is_checking
+            draft,
+            start_blocked_reason=self._context.act.start_blocked_reason(),
+            is_checking=is_checking,
         )
         self.footer.show_problems(draft.problems)
         folder = session.folder
@@ -77,7 +79,7 @@ class Shell:
         if self._offer is not None and not self._offer.holds():
             self._hide_bar()
 
-    def say(self, text: str, offer: Offer | None = None) -> None:
+    def show_message(self, text: str, offer: Offer | None = None) -> None:
         """Shows a short message for a while, longer where it offers something."""
         self._show_offer(offer)
         room = self.stage.winfo_width() - self._context.kit.px(_MESSAGE_MARGIN)
@@ -107,7 +109,7 @@ class Shell:
         session = self._context.session
         title = "OneTrainer"
         if session.is_running and session.folder is not None:
-            title = f"{session.state.share:.0%} · {session.folder.name} · OneTrainer"
+            title = f"{session.state.fraction:.0%} · {session.folder.name} · OneTrainer"
         if title != self._title:
             self._title = title
             self._context.root.title(title)
@@ -130,7 +132,7 @@ class Shell:
             self._accept.pack_forget()
             return
         kit.name(self._accept, offer.name)
-        self._accept.configure(text=offer.words, command=offer.do)
+        self._accept.configure(text=offer.label, command=offer.do)
         self._accept.pack(side="left", padx=(0, kit.px(8)))
 
     def _make_bar(self, parent: tk.Misc) -> tuple[ttk.Frame, ttk.Label, ttk.Button]:

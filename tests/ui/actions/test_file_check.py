@@ -8,7 +8,7 @@ import pytest
 from onetrainer.errors import Fix
 from onetrainer.presets.presets import BUILT_IN
 from tests.ui.project import MARKERS, PARTS, SDXL_PARTS, write_model
-from ui.actions.file_check import LOOK_AFTER_MS, FileCheck
+from ui.actions.file_check import CHECK_AFTER_MS, FileCheck
 from ui.background.threads import Jobs
 from ui.model.draft import PENDING, Draft
 
@@ -23,7 +23,7 @@ class Root:
         self.made = 0
 
     def after(self, delay, call):
-        assert delay == LOOK_AFTER_MS
+        assert delay == CHECK_AFTER_MS
         self.made += 1
         self.waiting[str(self.made)] = call
         return str(self.made)
@@ -48,7 +48,7 @@ def window(home, project):
 def look(window):
     window.root.let_time_pass()
     end = time.monotonic() + DEADLINE
-    while window.draft.awaits_look:
+    while window.draft.needs_file_check:
         window.jobs.deliver()
         assert time.monotonic() < end
         time.sleep(0.005)

@@ -17,16 +17,16 @@ from onetrainer.presets import presets
 from onetrainer.preview import dataset_preview
 from onetrainer.preview.contact_sheet import thumbnail
 from tests.ui.project import write_project
-from ui.background.background_query import QueryCancelledError, CancelToken
+from ui.background.background_query import CancelToken, QueryCancelledError
 from ui.background.dataset_preview import (
     Repeat,
-    transform_summary,
-    compute_preview,
     bucket_summary,
+    compute_preview,
     repeat_label,
+    transform_summary,
 )
 from ui.background.image_check import check_images, finding_groups, findings_in, result_text
-from ui.background.preview_images import crop_corners, transformed_thumbnail, crop_overview
+from ui.background.preview_images import crop_corners, crop_overview, transformed_thumbnail
 from ui.messages.dataset import facts, model_facts
 
 

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from onetrainer.config.run.model import FAMILY_WORDS
+from onetrainer.config.run.model import FAMILY_LABELS
 from onetrainer.demo.write import write_demo
 from onetrainer.presets.presets import BUILT_IN, Preset, find_presets, load_document, resolve
 from onetrainer.run.user_folder import user_folder
 from ui.actions.preset_actions import PresetActions
 from ui.dialogs.preset_menu import (
     family_groups,
-    line_of,
+    menu_line,
     other_demos,
     own_presets,
     short_name,
@@ -32,7 +32,7 @@ def built_in(home):
 
 def in_group(built_in, title):
     group = next(group for group in family_groups(built_in) if group.title == title)
-    return {short_name(preset): line_of(preset)[0] for preset in group.presets}
+    return {short_name(preset): menu_line(preset)[0] for preset in group.presets}
 
 
 def test_the_built_in_presets_stand_below_their_families_in_the_settings_order(built_in):
@@ -43,7 +43,7 @@ def test_a_person_s_own_presets_are_no_part_of_a_family(built_in):
     mine = Preset("sdxl/mine", Path("/p/sdxl/mine.json"), "About mine. And more.", "yours")
     assert own_presets([*built_in, mine]) == [mine]
     assert family_groups([*built_in, mine]) == family_groups(built_in)
-    assert line_of(mine) == ("sdxl/mine", "")
+    assert menu_line(mine) == ("sdxl/mine", "")
 
 
 def test_every_preset_is_offered_once(built_in):
@@ -66,7 +66,7 @@ def test_a_line_says_what_for_without_the_family_and_ends_with_the_name(built_in
     assert in_group(built_in, "SD 2")["lora-base"] == "LoRA for the base model at 512 px"
     assert in_group(built_in, "SDXL")["fine-tune-12gb"].startswith("All weights of the UNet at")
     for group in family_groups(built_in):
-        lines = [line_of(preset) for preset in group.presets]
+        lines = [menu_line(preset) for preset in group.presets]
         assert len({words for words, _ in lines}) == len(lines)
         assert not [words for words, _ in lines if "Stable Diffusion" in words or "SDXL" in words]
 
@@ -75,14 +75,14 @@ def test_the_other_demos_are_told_by_what_they_do(tmp_path):
     assert other_demos(tmp_path) == []
     write_demo(tmp_path)
     (tmp_path / "demo-broken.json").write_text("{")
-    found = {preset.name: line_of(preset)[0] for preset in other_demos(tmp_path)}
+    found = {preset.name: menu_line(preset)[0] for preset in other_demos(tmp_path)}
     assert found["demo-dora"] == "Teaches the tiny model smileys by DoRA"
     assert set(found) == {path.stem for path in tmp_path.glob("demo-*.json")} - {"demo-broken"}
 
 
 def test_a_preset_without_words_is_called_by_its_name():
     silent = Preset("other/mine", Path("/p/other/mine.json"), "", "built in")
-    assert line_of(silent) == ("mine", "mine")
+    assert menu_line(silent) == ("mine", "mine")
     assert family_groups([silent])[0].title == "other"
 
 
@@ -102,14 +102,14 @@ def test_the_first_part_of_a_description_stands_for_it(description, words):
 @pytest.mark.parametrize("path", sorted(BUILT_IN.rglob("*.json")), ids=lambda path: path.stem)
 def test_a_built_in_preset_lies_in_its_family_s_folder(path):
     config = resolve(load_document(path), source=str(path))
-    assert path.parent.name in FAMILY_WORDS
+    assert path.parent.name in FAMILY_LABELS
     assert config.model.family == path.parent.name
 
 
 @pytest.fixture
 def make_menu(root, kit, tmp_path):
     def make(draft, *, said):
-        act = SimpleNamespace(say=said.append)
+        act = SimpleNamespace(show_message=said.append)
         context = SimpleNamespace(root=root, kit=kit, draft=draft, act=act)
         made = PresetActions(context, tmp_path / "demo").menu
         made.fill()

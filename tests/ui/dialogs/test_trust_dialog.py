@@ -9,7 +9,7 @@ from onetrainer.config.rewards.reward import Reward
 from onetrainer.config.train import TrainConfig
 from onetrainer.trust import trusted_files
 from tests.ui.desk import once_asked
-from ui.dialogs.trust_dialog import asked_for, may_run
+from ui.dialogs.trust_dialog import confirm_functions, untrusted_functions
 
 CODE = "import math\n\n\ndef mine(pictures, prompts):\n    return [0.0] * len(prompts)\n"
 
@@ -48,31 +48,31 @@ def answering(root, kit, seen, *answers, meanwhile=lambda: None):
 def test_yes_allows_the_very_code_that_was_shown(root, kit, own):
     seen = []
     answering(root, kit, seen, "run")
-    assert may_run(kit, root, config_with(f"{own}:mine"))
+    assert confirm_functions(kit, root, config_with(f"{own}:mine"))
     assert seen == [CODE.rstrip("\n")]
     assert trusted_files.status(f"{own}:mine") == "allowed"
-    assert may_run(kit, root, config_with(f"{own}:mine"))  # without a question
+    assert confirm_functions(kit, root, config_with(f"{own}:mine"))  # without a question
 
 
 def test_no_allows_nothing(root, kit, own):
     answering(root, kit, [], "")
-    assert not may_run(kit, root, config_with(f"{own}:mine"))
+    assert not confirm_functions(kit, root, config_with(f"{own}:mine"))
     assert trusted_files.status(f"{own}:mine") == "unknown"
 
 
 def test_a_file_that_has_changed_is_asked_for_again(root, kit, own):
-    trusted_files.allow(f"{own}:mine")
+    trusted_files.trust_function(f"{own}:mine")
     own.write_text(CODE + "\n# more\n")
-    assert list(asked_for(config_with(f"{own}:mine"))) == [f"{own}:mine"]
+    assert list(untrusted_functions(config_with(f"{own}:mine"))) == [f"{own}:mine"]
     answering(root, kit, [], "run")
-    assert may_run(kit, root, config_with(f"{own}:mine"))
+    assert confirm_functions(kit, root, config_with(f"{own}:mine"))
 
 
 def test_a_file_that_changes_while_it_is_read_is_shown_again(root, kit, own):
     seen = []
     change = partial(own.write_text, CODE + "\nprint('and this')\n")
     answering(root, kit, seen, "run", "", meanwhile=change)
-    assert not may_run(kit, root, config_with(f"{own}:mine"))
+    assert not confirm_functions(kit, root, config_with(f"{own}:mine"))
     assert "and this" not in seen[0]
     assert "and this" in seen[1]
     assert trusted_files.status(f"{own}:mine") == "unknown"
@@ -82,13 +82,13 @@ def test_a_change_below_what_is_shown_is_no_part_of_the_yes(root, kit, own):
     own.write_text(CODE + "\n" * 3_000)
     change = partial(own.write_text, CODE + "\n" * 3_000 + "print('and this')\n")
     answering(root, kit, [], "run", "", meanwhile=change)
-    assert not may_run(kit, root, config_with(f"{own}:mine"))
+    assert not confirm_functions(kit, root, config_with(f"{own}:mine"))
     assert trusted_files.status(f"{own}:mine") == "unknown"
 
 
 def test_each_function_is_asked_for_once_and_nothing_else_is(own, home, tmp_path):
     spec, missing = f"{own}:mine", f"{tmp_path / 'no.py'}:mine"
-    assert list(asked_for(config_with(spec, spec, missing))) == [spec]
-    assert list(asked_for(TrainConfig())) == []
+    assert list(untrusted_functions(config_with(spec, spec, missing))) == [spec]
+    assert list(untrusted_functions(TrainConfig())) == []
     left = TrainConfig(objective=AlignProp(rewards=(Reward(reward="color", function=spec),)))
-    assert list(asked_for(left)) == []
+    assert list(untrusted_functions(left)) == []

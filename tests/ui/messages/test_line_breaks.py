@@ -2,7 +2,7 @@
 
 import pytest
 
-from ui.messages.line_breaks import shorten_start, shorten_at_word
+from ui.messages.line_breaks import shorten_at_word, shorten_start
 
 
 @pytest.mark.parametrize(

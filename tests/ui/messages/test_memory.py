@@ -6,13 +6,13 @@ from onetrainer.run.events import Failed, Forecast
 from ui.messages.memory import (
     OTHERS,
     colors_of,
-    forecast_notes,
-    fix_summary,
-    failure_text,
     component_title,
+    failure_text,
+    fix_summary,
+    forecast_notes,
     phase_title,
-    visible_components,
     verdict,
+    visible_components,
 )
 from ui.theme.palette import SHARES
 

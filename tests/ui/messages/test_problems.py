@@ -12,7 +12,7 @@ from onetrainer.run.events import Sample, Stopped
 from onetrainer.run.history import RunSummary
 from onetrainer.run.run_folder import create_run
 from tests.ui.project import write_project
-from ui.actions.preset_actions import suggested_name, name_error
+from ui.actions.preset_actions import name_error, suggested_name
 from ui.background.folder_summary import FolderSummary, summarize_folder
 from ui.background.session import PendingCommand, Session
 from ui.messages.problems import fix_label, problem_text
@@ -31,7 +31,7 @@ from ui.pages.settings.summary_card import (
 )
 from ui.progress.run_state import RunState
 from ui.progress.samples import SampleBook
-from ui.progress.worker_log import worker_log_tail, relevant_lines
+from ui.progress.worker_log import relevant_lines, worker_log_tail
 from ui.shell.footer import problems_line
 
 ERROR, WARNING = Problem("a", "x"), Problem("a", "x", severity="warning")

@@ -157,7 +157,7 @@ def test_a_broken_file_leaves_the_draft_as_it_is(draft, tmp_path):
 
 
 def test_what_the_check_of_files_found_goes_when_that_setting_changes(draft):
-    draft.add_problems([Problem("data.folder", "there are no pictures")])
+    draft.set_file_problems([Problem("data.folder", "there are no pictures")])
     assert draft.problem("data.folder") is not None
     draft.set("training.steps", 61)
     assert draft.problem("data.folder") is not None
@@ -177,7 +177,7 @@ def test_a_run_s_settings_are_no_preset_to_save_over(draft, tmp_path):
     run = create_run(tmp_path, name="paper", config=draft.document)
     kept = run.config.read_text()
     draft.load(run.config)
-    assert (draft.source.name, draft.source.is_own) == ("paper-001", False)
+    assert (draft.source.name, draft.source.can_overwrite) == ("paper-001", False)
     draft.set("training.steps", 77)
     with pytest.raises(UserError, match="paper-001"):
         draft.save(run.config)
@@ -188,21 +188,21 @@ def test_a_run_s_settings_are_no_preset_to_save_over(draft, tmp_path):
 
 def test_every_problem_of_a_setting_is_told_errors_first(draft):
     small = Problem("data.folder", "two cannot be used", severity="warning")
-    draft.add_problems([small, Problem("data.folder", "no caption", severity="warning")])
+    draft.set_file_problems([small, Problem("data.folder", "no caption", severity="warning")])
     assert [found.what for found in draft.problems_at("data.folder")] == [
         "two cannot be used",
         "no caption",
     ]
-    draft.add_problems([small, Problem("data.folder", "locked")])
+    draft.set_file_problems([small, Problem("data.folder", "locked")])
     assert draft.problem("data.folder").what == "locked"
 
 
 def test_files_count_as_unknown_until_somebody_has_looked(draft):
     assert draft.problems == [PENDING]
-    draft.add_problems([])
+    draft.set_file_problems([])
     assert draft.problems == []
     draft.set("training.steps", 61)
-    assert not draft.awaits_look
+    assert not draft.needs_file_check
     for path, value in (("data.resolution", 128), ("model.path", "/elsewhere")):
         draft.set(path, value)
         assert draft.problems == [PENDING]
@@ -211,9 +211,9 @@ def test_files_count_as_unknown_until_somebody_has_looked(draft):
 
 
 def test_an_answer_to_an_older_question_does_not_count(draft):
-    question = draft.question
+    file_settings = draft.file_settings
     draft.set("model.path", "/elsewhere")
-    draft.add_problems([Problem("model.path", "there is no such file")], question)
+    draft.set_file_problems([Problem("model.path", "there is no such file")], file_settings)
     assert draft.problems == [PENDING]
 
 
@@ -226,7 +226,7 @@ def test_files_can_be_looked_at_while_other_values_are_wrong(draft):
 
 
 def test_what_files_lack_keeps_no_preset_from_being_saved(draft, tmp_path):
-    draft.add_problems([Problem("model.path", "there is no such file")])
+    draft.set_file_problems([Problem("model.path", "there is no such file")])
     assert draft.errors
     assert draft.value_errors == []
     draft.save(tmp_path / "mine.json")

@@ -48,11 +48,11 @@ def test_rewards_come_back_after_a_method_that_has_none(draft):
     before = draft.value("objective")
     draft.set("method.kind", "vae")
     assert draft.value("objective.kind") == "reconstruction"
-    assert draft.along.value == "reconstruction"
+    assert draft.implied_change.value == "reconstruction"
     draft.set("training.steps", 7)
     draft.set("method.kind", "full")
     assert draft.value("objective") == before
-    assert draft.along.value == "alignprop"
+    assert draft.implied_change.value == "alignprop"
     draft.undo()
     assert draft.value("objective.kind") == "reconstruction"
 
@@ -69,7 +69,7 @@ def test_other_methods_leave_the_rewards_as_they_are(draft):
     before = draft.value("objective")
     for kind in ("full", "embedding", "dora", "lora"):
         draft.set("method.kind", kind)
-        assert draft.along is None
+        assert draft.implied_change is None
         assert draft.value("objective") == before
 
 
@@ -79,9 +79,9 @@ def test_prompts_are_among_what_a_look_at_files_depends_on(draft):
         ("objective.evaluation.prompts", "a bird"),
         ("objective.rewards.0.reward", "jpeg_size"),
     ):
-        before = draft.question
+        before = draft.file_settings
         draft.set(path, value)
-        assert draft.question != before
+        assert draft.file_settings != before
 
 
 def test_a_config_for_the_look_at_files_has_the_prompts_and_rewards(draft):

@@ -4,10 +4,10 @@ import json
 
 from onetrainer.config.optimizers.momentum import Lion
 from onetrainer.errors import Fix
-from onetrainer.presets.presets import BUILT_IN, with_kind
+from onetrainer.presets.presets import BUILT_IN, with_variant
 from tests.ui.project import write_project
 from ui.model.draft import Draft
-from ui.model.variants import defaults_in, filled_up
+from ui.model.variants import defaults_in, with_defaults
 
 
 def test_another_kind_has_its_own_settings_and_values(draft):
@@ -100,7 +100,7 @@ def test_the_objective_goes_along_with_the_method_in_one_step(draft):
     draft.set("objective.noise.offset", 0.05)
     before = draft.document
     draft.set("method.kind", "vae")
-    assert draft.along == Fix("objective.kind", "reconstruction")
+    assert draft.implied_change == Fix("objective.kind", "reconstruction")
     assert draft.value("objective.kind") == "reconstruction"
     assert draft.errors == []
     draft.undo()
@@ -108,10 +108,10 @@ def test_the_objective_goes_along_with_the_method_in_one_step(draft):
     draft.redo()
     draft.set("training.steps", 99)
     draft.set("method.kind", "full")
-    assert draft.along == Fix("objective.kind", "denoising")
+    assert draft.implied_change == Fix("objective.kind", "denoising")
     assert draft.value("objective.noise.offset") == 0.05
     draft.set("method.kind", "dora")
-    assert draft.along is None
+    assert draft.implied_change is None
 
 
 def test_an_objective_that_is_chosen_stays_even_if_it_does_not_fit(draft):
@@ -243,9 +243,9 @@ def test_a_saved_kind_is_the_same_when_it_is_opened_again(draft, tmp_path):
 
 
 def test_files_are_looked_at_for_the_method_that_is_chosen(draft):
-    draft.add_problems([])
+    draft.set_file_problems([])
     draft.set("method.kind", "vae")
-    assert draft.awaits_look
+    assert draft.needs_file_check
     assert draft.files_config().method.kind == "vae"
     draft.set("optimizer.kind", "lion")
     draft.set("embeddings.tokens", [{"token": 3}])
@@ -276,22 +276,22 @@ def test_a_draft_of_a_newer_version_gives_what_is_known_of_it(home, draft):
 
 
 def test_filling_up_takes_the_defaults_of_the_kinds_that_are_told():
-    document = filled_up({"optimizer": {"kind": "lion", "lr": 1.0, "eps": 3}})
+    document = with_defaults({"optimizer": {"kind": "lion", "lr": 1.0, "eps": 3}})
     assert document["optimizer"] == Lion(lr=1.0).model_dump(mode="json")
-    assert document["training"] == filled_up({})["training"]
+    assert document["training"] == with_defaults({})["training"]
 
 
 def test_kinds_are_chosen_as_the_terminal_chooses_them(draft):
-    expected = with_kind(draft.document, "method", "full")
+    expected = with_variant(draft.document, "method", "full")
     draft.set("method.kind", "full")
     assert draft.document == expected
-    assert draft.value("method") == defaults_in(draft.kinds)["method"]
+    assert draft.value("method") == defaults_in(draft.variants)["method"]
 
 
 def test_it_is_told_as_well_when_the_objective_goes_back_with_the_method(draft):
     draft.set("method.kind", "vae")
     draft.set("method.kind", "lora")
-    assert draft.along == Fix("objective.kind", "denoising")
+    assert draft.implied_change == Fix("objective.kind", "denoising")
     assert draft.changed() == []
     draft.set("method.kind", "vae")
     draft.reset("method.kind")

@@ -1,53 +1,61 @@
 import pytest
 
-from onetrainer.presets.presets import defaults, with_kind
-from ui.model.form_fields import as_text, as_value, as_words, groups_in, page_of, pages, setting_of
+from onetrainer.presets.presets import defaults, with_variant
+from ui.model.form_fields import (
+    display_text,
+    edit_text,
+    find_setting,
+    groups_in,
+    page_of,
+    pages,
+    parse_value,
+)
 from ui.model.search import find_settings
-from ui.model.variants import all_settings, is_kind, kinds_in, section_of, settings_in
+from ui.model.variants import all_settings, is_variant_choice, section_of, settings_in, variants_in
 
 
 def kinds_around(section):
     """Kinds with which a section is there."""
-    needs = setting_of(f"{section}.kind").needs
-    wanted = {path: min(kinds) for path, kinds in needs}
-    return {path: wanted.get(path, kind) for path, kind in kinds_in({})}
+    needs = find_setting(f"{section}.kind").needs
+    wanted = {path: min(variants) for path, variants in needs}
+    return {path: wanted.get(path, kind) for path, kind in variants_in({})}
 
 
 EVERY_KIND = [
     (section_of(setting.path), kind)
     for setting in all_settings()
-    if is_kind(setting.path)
+    if is_variant_choice(setting.path)
     for kind in setting.choices
 ]
 
 
 def setting(path):
-    found = setting_of(path)
+    found = find_setting(path)
     assert found is not None
     return found
 
 
-def shown_on(plan, kinds):
-    return [s for group in groups_in(plan, kinds) for s in group.deep_settings]
+def shown_on(plan, variants):
+    return [s for group in groups_in(plan, variants) for s in group.deep_settings]
 
 
 @pytest.fixture(params=EVERY_KIND, ids=lambda pair: "-".join(pair))
-def kinds(request):
+def variants(request):
     section, kind = request.param
     outer = kinds_around(section)
-    return kinds_in(with_kind(defaults(dict(outer)), section, kind))
+    return variants_in(with_variant(defaults(dict(outer)), section, kind))
 
 
-def test_every_setting_of_every_kind_is_on_one_page_and_explained(kinds):
-    shown = [s for plan in pages() for s in shown_on(plan, kinds)]
-    wanted = [s.path for s in settings_in(kinds) if s.ui.level != "hidden"]
+def test_every_setting_of_every_kind_is_on_one_page_and_explained(variants):
+    shown = [s for plan in pages() for s in shown_on(plan, variants)]
+    wanted = [s.path for s in settings_in(variants) if s.ui.level != "hidden"]
     assert sorted(s.path for s in shown) == sorted(wanted)
     assert all(s.ui.label and s.help for s in shown)
 
 
-def test_page_of_a_setting_is_the_page_that_shows_it(kinds):
+def test_page_of_a_setting_is_the_page_that_shows_it(variants):
     for plan in pages():
-        assert {page_of(s.path) for s in shown_on(plan, kinds)} <= {plan.name}
+        assert {page_of(s.path) for s in shown_on(plan, variants)} <= {plan.name}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +76,7 @@ def test_page_of_a_setting_is_the_page_that_shows_it(kinds):
     ],
 )
 def test_text_becomes_the_value_it_means(path, text, value):
-    made = as_value(text, setting(path))
+    made = parse_value(text, setting(path))
     assert made == value
     assert type(made) is type(value)
 
@@ -78,21 +86,21 @@ def test_text_becomes_the_value_it_means(path, text, value):
     [(1e-4, "1e-4"), (2.5e-5, "2.5e-5"), (0.05, "0.05"), (16.0, "16"), (1e-8, "1e-8"), (None, "")],
 )
 def test_numbers_are_shown_as_people_write_them(value, text):
-    assert as_text(value) == text
+    assert edit_text(value) == text
 
 
 def test_a_choice_is_told_by_its_word_and_anything_else_as_it_is():
-    assert as_words("sdxl", setting("model.family")) == "SDXL"
-    assert as_words("what", setting("model.family")) == "what"
-    assert as_words(1e-4, setting("optimizer.lr")) == "1e-4"
-    assert as_words(None, setting("method.text_encoder.lr")) == ""
-    assert as_words(False, setting("validation.use")) == "off"
-    assert as_words(True, setting("validation.use")) == "on"
+    assert display_text("sdxl", setting("model.family")) == "SDXL"
+    assert display_text("what", setting("model.family")) == "what"
+    assert display_text(1e-4, setting("optimizer.lr")) == "1e-4"
+    assert display_text(None, setting("method.text_encoder.lr")) == ""
+    assert display_text(False, setting("validation.use")) == "off"
+    assert display_text(True, setting("validation.use")) == "on"
 
 
 @pytest.mark.parametrize("value", [1e-4, 3.3e-5, 0.999, 1e-8, 123456.5, 1e22])
 def test_a_number_shown_and_read_again_is_the_same(value):
-    assert as_value(as_text(value), setting("optimizer.lr")) == value
+    assert parse_value(edit_text(value), setting("optimizer.lr")) == value
 
 
 @pytest.mark.parametrize(
@@ -118,17 +126,17 @@ def test_a_number_shown_and_read_again_is_the_same(value):
     ],
 )
 def test_search_finds_settings_by_what_people_call_them(query, path):
-    hits = find_settings(query, pages(), kinds_in({}))
+    hits = find_settings(query, pages(), variants_in({}))
     assert path in [hit.setting.path for hit in hits][:3]
 
 
 def test_search_for_nothing_finds_nothing():
-    assert find_settings("  ", pages(), kinds_in({})) == []
-    assert find_settings("xylophone", pages(), kinds_in({})) == []
+    assert find_settings("  ", pages(), variants_in({})) == []
+    assert find_settings("xylophone", pages(), variants_in({})) == []
 
 
-def hits(query, kinds):
-    return find_settings(query, pages(), kinds)
+def hits(query, variants):
+    return find_settings(query, pages(), variants)
 
 
 @pytest.mark.parametrize(
@@ -147,19 +155,19 @@ def hits(query, kinds):
     ],
 )
 def test_search_for_a_kind_finds_where_it_is_chosen(query, path, choice):
-    first = hits(query, kinds_in({}))[0]
-    assert (first.goes_to, first.choice, first.only_with) == (path, choice, "")
+    first = hits(query, variants_in({}))[0]
+    assert (first.target, first.choice, first.only_with) == (path, choice, "")
 
 
 def test_search_finds_what_other_kinds_have_and_says_which():
-    there = hits("momentum", kinds_in({"optimizer": {"kind": "sgd"}}))
-    assert there[0].goes_to == "optimizer.momentum"
-    elsewhere = {hit.setting.path: hit for hit in hits("nesterov", kinds_in({}))}
+    there = hits("momentum", variants_in({"optimizer": {"kind": "sgd"}}))
+    assert there[0].target == "optimizer.momentum"
+    elsewhere = {hit.setting.path: hit for hit in hits("nesterov", variants_in({}))}
     hit = elsewhere["optimizer.nesterov"]
-    assert hit.goes_to == "optimizer.kind"
+    assert hit.target == "optimizer.kind"
     assert "and others" in hit.only_with
 
 
 def test_what_is_there_is_found_before_what_other_kinds_have():
-    found = [bool(hit.only_with) for hit in hits("rank", kinds_in({"method": {"kind": "lora"}}))]
+    found = [bool(hit.only_with) for hit in hits("rank", variants_in({"method": {"kind": "lora"}}))]
     assert found == sorted(found)

@@ -4,7 +4,7 @@ import pytest
 
 from onetrainer.config.fields import setting_at
 from onetrainer.config.run.schedule import Point
-from ui.model.new_entries import numbered, told_apart, with_new
+from ui.model.new_entries import unique_name, with_new_entry, with_unique_name
 
 WORDS, PROMPTS, POINTS = (
     setting_at(path) for path in ("embeddings.tokens", "sampling.prompts", "schedule.points")
@@ -23,16 +23,16 @@ WORDS, PROMPTS, POINTS = (
     ],
 )
 def test_a_name_that_is_taken_gets_a_number_within_its_brackets(text, taken, name):
-    assert numbered(text, taken) == name
+    assert unique_name(text, taken) == name
 
 
 def test_words_are_told_apart_and_prompts_may_be_alike():
-    words, _ = with_new(WORDS, [], {})
-    words, place = with_new(WORDS, [{**words[0], "vectors": 4}], {})
+    words, _ = with_new_entry(WORDS, [], {})
+    words, place = with_new_entry(WORDS, [{**words[0], "vectors": 4}], {})
     assert (words[1]["word"], words[1]["vectors"], place) == ("<my-word-2>", 4, 1)
-    assert told_apart(WORDS, dict(words[1]), words)["word"] == "<my-word-3>"
+    assert with_unique_name(WORDS, dict(words[1]), words)["word"] == "<my-word-3>"
     prompt = {"prompt": "a cat"}
-    assert told_apart(PROMPTS, prompt, [prompt]) == prompt
+    assert with_unique_name(PROMPTS, prompt, [prompt]) == prompt
 
 
 def points(values):
@@ -42,7 +42,7 @@ def points(values):
 def test_points_are_the_beginning_the_end_and_then_the_middle_of_the_widest_gap():
     values, places = [], []
     for _ in range(4):
-        values, place = with_new(POINTS, values, {})
+        values, place = with_new_entry(POINTS, values, {})
         places.append(place)
     assert points(values) == [(0, 1), (0.25, 0.75), (0.5, 0.5), (1, 0)]
     assert places == [0, 1, 1, 1]
@@ -59,11 +59,11 @@ def test_points_are_the_beginning_the_end_and_then_the_middle_of_the_widest_gap(
 )
 def test_a_point_more_keeps_their_order(there, added, place):
     values = [Point(at=at, factor=factor).model_dump() for at, factor in there]
-    made, where = with_new(POINTS, values, {})
+    made, where = with_new_entry(POINTS, values, {})
     assert (points(made)[where], where) == (added, place)
     assert made[:where] + made[where + 1 :] == values
 
 
 def test_a_point_can_be_added_to_those_that_are_wrong_yet():
-    made, where = with_new(POINTS, [{"at": "soon", "factor": 1.0}], {})
+    made, where = with_new_entry(POINTS, [{"at": "soon", "factor": 1.0}], {})
     assert (points(made)[1], where) == ((1, 0), 1)

@@ -7,10 +7,10 @@ from onetrainer.config.base.variants import KIND
 from onetrainer.config.data.concept import Concept
 from onetrainer.config.fields import setting_at
 from ui.model.draft import Draft
-from ui.model.form_fields import setting_of
+from ui.model.form_fields import find_setting
 from ui.model.variants import all_settings
-from ui.model.visible_settings import Seen, has_effect, is_seen
-from ui.pages.settings.help_card import or_with_words
+from ui.model.visible_settings import Visibility, has_effect, is_visible
+from ui.pages.settings.help_card import or_with_text
 
 MASK = [s for s in all_settings() if s.path.startswith("objective.mask.")]
 CAT, OFF = {"folder": "/cats"}, {"folder": "/cats", "use": False}
@@ -42,7 +42,9 @@ def test_settings_of_masks_are_shown_where_a_folder_in_use_has_masks(home, of_al
     expected = has_masks(draft.config())
     assert len(MASK) > 3
     for setting in MASK:
-        assert is_seen(draft, setting, setting.path, Seen(True, set())) == expected, setting.path
+        assert is_visible(draft, setting, setting.path, Visibility(True, set())) == expected, (
+            setting.path
+        )
 
 
 @pytest.mark.parametrize("folder", ["", "/class"])
@@ -50,14 +52,14 @@ def test_settings_of_masks_are_shown_where_a_folder_in_use_has_masks(home, of_al
 def test_what_keeps_the_model_is_weighed_where_there_are_such_images(home, folder, role):
     draft = draft_with(CAT | {"role": role}, class_folder=folder)
     found = concepts_of(draft.config())
-    weight, kind = (setting_of(f"objective.prior.{key}") for key in ("weight", KIND))
+    weight, kind = (find_setting(f"objective.prior.{key}") for key in ("weight", KIND))
     assert has_effect(draft, weight, weight.path) == any(each.is_prior for each in found)
     trained = any(each.role == "prior" for each in found)
     assert has_effect(draft, kind, kind.path) == trained
 
 
 def test_what_one_folder_is_enough_for_says_so():
-    words = or_with_words("data.concepts.*.masks", ("files", "alpha"))
+    words = or_with_text("data.concepts.*.masks", ("files", "alpha"))
     assert words == "Or with Masks picture files and transparency in one of “More folders”"
 
 

@@ -7,13 +7,13 @@ def test_what_is_being_edited_comes_back(home, project):
     draft, other = Draft(), Draft()
     draft.load(project)
     draft.load(BUILT_IN / "sd15" / "lora.json")
-    assert draft.source.leaves
+    assert draft.source.user_settings
     draft.set("training.steps", "many")
     state = WindowState(mode="light", geometry="1000x700+1+2", run_folder="/runs/a-001")
-    state.keep(draft)
+    state.store_draft(draft)
     write_state(state)
     again = read_state()
-    again.give_back(other)
+    again.restore_draft(other)
     assert (again.mode, again.geometry, again.run_folder) == (
         "light",
         "1000x700+1+2",
@@ -35,7 +35,7 @@ def test_no_file_and_a_broken_file_mean_a_fresh_state(home):
 def test_a_draft_of_an_older_version_takes_the_new_defaults(home):
     draft = Draft()
     state = WindowState(draft={"training": {"steps": 5}, "gone": {"x": 1}}, base={})
-    state.give_back(draft)
+    state.restore_draft(draft)
     assert draft.value("training.steps") == 5
     assert draft.value("training.batch_size") == 1
     assert draft.value("gone") is None

@@ -8,7 +8,7 @@ from onetrainer.run.events import (
     Stopped,
     Validated,
 )
-from ui.progress.run_state import RunState, amount, duration, speed
+from ui.progress.run_state import RunState, format_bytes, format_speed, format_time
 from ui.progress.samples import SampleBook
 
 
@@ -25,9 +25,9 @@ def test_a_run_goes_from_starting_to_its_end():
     state.apply(Started(1, 0, 100))
     assert state.status == "running"
     state.apply(Progress(40, 100, 1, 0.2, 1e-4, 3.0, 20.0))
-    assert (state.step, state.share, len(state.curve)) == (40, 0.4, 1)
+    assert (state.step, state.fraction, len(state.curve)) == (40, 0.4, 1)
     state.apply(Finished(100, ["output/a.safetensors"]))
-    assert (state.status, state.share) == ("finished", 1.0)
+    assert (state.status, state.fraction) == ("finished", 1.0)
     assert state.outputs == ["output/a.safetensors"]
 
 
@@ -43,7 +43,7 @@ def test_a_run_taken_up_again_forgets_its_end():
 
 def test_phases_are_said_in_words():
     state = told(Started(1, 0, 9), Phase("caching", 12, 40))
-    assert state.in_words() == "Encoding pictures and captions · 12 of 40"
+    assert state.status_text() == "Encoding pictures and captions · 12 of 40"
 
 
 def test_validations_are_kept_apart_from_the_loss_of_training():
@@ -52,15 +52,15 @@ def test_validations_are_kept_apart_from_the_loss_of_training():
         Phase("validating", 3, 8),
         Validated(0, 0.2, 0.01, 8, 0, True, "first", "words"),
     )
-    assert state.in_words() == "Measuring held-out pictures · 3 of 8"
+    assert state.status_text() == "Measuring held-out pictures · 3 of 8"
     assert (len(state.validation), len(state.curve)) == (1, 0)
     assert state.validation.newest.loss == 0.2
 
 
 def test_figures_are_said_as_people_say_them():
-    assert [duration(s) for s in (4.2, 61, 3725)] == ["4 s", "1 min 01 s", "1 h 02 min"]
-    assert [amount(b) for b in (5 * 2**20, 9.1 * 2**30)] == ["5 MB", "9.1 GB"]
-    assert [speed(s) for s in (0, 3.14159, 0.25)] == ["", "3.1 it/s", "4.0 s/it"]
+    assert [format_time(s) for s in (4.2, 61, 3725)] == ["4 s", "1 min 01 s", "1 h 02 min"]
+    assert [format_bytes(b) for b in (5 * 2**20, 9.1 * 2**30)] == ["5 MB", "9.1 GB"]
+    assert [format_speed(s) for s in (0, 3.14159, 0.25)] == ["", "3.1 it/s", "4.0 s/it"]
 
 
 def test_samples_are_found_by_prompt_and_step():

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from onetrainer.run.events import Validated
-from ui.charts.validation_panel import reach, tick_words
-from ui.progress.validation import Validation, change_words, facts, with_band
+from ui.charts.validation_panel import reach, tick_labels
+from ui.progress.validation import Validation, facts, format_change, with_band
 
 
 def validated(step, loss, **details):
@@ -17,13 +17,13 @@ def validated(step, loss, **details):
 def told(*events):
     validation = Validation()
     for event in events:
-        validation.take(event)
+        validation.add(event)
     return validation
 
 
 def test_one_of_the_same_step_takes_the_place_of_the_other():
     validation = told(validated(0, 0.3), validated(20, 0.2), validated(20, 0.25))
-    assert [(one.step, one.loss) for one in validation.shown] == [(0, 0.3), (20, 0.25)]
+    assert [(one.step, one.loss) for one in validation.exported] == [(0, 0.3), (20, 0.25)]
     assert validation.newest.loss == 0.25
 
 
@@ -37,10 +37,10 @@ def test_the_best_is_the_one_that_the_newest_names():
 
 def test_weights_of_the_last_step_stand_beside_those_that_are_shown():
     validation = told(validated(10, 0.2), validated(10, 0.22, weights="last"))
-    assert (validation.newest.loss, validation.beside.loss) == (0.2, 0.22)
+    assert (validation.newest.loss, validation.newest_without_ema.loss) == (0.2, 0.22)
     assert ("Without average", "0.2200 ± 0.0020", "text") in facts(validation)
-    validation.take(validated(20, 0.1))
-    assert validation.beside is None
+    validation.add(validated(20, 0.1))
+    assert validation.newest_without_ema is None
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,11 @@ def test_a_change_without_a_band_is_never_sure():
 
 def test_a_first_look_forgets_what_was_measured_in_another_way():
     validation = told(validated(0, 0.3), validated(0, 0.3, weights="last"), validated(20, 0.2))
-    validation.take(replace(validated(20, 0.5), verdict="first"))
-    assert [one.loss for one in validation.shown] == [0.5]
-    assert [one.loss for one in validation.last] == [0.3]  # these are compared with themselves
+    validation.add(replace(validated(20, 0.5), verdict="first"))
+    assert [one.loss for one in validation.exported] == [0.5]
+    assert [one.loss for one in validation.without_ema] == [
+        0.3
+    ]  # these are compared with themselves
 
 
 def test_a_single_concept_is_no_table():
@@ -119,13 +121,13 @@ def test_the_change_of_a_noise_level_is_since_the_first_validation():
 def test_figures_are_said_as_people_write_them():
     assert with_band(0.13912, 0.00212) == "0.1391 ± 0.0021"
     assert with_band(0.13912, 0.0) == "0.1391"  # of a single picture there is no band
-    assert [change_words(change) for change in (None, -0.0312, 0.1)] == ["", "−3.1 %", "+10.0 %"]
+    assert [format_change(change) for change in (None, -0.0312, 0.1)] == ["", "−3.1 %", "+10.0 %"]
 
 
 def test_numbers_of_an_axis_are_told_apart():
-    assert tick_words([0.138, 0.14, 0.142]) == ["0.138", "0.140", "0.142"]
-    assert tick_words([10.0, 20.0]) == ["10", "20"]
-    assert tick_words([0.25]) == ["0.25"]
+    assert tick_labels([0.138, 0.14, 0.142]) == ["0.138", "0.140", "0.142"]
+    assert tick_labels([10.0, 20.0]) == ["10", "20"]
+    assert tick_labels([0.25]) == ["0.25"]
 
 
 def test_the_panel_reaches_over_the_band_and_the_weights_beside():
