@@ -56,7 +56,7 @@ class LossChart:
     def show(self, curve: Curve, marks: list[int], validation: Validation) -> None:
         """Draw a curve. marks: steps at which samples were generated."""
         self._curve, self._marks, self._validation = curve, marks, validation
-        min_height = self._kit.px(_MIN_OF_TWO if validation.shown else _MIN_HEIGHT)
+        min_height = self._kit.px(_MIN_OF_TWO if validation.exported else _MIN_HEIGHT)
         self.canvas.configure(height=min_height)
         self.draw()
 
@@ -76,7 +76,7 @@ class LossChart:
             return
         self._smoothed = smooth(self._points, self.strength)
         self._frame = frame = self._fit(width, height)
-        if self._validation.shown and height >= px(_PANEL_FROM):
+        if self._validation.exported and height >= px(_PANEL_FROM):
             self._frame = frame = self._split_panel(frame)
         self._draw_grid(frame)
         self._draw_marks(frame)
@@ -90,8 +90,8 @@ class LossChart:
         between = self._kit.px(_BETWEEN)
         edge = frame.bottom - (frame.bottom - frame.top) * _PANEL_FRACTION
         low, high = value_range(self._validation)
-        first = min(frame.first_step, self._validation.shown[0].step)
-        last = max(frame.last_step, self._validation.shown[-1].step)
+        first = min(frame.first_step, self._validation.exported[0].step)
+        last = max(frame.last_step, self._validation.exported[-1].step)
         whole = replace(frame, first_step=first, last_step=last)
         self._panel_frame = replace(
             whole, top=edge + between / 2, lowest=low, highest=high, is_log=False

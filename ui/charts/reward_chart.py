@@ -71,7 +71,7 @@ class RewardChart:
         if columns < px(60) or height < px(80):
             return
         self._smoothed = self._thinned(max(40, columns // 2))
-        evaluations = _finite(self._rewards.looks)
+        evaluations = _finite(self._rewards.evaluations)
         if not self._smoothed.points and not evaluations:
             self._draw_placeholder(width, height)
             return
@@ -240,7 +240,7 @@ class RewardChart:
                 f"step {point.step:,}   reward {format_score(point.mean)}   {smoothed_text}"
             )
             self._dot(x, frame.y(mean), px(4), palette.accent, tags="pointer")
-        evaluations = _finite(self._rewards.looks)
+        evaluations = _finite(self._rewards.evaluations)
         evaluation = min(
             evaluations, key=lambda evaluation: abs(frame.x(evaluation.step) - x), default=None
         )

@@ -3,7 +3,7 @@
 import tkinter as tk
 from collections.abc import Mapping, Sequence
 
-from ui.progress.run_state import amount
+from ui.progress.run_state import format_bytes
 from ui.theme.palette import SHARES
 from ui.widgets.widgets import Kit
 
@@ -95,7 +95,7 @@ class StackedBar:
                 px(18), y, text=label, anchor="w", font=_FONT, fill=palette.text
             )
             self.canvas.create_text(
-                width, y, text=amount(size), anchor="e", font=_FONT, fill=palette.text
+                width, y, text=format_bytes(size), anchor="e", font=_FONT, fill=palette.text
             )
 
     def _color(self, name: str) -> str:

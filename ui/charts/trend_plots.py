@@ -77,8 +77,8 @@ class TrendPlots:
             self._draw_plot(plot)
 
     def _frame(self, trend: Trend, left: float, top: float, width: float) -> Frame:
-        ends = [mark.value - mark.error for mark in trend.marks]
-        ends += [mark.value + mark.error for mark in trend.marks]
+        ends = [mark.value - mark.error for mark in trend.points]
+        ends += [mark.value + mark.error for mark in trend.points]
         ends += [] if trend.base is None else [trend.base]
         low, high = min(ends), max(ends)
         pad = (high - low) * _PAD_FRACTION or abs(high) * 0.1 or 0.1
@@ -88,8 +88,8 @@ class TrendPlots:
             top + px(_TITLE),
             left + width - px(4),
             top + px(_HEIGHT),
-            trend.marks[0].step,
-            trend.marks[-1].step,
+            trend.points[0].step,
+            trend.points[-1].step,
             low - pad,
             high + pad,
         )
@@ -100,9 +100,9 @@ class TrendPlots:
         self._draw_heading(plot)
         foot = frame.bottom
         self.canvas.create_line(frame.left, foot, frame.right, foot, fill=palette.line)
-        marks = list(trend.marks[:: -(-len(trend.marks) // _MAX_MARKS)])
-        if marks[-1] is not trend.marks[-1]:
-            marks.append(trend.marks[-1])
+        marks = list(trend.points[:: -(-len(trend.points) // _MAX_MARKS)])
+        if marks[-1] is not trend.points[-1]:
+            marks.append(trend.points[-1])
         if len(marks) > 1 and any(mark.error for mark in marks):
             upper = [(frame.x(mark.step), frame.y(mark.value + mark.error)) for mark in marks]
             lower = [(frame.x(mark.step), frame.y(mark.value - mark.error)) for mark in marks]
@@ -156,7 +156,7 @@ class TrendPlots:
             frame = plot.frame
             if not (frame.left <= event.x <= frame.right and plot.top <= event.y <= frame.bottom):
                 continue
-            marks = plot.trend.marks
+            marks = plot.trend.points
             near = min(
                 range(len(marks)), key=lambda index: abs(frame.x(marks[index].step) - event.x)
             )
@@ -173,7 +173,7 @@ class TrendPlots:
             self.canvas.create_text(
                 frame.left,
                 plot.top,
-                text=plot.trend.words_at(near),
+                text=plot.trend.text_at(near),
                 anchor="nw",
                 font=_FONT,
                 fill=palette.text,

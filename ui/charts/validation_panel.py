@@ -18,8 +18,8 @@ _DOT_GAP = 7
 
 def value_range(validation: Validation) -> tuple[float, float]:
     """Return the lowest and highest value to show, with some padding."""
-    ends = [one.loss for one in validation.last]
-    for one in validation.shown:
+    ends = [one.loss for one in validation.without_ema]
+    for one in validation.exported:
         ends += [one.loss - half_band(one), one.loss + half_band(one)]
     finite = [end for end in ends if math.isfinite(end)] or [0.0, 1.0]
     low, high = min(finite), max(finite)
@@ -46,9 +46,9 @@ class ValidationPanel:
     def draw(self, validation: Validation, frame: Frame) -> None:
         """Draw the panel within a frame."""
         self._draw_grid(frame)
-        validations = [one for one in validation.shown if math.isfinite(one.loss)]
+        validations = [one for one in validation.exported if math.isfinite(one.loss)]
         self._draw_band(validations, frame)
-        self._draw_without_ema(validation.last, frame)
+        self._draw_without_ema(validation.without_ema, frame)
         self._draw_line(validations, frame)
         self._draw_best(validation, frame)
         self._draw_legend(validation, frame)
@@ -56,7 +56,9 @@ class ValidationPanel:
     def draw_pointer(self, validation: Validation, frame: Frame, column: float) -> str:
         """Mark the validation near a column and return its values; "" if none is near."""
         px = self._kit.px
-        near = [one for one in validation.shown if abs(frame.x(one.step) - column) <= px(_NEAREST)]
+        near = [
+            one for one in validation.exported if abs(frame.x(one.step) - column) <= px(_NEAREST)
+        ]
         if not near:
             return ""
         one = min(near, key=lambda one: abs(frame.x(one.step) - column))
@@ -116,7 +118,7 @@ class ValidationPanel:
     def _draw_best(self, validation: Validation, frame: Frame) -> None:
         """Draw a ring around the lowest loss."""
         best = validation.best
-        if best is None or len(validation.shown) < 2:
+        if best is None or len(validation.exported) < 2:
             return
         palette, px = self._kit.theme.palette, self._kit.px
         x, y, size = frame.x(best.step), frame.y(best.loss), px(_DOT + 3)
@@ -127,9 +129,9 @@ class ValidationPanel:
     def _draw_legend(self, validation: Validation, frame: Frame) -> None:
         palette, px = self._kit.theme.palette, self._kit.px
         parts = [("● validation, 95 % band", palette.validation)]
-        if len(validation.shown) > 1:
+        if len(validation.exported) > 1:
             parts.append(("○ lowest", palette.good))
-        if validation.last:
+        if validation.without_ema:
             parts.append(("┅ without EMA", palette.dim))
         x: float = frame.left
         for label, color in parts:

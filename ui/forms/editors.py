@@ -149,7 +149,7 @@ class ChoiceEditor:
     is_wide = False
 
     def __init__(self, kit: Kit, parent: tk.Misc, setting: Setting, changed: Changed) -> None:
-        labels = [setting.word(choice) for choice in setting.choices]
+        labels = [setting.choice_label(choice) for choice in setting.choices]
         longest = max((len(word) for word in labels), default=0)
         box = ttk.Combobox(
             parent,
@@ -221,7 +221,7 @@ def add_help_tooltip(kit: Kit, widget: tk.Misc, setting: Setting) -> None:
     def text() -> str:
         fields = (widget, kit.named.get(setting.path))
         is_wrong = any(field in kit.with_problem for field in fields if field)
-        return "" if is_wrong else setting.help_in_words
+        return "" if is_wrong else setting.help_text
 
     Tooltip(widget, kit.theme, text)
 

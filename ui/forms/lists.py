@@ -7,7 +7,7 @@ from tkinter import ttk
 from onetrainer.config.fields import Setting
 from ui.forms.entry import Entry
 from ui.forms.row import FormContext, Row
-from ui.messages.problems import in_words
+from ui.messages.problems import problem_text
 from ui.model.new_entries import entry_noun, with_new_entry, with_unique_name
 from ui.model.variants import entries_of
 from ui.model.visible_settings import Visibility
@@ -44,7 +44,7 @@ class ListCard:
         self.add_button = kit.button(head, "＋ Add", self.add, name=f"add {setting.path}")
         self.add_button.widget.pack(side="right")
         self._help: ttk.Label = kit.label(
-            self._inner, setting.help_in_words, style="SmallDim", wrap=_WRAP
+            self._inner, setting.help_text, style="SmallDim", wrap=_WRAP
         )
         self._help.pack(anchor="w", pady=(kit.px(2), kit.px(8)))
         self._empty = kit.label(
@@ -86,7 +86,7 @@ class ListCard:
         problems = self._context.draft.problems_at(self.setting.path)
         if problems:
             style = "SmallDanger" if problems[0].severity == "error" else "SmallWarning"
-            text = "\n".join(f"⚠ {in_words(problem)}" for problem in problems)
+            text = "\n".join(f"⚠ {problem_text(problem)}" for problem in problems)
             self._message.configure(text=text, style=f"{style}.Card.TLabel")
             # Above the entries, which may be packed already.
             self._message.pack(anchor="w", after=self._help)
@@ -112,7 +112,7 @@ class ListCard:
         if index in self._open:
             self._current()  # saves what is being typed
         self._open ^= {index}
-        self._context.draft.notify()()
+        self._context.draft.notify()
 
     def unfold(self, path: str) -> None:
         """Unfold the entry that a path belongs to, if it is in this list."""

@@ -10,7 +10,7 @@ from typing import Protocol
 from onetrainer.config.fields import Setting
 from onetrainer.errors import Fix, Problem
 from ui.forms.editors import EntryEditor, add_help_tooltip, make_editor
-from ui.messages.problems import fix_label, in_words
+from ui.messages.problems import fix_label, problem_text
 from ui.model.draft import Draft
 from ui.model.form_fields import display_text, unit_path
 from ui.widgets.tooltip import Tooltip
@@ -248,7 +248,7 @@ class Row:
             self._message.grid_remove()
             return
         style = "SmallDanger" if problems[0].severity == "error" else "SmallWarning"
-        text = "\n".join(f"⚠ {in_words(problem)}" for problem in problems)
+        text = "\n".join(f"⚠ {problem_text(problem)}" for problem in problems)
         self._message.configure(text=text, style=f"{style}.Card.TLabel")
         self._message.grid()
 

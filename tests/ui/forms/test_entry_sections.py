@@ -6,11 +6,11 @@ import pytest
 
 from onetrainer.concepts.concepts import concepts_of
 from onetrainer.config.data.concept import Concept
-from ui.model.form_fields import groups_in, pages, setting_of
-from ui.model.new_entries import noun_of, summary_of, title_of
+from ui.model.form_fields import find_setting, groups_in, pages
+from ui.model.new_entries import entry_noun, entry_summary, entry_title
 from ui.model.search import find_settings
-from ui.model.variants import kinds_in
-from ui.model.visible_settings import beside, has_effect, switch_of
+from ui.model.variants import variants_in
+from ui.model.visible_settings import beside, has_effect, switch_path
 from ui.widgets.widgets import focused
 
 LIST = "data.concepts"
@@ -107,24 +107,24 @@ def test_a_name_without_a_dot_is_of_the_same_section_wherever_it_lies():
 
 
 def test_only_sections_of_entries_have_switches():
-    inner = setting_of(SHUFFLE)
-    assert switch_of(inner, SHUFFLE) == f"{FIRST}.own_captions"
-    assert switch_of(setting_of(f"{FIRST}.repeats"), f"{FIRST}.repeats") == ""
-    assert switch_of(setting_of("data.captions.shuffle"), "data.captions.shuffle") == ""
+    inner = find_setting(SHUFFLE)
+    assert switch_path(inner, SHUFFLE) == f"{FIRST}.own_captions"
+    assert switch_path(find_setting(f"{FIRST}.repeats"), f"{FIRST}.repeats") == ""
+    assert switch_path(find_setting("data.captions.shuffle"), "data.captions.shuffle") == ""
 
 
 def test_a_setting_depends_on_its_own_section_s_choice(draft):
     open_with(draft, [concept(folder="/a", own_captions=True)])
     chance = f"{FIRST}.captions.drop_chance"
     draft.set("data.captions.drop_tags", "each")
-    assert not has_effect(draft, setting_of(chance), chance)
+    assert not has_effect(draft, find_setting(chance), chance)
     draft.set(f"{FIRST}.captions.drop_tags", "each")
-    assert has_effect(draft, setting_of(chance), chance)
+    assert has_effect(draft, find_setting(chance), chance)
 
 
 def test_numbers_are_compared_with_what_they_are_written_as(draft):
     open_with(draft, concepts("/a"))
-    repeats = setting_of(f"{FIRST}.repeats")
+    repeats = find_setting(f"{FIRST}.repeats")
     assert has_effect(draft, repeats, f"{FIRST}.repeats")
     draft.set(f"{FIRST}.images", 20)
     assert not has_effect(draft, repeats, f"{FIRST}.repeats")
@@ -261,18 +261,18 @@ def test_each_entry_has_buttons_of_its_own_that_choose_a_folder(form, draft, kit
 
 
 def test_entries_are_told_by_what_sets_them_apart():
-    setting = setting_of(LIST)
-    assert noun_of(setting) == "Folder"
-    assert title_of(setting, concept(folder="/pictures/cats")) == "cats"
-    assert title_of(setting, concept(folder="/pictures/cats", name="Our cats")) == "Our cats"
-    assert title_of(setting, concept()) == ""
+    setting = find_setting(LIST)
+    assert entry_noun(setting) == "Folder"
+    assert entry_title(setting, concept(folder="/pictures/cats")) == "cats"
+    assert entry_title(setting, concept(folder="/pictures/cats", name="Our cats")) == "Our cats"
+    assert entry_title(setting, concept()) == ""
     changed = concept(folder="/a/b", repeats=2.5, role="validation", use=False)
     words = ["/a/b", "Used to: validate", "Use: off", "Repeats: 2.5"]
-    assert summary_of(setting, changed) == words
+    assert entry_summary(setting, changed) == words
 
 
 def test_the_page_of_data_has_a_card_for_each_question():
-    groups = groups_in(PLAN, kinds_in({}))
+    groups = groups_in(PLAN, variants_in({}))
     titles = ["Pictures", "More folders", "Captions", "Sizes", "Changes of pictures", "Cache"]
     assert [group.title for group in groups] == titles
     keys = {group.title: [s.path for s in group.settings] for group in groups}
@@ -302,5 +302,5 @@ def test_a_beginner_sees_the_folder_the_resolution_masks_and_where_captions_are(
     ],
 )
 def test_search_finds_what_is_said_of_images(query, path):
-    hits = find_settings(query, pages(), kinds_in({}))
-    assert path in [hit.goes_to for hit in hits][:3]
+    hits = find_settings(query, pages(), variants_in({}))
+    assert path in [hit.target for hit in hits][:3]

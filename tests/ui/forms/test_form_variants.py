@@ -4,7 +4,7 @@ import tkinter as tk
 
 import pytest
 
-from onetrainer.config.methods.embedding import Word
+from onetrainer.config.methods.embedding import EmbeddingToken
 from ui.forms.row import CHECK_AFTER_MS
 from ui.model.draft import Draft
 from ui.pages.settings.summary_card import trained_lines
@@ -36,11 +36,11 @@ def test_every_kind_can_be_shown_and_shows_its_values(make_form, draft, root):
 
 def test_going_back_to_a_kind_makes_no_widget(make_form, draft, root):
     make_form("training")
-    kinds = ("lion", "sgd", "adamw")
-    for kind in kinds:
+    variants = ("lion", "sgd", "adamw")
+    for kind in variants:
         draft.set("optimizer.kind", kind)
     before = widgets(root)
-    for kind in kinds * 3:
+    for kind in variants * 3:
         draft.set("optimizer.kind", kind)
     assert widgets(root) == before
 
@@ -117,7 +117,7 @@ def test_a_card_with_nothing_to_show_is_not_there(make_form, draft):
 
 def test_it_is_said_beside_a_number_what_none_of_it_means(make_form, draft):
     form = make_form("method")
-    draft.set("embeddings.tokens", [Word().model_dump()])
+    draft.set("embeddings.tokens", [EmbeddingToken().model_dump()])
     unit = form.row("embeddings.tokens.0.vectors").editor._unit
     assert unit.cget("text") == "automatic"
     draft.set("embeddings.tokens.0.vectors", 3)

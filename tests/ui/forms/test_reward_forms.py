@@ -7,18 +7,18 @@ import pytest
 from onetrainer.config.fields import setting_at
 from onetrainer.config.rewards.reward import Reward
 from onetrainer.presets.settings_reference import render
-from ui.messages.memory import passes_title, shown_passes, time_words
-from ui.model.form_fields import groups_in, page_of, pages, setting_of
+from ui.messages.memory import duration_text, labeled_passes, passes_title
+from ui.model.form_fields import find_setting, groups_in, page_of, pages
 from ui.model.search import find_settings
-from ui.model.variants import kinds_in
+from ui.model.variants import variants_in
 from ui.model.visible_settings import beside, has_effect
 from ui.pages.settings.help_card import only_with_text
-from ui.pages.settings.objective_card import told
+from ui.pages.settings.objective_card import objective_message
 from ui.pages.settings.summary_card import prompt_lines
 from ui.widgets.widgets import focused
 
 ENTRY = "objective.rewards.0"
-REWARDS = kinds_in({"objective": {"kind": "alignprop"}})
+REWARDS = variants_in({"objective": {"kind": "alignprop"}})
 
 
 def reward(**changes):
@@ -121,7 +121,7 @@ def test_the_keyboard_goes_to_the_choice_that_took_its_row_away(make_form, draft
 
 
 def test_a_name_without_a_dot_is_one_of_the_same_entry(draft):
-    inner = setting_of(f"{ENTRY}.head")
+    inner = find_setting(f"{ENTRY}.head")
     assert beside("objective.rewards.3.head", "reward") == "objective.rewards.3.reward"
     assert beside("objective.rewards.3.head", "data.folder") == "data.folder"
     draft.set("objective.rewards", [reward(reward="aesthetic")])
@@ -148,7 +148,7 @@ def test_rewards_have_a_page_and_the_choice_of_objective_stays_on_its_own():
     assert page_of("objective.rewards.2.model") == page_of("objective.rewards") == "rewards"
     assert page_of("objective.algorithm.kind") == page_of("objective.rollout.steps") == "rewards"
     plan = next(plan for plan in pages() if plan.name == "rewards")
-    assert groups_in(plan, kinds_in({})) == ()
+    assert groups_in(plan, variants_in({})) == ()
     titles = [group.title for group in groups_in(plan, REWARDS)]
     assert titles[:3] == ["Rewards", "Algorithm", "Prompts"]
 
@@ -197,10 +197,10 @@ def test_the_wheel_over_a_long_list_leaves_the_page_alone(make_form, draft, root
 @pytest.mark.parametrize("query", ["hpsv2", "imagereward", "jpeg quality", "aesthetic score"])
 def test_search_finds_rewards_by_their_names(query):
     hits = find_settings(query, pages(), REWARDS)
-    assert "objective.rewards" in [hit.goes_to for hit in hits]
-    elsewhere = find_settings(query, pages(), kinds_in({}))
+    assert "objective.rewards" in [hit.target for hit in hits]
+    elsewhere = find_settings(query, pages(), variants_in({}))
     assert ("objective.kind", "Loss and noise › Objective", "reward (AlignProp)") in [
-        (hit.goes_to, hit.place, hit.only_with) for hit in elsewhere
+        (hit.target, hit.place, hit.only_with) for hit in elsewhere
     ]
 
 
@@ -216,12 +216,12 @@ def test_every_choice_that_an_entry_s_setting_needs_is_one_of_the_entry():
 
 
 def test_it_is_said_where_the_rewards_are_and_how_to_choose_them():
-    assert told("rewards", "denoising", "lora").button == "Train on rewards"
-    assert told("rewards", "denoising", "lora").reason == ""
-    assert "VAE" in told("rewards", "reconstruction", "vae").reason
-    assert told("rewards", "alignprop", "lora").button == "Train on images instead"
-    assert told("loss", "alignprop", "lora").button == "Open Rewards"
-    assert told("loss", "denoising", "lora") is None
+    assert objective_message("rewards", "denoising", "lora").button == "Train on rewards"
+    assert objective_message("rewards", "denoising", "lora").reason == ""
+    assert "VAE" in objective_message("rewards", "reconstruction", "vae").reason
+    assert objective_message("rewards", "alignprop", "lora").button == "Train on images instead"
+    assert objective_message("loss", "alignprop", "lora").button == "Open Rewards"
+    assert objective_message("loss", "denoising", "lora") is None
 
 
 @pytest.mark.parametrize(
@@ -240,5 +240,5 @@ def test_it_is_said_how_many_prompts_there_are(draft, text, lines):
 def test_work_and_time_are_told_in_words():
     assert passes_title(412.4) == "A step is as much work as 412 passes of the UNet"
     parts = {"drawing": 9.0, "trained": 1.0, "something_else": 1.0}
-    assert [title for title, _ in shown_passes(parts)][:2] == ["Drawing", "With gradient"]
-    assert time_words(None) == ""
+    assert [title for title, _ in labeled_passes(parts)][:2] == ["Drawing", "With gradient"]
+    assert duration_text(None) == ""

@@ -62,10 +62,10 @@ def test_sizes_and_images_are_chosen_by_pointer_and_keys(open_desk, shapes):
     wide = plan_of(desk)["title"]
     assert len({tall, wide}) == 2
     assert {tall, wide, first} <= {tall, wide, plan["title"]}
-    assert plan_of(desk)["picture"][0] == "paper-01.png"
+    assert plan_of(desk)["image"][0] == "paper-01.png"
     desk.click("preview thumbnails")
     desk.key("Home", "Right", "Right")
-    assert plan_of(desk)["picture"][0] == "paper-07.png"
+    assert plan_of(desk)["image"][0] == "paper-07.png"
 
 
 def test_the_tab_key_goes_from_the_sizes_to_the_turns(open_desk, shapes):
@@ -86,7 +86,7 @@ def test_the_preview_follows_the_settings(open_desk, shapes):
     desk.replace("data.resolution", "128")
     desk.key("F6")
     desk.wait(lambda: plan_of(desk)["sizes"] not in ([], before), "sizes of the new resolution")
-    assert "enlarged" in plan_of(desk)["picture"][1]
+    assert "enlarged" in plan_of(desk)["image"][1]
     desk.key("ctrl+z")
     desk.wait(lambda: plan_of(desk)["sizes"] == before, "the sizes of before")
 
@@ -102,7 +102,7 @@ def test_the_time_that_caching_takes_is_counted_when_asked(open_desk, shapes):
 def test_without_a_folder_the_page_leads_to_it(open_desk, tmp_path):
     desk = open_desk(write_project(tmp_path / "project", data={"folder": ""}))
     desk.key("F6")
-    desk.wait(lambda: "no folder" in plan_of(desk)["told"].lower(), "words about the folder")
+    desk.wait(lambda: "no folder" in plan_of(desk)["message"].lower(), "words about the folder")
     desk.click("preview choose")
     desk.wait_state(page="data", focus="data.folder")
 
@@ -139,10 +139,10 @@ def test_findings_are_listed_filtered_and_nothing_is_changed(open_desk, shapes):
     desk.click("check pictures")
     desk.wait(lambda: check_of(desk)["kinds"], "the findings")
     check = check_of(desk)
-    assert check["told"].startswith("12 pictures looked at: 1 error")
+    assert check["message"].startswith("12 pictures looked at: 1 error")
     assert check["findings"][0] == "bad.png: unreadable"
     assert check["findings"][-1] == "lost.txt: orphan"
-    desk.click("finding kinds")
+    desk.click("finding groups")
     desk.key("End")
     assert check_of(desk)["findings"] == ["lost.txt: orphan"]
     assert digests(images) == before
@@ -157,9 +157,9 @@ def test_findings_of_earlier_settings_are_said_to_be(open_desk, shapes):
     desk.page("data")
     desk.replace("data.resolution", "256")
     desk.key("F6")
-    desk.wait(lambda: "have changed since" in check_of(desk)["told"], "words about the change")
+    desk.wait(lambda: "out of date" in check_of(desk)["message"], "words about the change")
     desk.key("ctrl+z")
-    desk.wait(lambda: "have changed since" not in check_of(desk)["told"], "no such words")
+    desk.wait(lambda: "out of date" not in check_of(desk)["message"], "no such words")
 
 
 def test_a_check_can_be_stopped(open_desk, tmp_path):
@@ -173,7 +173,7 @@ def test_a_check_can_be_stopped(open_desk, tmp_path):
     desk.key("F6")
     desk.click("preview check")
     desk.click("check pictures")
-    desk.wait(lambda: "checked …" in check_of(desk)["told"], "the progress")
+    desk.wait(lambda: "checked …" in check_of(desk)["message"], "the progress")
     desk.click("check pictures")
     desk.wait(lambda: desk.widget("check pictures")["text"] == "Check now", "the end of it")
     assert check_of(desk)["kinds"] == []
@@ -182,7 +182,7 @@ def test_a_check_can_be_stopped(open_desk, tmp_path):
 def test_a_run_that_learns_from_rewards_has_no_preview(open_desk, tmp_path):
     desk = open_desk(write_project(tmp_path / "project", objective={"kind": "alignprop"}))
     desk.key("F6")
-    desk.wait(lambda: "rewards" in plan_of(desk)["told"], "words about rewards")
+    desk.wait(lambda: "rewards" in plan_of(desk)["message"], "words about rewards")
     assert not desk.widget("preview choose").get("shown")
 
 

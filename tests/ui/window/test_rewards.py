@@ -28,7 +28,7 @@ def rewarded(tmp_path, own):
     return write_project(tmp_path / "project", objective=objective, training={"steps": 20_000})
 
 
-def is_asked(desk):
+def is_requested(desk):
     return desk.widget("answer run").get("shown", False)
 
 
@@ -84,7 +84,9 @@ def test_the_work_of_a_step_is_shown_as_it_changes_and_its_time_once_counted(ope
     words = "About 40 s a step, 20 min in all (on this processor)"
     desk.wait(lambda: desk.state["cost"][0] == words, "the time")
     desk.replace("objective.rollout.steps", "30")
-    desk.wait(lambda: "This time is out of date: settings have changed." in desk.state["cost"], "the note")
+    desk.wait(
+        lambda: "This time is out of date: settings have changed." in desk.state["cost"], "the note"
+    )
     desk.page("hardware")
     assert desk.state["cost"][0] == words
 
@@ -100,12 +102,12 @@ def test_a_wrong_number_leaves_no_work_to_be_told(open_desk, rewarded):
 def test_one_s_own_code_is_run_only_after_a_yes(open_desk, rewarded):
     desk = open_desk(rewarded)
     desk.key("F5")
-    desk.wait(lambda: is_asked(desk), "the question")
+    desk.wait(lambda: is_requested(desk), "the question")
     desk.key("Return")  # the first answer is no
     desk.wait_state(message="Nothing was started, and none of your code was run.")
     assert not desk.state["is_running"]
     desk.key("F5")
-    desk.wait(lambda: is_asked(desk), "the question again")
+    desk.wait(lambda: is_requested(desk), "the question again")
     desk.click("answer run")
     desk.wait_state(is_running=True)
     assert desk.state["problems"] == []
@@ -114,17 +116,17 @@ def test_one_s_own_code_is_run_only_after_a_yes(open_desk, rewarded):
 def test_a_run_whose_code_has_changed_is_resumed_only_after_a_yes(open_desk, rewarded, own):
     desk = open_desk(rewarded, mode="slow")
     desk.key("F5")
-    desk.wait(lambda: is_asked(desk), "the question")
+    desk.wait(lambda: is_requested(desk), "the question")
     desk.click("answer run")
     desk.wait(lambda: desk.state["step"] > 0, "a step")
     desk.click("pause")
     desk.wait_state(status="paused")
     own.write_text(CODE + "# another\n")
     desk.click("resume")
-    desk.wait(lambda: is_asked(desk), "the question about what has changed")
+    desk.wait(lambda: is_requested(desk), "the question about what has changed")
     desk.key("Escape")
     assert desk.state["status"] == "paused"
     desk.click("resume")
-    desk.wait(lambda: is_asked(desk), "the question again")
+    desk.wait(lambda: is_requested(desk), "the question again")
     desk.click("answer run")
     desk.wait_state(is_running=True)

@@ -63,7 +63,9 @@ def test_a_run_that_ended_early_can_be_resumed_and_says_what_decides(open_desk, 
     assert any("validation.patience" in line and "config.json" in line for line in lines)
     desk.click("resume")
     desk.wait_state(status="finished", step=60)
-    desk.wait(lambda: desk.widget("resume")["reason"] == "This run has finished all its steps.", "why")
+    desk.wait(
+        lambda: desk.widget("resume")["reason"] == "This run has finished all its steps.", "why"
+    )
 
 
 def test_the_chart_keeps_its_height_below_a_banner(open_desk, tmp_path):

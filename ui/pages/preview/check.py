@@ -53,7 +53,7 @@ class CheckTab:
         self._context = context
         kit = context.kit
         self.check: BackgroundQuery[CheckResult] = BackgroundQuery(
-            context.draft, kit.jobs, check_images, counts=DEPENDS_ON
+            context.draft, kit.jobs, check_images, depends_on=DEPENDS_ON
         )
         self.check.listen(self._updated)
         self._shown: CheckResult | None = None
@@ -162,7 +162,7 @@ class CheckTab:
             inner,
             self._paint_group,
             self._choose_group,
-            name="finding kinds",
+            name="finding groups",
             height=_KIND_ROW,
         )
         cells.outer.pack(fill="both", expand=True)
@@ -290,9 +290,9 @@ class CheckTab:
             (capitalized(sentence(finding.what)), palette.text),
             (problem_text(Problem("data.folder", finding.remedy)), palette.dim),
         ):
-            text = shorten(text, round(room * _MAX_LINES * 0.94), measure)
+            lines = shorten(text, round(room * _MAX_LINES * 0.94), measure)
             item = canvas.create_text(
-                left, y, text=text, anchor="nw", width=room, font=_SMALL, fill=color
+                left, y, text=lines, anchor="nw", width=room, font=_SMALL, fill=color
             )
             y = canvas.bbox(item)[3] + px(2)
 

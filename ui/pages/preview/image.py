@@ -29,7 +29,7 @@ class ImagePanel:
     def __init__(self, context: Context, parent: tk.Misc) -> None:
         self._context = context
         kit = context.kit
-        self._preview: PreviewData | None = None
+        self._data: PreviewData | None = None
         self._transformed = TransformedImage(0, 0)
         self._repeats: tuple[Repeat, ...] = ()
         self._has_several_buckets = False
@@ -68,14 +68,12 @@ class ImagePanel:
         """Visible text, for tests."""
         return [str(label.cget("text")) for label in (self._name, self._done, self._caption)]
 
-    def show(self, preview: PreviewData, transformed: TransformedImage) -> None:
+    def show(self, data: PreviewData, transformed: TransformedImage) -> None:
         """Show an image, with the given repeat selected."""
-        self._preview, self._transformed = preview, transformed
-        self._repeats = preview.repeats(transformed)
+        self._data, self._transformed = data, transformed
+        self._repeats = data.repeats(transformed)
         numbers = [repeat.number for repeat in self._repeats]
-        transforms = [
-            preview.view(TransformedImage(transformed.item, number)) for number in numbers
-        ]
+        transforms = [data.view(TransformedImage(transformed.item, number)) for number in numbers]
         self._has_several_buckets = len({transform.bucket for transform in transforms}) > 1
         chosen = numbers.index(transformed.number) if transformed.number in numbers else 0
         self._cells.forget_images()
@@ -83,14 +81,14 @@ class ImagePanel:
         self._select_repeat(chosen)
 
     def _select_repeat(self, index: int) -> None:
-        preview, repeat = self._preview, self._repeats[index]
-        if preview is None:
+        data, repeat = self._data, self._repeats[index]
+        if data is None:
             return
         self._transformed = TransformedImage(self._transformed.item, repeat.number)
-        item, transform = preview.item(self._transformed), preview.view(self._transformed)
+        item, transform = data.item(self._transformed), data.view(self._transformed)
         name = item.name or item.path.name
-        if len(preview.plan.concepts) > 1:
-            name = f"{preview.concept(self._transformed).name}  ·  {name}"
+        if len(data.preview.concepts) > 1:
+            name = f"{data.concept(self._transformed).name}  ·  {name}"
         self._name.configure(text=name)
         text, is_unusual = transform_summary(item, transform)
         style = "SmallWarning" if is_unusual else "SmallDim"
@@ -99,7 +97,7 @@ class ImagePanel:
         if len(caption) > _MAX_WORDS:
             caption = f"{caption[:_MAX_WORDS]}…"
         caption_text = (
-            f"{repeat_label(repeat, self._repeats)}: {caption}" if preview.has_captions else ""
+            f"{repeat_label(repeat, self._repeats)}: {caption}" if data.has_captions else ""
         )
         self._caption.configure(text=caption_text)
         self._draw_whole()
@@ -108,10 +106,10 @@ class ImagePanel:
         from ui.background.preview_images import crop_overview
 
         self._canvas.delete("all")
-        preview, kit = self._preview, self._context.kit
-        if preview is None:
+        data, kit = self._data, self._context.kit
+        if data is None:
             return
-        item, transform = preview.item(self._transformed), preview.view(self._transformed)
+        item, transform = data.item(self._transformed), data.view(self._transformed)
         width, height = (kit.px(length) for length in _WHOLE)
         color = kit.theme.palette.accent
         image = self._context.images.get_or_make(
@@ -129,12 +127,12 @@ class ImagePanel:
         """Draw the transformed image of a repeat and its caption."""
         from ui.background.preview_images import transformed_thumbnail
 
-        preview, kit, repeat = self._preview, self._context.kit, self._repeats[index]
-        if preview is None:
+        data, kit, repeat = self._data, self._context.kit, self._repeats[index]
+        if data is None:
             return
         palette, px = kit.theme.palette, kit.px
         transformed = TransformedImage(self._transformed.item, repeat.number)
-        item, transform = preview.item(transformed), preview.view(transformed)
+        item, transform = data.item(transformed), data.view(transformed)
         if is_current:
             canvas.create_rectangle(
                 box.left,
@@ -161,7 +159,7 @@ class ImagePanel:
         caption = caption_line(repeat.caption)
         if len(caption) > _CAPTION:
             caption = f"{caption[: _CAPTION - 1]}…"
-        caption = caption if preview.has_captions else ""
+        caption = caption if data.has_captions else ""
         for text, color, down in (
             (label, palette.dim, 0),
             (caption, palette.text, px(17)),

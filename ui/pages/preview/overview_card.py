@@ -18,7 +18,7 @@ class OverviewCard:
 
     def __init__(self, context: Context, parent: tk.Misc, reload: Callable[[], None]) -> None:
         self._context = context
-        self._preview: PreviewData | None = None
+        self._data: PreviewData | None = None
         self._is_low = False
         kit = context.kit
         self.outer, inner = kit.card(parent)
@@ -37,10 +37,10 @@ class OverviewCard:
     @property
     def facts(self) -> list[Fact]:
         """All known facts."""
-        if self._preview is None:
+        if self._data is None:
             return []
         forecasts = self._context.forecasts
-        found = facts(self._preview.plan)
+        found = facts(self._data.preview)
         forecast = None if forecasts.is_outdated else forecasts.forecast
         if forecast is not None:
             found += model_facts(forecast.data)
@@ -49,9 +49,9 @@ class OverviewCard:
             found.append(Fact("Caching", "could not be estimated", "warning", (words,)))
         return found
 
-    def show(self, preview: PreviewData) -> None:
+    def show(self, data: PreviewData) -> None:
         """Show the facts of a dataset preview."""
-        self._preview = preview
+        self._data = data
         self.refresh()
 
     def set_low(self, *, is_low: bool) -> None:
@@ -62,7 +62,7 @@ class OverviewCard:
 
     def refresh(self) -> None:
         """Show the current facts."""
-        if self._preview is None:
+        if self._data is None:
             return
         self._rows.show([fact for fact in self.facts if not (self._is_low and fact.is_of_part)])
         forecasts = self._context.forecasts

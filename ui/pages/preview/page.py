@@ -86,7 +86,7 @@ class PreviewPage:
     def visible_text(self) -> dict[str, object]:
         """Visible text, for tests."""
         return {
-            "part": self.shown,
+            "tab": self.shown,
             "plan": self.plan.visible_text,
             "check": self.check.visible_text,
         }

@@ -102,7 +102,7 @@ class PlanTab:
     def refresh_after_check(self) -> None:
         """Request a new preview if near duplicates were unknown and are known now."""
         answer = self.query.answer
-        if answer is not None and answer.plan.validation_may_change:
+        if answer is not None and answer.preview.validation_may_change:
             self.query.start()
 
     def _start_query(self) -> None:
@@ -130,17 +130,17 @@ class PlanTab:
     def _buckets(self) -> tuple[BucketSummary, ...]:
         return self._shown.buckets if self._shown is not None else ()
 
-    def _show(self, preview: PreviewData) -> None:
-        if preview is self._shown:
+    def _show(self, data: PreviewData) -> None:
+        if data is self._shown:
             return
         before = self._buckets[self._bucket_index].bucket if self._buckets else None
-        self._shown = preview
+        self._shown = data
         self._message.hide()
         self._body.pack(fill="both", expand=True)
-        self._overview.show(preview)
-        buckets = [size.bucket for size in preview.buckets]
+        self._overview.show(data)
+        buckets = [size.bucket for size in data.buckets]
         # Select the largest bucket if the selected one no longer exists.
-        counts = [len(size.images) for size in preview.buckets]
+        counts = [len(size.images) for size in data.buckets]
         self._bucket_index = (
             buckets.index(before) if before in buckets else counts.index(max(counts))
         )

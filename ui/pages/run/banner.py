@@ -37,22 +37,22 @@ class RunBanner:
         self._outer, inner = kit.card(parent)
         self._stripe = tk.Frame(inner, width=kit.px(4))
         self._stripe.pack(side="left", fill="y", padx=(0, kit.px(14)))
-        words = kit.frame(inner)
-        words.pack(side="left", fill="both", expand=True)
-        self._title: ttk.Label = kit.label(words, style="Heading")
+        column = kit.frame(inner)
+        column.pack(side="left", fill="both", expand=True)
+        self._title: ttk.Label = kit.label(column, style="Heading")
         self._title.pack(anchor="w")
-        self._text: ttk.Label = kit.label(words, wrap=700)
-        self._log: ttk.Label = kit.label(words, style="Mono", wrap=860)
-        self._buttons = kit.frame(words)
+        self._text: ttk.Label = kit.label(column, wrap=700)
+        self._log: ttk.Label = kit.label(column, style="Mono", wrap=860)
+        self._buttons = kit.frame(column)
         self._open_output = kit.button(
             self._buttons, "Open output folder", self._show_output, name="open output"
         )
         self._open_log = kit.button(self._buttons, "Open log", self._show_log, name="open log")
-        self._shown: Message | None = None
-        words.bind("<Configure>", self._wrap)
+        self._message: Message | None = None
+        column.bind("<Configure>", self._wrap)
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Text of the banner; "" while it is hidden."""
         if not self._outer.winfo_manager():
             return ""
@@ -62,23 +62,23 @@ class RunBanner:
     def refresh(self) -> None:
         """Show the current message."""
         message = _message(self._context)
-        if message == self._shown:
+        if message == self._message:
             return
-        self._shown = message
+        self._message = message
         if message is None:
             self._outer.pack_forget()
             return
         kit = self._context.kit
         kit.theme.paint(self._stripe, bg=message.tone)
         self._title.configure(text=message.title)
-        self._fill(self._text, message.text)
-        self._fill(self._log, "\n".join(message.log[-_MAX_LINES:]))
+        self._set_label(self._text, message.text)
+        self._set_label(self._log, "\n".join(message.log[-_MAX_LINES:]))
         self._place_buttons(message)
         if not self._outer.winfo_manager():
             first = self._outer.master.winfo_children()[1]
             self._outer.pack(fill="x", pady=(0, kit.px(14)), before=first)
 
-    def _fill(self, label: ttk.Label, text: str) -> None:
+    def _set_label(self, label: ttk.Label, text: str) -> None:
         label.configure(text=text)
         label.pack_forget()
         if text:
@@ -140,7 +140,7 @@ def _message(context: Context) -> Message | None:
             return _finished_message(done, state, folder)
         case Stopped() as stopped:
             return stopped_message(stopped, folder)
-    guard = _guard_words(state)
+    guard = _guard_warning(state)
     if guard:
         return Message(
             "warning", "Warning from the guard", "\n".join([guard, *state.warnings[-2:]])
@@ -152,7 +152,7 @@ def _message(context: Context) -> Message | None:
 
 def _finished_message(done: Finished, state: RunState, folder: RunFolder) -> Message:
     """Describe a run that ended by itself: its outputs and the verdict of the guard."""
-    guard = _guard_words(state)
+    guard = _guard_warning(state)
     if state.is_guarded_end:
         title = "Training stopped by the guard"
         lines = [guard, *done.summary]
@@ -160,13 +160,13 @@ def _finished_message(done: Finished, state: RunState, folder: RunFolder) -> Mes
         title, lines = "Training ended early", [guard, *done.summary, _patience(folder)]
     else:
         title, lines = "Training finished", [guard, *done.summary]
-    lines += _places(folder.path, done.outputs)
+    lines += _paths(folder.path, done.outputs)
     # The summary repeats the verdict of the guard.
     text = "\n".join(line for line in dict.fromkeys(lines) if line)
     return Message("warning" if guard else "good", title, text, can_open_output=True)
 
 
-def _guard_words(state: RunState) -> str:
+def _guard_warning(state: RunState) -> str:
     """Return the warning of the guard; "" if it sees no problem."""
     newest = state.rewards.newest
     return newest.words if newest is not None and newest.verdict == "hacking" else ""
@@ -179,7 +179,7 @@ def stopped_message(stopped: Stopped, folder: RunFolder) -> Message:
     else:
         text = "No step was trained. “Resume” starts from the beginning."
     title = "Paused" if stopped.reason == "pause" else "Stopped"
-    lines = [text, *_places(folder.path, stopped.outputs)]
+    lines = [text, *_paths(folder.path, stopped.outputs)]
     has_output = folder.output.is_dir() and any(folder.output.iterdir())
     return Message("warning", title, "\n".join(lines), can_open_output=has_output)
 
@@ -191,5 +191,5 @@ def _patience(folder: RunFolder) -> str:
     )
 
 
-def _places(folder: Path, outputs: list[str]) -> list[str]:
+def _paths(folder: Path, outputs: list[str]) -> list[str]:
     return [str(folder / output) for output in outputs]

@@ -25,9 +25,9 @@ class RunButtons:
         def button(
             text: str, name: str, command: Callable[[], None], kind: ButtonKind = "plain"
         ) -> Button:
-            made = kit.button(self.outer, text, command, kind=kind, name=name, ground="window")
-            made.widget.pack(side="left", padx=(kit.px(8), 0))
-            return made
+            result = kit.button(self.outer, text, command, kind=kind, name=name, ground="window")
+            result.widget.pack(side="left", padx=(kit.px(8), 0))
+            return result
 
         self._sample = button("Sample now", "sample now", lambda: act.send("sample"))
         self._save = button("Save now", "save now", lambda: act.send("save"))
@@ -51,13 +51,13 @@ class RunButtons:
         if not self.outer.winfo_manager():
             self.outer.pack(side="right", anchor="s")
         is_running = session.is_running
-        asked = session.asked.name if session.asked else ""
-        busy = f"Waiting for the worker to {asked}." if asked else ""
+        pending_command = session.pending_command.name if session.pending_command else ""
+        busy = f"Waiting for the worker to {pending_command}." if pending_command else ""
         reason = busy if is_running else _NOT_RUNNING
         for button in (self._sample, self._save, self._pause, self._stop):
             button.enable(reason)
-        self._stop.set_text("Stopping…" if asked == "stop" else "Stop")
-        self._pause.set_text("Pausing…" if asked == "pause" else "Pause")
+        self._stop.set_text("Stopping…" if pending_command == "stop" else "Stop")
+        self._pause.set_text("Pausing…" if pending_command == "pause" else "Pause")
         self._resume.enable(self._why_not_resume())
         self._resume.describe(_PATIENCE if session.state.is_early_end else "")
         self._open.enable("" if session.folder else "There is no run yet.")

@@ -17,7 +17,7 @@ _MIN_SMOOTH, _MAX_SMOOTH = 0.0, 0.99
 _DRAW_EVERY_MS = 100
 _LEGEND_NEEDS, _SMOOTHING_NEEDS = 560, 380
 
-What = Literal["reward", "loss"]
+ChartName = Literal["reward", "loss"]
 
 
 class RunChart:
@@ -34,11 +34,14 @@ class RunChart:
         self._title: ttk.Label = kit.label(self._head, "Loss", style="Heading")
         self._title.pack(side="left")
         self._tabs = kit.frame(self._head)
-        self._buttons: dict[What, Button] = {
-            what: kit.button(
-                self._tabs, what.capitalize(), partial(self.choose, what), name=f"chart {what}"
+        self._buttons: dict[ChartName, Button] = {
+            name: kit.button(
+                self._tabs,
+                name.capitalize(),
+                partial(self.choose, name),
+                name=f"chart {name}",
             )
-            for what in ("reward", "loss")
+            for name in ("reward", "loss")
         }
         for button in self._buttons.values():
             button.widget.pack(side="left", padx=(0, kit.px(6)))
@@ -47,16 +50,16 @@ class RunChart:
         self._log = kit.switch(self._head, lambda: self._set_log(self._log.is_on), text="log")
         kit.name(self._log.widget, "log scale")
         self._head.bind("<Configure>", lambda _: self._fit())
-        self._what: What = "loss"
+        self._chart_name: ChartName = "loss"
         self._is_chosen = False
         self._shown: tuple[object, ...] = ()
         self._drawing = ""
         self._show_chart()
 
     @property
-    def what(self) -> What:
+    def chart_name(self) -> ChartName:
         """Name of the visible chart."""
-        return self._what
+        return self._chart_name
 
     def refresh(self) -> None:
         """Schedule a redraw."""
@@ -64,14 +67,14 @@ class RunChart:
         has_rewards = session.state.rewards.count > 0
         if has_rewards != bool(self._tabs.winfo_manager()):
             self._is_chosen = False
-            self._what = "reward" if has_rewards else "loss"
+            self._chart_name = "reward" if has_rewards else "loss"
             self._show_chart(has_rewards=has_rewards)
         if not self._drawing:
             self._drawing = self.outer.after(_DRAW_EVERY_MS, self._draw)
 
-    def choose(self, what: What) -> None:
+    def choose(self, name: ChartName) -> None:
         """Show the chart with a name."""
-        self._what = what
+        self._chart_name = name
         self._show_chart(has_rewards=True)
         self._shown = ()
         self._draw()
@@ -80,18 +83,18 @@ class RunChart:
         self._drawing = ""
         session, state = self._context.session, self._context.session.state
         counts = (len(state.curve), state.step, len(state.samples), len(state.validation))
-        seen = (session.generation, *counts, state.rewards.count)
-        if seen == self._shown or not self.outer.winfo_ismapped():
+        key = (session.generation, *counts, state.rewards.count)
+        if key == self._shown or not self.outer.winfo_ismapped():
             return
-        self._shown = seen
-        if self._what == "reward":
+        self._shown = key
+        if self._chart_name == "reward":
             self.reward.show(state.rewards)
         else:
             marks = sorted({sample.step for sample in state.samples})
             self.loss.show(state.curve, marks, state.validation)
 
     def _show_chart(self, *, has_rewards: bool = False) -> None:
-        is_reward = self._what == "reward"
+        is_reward = self._chart_name == "reward"
         shown, hidden = (self.reward, self.loss) if is_reward else (self.loss, self.reward)
         hidden.canvas.pack_forget()
         self._slider.set(shown.strength)
@@ -102,14 +105,14 @@ class RunChart:
         else:
             self._tabs.pack_forget()
             self._title.pack(side="left")
-        for what, button in self._buttons.items():
-            button.set_kind("plain" if what == self._what else "quiet")
+        for name, button in self._buttons.items():
+            button.set_kind("plain" if name == self._chart_name else "quiet")
         self._fit()
 
     def _fit(self) -> None:
         """Show the controls that fit into the header and apply to the chart."""
         kit, width = self._context.kit, self._head.winfo_width()
-        has_tabs, is_loss = bool(self._tabs.winfo_manager()), self._what == "loss"
+        has_tabs, is_loss = bool(self._tabs.winfo_manager()), self._chart_name == "loss"
         for part in (self._log.widget, self._smoothing, self._legend):
             part.pack_forget()
         if is_loss:
@@ -169,7 +172,7 @@ class RunChart:
         self._set_strength(slider.get())
 
     def _set_strength(self, strength: float) -> None:
-        chart = self.reward if self._what == "reward" else self.loss
+        chart = self.reward if self._chart_name == "reward" else self.loss
         chart.strength = min(max(strength, _MIN_SMOOTH), _MAX_SMOOTH)
         chart.draw()
 

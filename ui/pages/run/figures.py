@@ -5,7 +5,7 @@ from tkinter import ttk
 
 from ui.background.session import Session
 from ui.progress.rewards import format_score
-from ui.progress.run_state import RunState, amount, duration, speed
+from ui.progress.run_state import RunState, format_bytes, format_speed, format_time
 from ui.widgets.widgets import Kit
 
 _NONE = "—"
@@ -20,8 +20,8 @@ class RunFigures:
         top.pack(fill="x")
         self._phase: ttk.Label = kit.label(top, style="Heading")
         self._phase.pack(side="left")
-        self._share: ttk.Label = kit.label(top, style="Heading")
-        self._share.pack(side="right")
+        self._progress: ttk.Label = kit.label(top, style="Heading")
+        self._progress.pack(side="right")
         self._bar = kit.progress(inner, height=10)
         self._bar.pack(fill="x", pady=(kit.px(8), kit.px(12)))
         kit.name(self._bar, "progress")
@@ -42,9 +42,9 @@ class RunFigures:
         """Show the current figures."""
         state = session.state
         self._phase.configure(text=activity(session))
-        share = _share(state)
-        self._share.configure(text=f"{share:.0%}" if state.total_steps else "")
-        self._bar.set(share)
+        fraction = _progress(state)
+        self._progress.configure(text=f"{fraction:.0%}" if state.total_steps else "")
+        self._bar.set(fraction)
         self._names["Loss"].configure(text="Reward" if state.rewards.step else "Loss")
         for name, text in _figures(state).items():
             if self._values[name].cget("text") != text:
@@ -53,26 +53,26 @@ class RunFigures:
 
 def activity(session: Session) -> str:
     """Describe what the run is doing, in a line."""
-    if session.asked is not None:
-        word = "Stopping" if session.asked.name == "stop" else "Pausing"
-        return f"{word}: finishing this step, then saving…"
-    words = session.state.in_words()
+    if session.pending_command is not None:
+        verb = "Stopping" if session.pending_command.name == "stop" else "Pausing"
+        return f"{verb}: finishing this step, then saving…"
+    text = session.state.status_text()
     quiet = session.silent_seconds
     if quiet:
-        return f"{words} · no message for {duration(quiet)}"
+        return f"{text} · no message for {format_time(quiet)}"
     phase = session.state.phase
     if session.state.status == "running" and phase is not None and phase.detail:
-        return f"{words} · {phase.detail}"
-    return words
+        return f"{text} · {phase.detail}"
+    return text
 
 
-def _share(state: RunState) -> float:
+def _progress(state: RunState) -> float:
     """Return the progress of the run; before training, that of the current phase."""
     phase = state.phase
     is_before = state.progress is None and state.status == "running"
     if is_before and phase is not None and phase.total > 0 and phase.name != "training":
         return phase.done / phase.total
-    return state.share
+    return state.fraction
 
 
 def _figures(state: RunState) -> dict[str, str]:
@@ -94,9 +94,9 @@ def _figures(state: RunState) -> dict[str, str]:
     rewarded = state.rewards.step
     figures["Loss"] = format_score(rewarded.reward) if rewarded else f"{progress.loss:.4f}"
     figures["Learning rate"] = f"{progress.lr:.2e}".replace("e-0", "e-")
-    figures["Speed"] = speed(progress.steps_per_second) or _NONE
+    figures["Speed"] = format_speed(progress.steps_per_second) or _NONE
     if is_running and progress.eta_seconds >= 0:
-        figures["Time left"] = duration(progress.eta_seconds)
+        figures["Time left"] = format_time(progress.eta_seconds)
     if progress.memory_bytes:
-        figures["Memory"] = amount(progress.memory_bytes)
+        figures["Memory"] = format_bytes(progress.memory_bytes)
     return figures

@@ -45,7 +45,7 @@ class RunPage:
         self._validation = ValidationCard(context, self._body)
         lower = kit.frame(self._body, ground="window")
         lower.pack(fill="both", expand=True)
-        self._validation.stand_below(lower, self._scroller)
+        self._validation.place_below(lower, self._scroller)
         self._samples = NewestSamples(context, lower)
         self._samples.outer.pack(side="right", fill="y", padx=(kit.px(14), 0))
         left = kit.frame(lower, ground="window")
@@ -57,13 +57,13 @@ class RunPage:
     @property
     def validation_text(self) -> str:
         """Text of the validation card; "" while it is hidden."""
-        return self._validation.words
+        return self._validation.text
 
     @property
     def reward_text(self) -> str:
         """Visible chart, evaluation verdict and grid columns; "" outside of reward training."""
-        words = self._rewards.words
-        return f"{self._chart.what}\n{words}" if words else ""
+        text = self._rewards.text
+        return f"{self._chart.chart_name}\n{text}" if text else ""
 
     def refresh(self) -> None:
         """Show the current state."""

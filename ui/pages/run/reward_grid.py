@@ -7,7 +7,7 @@ from pathlib import Path
 from tkinter import ttk
 
 from ui.context import Context
-from ui.progress.rewards import Cell, Column, Rewards, grid_columns, grid_rows
+from ui.progress.rewards import GridColumn, GridImage, Rewards, grid_columns, grid_rows
 from ui.widgets.scroller import Scroller
 from ui.widgets.timeline import Timeline
 from ui.widgets.widgets import focused
@@ -35,7 +35,7 @@ class RewardGrid:
         kit = context.kit
         self._rewards = Rewards()
         self._rows: list[tuple[str, int]] = []
-        self._columns: list[Column] = []
+        self._columns: list[GridColumn] = []
         self._step: int | None = None
         self._current = (0, 0)
         self._folder = Path()
@@ -47,7 +47,7 @@ class RewardGrid:
         self._heads = tk.Canvas(inner, width=width, height=kit.px(_HEAD), highlightthickness=0)
         self._heads.configure(takefocus=0)
         self._heads.pack(anchor="w", pady=(kit.px(4), 0))
-        self.timeline = Timeline(kit, inner, self._look_at, name="look timeline")
+        self.timeline = Timeline(kit, inner, self._select_step, name="look timeline")
         box = kit.frame(inner)
         box.pack(fill="both", expand=True)
         self._canvas = tk.Canvas(
@@ -62,7 +62,7 @@ class RewardGrid:
         self._bind()
 
     @property
-    def words(self) -> list[str]:
+    def column_titles(self) -> list[str]:
         """Titles of the columns."""
         return [column.title for column in self._columns]
 
@@ -83,7 +83,7 @@ class RewardGrid:
         if self._step is not None and rewards.at(self._step) is None:
             self._step = None
         self._rows, self._columns = grid_rows(rewards), grid_columns(rewards, self._step)
-        steps = [look.step for look in rewards.looks]
+        steps = [look.step for look in rewards.evaluations]
         if len(steps) > 1:
             self.timeline.show(steps, self._columns[-1].step)
             if not self.timeline.canvas.winfo_manager():
@@ -99,7 +99,7 @@ class RewardGrid:
         )
         self.draw()
 
-    def _look_at(self, step: int) -> None:
+    def _select_step(self, step: int) -> None:
         newest = self._rewards.newest
         self._step = None if newest is None or step == newest.step else step
         self._refresh()
@@ -148,22 +148,22 @@ class RewardGrid:
     def _draw_row_head(self, row: int) -> None:
         prompt, seed = self._rows[row]
         px, canvas = self._context.kit.px, self._canvas
-        words = " ".join(prompt.split()) or "(no prompt)"
+        prompt_text = " ".join(prompt.split()) or "(no prompt)"
         end = f" · seed {seed}"
         text = canvas.create_text(
             1,
             row * self._row_height() + px(2),
-            text=words + end,
+            text=prompt_text + end,
             anchor="nw",
             font=_FONT,
             fill=self._context.kit.theme.palette.dim,
         )
         room = _COLUMNS * px(_CELL + _GAP) - px(_GAP)
-        while words and canvas.bbox(text)[2] > room:
-            words = words[: -max(1, len(words) // 12)].rstrip()
-            canvas.itemconfigure(text, text=f"{words}…{end}")
+        while prompt_text and canvas.bbox(text)[2] > room:
+            prompt_text = prompt_text[: -max(1, len(prompt_text) // 12)].rstrip()
+            canvas.itemconfigure(text, text=f"{prompt_text}…{end}")
 
-    def _draw_cell(self, row: int, index: int, cell: Cell | None) -> None:
+    def _draw_cell(self, row: int, index: int, cell: GridImage | None) -> None:
         if cell is None:
             return
         palette, px = self._context.kit.theme.palette, self._context.kit.px
@@ -206,8 +206,8 @@ class RewardGrid:
         if len(self._images) <= 4 * max(8, _COLUMNS * (bottom - top)):
             return
         cells = (cell for column in self._columns for cell in column.cells[top:bottom] if cell)
-        seen = {self._folder / cell.path for cell in cells}
-        self._images = {key: image for key, image in self._images.items() if key[0] in seen}
+        visible = {self._folder / cell.path for cell in cells}
+        self._images = {key: image for key, image in self._images.items() if key[0] in visible}
 
     def _row_height(self) -> int:
         px = self._context.kit.px
@@ -231,9 +231,9 @@ class RewardGrid:
         for sequence in ("<Configure>", "<<ThemeChanged>>", "<FocusIn>", "<FocusOut>"):
             canvas.bind(sequence, lambda _: self.draw())
         canvas.bind("<Button-1>", self._clicked)
-        moves = {"Left": (0, -1), "Right": (0, 1), "Up": (-1, 0), "Down": (1, 0)}
-        far = {"Home": (-(10**6), 0), "End": (10**6, 0), "Prior": (-2, 0), "Next": (2, 0)}
-        for key, by in {**moves, **far}.items():
+        steps = {"Left": (0, -1), "Right": (0, 1), "Up": (-1, 0), "Down": (1, 0)}
+        jumps = {"Home": (-(10**6), 0), "End": (10**6, 0), "Prior": (-2, 0), "Next": (2, 0)}
+        for key, by in {**steps, **jumps}.items():
             canvas.bind(f"<{key}>", partial(self._move, *by))
         for key in ("<Return>", "<KP_Enter>", "<space>"):
             canvas.bind(key, lambda _: self._open())
@@ -246,11 +246,11 @@ class RewardGrid:
             max(0, min(index + columns, len(self._columns) - 1)),
         )
         self._page.show(self._canvas)
-        self._see(self._current[0])
+        self._scroll_to_row(self._current[0])
         self.draw()
         return "break"
 
-    def _see(self, row: int) -> None:
+    def _scroll_to_row(self, row: int) -> None:
         """Scroll until a whole row is visible."""
         canvas, height = self._canvas, self._row_height()
         whole = max(1, len(self._rows) * height)

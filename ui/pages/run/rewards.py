@@ -33,13 +33,13 @@ class RunRewards:
         self,
         context: Context,
         left: ttk.Frame,
-        beside: tk.Widget,
+        samples: tk.Widget,
         page: Scroller,
         banner: RunBanner,
     ) -> None:
         self._context = context
         self._banner = banner
-        self._left, self._beside = left, beside
+        self._left, self._samples = left, samples
         kit = context.kit
         self._grid = RewardGrid(context, left.master, page, self.open)
         self._card, inner = kit.card(left)
@@ -49,51 +49,51 @@ class RunRewards:
         self._verdict: ttk.Label = kit.label(head, style="Small")
         self._verdict.pack(side="left", padx=(kit.px(12), 0))
         self._legend = self._make_legend(head)
-        self._words: ttk.Label = kit.label(inner, wrap=500)
+        self._summary: ttk.Label = kit.label(inner, wrap=500)
         self._plots = TrendPlots(kit, inner)
         self._plots.canvas.pack(fill="x", pady=(kit.px(8), 0))
         inner.bind("<Configure>", self._wrap)
         self._viewer_box = kit.frame(left.master, ground="window")
         self._viewer: Viewer | None = None
         self._head = kit.frame(self._viewer_box, ground="window")
-        self._about: ttk.Label = kit.label(self._head, style="Dim", ground="window")
+        self._scores: ttk.Label = kit.label(self._head, style="Dim", ground="window")
         self._book = SampleBook()
         self._selected = (0, 0)
-        self._seen: tuple[object, ...] = ()
+        self._state: tuple[object, ...] = ()
         self._least_diversity = Evaluation().least_diversity
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Verdict, message and titles of the grid columns; "" before the first evaluation."""
         if not self._grid.outer.winfo_manager():
             return ""
-        said = (self._verdict, self._words, self._about)
-        lines = [str(label.cget("text")) for label in said if label.winfo_manager()]
-        return "\n".join([*lines, *self._grid.words])
+        labels = (self._verdict, self._summary, self._scores)
+        lines = [str(label.cget("text")) for label in labels if label.winfo_manager()]
+        return "\n".join([*lines, *self._grid.column_titles])
 
     def refresh(self) -> None:
         """Show the current state."""
         session = self._context.session
         rewards, folder = session.state.rewards, session.folder
         newest = rewards.newest
-        is_said = newest is not None and newest.words in self._banner.words
-        seen = (session.generation, len(rewards.looks), newest, is_said)
-        if seen == self._seen or folder is None:
+        is_repeated = newest is not None and newest.words in self._banner.text
+        key = (session.generation, len(rewards.evaluations), newest, is_repeated)
+        if key == self._state or folder is None:
             return
-        if seen[0] != (self._seen or (None,))[0]:
+        if key[0] != (self._state or (None,))[0]:
             self.close()
             self._least_diversity = _least_diversity(folder.config)
-        self._seen = seen
-        self._arrange(newest is not None)
+        self._state = key
+        self._show_grid(newest is not None)
         if newest is None:
             return
-        word, tone = VERDICTS.get(newest.verdict, ("", "dim"))
-        self._verdict.configure(text=word, style=_style(tone))
-        self._words.configure(text=newest.words)
-        if is_said:
-            self._words.pack_forget()
+        label, tone = VERDICTS.get(newest.verdict, ("", "dim"))
+        self._verdict.configure(text=label, style=_label_style(tone))
+        self._summary.configure(text=newest.words)
+        if is_repeated:
+            self._summary.pack_forget()
         else:
-            self._words.pack(
+            self._summary.pack(
                 anchor="w", pady=(self._context.kit.px(2), 0), before=self._plots.canvas
             )
         self._plots.show(reward_trends(rewards, least_diversity=self._least_diversity))
@@ -115,7 +115,7 @@ class RunRewards:
         """Show the chart again."""
         if not self._viewer_box.winfo_manager():
             return
-        self._about.configure(text="")
+        self._scores.configure(text="")
         self._viewer_box.pack_forget()
         self._left.pack(side="left", fill="both", expand=True)
         self._grid.take_focus()
@@ -124,9 +124,9 @@ class RunRewards:
         kit, gap = self._context.kit, self._context.kit.px(10)
         legend = kit.frame(head)
         kit.label(legend, "▬ trained", style="SmallAccent").pack(side="left")
-        watched = tk.Label(legend, text="┅ watched", font="OneTrainerSmall", borderwidth=0)
-        kit.theme.paint(watched, bg="card", fg="validation")
-        watched.pack(side="left", padx=(gap, 0))
+        evaluated = tk.Label(legend, text="┅ watched", font="OneTrainerSmall", borderwidth=0)
+        kit.theme.paint(evaluated, bg="card", fg="validation")
+        evaluated.pack(side="left", padx=(gap, 0))
         return legend
 
     def _make_viewer(self) -> Viewer:
@@ -136,7 +136,7 @@ class RunRewards:
             self._head, "‹  Curves", self.close, name="reward curves", kind="quiet", ground="window"
         )
         back.describe("Esc").widget.pack(side="left")
-        self._about.pack(side="left", padx=(kit.px(10), 0))
+        self._scores.pack(side="left", padx=(kit.px(10), 0))
         viewer = Viewer(
             kit, self._viewer_box, self._context.images, self._show_image, name="reward"
         )
@@ -151,25 +151,25 @@ class RunRewards:
             return
         self._selected = (row, sample.step)
         rewards = self._context.session.state.rewards
-        self._about.configure(text=image_scores_text(rewards, *self._selected))
+        self._scores.configure(text=image_scores_text(rewards, *self._selected))
         self._viewer.show(folder.path, self._book, *self._selected)
 
-    def _arrange(self, has_looks: bool) -> None:
+    def _show_grid(self, has_evaluations: bool) -> None:
         px = self._context.kit.px
-        if has_looks == bool(self._grid.outer.winfo_manager()):
+        if has_evaluations == bool(self._grid.outer.winfo_manager()):
             return
-        if has_looks:
-            self._beside.pack_forget()
+        if has_evaluations:
+            self._samples.pack_forget()
             self._grid.outer.pack(side="right", fill="y", padx=(px(14), 0), before=self._left)
             first = self._left.winfo_children()[0]
             self._card.pack(side="bottom", fill="x", pady=(px(14), 0), before=first)
         else:
             self._grid.outer.pack_forget()
             self._card.pack_forget()
-            self._beside.pack(side="right", fill="y", padx=(px(14), 0), before=self._left)
+            self._samples.pack(side="right", fill="y", padx=(px(14), 0), before=self._left)
 
     def _wrap(self, event: "tk.Event[tk.Misc]") -> None:
-        self._words.configure(wraplength=max(200, event.width - 8))
+        self._summary.configure(wraplength=max(200, event.width - 8))
         if event.width >= self._context.kit.px(_LEGEND_NEEDS):
             self._legend.pack(side="right")
         else:
@@ -185,5 +185,5 @@ def _least_diversity(config: Path) -> float:
         return Evaluation().least_diversity
 
 
-def _style(tone: Role) -> str:
+def _label_style(tone: Role) -> str:
     return f"Small{tone.capitalize()}.Card.TLabel"

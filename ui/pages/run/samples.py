@@ -31,15 +31,15 @@ class NewestSamples:
         self._canvas.bind("<Button-1>", self._clicked)
         kit.name(self._canvas, "newest samples")
         self._newest: list[Sample] = []
-        self._seen = (-1, -1)
+        self._state = (-1, -1)
         self._images: list[object] = []
 
     def refresh(self) -> None:
         """Show the newest samples; do nothing if there are no new ones."""
         session = self._context.session
-        seen = (session.generation, len(session.state.samples))
-        if seen != self._seen:
-            self._seen = seen
+        key = (session.generation, len(session.state.samples))
+        if key != self._state:
+            self._state = key
             self._newest = SampleBook.of(session.state.samples).newest()
             self._draw()
 

@@ -33,7 +33,7 @@ class RunsPage:
         self._context = context
         kit = context.kit
         self._runs: dict[str, RunSummary] = {}
-        self._seen: tuple[object, ...] = ()
+        self._state: tuple[object, ...] = ()
         self.outer: tk.Widget = kit.frame(parent, ground="window")
         head = kit.frame(self.outer, ground="window")
         head.pack(fill="x", padx=kit.px(28), pady=(kit.px(21), kit.px(12)))
@@ -45,8 +45,8 @@ class RunsPage:
         buttons = kit.frame(inner)
         buttons.pack(fill="x", pady=(0, kit.px(10)))
         self._buttons = [
-            kit.button(buttons, words, command, name=name)
-            for words, command, name in (
+            kit.button(buttons, label, command, name=name)
+            for label, command, name in (
                 ("Show", self._show, "show run"),
                 ("Use settings", self._use, "use settings"),
                 ("Open folder", self._open, "open run folder"),
@@ -70,9 +70,9 @@ class RunsPage:
     def refresh(self) -> None:
         """Read the folder again if it may have changed."""
         session = self._context.session
-        seen = (self._folder(), session.generation, session.is_running, session.state.status)
-        if seen != self._seen:
-            self._seen = seen
+        key = (self._folder(), session.generation, session.is_running, session.state.status)
+        if key != self._state:
+            self._state = key
             self._look_again()
 
     def _folder(self) -> Path:
@@ -88,8 +88,8 @@ class RunsPage:
         px = self._context.kit.px
         names = [name for name, *_ in _COLUMNS]
         tree = ttk.Treeview(parent, columns=names, selectmode="browse", show="headings")
-        for name, words, width, anchor in _COLUMNS:
-            tree.heading(name, text=words, anchor=anchor)
+        for name, label, width, anchor in _COLUMNS:
+            tree.heading(name, text=label, anchor=anchor)
             tree.column(name, width=px(width), anchor=anchor, stretch=name == "name")
         tree.pack(fill="both", expand=True)
         tree.bind("<<TreeviewSelect>>", lambda _: self._enable())
@@ -109,9 +109,9 @@ class RunsPage:
             when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.changed))
             values = (run.name, in_words(run), steps, loss, when)
             self._tree.insert("", "end", iid=key, values=values)
-        kept = [key for key in chosen if key in self._runs]
-        if kept:
-            self._tree.selection_set(kept)
+        selected = [key for key in chosen if key in self._runs]
+        if selected:
+            self._tree.selection_set(selected)
         if runs:
             self._empty.place_forget()
         else:

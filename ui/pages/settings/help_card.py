@@ -6,7 +6,7 @@ from tkinter import ttk
 from onetrainer.config.fields import Setting
 from ui.context import Context
 from ui.messages.line_breaks import break_at_dots
-from ui.messages.problems import listed
+from ui.messages.problems import join_list
 from ui.model.form_fields import display_text, find_setting
 from ui.model.visible_settings import ANY, sibling_path
 from ui.widgets.widgets import wrap_in_card
@@ -81,7 +81,7 @@ def only_with_text(path: str, values: tuple[str, ...]) -> str:
         return f"Has an effect only while “{other.ui.label}” is {state}"
     if values == ("0",) and other.ui.zero:
         return f"Has an effect only while “{other.ui.label}” is 0 ({other.ui.zero})"
-    choices = listed([other.choice_label(value) for value in values])
+    choices = join_list([other.choice_label(value) for value in values])
     return f"Has an effect only with {other.ui.label} {choices}"
 
 
@@ -91,5 +91,5 @@ def or_with_text(path: str, values: tuple[str, ...]) -> str:
     entries, other = find_setting(name), find_setting(path)
     if entries is None or other is None:
         return ""
-    labels = listed([other.choice_label(value) for value in values])
+    labels = join_list([other.choice_label(value) for value in values])
     return f"Or with {other.ui.label} {labels} in one of “{entries.ui.label}”"

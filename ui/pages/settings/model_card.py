@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onetrainer.errors import UserError, sentence
 from onetrainer.presets.presets import expanded
 from ui.context import Context
-from ui.messages.problems import listed
+from ui.messages.problems import join_list
 from ui.progress.run_state import format_bytes
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def facts(model: "ModelFile") -> list[str]:
     if model.has_ema:
         lines.append("Contains EMA weights")
     if model.missing:
-        lines.append(f"⚠ Missing: {listed(model.missing)}")
+        lines.append(f"⚠ Missing: {join_list(model.missing)}")
     if model.layout == "single-file":
         lines.append(f"Single file, {format_bytes(model.path.stat().st_size)}")
     else:

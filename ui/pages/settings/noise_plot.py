@@ -33,7 +33,7 @@ class NoisePlot:
         if wanted == self._drawn:
             return
         self._drawn = wanted
-        config = draft.alone(SECTION)
+        config = draft.section_alone(SECTION)
         objective = config.objective if config is not None else None
         heights = density_bins(objective.timesteps) if isinstance(objective, Denoising) else []
         if heights:

@@ -27,7 +27,7 @@ class RatePlot:
     def draw(self) -> None:
         """Draw the current draft, unless it is drawn already."""
         draft, mode = self._context.draft, self._context.kit.theme.mode
-        config, steps = draft.alone("schedule"), draft.value("training.steps")
+        config, steps = draft.section_alone("schedule"), draft.value("training.steps")
         rate, kind = draft.value("optimizer.lr"), draft.value("optimizer.kind")
         schedule = config.schedule if config is not None else None
         wanted = (schedule, steps, rate, kind, mode)

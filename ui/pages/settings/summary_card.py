@@ -13,7 +13,7 @@ from onetrainer.presets.presets import expanded
 from onetrainer.rewards.prompts import prompts_of
 from ui.background.folder_summary import FolderSummary, summarize_folder
 from ui.context import Context
-from ui.messages.problems import listed
+from ui.messages.problems import join_list
 from ui.model.draft import Draft
 from ui.model.form_fields import section_name
 from ui.model.variants import settings_in
@@ -238,7 +238,7 @@ def trained_lines(draft: Draft) -> list[str]:
     count = len(tokens) if isinstance(tokens, list) else 0
     new_words = f"{count} new token{'s' if count != 1 else ''}"
     title = method.choice_label(draft.value("method.kind"))
-    what = f"{title}: {listed(trained) or 'no component'}" if networks else title
+    what = f"{title}: {join_list(trained) or 'no component'}" if networks else title
     return [what, new_words] if count else [what]
 
 

@@ -69,27 +69,27 @@ def test_a_page_that_is_refreshed_before_it_is_on_the_screen_asks_once_it_is(con
     part = PlanTab(context, frame)
     part.refresh()
     context.root.update()  # what was to be asked finds nothing on the screen
-    assert not part.ahead.is_working
+    assert not part.query.is_working
     part.outer.pack(fill="both", expand=True)
-    wait_until(context, lambda: part.ahead.answer)
+    wait_until(context, lambda: part.query.answer)
 
 
 def test_an_unforeseen_error_is_told_and_one_can_look_again(context, monkeypatch):
     real = preview_plan.compute_preview
     monkeypatch.setattr(preview_plan, "compute_preview", fail)
     part = shown(context, PlanTab)
-    assert "Reading" in part.words["told"]
+    assert "Reading" in part.visible_text["message"]
     with pytest.raises(IndexError):
-        wait_until(context, lambda: part.ahead.failed)
-    assert "went wrong: IndexError, a defect" in part.words["told"]
+        wait_until(context, lambda: part.query.failed)
+    assert "went wrong: IndexError, a defect" in part.visible_text["message"]
     context.root.update()
-    assert not part.ahead.is_working  # it is not tried for ever
+    assert not part.query.is_working  # it is not tried for ever
     again = context.kit.named["preview again"]
     assert again.winfo_viewable()
-    monkeypatch.setattr(part.ahead, "_ask", real)
+    monkeypatch.setattr(part.query, "_ask", real)
     context.kit.buttons["preview again"].widget.invoke()
-    wait_until(context, lambda: part.words["sizes"])
-    assert part.words["told"] == ""
+    wait_until(context, lambda: part.visible_text["sizes"])
+    assert part.visible_text["message"] == ""
 
 
 def texts(cells):
@@ -122,24 +122,24 @@ def test_only_what_is_no_image_has_its_kind_of_file_written_in_its_place(context
     kept = context.images._kept
     wait_until(context, lambda: {key[0] for key in kept} >= {good, bad})
     context.root.update()
-    assert ".jpg" in texts(part._cells)
-    assert ".png" not in texts(part._cells)
+    assert ".jpg" in texts(part._list)
+    assert ".png" not in texts(part._list)
 
 
 def test_every_kind_of_finding_has_room_for_its_name(context, tmp_path):
     findings = [Finding(kind, "note", tmp_path, "x", "y") for kind in HEADLINES for _ in "ab"]
     part = check_with(context, findings * 100)
-    assert set(HEADLINES.values()) <= set(texts(part._kind_cells))
+    assert set(HEADLINES.values()) <= set(texts(part._group_list))
 
 
 def test_a_finding_keeps_its_file_s_name_and_the_pointer_tells_the_whole_path(context, tmp_path):
     folder = "houses & barns from the summer " * 4 + "holidays"
     path = tmp_path / folder / "IMG_1000.JPG"
     part = check_with(context, [Finding("unreadable", "error", path, "x", "y")])
-    (name,) = (text for text in texts(part._cells) if "IMG" in text)
+    (name,) = (text for text in texts(part._list) if "IMG" in text)
     assert name.startswith("…")
     assert name.endswith(" holidays/IMG_1000.JPG")
-    part._cells.canvas.event_generate("<Motion>", warp=True, x=60, y=40)
+    part._list.canvas.event_generate("<Motion>", warp=True, x=60, y=40)
     context.root.update()
     assert part._path_below_pointer() == str(path)
 
@@ -152,7 +152,7 @@ def test_the_plan_heeds_what_a_check_has_trained_of_similar_images(context, tmp_
         context.draft.set(path, value)
     page = PreviewPage(context, context.root)
     page.outer.pack(fill="both", expand=True)
-    ahead = page.plan.ahead
+    ahead = page.plan.query
     wait_until(context, lambda: ahead.answer)
     assert ahead.answer.plan.validation_may_change
     page.show("check")
@@ -164,6 +164,6 @@ def test_the_plan_heeds_what_a_check_has_trained_of_similar_images(context, tmp_
 def test_the_name_of_a_long_file_ends_before_what_is_wrong_with_it(context, tmp_path):
     path = tmp_path / f"{'w' * 200}.png"
     part = check_with(context, [Finding("unreadable", "error", path, "x", "y")])
-    boxes = dict(zip(texts(part._cells), boxes_of(part._cells), strict=True))
+    boxes = dict(zip(texts(part._list), boxes_of(part._list), strict=True))
     name = next(box for text, box in boxes.items() if "wwww" in text)
     assert name[2] < boxes[HEADLINES["unreadable"]][0]

@@ -12,13 +12,13 @@ from ui.charts.reward_chart import RewardChart
 from ui.charts.trend_plots import TrendPlots
 from ui.progress.rewards import (
     Rewards,
-    sample_book,
-    grid_columns,
-    image_scores_text,
-    grid_rows,
+    format_percent,
     format_score,
-    share_words,
+    grid_columns,
+    grid_rows,
+    image_scores_text,
     reward_trends,
+    sample_book,
 )
 from ui.progress.run_state import RunState
 
@@ -76,8 +76,12 @@ def test_rewards_are_kept_beside_the_loss():
         look(1),
     ):
         state.apply(event)
-    assert (len(state.rewards.scores), len(state.curve), len(state.rewards.looks)) == (1, 1, 1)
-    assert state.in_words() == "Drawing and scoring held-out prompts · 2 of 6"
+    assert (len(state.rewards.scores), len(state.curve), len(state.rewards.evaluations)) == (
+        1,
+        1,
+        1,
+    )
+    assert state.status_text() == "Drawing and scoring held-out prompts · 2 of 6"
 
 
 def test_a_step_of_long_training_keeps_its_spread_in_bounded_memory():
@@ -97,9 +101,13 @@ def test_a_reward_that_is_no_number_leaves_a_gap_in_both_curves():
 
 def test_a_look_takes_the_place_of_one_of_the_same_step_and_a_first_one_begins_anew():
     rewards = told(look(0, verdict="first"), look(10, 1.0), look(5), look(10, 2.0))
-    assert [(one.step, one.reward) for one in rewards.looks] == [(0, 0.0), (5, 0.0), (10, 2.0)]
+    assert [(one.step, one.reward) for one in rewards.evaluations] == [
+        (0, 0.0),
+        (5, 0.0),
+        (10, 2.0),
+    ]
     rewards.add_evaluation(look(10, 3.0, verdict="first"))
-    assert [one.reward for one in rewards.looks] == [3.0]
+    assert [one.reward for one in rewards.evaluations] == [3.0]
 
 
 def test_the_grid_has_base_best_and_now_and_any_look_in_the_place_of_now():
@@ -180,7 +188,7 @@ def test_what_is_no_number_or_not_known_is_no_trend():
     bad = {"sharpness": known(math.nan), "color": known(0.5, trained=1, error=None)}
     rewards = told(look(0, rewards=bad, drift={"contrast": math.nan}))
     found = reward_trends(rewards, least_diversity=0.6)
-    assert [(one.name, one.marks[0].error) for one in found] == [("color", 0.0)]
+    assert [(one.name, one.points[0].error) for one in found] == [("color", 0.0)]
 
 
 def test_figures_are_said_with_the_digits_that_tell_them_apart():
@@ -188,12 +196,12 @@ def test_figures_are_said_with_the_digits_that_tell_them_apart():
     assert [format_score(one) for one in values] == [
         *("0.412", "-5.500", "21.53", "12,346", "0.0004", "0.000")
     ]
-    assert [share_words(one) for one in (1.0, 0.624, 0.0042, 0.0)] == [
+    assert [format_percent(one) for one in (1.0, 0.624, 0.0042, 0.0)] == [
         *("100 %", "62 %", "0.4 %", "0 %")
     ]
     rewards = {"sharpness": known(0.25, 0.05, 0.02)}
     assert trend("sharpness", look(0), look(5, rewards=rewards)).figure == "0.250  +0.05"
-    assert trend("sharpness", look(5)).words_at(0) == "step 5: 0.200 ± 0.02"
+    assert trend("sharpness", look(5)).text_at(0) == "step 5: 0.200 ± 0.02"
 
 
 def test_only_an_end_that_the_guard_wanted_is_one():
