@@ -1,11 +1,11 @@
-"""What is asked for when pictures are to be encoded without training."""
+"""The request to encode images and captions without training."""
 
 from onetrainer.config.base.section import Section
 from onetrainer.config.train import TrainConfig
 
 
 class CacheRequest(Section):
-    """Pictures and captions to be encoded as a run would, for any run with the same settings."""
+    """Images and captions to encode into the cache, for any run with the same settings."""
 
     config: TrainConfig
     """The run's settings, with absolute paths."""

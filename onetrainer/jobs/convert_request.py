@@ -1,4 +1,4 @@
-"""What a conversion is asked to do, and whether that fits what its source is."""
+"""The request to convert a file or folder, checked against what its source is."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,20 +16,20 @@ ModelFormat = Literal["diffusers", "original"]
 
 MODEL_FORMATS: Mapping[ModelFormat, str] = MappingProxyType(
     {
-        "diffusers": "a folder with a file for each part of the model",
+        "diffusers": "a folder with a file for each component",
         "original": "one .safetensors file in the original layout",
     }
 )
 
 SUFFIX = ".safetensors"
-_PLACES, _ALWAYS = ("source", "target"), ("precision", "overwrite")
-_OF_MODELS = (*_ALWAYS, "to", "family", "prediction", "zero_terminal_snr", "vae", "ema")
-_OF_LORAS = (*_ALWAYS, "to", "family", "bundle")
-_OF_EMBEDDINGS = (*_ALWAYS, "name")
+_PATHS, _COMMON = ("source", "target"), ("precision", "overwrite")
+_MODEL_OPTIONS = (*_COMMON, "to", "family", "prediction", "zero_terminal_snr", "vae", "ema")
+_LORA_OPTIONS = (*_COMMON, "to", "family", "bundle")
+_EMBEDDING_OPTIONS = (*_COMMON, "name")
 
 
 class ConvertRequest(Section):
-    """One file or folder to be made of another."""
+    """The conversion of one file or folder into another."""
 
     source: str
     """The file or folder to read; it is never changed."""
@@ -38,79 +38,81 @@ class ConvertRequest(Section):
     """The file or folder to write."""
 
     to: str = ""
-    """The format to write, in its own word; empty means what the target's name says."""
+    """The name of the format to write; empty to infer it from the target's name."""
 
     precision: Precision = "keep"
-    """The number format of the weights; "keep" leaves each as it is."""
+    """The number format of the weights; "keep" leaves each unchanged."""
 
     family: FamilyName | None = None
-    """What the source is; None means what its tensors say."""
+    """The source's model family; None to detect it from the tensors."""
 
     prediction: PredictionChoice = "auto"
-    """What the model predicts, where the source does not tell."""
+    """The model's prediction type, if the source does not state it."""
 
     zero_terminal_snr: ZeroSnrChoice = "auto"
-    """Whether the noise schedule ends in pure noise, where the source does not tell."""
+    """Whether the noise schedule ends in pure noise, if the source does not state it."""
 
     vae: str = ""
-    """A file or folder whose VAE takes the place of the model's own; empty for its own."""
+    """A file or folder whose VAE replaces the model's own; empty for its own."""
 
     ema: bool = False
-    """Takes the averaged weights of the UNet, if the file has them."""
+    """Uses the EMA weights of the UNet, if the file has them."""
 
     overwrite: bool = False
-    """Replaces what is at the target's place."""
+    """Replaces an existing target."""
 
     name: str = ""
-    """The name to give an embedding, empty for its own; of a file that holds several embeddings,
-    or a LoRA and embeddings, the name of the one to take out."""
+    """The name for an embedding; empty to keep its own. For a file with several embeddings, or a
+    LoRA with embeddings, the name of the one to extract."""
 
     bundle: tuple[str, ...] = ()
-    """Files of embeddings that come into a LoRA's file."""
+    """Embedding files to bundle into a LoRA file."""
 
 
 def examine(request: ConvertRequest) -> ModelFile:
-    """What the source is; only headers are read, nothing is written.
+    """Inspect the source and check the request against it; reads only headers, writes nothing.
 
-    Raises UserError if it is nothing that can be converted, or the request does not fit it.
+    Raises:
+        UserError: If the source cannot be converted, or an option does not apply to it.
     """
     source, target = Path(request.source), Path(request.target)
-    found = inspect_model(source)
+    model = inspect_model(source)
     _refuse_overlap(target, [source, *map(Path, filter(None, (request.vae, *request.bundle)))])
-    what, known = _kind_and_options(found, request)
-    asked = request.model_dump(exclude_defaults=True)
-    foreign = [name for name in asked if name not in (*_PLACES, *known)]
-    if foreign:
+    what, allowed = _kind_and_options(model, request)
+    chosen = request.model_dump(exclude_defaults=True)
+    unsupported = [name for name in chosen if name not in (*_PATHS, *allowed)]
+    if unsupported:
         raise UserError(
-            f"{source.name}: this is {what}; {_as_options(foreign)} cannot be chosen for it",
-            f"The options for it are {_as_options(known)}",
+            f"{source.name}: this is {what}; {_as_options(unsupported)} cannot be used with it",
+            f"Expected only {_as_options(allowed)}",
             "Leave out the others",
         )
-    if found.kind in ("lora", "embedding"):
+    if model.kind in ("lora", "embedding"):
         _require_suffix(target)
     else:
         model_format(target, request.to)
-    family = request.family or next((name for name in FAMILIES if name == found.kind), None)
+    family = request.family or next((name for name in FAMILIES if name == model.kind), None)
     if request.vae and family:
         require_vae(inspect_model(Path(request.vae)), family)
-    return found
+    return model
 
 
-def model_format(target: Path, word: str) -> ModelFormat:
-    """A base model's format by its word, or by the target's name.
+def model_format(target: Path, name: str) -> ModelFormat:
+    """Return the format of a base model by its name, or by the target's path if `name` is "".
 
-    Raises UserError if there is no such format, or the name does not fit it.
+    Raises:
+        UserError: If there is no such format, or it does not fit the target's path.
     """
-    if word and word not in MODEL_FORMATS:
+    if name and name not in MODEL_FORMATS:
         raise UserError(
-            f'"{word}" is no format for a base model',
-            "One of " + ", ".join(f'"{name}" ({text})' for name, text in MODEL_FORMATS.items()),
+            f'"{name}" is no format for a base model',
+            "Expected " + " or ".join(f'"{key}" ({text})' for key, text in MODEL_FORMATS.items()),
             "Choose one of these, or leave it out",
         )
     is_file = target.suffix.lower() == SUFFIX
-    if word == "diffusers" and is_file:
-        raise UserError(f"{target.name}: a folder's name was expected", remedy="Leave out the end")
-    if word == "original" or target.suffix.lower() in PICKLE_SUFFIXES:
+    if name == "diffusers" and is_file:
+        raise UserError(f"{target.name}: expected a folder name", remedy="Leave out the suffix")
+    if name == "original" or target.suffix.lower() in PICKLE_SUFFIXES:
         _require_suffix(target)
     return "original" if is_file else "diffusers"
 
@@ -120,26 +122,26 @@ def _require_suffix(target: Path) -> None:
         is_pickle = target.suffix.lower() in PICKLE_SUFFIXES
         raise UserError(
             f"{target.name}: single files are written as {SUFFIX} only",
-            f"A name that ends in {SUFFIX} was expected",
+            f"Expected a name that ends in {SUFFIX}",
             f"Use {target.stem if is_pickle else target.name}{SUFFIX}",
         )
 
 
-def _kind_and_options(found: ModelFile, request: ConvertRequest) -> tuple[str, Sequence[str]]:
-    """What is converted, in words, and the options there are for it."""
-    what = DESCRIPTIONS[found.kind].partition(",")[0]
-    match found.kind:
+def _kind_and_options(model: ModelFile, request: ConvertRequest) -> tuple[str, Sequence[str]]:
+    """Return a description of what is converted and the names of its options."""
+    what = DESCRIPTIONS[model.kind].partition(",")[0]
+    match model.kind:
         case "lora" if request.name:
-            return "an embedding in a LoRA's file", _OF_EMBEDDINGS
+            return "an embedding in a LoRA's file", _EMBEDDING_OPTIONS
         case "lora":
-            return what, _OF_LORAS
+            return what, _LORA_OPTIONS
         case "embedding":
-            return what, _OF_EMBEDDINGS
+            return what, _EMBEDDING_OPTIONS
         case kind if kind in FAMILIES or request.family:
-            return what, _OF_MODELS
+            return what, _MODEL_OPTIONS
     raise UserError(
-        f"{found.path.name}: this is {DESCRIPTIONS[found.kind]}",
-        "A whole model, a LoRA or an embedding was expected",
+        f"{model.path.name}: this is {DESCRIPTIONS[model.kind]}",
+        "Expected a complete model, a LoRA or an embedding",
         "Choose another file",
     )
 
@@ -149,21 +151,20 @@ def _as_options(names: Sequence[str]) -> str:
 
 
 def _refuse_overlap(target: Path, sources: Sequence[Path]) -> None:
-    """No source is ever written, not even when overwriting is allowed, nor what it links to."""
-    place = target.resolve()
-    parts = [part for source in sources for part in (source, *_links_in(source))]
-    for kept in parts:
-        whole = kept.resolve()
-        if whole == place or place in whole.parents or whole in place.parents:
+    """Check that the target overlaps with no source and no target of a source's links."""
+    resolved = target.resolve()
+    for path in [path for source in sources for path in (source, *_links_in(source))]:
+        protected = path.resolve()
+        if protected == resolved or resolved in protected.parents or protected in resolved.parents:
             raise UserError(
-                f"{target}: this is where {kept.name} itself is",
-                "A place of its own was expected for what is written",
+                f"{target}: this would overwrite {path.name}",
+                "Expected a path separate from the sources",
                 "Choose another name",
             )
 
 
 def _links_in(folder: Path) -> list[Path]:
-    """The links in a model's folder and in its components' folders."""
+    """Return the symbolic links in a model's folder and in its component folders."""
     if not folder.is_dir():
         return []
     return [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if path.is_symlink()]

@@ -1,4 +1,4 @@
-"""Options of a command line as a request, and what is wrong with them in the words of options."""
+"""Conversion of command line options to requests, with errors in terms of options."""
 
 import argparse
 import re
@@ -13,16 +13,16 @@ from onetrainer.config.base.section import Section
 from onetrainer.config.problems import problems_of
 from onetrainer.errors import Problem, ProblemsError, UserError
 
-# Messages name settings as a config has them; the commands for files have options instead.
+# Messages name settings of a config; the commands for files have options instead.
 _SETTINGS = re.compile(
     r"\b(?:model\.(family|prediction|zero_terminal_snr|vae|clip_skip|offline)"
     r"|hardware\.(device|precision))\b"
 )
 
-# An option that is a switch is not turned off but left out.
+# A switch is left out instead of turned off.
 _TURNED_OFF = re.compile(r"\b(T|t)urn off model\.offline\b")
 
-# Options that may be given several times are named for one; their fields hold all of them.
+# Repeatable options have singular names; their fields have plural ones.
 _OPTIONS: Mapping[str, str] = MappingProxyType(
     {"prompts": "prompt", "seeds": "seed", "loras": "lora", "embeddings": "embedding"}
 )
@@ -30,20 +30,23 @@ _OPTIONS: Mapping[str, str] = MappingProxyType(
 Request = TypeVar("Request", bound=Section)
 
 
-def given(options: argparse.Namespace, kind: type[Section]) -> dict[str, object]:
-    """The values of a request's fields that the command line names."""
-    found = {name: value for name, value in vars(options).items() if name in kind.model_fields}
-    return {name: value for name, value in found.items() if value is not None}
+def request_values(options: argparse.Namespace, request: type[Section]) -> dict[str, object]:
+    """Return the values of a request's fields that the command line sets."""
+    return {
+        name: value
+        for name, value in vars(options).items()
+        if name in request.model_fields and value is not None
+    }
 
 
-def validated(kind: type[Request], values: Mapping[str, object]) -> Request:
-    """The request; raises UserError that names the wrong options."""
+def validate_request(request: type[Request], values: Mapping[str, object]) -> Request:
+    """Return the request with these values. Raises UserError that names the wrong options."""
     try:
-        return kind.model_validate(values)
+        return request.model_validate(values)
     except ValidationError as error:
         problems = [
             replace(problem, path=_option(problem.path))
-            for problem in _innermost(problems_of(error, kind))
+            for problem in _innermost(problems_of(error, request))
         ]
         if len(problems) > 1:
             raise ProblemsError(problems) from error
@@ -51,13 +54,13 @@ def validated(kind: type[Request], values: Mapping[str, object]) -> Request:
 
 
 def _option(path: str) -> str:
-    """The option that a field's path belongs to: "--lora" of "loras.0.strength"."""
+    """Return the option of a field's path: "--lora" for "loras.0.strength"."""
     field = path.partition(".")[0]
     return "--" + _OPTIONS.get(field, field).replace("_", "-")
 
 
 def _innermost(problems: list[Problem]) -> list[Problem]:
-    """Without those of a list as a whole that wrong entries have left too short."""
+    """Drop problems of a list that is too short only because some of its entries are wrong."""
     paths = [problem.path for problem in problems]
     return [
         problem
@@ -66,14 +69,14 @@ def _innermost(problems: list[Problem]) -> list[Problem]:
     ]
 
 
-def in_options(text: str) -> str:
-    """A message about settings as one about options: "model.clip_skip" is "--clip-skip"."""
+def with_option_names(text: str) -> str:
+    """Return a message with options in place of settings: "--clip-skip" for "model.clip_skip"."""
     text = _TURNED_OFF.sub(
-        lambda found: ("Leave" if found[1] == "T" else "leave") + " out --offline", text
+        lambda match: ("Leave" if match[1] == "T" else "leave") + " out --offline", text
     )
-    return _SETTINGS.sub(lambda found: "--" + (found[1] or found[2]).replace("_", "-"), text)
+    return _SETTINGS.sub(lambda match: "--" + (match[1] or match[2]).replace("_", "-"), text)
 
 
-def told_in_options(error: UserError) -> UserError:
-    """The same error, with options in place of settings."""
-    return UserError(*map(in_options, (error.what, error.expected, error.remedy)))
+def error_with_option_names(error: UserError) -> UserError:
+    """Return the error with options in place of settings."""
+    return UserError(*map(with_option_names, (error.what, error.expected, error.remedy)))

@@ -1,4 +1,4 @@
-"""What a drawing of pictures is asked to do: base model, what is added to it, prompts and seeds."""
+"""The request to generate images: base model, additions to it, prompts and seeds."""
 
 import argparse
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from pydantic import Field
 
 from onetrainer.captions.prompt_file import MAX_TEXT, read_prompts, require_prompts
 from onetrainer.config.base.section import Section, Ui
-from onetrainer.config.problems import shown
+from onetrainer.config.problems import format_value
 from onetrainer.config.run.hardware import Precision
 from onetrainer.config.run.model import (
     FamilyName,
@@ -19,9 +19,9 @@ from onetrainer.config.run.model import (
     ZeroSnrChoice,
     native_side,
 )
-from onetrainer.config.run.sampling import SAMPLER_WORDS, Prompt, SamplerName, Sampling
+from onetrainer.config.run.sampling import SAMPLER_LABELS, Prompt, SamplerName, Sampling
 from onetrainer.errors import UserError
-from onetrainer.jobs.options import given, validated
+from onetrainer.jobs.options import request_values, validate_request
 from onetrainer.model_files import (
     DESCRIPTIONS,
     FAMILIES,
@@ -36,7 +36,7 @@ from onetrainer.model_files import (
 )
 from onetrainer.model_files.hub import is_hub_name
 
-NO_ADDITIONS = ("vae", "unet", "text-encoder", *FAMILIES)
+NOT_ADDITIONS = ("vae", "unet", "text-encoder", *FAMILIES)
 
 MAX_STRENGTH = 100
 MAX_SEED = 2**63 - 1
@@ -52,20 +52,20 @@ Number = TypeVar("Number", int, float)
 
 
 class Lora(Section):
-    """A LoRA file, and how strongly it counts; 1 is as it was trained."""
+    """A LoRA file and its strength; 1 is the strength it was trained with."""
 
     path: str
     strength: Strength = 1.0
 
 
 class SampleRequest(Section):
-    """Pictures of every prompt with every seed."""
+    """The request to generate an image of every prompt with every seed."""
 
     base: str
-    """A folder, a file or the name of a model on the hub."""
+    """A folder, a file or the name of a model on the Hugging Face Hub."""
 
     family: Annotated[FamilyName | None, Ui("Model family")] = None
-    """None means what the model's tensors say."""
+    """None to detect it from the model's tensors."""
 
     prediction: Annotated[PredictionChoice, Ui("Prediction")] = "auto"
     zero_terminal_snr: Annotated[ZeroSnrChoice, Ui("Zero terminal SNR")] = "auto"
@@ -78,19 +78,19 @@ class SampleRequest(Section):
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (Prompt().seed,)
     loras: tuple[Lora, ...] = ()
     embeddings: tuple[str, ...] = ()
-    """Files; the word of each is the file's name without suffix, and the name it tells itself."""
+    """Files; the token of each is the file's name without suffix, and the name in its metadata."""
 
     width: Annotated[int | None, SIDE, Ui("Width")] = None
     height: Annotated[int | None, SIDE, Ui("Height")] = None
-    """None means what the model was made for."""
+    """None for the side that the model was trained at."""
 
     steps: Annotated[int, Field(ge=1, le=1000), Ui("Sampling steps")] = Sampling().steps
     guidance: Annotated[float, Field(ge=0, le=50), Ui("Guidance")] = Sampling().guidance
     guidance_rescale: Annotated[float, Field(ge=0, le=1), Ui("Guidance rescale")] = 0.0
     sampler: Annotated[SamplerName, Ui("Sampler")] = Sampling().sampler
-    batch: Annotated[int, Field(ge=1, le=1024), Ui("Pictures at once")] = 1
+    batch: Annotated[int, Field(ge=1, le=1024), Ui("Images at once")] = 1
     precision: Annotated[Precision | None, Ui("Precision")] = None
-    """None means bf16 on a graphics card, and fp32 on the processor."""
+    """None for bf16 on a GPU and fp32 on the CPU."""
 
     device: Annotated[Literal["auto", "cuda", "cpu"], Ui("Device")] = "auto"
     grid: bool = False
@@ -98,24 +98,31 @@ class SampleRequest(Section):
 
 
 def request_of(options: argparse.Namespace) -> SampleRequest:
-    """The request of a command line; raises UserError for what can be known to be wrong already."""
-    values = given(options, SampleRequest) | {
+    """Return the request of a command line.
+
+    Raises:
+        UserError: If an option or one of the files is wrong; only file headers are read.
+    """
+    values = request_values(options, SampleRequest) | {
         "prompts": _prompts(options),
         "seeds": _seeds(options),
         "loras": [_lora(text) for text in options.lora],
         "embeddings": options.embedding,
     }
     if options.sampler is not None:
-        values["sampler"] = _sampler(options.sampler)
-    request = validated(SampleRequest, values)
+        name = " ".join(options.sampler.split()).casefold()
+        names = {label.casefold(): value for value, label in SAMPLER_LABELS.items()}
+        values["sampler"] = names.get(name, name if name in SAMPLER_LABELS else options.sampler)
+    request = validate_request(SampleRequest, values)
     _check_files(request)
     return request
 
 
 def model_section(request: SampleRequest, path: Path) -> Model:
-    """The base model's settings, with the family that it has. path: of it, on this disk.
+    """Return the base model's settings with its family. path: The model on this disk.
 
-    Raises UserError for a model of another family than the asked one, or of none.
+    Raises:
+        UserError: If the model's family is not the requested one, or unknown.
     """
     return Model(
         family=_family(request, inspect_model(path)),
@@ -129,49 +136,52 @@ def model_section(request: SampleRequest, path: Path) -> Model:
 
 
 def size_of(request: SampleRequest, family: FamilyName, prediction: Prediction) -> tuple[int, int]:
-    """Width and height: the asked ones, or what the model was made for."""
+    """Return width and height: the requested ones, or the side that the model was trained at."""
     side = native_side(family, prediction)
     return request.width or side, request.height or side
 
 
 def _family(request: SampleRequest, model: ModelFile) -> FamilyName:
-    # Of a model that is none of them, the message tells what it is.
-    told = next((name for name in FAMILIES if name == model.kind), FAMILIES[0])
-    family = request.family or told
+    # For a model of no known family, `require_family` reports what it is.
+    detected = next((name for name in FAMILIES if name == model.kind), FAMILIES[0])
+    family = request.family or detected
     require_family(model, family, vae_given=bool(request.vae))
     require_published_size(model)
     return family
 
 
 def require_additions(request: SampleRequest, family: FamilyName | None) -> None:
-    """Raises UserError for a LoRA, an embedding or a VAE that is none, or for another family.
+    """Check that the LoRAs, embeddings and VAE are such files, made for the family.
 
-    family: the base model's, None if that is not known yet. Only headers are read, and what does
-    not tell its family passes.
+    Only headers are read; a file of unknown family passes. family: The base model's; None if
+    unknown.
+
+    Raises:
+        UserError: If one of them is not.
     """
     if request.vae and family:
         require_vae(inspect_model(Path(request.vae)), family)
     for path in [*(Path(lora.path) for lora in request.loras), *map(Path, request.embeddings)]:
-        found = inspect_model(path)
-        if found.kind in NO_ADDITIONS:
+        model = inspect_model(path)
+        if model.kind in NOT_ADDITIONS:
             raise UserError(
-                f"{path.name}: this is {DESCRIPTIONS[found.kind]}",
-                "A LoRA (--lora) or an embedding (--embedding) was expected",
+                f"{path.name}: this is {DESCRIPTIONS[model.kind]}",
+                "Expected a LoRA (--lora) or an embedding (--embedding)",
                 "Choose another file",
             )
         if family:
-            require_made_for(found, family)
+            require_made_for(model, family)
 
 
 def _check_files(request: SampleRequest) -> None:
-    """Told before an engine is loaded for nothing."""
+    """Check the files before the engine is loaded."""
     paths = [*(lora.path for lora in request.loras), *request.embeddings, request.vae]
     for path in map(Path, filter(None, paths)):
         if not path.exists():
             raise UserError(
-                f"{path}: there is no such file", remedy="Check its path, and quote spaces in it"
+                f"{path}: file not found", remedy="Check the path, and quote spaces in it"
             )
-    if is_hub_name(request.base):  # looked at when it has been downloaded
+    if is_hub_name(request.base):  # checked after the download
         require_additions(request, None)
         return
     section = model_section(request, Path(request.base))
@@ -192,17 +202,10 @@ def _prompts(options: argparse.Namespace) -> list[str]:
     if not prompts:
         raise UserError(
             "there is no prompt",
-            "At least one was expected",
-            'Add --prompt "what the picture should show", or --prompts FILE',
+            "Expected at least one",
+            'Add --prompt "what the image should show", or --prompts FILE',
         )
     return prompts
-
-
-def _sampler(text: str) -> str:
-    """The value for a sampler's name as people or files write it, in any case."""
-    names = {word.casefold(): value for value, word in SAMPLER_WORDS.items()}
-    name = " ".join(text.split()).casefold()
-    return names.get(name, name if name in SAMPLER_WORDS else text)
 
 
 def _seeds(options: argparse.Namespace) -> list[int]:
@@ -211,7 +214,7 @@ def _seeds(options: argparse.Namespace) -> list[int]:
         return seeds
     if len(seeds) > 1:
         raise UserError(
-            "--seeds counts on from one seed, and several were given",
+            "--seeds counts up from one seed, but --seed is repeated",
             remedy="Give --seed once, or leave --seeds out",
         )
     first = seeds[0]
@@ -223,11 +226,11 @@ def _seed(text: str) -> int:
     number = _number(int, text)
     if number is None or not 0 <= number <= MAX_SEED:
         is_random = number == -1  # in other programs
-        wrong = "does not stand for a random seed" if is_random else "is not allowed"
+        wrong = "does not mean a random seed" if is_random else "is not allowed"
         raise UserError(
-            f"--seed: {shown(text)} {wrong} here",
+            f"--seed: {format_value(text)} {wrong} here",
             f"Expected a whole number from 0 to {MAX_SEED:,}",
-            f"Choose any, each gives another picture; left out, it is {Prompt().seed}",
+            f"Choose any; each gives a different image (default: {Prompt().seed})",
         )
     return number
 
@@ -236,7 +239,7 @@ def _whole(option: str, text: str, low: int, high: int) -> int:
     number = _number(int, text)
     if number is None or not low <= number <= high:
         raise UserError(
-            f"{option}: {shown(text)} is not allowed here",
+            f"{option}: {format_value(text)} is not allowed here",
             f"Expected a whole number from {low} to {high:,}",
             "Correct it, or leave it out",
         )
@@ -244,23 +247,23 @@ def _whole(option: str, text: str, low: int, high: int) -> int:
 
 
 def _lora(text: str) -> dict[str, object]:
-    """A file and its strength: "style.safetensors:0.8". The colon of a drive is none of ours."""
-    path, colon, behind = text.rpartition(":")
-    strength = _number(float, behind)
+    """Return a file and its strength from "style.safetensors:0.8", allowing for drive letters."""
+    path, colon, suffix = text.rpartition(":")
+    strength = _number(float, suffix)
     if not colon or not path or Path(text).exists() or strength is None:
         return {"path": text}
     if not -MAX_STRENGTH <= strength <= MAX_STRENGTH:
         raise UserError(
-            f"--lora: {shown(behind)} is not allowed here as the strength of {Path(path).name}",
+            f"--lora: {format_value(suffix)} is not allowed here as the strength of {Path(path).name}",
             f"Expected a number from {-MAX_STRENGTH} to {MAX_STRENGTH}",
-            "Correct it, or leave it out to get 1",
+            "Correct it, or leave it out for 1",
         )
     return {"path": path, "strength": strength}
 
 
-def _number(kind: Callable[[str], Number], text: str) -> Number | None:
-    """None for what is none."""
+def _number(number_type: Callable[[str], Number], text: str) -> Number | None:
+    """Return the number, or None if the text is not one."""
     try:
-        return kind(text)
+        return number_type(text)
     except ValueError:
         return None

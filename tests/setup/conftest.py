@@ -97,7 +97,7 @@ class Checkout:
 
     def mark_as_set_up(self, *extras: str) -> None:
         script = self.load()
-        script.write_stamp(script.wanted(list(extras)))
+        script.write_stamp(script.required_digests(list(extras)))
 
 
 @pytest.fixture(scope="session")
@@ -138,7 +138,7 @@ def _resumed(tmp_path_factory: pytest.TempPathFactory, machine: dict[str, str]) 
     command = checkout.command("--setup-only")
     with subprocess.Popen(command, env=machine, stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
-        while b"making .venv" not in first.stdout.readline():
+        while b"creating .venv" not in first.stdout.readline():
             pass
         first.kill()
     done = checkout.start("--setup-only", "--extra", "test")

@@ -78,7 +78,7 @@ def test_termination_ends_the_running_step_and_says_so(installed: Checkout):
     _, errors = process.communicate(timeout=20)
 
     assert process.returncode == 3
-    assert errors == "start-ui.py: interrupted. Start it again, it goes on from here.\n"
+    assert errors == "start-ui.py: interrupted. Start it again to continue.\n"
 
 
 def test_unreachable_index_is_told_in_one_line(installed: Checkout):

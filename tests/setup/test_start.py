@@ -148,7 +148,7 @@ def test_changed_pin_or_extra_or_folder_asks_for_a_set_up(ready: Checkout):
 def test_unknown_extra_is_refused_with_the_known_ones(ready: Checkout):
     done = ready.start("--extra", "tset")
     assert done.returncode == 2
-    assert "no extra is called 'tset'. There are: test." in done.stderr
+    assert "there is no extra 'tset'. Available: test." in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,12 @@ def test_unknown_extra_is_refused_with_the_known_ones(ready: Checkout):
     [
         ("", ""),
         ("Collecting torch==2.13.0\n", "looking up torch==2.13.0"),
-        ("  Downloading torch-2.13.0-cp311-linux.whl (888 MB)\n", "fetching torch 2.13.0 (888 MB)"),
-        ("Installing collected packages: a, b, c\n", "unpacking 3 packages"),
-        ("WARNING: Retrying (Retry(total=4\n", "the network does not answer, trying again"),
+        (
+            "  Downloading torch-2.13.0-cp311-linux.whl (888 MB)\n",
+            "downloading torch 2.13.0 (888 MB)",
+        ),
+        ("Installing collected packages: a, b, c\n", "installing 3 packages"),
+        ("WARNING: Retrying (Retry(total=4\n", "no answer from the network, trying again"),
     ],
 )
 def test_stage_tells_what_pip_is_doing(bare: Checkout, output, expected):
@@ -172,9 +175,9 @@ def test_progress_in_a_terminal_stays_on_one_line(bare: Checkout, monkeypatch, c
     wheel.parent.mkdir(parents=True)
     wheel.write_bytes(bytes(2_000_000))
     progress = script.Progress()
-    progress.show("fetching torch")
-    progress.show("unpacking")
+    progress.show("downloading torch")
+    progress.show("installing")
     first, second = capsys.readouterr().out.split("\r")[1:]
-    assert first.rstrip() == "  0:00  fetching torch, 2 MB so far"
-    assert second.rstrip() == "  0:00  unpacking"
+    assert first.rstrip() == "  0:00  downloading torch, 2 MB"
+    assert second.rstrip() == "  0:00  installing"
     assert len(first) == len(second) and "\n" not in first + second

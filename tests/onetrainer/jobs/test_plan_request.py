@@ -1,24 +1,24 @@
 """What a forecast is asked for: a card's memory as people type it."""
 
 import pytest
-from tests.images import folder
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.dataset import read_dataset
 from onetrainer.errors import UserError
-from onetrainer.jobs.plan_request import PlanRequest, SeenHeaders, gigabytes
+from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders, gigabytes
+from tests.images import folder
 
 
 def test_headers_that_went_with_a_request_are_not_read_again(tmp_path):
     data = {"folder": str(folder(tmp_path / "cats", [(64, 64), (88, 48)]))}
     config = TrainConfig.model_validate({"data": data})
-    first = SeenHeaders({})
+    first = RecordedHeaders({})
     before = read_dataset(config, headers=first).items
-    text = PlanRequest(config=config, headers=first.seen).model_dump_json()
+    text = PlanRequest(config=config, headers=first.recorded).model_dump_json()
     for path in (tmp_path / "cats").glob("*.png"):
         path.write_bytes(b"no picture any more")
-    seen = SeenHeaders(PlanRequest.model_validate_json(text).headers)
-    assert read_dataset(config, headers=seen).items == before
+    recorded = RecordedHeaders(PlanRequest.model_validate_json(text).headers)
+    assert read_dataset(config, headers=recorded).items == before
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_cards_memory_may_be_typed_with_its_unit(text, size):
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "-inf", "8 MB", "much", "", "GB", "1e9"])
 def test_what_no_card_has_is_refused_in_words(text):
-    with pytest.raises(UserError, match="no amount of memory") as caught:
+    with pytest.raises(UserError, match="not an amount of memory") as caught:
         gigabytes(text)
     assert f'"{text}"' in caught.value.what
     assert caught.value.expected

@@ -11,7 +11,7 @@ from onetrainer.cli import file_arguments
 from onetrainer.config.run.model import FamilyName
 from onetrainer.config.run.sampling import SamplerName
 from onetrainer.errors import UserError
-from onetrainer.jobs.options import in_options, validated
+from onetrainer.jobs.options import validate_request, with_option_names
 from onetrainer.jobs.sample_request import SampleRequest, request_of, size_of
 
 HUB = "owner/model"  # nothing of it is looked at before the worker
@@ -103,10 +103,10 @@ def test_loras_have_a_strength(lora, suffix, strength):
         (("--prompt", "x", "--lora", "a.pt:nan"), ["--lora: ", '"nan"', "-100 to 100"]),
         (("--prompt", "x" * 5000), ["--prompt: ", "5,000", "at most 4,000"]),
         (("--prompt", "x", "--negative", "x" * 4001), ["--negative: ", "4,001", "at most 4,000"]),
-        (("--prompt", "x", "--lora", "none.safetensors:0.5"), ["none.safetensors: there is no"]),
+        (("--prompt", "x", "--lora", "none.safetensors:0.5"), ["none.safetensors: file not found"]),
         (("--prompts", "none.txt"), ["none.txt: there is no such file", "prompt on each line"]),
         (("--prompts", "."), [".: this is a folder", "--prompts"]),
-        (("--prompt", "x", "--seed", "-1"), ["does not stand for a random seed", "it is 42"]),
+        (("--prompt", "x", "--seed", "-1"), ["does not mean a random seed", "(default: 42)"]),
         (("--prompt", "a <lora:x:0.8> b"), ["--prompt: <lora:x:0.8>", "--lora x.safetensors:0.8"]),
         (("--prompt", "x", "--negative", "<lyco:y>"), ["--negative: ", "--lora y.safetensors"]),
     ],
@@ -131,7 +131,7 @@ def test_one_mistake_is_one_message_about_options_that_exist(arguments):
 
 def test_wrong_entries_of_a_request_are_told_by_their_option():
     with pytest.raises(UserError) as raised:
-        validated(SampleRequest, {"base": HUB, "prompts": ["x"], "seeds": [-1]})
+        validate_request(SampleRequest, {"base": HUB, "prompts": ["x"], "seeds": [-1]})
     assert str(raised.value).startswith("--seed: -1 is not allowed here")
 
 
@@ -263,11 +263,13 @@ def test_help_names_the_defaults_that_there_are():
 
 
 def test_a_switch_is_left_out_and_not_turned_off():
-    assert in_options("Turn off model.offline, or turn off model.offline") == (
+    assert with_option_names("Turn off model.offline, or turn off model.offline") == (
         "Leave out --offline, or leave out --offline"
     )
 
 
 def test_messages_about_settings_become_messages_about_options():
     text = "Choose model.zero_terminal_snr; model.safetensors and hardware.device stay"
-    assert in_options(text) == "Choose --zero-terminal-snr; model.safetensors and --device stay"
+    assert (
+        with_option_names(text) == "Choose --zero-terminal-snr; model.safetensors and --device stay"
+    )
