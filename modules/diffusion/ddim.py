@@ -1,8 +1,8 @@
-"""DDIM as numbers: what each step makes of latents, a prediction and new noise.
+"""DDIM steps as numbers: coefficients of the latents, the prediction and new noise.
 
 Source: Song et al. 2021, arXiv:2010.02502, equations 12 and 16. Timesteps are those of
 `modules.sampling.schedulers`: "leading", offset by one, and "trailing" with zero terminal SNR; the
-last step ends at the noise of the first timestep.
+last step ends at the noise level of the first timestep.
 """
 
 import math
@@ -20,14 +20,14 @@ _OFFSET = 1  # Stable Diffusion's own steps_offset
 
 
 @dataclass(frozen=True)
-class Parts:
-    """How much of the latents and of the prediction a result holds."""
+class LinearCombination:
+    """Coefficients of a linear combination of the latents and the prediction."""
 
     latents: float
     predicted: float
 
-    def of(self, latents: Tensor, predicted: Tensor) -> Tensor:
-        """latents, predicted: (B, 4, h, w), of one dtype, which the result has too."""
+    def combine(self, latents: Tensor, predicted: Tensor) -> Tensor:
+        """Combine latents and prediction, both (B, 4, h, w) and of one dtype."""
         return latents * self.latents + predicted * self.predicted
 
 
@@ -35,36 +35,45 @@ class Parts:
 class DdimStep:
     """One step, as float64 numbers.
 
-    signal, spread: sqrt(ᾱ) and sqrt(1 - ᾱ) at the timestep. following: of the latents after the
-    step, to which noise of the deviation `fresh` is added. clean: of the foretold latents without
-    noise, x̂₀. noise: of the noise that the prediction says is in the latents, ε̂.
+    signal, spread: sqrt(ᾱ) and sqrt(1 - ᾱ) at the timestep. next_latents: the latents after the
+    step, to which noise of the standard deviation `noise_std` is added. clean: the predicted
+    latents without noise, x̂₀. noise: the noise that the latents contain by the prediction, ε̂.
     """
 
     timestep: int
     signal: float
     spread: float
-    following: Parts
-    fresh: float
-    clean: Parts
-    noise: Parts
+    next_latents: LinearCombination
+    noise_std: float
+    clean: LinearCombination
+    noise: LinearCombination
 
     def next(self, latents: Tensor, predicted: Tensor, noise: Tensor | None) -> Tensor:
-        """The latents after the step, (B, 4, h, w). noise: standard normal; None where fresh is 0.
+        """Compute the latents after the step, (B, 4, h, w), differentiably.
 
-        Differentiable by the latents and by the prediction.
+        Args:
+            latents: (B, 4, h, w).
+            predicted: The UNet's prediction for them.
+            noise: Standard normal; None if `noise_std` is 0.
         """
-        after = self.following.of(latents, predicted)
-        return after if noise is None else after + self.fresh * noise
+        after = self.next_latents.combine(latents, predicted)
+        return after if noise is None else after + self.noise_std * noise
 
 
 def ddim_steps(
     settings: ScheduleSettings, prediction: Prediction, *, steps: int, eta: float
 ) -> tuple[DdimStep, ...]:
-    """The steps of a drawing, from noise alone to none.
+    """Return the steps of a trajectory, from noise alone to none.
 
-    eta: how much new noise each step brings, 0 to 1: 0 none, 1 as much as DDPM.
-    Raises UserError for noise prediction with zero terminal SNR, whose first latents hold no signal
-    to foretell anything from.
+    Args:
+        settings: Of the noise schedule.
+        prediction: What the model predicts.
+        steps: Number of steps.
+        eta: Share of new noise in each step: 0 none, 1 as much as DDPM.
+
+    Raises:
+        UserError: Noise prediction with zero terminal SNR, whose first latents hold no signal from
+            which anything can be predicted.
     """
     if settings.zero_terminal_snr and prediction == "epsilon":
         raise UserError(
@@ -92,23 +101,27 @@ def _step(
     signal, spread = math.sqrt(level), math.sqrt(1 - level)
     match prediction:
         case "epsilon":
-            clean, noise = Parts(1 / signal, -spread / signal), Parts(0.0, 1.0)
+            clean, noise = (
+                LinearCombination(1 / signal, -spread / signal),
+                LinearCombination(0.0, 1.0),
+            )
         case "v_prediction":
-            clean, noise = Parts(signal, -spread), Parts(spread, signal)
-    fresh = eta * math.sqrt((1 - next_level) / (1 - level) * (1 - level / next_level))
-    # Never below 0 but by rounding: with eta 1 all noise is new where the latents hold no signal.
-    direction = math.sqrt(max(1 - next_level - fresh**2, 0.0))
-    following = Parts(
+            clean = LinearCombination(signal, -spread)
+            noise = LinearCombination(spread, signal)
+    noise_std = eta * math.sqrt((1 - next_level) / (1 - level) * (1 - level / next_level))
+    # Negative only by rounding: with eta 1 all noise is new where the latents hold no signal.
+    direction = math.sqrt(max(1 - next_level - noise_std**2, 0.0))
+    next_latents = LinearCombination(
         math.sqrt(next_level) * clean.latents + direction * noise.latents,
         math.sqrt(next_level) * clean.predicted + direction * noise.predicted,
     )
-    return DdimStep(timestep, signal, spread, following, fresh, clean, noise)
+    return DdimStep(timestep, signal, spread, next_latents, noise_std, clean, noise)
 
 
 def _levels(settings: ScheduleSettings) -> list[float]:
-    """ᾱ of each timestep, as `scaled_linear` has it.
+    """Return ᾱ of each timestep, as `scaled_linear` computes it.
 
-    In plain numbers: its tables are rounded to float32, and on a card they are waited for.
+    In plain numbers: its tables are rounded to float32, and reading them waits for a GPU.
     """
     start, end = settings.beta_start**0.5, settings.beta_end**0.5
     roots = [start + (end - start) * n / (settings.steps - 1) for n in range(settings.steps)]
@@ -121,10 +134,10 @@ def _levels(settings: ScheduleSettings) -> list[float]:
 
 
 def _timesteps(settings: ScheduleSettings, steps: int) -> list[int]:
-    """From most to least noisy."""
+    """Return the timesteps from most to least noisy."""
     count = settings.steps
     if settings.zero_terminal_snr:
-        # Rounded as numpy's ranges are, in which diffusers counts: it decides what a half becomes.
+        # Rounded like diffusers' numpy ranges: it matters for timesteps that end in a half.
         stride_down = (count - count / steps) - count
         return [round(count + number * stride_down) - 1 for number in range(steps)]
     stride = count // steps

@@ -1,4 +1,4 @@
-"""How the difference between a prediction and its target is counted, number by number."""
+"""Elementwise losses between predictions and targets."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _STRAIGHT_FROM = 20.0
 
 @dataclass(frozen=True)
 class LossMix:
-    """How much each measure counts; 0 leaves it out."""
+    """Weights of the loss terms; 0 leaves one out."""
 
     mse: float = 1.0
     mae: float = 0.0
@@ -26,16 +26,16 @@ class LossMix:
 
 
 def errors(
-    mix: LossMix, predicted: Tensor, wanted: Tensor, *, threshold: Tensor | None = None
+    mix: LossMix, predicted: Tensor, target: Tensor, *, threshold: Tensor | None = None
 ) -> Tensor:
-    """The measures of every number's error, added up: (B, C, h, w).
+    """Compute the weighted sum of the loss terms for every element, (B, C, h, w).
 
-    threshold: (B, 1, 1, 1), of the pseudo-Huber loss; to be given if the mix has any of it.
+    threshold: (B, 1, 1, 1), of the pseudo-Huber loss; required if the mix includes it.
     """
     terms = []
     if mix.mse:
-        terms.append(_times(mix.mse, functional.mse_loss(predicted, wanted, reduction="none")))
-    difference = predicted - wanted if mix.mae or mix.huber or mix.log_cosh else predicted
+        terms.append(_times(mix.mse, functional.mse_loss(predicted, target, reduction="none")))
+    difference = predicted - target if mix.mae or mix.huber or mix.log_cosh else predicted
     if mix.mae:
         terms.append(_times(mix.mae, difference.abs()))
     if mix.huber:
@@ -47,10 +47,10 @@ def errors(
 
 
 def pseudo_huber(difference: Tensor, threshold: Tensor) -> Tensor:
-    """2c·(sqrt(x² + c²) - c): x² far below the threshold c, 2c·|x| far above it.
+    """Compute 2c·(sqrt(x² + c²) - c): x² far below the threshold c, 2c·|x| far above it.
 
     As c → ∞ it becomes the squared error; divided by 2c it becomes the absolute error as c → 0.
-    Written as 2c·x² / (sqrt(x² + c²) + c), which loses nothing where x is small beside c.
+    Written as 2c·x² / (sqrt(x² + c²) + c), which loses no precision where x is small beside c.
     Source: Khrapov et al. 2024, arXiv:2403.16728.
     """
     square = difference**2
@@ -58,7 +58,7 @@ def pseudo_huber(difference: Tensor, threshold: Tensor) -> Tensor:
 
 
 def log_cosh(difference: Tensor) -> Tensor:
-    """log(cosh(x)): x² / 2 near 0, |x| - log(2) far from it; its gradient is tanh(x).
+    """Compute log(cosh(x)): x² / 2 near 0, |x| - log(2) far from it; its gradient is tanh(x).
 
     Near 0 as log1p(2·sinh²(x/2)), which does not cancel there as other forms do.
     """
@@ -69,23 +69,29 @@ def log_cosh(difference: Tensor) -> Tensor:
 def huber_thresholds(
     schedule: NoiseSchedule, kind: HuberSchedule, *, threshold: float, scale: float
 ) -> Tensor:
-    """The pseudo-Huber threshold at each timestep, (steps,), float32.
+    """Return the pseudo-Huber threshold at each timestep, (steps,), float32.
 
-    threshold: c of noise alone; scale: multiplies all of them. "constant": c everywhere.
-    "exponential": c^(t / steps), from 1 down. "snr": (1 - c) / (1 + σ)² + c, σ being the noise
-    over the signal, which goes from nearly 1 to c as σ → ∞; so it is finite for noise alone.
+    "constant": c everywhere. "exponential": c^(t / steps), falling from 1. "snr":
+    (1 - c) / (1 + σ)² + c, where σ is noise over signal: from nearly 1 to c as σ → ∞, and finite
+    for noise alone.
     Source: Khrapov et al. 2024, arXiv:2403.16728.
+
+    Args:
+        schedule: The noise schedule.
+        kind: The variant.
+        threshold: c, the threshold of noise alone.
+        scale: A factor of all thresholds.
     """
     match kind:
         case "constant":
             table = torch.full_like(schedule.signal, threshold)
         case "exponential":
-            places = torch.arange(schedule.steps, dtype=torch.float64) / schedule.steps
-            table = (places * math.log(threshold)).exp().to(schedule.signal)
+            fractions = torch.arange(schedule.steps, dtype=torch.float64) / schedule.steps
+            table = (fractions * math.log(threshold)).exp().to(schedule.signal)
         case "snr":
             # 1 / (1 + σ), without the σ that is infinite for noise alone.
-            share = schedule.signal / (schedule.signal + schedule.noise)
-            table = (1 - threshold) * share**2 + threshold
+            fraction = schedule.signal / (schedule.signal + schedule.noise)
+            table = (1 - threshold) * fraction**2 + threshold
     return table * scale
 
 

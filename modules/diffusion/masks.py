@@ -1,4 +1,4 @@
-"""What of a picture counts, and how that becomes one number for each picture."""
+"""Masked training: weights of each position of an image, and the masked loss per image."""
 
 from dataclasses import dataclass
 
@@ -7,39 +7,44 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Shares:
-    """How much each place of a picture counts.
+class MaskWeights:
+    """Weights of each position of an image in its loss.
 
-    learnt: (B, 1, h, w), for the target of the picture. kept: (B, 1, h, w), for what the untouched
-    model predicts; None if that counts nowhere.
+    trained: (B, 1, h, w), of the error against the image's target. preserved: (B, 1, h, w), of the
+    difference from the base model's prediction; None if that has no weight anywhere.
     """
 
     trained: Tensor
-    kept: Tensor | None
+    preserved: Tensor | None
 
 
-def shares(mask: Tensor, *, outside: float, prior: float) -> Shares:
-    """The shares of masked pictures.
+def mask_weights(mask: Tensor, *, outside: float, prior: float) -> MaskWeights:
+    """Return the weights of masked images.
 
-    mask: (B, 1, h, w), in [0, 1]. outside: how much is learnt where the mask is 0. prior: how much
-    is kept there.
+    Args:
+        mask: (B, 1, h, w), in [0, 1].
+        outside: The weight of the target where the mask is 0.
+        prior: The weight of the base model's prediction there.
     """
-    left_out = 1 - mask
-    return Shares(mask + left_out * outside, prior * left_out if prior else None)
+    outside_mask = 1 - mask
+    return MaskWeights(mask + outside_mask * outside, prior * outside_mask if prior else None)
 
 
-def averaged(
-    trained: Tensor, kept: Tensor | None, shares: Shares, *, normalize_area: bool
+def masked_mean(
+    trained: Tensor, preserved: Tensor | None, weights: MaskWeights, *, normalize_area: bool
 ) -> Tensor:
-    """Each picture's loss, (B,).
+    """Compute each image's loss, (B,).
 
-    learnt, kept: (B, C, h, w), the errors against the target and against the untouched model's
-    prediction. normalize_area: divides by what the shares are on average, so that every picture
-    counts the same; one in which nothing counts stays 0.
+    Args:
+        trained: (B, C, h, w), the errors against the target.
+        preserved: (B, C, h, w), the differences from the base model's prediction.
+        weights: Of each position.
+        normalize_area: Divide by the mean weight, so that every image counts the same; an image
+            with no weight stays 0.
     """
-    total, weight = trained * shares.trained, shares.trained
-    if shares.kept is not None and kept is not None:
-        total, weight = total + kept * shares.kept, weight + shares.kept
+    total, weight = trained * weights.trained, weights.trained
+    if weights.preserved is not None and preserved is not None:
+        total, weight = total + preserved * weights.preserved, weight + weights.preserved
     per_item = total.mean(dim=(1, 2, 3))
     if not normalize_area:
         return per_item

@@ -1,4 +1,4 @@
-"""The noise that pictures are hidden under, and that which a model is asked to predict."""
+"""Training noise: offset, pyramid and perturbation noise on top of plain Gaussian noise."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,17 @@ from torch.nn import functional
 from modules.diffusion.draws import Draws
 from modules.diffusion.schedule import NoiseSchedule
 
-# Each level of a pyramid is coarser than the last by a random factor in between, so that no size
-# of blobs is preferred.
-_LEAST_COARSER, _MOST_COARSER = 2.0, 4.0
+# Each level of a pyramid is coarser than the last by a random factor in this range, so that no
+# blob size is preferred.
+_MIN_COARSER, _MAX_COARSER = 2.0, 4.0
 
 
 @dataclass(frozen=True)
 class NoiseSettings:
-    """What is mixed into plain noise; 0 leaves a thing out.
+    """Strengths of what is mixed into plain noise; 0 leaves it out.
 
-    offset, perturbation, input_perturbation: standard deviations. pyramid_levels: how many coarser
-    noises are added, each `pyramid_discount` as strong as the one before.
+    offset, perturbation, input_perturbation: standard deviations. pyramid_levels: number of
+    coarser noises, each `pyramid_discount` times as strong as the one before.
     """
 
     offset: float = 0.0
@@ -31,20 +31,25 @@ class NoiseSettings:
 
 @dataclass(frozen=True)
 class Noise:
-    """added: what is put over a latent. wanted: what of it is to be predicted. (B, C, h, w)."""
+    """added: noise that is added to the latents. target: what the model predicts. (B, C, h, w)."""
 
     added: Tensor
-    wanted: Tensor
+    target: Tensor
 
 
 def draw_noise(
     settings: NoiseSettings, draws: Draws, *, shape: torch.Size, offset_growth: Tensor | None = None
 ) -> Noise:
-    """The noise of a microbatch, float32, on the CPU.
+    """Draw the noise of a microbatch, float32, on the CPU.
 
-    In this order: plain noise; the pyramid, brought back to a deviation of 1; the offset; the
-    perturbation. All this is to be predicted. Only the input perturbation is not.
-    shape: (C, h, w). offset_growth: (B,), each picture's share of the offset; None means all of it.
+    In this order: plain noise; the pyramid, normalized to a standard deviation of 1; the offset;
+    the perturbation. The model predicts all of it, but not the input perturbation.
+
+    Args:
+        settings: Strengths.
+        draws: The random draws of the microbatch.
+        shape: (C, h, w).
+        offset_growth: (B,), each image's fraction of the offset; None means all of it.
     """
     noise = draws.normal("noise", shape)
     if settings.pyramid_levels:
@@ -64,8 +69,8 @@ def draw_noise(
         noise = noise + settings.perturbation * draws.normal("perturbation-noise", shape)
     if not settings.input_perturbation:
         return Noise(noise, noise)
-    # Source: Ning et al. 2023, arXiv:2301.11706, algorithm 1: the network's input has the second
-    # noise, its target has not.
+    # Source: Ning et al. 2023, arXiv:2301.11706, algorithm 1: the network's input contains the
+    # second noise, its target does not.
     second = draws.normal("input-noise", shape)
     return Noise(noise + settings.input_perturbation * second, noise)
 
@@ -73,27 +78,32 @@ def draw_noise(
 def pyramid(
     noise: Tensor, generators: list[torch.Generator], *, levels: int, discount: float
 ) -> Tensor:
-    """Noise with coarser and coarser noise added, each picture at a standard deviation of 1.
+    """Add coarser and coarser noise, and normalize each image to a standard deviation of 1.
 
-    noise: (B, C, h, w), float32; generators: one for each picture. A level is drawn 2 to 4 times
-    coarser than the last and enlarged; the last is that of which one side is a single number.
+    Each level is 2 to 4 times coarser than the last; the last has a side of a single number.
     Source: Whitaker 2023, "Multi-Resolution Noise for Diffusion Model Training", which also adds
-    plain noise a second time, and takes the deviation over the whole batch.
+    plain noise a second time, and normalizes over the whole batch.
+
+    Args:
+        noise: (B, C, h, w), float32.
+        generators: One per image.
+        levels: Maximum number of coarser noises.
+        discount: Strength of each level relative to the one before.
     """
     return torch.stack(
         [
-            _one_pyramid(image, generator, levels=levels, discount=discount)
+            _image_pyramid(image, generator, levels=levels, discount=discount)
             for image, generator in zip(noise, generators, strict=True)
         ]
     )
 
 
 def offset_growth(schedule: NoiseSchedule) -> Tensor:
-    """How much of a generalised offset each timestep has, (steps,), float32: from near 0 to 1.
+    """Return the fraction of a generalized offset at each timestep, (steps,), float32, up to 1.
 
     Let the mean of x_t move by δ_t·ξ in each forward step, ξ being the offset. The noise in x_t is
-    then ε + ψ_t·ξ, and the reverse step has to take ε + φ_t·ξ away. Both are the same, so that a
-    model can be asked for the noise that it sees, exactly if ψ_t is in proportion to
+    then ε + ψ_t·ξ, and the reverse step has to remove ε + φ_t·ξ. Both are equal, so that a model
+    can be trained to predict the noise in its input, exactly if ψ_t is in proportion to
     sqrt((1 - ᾱ_t) / ᾱ_t); here it ends in 1. With zero terminal SNR only the last timestep, which
     has infinitely more noise than signal, has an offset.
     Source: Kutsuna 2024, arXiv:2412.03134, the balanced strategy, whose recursion this solves.
@@ -103,14 +113,14 @@ def offset_growth(schedule: NoiseSchedule) -> Tensor:
     return torch.cat([earlier, torch.ones_like(noise[-1:])]).float()
 
 
-def _one_pyramid(
+def _image_pyramid(
     noise: Tensor, generator: torch.Generator, *, levels: int, discount: float
 ) -> Tensor:
     height, width = noise.shape[-2:]
     coarseness, strength = 1.0, 1.0
     for _ in range(levels):
-        share = float(torch.rand((), generator=generator, dtype=torch.float64))
-        coarseness *= _LEAST_COARSER + share * (_MOST_COARSER - _LEAST_COARSER)
+        fraction = float(torch.rand((), generator=generator, dtype=torch.float64))
+        coarseness *= _MIN_COARSER + fraction * (_MAX_COARSER - _MIN_COARSER)
         strength *= discount
         size = max(1, int(height / coarseness)), max(1, int(width / coarseness))
         coarse = torch.randn(noise.shape[0], *size, generator=generator)

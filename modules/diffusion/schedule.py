@@ -1,4 +1,4 @@
-"""The noise schedule of Stable Diffusion, in float64 once and float32 after."""
+"""The noise schedule of Stable Diffusion, computed in float64 and stored in float32."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class ScheduleSettings:
-    """What a schedule is made from; the defaults are those of Stable Diffusion 1.x, 2.x and XL.
+    """Parameters of a schedule; the defaults are those of Stable Diffusion 1.x, 2.x and XL.
 
     Source: Rombach et al. 2022, arXiv:2112.10752; betas are linear in their square roots.
-    zero_terminal_snr: whether it is rescaled so that the last timestep is noise alone.
+    zero_terminal_snr: rescale it so that the last timestep is noise alone.
     """
 
     beta_start: float = 0.00085
@@ -22,7 +22,7 @@ class ScheduleSettings:
 
 @dataclass(frozen=True)
 class NoiseSchedule:
-    """How much signal and noise a latent holds at each timestep.
+    """Signal and noise levels of latents at each timestep.
 
     signal, noise: (steps,), float32; sqrt(ᾱ) and sqrt(1 - ᾱ).
     Source: Ho et al. 2020, arXiv:2006.11239, equation 4.
@@ -34,7 +34,7 @@ class NoiseSchedule:
 
     @property
     def steps(self) -> int:
-        """How many training timesteps there are."""
+        """Number of training timesteps."""
         return len(self.signal)
 
     @property
@@ -43,21 +43,24 @@ class NoiseSchedule:
         return self.signal**2
 
     def to(self, device: torch.device) -> "NoiseSchedule":
-        """The same schedule with its tables on another device."""
+        """Return the same schedule with its tables on another device."""
         return NoiseSchedule(self.settings, self.signal.to(device), self.noise.to(device))
 
     def add_noise(self, latents: Tensor, noise: Tensor, timesteps: Tensor) -> Tensor:
-        """The noisy latents at the given timesteps.
+        """Compute noisy latents at timesteps.
 
-        latents, noise: (B, C, h, w), float32. timesteps: (B,), int64 in [0, steps).
+        Args:
+            latents: (B, C, h, w), float32.
+            noise: (B, C, h, w), float32.
+            timesteps: (B,), int64 in [0, steps).
         """
         return at(self.signal, timesteps) * latents + at(self.noise, timesteps) * noise
 
 
 def scaled_linear(settings: ScheduleSettings | None = None) -> NoiseSchedule:
-    """The schedule of the settings; None means Stable Diffusion's own.
+    """Return the schedule of settings; None means Stable Diffusion's own.
 
-    Zero terminal SNR: sqrt(ᾱ) is shifted and scaled so that it starts as before and ends at 0.
+    With zero terminal SNR sqrt(ᾱ) is shifted and scaled so that it starts as before and ends at 0.
     Source: Lin et al. 2023, arXiv:2305.08891, algorithm 1.
     """
     settings = settings or ScheduleSettings()
@@ -70,5 +73,5 @@ def scaled_linear(settings: ScheduleSettings | None = None) -> NoiseSchedule:
 
 
 def at(table: Tensor, timesteps: Tensor) -> Tensor:
-    """Each timestep's entry of a table, shaped (B, 1, 1, 1) to scale latents."""
+    """Look up each timestep's entry of a table, shaped (B, 1, 1, 1) to scale latents."""
     return table[timesteps].view(-1, 1, 1, 1)

@@ -1,4 +1,4 @@
-"""What the network is asked to predict."""
+"""Prediction targets of the UNet."""
 
 from torch import Tensor
 
@@ -14,11 +14,17 @@ def target(
     noise: Tensor,
     timesteps: Tensor,
 ) -> Tensor:
-    """The training target of a batch.
+    """Compute the training target of a batch, (B, C, h, w).
 
-    latents, noise: (B, C, h, w), scaled, float32. timesteps: (B,), int64.
     Source: epsilon, Ho et al. 2020, arXiv:2006.11239, equation 14; velocity, Salimans & Ho 2022,
     arXiv:2202.00512, section 4.
+
+    Args:
+        prediction: What the model predicts.
+        schedule: The noise schedule.
+        latents: (B, C, h, w), scaled, float32.
+        noise: (B, C, h, w), float32.
+        timesteps: (B,), int64.
     """
     match prediction:
         case "epsilon":

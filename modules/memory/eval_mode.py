@@ -1,4 +1,4 @@
-"""Evaluation mode for a while."""
+"""Context manager for evaluation mode."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,10 +7,10 @@ from torch import nn
 
 
 @contextmanager
-def evaluation(*parts: nn.Module) -> Iterator[None]:
-    """Evaluation mode, and afterwards each module's own mode again."""
+def eval_mode(*modules: nn.Module) -> Iterator[None]:
+    """Put modules into evaluation mode, and restore each submodule's own mode on exit."""
     # By hand: `eval` and back would take half as long as merging all adapters of a model.
-    training = [module for part in parts for module in part.modules() if module.training]
+    training = [each for module in modules for each in module.modules() if each.training]
     for module in training:
         module.training = False
     try:

@@ -1,7 +1,7 @@
-"""On which device and in which number format the engine computes: the one place that decides.
+"""Devices and dtypes of all computation: the one module that chooses them.
 
-What stays float32 whatever is chosen: losses, optimizers' statistics and averages of adapters and
-words, noise schedules and latents. Adapters and words themselves are float32, too.
+Always float32 are losses, optimizer state and EMA of adapters and token embeddings, noise
+schedules and latents, and the adapters and token embeddings themselves.
 """
 
 import warnings
@@ -16,58 +16,66 @@ from onetrainer.errors import UserError
 
 
 @dataclass(frozen=True)
-class PartPrecision:
-    """How a part is kept in memory, and what its products and convolutions are computed in."""
+class ComponentPrecision:
+    """The dtype that a component is stored in, and that of its products and convolutions."""
 
     storage: torch.dtype
     compute: torch.dtype
 
 
 def precision_of(
-    part: str,
+    component: str,
     *,
     precision: Precision,
     vae_precision: VaePrecision = "auto",
     trained_as: torch.dtype | None = None,
-) -> PartPrecision:
-    """The number formats of a part: "unet", an encoder's name, "vae", "rewards" or "method".
+) -> ComponentPrecision:
+    """Return the dtypes of a component.
 
-    trained_as: the dtype of the part's own weights where they train; None where they are frozen.
-    Frozen weights are kept in what they are computed in, so that nothing is cast in a step. Trained
-    ones are cast by autocast, but for a VAE's, which always computes in the dtype of its weights.
+    Frozen weights are stored in the dtype that they compute in, so that a step casts nothing.
+    Trained ones are cast by autocast, except for a VAE's, which computes in its weights' dtype.
+
+    Args:
+        component: "unet", a text encoder's name, "vae", "rewards" or "method".
+        precision: The compute precision of the run.
+        vae_precision: The precision of the VAE; "auto" is float32.
+        trained_as: The dtype of the component's own weights if they train; None if frozen.
     """
     compute = compute_dtype(precision)
-    match part:
+    match component:
         case "vae":
-            storage = trained_as or _vae_dtype(vae_precision)
-            return PartPrecision(storage, storage)
+            # float32 by default: VAEs were trained in it, and SDXL's overflows in fp16.
+            is_auto = vae_precision == "auto"
+            storage = trained_as or (torch.float32 if is_auto else compute_dtype(vae_precision))
+            return ComponentPrecision(storage, storage)
         case "rewards":
-            # Frozen networks; in fp16 a reward's gradient would be cut off by its small numbers.
-            own = torch.float32 if precision == "fp16" else compute
-            return PartPrecision(own, own)
+            # Frozen networks; in fp16 small gradients of a reward would underflow.
+            dtype = torch.float32 if precision == "fp16" else compute
+            return ComponentPrecision(dtype, dtype)
         case "method":
-            return PartPrecision(torch.float32, compute)
+            return ComponentPrecision(torch.float32, compute)
         case _:
-            return PartPrecision(trained_as or compute, compute)
+            return ComponentPrecision(trained_as or compute, compute)
 
 
 def choose_device(name: Literal["auto", "cuda", "cpu"]) -> torch.device:
-    """The device; "auto" is the graphics card if torch can use one.
+    """Return the device; "auto" is the GPU if torch can use one.
 
-    Raises UserError where "cuda" is asked for and there is none.
+    Raises:
+        UserError: The name is "cuda", and torch can use no GPU.
     """
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise UserError(
-            "hardware.device: there is no graphics card that torch can use",
-            "An NVIDIA card with a current driver, and torch with CUDA, were expected",
+            "hardware.device: no graphics card that torch can use",
+            "Expected an NVIDIA card with a current driver, and torch with CUDA",
             'Set the device to "auto" or "cpu"',
         )
     return torch.device("cuda" if available and name != "cpu" else "cpu")
 
 
 def compute_dtype(precision: Precision) -> torch.dtype:
-    """The dtype of a number format: of frozen weights, and of saved files."""
+    """Return the dtype of a precision setting, for frozen weights and saved files."""
     match precision:
         case "fp32":
             return torch.float32
@@ -78,10 +86,10 @@ def compute_dtype(precision: Precision) -> torch.dtype:
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """The context that UNet and text encoder run in; a new one for every use.
+    """Return the autocast context that UNet and text encoders run in, new for each use.
 
-    Frozen weights already have the precision's dtype, so it matters where trained float32
-    weights meet them. Changes nothing for fp32.
+    Frozen weights already have the compute dtype, so it matters where trained float32 weights
+    meet them. Has no effect for fp32.
     """
     if precision == "fp32":
         return nullcontext()
@@ -89,19 +97,14 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 
 
 def apply_tf32(is_on: bool) -> None:
-    """Lets graphics cards compute float32 products and convolutions in TF32, or forbids it.
+    """Allow or forbid GPUs to compute float32 products and convolutions in TF32.
 
-    For the whole process, and no other device.
+    Holds for the whole process.
     """
     with warnings.catch_warnings():
-        # torch has two interfaces to this. The older one, of which some of its versions warn, sets
-        # what both of them tell; after the newer one alone a look at the older one raises, and
-        # torch's own compiler looks there.
+        # torch has two interfaces to this. The older one, of which some versions warn, sets what
+        # both report; if only the newer one was set, reading the older one raises, and torch's
+        # own compiler reads it.
         warnings.simplefilter("ignore")
         torch.backends.cuda.matmul.allow_tf32 = is_on
         torch.backends.cudnn.allow_tf32 = is_on
-
-
-def _vae_dtype(precision: VaePrecision) -> torch.dtype:
-    """float32 unless something else is asked for: VAEs were trained in it, and SDXL's overflows."""
-    return torch.float32 if precision == "auto" else compute_dtype(precision)

@@ -1,7 +1,7 @@
-"""Which part of a model is on which device in which phase of a run: the one place that moves them.
+"""Placement of a model's components on devices in each phase of a run, and their moves.
 
-Parts wait on the temporary device while nothing needs them, and are on the train device while
-something does. A phase is a context: leaving it, also by an exception, puts everything back.
+Components stay on the offload device while no phase needs them, and on the train device while one
+does. A phase is a context: leaving it, also by an exception, restores the placement before.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -12,14 +12,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from modules.memory.layers.checkpointing import resolved
+from modules.memory.layers.checkpointing import resolve_device
 
 Phase = Literal[
     "loading", "caching", "training", "validation", "encoding", "drawing", "decoding", "saving"
 ]
-Place = Literal["train", "temp", "nowhere"]
+Placement = Literal["train", "temp", "nowhere"]
 Enter = Callable[[Phase], AbstractContextManager[None]]
-"""Begins a phase; `Residency.phase` where there is one."""
+"""Enters a phase, as `Residency.phase` does."""
 
 PHASES: tuple[Phase, ...] = (
     "loading",
@@ -32,22 +32,22 @@ PHASES: tuple[Phase, ...] = (
     "saving",
 )
 METHOD = "method"
-"""The part that is no network of the model: adapters, and the vectors of words."""
+"""The trained component that is no network of the model: adapters and token embeddings."""
 REWARDS = "rewards"
-"""The networks that score pictures in reward training."""
-OPTIMIZER, AVERAGE = "optimizer", "average"
-"""What comes into being with the training: the optimizer's statistics, the weights' average."""
+"""The networks that score images in reward training."""
+OPTIMIZER, EMA = "optimizer", "average"
+"""What training itself creates: the optimizer state, and the EMA of the weights."""
 
 
 @dataclass(frozen=True)
-class Needs:
-    """What of a run decides where its parts are.
+class PlacementInputs:
+    """What of a run determines the placement of its components.
 
     encoders: the text encoders' names. trained: the networks whose own weights train.
-    predicts: whether a step asks the UNet. encodes_pictures, encodes_text: in every step, and not
-    beforehand. draws: whether samples may be asked for. encodes_blanks: whether empty pictures are
-    encoded beforehand, as UNets for inpainting ask for them. average: where the weights' average is
-    kept; None where there is none. scores: whether steps decode pictures and score them.
+    predicts: whether a step runs the UNet. encodes_images, encodes_text: whether each step does,
+    rather than caching. samples: whether samples may be generated. encodes_blanks: whether caching
+    encodes empty images, as inpainting UNets need them. ema: where the EMA of the weights is
+    stored; None without one. scores: whether steps decode images and score them.
     """
 
     encoders: Sequence[str]
@@ -55,30 +55,30 @@ class Needs:
     predicts: bool
     encodes_images: bool
     encodes_text: bool
-    draws: bool
+    samples: bool
     encodes_blanks: bool = False
-    average: Place | None = None
+    ema: Placement | None = None
     scores: bool = False
 
 
-def places(needs: Needs) -> dict[str, dict[Phase, Place]]:
-    """Where each part is to be in each phase.
+def placement_table(inputs: PlacementInputs) -> dict[str, dict[Phase, Placement]]:
+    """Return the placement of each component in each phase.
 
-    What trains is on the train device from the first step on, since its statistics are. A part that
-    nothing asks for after the caching is nowhere: its memory is given back.
+    What trains is on the train device from the first step on, since its optimizer state is. A
+    component that nothing needs after caching is "nowhere": its memory is freed.
     """
     table = {
-        "unet": _unet_phases(needs),
-        "vae": _vae_phases(needs),
+        "unet": _unet_phases(inputs),
+        "vae": _vae_phases(inputs),
         METHOD: _AFTER_CACHING,
-        REWARDS: _TRAINING if needs.scores else _NEVER,
-        **dict.fromkeys(needs.encoders, _encoder_phases(needs)),
+        REWARDS: _TRAINING if inputs.scores else _NEVER,
+        **dict.fromkeys(inputs.encoders, _encoder_phases(inputs)),
     }
     rows = {
-        part: _row(phases | (_AFTER_CACHING if part in needs.trained else _NEVER))
-        for part, phases in table.items()
+        component: _row(phases | (_AFTER_CACHING if component in inputs.trained else _NEVER))
+        for component, phases in table.items()
     }
-    return {**rows, OPTIMIZER: _made_row("train"), AVERAGE: _made_row(needs.average)}
+    return {**rows, OPTIMIZER: _created_row("train"), EMA: _created_row(inputs.ema)}
 
 
 _STEPS: frozenset[Phase] = frozenset({"training", "validation"})
@@ -88,101 +88,110 @@ _TRAINING: frozenset[Phase] = frozenset({"training"})
 _NEVER: frozenset[Phase] = frozenset()
 
 
-def _unet_phases(needs: Needs) -> frozenset[Phase]:
-    if needs.predicts:
+def _unet_phases(inputs: PlacementInputs) -> frozenset[Phase]:
+    if inputs.predicts:
         return _AFTER_CACHING  # moving it for each sample would take longer than decoding one
-    return frozenset({"drawing"}) if needs.draws else _NEVER
+    return frozenset({"drawing"}) if inputs.samples else _NEVER
 
 
-def _vae_phases(needs: Needs) -> frozenset[Phase]:
-    steps = _STEPS if needs.encodes_images else _CACHING
-    blanks = _CACHING if needs.encodes_blanks else _NEVER
-    decodes = _TRAINING if needs.scores else _NEVER
-    return steps | decodes | blanks | (frozenset[Phase]({"decoding"}) if needs.draws else _NEVER)
+def _vae_phases(inputs: PlacementInputs) -> frozenset[Phase]:
+    steps = _STEPS if inputs.encodes_images else _CACHING
+    blanks = _CACHING if inputs.encodes_blanks else _NEVER
+    decodes = _TRAINING if inputs.scores else _NEVER
+    return steps | decodes | blanks | (frozenset[Phase]({"decoding"}) if inputs.samples else _NEVER)
 
 
-def _encoder_phases(needs: Needs) -> frozenset[Phase]:
-    steps = _STEPS if needs.encodes_text else _CACHING
-    return steps | (frozenset[Phase]({"encoding"}) if needs.draws else _NEVER)
+def _encoder_phases(inputs: PlacementInputs) -> frozenset[Phase]:
+    steps = _STEPS if inputs.encodes_text else _CACHING
+    return steps | (frozenset[Phase]({"encoding"}) if inputs.samples else _NEVER)
 
 
-def _made_row(place: Place | None) -> dict[Phase, Place]:
-    """Of what is made for the training; None of what is not made."""
-    row: dict[Phase, Place] = dict.fromkeys(PHASES, "nowhere")
-    if place is not None:
-        row |= dict.fromkeys(PHASES[2:], place)
+def _created_row(placement: Placement | None) -> dict[Phase, Placement]:
+    """Return the row of what training creates; None stands for what it does not create."""
+    row: dict[Phase, Placement] = dict.fromkeys(PHASES, "nowhere")
+    if placement is not None:
+        row |= dict.fromkeys(PHASES[2:], placement)
     return row
 
 
-def _row(wanted: frozenset[Phase]) -> dict[Phase, Place]:
-    rest: Place = "temp" if wanted & _AFTER_CACHING else "nowhere"
-    row: dict[Phase, Place] = dict.fromkeys(PHASES[:2], "temp")
+def _row(phases: frozenset[Phase]) -> dict[Phase, Placement]:
+    """Return the row of a component that these phases need on the train device."""
+    rest: Placement = "temp" if phases & _AFTER_CACHING else "nowhere"
+    row: dict[Phase, Placement] = dict.fromkeys(PHASES[:2], "temp")
     row |= dict.fromkeys(PHASES[2:], rest)
-    row |= dict.fromkeys(wanted, "train")
+    row |= dict.fromkeys(phases, "train")
     return row
 
 
 class Residency:
-    """Moves parts between the train device and the temporary one, as the phase wants it.
+    """Moves components between the train device and the offload device, as each phase needs.
 
-    table: as `places` gives it. parts: the networks by their names there; those that are missing
-    from either are left alone. All are on the temporary device when it is made.
-    waiting: parameters that stay on the temporary device in every phase, because whoever computes
-    with them fetches them.
+    All must be on the offload device at construction.
+
+    Args:
+        table: The result of `placement_table`.
+        components: The networks by their names in the table; names missing from either are
+            ignored.
+        train_device: The device of the placement "train".
+        offload_device: The device of the placement "temp".
+        offloaded: Parameters that stay on the offload device in every phase, because their layers
+            fetch them.
     """
 
     def __init__(
         self,
-        table: Mapping[str, Mapping[Phase, Place]],
-        parts: Mapping[str, nn.Module],
+        table: Mapping[str, Mapping[Phase, Placement]],
+        components: Mapping[str, nn.Module],
         *,
         train_device: torch.device,
         offload_device: torch.device,
-        waiting: Collection[nn.Parameter] = (),
+        offloaded: Collection[nn.Parameter] = (),
     ) -> None:
-        # As tensors tell it: "cuda" is "cuda:0", or whichever card is the current one.
-        self.train_device, self.offload_device = resolved(train_device), resolved(offload_device)
+        # With its index, as tensors report it: "cuda" is "cuda:0", or the current GPU.
+        self.train_device = resolve_device(train_device)
+        self.offload_device = resolve_device(offload_device)
         self.current: Phase = "loading"
         self._table = table
-        self._guests = {
-            name: _Guest(part, frozenset(map(id, waiting)), _returns(table[name]))
-            for name, part in parts.items()
+        self._components = {
+            name: _Component(network, frozenset(map(id, offloaded)), _returns(table[name]))
+            for name, network in components.items()
             if name in table
         }
 
-    def place_of(self, part: str) -> Place | None:
-        """Where a part is now; None if it was stopped on its way."""
-        return self._guests[part].place
+    def placement_of(self, component: str) -> Placement | None:
+        """Return where a component is; None if its move was interrupted."""
+        return self._components[component].placement
 
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
-        """Meanwhile every part is where the phase wants it; afterwards where it was before."""
-        before = self.current, {part: guest.place for part, guest in self._guests.items()}
+        """Move all components to where a phase needs them, and back on exit."""
+        phase_before = self.current
+        before = {name: component.placement for name, component in self._components.items()}
         self.current = name
         try:
-            self._arrange({part: self._table[part][name] for part in self._guests})
+            self._arrange({component: self._table[component][name] for component in before})
             yield
         finally:
-            self.current = before[0]
-            self._arrange(before[1])
+            self.current = phase_before
+            self._arrange(before)
 
     def finish(self) -> None:
-        """The run is over: nothing is put back any more, which would only fill main memory."""
-        self._guests = {}
+        """End all moves after the run: moving components back would only fill host memory."""
+        self._components = {}
 
-    def _arrange(self, wanted: Mapping[str, Place | None]) -> None:
-        """Moves what is elsewhere than wanted; first what makes room."""
+    def _arrange(self, placements: Mapping[str, Placement | None]) -> None:
+        """Move the components that are elsewhere; first those that free memory."""
         moves = [
-            (guest, place)
-            for part, guest in self._guests.items()
-            for place in [wanted[part]]
-            if place is not None and guest.place not in (place, "nowhere")
+            (component, placement)
+            for name, component in self._components.items()
+            for placement in [placements[name]]
+            if placement is not None and component.placement not in (placement, "nowhere")
         ]
-        for guest, place in sorted(moves, key=lambda move: move[1] == "train"):
-            guest.move(place, self._device(place))
+        for component, placement in sorted(moves, key=lambda move: move[1] == "train"):
+            component.move(placement, self._device(placement))
 
-    def _device(self, place: Place) -> torch.device:
-        match place:
+    def _device(self, placement: Placement) -> torch.device:
+        match placement:
             case "train":
                 return self.train_device
             case "temp":
@@ -192,59 +201,64 @@ class Residency:
 
 
 @dataclass
-class _Guest:
-    """A part, and where it is.
+class _Component:
+    """A component and its placement.
 
-    waiting: ids of parameters that stay where they are. returns: whether it goes to and fro, so
-    that what does not change is kept on the temporary device meanwhile and need not be copied back.
-    place: None while it is between two.
+    offloaded: ids of parameters that never move. returns: whether it moves back and forth, so that
+    its frozen weights stay on the offload device, too, and need not be copied back.
+    placement: None during a move.
     """
 
-    part: nn.Module
-    waiting: frozenset[int]
+    network: nn.Module
+    offloaded: frozenset[int]
     returns: bool
-    place: Place | None = "temp"
-    _kept: dict[int, Tensor] = field(default_factory=dict)
+    placement: Placement | None = "temp"
+    _host_copies: dict[int, Tensor] = field(default_factory=dict)
 
-    def move(self, place: Place, device: torch.device) -> None:
-        self.place = None  # on its way: whatever ends this, it is moved again
-        for module in self.part.modules():
+    def move(self, placement: Placement, device: torch.device) -> None:
+        self.placement = None  # if an exception ends this, the next phase moves it again
+        for module in self.network.modules():
             for name, weight in module._parameters.items():
-                if weight is not None and id(weight) not in self.waiting:
-                    self._move_parameter(module, name, weight, place, device)
+                if weight is not None and id(weight) not in self.offloaded:
+                    self._move_parameter(module, name, weight, placement, device)
             for name, buffer in module._buffers.items():
                 if buffer is not None:
                     module._buffers[name] = buffer.to(device)
-        self.place = place
+        self.placement = placement
 
     def _move_parameter(
-        self, module: nn.Module, name: str, weight: nn.Parameter, place: Place, device: torch.device
+        self,
+        module: nn.Module,
+        name: str,
+        weight: nn.Parameter,
+        placement: Placement,
+        device: torch.device,
     ) -> None:
         if weight.device == device:
             return
-        if place == "nowhere" or type(weight.data) is not Tensor:
-            # Another kind of tensor (the meta device, quantised numbers) cannot become a
-            # parameter's memory; nothing holds on to parameters that do not train.
-            assert not weight.requires_grad, "what trains is never put away"
+        if placement == "nowhere" or type(weight.data) is not Tensor:
+            # A tensor of another type (the meta device, quantized numbers) cannot become a
+            # parameter's memory; nothing holds references to frozen parameters.
+            assert not weight.requires_grad, "what trains is never freed"
             module._parameters[name] = nn.Parameter(weight.data.to(device), requires_grad=False)
             return
-        here = weight.data
-        kept = self._kept.pop(id(weight), None) if place == "temp" else None
-        # To a card the processor waits for its own part of the copy only.
-        ahead = device.type != "cpu"
-        weight.data = here.to(device, non_blocking=ahead) if kept is None else kept
-        if place == "train" and self.returns and not weight.requires_grad:
-            self._kept[id(weight)] = here
+        data = weight.data
+        host_copy = self._host_copies.pop(id(weight), None) if placement == "temp" else None
+        # To a GPU the processor waits only for its own part of the copy.
+        non_blocking = device.type != "cpu"
+        weight.data = data.to(device, non_blocking=non_blocking) if host_copy is None else host_copy
+        if placement == "train" and self.returns and not weight.requires_grad:
+            self._host_copies[id(weight)] = data
 
 
-def _returns(row: Mapping[Phase, Place]) -> bool:
-    """Whether a part leaves the train device again before the run ends."""
+def _returns(row: Mapping[Phase, Placement]) -> bool:
+    """Return whether a component leaves the train device before the run ends."""
     return row["caching"] == "train" or len({row[phase] for phase in PHASES[2:]}) > 1
 
 
-def put(module: nn.Module, device: torch.device, dtype: torch.dtype | None = None) -> None:
-    """Puts a network that was just made on the device where its part is; for good."""
+def move_module(module: nn.Module, device: torch.device, dtype: torch.dtype | None = None) -> None:
+    """Move a new network to the device of its component, for good."""
     if dtype is None:
-        module.to(device)  # diffusers' networks warn where a format is named, even None
+        module.to(device)  # diffusers' networks warn where a dtype is passed, even None
     else:
         module.to(device, dtype)

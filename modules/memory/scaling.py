@@ -1,8 +1,8 @@
-"""The loss scale of fp16: gradients are made larger, so that small ones do not vanish.
+"""The loss scale of fp16, which keeps small gradients from underflowing.
 
-float16 ends at 6e-8, and gradients are often smaller. The loss is multiplied before the backward
-pass and the gradients are divided after it. The scale is halved when a gradient has overflown and
-doubled after many steps in which none has.
+float16 ends at 6e-8, and gradients are often smaller. The loss is multiplied by the scale before
+the backward pass, and the gradients are divided by it afterwards. The scale is halved when a
+gradient overflows, and doubled after many steps without an overflow.
 Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2; numbers as in torch.amp.GradScaler.
 """
 
@@ -12,75 +12,77 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modules.memory.to_device import sent
+from modules.memory.to_device import to_device
 
-FIRST = 2.0**16
-GROWTH, BACKOFF, INTERVAL = 2.0, 0.5, 2000
-LARGEST = torch.finfo(torch.float32).max  # the loss is float32, and so is what it becomes
+INITIAL_SCALE = 2.0**16
+GROWTH, BACKOFF, GROWTH_INTERVAL = 2.0, 0.5, 2000
+MAX_SCALE = torch.finfo(torch.float32).max  # the scaled loss is float32
 
 
 class LossScale:
-    """The scale, and its history; it is known on the host, so that nobody has to ask the device.
+    """The loss scale and its history, kept on the host, so that no step reads it from the device.
 
-    torch's GradScaler keeps it on the device, and reads it there twice in each step. Here
-    a step has one read in all: whether a gradient has overflown.
+    torch's GradScaler keeps it on the device, and reads it twice per step. Here a step reads once:
+    whether a gradient has overflowed.
     """
 
     def __init__(self) -> None:
-        self.scale = FIRST
+        self.scale = INITIAL_SCALE
         self._good_steps = 0
 
     def scaled(self, loss: Tensor) -> Tensor:
-        """What the backward pass begins with."""
+        """Return the scaled loss, from which the backward pass starts."""
         return loss * self.scale
 
     def unscale(self, gradients: Sequence[Tensor]) -> Tensor:
-        """Divides gradients by the scale, in place; tells whether any of them has overflown.
+        """Divide gradients by the scale, in place, and return whether any has overflowed.
 
-        Returns a float32 scalar that is 0 where all of them are finite, on a graphics card if one
-        of them is there. Nothing is read from a device.
+        Reads nothing from a device.
+
+        Returns:
+            A float32 scalar, 0 if all gradients are finite; on a GPU if one of them is.
         """
-        alike: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+        batches: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
         for gradient in gradients:
-            alike.setdefault((gradient.device, gradient.dtype), []).append(gradient)
-        flags = [self._unscaled(own, device) for (device, _), own in alike.items()]
+            batches.setdefault((gradient.device, gradient.dtype), []).append(gradient)
+        flags = [self._unscale_batch(batch, device) for (device, _), batch in batches.items()]
         if not flags:
             return torch.zeros(())
-        # To the card, and from pinned memory: the processor waits for no other way.
-        place = next((flag.device for flag in flags if flag.device.type != "cpu"), flags[0].device)
-        return torch.stack([sent(flag, place) for flag in flags]).sum()
+        # To the GPU, from pinned memory: the only way for which the processor does not wait.
+        device = next((flag.device for flag in flags if flag.device.type != "cpu"), flags[0].device)
+        return torch.stack([to_device(flag, device) for flag in flags]).sum()
 
     def update(self, has_overflown: bool) -> None:
-        """Sets the scale for the next step."""
+        """Set the scale for the next step."""
         if has_overflown:
             self.scale *= BACKOFF
             self._good_steps = 0
             return
         self._good_steps += 1
-        if self._good_steps == INTERVAL:
+        if self._good_steps == GROWTH_INTERVAL:
             self._good_steps = 0
-            if self.scale * GROWTH <= LARGEST:
+            if self.scale * GROWTH <= MAX_SCALE:
                 self.scale *= GROWTH
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint holds, by the names that torch's GradScaler has for it."""
+        """Return the state for a checkpoint, with the keys of torch's GradScaler."""
         return {
             "scale": self.scale,
             "growth_factor": GROWTH,
             "backoff_factor": BACKOFF,
-            "growth_interval": INTERVAL,
+            "growth_interval": GROWTH_INTERVAL,
             "_growth_tracker": self._good_steps,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes a scale up again. Raises KeyError for a state that is no scale's."""
+        """Restore the scale. Raises KeyError if the state is not that of a loss scale."""
         self.scale = float(state["scale"])
         self._good_steps = int(state["_growth_tracker"])
 
-    def _unscaled(self, gradients: list[Tensor], device: torch.device) -> Tensor:
-        """As `unscale`, of gradients on one device and in one dtype."""
+    def _unscale_batch(self, gradients: list[Tensor], device: torch.device) -> Tensor:
+        """Unscale gradients on one device and in one dtype; as `unscale`."""
         overflows = torch.zeros((), device=device)
         inverse = torch.full((), 1 / self.scale, device=device)  # exact: scales are powers of two
-        # What GradScaler calls: one pass over each gradient, and no copy of it.
+        # What GradScaler calls: one pass over each gradient, without a copy of it.
         torch._amp_foreach_non_finite_check_and_unscale_(gradients, overflows, inverse)
         return overflows

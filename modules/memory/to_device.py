@@ -1,4 +1,4 @@
-"""What goes to the device and comes from it, without waiting more often than needed."""
+"""Copies to a device and reads from it that wait for it no more often than needed."""
 
 from collections.abc import Sequence
 
@@ -6,33 +6,33 @@ import torch
 from torch import Tensor
 
 
-def sent(tensor: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
-    """A tensor of an input on a device; itself where it is there already.
+def to_device(tensor: Tensor, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+    """Return a tensor on a device, in a dtype; the tensor itself if it already is there.
 
-    To a card it goes from pinned memory: from any other, CUDA first waits for all that the card was
-    asked for before (CUDA's "API synchronization behavior" says so of pageable memory), which
-    leaves the card idle afterwards, until Python has asked for more.
+    Copies to a GPU go through pinned memory: from pageable memory CUDA first waits for all queued
+    work (CUDA's "API synchronization behavior"), which leaves the GPU idle afterwards, until
+    Python has queued more.
     """
     if device.type == "cuda" and tensor.device.type == "cpu":
         tensor = tensor.pin_memory().to(device, non_blocking=True)
-    # The number format changes there: cast on its way, it would be copied to pageable memory.
+    # Cast on the device: a cast before would end in pageable memory.
     return tensor.to(device).to(dtype or tensor.dtype)
 
 
 def read_flags(flags: Sequence[Tensor]) -> list[bool]:
-    """Scalars that are true or false, wherever they are: one read for each device."""
+    """Read boolean scalars from any devices, with one read per device."""
     return list(map(bool, _read(flags)))
 
 
 def read_numbers(numbers: Sequence[Tensor]) -> list[float]:
-    """Scalars, wherever they are: one read for each device."""
+    """Read scalars from any devices, with one read per device."""
     return list(map(float, _read(numbers)))
 
 
 def _read(scalars: Sequence[Tensor]) -> list[float | bool]:
-    read: dict[int, float | bool] = {}
+    values: dict[int, float | bool] = {}
     for device in dict.fromkeys(scalar.device for scalar in scalars):
-        places = [place for place, scalar in enumerate(scalars) if scalar.device == device]
-        together = torch.stack([scalars[place] for place in places])
-        read |= zip(places, together.tolist(), strict=True)
-    return [read[place] for place in range(len(scalars))]
+        indices = [index for index, scalar in enumerate(scalars) if scalar.device == device]
+        stacked = torch.stack([scalars[index] for index in indices])
+        values |= zip(indices, stacked.tolist(), strict=True)
+    return [values[index] for index in range(len(scalars))]

@@ -1,4 +1,4 @@
-"""Reward training: pictures are drawn and scored, and the score's gradient goes back through it."""
+"""Reward training with gradients: images are generated and scored, and the score backpropagated."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -23,51 +23,53 @@ from modules.interfaces import (
     Probe,
     PromptBatch,
 )
-from modules.memory.to_device import sent
-from modules.objectives.trajectories import courses_of, last_step_again
-from modules.rewards.mixer import Mixer, Scores
-from modules.sampling.rollout import Course, Rollout
+from modules.memory.to_device import to_device
+from modules.objectives.trajectories import repeated_last_step, trajectories_of
+from modules.rewards.mixer import Mixer
+from modules.sampling.rollout import Rollout, Trajectory
 from modules.sampling.sampler import LATENT_CHANNELS, LATENT_SCALE
 from onetrainer.config.rewards.algorithms import DraftLv
 from onetrainer.config.rewards.alignprop import AlignProp as Section
 
 START, NOISE, ANCHORED = "reward-start", "reward-noise", "reward-anchor"
-"""What draws are for: a drawing's first noise, the noise of its steps, the anchor's step."""
+"""Seed purposes: initial noise, the noise of steps, and the choice of the anchor's step."""
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What a microbatch is told in every call of the UNet: prompts and no prompt, and frames."""
+class _Inputs:
+    """Inputs of every UNet call: conditioning of prompts and of no prompt, and image sizes."""
 
     conditioning: Conditioning
     empty: Conditioning | None
-    frames: Tensor
+    time_ids: Tensor
 
 
 @dataclass(frozen=True)
-class _Drawn:
-    """What came of a microbatch's drawings.
+class _Generated:
+    """Generated latents of a microbatch, and what the anchor needs.
 
-    latents: (B, 4, h, w), with their graph. anchors: the step of each picture that is compared with
-    the untouched model, by place; anchored: what it began with, (1, 4, h, w), without a graph.
+    latents: (B, 4, h, w), with their graph. anchor_steps: the step of each image that is compared
+    with the base model, by position; anchor_latents: its input, (1, 4, h, w), without a graph.
     """
 
     latents: Tensor
-    courses: Sequence[Course]
+    trajectories: Sequence[Trajectory]
+    anchor_steps: dict[int, int]
+    anchor_latents: dict[int, Tensor]
     anchors: dict[int, int]
     anchored: dict[int, Tensor]
 
 
 class AlignProp:
-    """Minus the reward of drawn pictures (Prabhudesai et al. 2023, arXiv:2310.03739).
+    """Minus the reward of generated images (Prabhudesai et al. 2023, arXiv:2310.03739).
 
-    Its relatives differ in the steps that the gradient goes through; see `alignprop_courses`.
-    Every picture draws what it needs from (seed, purpose, step, position), so a step is the same
-    however it is cut into microbatches. A microbatch of the user's pictures is learnt by
-    `denoising`, and so are held-out ones measured.
+    Related algorithms differ in the steps that carry a gradient; see `trajectories_of`.
+    Every image draws its random numbers from (seed, purpose, step, position), so a step is
+    independent of microbatch size. A microbatch of the user's images trains by `denoising`, which
+    also computes the validation loss.
 
-    mixer: the rewards as they are at the time; what they are measured by becomes known in training.
-    merged, untouched: of the method; see `modules.interfaces.Method`.
+    mixer: returns the current rewards; their normalization is determined in training.
+    merged, base_model: of the method; see `modules.interfaces.Method`.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class AlignProp:
         rollout: Rollout,
         denoising: Objective[Batch],
         device: torch.device,
-        untouched: Callable[[], AbstractContextManager[None]] = nullcontext,
+        base_model: Callable[[], AbstractContextManager[None]] = nullcontext,
         merged: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._family = family
@@ -88,74 +90,73 @@ class AlignProp:
         self._rollout = rollout
         self._denoising = denoising
         self._device = device
-        self._untouched = untouched
-        self._quick = merged
+        self._base_model = base_model
+        self._merged = merged
 
     def loss(self, batch: Batch | PromptBatch, *, seed: int, step: int) -> Loss:
-        """The loss of a microbatch; to be called under the engine's autocast.
+        """Compute the loss of a microbatch; call it under the engine's autocast.
 
-        `per_item` is minus the reward; it and the scores are those of the pictures as drawn.
+        `per_item` is minus the reward; it and the scores are those of the images as generated.
         """
         if isinstance(batch, Batch):
             return self._denoising.loss(batch, seed=seed, step=step)
         draws = Draws(seed, step, batch.positions)
-        told = self._told(batch)
-        drawn = self._drawn(batch, told, draws)
-        scores = self._scored(drawn.latents, batch)
-        totals = [scores.total, *self._again(drawn.latents, batch, told, draws)]
-        counted = -torch.stack(totals).mean(dim=0)
+        inputs = self._inputs(batch)
+        generated = self._generate(batch, inputs, draws)
+        scores = self._mixer().score(self._rollout.decode(generated.latents), batch.prompts)
+        totals = [scores.total, *self._repeated_totals(generated.latents, batch, inputs, draws)]
+        loss = -torch.stack(totals).mean(dim=0)
         reward = scores.total.detach()
-        known = {REWARD: reward}
-        known |= {REWARD_PREFIX + name: own for name, own in scores.by_name.items()}
-        known[LAST_STEPS] = self._moved(
-            torch.tensor([float(len(course.trained_steps)) for course in drawn.courses])
+        metrics = {REWARD: reward}
+        metrics |= {REWARD_PREFIX + name: each for name, each in scores.by_name.items()}
+        metrics[LAST_STEPS] = self._to_device(
+            torch.tensor([float(len(each.trained_steps)) for each in generated.trajectories])
         )
         if self._section.keep.anchor:
-            distances = self._distances(drawn, batch, told)
-            counted = counted + self._section.keep.anchor * distances.to(counted.device)
-            known[ANCHOR] = distances.detach()
-        return Loss(counted.sum() * batch.weight, -reward, known)
+            distances = self._anchor_distances(generated, batch, inputs)
+            loss = loss + self._section.keep.anchor * distances.to(loss.device)
+            metrics[ANCHOR] = distances.detach()
+        return Loss(loss.sum() * batch.weight, -reward, metrics)
 
     def validation(self, batch: Batch, probe: Probe) -> Tensor:
         return self._denoising.validation(batch, probe)
 
-    def _told(self, batch: PromptBatch) -> _Told:
+    def _inputs(self, batch: PromptBatch) -> _Inputs:
         conditioning, empty = batch.conditioning, batch.empty
         if conditioning is None:
-            # One call for all, so that all are equally long.
+            # In one call, so that all have the same length.
             both = self._family.encode_text((*batch.prompts, ""), among=batch.step_prompts)
             conditioning, empty = _rows(both, slice(-1)), _rows(both, slice(-1, None))
-        return _Told(conditioning, empty, batch.frames)
+        return _Inputs(conditioning, empty, batch.time_ids)
 
-    def _drawn(self, batch: PromptBatch, told: _Told, draws: Draws) -> _Drawn:
-        start = self._moved(draws.normal(START, _shape(batch)))
-        courses = courses_of(self._section.algorithm, steps=self._rollout.steps, draws=draws)
-        anchors = self._anchors(courses, draws)
-        anchored: dict[int, Tensor] = {}
-
-        def look(place: int, number: int, latents: Tensor) -> None:
-            if number == anchors.get(place):
-                anchored[place] = latents.detach()
-
-        latents = self._rollout.draw(
-            start,
-            conditioning=told.conditioning,
-            empty=told.empty,
-            frames=told.frames,
-            courses=courses,
-            noise=partial(_noise, draws, _shape(batch)),
-            quick=self._quick,
-            look=look,
+    def _generate(self, batch: PromptBatch, inputs: _Inputs, draws: Draws) -> _Generated:
+        start = self._to_device(draws.normal(START, _shape(batch)))
+        trajectories = trajectories_of(
+            self._section.algorithm, steps=self._rollout.steps, draws=draws
         )
-        return _Drawn(latents, courses, anchors, anchored)
+        anchor_steps = self._anchor_steps(trajectories, draws)
+        anchor_latents: dict[int, Tensor] = {}
 
-    def _scored(self, latents: Tensor, batch: PromptBatch) -> Scores:
-        return self._mixer().score(self._rollout.decode(latents), batch.prompts)
+        def save_anchor(position: int, number: int, latents: Tensor) -> None:
+            if number == anchor_steps.get(position):
+                anchor_latents[position] = latents.detach()
 
-    def _again(
-        self, finished: Tensor, batch: PromptBatch, told: _Told, draws: Draws
+        latents = self._rollout.generate(
+            start,
+            conditioning=inputs.conditioning,
+            empty=inputs.empty,
+            time_ids=inputs.time_ids,
+            trajectories=trajectories,
+            noise=partial(_noise, draws, _shape(batch)),
+            inference_mode=self._merged,
+            on_step=save_anchor,
+        )
+        return _Generated(latents, trajectories, anchor_steps, anchor_latents)
+
+    def _repeated_totals(
+        self, finished: Tensor, batch: PromptBatch, inputs: _Inputs, draws: Draws
     ) -> list[Tensor]:
-        """The rewards of further last steps of the same pictures, each (B,); mostly there is none.
+        """Return the rewards of repeated last steps of the same images, each (B,), if any.
 
         Each has a graph of its own, so that the gradient of their mean has less variance.
         Source: Clark et al. 2023, arXiv:2309.17400, section 4.2 (DRaFT-LV).
@@ -165,85 +166,89 @@ class AlignProp:
             return []
         totals = []
         for number in range(algorithm.gradients_per_image - 1):
-            latents = self._last_step_again(number, finished.detach(), batch, told, draws)
+            latents = self._repeat_last_step(number, finished.detach(), batch, inputs, draws)
             images = self._rollout.decode(latents)
             totals.append(mixer.score(images, batch.prompts).total)
         return totals
 
-    def _last_step_again(
-        self, number: int, finished: Tensor, batch: PromptBatch, told: _Told, draws: Draws
+    def _repeat_last_step(
+        self, number: int, finished: Tensor, batch: PromptBatch, inputs: _Inputs, draws: Draws
     ) -> Tensor:
-        """Finished latents under new noise, and out of it again; (B, 4, h, w)."""
+        """Add new noise to finished latents and run the last step; return (B, 4, h, w)."""
         noise = partial(_noise, draws, _shape(batch))
         steps = self._rollout.steps
-        # Behind the numbers of the drawing's own steps there are two for each.
+        # Two noise numbers per repetition, after those of the trajectory's own steps.
         first, second = steps + 2 * number, steps + 2 * number + 1
-        noises = torch.stack([noise(place, first) for place in range(len(finished))])
-        return self._rollout.draw(
-            self._rollout.noised(finished, noises, step=steps - 1),
-            conditioning=told.conditioning,
-            empty=told.empty,
-            frames=told.frames,
-            courses=[last_step_again(steps)] * len(finished),
-            noise=lambda place, _: noise(place, second),
+        noises = torch.stack([noise(position, first) for position in range(len(finished))])
+        return self._rollout.generate(
+            self._rollout.add_noise(finished, noises, step=steps - 1),
+            conditioning=inputs.conditioning,
+            empty=inputs.empty,
+            time_ids=inputs.time_ids,
+            trajectories=[repeated_last_step(steps)] * len(finished),
+            noise=lambda position, _: noise(position, second),
         )
 
-    def _anchors(self, courses: Sequence[Course], draws: Draws) -> dict[int, int]:
-        """The step of each picture that is compared with the untouched model, by place."""
+    def _anchor_steps(self, trajectories: Sequence[Trajectory], draws: Draws) -> dict[int, int]:
+        """Draw the step of each image that is compared with the base model, by position."""
         if not self._section.keep.anchor:
             return {}
         chances = draws.chances(ANCHORED)
         return {
-            place: course.trained_steps[int(chance * len(course.trained_steps))]
-            for place, (course, chance) in enumerate(zip(courses, chances, strict=True))
+            position: trajectory.trained_steps[int(chance * len(trajectory.trained_steps))]
+            for position, (trajectory, chance) in enumerate(zip(trajectories, chances, strict=True))
         }
 
-    def _distances(self, drawn: _Drawn, batch: PromptBatch, told: _Told) -> Tensor:
-        """How far the model's noise predictions are from the untouched model's, (B,).
+    def _anchor_distances(
+        self, generated: _Generated, batch: PromptBatch, inputs: _Inputs
+    ) -> Tensor:
+        """Compute the distance of noise predictions from the base model's, (B,).
 
-        The mean squared difference at a trained step of each picture, with its prompt alone; what
-        the step began with counts as given. Up to a factor of the timestep it is the divergence of
-        what the two models would make of it: Fan et al. 2023, arXiv:2305.16381 (DPOK).
+        The mean squared difference at a trained step of each image, with its prompt alone; the
+        step's input is a constant. Up to a factor of the timestep it is the KL divergence between
+        the two models' next latents: Fan et al. 2023, arXiv:2305.16381 (DPOK).
         """
-        places = sorted(drawn.anchors)
-        latents = torch.cat([drawn.anchored[place] for place in places])
-        steps = [drawn.anchors[place] for place in places]
-        own = self._untouched_noise(latents, steps, batch)
-        seen = self._rollout.noise_in(
-            latents, steps, conditioning=told.conditioning, frames=told.frames
+        positions = sorted(generated.anchor_steps)
+        latents = torch.cat([generated.anchor_latents[position] for position in positions])
+        steps = [generated.anchor_steps[position] for position in positions]
+        base = self._base_model_noise(latents, steps, batch)
+        predicted = self._rollout.predict_noise(
+            latents, steps, conditioning=inputs.conditioning, time_ids=inputs.time_ids
         )
-        return (seen - own).square().mean(dim=(1, 2, 3))
+        return (predicted - base).square().mean(dim=(1, 2, 3))
 
-    def _untouched_noise(self, latents: Tensor, steps: Sequence[int], batch: PromptBatch) -> Tensor:
+    def _base_model_noise(
+        self, latents: Tensor, steps: Sequence[int], batch: PromptBatch
+    ) -> Tensor:
         device = self._device.type
-        # Autocast would remember casts of the untouched weights for the whole context.
+        # Autocast would cache casts of the base model's weights for the whole context.
         uncached = torch.autocast(
             device,
             dtype=torch.get_autocast_dtype(device),
             enabled=torch.is_autocast_enabled(device),
             cache_enabled=False,
         )
-        with self._untouched(), torch.no_grad(), uncached:
+        with self._base_model(), torch.no_grad(), uncached:
             conditioning = batch.conditioning or self._family.encode_text(
                 batch.prompts, among=batch.step_prompts
             )
-            return self._rollout.noise_in(
-                latents, steps, conditioning=conditioning, frames=batch.frames
+            return self._rollout.predict_noise(
+                latents, steps, conditioning=conditioning, time_ids=batch.time_ids
             )
 
-    def _moved(self, tensor: Tensor) -> Tensor:
-        return sent(tensor, self._device)
+    def _to_device(self, tensor: Tensor) -> Tensor:
+        return to_device(tensor, self._device)
 
 
 def _shape(batch: PromptBatch) -> torch.Size:
-    """That of a picture's latents."""
+    """Return the shape of an image's latents."""
     width, height = batch.size
     return torch.Size((LATENT_CHANNELS, height // LATENT_SCALE, width // LATENT_SCALE))
 
 
-def _noise(draws: Draws, shape: torch.Size, place: int, number: int) -> Tensor:
-    """The noise of a picture's step, (4, h, w), float32, on the CPU."""
-    generator = seeds.generator(draws.seed, NOISE, draws.step, draws.positions[place], number)
+def _noise(draws: Draws, shape: torch.Size, position: int, number: int) -> Tensor:
+    """Draw the noise of an image's step, (4, h, w), float32, on the CPU."""
+    generator = seeds.generator(draws.seed, NOISE, draws.step, draws.positions[position], number)
     return torch.randn(shape, generator=generator)
 
 

@@ -1,6 +1,6 @@
-"""What best of n has drawn in each round, kept in files so that a resumed run learns the same.
+"""Files with the candidates of best of n, so that a resumed run trains on the same images.
 
-RUN/rewards/round-NNNNNN.safetensors, complete or not at all, each written before it is learnt from.
+RUN/rewards/round-NNNNNN.safetensors, written atomically before training on them.
 """
 
 import json
@@ -21,12 +21,12 @@ _STEP, _PROMPTS = "step", "prompts"
 
 @dataclass(frozen=True)
 class Round:
-    """The pictures that were drawn at one time, and those of them that are learnt.
+    """The candidates of one round: the latents of the selected ones, and the scores of all.
 
-    step: before which they were drawn, from 0. prompts: each once or more often, in their order.
-    latents: the best of each prompt, side by side and the best first, (P * kept, 4, h, w), float32,
-    on the CPU. scores: of every picture that was drawn, (P, n), float32, on the CPU, by the names
-    that they have in `Loss.scores`.
+    step: before which they were generated, from 0. prompts: in order, possibly repeated.
+    latents: the best of each prompt, prompt by prompt and the best first, (P * kept, 4, h, w),
+    float32, on the CPU. scores: of every candidate, (P, n), float32, on the CPU, by their names in
+    `Loss.scores`.
     """
 
     step: int
@@ -36,47 +36,51 @@ class Round:
 
     @property
     def kept(self) -> int:
-        """How many pictures of each prompt are learnt."""
+        """Number of selected images per prompt."""
         return len(self.latents) // len(self.prompts)
 
 
-class Rounds:
-    """The rounds of a run.
+class RoundFiles:
+    """The stored rounds of a run.
 
-    folder: made when the first is added. until: the steps that have been made; rounds of later ones
-    are deleted, since they are drawn again. Raises UserError where a file cannot be read.
+    Args:
+        folder: Created when the first round is added.
+        completed_steps: Rounds that start later are deleted, since they are generated again.
+
+    Raises:
+        UserError: A file cannot be read.
     """
 
-    def __init__(self, folder: Path, *, until: int) -> None:
+    def __init__(self, folder: Path, *, completed_steps: int) -> None:
         self._folder = folder
-        for part in folder.glob(f"{IMAGES}.part"):
-            part.unlink()
+        for unfinished in folder.glob(f"{IMAGES}.part"):
+            unfinished.unlink()
         for path in folder.glob(IMAGES):
-            if _read(path).step >= until:
+            if _read(path).step >= completed_steps:
                 path.unlink()
 
     def get(self, number: int) -> Round | None:
-        """A round of the run; None if it has yet to be drawn."""
+        """Read a round; None if it is yet to be generated."""
         path = self._path(number)
         return _read(path) if path.is_file() else None
 
-    def add(self, number: int, made: Round) -> None:
-        """Keeps a round. Raises UserError if it cannot be written."""
+    def add(self, number: int, current: Round) -> None:
+        """Store a round. Raises UserError if it cannot be written."""
         path = self._path(number)
-        told = {_STEP: str(made.step), _PROMPTS: json.dumps(made.prompts)}
-        tensors = {name: tensor.contiguous() for name, tensor in made.scores.items()}
+        metadata = {_STEP: str(current.step), _PROMPTS: json.dumps(current.prompts)}
+        tensors = {name: tensor.contiguous() for name, tensor in current.scores.items()}
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, save({**tensors, LATENTS: made.latents.contiguous()}, told))
+            write_atomic(path, save({**tensors, LATENTS: current.latents.contiguous()}, metadata))
         except OSError as error:
             raise cannot_write(path, error) from error
 
-    def unlike(self, number: int) -> UserError:
-        """The message for a round that was drawn with other settings."""
+    def mismatch_error(self, number: int) -> UserError:
+        """Return the error for a round that was generated with other settings."""
         return UserError(
-            f"{self._path(number)}: was drawn from other prompts, or in another size or number",
-            "Expected the pictures that this run's config asks for",
-            "Delete it, and they are drawn anew.",
+            f"{self._path(number)}: generated from other prompts, or in another size or number",
+            "Expected the images that this run's config asks for",
+            "Delete the file to generate them again.",
         )
 
     def _path(self, number: int) -> Path:
@@ -87,17 +91,17 @@ def _read(path: Path) -> Round:
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 # no dict
-            told = file.metadata() or {}
-        scores = {name: each for name, each in tensors.items() if _is_score(name)}
-        prompts = tuple(map(str, json.loads(told[_PROMPTS])))
-        return Round(int(told[_STEP]), prompts, tensors[LATENTS], scores)
+            metadata = file.metadata() or {}
+        scores = {
+            name: each
+            for name, each in tensors.items()
+            if name == REWARD or name.startswith(REWARD_PREFIX)
+        }
+        prompts = tuple(map(str, json.loads(metadata[_PROMPTS])))
+        return Round(int(metadata[_STEP]), prompts, tensors[LATENTS], scores)
     except (OSError, SafetensorError, ValueError, LookupError, TypeError) as error:
         raise UserError(
-            f"{path}: cannot be read as the pictures of a round",
+            f"{path}: cannot be read as the images of a round",
             "Expected a file of this version of the program",
-            "Delete it, and they are drawn anew.",
+            "Delete the file to generate them again.",
         ) from error
-
-
-def _is_score(name: str) -> bool:
-    return name == REWARD or name.startswith(REWARD_PREFIX)

@@ -1,4 +1,4 @@
-"""The settings of the denoising objective as what the mathematics takes: numbers and tables."""
+"""Conversion of the denoising objective's config to numbers and tables."""
 
 import torch
 from torch import Tensor
@@ -25,12 +25,12 @@ from onetrainer.schedules.timestep_density import density
 
 
 def loss_mix(section: Losses) -> LossMix:
-    """How much each measure of the error counts."""
+    """Return the weights of the loss terms."""
     return LossMix(section.mse, section.mae, section.huber, section.log_cosh)
 
 
 def threshold_table(section: Losses, schedule: NoiseSchedule) -> Tensor | None:
-    """The Huber threshold at each timestep, (steps,); None without Huber loss."""
+    """Return the Huber threshold at each timestep, (steps,); None without Huber loss."""
     if not section.huber:
         return None
     return huber_thresholds(
@@ -44,7 +44,7 @@ def threshold_table(section: Losses, schedule: NoiseSchedule) -> Tensor | None:
 def weight_table(
     section: Weighting, prediction: Prediction, schedule: NoiseSchedule
 ) -> Tensor | None:
-    """How much each timestep counts, (steps,); None if all count 1."""
+    """Return the loss weight of each timestep, (steps,); None if all are 1."""
     match section:
         case Plain():
             return None
@@ -61,14 +61,14 @@ def weight_table(
 
 
 def timestep_table(section: Timesteps, *, steps: int) -> Tensor | None:
-    """The share of draws up to each timestep, (steps,), float64; None if all are drawn alike."""
+    """Return the cumulative timestep distribution, (steps,), float64; None if it is uniform."""
     if section == Uniform():
         return None
     return cumulative(density(section, steps))
 
 
 def noise_settings(section: Noise) -> NoiseSettings:
-    """What is mixed into plain noise."""
+    """Return the strengths of what is mixed into plain noise."""
     return NoiseSettings(
         offset=section.offset,
         pyramid_levels=section.pyramid_levels,
@@ -79,7 +79,7 @@ def noise_settings(section: Noise) -> NoiseSettings:
 
 
 def growth_table(section: Noise, schedule: NoiseSchedule) -> Tensor | None:
-    """The share of the offset noise at each timestep, (steps,), on the CPU; None for all of it."""
+    """Return the offset fraction at each timestep, (steps,), on the CPU; None if all are 1."""
     if not section.offset or not section.offset_by_timestep:
         return None
     return offset_growth(schedule).to(torch.device("cpu"))

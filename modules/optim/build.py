@@ -1,4 +1,4 @@
-"""From the optimizer's section of the config to the library's optimizer."""
+"""Construction of the library's optimizer from the optimizer's config section."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,35 +6,36 @@ from dataclasses import replace
 import torch
 
 from modules.interfaces import ParameterGroup
-from modules.optim.construct import Movable, construct, is_matrix
+from modules.optim.construct import OptimizerGroup, construct, is_matrix
 from onetrainer.config.optimizers.momentum import Muon
 from onetrainer.config.optimizers.optimizer import Optimizer, require_package
 
-# Settings of an optimizer section that are no arguments of its class: rates belong to groups.
+# Settings of an optimizer section that are no arguments of its class; learning rates are per group.
 _OWN_KEYS = {"kind", "lr", "other_lr_ratio", "fused_backward"}
 
 
 def build_optimizer(section: Optimizer, groups: Sequence[ParameterGroup]) -> torch.optim.Optimizer:
-    """The optimizer over the groups, each with its part's learning rate in `base_lr`.
+    """Build the optimizer over the groups, each with its component's learning rate as `base_lr`.
 
-    Raises UserError, naming the command to install it, where the optimizer's package is missing.
+    Raises:
+        UserError: The optimizer's package is missing; names the command to install it.
     """
     require_package(section)
-    movables = [
-        Movable(group.part, list(group.parameters.values()), rate)
+    rate_groups = [
+        OptimizerGroup(group.component, list(group.parameters.values()), rate)
         for group in groups
         for rate in [(group.lr or section.lr) * group.lr_ratio]
         if group.parameters
     ]
     if isinstance(section, Muon):
-        movables = [part for movable in movables for part in _halves(movable, section)]
-    return construct(section.target, movables, arguments_of(section))
+        rate_groups = [half for group in rate_groups for half in _split_matrices(group, section)]
+    return construct(section.target, rate_groups, arguments_of(section))
 
 
 def arguments_of(section: Optimizer) -> dict[str, object]:
-    """What an optimizer's class is given besides its parameters, by the names it has for them.
+    """Return the keyword arguments of an optimizer's class, besides its parameters.
 
-    Settings that are empty are left out, so that the class has its own way.
+    Empty settings are left out, so that the class uses its default.
     """
     values = {key: value for key, value in section if key not in _OWN_KEYS}
     if section.betas:
@@ -48,13 +49,15 @@ def arguments_of(section: Optimizer) -> dict[str, object]:
     return named | dict(section.options)
 
 
-def _halves(movable: Movable, section: Muon) -> list[Movable]:
-    """The matrices among parameters, and the rest; words stand in rows, but are no matrix."""
-    has_matrices = movable.part != "embeddings"
-    matrices = [weight for weight in movable.parameters if has_matrices and is_matrix(weight)]
-    rest = [weight for weight in movable.parameters if not (has_matrices and is_matrix(weight))]
+def _split_matrices(rate_group: OptimizerGroup, section: Muon) -> list[OptimizerGroup]:
+    """Split a group into matrices, for Muon, and the rest; token embeddings are no matrices."""
+    has_matrices = rate_group.part != "embeddings"
+    matrices = [weight for weight in rate_group.parameters if has_matrices and is_matrix(weight)]
+    rest = [weight for weight in rate_group.parameters if not (has_matrices and is_matrix(weight))]
     halves = (
-        replace(movable, parameters=matrices, is_matrix=True),
-        replace(movable, parameters=rest, lr=movable.lr * section.other_lr_ratio, is_matrix=False),
+        replace(rate_group, parameters=matrices, is_matrix=True),
+        replace(
+            rate_group, parameters=rest, lr=rate_group.lr * section.other_lr_ratio, is_matrix=False
+        ),
     )
     return [half for half in halves if half.parameters]

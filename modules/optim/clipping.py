@@ -1,34 +1,34 @@
-"""Gradients shortened to a largest norm, wherever they are."""
+"""Gradient clipping by global norm, across devices."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from modules.memory.to_device import sent
+from modules.memory.to_device import to_device
 
 EPSILON = 1e-6  # as torch's clip_grad_norm_ adds it to the norm
 
 
 @torch.no_grad()
-def clip(gradients: Sequence[Tensor], largest: float) -> None:
-    """Scales gradients in place, so that the norm of all of them together is at most `largest`.
+def clip(gradients: Sequence[Tensor], max_norm: float) -> None:
+    """Scale gradients in place, so that their global norm is at most `max_norm`.
 
-    Not torch's clip_grad_norm_: that adds norms up device by device, so that it would matter to the
-    last bit which weights wait in main memory. Reads nothing, but for gradients in main memory,
-    which wait for those on a card.
+    Not torch's clip_grad_norm_: that sums norms device by device, so that the result would depend
+    in its last bit on which weights are offloaded. Does not wait for the GPU, except for gradients
+    in host memory, which need the norms of those on the GPU.
     """
     if not gradients:
         return
     devices = {gradient.device: None for gradient in gradients}
-    place = next((device for device in devices if device.type != "cpu"), gradients[0].device)
+    target = next((device for device in devices if device.type != "cpu"), gradients[0].device)
     norms: list[Tensor] = [gradients[0]] * len(gradients)
     for device in devices:
-        own = [number for number, each in enumerate(gradients) if each.device == device]
-        found = torch._foreach_norm([gradients[number] for number in own])
-        for number, norm in zip(own, sent(torch.stack(found), place), strict=True):
-            norms[number] = norm
+        indices = [index for index, each in enumerate(gradients) if each.device == device]
+        device_norms = torch._foreach_norm([gradients[index] for index in indices])
+        for index, norm in zip(indices, to_device(torch.stack(device_norms), target), strict=True):
+            norms[index] = norm
     total = torch.linalg.vector_norm(torch.stack(norms))
-    factor = torch.clamp(largest / (total + EPSILON), max=1.0)
+    factor = torch.clamp(max_norm / (total + EPSILON), max=1.0)
     for device in devices:
         torch._foreach_mul_([g for g in gradients if g.device == device], factor.to(device))

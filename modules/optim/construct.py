@@ -1,4 +1,4 @@
-"""A library's optimizer, made of plain values."""
+"""Construction of a library's optimizer from plain values, and its learning rate."""
 
 import importlib
 import importlib.util
@@ -11,12 +11,12 @@ from torch import nn
 
 
 @dataclass(frozen=True)
-class Movable:
-    """Parameters that move at one rate.
+class OptimizerGroup:
+    """Parameters with one learning rate.
 
-    part: the network they belong to; see `interfaces.ParameterGroup`. lr: the full learning rate,
-    which the schedule multiplies. is_matrix: whether each of them is one, for Muon; None where the
-    optimizer does not ask.
+    part: the component they belong to; see `interfaces.ParameterGroup`. lr: the full learning
+    rate, which the schedule multiplies. is_matrix: whether all are matrices, for Muon; None for
+    other optimizers.
     """
 
     part: str
@@ -26,24 +26,24 @@ class Movable:
 
 
 def construct(
-    target: str, movables: Sequence[Movable], arguments: Mapping[str, object]
+    target: str, rate_groups: Sequence[OptimizerGroup], arguments: Mapping[str, object]
 ) -> torch.optim.Optimizer:
-    """The optimizer "module:Class" over the parameters, which are its groups.
+    """Construct the optimizer "module:Class" with the groups as its parameter groups.
 
-    Each group knows its part, and its full learning rate as "base_lr".
+    Each parameter group has its component as "part", and its full learning rate as "base_lr".
     """
     module, name = target.split(":")
-    # The one place where libraries of optimizers are imported: some take seconds.
+    # The only place that imports optimizer libraries: some take seconds.
     factory: Callable[..., torch.optim.Optimizer] = getattr(importlib.import_module(module), name)
-    if module.startswith("torchao") and not can_compile(movables):
+    if module.startswith("torchao") and not can_compile(rate_groups):
         factory = _uncompiled(factory)
-    groups = [_described(movable) for movable in movables]
-    # Some demand a rate, though every group has its own.
-    return factory(groups, lr=movables[0].lr, **arguments)
+    groups = [_param_group(rate_group) for rate_group in rate_groups]
+    # Some classes require a learning rate, though every group has its own.
+    return factory(groups, lr=rate_groups[0].lr, **arguments)
 
 
 def is_matrix(parameter: nn.Parameter) -> bool:
-    """Whether a parameter has rows and columns, more than one of each.
+    """Return whether a parameter has more than one row and more than one column.
 
     A convolution (o, i, h, w) counts as (o, i * h * w).
     """
@@ -54,43 +54,45 @@ def is_matrix(parameter: nn.Parameter) -> bool:
 
 
 def set_lr(optimizer: torch.optim.Optimizer, multiplier: float) -> None:
-    """Scales every group's own learning rate."""
+    """Set every group's learning rate to a multiple of its full one."""
     for group in optimizer.param_groups:
         lr = group["base_lr"] * multiplier
-        # torchao keeps it as a tensor, so that a new rate is not a new program to compile.
+        # torchao keeps it as a tensor, so that a new rate needs no new compilation.
         if isinstance(group["lr"], torch.Tensor):
             group["lr"].fill_(lr)
         else:
             group["lr"] = lr
 
 
-def can_compile(movables: Sequence[Movable]) -> bool:
-    """Whether torch.compile can be counted on: on a graphics card with Triton.
+def can_compile(rate_groups: Sequence[OptimizerGroup]) -> bool:
+    """Return whether torch.compile is certain to work: on a GPU with Triton.
 
-    On the processor it needs a C++ compiler, which few people have, and takes seconds.
+    On the CPU it needs a C++ compiler, which few users have, and takes seconds.
     """
-    is_on_card = all(parameter.is_cuda for movable in movables for parameter in movable.parameters)
+    is_on_card = all(
+        parameter.is_cuda for rate_group in rate_groups for parameter in rate_group.parameters
+    )
     return is_on_card and importlib.util.find_spec("triton") is not None
 
 
-def _described(movable: Movable) -> dict[str, Any]:
+def _param_group(rate_group: OptimizerGroup) -> dict[str, Any]:
     group = {
-        "params": list(movable.parameters),
-        "lr": movable.lr,
-        "base_lr": movable.lr,
-        "part": movable.part,
+        "params": list(rate_group.parameters),
+        "lr": rate_group.lr,
+        "base_lr": rate_group.lr,
+        "part": rate_group.part,
     }
-    return group if movable.is_matrix is None else group | {"use_muon": movable.is_matrix}
+    return group if rate_group.is_matrix is None else group | {"use_muon": rate_group.is_matrix}
 
 
 def _uncompiled(factory: Any) -> Any:  # noqa: ANN401 - a class that is known at run time only
-    """The same class of optimizer, whose steps are computed without torch.compile."""
+    """Return the same optimizer class with steps that bypass torch.compile."""
 
     class Uncompiled(factory):  # type: ignore[misc] # the base is chosen at run time
         def step(self, closure: Callable[[], float] | None = None) -> float | None:
             with torch.compiler.set_stance("force_eager"):
                 return super().step(closure)  # type: ignore[no-any-return] # base is Any
 
-    # Checkpoints know the class by its name, and may be taken up where it compiles.
+    # Checkpoints identify the class by name, and may be resumed where it does compile.
     Uncompiled.__name__ = factory.__name__
     return Uncompiled

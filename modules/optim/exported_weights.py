@@ -1,4 +1,4 @@
-"""Which weights people get to see: in samples and in finished files."""
+"""The forms of the weights that samples and finished files use."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -6,32 +6,32 @@ from dataclasses import dataclass
 
 from modules.optim.ema import Ema
 from modules.optim.schedule_free import evaluation_form
-from modules.optim.update import Movement
+from modules.optim.update import WeightUpdater
 
 
 @dataclass(frozen=True)
-class ShownWeights:
-    """Puts weights into the form that is to be shown, for a while; they come back exactly.
+class ExportedWeights:
+    """Context managers that bring weights into a form, and restore them exactly on exit.
 
-    ema: None if there is no average. keep: changes weights that became an average into what the
-    method wants of them, as after each step: an average of vectors is shorter than each of them.
+    ema: None without an EMA. normalize: what the method does after each step; applied to averaged
+    weights as well, since an average of vectors is shorter than each of them.
     """
 
-    movement: Movement
+    updater: WeightUpdater
     ema: Ema | None
-    keep: Callable[[], None]
+    normalize: Callable[[], None]
 
-    def final(self) -> AbstractContextManager[None]:
-        """What samples show: the average, if there is one."""
-        return self.last() if self.ema is None else self.ema.applied(self.keep)
+    def for_samples(self) -> AbstractContextManager[None]:
+        """Apply the EMA, if there is one."""
+        return self.without_ema() if self.ema is None else self.ema.applied(self.normalize)
 
-    def exported(self) -> AbstractContextManager[None]:
-        """What finished files hold: the same, with every digit of an average, and only to be read.
+    def for_files(self) -> AbstractContextManager[None]:
+        """Apply the EMA in full precision, read-only.
 
-        The average may lie elsewhere than the weights, and is not what `keep` makes of it.
+        It may be on another device than the weights, and is not normalized.
         """
-        return self.last() if self.ema is None else self.ema.lent()
+        return self.without_ema() if self.ema is None else self.ema.applied_float32()
 
-    def last(self) -> AbstractContextManager[None]:
-        """The weights of the last step, without the average."""
-        return evaluation_form(self.movement, self.keep)
+    def without_ema(self) -> AbstractContextManager[None]:
+        """Use the weights of the last step."""
+        return evaluation_form(self.updater, self.normalize)

@@ -1,4 +1,4 @@
-"""Ends of training for some of the weights, while others go on."""
+"""Freeze schedule: steps after which some weights stop training while others continue."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from torch import nn
 
 
 @dataclass(frozen=True)
-class Stop:
-    """Weights that stay exactly as they are from a step on.
+class FreezePoint:
+    """Weights that are frozen from a step on.
 
-    after: how many steps they move; 0 means to the end.
+    after: how many steps they train; 0 means all.
     """
 
     parameters: Sequence[nn.Parameter]
@@ -18,26 +18,26 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Stops:
-    """The ends of all trained weights."""
+class FreezeSchedule:
+    """When each of the trained weights is frozen."""
 
-    stops: Sequence[Stop]
+    points: Sequence[FreezePoint]
 
     @property
     def end(self) -> int:
-        """The step from which nothing moves any more; 0 where something moves to the end."""
-        ends = [stop.after for stop in self.stops]
+        """The step from which all weights are frozen; 0 if some train to the end."""
+        ends = [point.after for point in self.points]
         return 0 if 0 in ends else max(ends, default=0)
 
     def apply(self, step: int) -> None:
-        """Freezes what is not to move any more, before a step; step: from 0.
+        """Freeze what is due before a step, numbered from 0.
 
-        A weight without gradient is passed over by every optimizer: neither its decay nor its
-        momentum moves it, and nothing is computed for it. Not to be called from `end` on: then
-        nothing has a gradient.
+        Every optimizer skips a weight without gradient: neither weight decay nor momentum changes
+        it, and nothing is computed for it. Must not be called from `end` on, when no weight would
+        have a gradient.
         """
-        over = [stop for stop in self.stops if 0 < stop.after <= step]
-        for weight in (weight for stop in over for weight in stop.parameters):
+        due = [point for point in self.points if 0 < point.after <= step]
+        for weight in (weight for point in due for weight in point.parameters):
             if weight.requires_grad:
                 weight.requires_grad_(False)
                 weight.grad = None

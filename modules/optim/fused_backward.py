@@ -1,20 +1,20 @@
-"""The step in backward: each weight moves as soon as its gradient is known, which is then freed.
+"""Fused backward pass: each weight is updated, and its gradient freed, as soon as it is known.
 
-Of all gradients only one is in memory at a time. Not with what needs all of them at once: the norm
-of the whole gradient (clipping), and several microbatches.
+Only one gradient is in memory at a time. Incompatible with what needs all of them at once:
+clipping by the global norm, and gradient accumulation.
 
-With fp16 each weight is moved as if its gradient were right, and put back where it has overflown:
-on the device, which is asked about all of them in a single read when the step is over. As long as
-nothing overflows the weights are those of the normal step, bit for bit. A step with an overflow
-differs from the normal one, which moves nothing at all:
+With fp16 each weight is updated as if its gradient were finite, and restored if it has overflowed:
+on the device, from which all flags are read at once when the step is over. As long as nothing
+overflows, the weights are those of the normal step, bit for bit. A step with an overflow differs
+from the normal one, which updates nothing at all:
 
-- Weights whose own gradients are finite have moved. The others are as they were, with their
-  statistics and their own count of steps.
-- A count of steps that a group of weights shares goes on if any of them has moved.
+- Weights whose own gradients are finite are updated. The others are unchanged, with their
+  optimizer state and their own step counter.
+- A step counter that a group of weights shares increases if any of them is updated.
 - The loss scale falls by as much, once.
 
-Overflows begin somewhere and go on to everything that is computed after it in the backward pass: as
-a rule most weights stay, and those near the output may move.
+An overflow spreads to everything that the backward pass computes after it: as a rule most weights
+are unchanged, and those near the output may be updated.
 """
 
 from threading import Lock
@@ -23,64 +23,65 @@ import torch
 from torch import Tensor, nn
 
 from modules.memory.scaling import LossScale
-from modules.optim.snapshot import Kept
-from modules.optim.update import Movement
+from modules.optim.snapshot import WeightSnapshot
+from modules.optim.update import WeightUpdater
 
 
 class FusedBackward:
-    """Makes every backward pass move the weights, from its construction on.
+    """Hooks that update each weight during every backward pass, from construction on.
 
-    To be made after restoring. The hooks ask for their group at the time of the call: one that
-    is remembered from before a restore would keep its old learning rate, and nothing would tell.
-    scale: of the loss; None where it is not scaled.
+    Construct it after restoring a checkpoint. The hooks read their parameter group at each call:
+    a reference from before a restore would silently keep the old learning rate.
+    scale: the loss scale; None without one.
     """
 
-    def __init__(self, movement: Movement, scale: LossScale | None) -> None:
-        assert movement.moves_alone
-        self._movement = movement
+    def __init__(self, updater: WeightUpdater, scale: LossScale | None) -> None:
+        assert updater.updates_independently
+        self._updater = updater
         self._scale = scale
-        # Of this step: what moved, as it was, and whether its gradient has overflown.
-        self._moved: list[tuple[Kept, Tensor]] = []
-        # Hooks of weights on a card run in a thread of autograd's own, those of weights in main
-        # memory in the one that called backward; both narrow the optimizer's groups meanwhile.
-        self._one_at_a_time = Lock()
-        for weight in movement.parameters:
-            weight.register_post_accumulate_grad_hook(self._move)  # type: ignore[no-untyped-call] # torch's
+        # Of this step: the snapshot of each updated weight, and whether its gradient overflowed.
+        self._updated: list[tuple[WeightSnapshot, Tensor]] = []
+        # Hooks of weights on a GPU run in a thread of autograd's own, those of weights in host
+        # memory in the thread that called backward; both narrow the optimizer's groups meanwhile.
+        self._lock = Lock()
+        for weight in updater.parameters:
+            weight.register_post_accumulate_grad_hook(self._update)  # type: ignore[no-untyped-call] # torch's
 
     def finish(self) -> bool:
-        """Ends a step, and tells whether a gradient has overflown. With fp16 reads once."""
-        self._movement.finish()
-        if not self._moved:
+        """End a step; return whether a gradient has overflowed. Reads once if scaled."""
+        self._updater.finish()
+        if not self._updated:
             return False
-        flags = _read([flag for _, flag in self._moved])
-        wrong = [kept for (kept, _), flag in zip(self._moved, flags, strict=True) if flag]
-        for kept in wrong:
-            kept.put_back_rest()
-        right = [kept for (kept, _), flag in zip(self._moved, flags, strict=True) if not flag]
-        self._movement.count_only_for({kept.weight for kept in right}, {k.weight for k in wrong})
-        self._moved.clear()
-        return bool(wrong)
+        flags = [flag for _, flag in self._updated]
+        # The only read of a step: all flags at once, on the GPU if one of them is there.
+        device = next((flag.device for flag in flags if flag.device.type != "cpu"), flags[0].device)
+        overflows = torch.stack([flag.to(device) for flag in flags]).tolist()
+        snapshots = [snapshot for snapshot, _ in self._updated]
+        restored, updated = set(), set()
+        for snapshot, overflow in zip(snapshots, overflows, strict=True):
+            if overflow > 0:
+                snapshot.restore_host_state()
+                restored.add(snapshot.weight)
+            else:
+                updated.add(snapshot.weight)
+        self._updater.rewind_counters(updated=updated, restored=restored)
+        self._updated.clear()
+        return bool(restored)
 
     @torch.no_grad()
-    def _move(self, weight: Tensor) -> None:
+    def _update(self, weight: Tensor) -> None:
         assert isinstance(weight, nn.Parameter)
-        with self._one_at_a_time:
+        with self._lock:
             if self._scale is None:
-                self._movement.move_one(weight)
+                self._updater.update_one(weight)
             else:
-                self._move_if_finite(weight, self._scale)
+                self._update_if_finite(weight, self._scale)
         weight.grad = None
 
-    def _move_if_finite(self, weight: nn.Parameter, scale: LossScale) -> None:
+    def _update_if_finite(self, weight: nn.Parameter, scale: LossScale) -> None:
         assert weight.grad is not None
         overflows = scale.unscale([weight.grad])
-        kept = Kept.of(weight, self._movement.optimizer)
-        self._movement.move_one(weight)
-        kept.put_back_where(overflows > 0)
-        self._moved.append((kept.without_copies(), overflows))
-
-
-def _read(flags: list[Tensor]) -> list[bool]:
-    """The one read of a step: all flags at once, on the card if one of them is there."""
-    place = next((flag.device for flag in flags if flag.device.type != "cpu"), flags[0].device)
-    return [flag > 0 for flag in torch.stack([flag.to(place) for flag in flags]).tolist()]
+        snapshot = WeightSnapshot.take(weight, self._updater.optimizer)
+        self._updater.update_one(weight)
+        snapshot.restore_where(overflows > 0)
+        self._updated.append((snapshot.without_copies(), overflows))

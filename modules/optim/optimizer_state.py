@@ -1,9 +1,9 @@
-"""What an optimizer has accumulated, for checkpoints: of each weight, and of each group.
+"""Saving and restoring of optimizer state, for each weight and each parameter group.
 
-Settings are not restored: learning rate, betas and decay are those of the config, which may have
-been changed since. Restored is what the optimizer itself has written: statistics of each weight
-(`state`), and whatever of a group is no longer as it was right after construction (counters,
-Prodigy's d, schedule-free's sums of weights).
+Settings are not restored: learning rate, betas and weight decay are those of the config, which may
+have changed. Restored is what the optimizer itself has written: the state of each weight
+(`state`), and the values of groups that differ from those at construction (counters, Prodigy's d,
+the weight sums of schedule-free optimizers).
 """
 
 from collections.abc import Mapping
@@ -13,29 +13,28 @@ import torch
 from torch import Tensor, nn
 
 from modules.formats.files.optimizer_state import Packer, unpack_entries, unpack_plain
-from modules.optim.update import SET_OUTSIDE
+from modules.optim.update import EXTERNAL_KEYS
 
 LAYOUT = 2
-GIVEN = "given"  # of a setting that is neither on nor off nor empty
+GIVEN = "given"  # for a setting that is neither a boolean nor empty
 PAGED = frozenset({"state1", "state2"})
-"""The statistics that bitsandbytes keeps in memory which can be moved out of a card."""
+"""The state that bitsandbytes keeps in paged memory, which can be moved out of a GPU."""
 
 
 @runtime_checkable
 class _Paged(Protocol):
-    """An optimizer of bitsandbytes, which may keep statistics in memory that can be moved out."""
+    """An optimizer of bitsandbytes, which may keep its state in paged memory."""
 
     is_paged: bool
 
     def get_state_buffer(self, p: Tensor, dtype: torch.dtype) -> Tensor:
-        """Memory for the statistics of a weight, of its shape."""
+        """Return memory for a weight's state, in the weight's shape."""
 
 
 class OptimizerProgress:
-    """Saves and restores an optimizer's progress; made right after the optimizer is.
+    """Saves and restores an optimizer's state; constructed right after the optimizer.
 
-    parameters: every trained weight by the name it has in checkpoints, in which order does not
-    matter.
+    parameters: every trained weight by its name in checkpoints, in any order.
     """
 
     def __init__(
@@ -43,13 +42,13 @@ class OptimizerProgress:
     ) -> None:
         self._optimizer = optimizer
         self._parameters = dict(parameters)
-        self._fresh = [
-            {key: _frozen(value) for key, value in group.items() if key not in SET_OUTSIDE}
+        self._initial = [
+            {key: _copy(value) for key, value in group.items() if key not in EXTERNAL_KEYS}
             for group in optimizer.param_groups
         ]
 
     def save(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The progress as named tensors and JSON."""
+        """Return the state as named tensors and JSON."""
         packer = Packer()
         names = {weight: name for name, weight in self._parameters.items()}
         document = {
@@ -63,7 +62,7 @@ class OptimizerProgress:
             "groups": [
                 {
                     "parameters": [names[weight] for weight in group["params"]],
-                    "switches": _switches(self._fresh[number]),
+                    "switches": _switches(self._initial[number]),
                     "values": packer.pack(self._changed(number), f"groups.{number}"),
                 }
                 for number, group in enumerate(self._optimizer.param_groups)
@@ -72,27 +71,27 @@ class OptimizerProgress:
         return packer.tensors, document
 
     def load(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> list[str]:
-        """Takes progress up, in the dtypes it was saved with; returns what there is to tell.
+        """Restore state, in the dtypes it was saved with; return warnings.
 
-        Raises ValueError, KeyError or TypeError for what `save` has not written.
+        Raises:
+            ValueError, KeyError, TypeError: `save` has not written these values.
         """
         if document.get("layout") != LAYOUT:
             self._load_plain(tensors, document)
             return []
         if document["optimizer"] != type(self._optimizer).__name__:
             return [
-                f"the checkpoint is of another optimizer ({document['optimizer']}); its statistics"
-                " begin anew"
+                f"the checkpoint is of another optimizer ({document['optimizer']}); its state"
+                " is reset"
             ]
         if changed := self._changed_switches(document["groups"]):
             return [
                 f"the optimizer's settings are no longer those of the checkpoint"
-                f" ({', '.join(changed)}), and it would remember other things; its statistics"
-                " begin anew"
+                f" ({', '.join(changed)}), so its state would differ; it is reset"
             ]
         if all(weight.device.type == "cpu" for weight in self._parameters.values()):
-            # Into memory of its own: what was read lies at any place within the file's bytes, and
-            # on the processor a sum over numbers depends on where they begin in a cache line.
+            # Into memory of its own: the tensors that were read start anywhere in the file's
+            # bytes, and on the CPU a sum depends on where they start in a cache line.
             tensors = {key: tensor.clone() for key, tensor in tensors.items()}
         groups = {w: group for group in self._optimizer.param_groups for w in group["params"]}
         for name, packed in document["state"].items():
@@ -103,14 +102,14 @@ class OptimizerProgress:
         return []
 
     def _load_groups(self, tensors: Mapping[str, Tensor], saved: list[dict[str, Any]]) -> None:
-        """A group's progress is that of the group which its first weight was in."""
+        """Restore each group's values from the saved group of its first weight."""
         packed = {name: group["values"] for group in saved for name in group["parameters"]}
         names = {weight: name for name, weight in self._parameters.items()}
         for group in self._optimizer.param_groups:
             first = group["params"][0]
             values = unpack_entries(packed[names[first]], tensors)
             # Copies, since tensors of groups are written to in place, and groups may be split.
-            group.update({key: _frozen(_moved(v, first.device)) for key, v in values.items()})
+            group.update({key: _copy(_to_device(v, first.device)) for key, v in values.items()})
 
     def _load_plain(self, tensors: Mapping[str, Tensor], document: Mapping[str, Any]) -> None:
         state = unpack_plain(tensors, document)
@@ -122,9 +121,9 @@ class OptimizerProgress:
     def _placed(
         self, entries: Mapping[str, Any], weight: nn.Parameter, group: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """A weight's statistics where the optimizer expects them: on the weight's device.
+        """Return a weight's state where the optimizer expects it: on the weight's device.
 
-        torch keeps counters of steps in main memory, unless its kernel counts them on the device.
+        torch keeps step counters in host memory, unless its kernel counts them on the device.
         """
         counts_on_device = bool(group.get("fused") or group.get("capturable"))
         placed: dict[str, Any] = {}
@@ -134,45 +133,45 @@ class OptimizerProgress:
             elif name == "step" and not counts_on_device:
                 placed[name] = value
             else:
-                placed[name] = _moved(value, weight.device)
+                placed[name] = _to_device(value, weight.device)
         return placed
 
     def _paged_buffer(self, weight: nn.Parameter, dtype: torch.dtype) -> Tensor | None:
-        """Memory that can be moved out when the card is full; None if the optimizer needs none."""
+        """Return paged memory on a GPU; None if the optimizer does not use it."""
         optimizer = self._optimizer
-        is_on_card = weight.device.type != "cpu"
-        if is_on_card and isinstance(optimizer, _Paged) and optimizer.is_paged:
+        is_on_gpu = weight.device.type != "cpu"
+        if is_on_gpu and isinstance(optimizer, _Paged) and optimizer.is_paged:
             return optimizer.get_state_buffer(weight, dtype)
         return None
 
     def _changed_switches(self, saved: list[dict[str, Any]]) -> list[str]:
-        """Those that are not as they were when a group's statistics began, by their names.
+        """Return the names of the switches that changed since a group's state was created.
 
-        A checkpoint from before they were kept has none, and is trusted.
+        Checkpoints of early versions have none, and are accepted.
         """
-        then = {name: group.get("switches") for group in saved for name in group["parameters"]}
+        before = {name: group.get("switches") for group in saved for name in group["parameters"]}
         names = {weight: name for name, weight in self._parameters.items()}
         changed: set[str] = set()
-        for group, fresh in zip(self._optimizer.param_groups, self._fresh, strict=True):
-            now = _switches(fresh)
+        for group, initial in zip(self._optimizer.param_groups, self._initial, strict=True):
+            now = _switches(initial)
             for weight in group["params"]:
-                old = then.get(names[weight])
+                old = before.get(names[weight])
                 if old is not None:
                     keys = old.keys() | now
                     changed |= {k for k in keys if old.get(k, GIVEN) != now.get(k, GIVEN)}
         return sorted(changed)
 
     def _changed(self, number: int) -> dict[str, Any]:
-        fresh, group = self._fresh[number], self._optimizer.param_groups[number]
+        initial, group = self._initial[number], self._optimizer.param_groups[number]
         return {
             key: value
             for key, value in group.items()
-            if key not in SET_OUTSIDE and not (key in fresh and _is_same(fresh[key], value))
+            if key not in EXTERNAL_KEYS and not (key in initial and _is_equal(initial[key], value))
         }
 
 
 def effective_lr(optimizer: torch.optim.Optimizer) -> float | Tensor:
-    """The learning rate by which the first group's weights move in the coming step; a scalar.
+    """Return the learning rate of the first group's coming step, a scalar.
 
     Optimizers that find the rate themselves multiply it by their estimate d (Mishchenko & Defazio
     2023, arXiv:2306.06101); some share one d among groups.
@@ -181,15 +180,15 @@ def effective_lr(optimizer: torch.optim.Optimizer) -> float | Tensor:
     shared: float | Tensor | None = group.get("shared_d")
     estimate: float | Tensor = group.get("d", 1.0) if shared is None else shared
     rate: float | Tensor = group["lr"] * estimate
-    # A copy, for the optimizer goes on to write to its own.
+    # A copy, because the optimizer keeps writing to its own.
     return rate.detach().clone() if isinstance(rate, Tensor) else float(rate)
 
 
 def _switches(group: Mapping[str, Any]) -> dict[str, object]:
-    """Which of a group's settings are on, off, or empty, as JSON; the others are left out.
+    """Return which of a group's settings are on, off, or empty, as JSON; leave out the others.
 
-    On these depends what an optimizer remembers of a weight: Adafactor keeps a mean only where it
-    has a beta 1. How large a number is does not count.
+    They determine which state an optimizer keeps for a weight: Adafactor keeps a mean only if it
+    has a beta 1. The values of numbers do not matter.
     """
     switches = {key: _switch(value) for key, value in group.items()}
     return {key: switch for key, switch in switches.items() if switch != GIVEN}
@@ -205,30 +204,30 @@ def _switch(value: object) -> object:
     return GIVEN
 
 
-def _moved(value: object, device: torch.device) -> object:
+def _to_device(value: object, device: torch.device) -> object:
     match value:
         case Tensor():
             return value.to(device)
         case list():
-            return [_moved(entry, device) for entry in value]
+            return [_to_device(entry, device) for entry in value]
         case tuple():
-            return tuple(_moved(entry, device) for entry in value)
+            return tuple(_to_device(entry, device) for entry in value)
         case dict():
-            return {name: _moved(entry, device) for name, entry in value.items()}
+            return {name: _to_device(entry, device) for name, entry in value.items()}
     return value
 
 
-def _frozen(value: object) -> object:
-    """A copy that later changes in place do not reach."""
+def _copy(value: object) -> object:
+    """Return a copy that is safe from later changes in place."""
     match value:
         case Tensor():
             return value.detach().clone()
         case list():
-            return [_frozen(entry) for entry in value]
+            return [_copy(entry) for entry in value]
     return value
 
 
-def _is_same(one: object, other: object) -> bool:
-    if isinstance(one, Tensor) or isinstance(other, Tensor):
-        return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
-    return type(one) is type(other) and bool(one == other)
+def _is_equal(first: object, second: object) -> bool:
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        return torch.equal(first, second)
+    return type(first) is type(second) and bool(first == second)

@@ -1,7 +1,7 @@
-"""The evaluation form of schedule-free optimizers.
+"""Evaluation form of the weights of schedule-free optimizers.
 
-They compute gradients at one point (y) and are good at another, the average (x): what is drawn,
-measured or exported has to be x. Source: Defazio et al. 2024, arXiv:2405.15682.
+They compute gradients at one point (y), and the good weights are another, the average (x), which
+samples, evaluations and exports must use. Source: Defazio et al. 2024, arXiv:2405.15682.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,8 +10,8 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from modules.optim.swapped_weights import put_back
-from modules.optim.update import Movement
+from modules.optim.swapped_weights import restoring
+from modules.optim.update import WeightUpdater
 
 
 @runtime_checkable
@@ -23,31 +23,35 @@ class Switching(Protocol):
 
 
 def enter_training_form(optimizer: torch.optim.Optimizer) -> None:
-    """Before the first step: some refuse to make one otherwise. Changes nothing after a restore."""
+    """Prepare for the first step, which some refuse otherwise; no effect after a restore."""
     if isinstance(optimizer, Switching):
         optimizer.train()
 
 
 @contextmanager
-def evaluation_form(movement: Movement, keep: Callable[[], None] | None = None) -> Iterator[None]:
-    """Within, the weights are what is to be used; after, exactly what they were.
+def evaluation_form(
+    updater: WeightUpdater, normalize: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Bring the weights into the form for use, and restore them exactly on exit.
 
-    keep: changes the weights, once they are an average, into what they have to be.
+    The optimizers' own conversion back, x to y, rounds: a run that generates samples would train
+    differently from one that does not.
 
-    The optimizers' own way back, x to y, rounds: a run that draws samples would train other weights
-    than one that does not.
+    Args:
+        updater: Whose weights are converted.
+        normalize: Called once the weights are the average, to do what follows each training step.
     """
-    optimizer = movement.optimizer
+    optimizer = updater.optimizer
     if not isinstance(optimizer, Switching):
         yield
         return
-    with put_back(movement.parameters):
-        with torch.no_grad(), movement.widened():
+    with restoring(updater.parameters):
+        with torch.no_grad(), updater.in_float32():
             optimizer.eval()
         try:
-            if keep is not None:
-                keep()
+            if normalize is not None:
+                normalize()
             yield
         finally:
-            with torch.no_grad(), movement.widened():
+            with torch.no_grad(), updater.in_float32():
                 optimizer.train()

@@ -1,4 +1,4 @@
-"""Weights that are something else for a while, and come back exactly."""
+"""Temporary replacement of weights' values."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,16 +8,16 @@ from torch import nn
 
 
 @contextmanager
-def put_back(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
-    """Within, the weights may be overwritten; after, they are what they were, bit for bit.
+def restoring(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Allow overwriting the weights, and restore them bit for bit on exit.
 
-    They are kept in main memory, where there is more room.
+    The copies are in host memory, where there is more room.
     """
-    # `copy`, because without it a weight that is in main memory already would be its own copy.
-    kept = [weight.detach().to("cpu", copy=True) for weight in parameters]
+    # `copy`, because otherwise a weight in host memory would be its own copy.
+    copies = [weight.detach().to("cpu", copy=True) for weight in parameters]
     try:
         yield
     finally:
         with torch.no_grad():
-            for weight, value in zip(parameters, kept, strict=True):
+            for weight, value in zip(parameters, copies, strict=True):
                 weight.copy_(value)

@@ -1,4 +1,4 @@
-"""One step of an optimizer: all weights together, some at a time, or each alone."""
+"""Optimizer steps: all weights together, in chunks, or one by one."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -7,27 +7,33 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from modules.optim.stochastic_rounding import rounded, widened
+from modules.optim.stochastic_rounding import in_float32, stochastic_rounding
 
-SET_OUTSIDE = frozenset({"params", "lr", "base_lr", "initial_lr", "part"})
-"""Keys of groups that no optimizer writes to: they are set when it is built, and before steps."""
-MOST_AT_ONCE = 1 << 26
-"""So many bfloat16 weights are float32 at once while they move: a quarter of a gigabyte."""
+EXTERNAL_KEYS = frozenset({"params", "lr", "base_lr", "initial_lr", "part"})
+"""Keys of groups that no optimizer writes to: set at construction, and before steps."""
+MAX_FLOAT32_WEIGHTS = 1 << 26
+"""bfloat16 weights that are float32 at once while they are updated: a quarter of a gigabyte."""
 
 
-class Movement:
-    """Moves an optimizer's weights, and rounds those in bfloat16 as asked.
+class WeightUpdater:
+    """Runs an optimizer's steps, with stochastic rounding of bfloat16 weights if wanted.
 
-    optimizer: whose `param_groups` stay the same dictionaries. rounding_seed: None leaves the
-    rounding of bfloat16 to the optimizer, which is to the nearest. moves_alone: whether the
-    optimizer moves each weight by that weight's own gradient and history only.
+    Args:
+        optimizer: Its `param_groups` must stay the same dictionaries.
+        rounding_seed: None leaves the rounding of bfloat16 to the optimizer, to the nearest.
+        updates_independently: Whether the optimizer updates each weight from that weight's own
+            gradient and history only.
     """
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, *, rounding_seed: int | None, moves_alone: bool
+        self,
+        optimizer: torch.optim.Optimizer,
+        *,
+        rounding_seed: int | None,
+        updates_independently: bool,
     ) -> None:
         self.optimizer = optimizer
-        self.moves_alone = moves_alone
+        self.updates_independently = updates_independently
         self._seed = rounding_seed
         self._step = 0
         self._numbers: dict[nn.Parameter, int] = {}
@@ -36,7 +42,7 @@ class Movement:
             for weight in group["params"]:
                 self._numbers[weight] = len(self._numbers)
                 self._groups[weight] = index
-        # Of this step: what each group held before, and holds after.
+        # Of this step: each group's values before and after it.
         self._before: dict[int, dict[str, Any]] = {}
         self._after: dict[int, dict[str, Any]] = {}
 
@@ -46,66 +52,66 @@ class Movement:
         return list(self._numbers)
 
     def begin(self, step: int) -> None:
-        """Says which step is next, from 0, after the learning rates are set."""
+        """Set the number of the next step, from 0, after the learning rates are set."""
         self._step = step
         self._before, self._after = {}, {}
 
-    def move_all(self) -> None:
-        """Moves every weight that has a gradient."""
-        if self._seed is None or not self.moves_alone:
+    def update_all(self) -> None:
+        """Update every weight that has a gradient."""
+        if self._seed is None or not self.updates_independently:
             with self.rounding():
                 self.optimizer.step()
             return
-        # In portions, so that not all weights are float32 at once.
+        # In chunks, so that not all weights are float32 at once.
         for index, group in enumerate(self.optimizer.param_groups):
-            for portion in portions(group["params"]):
-                self._move(portion, index)
+            for chunk in chunked(group["params"]):
+                self._update(chunk, index)
 
-    def move_one(self, weight: nn.Parameter) -> None:
-        """Moves a single weight; `finish` follows when all have moved."""
-        self._move([weight], self._groups[weight])
+    def update_one(self, weight: nn.Parameter) -> None:
+        """Update a single weight; call `finish` after all of them."""
+        self._update([weight], self._groups[weight])
 
     def finish(self) -> None:
-        """Makes the step of groups of which no weight has moved: some count their steps."""
+        """Run the step of groups without an updated weight: some count their steps."""
         for index, group in enumerate(self.optimizer.param_groups):
             if index not in self._after:
-                self._move(group["params"], index)
+                self._update(group["params"], index)
 
-    def count_only_for(
-        self, right: Collection[nn.Parameter], wrong: Collection[nn.Parameter]
+    def rewind_counters(
+        self, *, updated: Collection[nn.Parameter], restored: Collection[nn.Parameter]
     ) -> None:
-        """Takes back what groups have counted in this step, if all moves of theirs were wrong.
+        """Undo this step's counting in groups all of whose updates were undone.
 
-        right, wrong: every weight that has moved, by whether its move was left in place.
+        updated, restored: every weight with a gradient, by whether its update was kept.
         """
-        for index in {self._groups[weight] for weight in wrong}:
-            if index not in {self._groups[weight] for weight in right}:
-                _set_values(self.optimizer.param_groups[index], self._before[index])
+        kept = {self._groups[weight] for weight in updated}
+        for index in {self._groups[weight] for weight in restored} - kept:
+            _set_values(self.optimizer.param_groups[index], self._before[index])
 
     def rounding(self) -> AbstractContextManager[None]:
-        """Around `optimizer.step` for all weights."""
+        """Return the context of an `optimizer.step` for all weights."""
         return self._rounding(self.parameters)
 
-    def widened(self) -> AbstractContextManager[None]:
-        """All weights in the dtype that their statistics have, where rounding is by chance."""
+    def in_float32(self) -> AbstractContextManager[None]:
+        """Return a context in which all weights have the dtype of their state."""
         if self._seed is None:
             return nullcontext()
-        return widened({number: weight for weight, number in self._numbers.items()})
+        return in_float32({number: weight for weight, number in self._numbers.items()})
 
     def _rounding(self, weights: Sequence[nn.Parameter]) -> AbstractContextManager[None]:
         if self._seed is None:
             return nullcontext()
         numbered = {self._numbers[weight]: weight for weight in weights}
-        return rounded(numbered, seed=self._seed, step=self._step)
+        return stochastic_rounding(numbered, seed=self._seed, step=self._step)
 
-    def _move(self, weights: Sequence[nn.Parameter], index: int) -> None:
-        """Makes the optimizer's step with these weights of a group as if there were no others.
+    def _update(self, weights: Sequence[nn.Parameter], index: int) -> None:
+        """Run the optimizer's step as if a group had no weights but these.
 
-        The group is looked up anew each time. Its counters are as before the step for each of its
-        weights, and have been counted once when all have moved.
+        The group is looked up each time. Its counters are reset to those before the step for each
+        call, and have counted once after the last.
         """
         groups = self.optimizer.param_groups
-        group, whole = groups[index], groups[index]["params"]
+        group, all_weights = groups[index], groups[index]["params"]
         before = self._before.setdefault(index, _values(group))
         _set_values(group, before)
         group["params"] = list(weights)
@@ -114,35 +120,35 @@ class Movement:
             with self._rounding(weights):
                 self.optimizer.step()
         finally:
-            group["params"] = whole
+            group["params"] = all_weights
             self.optimizer.param_groups = groups
         after = self._after.setdefault(index, _values(group))
-        assert after == _values(group), "this optimizer does not move each weight alone"
+        assert after == _values(group), "this optimizer does not update weights independently"
 
 
-def portions(weights: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """The weights in their order, some at a time."""
-    portion: list[nn.Parameter] = []
+def chunked(weights: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+    """Split weights, in their order, into chunks of at most `MAX_FLOAT32_WEIGHTS`."""
+    chunk: list[nn.Parameter] = []
     size = 0
     for weight in weights:
-        if portion and size + weight.numel() > MOST_AT_ONCE:
-            yield portion
-            portion, size = [], 0
-        portion.append(weight)
+        if chunk and size + weight.numel() > MAX_FLOAT32_WEIGHTS:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(weight)
         size += weight.numel()
-    if portion:
-        yield portion
+    if chunk:
+        yield chunk
 
 
 def _set_values(group: dict[str, Any], values: dict[str, Any]) -> None:
-    """Makes what the optimizer counts in a group what it was."""
+    """Reset what the optimizer may count in a group."""
     for key in _values(group).keys() - values.keys():
         del group[key]
     group.update(values)
 
 
 def _values(group: dict[str, Any]) -> dict[str, Any]:
-    """What the optimizer may count in a group."""
-    values = {key: value for key, value in group.items() if key not in SET_OUTSIDE}
+    """Return what the optimizer may count in a group."""
+    values = {key: value for key, value in group.items() if key not in EXTERNAL_KEYS}
     assert not any(isinstance(value, Tensor) for value in values.values())
     return values

@@ -1,4 +1,4 @@
-"""Sample pictures as files: PNG with its settings inside, and a small JPEG beside it."""
+"""Files of sample images: PNG with embedded generation settings, and a JPEG thumbnail."""
 
 import json
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
-from modules.formats.files.files import replacing
+from modules.formats.files.files import atomic_write
 from onetrainer.config.run.sampling import Prompt, SamplerName
 from onetrainer.model_files.hub import is_hub_name
 
@@ -28,12 +28,12 @@ SAMPLER_NAMES: dict[SamplerName, str] = {
     "unipc": "UniPC",
     "lcm": "LCM",
 }
-"""As AUTOMATIC1111's web UI calls them. Where it would choose a schedule, the schedule is told."""
+"""Names of AUTOMATIC1111's web UI, with the schedule where it would choose one itself."""
 
 
 @dataclass(frozen=True)
 class UsedLora:
-    """A LoRA that was on the model: its file's name without suffix, and how strongly."""
+    """A LoRA that was applied: its file's name without suffix, and its strength."""
 
     name: str
     strength: float
@@ -41,11 +41,12 @@ class UsedLora:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a picture was made.
+    """Generation settings of an image.
 
-    step: the training step that it shows; digest: of the run's config; both None where it was not
-    drawn in training. model: the base model's name, never its path. clip_skip: 0 for the family's
-    own. embeddings: their files' names without suffix. vae: that of another VAE, "" for its own.
+    step, digest: the training step and the digest of the run's config; both None outside of
+    training. model: the base model's name, never its path. clip_skip: 0 for the family's default.
+    embeddings: their files' names without suffix. vae: the name of another VAE; "" for the
+    model's own.
     """
 
     prompt: Prompt
@@ -63,79 +64,83 @@ class Settings:
 
 
 def base_name(path: str) -> str:
-    """What pictures call a base model: its hub name, or its file's or folder's own name.
+    """Return the name of a base model for image metadata: of its hub model, file or folder.
 
-    Never the path, which tells of a person's disk.
+    Never the path, which reveals a user's disk.
     """
     if is_hub_name(path):
         return path
-    place = Path(path)
-    return place.stem if place.is_file() else place.name
+    file = Path(path)
+    return file.stem if file.is_file() else file.name
 
 
 def save_image(pixels: Tensor, path: Path, settings: Settings) -> Path:
-    """Writes the PNG and its thumbnail, and gives the thumbnail's path.
+    """Write the PNG and its thumbnail, and return the thumbnail's path.
 
-    pixels: (1, 3, H, W) or (3, H, W), in [-1, 1], on any device; values outside are clipped.
-    The thumbnail appears first, so that a PNG is never without.
+    The thumbnail is written first, so that a PNG always has one.
+
+    Args:
+        pixels: (1, 3, H, W) or (3, H, W), in [-1, 1], on any device; other values are clipped.
+        path: The PNG.
+        settings: Embedded in the PNG.
     """
     image = to_image(pixels)
     thumbnail = thumbnail_of(path)
     small = image.copy()
     small.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE), Image.Resampling.LANCZOS)
-    with replacing(thumbnail) as file:
+    with atomic_write(thumbnail) as file:
         small.save(file, "JPEG", quality=THUMBNAIL_QUALITY)
     write_png(image, path, settings)
     return thumbnail
 
 
 def save_jpeg(pixels: Tensor, path: Path) -> Path:
-    """Writes a picture as a JPEG that looks like it, and its thumbnail, whose path it gives.
+    """Write an image as a JPEG of high quality, and its thumbnail, whose path is returned.
 
-    pixels: as of `save_picture`.
+    pixels: as for `save_image`.
     """
     image = to_image(pixels)
     small = image.copy()
     small.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE), Image.Resampling.LANCZOS)
-    for shown, file in ((small, thumbnail_of(path)), (image, path)):
-        with replacing(file) as written:
-            shown.save(written, "JPEG", quality=JPEG_QUALITY, subsampling=0)
+    for size, file in ((small, thumbnail_of(path)), (image, path)):
+        with atomic_write(file) as stream:
+            size.save(stream, "JPEG", quality=JPEG_QUALITY, subsampling=0)
     return thumbnail_of(path)
 
 
 def write_png(image: Image.Image, path: Path, settings: Settings | None) -> None:
-    """Writes the PNG, complete or not at all. settings: None for what is no single picture.
+    """Write a PNG atomically. settings: None for what is no single image.
 
-    Its "parameters" are laid out as in AUTOMATIC1111's web UI, which many programs read; its
+    Its "parameters" have the layout of AUTOMATIC1111's web UI, which many programs read; its
     "onetrainer" is JSON.
     """
     text = PngInfo()
     if settings is not None:
         text.add_text("parameters", parameters(settings))
         text.add_text("onetrainer", _json(settings))
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         image.save(file, "PNG", pnginfo=text)
 
 
 def thumbnail_of(path: Path) -> Path:
-    """Where a picture's thumbnail lies."""
+    """Return the path of an image's thumbnail."""
     return path.with_name(path.stem + ".thumb.jpg")
 
 
 def to_image(pixels: Tensor) -> Image.Image:
-    """pixels: (1, 3, H, W) or (3, H, W), in [-1, 1]; waits for the device."""
+    """Convert pixels, (1, 3, H, W) or (3, H, W), in [-1, 1], to an image; waits for the device."""
     levels = ((pixels.reshape(pixels.shape[-3:]).clamp(-1, 1) + 1) * 127.5).round()
     return Image.fromarray(levels.to("cpu", torch.uint8).permute(1, 2, 0).numpy())
 
 
 def parameters(settings: Settings) -> str:
-    """The settings in the form of AUTOMATIC1111's web UI; LoRAs stand behind the prompt there."""
+    """Format the settings as AUTOMATIC1111's web UI does, with the LoRAs after the prompt."""
     prompt = settings.prompt
     loras = "".join(f" <lora:{lora.name}:{lora.strength:g}>" for lora in settings.loras)
     lines = [prompt.prompt + loras]
     if prompt.negative:
         lines.append(f"Negative prompt: {prompt.negative}")
-    facts = [
+    entries = [
         f"Steps: {settings.steps}",
         f"Sampler: {SAMPLER_NAMES[settings.sampler]}",
         f"CFG scale: {settings.guidance:g}",
@@ -143,21 +148,21 @@ def parameters(settings: Settings) -> str:
         f"Size: {prompt.width}x{prompt.height}",
     ]
     if settings.model:
-        facts.append(f"Model: {_quoted(settings.model)}")
+        entries.append(f"Model: {_quoted(settings.model)}")
     if settings.vae:
-        facts.append(f"VAE: {_quoted(settings.vae)}")
+        entries.append(f"VAE: {_quoted(settings.vae)}")
     if settings.embeddings:
-        facts.append(f"Embeddings: {_quoted(', '.join(settings.embeddings))}")
+        entries.append(f"Embeddings: {_quoted(', '.join(settings.embeddings))}")
     if settings.clip_skip:
-        facts.append(f"Clip skip: {settings.clip_skip}")
+        entries.append(f"Clip skip: {settings.clip_skip}")
     if settings.guidance_rescale:
-        facts.append(f"CFG rescale: {settings.guidance_rescale:g}")
-    lines.append(", ".join([*facts, "RNG: CPU"]))
+        entries.append(f"CFG rescale: {settings.guidance_rescale:g}")
+    lines.append(", ".join([*entries, "RNG: CPU"]))
     return "\n".join(lines)
 
 
 def _quoted(text: str) -> str:
-    """Values with separators in them are quoted as JSON there."""
+    """Quote values that contain separators, as JSON, like that web UI."""
     return json.dumps(text, ensure_ascii=False) if set(text) & set(',:\n"') else text
 
 

@@ -1,4 +1,4 @@
-"""The folder that pictures are drawn into: its numbers, and whether it can take them."""
+"""The output folder of samples: image numbers, and whether it is writable and has room."""
 
 import re
 import shutil
@@ -13,50 +13,49 @@ from onetrainer.errors import UserError
 
 NUMBERED = re.compile(r"(\d+)-.*\.png")
 BYTES_PER_PIXEL = 3
-"""Of a picture that cannot be compressed; most take half of it."""
+"""Of an incompressible image; most take half of it."""
 
 _GIB, _MIB = 1024**3, 1024**2
 
 
-def first_free(folder: Path) -> int:
-    """The number after the highest one of the pictures in a folder."""
+def next_number(folder: Path) -> int:
+    """Return the number after the highest one of the images in a folder."""
     if not folder.is_dir():
         return 1
-    numbers = [NUMBERED.fullmatch(path.name) for path in folder.iterdir()]
-    return max((int(found[1]) for found in numbers if found), default=0) + 1
+    matches = [NUMBERED.fullmatch(path.name) for path in folder.iterdir()]
+    return max((int(match[1]) for match in matches if match), default=0) + 1
 
 
 def require_writable(folder: Path) -> None:
-    """Raises UserError unless files can be made in the folder; leaves nothing behind."""
+    """Raise UserError unless files can be created in the folder; leave nothing behind."""
     missing: list[Path] = []
     try:
-        missing += [place for place in (folder, *folder.parents) if not place.exists()]
+        missing += [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise _cannot_write(folder, error) from error
     finally:
-        for place in missing:
+        for path in missing:
             with suppress(OSError):
-                place.rmdir()
+                path.rmdir()
 
 
 def require_room(folder: Path, pixels: int) -> None:
-    """Raises UserError unless pictures of so many pixels in all fit on the folder's disk."""
-    place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    needed, free = BYTES_PER_PIXEL * pixels, shutil.disk_usage(place).free
+    """Raise UserError unless images of so many pixels in total fit on the folder's disk."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    needed, free = BYTES_PER_PIXEL * pixels, shutil.disk_usage(existing).free
     if free < needed:
         raise UserError(
-            f"{folder}: the pictures take up to {_size(needed)}, and the disk has {_size(free)}"
-            " free",
-            "Enough room for all of them was expected",
-            "Make room, draw fewer of them, or choose a folder on another disk with --out",
+            f"{folder}: the images take up to {_size(needed)}, and the disk has {_size(free)} free",
+            "Expected enough room for all of them",
+            "Make room, generate fewer images, or choose a folder on another disk with --out",
         )
 
 
 def write_image(image: Image.Image, path: Path, settings: Settings | None) -> None:
-    """Writes the PNG, complete or not at all. settings: None for what is no single picture."""
+    """Write a PNG atomically. settings: None for what is no single image."""
     try:
         write_png(image, path, settings)
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Pictures drawn so that a score's gradient can flow back through chosen steps of their drawing.
+"""Differentiable sampling: gradients of a score flow back through selected sampling steps.
 
-Source of the whole: Prabhudesai et al. 2023, arXiv:2310.03739; of detached inputs: Wu et al. 2024,
+Source: Prabhudesai et al. 2023, arXiv:2310.03739; of detached inputs: Wu et al. 2024,
 arXiv:2405.00760; of guidance: Ho & Salimans 2022, arXiv:2207.12598.
 """
 
@@ -14,22 +14,22 @@ from torch import Tensor
 from modules.diffusion.ddim import ddim_steps
 from modules.interfaces import Conditioning, Family
 from modules.memory.layers.checkpointing import create_checkpointed_forward
-from modules.memory.to_device import sent
+from modules.memory.to_device import to_device
 
 Noise = Callable[[int, int], Tensor]
-"""Of a picture's place in the batch and a step: standard normal noise, (4, h, w), on the CPU."""
-Look = Callable[[int, int, Tensor], None]
-"""Told a picture's place, a step, and the latents that this begins with, (1, 4, h, w)."""
+"""From an image's index in the batch and a step to normal noise, (4, h, w), on the CPU."""
+OnStep = Callable[[int, int, Tensor], None]
+"""Called with an image's index, a step, and the latents that it starts with, (1, 4, h, w)."""
 
 
 @dataclass(frozen=True)
-class Course:
-    """Which way a picture's drawing takes.
+class Trajectory:
+    """The steps of an image's sampling, and which of them carry a gradient.
 
-    trained: for each step, whether its prediction carries a gradient. end: the step from which the
-    picture is foretold at once; as many as there are steps for a drawing that goes on to its end.
-    begin: the step that it begins with. detaches_inputs: whether no gradient goes through what the
-    UNet is given; then it reaches each prediction by the latents alone.
+    trained: for each step, whether its prediction carries a gradient. end: the step at which the
+    clean image is predicted at once; the number of steps for a complete trajectory. begin: the
+    first step. detaches_inputs: whether no gradient flows through the UNet's inputs; then it
+    reaches each prediction through the latents alone.
     """
 
     trained: tuple[bool, ...]
@@ -39,50 +39,57 @@ class Course:
 
     def __post_init__(self) -> None:
         if not 0 <= self.begin <= min(self.end, len(self.trained) - 1):
-            raise ValueError(f"a drawing from step {self.begin} to {self.end} has no step")
+            raise ValueError(f"a trajectory from step {self.begin} to {self.end} has no step")
         if self.end > len(self.trained):
-            raise ValueError(f"a drawing of {len(self.trained)} steps cannot end at {self.end}")
+            raise ValueError(f"a trajectory of {len(self.trained)} steps cannot end at {self.end}")
 
     @property
     def last(self) -> int:
-        """The last step that the UNet is asked in."""
+        """The last step that calls the UNet."""
         return min(self.end, len(self.trained) - 1)
 
     @property
     def trained_steps(self) -> tuple[int, ...]:
-        """The numbers of the steps that carry a gradient."""
+        """The steps that carry a gradient."""
         return tuple(n for n in range(self.begin, self.last + 1) if self.trained[n])
 
 
-def untrained(steps: int) -> Course:
-    """A whole drawing without a gradient."""
-    return Course((False,) * steps, steps)
+def untrained(steps: int) -> Trajectory:
+    """Return a complete trajectory without a gradient."""
+    return Trajectory((False,) * steps, steps)
 
 
 @dataclass
 class _Image:
-    """A picture on its way: latents and frame as of a batch of one; step: the one that follows."""
+    """An image in progress: latents and sizes as a batch of one; step: the next one."""
 
-    place: int
-    course: Course
+    index: int
+    trajectory: Trajectory
     latents: Tensor
     text: Conditioning
-    frame: Tensor
+    time_ids: Tensor
     step: int
 
-    def goes_on(self, *, trained: bool) -> bool:
-        """Whether there is a following step, with a gradient or without."""
-        return self.step <= self.course.last and self.course.trained[self.step] == trained
+    def has_next(self, *, trained: bool) -> bool:
+        """Return whether there is a next step, and it carries a gradient if `trained`."""
+        return self.step <= self.trajectory.last and self.trajectory.trained[self.step] == trained
 
 
 class Rollout:
-    """Draws by DDIM, for a config's steps and guidance.
+    """DDIM sampling with gradients, for a config's steps and guidance.
 
-    eta: see `ddim_steps`. guidance: 1 asks the prompt alone, and then nothing else is computed.
-    guidance_gradient: whether a gradient also goes through the half without a prompt. checkpoint:
-    whether each trained call of the UNet, and of the decoder, keeps its inputs only and is computed
-    again in backward; then memory hardly depends on how many steps are trained.
-    Everything is to be called under the engine's autocast.
+    Call every method under the engine's autocast.
+
+    Args:
+        family: The model.
+        steps: Number of sampling steps.
+        eta: See `ddim_steps`.
+        guidance: 1 computes the prompt's prediction alone.
+        guidance_gradient: Whether a gradient also flows through the half without a prompt.
+        checkpoint: Whether each trained call of the UNet, and of the decoder, saves its inputs
+            only and is recomputed in backward; then memory hardly depends on the trained steps.
+        train_device: The device that computes.
+        offload_device: The device that saved inputs could be offloaded to.
     """
 
     def __init__(
@@ -110,146 +117,166 @@ class Rollout:
 
     @property
     def steps(self) -> int:
-        """How many steps a whole drawing has."""
+        """Number of steps of a complete trajectory."""
         return len(self.table)
 
-    def draw(
+    def generate(
         self,
         start: Tensor,
         *,
         conditioning: Conditioning,
         empty: Conditioning | None,
-        frames: Tensor,
-        courses: Sequence[Course],
+        time_ids: Tensor,
+        trajectories: Sequence[Trajectory],
         noise: Noise,
-        quick: Callable[[], AbstractContextManager[None]] = nullcontext,
-        look: Look = lambda *_: None,
+        inference_mode: Callable[[], AbstractContextManager[None]] = nullcontext,
+        on_step: OnStep = lambda *_: None,
     ) -> Tensor:
-        """The finished latents, (B, 4, h, w), in the dtype of `start`, on the train device.
+        """Generate finished latents, (B, 4, h, w), in `start`'s dtype, on the train device.
 
-        start: (B, 4, h, w), standard normal for a drawing from the beginning. conditioning: of B
-        prompts; empty: of none, (1, T, D), as long; None where there is no guidance. frames: (B,
-        6). courses: one for each. noise: what is added after a step, by its number. quick: the
-        context of steps without a gradient, `Method.merged`; entered once for as many as follow
-        each other in all pictures. Pictures do not depend on each other: each goes its own course,
-        and what it becomes is the same, up to rounding, whatever else is in the batch.
-        There is no graph of what comes before a picture's first trained step.
+        Images do not depend on each other: each follows its own trajectory, and its result is the
+        same, up to rounding, in any batch. There is no graph of what precedes an image's first
+        trained step.
+
+        Args:
+            start: (B, 4, h, w), standard normal for a trajectory from the first step.
+            conditioning: Of B prompts.
+            empty: Of no prompt, (1, T, D), of the same length; None without guidance.
+            time_ids: (B, 6).
+            trajectories: One per image.
+            noise: Returns what is added after a step.
+            inference_mode: The context of steps without a gradient, `Method.merged`; entered once
+                for consecutive ones of all images.
+            on_step: Called before each step of each image.
         """
         if self._guidance != 1 and empty is None:
             raise ValueError("guidance needs the conditioning of no prompt")
         has_gradient = torch.is_grad_enabled()
-        none = None if self._guidance == 1 or empty is None else _placed(empty, self._device)
-        images = self._images(start, conditioning, frames, courses)
-        while any(image.step <= image.course.last for image in images):
-            with quick() if _those(images, trained=False) else nullcontext():
-                while group := _those(images, trained=False):
+        unprompted = (
+            None if self._guidance == 1 or empty is None else _to_device(empty, self._device)
+        )
+        images = self._images(start, conditioning, time_ids, trajectories)
+        while any(image.step <= image.trajectory.last for image in images):
+            with inference_mode() if _with_next(images, trained=False) else nullcontext():
+                while group := _with_next(images, trained=False):
                     with torch.no_grad():
-                        predicted = self._guided(group, none)
+                        predicted = self._guided(group, unprompted)
                     with torch.set_grad_enabled(has_gradient):
-                        self._advance(group, predicted, noise, look)
-            while group := _those(images, trained=True):
-                self._advance(group, self._guided(group, none), noise, look)
+                        self._advance(group, predicted, noise, on_step)
+            while group := _with_next(images, trained=True):
+                self._advance(group, self._guided(group, unprompted), noise, on_step)
         return torch.cat([image.latents for image in images])
 
     def decode(self, latents: Tensor) -> Tensor:
-        """The pictures, (B, 3, 8h, 8w), float32 in [0, 1], where the VAE is.
+        """Decode latents to images, (B, 3, 8h, 8w), float32 in [0, 1], on the VAE's device.
 
-        One by one, since each takes much memory. Clamped: where a picture is as dark or as bright
-        as can be, there is no gradient.
+        One by one, since each takes much memory. Clamped: there is no gradient where an image is
+        as dark or as bright as possible.
         """
-        return torch.cat([self._decode(self._family, latent) for latent in _each(latents)])
+        return torch.cat([self._decode(self._family, latent) for latent in _rows(latents)])
 
-    def noised(self, latents: Tensor, noise: Tensor, *, step: int) -> Tensor:
-        """Finished latents under so much noise as a step begins with, (B, 4, h, w)."""
+    def add_noise(self, latents: Tensor, noise: Tensor, *, step: int) -> Tensor:
+        """Add noise to finished latents, as much as a step starts with, (B, 4, h, w)."""
         entry = self.table[step]
-        return entry.signal * latents + entry.spread * sent(noise, latents.device, latents.dtype)
+        return entry.signal * latents + entry.spread * to_device(
+            noise, latents.device, latents.dtype
+        )
 
-    def noise_in(
+    def predict_noise(
         self,
         latents: Tensor,
         steps: Sequence[int],
         *,
         conditioning: Conditioning,
-        frames: Tensor,
+        time_ids: Tensor,
     ) -> Tensor:
-        """The noise that the model sees in latents, asked with their prompts alone, (B, 4, h, w).
+        """Predict the noise in latents, without guidance, (B, 4, h, w).
 
-        latents: (B, 4, h, w), what each picture's step begins with. Of a model that predicts
-        velocity: the noise that follows from it.
+        For a model that predicts velocity, the noise follows from it.
+
+        Args:
+            latents: (B, 4, h, w), the input of each image's step.
+            steps: One per image.
+            conditioning: Of the prompts.
+            time_ids: (B, 6).
         """
         entries = [self.table[step] for step in steps]
         predicted = self._predict(
             self._family,
             latents,
             self._timesteps(steps),
-            [_placed(conditioning, self._device)],
-            sent(frames, self._device),
+            [_to_device(conditioning, self._device)],
+            to_device(time_ids, self._device),
         )
-        rows = zip(entries, _each(latents), _each(predicted), strict=True)
-        return torch.cat([entry.noise.of(latent, own) for entry, latent, own in rows])
+        rows = zip(entries, _rows(latents), _rows(predicted), strict=True)
+        return torch.cat([entry.noise.combine(latent, row) for entry, latent, row in rows])
 
     def _images(
-        self, start: Tensor, conditioning: Conditioning, frames: Tensor, courses: Sequence[Course]
+        self,
+        start: Tensor,
+        conditioning: Conditioning,
+        time_ids: Tensor,
+        trajectories: Sequence[Trajectory],
     ) -> list[_Image]:
-        texts = _rows(_placed(conditioning, self._device))
-        own_frames = _each(sent(frames, self._device))
-        latents = _each(sent(start, self._device))
-        together = zip(courses, latents, texts, own_frames, strict=True)
+        texts = _texts(_to_device(conditioning, self._device))
+        sizes = _rows(to_device(time_ids, self._device))
+        latents = _rows(to_device(start, self._device))
+        images = zip(trajectories, latents, texts, sizes, strict=True)
         return [
-            _Image(place, course, latent, text, frame, course.begin)
-            for place, (course, latent, text, frame) in enumerate(together)
+            _Image(index, trajectory, latent, text, size, trajectory.begin)
+            for index, (trajectory, latent, text, size) in enumerate(images)
         ]
 
-    def _guided(self, group: Sequence[_Image], empty: Conditioning | None) -> Tensor:
-        """What the UNet predicts of each picture at its own step, (n, 4, h, w)."""
+    def _guided(self, group: Sequence[_Image], unprompted: Conditioning | None) -> Tensor:
+        """Compute the guided prediction of each image at its own step, (n, 4, h, w)."""
         latents = torch.cat(
-            [p.latents.detach() if p.course.detaches_inputs else p.latents for p in group]
+            [p.latents.detach() if p.trajectory.detaches_inputs else p.latents for p in group]
         )
         timesteps = self._timesteps([image.step for image in group])
-        frames = torch.cat([image.frame for image in group])
+        time_ids = torch.cat([image.time_ids for image in group])
         texts = [image.text for image in group]
-        if empty is None:
-            return self._predict(self._family, latents, timesteps, texts, frames)
-        nothing = [empty] * len(group)
+        if unprompted is None:
+            return self._predict(self._family, latents, timesteps, texts, time_ids)
+        nothing = [unprompted] * len(group)
         if self._guidance_gradient or not torch.is_grad_enabled():
             without, prompted = self._predict(
                 self._family,
                 torch.cat([latents, latents]),
                 torch.cat([timesteps, timesteps]),
                 nothing + texts,
-                torch.cat([frames, frames]),
+                torch.cat([time_ids, time_ids]),
             ).chunk(2)
             return without + self._guidance * (prompted - without)
-        # Not on the quick path: to merge for a single call takes about what it saves.
+        # Without merging: for a single call that takes about what it saves.
         with torch.no_grad():
-            without = _predict(self._family, latents, timesteps, nothing, frames)
-        prompted = self._predict(self._family, latents, timesteps, texts, frames)
+            without = _predict(self._family, latents, timesteps, nothing, time_ids)
+        prompted = self._predict(self._family, latents, timesteps, texts, time_ids)
         return without + self._guidance * (prompted - without)
 
     def _advance(
-        self, group: Sequence[_Image], predicted: Tensor, noise: Noise, look: Look
+        self, group: Sequence[_Image], predicted: Tensor, noise: Noise, on_step: OnStep
     ) -> None:
-        """Takes each picture's step, or foretells it where its course ends."""
-        for image, own in zip(group, _each(predicted), strict=True):
-            place, number, latents = image.place, image.step, image.latents
-            look(place, number, latents)
+        """Advance each image by a step, or predict it at once where its trajectory ends."""
+        for image, prediction in zip(group, _rows(predicted), strict=True):
+            index, number, latents = image.index, image.step, image.latents
+            on_step(index, number, latents)
             step = self.table[number]
-            if number == image.course.end:
-                image.latents = step.clean.of(latents, own)
+            if number == image.trajectory.end:
+                image.latents = step.clean.combine(latents, prediction)
             else:
-                fresh = (
-                    sent(noise(place, number), self._device, latents.dtype) if step.fresh else None
-                )
-                image.latents = step.next(latents, own, fresh)
+                fresh = None
+                if step.noise_std:
+                    fresh = to_device(noise(index, number), self._device, latents.dtype)
+                image.latents = step.next(latents, prediction, fresh)
             image.step += 1
 
     def _timesteps(self, steps: Sequence[int]) -> Tensor:
-        """(n,), int64, on the train device."""
-        return sent(torch.tensor([self.table[step].timestep for step in steps]), self._device)
+        """Return the timesteps of steps, (n,), int64, on the train device."""
+        return to_device(torch.tensor([self.table[step].timestep for step in steps]), self._device)
 
 
-def _those(images: Sequence[_Image], *, trained: bool) -> list[_Image]:
-    return [image for image in images if image.goes_on(trained=trained)]
+def _with_next(images: Sequence[_Image], *, trained: bool) -> list[_Image]:
+    return [image for image in images if image.has_next(trained=trained)]
 
 
 def _predict(
@@ -257,40 +284,37 @@ def _predict(
     latents: Tensor,
     timesteps: Tensor,
     texts: Sequence[Conditioning],
-    frames: Tensor,
+    time_ids: Tensor,
 ) -> Tensor:
-    """What the UNet predicts, (n, 4, h, w).
+    """Compute the UNet's prediction, (n, 4, h, w).
 
-    texts: one for each, put together in here, so that a checkpoint keeps no copies of them.
+    texts: one per image, concatenated in here, so that a checkpoint saves no copies of them.
     """
-    return family.predict(latents, timesteps, _joined(texts), frames=frames)
+    pooled = [text.pooled for text in texts if text.pooled is not None]
+    conditioning = Conditioning(
+        torch.cat([text.hidden for text in texts]), torch.cat(pooled) if pooled else None
+    )
+    return family.predict(latents, timesteps, conditioning, time_ids=time_ids)
 
 
 def _decode(family: Family, latents: Tensor) -> Tensor:
     return (family.decode_latents(latents) + 1) / 2
 
 
-def _placed(conditioning: Conditioning, device: torch.device) -> Conditioning:
-    pooled = None if conditioning.pooled is None else sent(conditioning.pooled, device)
-    return Conditioning(sent(conditioning.hidden, device), pooled)
+def _to_device(conditioning: Conditioning, device: torch.device) -> Conditioning:
+    pooled = None if conditioning.pooled is None else to_device(conditioning.pooled, device)
+    return Conditioning(to_device(conditioning.hidden, device), pooled)
 
 
-def _rows(conditioning: Conditioning) -> list[Conditioning]:
-    """That of each picture, as of a batch of one."""
-    hidden = _each(conditioning.hidden)
+def _texts(conditioning: Conditioning) -> list[Conditioning]:
+    """Split conditioning by image, each as a batch of one."""
+    hidden = _rows(conditioning.hidden)
     if conditioning.pooled is None:
-        return [Conditioning(own) for own in hidden]
-    pooled = _each(conditioning.pooled)
-    return [Conditioning(own, row) for own, row in zip(hidden, pooled, strict=True)]
+        return [Conditioning(each) for each in hidden]
+    pooled = _rows(conditioning.pooled)
+    return [Conditioning(each, row) for each, row in zip(hidden, pooled, strict=True)]
 
 
-def _each(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Its rows, each as of a batch of one."""
+def _rows(tensor: Tensor) -> tuple[Tensor, ...]:
+    """Split a tensor into rows, each as a batch of one."""
     return tensor.chunk(len(tensor))
-
-
-def _joined(rows: Sequence[Conditioning]) -> Conditioning:
-    pooled = [row.pooled for row in rows if row.pooled is not None]
-    return Conditioning(
-        torch.cat([row.hidden for row in rows]), torch.cat(pooled) if pooled else None
-    )

@@ -1,10 +1,10 @@
-"""The samplers: diffusers' schedulers, set up as inference programs set them up.
+"""The samplers: diffusers' schedulers, configured like those of inference programs.
 
-Euler, Euler a and DPM++ take their timesteps as k-diffusion does (evenly from the last to the first
-one, then to no noise at all), which AUTOMATIC1111's web UI and ComfyUI call "uniform" and "normal";
-Karras' spacing: Karras et al. 2022, arXiv:2206.00364, equation 5. DDIM keeps to Stable Diffusion's
+Euler, Euler a and DPM++ have the timesteps of k-diffusion (evenly spaced from the last to the first
+one, then no noise at all), which AUTOMATIC1111's web UI and ComfyUI call "uniform" and "normal";
+Karras' spacing: Karras et al. 2022, arXiv:2206.00364, equation 5. DDIM follows Stable Diffusion's
 own scheduler config: "leading", offset by one, ending at the noise of the first timestep.
-With zero terminal SNR timesteps are "trailing", since the last one has to be visited: Lin et al.
+With zero terminal SNR timesteps are "trailing", since they must include the last one: Lin et al.
 2023, arXiv:2305.08891, section 3.3.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-# The modules themselves: `from diffusers import …` would import every pipeline on top.
+# The modules themselves: `from diffusers import …` would also import every pipeline.
 from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from diffusers.schedulers.scheduling_dpmsolver_multistep import DPMSolverMultistepScheduler
 from diffusers.schedulers.scheduling_euler_ancestral_discrete import (
@@ -35,7 +35,7 @@ LCM_STEPS = 50  # of the teacher that LCMs are distilled from: Luo et al. 2023, 
 
 
 class StepOutput(Protocol):
-    """What a step of a diffusers scheduler gives; prev_sample: the less noisy latents."""
+    """The result of a diffusers scheduler's step; prev_sample: the less noisy latents."""
 
     prev_sample: Tensor
 
@@ -43,8 +43,8 @@ class StepOutput(Protocol):
 class Scheduler(Protocol):
     """What the sampler uses of a diffusers scheduler; those of diffusers have no types.
 
-    timesteps: (steps,), on the CPU, from most to least noisy; not whole for some samplers.
-    init_noise_sigma: the standard deviation that the starting noise has to have.
+    timesteps: (steps,), on the CPU, from most to least noisy; fractional for some samplers.
+    init_noise_sigma: the standard deviation that the initial noise must have.
     """
 
     config: Any
@@ -68,10 +68,11 @@ class Scheduler(Protocol):
 def make_scheduler(
     name: SamplerName, settings: ScheduleSettings, prediction: Prediction
 ) -> Scheduler:
-    """The sampler's scheduler for a model's noise schedule and prediction.
+    """Build the sampler's scheduler for a model's noise schedule and prediction.
 
-    Raises UserError for noise prediction with zero terminal SNR: there the last timestep's input is
-    noise alone, and its noise says nothing about a picture.
+    Raises:
+        UserError: Noise prediction with zero terminal SNR: the last timestep's input is noise
+            alone, and its noise says nothing about an image.
     """
     if settings.zero_terminal_snr and prediction == "epsilon":
         raise UserError(
@@ -92,18 +93,19 @@ def make_scheduler(
 
 
 def set_steps(scheduler: Scheduler, steps: int) -> None:
-    """Makes the scheduler ready for a picture of so many steps.
+    """Set the scheduler's number of steps, and reset it for a new image.
 
-    Raises UserError for more steps than the sampler has.
+    Raises:
+        UserError: The sampler does not support so many steps.
     """
     with _known_warnings():
         _set_steps(scheduler, steps)
     if not isinstance(scheduler, DDIMScheduler):
-        # Else the first of two equal timesteps would be left out: Karras' are rounded.
+        # Otherwise the first of two equal timesteps is skipped: Karras' are rounded.
         scheduler.set_begin_index(0)
     if scheduler.config.rescale_betas_zero_snr:
         last = scheduler.config.num_train_timesteps - 1
-        assert int(scheduler.timesteps[0]) == last, "the timestep of noise alone is left out"
+        assert int(scheduler.timesteps[0]) == last, "the timestep of noise alone is missing"
 
 
 def step(
@@ -113,18 +115,22 @@ def step(
     latents: Tensor,
     generators: Sequence[torch.Generator],
 ) -> Tensor:
-    """The latents after one step, (B, 4, h, w), float32.
+    """Run one step, and return the latents after it, (B, 4, h, w), float32.
 
-    predicted: of the scaled latents. timestep: one of the scheduler's own. generators: one for each
-    picture, from which samplers that add noise draw it.
+    Args:
+        scheduler: From `make_scheduler`.
+        predicted: For the scaled latents.
+        timestep: One of the scheduler's own.
+        latents: (B, 4, h, w).
+        generators: One per image, from which stochastic samplers draw noise.
     """
     match scheduler:
-        case UniPCMultistepScheduler():  # knows no noise
+        case UniPCMultistepScheduler():  # deterministic; takes no generator
             result = scheduler.step(predicted, timestep, latents)
         case _:
             result = scheduler.step(predicted, timestep, latents, generator=list(generators))
-    following: Tensor = result.prev_sample
-    return following
+    latents_after: Tensor = result.prev_sample
+    return latents_after
 
 
 def _make(name: SamplerName, common: dict[str, Any], *, has_zero_snr: bool) -> Scheduler:
@@ -133,8 +139,8 @@ def _make(name: SamplerName, common: dict[str, Any], *, has_zero_snr: bool) -> S
     match name:
         case "ddim":
             spacing = "trailing" if has_zero_snr else "leading"
-            own = {"timestep_spacing": spacing, "steps_offset": 1, "set_alpha_to_one": False}
-            scheduler = DDIMScheduler(**common, **own, clip_sample=False)
+            options = {"timestep_spacing": spacing, "steps_offset": 1, "set_alpha_to_one": False}
+            scheduler = DDIMScheduler(**common, **options, clip_sample=False)
         case "euler":
             scheduler = EulerDiscreteScheduler(**even)
         case "euler_a":
@@ -158,16 +164,16 @@ def _set_steps(scheduler: Scheduler, steps: int) -> None:
     match scheduler:
         case DDIMScheduler():
             scheduler.set_timesteps(steps)
-            # With as many steps as there are timesteps the offset points behind the table.
+            # With as many steps as there are timesteps the offset points past the table.
             scheduler.timesteps = scheduler.timesteps.clamp(max=last)
         case LCMScheduler():
-            _require(steps, LCM_STEPS, "LCM")
+            _require_at_most(LCM_STEPS, steps, "LCM")
             scheduler.set_timesteps(steps)
         case UniPCMultistepScheduler():
-            _require(steps, last, "UniPC")
+            _require_at_most(last, steps, "UniPC")
             scheduler.set_timesteps(steps)
         case DPMSolverMultistepScheduler() if _is_uniform(scheduler):
-            # Its own "linspace" is one of steps + 1 timesteps whose last is left out.
+            # Its own "linspace" has steps + 1 timesteps without the last one.
             timesteps = torch.linspace(last, 0, steps).round().int().tolist()
             scheduler.set_timesteps(timesteps=timesteps)
         case _:
@@ -179,18 +185,18 @@ def _is_uniform(scheduler: Scheduler) -> bool:
     return not config.use_karras_sigmas and config.timestep_spacing == "linspace"
 
 
-def _require(steps: int, most: int, name: str) -> None:
+def _require_at_most(most: int, steps: int, name: str) -> None:
     if steps > most:
         raise UserError(
             f"{steps} sampling steps are too many for {name}",
-            f"It takes at most {most}",
+            f"It supports at most {most}",
             "Lower the number of sampling steps or choose another sampler",
         )
 
 
 @contextmanager
 def _known_warnings() -> Iterator[None]:
-    """Without numpy's warning of how diffusers 0.42 reads a tensor: it is about diffusers' code."""
+    """Suppress numpy's warning about how diffusers 0.42 reads a tensor."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
         yield

@@ -1,4 +1,4 @@
-"""A checkpoint's saved inputs, waiting on the temporary device until the backward pass."""
+"""Activation offload: a checkpoint's saved inputs on the offload device until backward."""
 
 import weakref
 from dataclasses import dataclass
@@ -11,53 +11,58 @@ from modules.memory.layers.transfer import InputTransfer
 
 
 @dataclass(frozen=True)
-class _Waiting:
-    """An input on the temporary device, and the one that was saved before it."""
+class _OffloadedInput:
+    """A saved input on the offload device, and a reference to the one saved before it."""
 
     tensor: Tensor
-    before: "weakref.ref[_Waiting] | None"
+    before: "weakref.ref[_OffloadedInput] | None"
 
 
 class SavedInputs:
-    """Sends the inputs of checkpoints away, and brings each back when it is computed again.
+    """Hooks that offload the inputs of checkpoints, and fetch each for its recomputation.
 
-    only_first: of each checkpoint's inputs only the first tensor goes, which is what flows from
-    layer to layer. Others, such as the time's embedding and the text, are the same for all layers,
-    which would move them again and again.
+    Args:
+        transfer: Copies the tensors to the offload device and back.
+        only_first: Offload only the first tensor of each checkpoint's inputs, which flows from
+            layer to layer. The others, such as the time embedding and the text, are the same for
+            all layers, which would copy them again and again.
     """
 
     def __init__(self, transfer: InputTransfer, *, only_first: bool = False) -> None:
         self._transfer = transfer
         self._only_first = only_first
-        self._last: weakref.ref[_Waiting] | None = None
+        self._last: weakref.ref[_OffloadedInput] | None = None
 
     def hooks(self, device: torch.device) -> saved_tensors_hooks:
-        """Around one checkpoint's forward; inputs that are not on this device stay where they are.
+        """Return the hooks for one checkpoint's forward pass.
 
-        In the non-reentrant form these hooks see the inputs and nothing else: what is computed
-        inside is under the checkpoint's own.
+        In the non-reentrant form these hooks see only the inputs: tensors computed inside are
+        saved under the checkpoint's own hooks.
+
+        Args:
+            device: Inputs on other devices stay where they are.
         """
-        seen = 0
+        count = 0
 
-        def pack(tensor: Tensor) -> Tensor | _Waiting:
-            nonlocal seen
+        def pack(tensor: Tensor) -> Tensor | _OffloadedInput:
+            nonlocal count
             # Older torch saves an empty tensor of its own before the inputs (`_NoopSaveInputs`).
             if tensor.device != device or not tensor.numel():
                 return tensor
-            seen += 1
-            if self._only_first and seen > 1:
+            count += 1
+            if self._only_first and count > 1:
                 return tensor
-            waiting = _Waiting(self._transfer.to_host(tensor), self._last)
-            self._last = weakref.ref(waiting)
-            return waiting
+            offloaded = _OffloadedInput(self._transfer.to_host(tensor), self._last)
+            self._last = weakref.ref(offloaded)
+            return offloaded
 
         return saved_tensors_hooks(pack, self._unpack)
 
-    def _unpack(self, saved: Tensor | _Waiting) -> Tensor:
+    def _unpack(self, saved: Tensor | _OffloadedInput) -> Tensor:
         if isinstance(saved, Tensor):
             return saved
         tensor = self._transfer.to_device(saved.tensor)
-        # The backward pass goes through layers in the opposite order.
+        # The backward pass computes the layers in reverse order.
         before = saved.before() if saved.before else None
         if before is not None:
             self._transfer.prefetch([before.tensor])

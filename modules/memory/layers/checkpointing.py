@@ -1,11 +1,11 @@
-"""Gradient checkpointing: a forward pass that saves its inputs, and is computed again in backward.
+"""Gradient checkpointing: saving only a forward pass's inputs, and recomputing it in backward.
 
 Source: Chen et al. 2016, arXiv:1604.06174; in torch's non-reentrant form.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Literal, ParamSpec, TypeVar
+from contextlib import contextmanager, nullcontext
+from typing import Literal, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,83 +30,81 @@ def create_checkpointed_forward(
     policy: Policy = "block",
     saved: SavedInputs | None = None,
 ) -> Callable[P, T]:
-    """The same forward, which keeps little for the backward pass and computes the rest again.
+    """Return a forward that saves little for the backward pass and recomputes the rest.
 
-    forward: a module, or whatever else can be called; given anything, with any names. Where no
-    gradient is recorded it is called as it is. The second time finds the random numbers and the
-    autocast of the first, so that dropout drops the same. Gradients reach everything that forward
-    uses, also where none of what it is given requires any.
-    train_device: where forward computes. temp_device: where saved inputs wait.
-    policy: "block" keeps nothing but the inputs; "selective" also what costs much to compute.
-    saved: sends the inputs that are on the train device to the temporary one meanwhile; None
-    leaves them where they are, and so do devices that are the same.
-    Raises TypeError and ValueError for arguments that are no such things.
+    Takes any arguments that `forward` takes. Without gradient recording `forward` is called
+    directly. The recomputation restores random state and autocast, so that dropout drops the same
+    numbers. Gradients reach all parameters that `forward` uses, even where no input requires one.
+
+    Args:
+        forward: A module or any other callable.
+        train_device: The device that `forward` computes on.
+        offload_device: The device that saved inputs are offloaded to.
+        policy: "block" saves nothing but the inputs; "selective" also what is costly to compute.
+        saved: Offloads the inputs that are on the train device; None leaves them there, as does
+            an offload device that is the train device.
+
+    Raises:
+        TypeError: `forward` is not callable, or a device is not a torch.device.
+        ValueError: The policy is unknown.
     """
     _check(forward, train_device, offload_device, policy)
-    home = resolved(train_device)
-    sender = None if saved is None or home == resolved(offload_device) else saved
+    device = resolve_device(train_device)
+    offload = None if saved is None or device == resolve_device(offload_device) else saved
 
     def checkpointed(*args: P.args, **kwargs: P.kwargs) -> T:
         if not torch.is_grad_enabled():
             return forward(*args, **kwargs)
-        # As positions, because checkpoints save no named inputs but hold on to them.
-        given, form = tree_flatten((args, kwargs))
-        places = [place for place, each in enumerate(given) if isinstance(each, Tensor)]
-        others = [None if isinstance(each, Tensor) else each for each in given]
+        # Flattened, because checkpoints pass keyword arguments by no hook but hold on to them.
+        leaves, form = tree_flatten((args, kwargs))
+        positions = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        others = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
 
         def run(*tensors: Tensor) -> T:
             inputs = list(others)
-            for place, tensor in zip(places, tensors, strict=True):
-                inputs[place] = tensor
-            own_args, own_kwargs = tree_unflatten(inputs, form)
-            with _without_remembered_casts():
-                return forward(*own_args, **own_kwargs)
+            for position, tensor in zip(positions, tensors, strict=True):
+                inputs[position] = tensor
+            forward_args, forward_kwargs = tree_unflatten(inputs, form)
+            with _without_autocast_cache():
+                return forward(*forward_args, **forward_kwargs)
 
-        tensors = [given[place] for place in places]
-        del given
-        with _sending(sender, home):
-            return _checkpoint(run, tensors, policy)
+        tensors = [leaves[position] for position in positions]
+        del leaves
+        with nullcontext() if offload is None else offload.hooks(device):
+            output: T = checkpoint(run, *tensors, use_reentrant=False, context_fn=_CONTEXTS[policy])
+            return output
 
     return checkpointed
 
 
-def resolved(device: torch.device) -> torch.device:
-    """The device as tensors on it tell it: "cuda" is the card in use, such as "cuda:0"."""
+def resolve_device(device: torch.device) -> torch.device:
+    """Return the device with its index, as tensors on it report it: "cuda" becomes "cuda:0"."""
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return device
 
 
-def _checkpoint(run: Callable[..., T], tensors: list[Any], policy: Policy) -> T:
-    output: T = checkpoint(run, *tensors, use_reentrant=False, context_fn=_CONTEXTS[policy])
-    return output
-
-
-def _sending(sender: SavedInputs | None, home: torch.device) -> AbstractContextManager[object]:
-    return nullcontext() if sender is None else sender.hooks(home)
-
-
 @contextmanager
-def _without_remembered_casts() -> Iterator[None]:
-    """Autocast casts weights anew at each use, as it does in the second forward.
+def _without_autocast_cache() -> Iterator[None]:
+    """Make autocast cast weights at each use, as it does in the recomputation.
 
-    It remembers the casts of weights that train until its context ends. That would hold a second
-    copy of all of them, and a second use of a layer would have fewer operations than are computed
-    again, which selective checkpoints refuse.
+    Its cache holds the casts of trainable weights until its context ends. That would be a second
+    copy of all of them, and a second use of a layer would run fewer operations than its
+    recomputation, which selective checkpoints refuse.
     """
-    is_remembering = torch.is_autocast_cache_enabled()
+    was_enabled = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)
     try:
         yield
     finally:
-        torch.set_autocast_cache_enabled(is_remembering)
+        torch.set_autocast_cache_enabled(was_enabled)
 
 
 def _check(forward: object, train_device: object, offload_device: object, policy: object) -> None:
     if not callable(forward):
-        raise TypeError(f"forward has to be callable, such as a module: {forward!r}")
+        raise TypeError(f"forward must be callable, such as a module: {forward!r}")
     for name, device in (("train_device", train_device), ("offload_device", offload_device)):
         if not isinstance(device, torch.device):
-            raise TypeError(f"{name} has to be a torch.device: {device!r}")
+            raise TypeError(f"{name} must be a torch.device: {device!r}")
     if policy not in _CONTEXTS:
-        raise ValueError(f"policy has to be one of {', '.join(_CONTEXTS)}: {policy!r}")
+        raise ValueError(f"policy must be one of {', '.join(_CONTEXTS)}: {policy!r}")

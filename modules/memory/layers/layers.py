@@ -1,4 +1,4 @@
-"""How each layer of a model is computed: as it is, checkpointed, or with weights that wait."""
+"""Memory-saving forward passes of layers: gradient checkpointing, CPU offload, or plain."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from modules.memory.layers.activations import SavedInputs
-from modules.memory.layers.checkpointing import create_checkpointed_forward, resolved
+from modules.memory.layers.checkpointing import create_checkpointed_forward, resolve_device
 from modules.memory.layers.offload import OffloadedForward
 from modules.memory.layers.streams import StreamedInputs, StreamedWeights
 from modules.memory.layers.transfer import DirectTransfer, InputTransfer, Transfer, WeightTransfer
@@ -17,12 +17,12 @@ from modules.memory.layers.transfer import DirectTransfer, InputTransfer, Transf
 
 @dataclass(frozen=True)
 class LayerSettings:
-    """What is done to save memory.
+    """Settings of what is done to save memory.
 
-    checkpointing: which layers are computed twice, and what of them is kept. offload: the share of
-    each part's bytes in layers whose weights wait on the temporary device. activations: the share
-    of each part's layers whose saved inputs wait there. prefetch: whether copies travel ahead of
-    time, on streams of their own.
+    checkpointing: which layers are recomputed in backward, and what of them is saved. offload:
+    the fraction of each component's bytes in offloaded layers. activations: the fraction of each
+    component's layers whose saved inputs are offloaded. prefetch: whether copies are made ahead
+    of time, on streams of their own.
     """
 
     checkpointing: Literal["off", "selective", "block"] = "off"
@@ -33,22 +33,22 @@ class LayerSettings:
 
 @dataclass(frozen=True)
 class ManagedLayers:
-    """Layers that compute as `manage_layers` says, until `undo`.
+    """Layers that compute as `manage_layers` set them up, until `undo`.
 
-    waiting: the parameters that stay on the temporary device, also while their part computes.
+    offloaded: the parameters that stay on the offload device, also while their component computes.
     """
 
-    waiting: frozenset[nn.Parameter]
+    offloaded: frozenset[nn.Parameter]
     layers: tuple[nn.Module, ...]
 
     def undo(self) -> None:
-        """Lets every layer compute as it did before; what is undone already stays so."""
+        """Restore every layer's own forward; layers restored before are left alone."""
         for layer in self.layers:
             _undo(layer)
 
 
 class _ManagedForward:
-    """A layer's forward in another manner.
+    """A layer's replaced forward.
 
     original: the layer's own. is_own: whether it was set on this very layer, not by its class.
     """
@@ -72,43 +72,50 @@ def manage_layers(
     offload_device: torch.device,
     transfer: Transfer | None = None,
 ) -> ManagedLayers:
-    """Makes layers compute as the settings say; layers that are managed already are so anew.
+    """Make layers compute as the settings say, replacing what was set before.
 
-    layers: by part, in the order in which they are computed. transfer: by which weights and saved
-    inputs travel; None means one as the settings say.
-    Outputs and gradients stay the same. Layers whose weights or inputs wait are checkpointed as
-    blocks. Where both devices are the same nothing waits and nothing is copied.
-    Weights that wait have to be on the temporary device when they are computed with.
+    Outputs and gradients stay the same. Layers whose weights or inputs are offloaded are
+    checkpointed as blocks. If both devices are the same, nothing is offloaded or copied.
+    Offloaded weights must be on the offload device when their layer computes.
+
+    Args:
+        layers: By component, in the order in which they compute.
+        settings: What is done to save memory.
+        train_device: The device that computes.
+        offload_device: The device that weights and saved inputs are offloaded to.
+        transfer: Copies weights and saved inputs; None chooses one by the settings.
     """
-    roads = _roads(resolved(train_device), resolved(offload_device), settings, transfer)
-    waiting: list[nn.Parameter] = []
+    transfers = _transfers(
+        resolve_device(train_device), resolve_device(offload_device), settings, transfer
+    )
+    offloaded: list[nn.Parameter] = []
     managed: list[nn.Module] = []
-    for own in layers.values():
-        for layer in own:
+    for component in layers.values():
+        for layer in component:
             _undo(layer)
-        waiting += _manage_part(own, settings, roads)
-        managed += own
-    return ManagedLayers(frozenset(waiting), tuple(managed))
+        offloaded += _manage_component(component, settings, transfers)
+        managed += component
+    return ManagedLayers(frozenset(offloaded), tuple(managed))
 
 
-def evenly(sizes: Sequence[int], share: float) -> tuple[bool, ...]:
-    """Which of things in a row are chosen, so that their sizes reach a share of all, evenly spread.
+def spread_evenly(sizes: Sequence[int], fraction: float) -> tuple[bool, ...]:
+    """Select items in a row, evenly spread, so that their sizes reach a fraction of the total.
 
-    Of every beginning of the row at least the share is chosen, and at most one thing more than it
-    takes: 0 chooses none, 1 all.
+    Every prefix of the row reaches at least the fraction, with at most one item more than that
+    takes: 0 selects none, 1 all.
     """
-    chosen, total, choices = 0, 0, []
+    selected, total, choices = 0, 0, []
     for size in sizes:
         total += size
-        is_chosen = chosen < share * total
-        chosen += size * is_chosen
-        choices.append(is_chosen)
+        is_selected = selected < fraction * total
+        selected += size * is_selected
+        choices.append(is_selected)
     return tuple(choices)
 
 
 @dataclass(frozen=True)
-class _Roads:
-    """The two devices, and by what weights and saved inputs travel between them."""
+class _Transfers:
+    """The two devices, and what copies weights and saved inputs between them."""
 
     train_device: torch.device
     offload_device: torch.device
@@ -120,53 +127,53 @@ class _Roads:
         return self.train_device != self.offload_device
 
 
-def _roads(
+def _transfers(
     train_device: torch.device,
     offload_device: torch.device,
     settings: LayerSettings,
     transfer: Transfer | None,
-) -> _Roads:
+) -> _Transfers:
     devices = train_device, offload_device
     if transfer is not None:
-        return _Roads(*devices, transfer, transfer)
+        return _Transfers(*devices, transfer, transfer)
     if settings.prefetch and (train_device.type, offload_device.type) == ("cuda", "cpu"):
-        return _Roads(*devices, StreamedWeights(*devices), StreamedInputs(train_device))
+        return _Transfers(*devices, StreamedWeights(*devices), StreamedInputs(train_device))
     direct = DirectTransfer(*devices)
-    return _Roads(*devices, direct, direct)
+    return _Transfers(*devices, direct, direct)
 
 
-def _manage_part(
-    layers: Sequence[nn.Module], settings: LayerSettings, roads: _Roads
+def _manage_component(
+    layers: Sequence[nn.Module], settings: LayerSettings, transfers: _Transfers
 ) -> list[nn.Parameter]:
-    """Gives each layer of a part its forward; returns the weights that wait."""
-    offloads = evenly([size_of(layer) for layer in layers], settings.offload)
-    saves = evenly([1] * len(layers), settings.activations)
-    inputs = SavedInputs(roads.inputs, only_first=True)
-    visitors: list[OffloadedForward] = []
+    """Replace the forward of each layer of a component; return the offloaded weights."""
+    offloads = spread_evenly([size_of(layer) for layer in layers], settings.offload)
+    saves = spread_evenly([1] * len(layers), settings.activations)
+    inputs = SavedInputs(transfers.inputs, only_first=True)
+    forwards: list[OffloadedForward] = []
     for layer, is_offloaded, is_saved in zip(layers, offloads, saves, strict=True):
         policy = "block" if is_offloaded or is_saved else settings.checkpointing
         if policy == "off":
             continue
         original = forward = layer.forward
-        if is_offloaded and roads.are_apart:
-            forward = OffloadedForward(layer, original, roads.weights)
-            visitors.append(forward)
+        if is_offloaded and transfers.are_apart:
+            forward = OffloadedForward(layer, original, transfers.weights)
+            forwards.append(forward)
         checkpointed = create_checkpointed_forward(
             forward,
-            roads.train_device,
-            roads.offload_device,
+            transfers.train_device,
+            transfers.offload_device,
             policy=policy,
             saved=inputs if is_saved else None,
         )
         is_own = "forward" in vars(layer)
         layer.forward = _ManagedForward(checkpointed, original, is_own=is_own)
-    for one, next_one in pairwise(visitors):
-        one.after, next_one.before = next_one.weights, one.weights
-    return [weight for visitor in visitors for weight in visitor.weights]
+    for forward, next_forward in pairwise(forwards):
+        forward.after, next_forward.before = next_forward.weights, forward.weights
+    return [weight for forward in forwards for weight in forward.weights]
 
 
 def size_of(layer: nn.Module) -> int:
-    """The bytes of a layer's own weights."""
+    """Return the size of a layer's weights in bytes."""
     return sum(weight.numel() * weight.element_size() for weight in layer.parameters())
 
 

@@ -1,7 +1,7 @@
-"""Layers whose weights wait on the temporary device, and visit the other one to be computed.
+"""Offloaded layers: weights on the offload device, copied to the train device for each use.
 
-The layer is computed with copies in place of its weights; no weight's own memory is exchanged.
-Adapters on its inner layers find the copies, too, since they read the weight from the layer.
+The layer computes with copies in place of its weights; no weight's own memory is replaced.
+Adapters on its inner layers use the copies, too, since they read the weight from the layer.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,68 +19,67 @@ OUTSIDE_BACKWARD = -1
 
 
 class OffloadedForward:
-    """A layer's forward with weights that are fetched for each call and forgotten after it.
+    """A layer's forward with weights that are fetched for each call and freed after it.
 
-    In a checkpoint they are fetched once more when it is computed again. Gradients of weights that
-    train arrive where the weights are.
-    neighbors: of the layers that are offloaded, the ones before and after this one; the next to be
-    computed is on its way while this one is.
+    In a checkpoint they are fetched once more for the recomputation. Gradients of trainable
+    weights are copied to where the weights are.
+    before, after: the weights of the neighboring offloaded layers; those of the next to compute
+    are prefetched while this one computes.
     """
 
     def __init__(
         self, layer: nn.Module, forward: Callable[..., Any], transfer: WeightTransfer
     ) -> None:
-        self._alone = _Alone(layer, forward)
+        self._layer = _WithForward(layer, forward)
         self._transfer = transfer
         self.weights = list(layer.parameters())
+        indices = {id(weight): index for index, weight in enumerate(self.weights)}
         self._names = [
-            (name, self._place(weight))
-            for name, weight in self._alone.named_parameters(remove_duplicate=False)
+            (name, indices[id(weight)])
+            for name, weight in self._layer.named_parameters(remove_duplicate=False)
         ]
         self.before: Sequence[nn.Parameter] = ()
         self.after: Sequence[nn.Parameter] = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # any layer's
-        copies = self._fetched()
+        copies = self._fetch()
         is_backward = torch._C._current_graph_task_id() != OUTSIDE_BACKWARD
         self._transfer.prefetch(self.before if is_backward else self.after)
-        named = {name: copies[place] for name, place in self._names}
+        named = {name: copies[index] for name, index in self._names}
         del copies
-        return functional_call(self._alone, named, args, kwargs, tie_weights=False)
+        return functional_call(self._layer, named, args, kwargs, tie_weights=False)
 
-    def _fetched(self) -> list[Tensor]:
-        """Copies of all weights, in their order."""
+    def _fetch(self) -> list[Tensor]:
+        """Return copies of all weights, in their order."""
         train = [weight.requires_grad and torch.is_grad_enabled() for weight in self.weights]
         trained = list(compress(self.weights, train))
-        fetched = iter(_Fetched.apply(self._transfer, *trained) if trained else ())  # type: ignore[no-untyped-call] # torch's
+        fetched = iter(_Fetch.apply(self._transfer, *trained) if trained else ())  # type: ignore[no-untyped-call] # torch's
         return [
             next(fetched) if trains else self._transfer.to_device(weight)
             for weight, trains in zip(self.weights, train, strict=True)
         ]
 
-    def _place(self, weight: nn.Parameter) -> int:
-        return next(place for place, own in enumerate(self.weights) if own is weight)
 
+class _WithForward(nn.Module):
+    """A module with a layer as its child "layer", and that layer's own forward as its forward.
 
-class _Alone(nn.Module):
-    """A layer by the name "layer", called by its own forward.
-
-    `functional_call` calls a module, and calling the layer itself would come back here.
+    `functional_call` calls a module, and calling the layer itself would recurse into
+    `OffloadedForward`.
     """
 
     def __init__(self, layer: nn.Module, forward: Callable[..., Any]) -> None:
         super().__init__()
         self.layer = layer
-        self._own = forward
+        self._forward = forward
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # any layer's
-        return self._own(*args, **kwargs)
+        return self._forward(*args, **kwargs)
 
 
-class _Fetched(torch.autograd.Function):
-    """Copies of a layer's trained weights; their gradients go to where the weights are.
+class _Fetch(torch.autograd.Function):
+    """Copies of a layer's trainable weights, whose gradients are copied to the weights' device.
 
-    All at once, so that the processor waits for the card once a layer, and not for each.
+    All in one function, so that the processor waits for the GPU once per layer, not per weight.
     """
 
     @staticmethod
@@ -88,7 +87,7 @@ class _Fetched(torch.autograd.Function):
         ctx: BackwardCFunction, transfer: WeightTransfer, *weights: Tensor
     ) -> tuple[Tensor, ...]:
         ctx.transfer = transfer  # type: ignore[attr-defined]  # as torch's documentation does it
-        # A weight that was not used has no gradient, and does not get zeros.
+        # A weight that was not used has no gradient, and gets no zeros.
         ctx.set_materialize_grads(False)
         return tuple(map(transfer.to_device, weights))
 
@@ -97,5 +96,5 @@ class _Fetched(torch.autograd.Function):
         ctx: BackwardCFunction, *gradients: Tensor | None
     ) -> tuple[None, *tuple[Tensor | None, ...]]:
         transfer: WeightTransfer = ctx.transfer  # type: ignore[attr-defined]  # set above
-        arrived = iter(transfer.all_to_host([each for each in gradients if each is not None]))
-        return None, *(None if each is None else next(arrived) for each in gradients)
+        copies = iter(transfer.all_to_host([each for each in gradients if each is not None]))
+        return None, *(None if each is None else next(copies) for each in gradients)

@@ -1,9 +1,9 @@
-"""Copies on streams of their own, beside what a graphics card computes.
+"""Copies on CUDA streams of their own, concurrent with computation.
 
-Memory on the card is always given and taken back in the order of the computing stream: that one
-waits for a copy before it uses the result, and before it gives memory away that a copy still reads.
-So the peak does not depend on how far the processor runs ahead of the card, as it would with
-`record_stream`, which holds memory until the processor sees that the copy is done.
+GPU memory is always allocated and freed in the order of the computing stream: it waits for a copy
+before it uses the result, and before it frees memory that a copy still reads. So the peak does not
+depend on how far the processor runs ahead of the GPU, as it would with `record_stream`, which
+holds memory until the processor sees that the copy is done.
 """
 
 from collections import deque
@@ -14,152 +14,152 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from modules.memory.layers.transfer import all_copied, copied
+from modules.memory.layers.transfer import copy_all_to_device, copy_to_device
 from onetrainer.errors import UserError
 
-MOST_LEAVING = 2
-"""So many inputs at once are on their way to main memory, and still on the card."""
+MAX_OUTGOING = 2
+"""Inputs that may be on their way to host memory, and still on the GPU, at the same time."""
 
 
 class StreamedWeights:
-    """Brings what is announced to the card ahead of time; what it brings becomes pinned memory.
+    """Transfer of weights that prefetches to the GPU, and pins the memory of what it prefetches.
 
-    Gradients come back when they are asked for, and whoever asks waits: they are used at once.
+    Gradients are copied back synchronously: the optimizer uses them at once.
     """
 
     def __init__(self, train_device: torch.device, offload_device: torch.device) -> None:
         self._train_device = train_device
-        self._temp_device = offload_device
+        self._offload_device = offload_device
         self._arrivals = _Arrivals(train_device)
 
     def to_device(self, tensor: Tensor) -> Tensor:
-        arrived = self._arrivals.take(tensor, _mark(tensor))
-        if arrived is not None:
-            return arrived
-        # A part's first layer is never announced, nor is its last one in backward.
+        copy = self._arrivals.take(tensor, _version(tensor))
+        if copy is not None:
+            return copy
+        # A component's first layer is never prefetched, nor is its last one in backward.
         if _is_plain(tensor):
             _pin(tensor)
-        return copied(tensor, self._train_device)
+        return copy_to_device(tensor, self._train_device)
 
     def all_to_host(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        return all_copied(gradients, self._temp_device)
+        return copy_all_to_device(gradients, self._offload_device)
 
     def prefetch(self, tensors: Sequence[Tensor]) -> None:
-        """What was announced before and not fetched is forgotten."""
+        """Start to copy tensors; earlier prefetches that were not fetched are dropped."""
         plain = [tensor for tensor in tensors if _is_plain(tensor)]
         for tensor in plain:
             _pin(tensor)
-        self._arrivals.expect([(tensor, _mark(tensor)) for tensor in plain])
+        self._arrivals.expect([(tensor, _version(tensor)) for tensor in plain])
 
 
 class StreamedInputs:
-    """Takes inputs to pinned main memory while the card computes with them, and back in backward.
+    """Transfer of inputs to pinned host memory while the GPU computes, and back in backward.
 
-    What `to_host` gives may still be under way, and is for `to_device` alone.
+    The copy that `to_host` returns may be incomplete; only `to_device` may read it.
     """
 
     def __init__(self, train_device: torch.device) -> None:
         self._train_device = train_device
         self._stream = torch.cuda.Stream(train_device)  # type: ignore[no-untyped-call] # torch's
-        self._leaving: deque[tuple[Tensor, torch.cuda.Event]] = deque()
+        self._outgoing: deque[tuple[Tensor, torch.cuda.Event]] = deque()
         self._arrivals = _Arrivals(train_device)
 
     @torch.no_grad()
     def to_host(self, tensor: Tensor) -> Tensor:
-        self._settle(MOST_LEAVING - 1)
+        self._wait_for_outgoing(MAX_OUTGOING - 1)
         source = tensor.detach()
         with _pinning(source, "hardware.offload_activations"):
             host = torch.empty_like(source, device="cpu", pin_memory=True)
         self._stream.wait_stream(torch.cuda.current_stream(self._train_device))
         with torch.cuda.stream(self._stream):
             host.copy_(source, non_blocking=True)
-        self._leaving.append((source, self._stream.record_event()))
+        self._outgoing.append((source, self._stream.record_event()))
         return host
 
     def to_device(self, tensor: Tensor) -> Tensor:
-        self._settle(0)
-        arrived = self._arrivals.take(tensor)
-        return copied(tensor, self._train_device) if arrived is None else arrived
+        self._wait_for_outgoing(0)
+        copy = self._arrivals.take(tensor)
+        return copy_to_device(tensor, self._train_device) if copy is None else copy
 
     def prefetch(self, tensors: Sequence[Tensor]) -> None:
-        """What was announced before and not fetched is forgotten."""
-        self._settle(0)
+        """Start to copy tensors; earlier prefetches that were not fetched are dropped."""
+        self._wait_for_outgoing(0)
         self._arrivals.expect([(tensor, None) for tensor in tensors])
 
-    def _settle(self, most: int) -> None:
-        """Lets computing wait until no more than so many are on their way."""
-        while len(self._leaving) > most:
-            _, gone = self._leaving.popleft()
-            torch.cuda.current_stream(self._train_device).wait_event(gone)
+    def _wait_for_outgoing(self, most: int) -> None:
+        """Make the computing stream wait until at most so many copies are incomplete."""
+        while len(self._outgoing) > most:
+            _, copied = self._outgoing.popleft()
+            torch.cuda.current_stream(self._train_device).wait_event(copied)
 
 
 @dataclass(frozen=True)
 class _Arrival:
-    """A copy under way. mark: tells whether the source has changed since."""
+    """A copy in progress. version: differs once the source has changed."""
 
     source: Tensor
-    mark: object
+    version: object
     copy: Tensor
-    landed: torch.cuda.Event
+    copied: torch.cuda.Event
 
 
 class _Arrivals:
-    """Copies from pinned memory that come to a card on a stream of their own."""
+    """Copies from pinned memory to a GPU on a stream of their own."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call] # torch's
-        self._coming: dict[int, _Arrival] = {}
+        self._expected: dict[int, _Arrival] = {}
 
-    def take(self, tensor: Tensor, mark: object = None) -> Tensor | None:
-        """The copy of a tensor; None if it was not expected, or has changed since it was."""
-        arrival = self._coming.pop(id(tensor), None)
+    def take(self, tensor: Tensor, version: object = None) -> Tensor | None:
+        """Return the copy of a tensor; None if it was not expected, or has changed since."""
+        arrival = self._expected.pop(id(tensor), None)
         if arrival is None:
             return None
-        self._computing.wait_event(arrival.landed)
-        return arrival.copy if arrival.mark == mark else None
+        self._computing.wait_event(arrival.copied)
+        return arrival.copy if arrival.version == version else None
 
     @torch.no_grad()
     def expect(self, tensors: Sequence[tuple[Tensor, object]]) -> None:
-        """Begins to copy tensors, each with its mark; what else is coming is forgotten."""
-        for arrival in self._coming.values():
-            self._computing.wait_event(arrival.landed)
-        self._coming.clear()
-        # On memory that computing may have given back only just now.
+        """Start to copy tensors, each with its version; drop what was expected before."""
+        for arrival in self._expected.values():
+            self._computing.wait_event(arrival.copied)
+        self._expected.clear()
+        # In memory that the computing stream may have freed only just now.
         copies = [
             torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=self._device)
             for t, _ in tensors
         ]
         self._stream.wait_stream(self._computing)
-        for (tensor, mark), copy in zip(tensors, copies, strict=True):
+        for (tensor, version), copy in zip(tensors, copies, strict=True):
             with torch.cuda.stream(self._stream):
                 copy.copy_(tensor, non_blocking=True)
-            landed = self._stream.record_event()
-            self._coming[id(tensor)] = _Arrival(tensor, mark, copy, landed)
+            copied = self._stream.record_event()
+            self._expected[id(tensor)] = _Arrival(tensor, version, copy, copied)
 
     @property
     def _computing(self) -> torch.cuda.Stream:
         return torch.cuda.current_stream(self._device)
 
 
-def _mark(weight: Tensor) -> tuple[int, int]:
-    """Changes when a weight is written in place by operations of torch, or exchanged for another.
+def _version(weight: Tensor) -> tuple[int, int]:
+    """Return what changes when torch writes to a weight in place, or its memory is replaced.
 
-    What is written through `.data`, or by kernels that go around torch, it does not see. Nothing is
-    written so between announcing and fetching: a layer is announced by its neighbor in the same
-    pass, and what trains moves only after its gradient has come, which is after it was fetched.
-    Announced in vain are the layers before the first that a backward pass reaches; they are frozen.
+    Writes through `.data`, or by kernels that bypass torch, are not detected. None occur between
+    prefetch and fetch: a layer is prefetched by its neighbor in the same pass, and a trainable
+    weight is updated only after its gradient has come, which is after it was fetched. Only layers
+    before the first that a backward pass reaches are prefetched in vain; they are frozen.
     """
     return weight._version, weight.data_ptr()
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether it is ordinary memory: quantised tensors and their like move in ways of their own."""
+    """Return whether a tensor has ordinary memory; quantized tensors cannot be pinned in place."""
     return type(tensor.data) is Tensor
 
 
 def _pin(tensor: Tensor) -> None:
-    """Puts a tensor's numbers into memory that the card reads by itself, for good."""
+    """Move a tensor's data to pinned memory, which the GPU reads directly, for good."""
     if tensor.is_pinned():
         return
     with _pinning(tensor, "hardware.offload_layers"):
@@ -168,15 +168,20 @@ def _pin(tensor: Tensor) -> None:
 
 @contextmanager
 def _pinning(tensor: Tensor, setting: str) -> Iterator[None]:
-    """Within, memory as large as a tensor is pinned. Raises UserError if there is too little.
+    """Pin memory as large as a tensor within the context.
 
-    setting: whose value decides how much is pinned.
+    Args:
+        tensor: Whose size is pinned.
+        setting: The config key that determines how much is pinned in all.
+
+    Raises:
+        UserError: Not enough memory can be pinned.
     """
     try:
         yield
     except RuntimeError as error:
         raise UserError(
-            "hardware.prefetch: not enough main memory can be pinned for what waits there",
+            "hardware.prefetch: not enough host memory can be pinned for offloading",
             f"{tensor.numel() * tensor.element_size() / 2**20:.0f} MiB more were needed ({error})",
-            f"Turn hardware.prefetch off, or lower {setting}",
+            f"Turn off hardware.prefetch, or lower {setting}",
         ) from error

@@ -1,7 +1,6 @@
-"""How tensors travel between the device that computes and the one where others wait.
+"""Transfers of tensors between the train device and the offload device.
 
-Directly, when they are asked for; `modules.memory.layers.streams` has the ways that go ahead of
-time.
+Synchronous ones; `modules.memory.layers.streams` has those that copy ahead of time.
 """
 
 from collections.abc import Sequence
@@ -11,84 +10,84 @@ import torch
 from torch import Tensor
 
 
-class Fetching(Protocol):
-    """Brings tensors to the device that computes."""
+class DeviceTransfer(Protocol):
+    """Transfer of tensors to the train device."""
 
     def to_device(self, tensor: Tensor) -> Tensor:
-        """A copy on the train device, without gradient, apart from its source in every case."""
+        """Return a copy on the train device, without gradient, never the tensor itself."""
         ...
 
     def prefetch(self, tensors: Sequence[Tensor]) -> None:
-        """Tells what `to_device` will be asked for next, so that it can be on its way."""
+        """Announce what `to_device` will fetch next, so that copying can start."""
         ...
 
 
-class WeightTransfer(Fetching, Protocol):
-    """Brings weights to the device that computes, and their gradients to where they wait."""
+class WeightTransfer(DeviceTransfer, Protocol):
+    """Transfer of weights to the train device, and of their gradients to the offload device."""
 
     def all_to_host(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """Copies on the temp device, which can be read at once, without gradient."""
+        """Return copies on the offload device, without gradient, that can be read at once."""
         ...
 
 
-class InputTransfer(Fetching, Protocol):
-    """Brings saved inputs to where they wait, and back to the device that computes."""
+class InputTransfer(DeviceTransfer, Protocol):
+    """Transfer of saved inputs to the offload device, and back to the train device."""
 
     def to_host(self, tensor: Tensor) -> Tensor:
-        """A copy on the temp device, without gradient, apart from its source in every case."""
+        """Return a copy on the offload device, without gradient, never the tensor itself."""
         ...
 
 
 class Transfer(WeightTransfer, InputTransfer, Protocol):
-    """Brings weights and saved inputs."""
+    """Transfer of weights and saved inputs."""
 
 
 class DirectTransfer:
-    """Copies when they are asked for; whoever asks waits for them."""
+    """Transfer that copies synchronously when a tensor is fetched."""
 
     def __init__(self, train_device: torch.device, offload_device: torch.device) -> None:
         self._train_device = train_device
-        self._temp_device = offload_device
+        self._offload_device = offload_device
 
     def to_device(self, tensor: Tensor) -> Tensor:
-        return copied(tensor, self._train_device)
+        return copy_to_device(tensor, self._train_device)
 
     def to_host(self, tensor: Tensor) -> Tensor:
-        return copied(tensor, self._temp_device)
+        return copy_to_device(tensor, self._offload_device)
 
     def all_to_host(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        return all_copied(gradients, self._temp_device)
+        return copy_all_to_device(gradients, self._offload_device)
 
     def prefetch(self, tensors: Sequence[Tensor]) -> None:
-        """Nothing: copies are made when they are asked for."""
+        """Do nothing: copies are made when they are fetched."""
 
 
 @torch.no_grad()
-def copied(tensor: Tensor, device: torch.device) -> Tensor:
-    """A copy on a device, with the same strides, without gradient.
+def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a copy on a device, with the same strides, without gradient.
 
-    The processor waits for copies to main memory, and for those to a card whose source is not in
-    pinned memory; it may be changed at once. From pinned memory they follow each other, and what is
-    computed there, in order.
+    The processor waits for copies to host memory, and for those to a GPU from memory that is not
+    pinned; the source may be changed at once. Copies from pinned memory are ordered with each
+    other and with the computing stream.
     """
-    # Not `to(copy=True)`: quantised tensors and their libraries do not know it.
+    # Not `to(copy=True)`: quantized tensors and their libraries do not support it.
     moved = tensor.to(device, non_blocking=device.type != "cpu")
     return moved.detach().clone() if moved.device == tensor.device else moved
 
 
 @torch.no_grad()
-def all_copied(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """Copies on a device, as `copied` makes them, for which the processor waits once in all.
+def copy_all_to_device(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Return copies on a device, as `copy_to_device` makes them, waiting once for all of them.
 
-    From a card they come one behind the other on the stream that computes, and nobody has them
-    before the last has landed: it cannot matter whether one of them is slow.
+    From a GPU they are queued on the computing stream, and none is returned before the last is
+    complete: it cannot matter whether one of them is slow.
     """
     if device.type != "cpu" or not tensors or not all(tensor.is_cuda for tensor in tensors):
-        return [copied(tensor, device) for tensor in tensors]
+        return [copy_to_device(tensor, device) for tensor in tensors]
     try:
         # Into pinned memory, which torch makes for such copies.
         copies = [tensor.to(device, non_blocking=True) for tensor in tensors]
-    except RuntimeError:  # there is no more of it; waiting for each takes none
-        return [copied(tensor, device) for tensor in tensors]
+    except RuntimeError:  # no more pinned memory; waiting for each copy takes none
+        return [copy_to_device(tensor, device) for tensor in tensors]
     torch.cuda.current_stream(tensors[0].device).record_event().synchronize()
     return copies
