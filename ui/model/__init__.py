@@ -1,1 +1,1 @@
-"""The config being edited. No Tk."""
+"""The edited config without Tk."""

@@ -1,4 +1,4 @@
-"""Where a draft's values were loaded from, and what a change can be taken back to. No Tk."""
+"""Source of a draft's values, and the steps that undo returns to."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +8,12 @@ from onetrainer.json_file import Document
 
 @dataclass(frozen=True)
 class Source:
-    """Where the values were loaded from.
+    """Where the values of a draft were loaded from.
 
-    path: None for none. is_own: whether it can be saved over. leaves: the person's settings that it
-    says nothing of.
+    Attributes:
+        path: None if they were not loaded from a file.
+        can_overwrite: Whether saving may replace the file.
+        user_settings: Settings that the file leaves to the user.
     """
 
     name: str = ""
@@ -23,10 +25,11 @@ class Source:
 
 @dataclass(frozen=True)
 class UndoStep:
-    """What a change can be taken back to.
+    """State that undo restores.
 
-    path: the setting that was changed; "" where there were many. loaded: what had been loaded or
-    saved, and from where, if the change was to load something else; None for all other changes.
+    Attributes:
+        path: Changed setting; "" if several changed.
+        loaded: Base and source before another config was loaded; None for all other changes.
     """
 
     document: Document

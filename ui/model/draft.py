@@ -1,4 +1,4 @@
-"""The config being edited: its values, what is wrong with them, and the way back. No Tk."""
+"""Config that is being edited: its values, their problems, and undo."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,20 +31,22 @@ from ui.model.variants import (
 )
 
 _DEEPEST_UNDO = 200
-# What every run needs and no preset can know: filling it in is no change to the preset.
+# Every run needs these and no preset knows them, so filling them in does not change the preset.
 _REQUIRED = ("model.path", "data.folder")
-# As long as nobody has looked at the files that are named now: "ready" cannot be said.
-PENDING = Problem("", "the files have not been looked at yet", severity="pending")
+# Until the files are checked, the window must not say that the run is ready to start.
+PENDING = Problem("", "the files have not been checked yet", severity="pending")
 
 Listener = Callable[[], None]
 FileSettings = tuple[object, ...]
 
 
 class Draft:
-    """Values being edited, as a document; a value may be wrong until it is put right.
+    """Values being edited, as a document that may be invalid.
 
-    `base` is what was loaded or saved last: what differs from it counts as changed. `openings` is
-    how often one was loaded; `along` what the last choice of a kind has changed elsewhere.
+    Attributes:
+        base: Document that was loaded or saved last; what differs from it is changed.
+        load_count: How often a config was loaded.
+        implied_change: What the last choice of a variant has changed elsewhere.
     """
 
     def __init__(self) -> None:
@@ -67,21 +69,21 @@ class Draft:
         self._find_problems()
 
     def listen(self, listener: Listener) -> None:
-        """Has a function called after each change."""
+        """Call a function after each change."""
         self._listeners.append(listener)
 
     def notify(self) -> None:
-        """Has it be shown anew, though nothing of it has changed."""
+        """Call all listeners, though no value has changed."""
         for listener in self._listeners:
             listener()
 
     def value(self, path: str) -> object:
-        """The value at a path; entries of lists are counted: "sampling.prompts.0.seed"."""
+        """Return the value at a path; list entries are numbered: "sampling.prompts.0.seed"."""
         return value_in(self.document, path)
 
     @property
     def variants(self) -> Variants:
-        """The kinds of section that are chosen now."""
+        """Chosen variant of every section that has variants."""
         document, variants = self._variants
         if document is not self.document:
             variants = variants_in(self.document)
@@ -89,29 +91,26 @@ class Draft:
         return variants
 
     def setting(self, path: str) -> Setting | None:
-        """The setting of a path as it is with the kinds that are chosen; None if it is not."""
+        """Return the setting at a path; None if the chosen variants lack it."""
         return settings_by_path(self.variants).get(path)
 
     def base_value(self, path: str) -> object:
-        """The value that was loaded or saved.
-
-        Where another kind of section has been chosen since, what its settings were by that alone.
-        """
+        """Return the loaded or saved value of a setting, converted to the chosen variants."""
         base, variants = self._base_in_variants()
         return variants.get(path) if is_variant_choice(path) else value_in(base, path)
 
     def default(self, path: str) -> object:
-        """The value that the config gives a setting by itself, with the kinds that are chosen."""
+        """Return the default of a setting in the chosen variants."""
         setting = self.setting(path)
         if setting is not None and is_variant_choice(path):
             return setting.default
         return value_in(defaults_in(self.variants), path)
 
     def set(self, path: str, value: object) -> None:
-        """Changes one setting. Changes to one setting in a row are undone as one.
+        """Change one setting; consecutive changes of one setting are undone as one.
 
-        Another kind of section is as it was left, with what has been set in others since. A kind
-        of method brings the objective along where its own cannot be (`along` tells which).
+        A section whose variant changes returns as it was last, with the edits made in others since.
+        Choosing a method may also change the objective, see `implied_change`.
         """
         if self.value(path) == value and type(self.value(path)) is type(value):
             return
@@ -125,7 +124,7 @@ class Draft:
             self._replace(self._with_objective(chosen, path))
 
     def set_all(self, values: Mapping[str, object]) -> None:
-        """Changes several settings at once, which are undone as one."""
+        """Change several settings as one undo step."""
         before = self.document
         self._push_undo("")
         for path, value in values.items():
@@ -143,7 +142,7 @@ class Draft:
             self._replace(self.document)
 
     def reset(self, path: str) -> None:
-        """Takes one setting back to what was loaded or saved; of a kind, its whole section."""
+        """Reset one setting to its loaded or saved value; for a variant, its whole section."""
         if is_variant_choice(path):
             section = section_of(path)
             old = base_section(self.base, self.variants, section)
@@ -155,7 +154,7 @@ class Draft:
             self.set(path, self.base_value(path))
 
     def reset_all(self) -> None:
-        """Takes every change back to what was loaded or saved; can be undone."""
+        """Reset every setting to its loaded or saved value; can be undone."""
         document = self.base
         for path in _REQUIRED:
             if path in self.source.user_settings:
@@ -167,26 +166,26 @@ class Draft:
 
     @property
     def last_change(self) -> UndoStep | None:
-        """What `undo` goes back to; None if there is nothing."""
+        """State that `undo` returns to; None if there is none."""
         return self._undo[-1] if self._undo else None
 
     def undo(self) -> None:
-        """Takes the last change back; also that another preset was opened."""
+        """Undo the last change or load."""
         self._move_in_history(self._undo, self._redo)
 
     def redo(self) -> None:
-        """Makes the change again that was taken back last."""
+        """Redo the change that was undone last."""
         self._move_in_history(self._redo, self._undo)
 
     def changed(self) -> list[str]:
-        """The paths of settings that differ from what was loaded or saved."""
+        """Return the paths of settings that differ from the loaded or saved ones."""
         paths = (setting.path for setting in settings_in(self.variants))
         return [path for path in paths if self.is_changed(path)]
 
     def is_changed(self, path: str) -> bool:
-        """Whether a setting differs from what was loaded or saved.
+        """Return whether a setting differs from its loaded or saved value.
 
-        The model and the pictures do not where the preset leaves them to the person.
+        A model path and image folder that the preset leaves to the user never count as changed.
         """
         if path in _REQUIRED and path in self.source.user_settings:
             return False
@@ -194,49 +193,51 @@ class Draft:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether there is anything to save."""
+        """Whether there are changes to save."""
         return self.document != self.base
 
     def is_default(self, path: str) -> bool:
-        """Whether a setting has the value that the config gives it by itself."""
+        """Return whether a setting has its default value."""
         return self.value(path) == self.default(path)
 
     def problem(self, path: str) -> Problem | None:
-        """What is wrong with one setting, the worst of it; None if nothing is."""
+        """Return the worst problem of one setting; None if it has none."""
         return next(iter(self.problems_at(path)), None)
 
     def problems_at(self, path: str) -> list[Problem]:
-        """Everything wrong with one setting, errors first."""
+        """Return the problems of one setting, errors first."""
         return self._by_path.get(path, [])
 
     @property
     def errors(self) -> list[Problem]:
-        """The problems that forbid a start."""
+        """Problems that prevent a start."""
         return [problem for problem in self.problems if problem.severity == "error"]
 
     @property
     def file_settings(self) -> FileSettings:
-        """The values that a look at files and folders depends on."""
+        """Values that the check of files and folders depends on."""
         return tuple(self.value(path) for path in preset_fields.CHECKED_SETTINGS)
 
     @property
     def needs_file_check(self) -> bool:
-        """Whether the files that are named now have not been looked at yet."""
+        """Whether the current files and folders have not been checked yet."""
         return self._checked_inputs != self.file_settings
 
     def set_file_problems(
         self, problems: list[Problem], file_settings: FileSettings | None = None
     ) -> None:
-        """Marks what a look at files and folders has found, until those settings change.
+        """Store the problems of files and folders until those settings change.
 
-        question: the values that were looked at, if they may have changed meanwhile.
+        Args:
+            problems: What the check has found.
+            file_settings: The checked values, if they may have changed meanwhile.
         """
         self._checked_inputs = self.file_settings if file_settings is None else file_settings
         self._file_problems = list(problems)
         self._changed()
 
     def files_config(self) -> TrainConfig:
-        """The files and folders that are named; values that are wrong, and others, by default."""
+        """Return a config with the valid file settings; everything else has its default."""
         document = defaults_in(self.variants)
         wrong = [problem.path for problem in self._invalid()]
         for path in preset_fields.CHECKED_SETTINGS:
@@ -246,51 +247,60 @@ class Draft:
         return presets.resolve(document, source="")
 
     def section_alone(self, section: str) -> TrainConfig | None:
-        """A config with one section as it is now, all else by default; None if it is wrong."""
+        """Return a config of one section as edited and defaults elsewhere; None if invalid."""
         try:
             return presets.resolve(section_alone(self.document, self.variants, section), source="")
         except ProblemsError:
             return None
 
     def config(self) -> TrainConfig:
-        """The finished config. Raises ProblemsError if a value is wrong."""
+        """Return the complete config.
+
+        Raises:
+            ProblemsError: If a value is invalid.
+        """
         return presets.resolve(self.document, source="")
 
     def valid_config(self) -> TrainConfig | None:
-        """The finished config; None while a value is wrong."""
+        """Return the complete config; None while a value is invalid."""
         try:
             return self.config()
         except ProblemsError:
             return None
 
     def load(self, path: Path, *, preset: Preset | None = None) -> list[str]:
-        """Takes over a file: what it says, and the default of what it does not say.
+        """Load a config file; settings that it omits get their defaults.
 
-        A built-in preset leaves model, pictures, prompts, names and what the finished file tells
-        as they are; the demo's do not stay, they belong to it. A run's config is the run's own and
-        no preset to save over. Gives the settings whose values were a person's own and are set
-        aside; `undo` brings them back. Raises UserError if the file cannot be read, or holds wrong
-        values.
+        A built-in preset keeps the user's model, images, prompts, names and metadata, except those
+        of the demo. The config of a run cannot be overwritten.
+
+        Returns:
+            The settings whose values were the user's own and were replaced; `undo` restores them.
+
+        Raises:
+            UserError: If the file cannot be read or holds invalid values.
         """
         loaded = presets.load_document(path)
         document = presets.resolve(loaded, source=str(path)).model_dump(mode="json")
         user_settings = preset_fields.user_settings_of(path, loaded)
         document = preset_fields.with_user_values(document, user_settings, self.value)
         run = run_folder_of(path)
-        own = run is None and not preset_fields.is_built_in(path)
+        can_overwrite = run is None and not preset_fields.is_built_in(path)
         name = preset.name if preset else run.name if run else path.stem
-        source = Source(name, path, own, str(loaded.get("description", "")), user_settings)
-        aside = [p for p in self._personal_values() if self.value(p) != value_in(document, p)]
+        source = Source(
+            name, path, can_overwrite, str(loaded.get("description", "")), user_settings
+        )
+        replaced = [p for p in self._personal_values() if self.value(p) != value_in(document, p)]
         if (document, document, source) != (self.document, self.base, self.source):
             self._push_undo("", loaded=(self.base, self.source))
             self._redo.clear()
         self.source = source
         self.base = self.document = document
         self._loaded()
-        return aside
+        return replaced
 
     def restore(self, document: Document, base: Document, source: Source) -> None:
-        """Takes over what an earlier window was editing."""
+        """Restore the draft of an earlier window."""
         self.source, self.base = source, migrated_document(base)
         self.document = migrated_document(document)
         self._undo.clear()
@@ -298,17 +308,18 @@ class Draft:
         self._loaded()
 
     def save(self, path: Path, *, description: str = "") -> None:
-        """Writes the values as a preset.
+        """Save the values as a preset.
 
-        Raises UserError if a value is wrong, the file cannot be written, or is one of a run.
+        Raises:
+            UserError: If a value is invalid, the file cannot be written or belongs to a run.
         """
         require_outside_run(path)
         config = preset_fields.portable_config(self.config())
         presets.save_preset(config, path, description=description)
-        own = user_folder() / "presets"
+        folder = user_folder() / "presets"
         name = path.stem
-        if path.is_relative_to(own):
-            name = path.relative_to(own).with_suffix("").as_posix()
+        if path.is_relative_to(folder):
+            name = path.relative_to(folder).with_suffix("").as_posix()
         self.source = Source(name, path, True, description)
         self.document = config.model_dump(mode="json")
         self.base = self.document
@@ -321,7 +332,7 @@ class Draft:
         self._changed()
 
     def _with_objective(self, document: Document, path: str) -> Document:
-        """The document with the objective that goes with another kind of method."""
+        """Return the document with an objective that the chosen method supports."""
         self.implied_change = None
         if path != "method.kind":
             return document
@@ -332,14 +343,14 @@ class Draft:
         return document
 
     def _personal_values(self) -> list[str]:
-        """The settings whose values come from the person, now or under an earlier preset."""
-        left = (p for p in self.source.user_settings if not self.is_default(p))
+        """Return the settings that the user has changed, now or under an earlier preset."""
+        kept = (p for p in self.source.user_settings if not self.is_default(p))
         paths = (setting.path for setting in settings_in(self.variants))
         changed = (path for path in paths if self.value(path) != self.base_value(path))
-        return list(dict.fromkeys([*changed, *left]))
+        return list(dict.fromkeys([*changed, *kept]))
 
     def _base_in_variants(self) -> tuple[Document, dict[str, object]]:
-        """What was loaded or saved with the kinds that are chosen now, and its own kinds."""
+        """Return the base document in the chosen variants, and its own variants by path."""
         known = self._base_as_chosen
         if known is None or known[0] is not self.base or known[1] != self.variants:
             known = (self.base, self.variants, *with_variants(self.base, self.variants))
@@ -347,7 +358,7 @@ class Draft:
         return known[2], known[3]
 
     def _begin_edit(self, path: str) -> Document:
-        """Remembers the document for undo; gives that of before the first change in a row."""
+        """Push an undo step unless the setting was just edited; return the document before."""
         follows = bool(self._undo) and self._undo[-1].path == path and not self._redo
         if not follows:
             self._push_undo(path)
@@ -391,7 +402,7 @@ class Draft:
         found = self._invalid() or check_rules(self.config())
         self.value_errors = [problem for problem in found if problem.severity == "error"]
         wrong = {problem.path for problem in self.value_errors}
-        # Of a value that is wrong by itself nothing else needs to be said.
+        # An invalid value needs no further message.
         if self._checked_inputs is not None:
             checked = preset_fields.still_valid(
                 self._file_problems, self._checked_inputs, self.file_settings

@@ -1,4 +1,4 @@
-"""The config's fields as pages, groups and rows; values as text and text as values. No Tk."""
+"""Pages, groups and rows of the settings; values as text and text as values."""
 
 import re
 from dataclasses import dataclass, replace
@@ -27,31 +27,31 @@ _PATHS_REMEMBERED = 4096
 
 @dataclass(frozen=True)
 class Group:
-    """The settings of one section, under its title, and those of the sections in it."""
+    """Settings of one section under its title, with its subsections."""
 
     key: str
     title: str
     help: str
     settings: tuple[Setting, ...]
-    parts: tuple["Group", ...] = ()
+    subgroups: tuple["Group", ...] = ()
 
     @property
     def is_one_list(self) -> bool:
-        """Whether there is nothing but the entries of one list, which tells its name itself."""
-        return not self.parts and [setting.kind for setting in self.settings] == ["list"]
+        """Whether the group is a single list, which shows its own title."""
+        return not self.subgroups and [setting.kind for setting in self.settings] == ["list"]
 
     @property
     def deep_settings(self) -> tuple[Setting, ...]:
-        """Its settings and those of its parts."""
-        return self.settings + tuple(s for part in self.parts for s in part.deep_settings)
+        """Settings of the group and its subgroups."""
+        return self.settings + tuple(s for group in self.subgroups for s in group.deep_settings)
 
 
 @dataclass(frozen=True)
 class PagePlan:
-    """One page of settings: which sections of the config it shows, in its order.
+    """One page of settings and the sections of the config that it shows.
 
-    Of parts of a section that have a page of their own the paths are among `sections`; the page
-    of the section does not show these.
+    Subsections with a page of their own are listed in that page's `sections`; the page of the
+    enclosing section omits them.
     """
 
     name: str
@@ -61,69 +61,73 @@ class PagePlan:
 
     @property
     def is_titled(self) -> bool:
-        """Whether its groups have titles; the page's own does for a single one."""
+        """Whether the groups have titles; a single group uses the title of the page."""
         return len(self.sections) > 1 or any(
             section in _SPLIT_SECTIONS for section in self.sections
         )
 
 
-# What only reward training has; the choice of the objective stands with the other ones.
+# Settings of reward training only; the choice of the objective is on the page of losses.
 _REWARD_SETTINGS = tuple(f"objective.{key}" for key in AlignProp.model_fields if key != KIND)
 _PLANS = (
     PagePlan("model", "Model", "The model that training starts from.", ("model",)),
-    PagePlan("data", "Data", "The pictures that are learned, and their captions.", ("data",)),
-    PagePlan("method", "Method", "What of the model is trained.", ("method", "embeddings")),
+    PagePlan("data", "Data", "The images to train on, and their captions.", ("data",)),
+    PagePlan("method", "Method", "Which part of the model is trained.", ("method", "embeddings")),
     PagePlan(
         "training",
         "Training",
-        "How fast the model learns, and for how long.",
+        "How fast and how long the model is trained.",
         ("training", "optimizer", "schedule", "ema"),
     ),
     PagePlan(
         "loss",
         "Loss and noise",
-        "What counts as a mistake, and how much noise the model learns at.",
+        "The loss, and the noise levels the model is trained at.",
         ("objective",),
     ),
     PagePlan(
         "rewards",
         "Rewards",
-        "What pictures are scored by, and how the model learns to score higher.",
+        "What images are scored by, and how the model is trained to score higher.",
         _REWARD_SETTINGS,
     ),
     PagePlan(
         "sampling",
         "Sampling",
-        "Pictures drawn while training, to see how far it has come.",
+        "Images generated during training, to follow its progress.",
         ("sampling",),
     ),
     PagePlan(
         "validation",
         "Validation",
-        "How well the model does on pictures that it does not learn from.",
+        "The loss on images that are not trained on.",
         ("validation",),
     ),
-    PagePlan("output", "Output", "The files a run leaves behind.", ("output", "metadata")),
-    PagePlan("hardware", "Hardware", "The device, and what trades memory for time.", ("hardware",)),
+    PagePlan("output", "Output", "The files a run writes.", ("output", "metadata")),
+    PagePlan(
+        "hardware",
+        "Hardware",
+        "The device, and settings that trade speed for memory.",
+        ("hardware",),
+    ),
 )
-# Where a section that no plan names is shown, so that a new one needs no change here.
+# Page of sections that no plan names, so that a new section needs no change here.
 _FALLBACK_PAGE = "training"
 
 _TITLES = {
-    "data": "Pictures",
-    "data.buckets": "Sizes",
-    "data.augmentation": "Changes of pictures",
+    "data": "Images",
+    "data.buckets": "Buckets",
+    "data.augmentation": "Augmentation",
     "method": "What is trained",
     "training": "Length and batches",
-    "ema": "Average of the weights",
-    "objective.rollout": "Drawing",
-    "objective.keep": "Near the base model",
-    "objective.evaluation": "Does the reward still mean anything?",
+    "ema": "EMA",
+    "objective.rollout": "Sampling",
+    "objective.keep": "Staying near the base model",
+    "objective.evaluation": "Evaluation",
 }
-# Sections whose inner ones have cards of their own; those of others are parts of their card.
+# Sections whose subsections have cards of their own; others show them within one card.
 _SPLIT_SECTIONS = ("objective", "data")
-# Settings that stand on another card than the rest of their section: lists and what is long on
-# cards of their own, and what belongs to the same question together.
+# Settings on another card than the rest of their section: long ones and lists have their own.
 _EXTRA_CARDS = {
     "data.concepts": ("concepts",),
     "data.captions": (
@@ -146,15 +150,15 @@ _EXTRA_CARDS = {
 _CARD_OF = {
     f"{card.partition('.')[0]}.{key}": card for card, keys in _EXTRA_CARDS.items() for key in keys
 }
-# The order of cards that do not follow that of the config.
+# Cards whose order differs from that of the config.
 _CARD_ORDER = ("data", "data.concepts", "data.captions", "data.buckets", "data.augmentation")
 _SECTION_NAMES = {"text_encoder_2": "second text encoder"}
-# Words of keys that are written otherwise than a word at the start of a title.
+# Spelling of key parts that are not plain words.
 _SPELLINGS = {"unet": "UNet", "vae": "VAE", "snr": "SNR", "ema": "EMA"}
 
 
 def pages() -> tuple[PagePlan, ...]:
-    """The pages of settings; a section that none names is on one of them, too."""
+    """Return the pages of settings; sections that no plan names are included."""
     inner = sections(TrainConfig)
     named = {name for plan in _PLANS for name in plan.sections}
     rest = tuple(name for name in inner if name not in named)
@@ -168,37 +172,37 @@ def pages() -> tuple[PagePlan, ...]:
 
 @lru_cache(_PLANS_REMEMBERED)
 def groups_in(plan: PagePlan, variants: Variants) -> tuple[Group, ...]:
-    """The groups of a page, with the kinds of section that are chosen; none is empty."""
+    """Return the non-empty groups of a page for the chosen variants."""
     names = dict.fromkeys(section.partition(".")[0] for section in plan.sections)
     return tuple(group for name in names for group in _groups(name, variants, plan.name))
 
 
 def settings_on(plan: PagePlan) -> tuple[Setting, ...]:
-    """The settings of all kinds that a page can show."""
+    """Return the settings of all variants that a page can show."""
     return tuple(s for s in all_settings() if _is_visible(s) and page_of(s.path) == plan.name)
 
 
 @lru_cache(_PATHS_REMEMBERED)
 def page_of(path: str) -> str:
-    """The name of the page on which a setting is shown: that of the innermost section named."""
+    """Return the name of the page that shows a setting: that of the innermost section named."""
     sections_by_page = {section: plan.name for plan in _PLANS for section in plan.sections}
     return sections_by_page.get(_innermost(f"{path}.", [*sections_by_page]), _FALLBACK_PAGE)
 
 
 def page_title(path: str) -> str:
-    """The title of the page on which a setting is shown."""
+    """Return the title of the page that shows a setting."""
     name = page_of(path)
     return next(plan.title for plan in _PLANS if plan.name == name)
 
 
 def section_title(section: str) -> str:
-    """A section's title: "Text encoder" for "method.text_encoder"."""
+    """Return the title of a section: "Text encoder" for "method.text_encoder"."""
     words = section_name(section)
     return _TITLES.get(section) or words[:1].upper() + words[1:]
 
 
 def section_name(section: str) -> str:
-    """A section's name amid a sentence: "text encoder" for "method.text_encoder"."""
+    """Return the name of a section within a sentence: "text encoder"."""
     key = section.rpartition(".")[2]
     return _SECTION_NAMES.get(key) or " ".join(
         _SPELLINGS.get(word, word) for word in key.split("_")
@@ -206,9 +210,9 @@ def section_name(section: str) -> str:
 
 
 def find_setting(path: str, variants: Variants | None = None) -> Setting | None:
-    """The setting at a path, also inside an entry of a list; None if there is none.
+    """Return the setting at a path, also inside a list entry; None if there is none.
 
-    Of several kinds that have it the one that is chosen; without `kinds` the first.
+    If several variants have it, the chosen one is returned; without `variants` the first.
     """
     if variants is None:
         known = {setting.path: setting for setting in all_settings()}
@@ -225,9 +229,9 @@ def find_setting(path: str, variants: Variants | None = None) -> Setting | None:
 
 
 def unit_path(path: str) -> str:
-    """The path of the choice that says what a number counts; "" if its unit is always the same.
+    """Return the path of the setting that holds the unit of a number; "" if its unit is fixed.
 
-    A section that has "every" and "unit" counts the first in the second.
+    A section with "every" and "unit" counts the first in the second.
     """
     section, _, key = path.rpartition(".")
     unit = f"{section}.unit"
@@ -235,7 +239,7 @@ def unit_path(path: str) -> str:
 
 
 def edit_text(value: object) -> str:
-    """A value as an editor shows it."""
+    """Return a value as an editor shows it."""
     match value:
         case None:
             return ""
@@ -248,16 +252,16 @@ def edit_text(value: object) -> str:
 
 
 def display_text(value: object, setting: Setting) -> str:
-    """A value as the window tells it: a choice by the word that people know, and "on" for true."""
+    """Return a value for display: the label of a choice, "on" or "off" for a switch."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return setting.choice_label(value) if setting.kind == "choice" else edit_text(value)
 
 
 def parse_value(text: str, setting: Setting) -> object:
-    """What was typed, as the value it means; text that means none stays text.
+    """Return the value of a typed text; text that is not valid stays text.
 
-    Numbers may be written 1e-4, 1_000 or 1/3. A path loses quotes and spaces around it.
+    Numbers may be written 1e-4, 1_000 or 1/3. Quotes and spaces around a path are removed.
     """
     match setting.kind:
         case "integer" | "number":
@@ -269,7 +273,7 @@ def parse_value(text: str, setting: Setting) -> object:
 
 
 def _groups(name: str, variants: Variants, page: str) -> list[Group]:
-    """The groups of a section on a page: one, or one for each section in it."""
+    """Return the groups of a section on a page: one, or one per subsection."""
     by_section: dict[str, list[Setting]] = {}
     for setting in settings_in(variants):
         is_here = setting.path.startswith(f"{name}.") and page_of(setting.path) == page
@@ -284,32 +288,32 @@ def _groups(name: str, variants: Variants, page: str) -> list[Group]:
         )
     found = []
     for head in heads:
-        parts = tuple(
+        subgroups = tuple(
             _group(section, variants, inner)
             for section, inner in by_section.items()
             if section not in heads and _innermost(section, heads) == head
         )
-        group = _group(head, variants, by_section.get(head, []), parts)
+        group = _group(head, variants, by_section.get(head, []), subgroups)
         if group.deep_settings:
             found.append(group)
     return found
 
 
 def _innermost(section: str, heads: list[str]) -> str:
-    """The innermost of some sections that another one is in."""
+    """Return the innermost section that contains another one; "" if none does."""
     around = [head for head in heads if section.startswith(f"{head}.")]
     return max(around, key=len, default="")
 
 
 def _group(
-    section: str, variants: Variants, inner: list[Setting], parts: tuple[Group, ...] = ()
+    section: str, variants: Variants, inner: list[Setting], subgroups: tuple[Group, ...] = ()
 ) -> Group:
     made = section_at(section, variants)
     lead = " ".join((made.__doc__ or "").split()) if made is not None else ""
     choice = next((s for s in inner if s.path == f"{section}.{KIND}"), None)
     is_inner = "." in section
     title = choice.ui.label if choice is not None and is_inner else section_title(section)
-    group = Group(section, title, lead, tuple(inner), parts)
+    group = Group(section, title, lead, tuple(inner), subgroups)
     return replace(group, title=inner[0].ui.label) if group.is_one_list else group
 
 
@@ -344,7 +348,7 @@ def _number_text(value: float) -> str:
 
 
 def _short(value: float, text: str) -> str:
-    """0.0001 as 1e-4, as people write learning rates; 0.05 as it is."""
+    """Return 0.0001 as 1e-4, as learning rates are usually written; 0.05 as it is."""
     if 0 < abs(value) < 1e-3:
         mantissa, _, exponent = f"{value:.12e}".partition("e")
         mantissa = mantissa.rstrip("0").rstrip(".")

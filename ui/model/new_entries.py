@@ -1,4 +1,4 @@
-"""What a new entry of a list begins with. No Tk."""
+"""Initial values of new list entries."""
 
 import re
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ _DIGITS = 4
 
 
 def entry_noun(setting: Setting) -> str:
-    """What one entry of a list is called: "Folder" of the list "More folders"."""
+    """Return what one entry of a list is called: "Folder" for the list "More folders"."""
     words = setting.ui.label.partition(" by ")[0].removeprefix("More ")
     return words.rstrip("s").capitalize()
 
 
 def entry_title(setting: Setting, entry: Document) -> str:
-    """What a person calls an entry: its first text, or the end of the path that is one."""
+    """Return the title of an entry: its first text, or the last part of its path."""
     texts = [inner for inner in entries_of(setting) if inner.kind == "text"]
     for inner in sorted(texts, key=lambda inner: inner.ui.is_path):
         said = str(entry.get(inner.path) or "").strip()
@@ -32,7 +32,7 @@ def entry_title(setting: Setting, entry: Document) -> str:
 
 
 def entry_summary(setting: Setting, entry: Document) -> list[str]:
-    """What sets an entry apart, in words: its paths, and what is not as it is by itself."""
+    """Return what distinguishes an entry: its paths and its values that are not defaults."""
     found = []
     for inner in entries_of(setting):
         value = value_in(entry, inner.path)
@@ -44,10 +44,15 @@ def entry_summary(setting: Setting, entry: Document) -> list[str]:
 
 
 def new_entry(setting: Setting, values: Sequence[Document], initial: Document) -> Document:
-    """A new entry of a list, like the last one but without its texts.
+    """Return a new entry for a list, based on the last entry without its texts.
 
-    One with a folder of its own is as entries are by themselves: what was set for another folder
-    says nothing of this one. begun: what it takes from other settings.
+    An entry that names a folder starts from the defaults, because the settings of another folder
+    do not apply to it.
+
+    Args:
+        setting: The list.
+        values: Existing entries.
+        initial: Values taken from other settings.
     """
     fresh: Document = dict(setting.item().model_dump(mode="json")) if setting.item else {}
     if values and not _names_a_folder(setting):
@@ -57,15 +62,14 @@ def new_entry(setting: Setting, values: Sequence[Document], initial: Document) -
 
 
 def _names_a_folder(setting: Setting) -> bool:
-    """Whether an entry is about the folder that it names first."""
     first = next(iter(entries_of(setting)), None)
     return first is not None and first.ui.editor == "folder"
 
 
 def with_unique_name(setting: Setting, entry: Document, values: Sequence[Document]) -> Document:
-    """An entry with a name that no other one has: "<my-word-2>".
+    """Return the entry with a name that no other entry has: "<my-word-2>".
 
-    Names are the first texts of entries that begin with one; others may be alike.
+    Names are the first texts of entries with a default text; other texts may repeat.
     """
     first = next((inner for inner in entries_of(setting) if inner.kind == "text"), None)
     if first is None or not first.default:
@@ -75,7 +79,7 @@ def with_unique_name(setting: Setting, entry: Document, values: Sequence[Documen
 
 
 def unique_name(text: str, taken: set[str]) -> str:
-    """The text, with a number that none of those taken has if it is one of them."""
+    """Return the text, numbered if it is taken. taken: case-folded names."""
     if text.casefold() not in taken:
         return text
     match = _NUMBERED.match(text)
@@ -89,19 +93,19 @@ def unique_name(text: str, taken: set[str]) -> str:
 def with_new_entry(
     setting: Setting, values: list[Document], initial: Document
 ) -> tuple[list[Document], int]:
-    """The entries with a new one, and its place among them."""
+    """Return the entries with a new one, and its index."""
     if setting.item is Point:
         return _with_point(values)
     return [*values, new_entry(setting, values, initial)], len(values)
 
 
 def _with_point(values: list[Document]) -> tuple[list[Document], int]:
-    """A point more: the curve's beginning, its end, then in the middle of the widest gap."""
+    """Add a point to a curve: its start, its end, then the middle of the widest gap."""
     places, factors = (
         [number for value in values if isinstance(number := value.get(key), int | float)]
         for key in ("at", "factor")
     )
-    if len(places) < len(values) or len(factors) < len(values):  # numbers that are wrong yet
+    if len(places) < len(values) or len(factors) < len(values):  # some numbers are invalid
         return [*values, _point(1.0, 0.0)], len(values)
     if values and places[-1] < 1:
         return [*values, _point(1.0, 0.0)], len(values)

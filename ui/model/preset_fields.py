@@ -1,4 +1,4 @@
-"""Which settings belong to the person, to the base model, and to files on disk. No Tk."""
+"""Settings that belong to the user, to the base model, and to files on disk."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,10 +18,9 @@ from ui.model.variants import (
     variants_in,
 )
 
-# What belongs to the base model.
+# Settings that belong to the base model.
 _BASE_MODEL_SETTINGS = ("model.path", "model.vae", "model.prediction", "model.zero_terminal_snr")
-# What belongs to the person rather than to a way of training; a built-in preset, which can say
-# nothing of these, leaves them as they are.
+# Sections about the user's own files rather than the training; built-in presets keep their values.
 _USER_SECTIONS = ("model.", "data.", "sampling.", "validation.", "output.")
 _IMAGE_SETTINGS = (
     "data.include_subfolders",
@@ -30,7 +29,7 @@ _IMAGE_SETTINGS = (
     "data.trigger",
     "data.class_text",
 )
-# Lists that belong to a way of training nevertheless.
+# Lists in these sections that belong to the training nevertheless.
 _TRAINING_LISTS = ("data.buckets.",)
 USER_SETTINGS = tuple(
     setting.path
@@ -46,15 +45,15 @@ USER_SETTINGS = tuple(
 
 
 def is_built_in(path: Path) -> bool:
-    """Whether a config file is one of those that come with the program."""
+    """Return whether a config file is a built-in preset."""
     return path.resolve().is_relative_to(presets.BUILT_IN)
 
 
 def user_settings_of(path: Path, loaded: Document) -> tuple[str, ...]:
-    """The settings that a file leaves to the person: none, unless it is a built-in preset.
+    """Return the settings that a file leaves to the user: none, unless it is a built-in preset.
 
-    Of any other file all counts that it says, and the default of what it does not say: it is to
-    train the same here as by the command line.
+    Any other file must train the same here as on the command line, so what it omits gets its
+    default.
     """
     if not is_built_in(path):
         return ()
@@ -64,9 +63,12 @@ def user_settings_of(path: Path, loaded: Document) -> tuple[str, ...]:
 def with_user_values(
     document: Document, user_settings: Sequence[str], value: Callable[[str], object]
 ) -> Document:
-    """A document with what a person has of the settings that are left open, less the demo's.
+    """Return a document with the user's values of some settings, except those of the demo.
 
-    value: gives the person's value at a path.
+    Args:
+        document: Loaded values.
+        user_settings: Paths of the settings that are left to the user.
+        value: Returns the user's value at a path.
     """
     known = settings_by_path(variants_in(document))
     for path in user_settings:
@@ -77,10 +79,9 @@ def with_user_values(
 
 
 def portable_config(config: TrainConfig) -> TrainConfig:
-    """The config as it means the same when it is read again, from any folder.
+    """Return the config with absolute paths, so that it means the same in any folder.
 
-    Paths are absolute, except those that are as the config has them by itself: a file does not
-    mention these.
+    Paths with their default value stay relative, because a preset file omits them.
     """
     plain: Document = config.model_dump(mode="json")
     whole: Document = presets.with_absolute_paths(config).model_dump(mode="json")
@@ -94,11 +95,11 @@ def portable_config(config: TrainConfig) -> TrainConfig:
 
 
 def _names_path(setting: Setting) -> bool:
-    """Whether a setting names places on disk, itself or in its entries."""
+    """Return whether a setting or its list entries hold paths."""
     return setting.ui.is_path or any(part.ui.is_path for part in entries_of(setting))
 
 
-# What a look at files and folders depends on; prompts to watch are compared with those of a file.
+# Settings that the check of files depends on; evaluation prompts are compared with a prompt file.
 CHECKED_SETTINGS = tuple(
     setting.path
     for setting in all_settings()
@@ -111,9 +112,12 @@ CHECKED_SETTINGS = tuple(
 def still_valid(
     found: Sequence[Problem], checked: Sequence[object], file_settings: Sequence[object]
 ) -> list[Problem]:
-    """Of what a look at files has found that which was not said of values that have changed since.
+    """Return the problems of files whose settings have not changed since the check.
 
-    answered, question: what the look has seen, and what is so now, in the order of `LOOKED_AT`.
+    Args:
+        found: Problems found by the check.
+        checked: Checked values, in the order of `CHECKED_SETTINGS`.
+        file_settings: Current values, in the same order.
     """
     pairs = zip(CHECKED_SETTINGS, checked, file_settings, strict=True)
     changed = {path for path, old, new in pairs if old != new}

@@ -1,4 +1,4 @@
-"""Where files and values come from: a run's folder, the demo, the person. No Tk."""
+"""Origin of files and values: a run's folder, the demo, or the user."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ _DEMO_NAMES = frozenset(config["output"]["name"] for config in demo_configs().va
 
 
 def run_folder_of(path: Path) -> Path | None:
-    """The folder of the run that a file belongs to; None if it belongs to none."""
+    """Return the folder of the run that a file belongs to; None if it belongs to none."""
     for folder in path.absolute().parents:
         run = RunFolder(folder)
         if run.config.is_file() and run.checkpoints.is_dir():
@@ -21,21 +21,25 @@ def run_folder_of(path: Path) -> Path | None:
 
 
 def require_outside_run(path: Path) -> None:
-    """Raises UserError if a file would be written among those of a run."""
+    """Check that a file would not be written into a run's folder.
+
+    Raises:
+        UserError: If it would.
+    """
     run = run_folder_of(path)
     if run is not None:
         raise UserError(
             f"{path}: this is the folder of the run “{run.name}”",
-            "What a run was started with stays as it is, so that it can be repeated",
+            "The settings of a run are not overwritten, so that it can be repeated",
             "Save under another name.",
         )
 
 
 def without_demo_value(value: object) -> object:
-    """A value that a person has, less what only the demo has given; None if nothing is left."""
+    """Return the user's value without what only the demo has set; None if nothing is left."""
     if isinstance(value, list):
         kept = [item for item in value if not _is_demo_prompt(item)]
-        # An empty list was emptied by the person.
+        # A list that was empty before was emptied by the user.
         return kept if kept or not value else None
     if isinstance(value, str) and (value in _DEMO_NAMES or _is_in_demo(value)):
         return None
@@ -52,5 +56,5 @@ def _is_in_demo(value: str) -> bool:
         return False
     try:
         return any((folder / MARKER).is_file() for folder in (path, *path.parents))
-    except OSError:  # a folder that may not be looked into, a name too long
+    except OSError:  # an unreadable folder, or a name that is too long
         return False

@@ -1,4 +1,4 @@
-"""Finding a setting by its label, key, help or a word people use for it. No Tk."""
+"""Search for settings by label, key, help or a synonym."""
 
 import re
 from dataclasses import dataclass, replace
@@ -6,6 +6,7 @@ from functools import cache
 
 from onetrainer.config.base.variants import KIND
 from onetrainer.config.fields import Setting, is_available
+from onetrainer.config.renamed import former_paths
 from ui.model.form_fields import PagePlan, groups_in, page_title, section_title, settings_on
 from ui.model.variants import Variants, all_settings, entries_of
 
@@ -14,11 +15,13 @@ MOST_HITS = 12
 
 @dataclass(frozen=True)
 class Hit:
-    """A setting that was found.
+    """A setting that matches a search.
 
-    place: "Training › Optimizer". choice: the word of a choice that was looked for, "Lion".
-    only_with: the kinds that have it, "Prodigy and others", where another one is chosen.
-    goes_to: the path of what is shown: the setting, or the choice of kind.
+    Attributes:
+        place: Page and group: "Training › Optimizer".
+        target: Path to jump to: the setting, or the choice of a variant that has it.
+        choice: Label of the matching choice: "Lion".
+        only_with: Variants that have the setting, if another is chosen: "Prodigy and others".
     """
 
     setting: Setting
@@ -30,9 +33,9 @@ class Hit:
 
 
 def find_settings(query: str, plans: tuple[PagePlan, ...], variants: Variants) -> list[Hit]:
-    """The settings in which every word of the query occurs, the best first.
+    """Return the settings that contain every word of the query, the best first.
 
-    Those that only kinds have that are not chosen come last.
+    Settings that only other variants have come last.
     """
     words = query.lower().split()
     if not words:
@@ -59,13 +62,13 @@ def _current_hits(plan: PagePlan, variants: Variants) -> list[Hit]:
 
 
 def _other_variant_hits(plan: PagePlan, variants: Variants) -> list[Hit]:
-    """What is there with other kinds of a section, each with a way to that choice."""
+    """Return the settings that only other variants have, each with a way to that choice."""
     chosen = dict(variants)
     found = []
     for setting in settings_on(plan):
         if not is_available(setting, chosen):
             section, wanted = next(pair for pair in setting.needs if chosen[pair[0]] not in pair[1])
-            # Where the choice is, which may be on another page.
+            # The choice may be on another page.
             place = f"{page_title(f'{section}.{KIND}')} › {section_title(section)}"
             names = _variant_names(section, wanted)
             found.append(Hit(setting, plan.name, place, f"{section}.{KIND}", only_with=names))
@@ -73,7 +76,7 @@ def _other_variant_hits(plan: PagePlan, variants: Variants) -> list[Hit]:
 
 
 def _variant_names(section: str, variants: frozenset[str]) -> str:
-    """Kinds as people call them: "Prodigy", "Prodigy and others"."""
+    """Return the labels of variants: "Prodigy", or "Prodigy and others"."""
     path = f"{section}.{KIND}"
     choice = next(setting for setting in all_settings() if setting.path == path)
     names = [choice.choice_label(kind) for kind in choice.choices if kind in variants]
@@ -82,7 +85,7 @@ def _variant_names(section: str, variants: frozenset[str]) -> str:
 
 def _score(words: list[str], setting: Setting, place: str) -> int:
     label = setting.ui.label.lower()
-    choices, search = _choices(setting), setting.ui.search.lower()
+    choices, search = _choices(setting), _search_text(setting, setting.path)
     total = 0
     for word in words:
         if label.startswith(word):
@@ -108,30 +111,38 @@ def _score(words: list[str], setting: Setting, place: str) -> int:
 
 @cache
 def _entry_text(setting: Setting) -> str:
-    """What people may call the settings of a list's entries, and their values."""
-    parts = (f"{part.ui.label} {part.ui.search} {_choices(part)}" for part in entries_of(setting))
+    """Return the labels, synonyms and choices of a list's entries."""
+    parts = (
+        f"{part.ui.label} {_search_text(part, f'{setting.path}.*.{part.path}')} {_choices(part)}"
+        for part in entries_of(setting)
+    )
     return " ".join(parts).lower()
 
 
+def _search_text(setting: Setting, path: str) -> str:
+    """Return other names of a setting, and its former names: whole paths and their parts."""
+    former = " ".join(former_paths(path))
+    return f"{setting.ui.search} {former} {former.replace('.', ' ')}".lower()
+
+
 def _choices(setting: Setting) -> str:
-    """All the values of a choice, and the words for them."""
+    """Return all the values of a choice with their labels."""
     words = (setting.choice_label(choice) for choice in setting.choices)
     return " ".join((*setting.choices, *words)).lower()
 
 
 def _choice_of(words: list[str], setting: Setting) -> str:
-    """The word of the first choice in which all words of a query occur; "" if there is none."""
+    """Return the label of the first choice that contains all words of a query; "" if none does."""
     named = [
         (setting.choice_label(choice), f"{choice} {setting.choice_label(choice)}".lower())
         for choice in setting.choices
     ]
     found = [name for name, text in named if all(word in text for word in words)]
-    # "finetune" is looked for as well, and "fine-tuning" meant.
+    # "finetune" also finds "fine-tuning".
     stems = [_without_hyphens(word).removesuffix("e") for word in words]
     found += [name for name, text in named if all(stem in _without_hyphens(text) for stem in stems)]
     return next(iter(found), "")
 
 
 def _without_hyphens(text: str) -> str:
-    """Text as it is without hyphens, which people leave out: "finetune"."""
     return text.replace("-", "")

@@ -1,4 +1,4 @@
-"""What each kind of a section was like when it was left, so that a person can try others. No Tk."""
+"""Memory of each variant of a section, so that users can switch variants without losing edits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _OBJECTIVE = "objective"
 
 @dataclass(frozen=True)
 class _Edit:
-    """What a person has made of a setting last. at: which change of the document it was."""
+    """Last edit of a setting. at: number of the change."""
 
     at: int
     value: object
@@ -34,10 +34,10 @@ class _Edit:
 
 
 class VariantMemory:
-    """The sections of all kinds that were chosen since a config was opened, whatever is undone.
+    """Sections of all variants that were chosen since a config was opened, including undone ones.
 
-    A kind comes back as it was left, with what has been set in other kinds since. One that was not
-    chosen yet is as it follows from what was opened, with what has been set since then.
+    A variant returns as it was last, with the edits made in other variants since. A variant that
+    was not chosen yet follows from the opened config, with the edits made since.
     """
 
     def __init__(self, document: Document) -> None:
@@ -49,7 +49,12 @@ class VariantMemory:
         self.begin(document, document)
 
     def begin(self, base: Document, document: Document) -> None:
-        """Forgets everything. base: what was opened; document: what has become of it."""
+        """Forget everything and start from a config that was opened.
+
+        Args:
+            base: The opened document.
+            document: The document with later edits.
+        """
         self._base = base
         self._saved, self._edits = {}, {}
         self._save(base, variants_in(base))
@@ -57,11 +62,11 @@ class VariantMemory:
         self.track(document)
 
     def rebase(self, base: Document) -> None:
-        """Takes another document for what was opened: it has been saved."""
+        """Use another document as the opened one, after it was saved."""
         self._base = base
 
     def forget(self, section: str) -> None:
-        """Forgets the kinds of one section, and of those in it."""
+        """Forget the variants of one section and of its subsections."""
         within = f"{section}."
         self._saved = {
             key: kept for key, kept in self._saved.items() if not f"{key[0]}.".startswith(within)
@@ -71,7 +76,7 @@ class VariantMemory:
         }
 
     def track(self, document: Document) -> None:
-        """Takes in a change of the document, also one that was taken back."""
+        """Record a change of the document, also one that was undone."""
         before, self._document = self._document, document
         self._change_count += 1
         variants = variants_in(document)
@@ -89,7 +94,7 @@ class VariantMemory:
         self._save(document, variants)
 
     def with_variant(self, document: Document, section: str, kind: str) -> Document:
-        """The document with a kind of section as it was left, or as it follows from the base."""
+        """Return the document with a variant as it was last, or as it follows from the base."""
         since, kept = self._saved.get((section, kind), (-1, None))
         if kept is None:
             variants = variants_in(presets.with_value(document, section, {KIND: kind}))
@@ -103,9 +108,9 @@ class VariantMemory:
         return document
 
     def with_objective(self, document: Document) -> Document:
-        """The document with an objective that goes with its method, if its own does not.
+        """Return the document with an objective that its method supports.
 
-        The one that was left for the sake of another method comes back, if it goes with this one.
+        An objective that was replaced for another method returns if this method supports it.
         """
         fix = required_objective(document)
         if fix is None:
@@ -123,10 +128,10 @@ class VariantMemory:
 
 
 def _is_edit_within(path: str, variants: Variants, same: set[str]) -> bool:
-    """Whether a setting belongs to a section that comes in kinds, and all around are the same."""
+    """Return whether a setting is in a section with variants, none of which has changed."""
     around = [section for section, _ in variants if path.startswith(f"{section}.")]
     if around and is_variant_choice(path):
-        around.remove(section_of(path))  # the choice of this one's kind is the edit
+        around.remove(section_of(path))  # the choice of this variant is the edit
         return bool(around) and same.issuperset(around)
     return bool(around) and same.issuperset(around)
 
@@ -146,12 +151,12 @@ def _with_edit(document: Document, path: str, edit: _Edit) -> Document:
 
 
 def _compatible(setting: Setting, value: object) -> object:
-    """A value from another kind; of a list's entries only what entries have in this one."""
+    """Return a value from another variant; list entries keep only the fields known here."""
     if setting.item is None or not isinstance(value, list):
         return value
     known = setting.item.model_fields
     return [
-        {key: part for key, part in entry.items() if key in known}
+        {key: value for key, value in entry.items() if key in known}
         if isinstance(entry, dict)
         else entry
         for entry in value

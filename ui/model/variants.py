@@ -1,4 +1,4 @@
-"""Which settings there are, for the kinds of section that a document has chosen. No Tk."""
+"""Settings that exist for the chosen variants of the sections."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,45 +16,45 @@ from onetrainer.json_file import Document
 from onetrainer.presets import presets
 from onetrainer.rules.rules import check_rules
 
-# The kind of every section that comes in kinds, by its path, in the order of the config.
+# Path and chosen variant of every section that has variants, in the order of the config.
 Variants = tuple[tuple[str, str], ...]
 
-# A person tries out a few; each remembers some hundred settings.
+# Users try a few combinations; each entry holds some hundred settings.
 _REMEMBERED = 64
 
 
 def variants_in(document: Mapping[str, object]) -> Variants:
-    """The kinds that a document has chosen; where it says nothing, the default ones."""
+    """Return the variants that a document has chosen, or the defaults where it is silent."""
     return tuple(selected_variants(document, TrainConfig).items())
 
 
 @lru_cache(_REMEMBERED)
 def settings_in(variants: Variants) -> tuple[Setting, ...]:
-    """The settings that there are with these kinds, in the order of the config."""
+    """Return the settings that exist with these variants, in the order of the config."""
     return tuple(settings(TrainConfig, kinds=dict(variants)))
 
 
 @lru_cache(_REMEMBERED)
 def settings_by_path(variants: Variants) -> Mapping[str, Setting]:
-    """The settings that there are with these kinds, by their paths."""
+    """Return the settings that exist with these variants by path."""
     return {setting.path: setting for setting in settings_in(variants)}
 
 
 @cache
 def all_settings() -> tuple[Setting, ...]:
-    """The settings of all kinds, each path once."""
+    """Return the settings of all variants, each path once."""
     return tuple(settings(TrainConfig))
 
 
 @lru_cache(_REMEMBERED)
 def defaults_in(variants: Variants) -> Document:
-    """Every setting's own value, in these kinds."""
+    """Return the default of every setting in these variants."""
     return presets.defaults(dict(variants))
 
 
 @lru_cache(_REMEMBERED)
 def section_at(path: str, variants: Variants) -> type[BaseModel] | None:
-    """The section at a path, of the kind that is chosen; None if there is none."""
+    """Return the class of the section at a path for the chosen variant; None if there is none."""
     chosen = dict(variants)
     section: type[BaseModel] | None = TrainConfig
     place = ""
@@ -69,7 +69,7 @@ def section_at(path: str, variants: Variants) -> type[BaseModel] | None:
 
 
 def entries_of(setting: Setting) -> tuple[Setting, ...]:
-    """The settings of each entry of a list; none of anything else."""
+    """Return the settings of each entry of a list; () for anything else."""
     return _settings_of(setting.item)
 
 
@@ -80,20 +80,20 @@ def _settings_of(item: type[BaseModel] | None) -> tuple[Setting, ...]:
 
 
 def is_variant_choice(path: str) -> bool:
-    """Whether a setting is the choice of its section's kind."""
+    """Return whether a setting is the choice of its section's variant."""
     return path.endswith(f".{KIND}")
 
 
 def section_of(path: str) -> str:
-    """The path of the section that a setting belongs to: "method.unet" of "method.unet.lr"."""
+    """Return the path of the section of a setting: "method.unet" for "method.unet.lr"."""
     return path.rpartition(".")[0]
 
 
 def with_variants(document: Document, variants: Variants) -> tuple[Document, dict[str, object]]:
-    """A document with other kinds of sections, and what its kinds are by their settings' paths.
+    """Return a document converted to other variants, and its own variants by path.
 
-    What it sets stays where the new kind has a setting of that name. The kind of a section within
-    another one is that which it has after the outer one has changed.
+    Values stay where the new variant has a setting of that name. The own variant of an inner
+    section is the one it has after the outer section was converted.
     """
     own: dict[str, object] = {}
     chosen = dict(variants)
@@ -107,12 +107,12 @@ def with_variants(document: Document, variants: Variants) -> tuple[Document, dic
 
 
 def base_section(document: Document, variants: Variants, section: str) -> object:
-    """A section of a document as it is where only the sections around it have these kinds."""
+    """Return a section of a document after converting only the sections around it."""
     return value_in(_with_around(document, variants, section), section)
 
 
 def section_with_variant(document: Document, variants: Variants, section: str, kind: str) -> object:
-    """A section of a document with another kind, where those around it have these kinds."""
+    """Return a section of a document in one variant, after converting the sections around it."""
     document = _with_around(document, variants, section)
     if value_in(document, f"{section}.{KIND}") != kind:
         document = presets.with_variant(document, section, kind)
@@ -120,9 +120,9 @@ def section_with_variant(document: Document, variants: Variants, section: str, k
 
 
 def required_objective(document: Document) -> Fix | None:
-    """The choice of objective that goes with a document's method; None if its own does.
+    """Return the choice of objective that a document's method requires; None if its own is fine.
 
-    Whatever else is wrong in the document.
+    Other invalid values of the document are ignored.
     """
     config = presets.resolve(defaults_in(variants_in(document)), source="")
     fixes = (problem.fix for problem in check_rules(config) if problem.severity == "error")
@@ -130,7 +130,7 @@ def required_objective(document: Document) -> Fix | None:
 
 
 def section_alone(document: Document, variants: Variants, section: str) -> Document:
-    """A section of a document without what is around it, which may be wrong."""
+    """Return one section of a document without the sections around it, which may be invalid."""
     found: Document = {}
     for path, kind in variants:
         if section.startswith(f"{path}."):
@@ -139,19 +139,19 @@ def section_alone(document: Document, variants: Variants, section: str) -> Docum
 
 
 def with_defaults(document: Mapping[str, object]) -> Document:
-    """The document with the defaults where it says nothing, without what is no setting."""
+    """Return the document with missing settings at their defaults and unknown keys removed."""
     return _merged(defaults_in(variants_in(document)), document)
 
 
 def migrated_document(document: Document) -> Document:
-    """What an earlier window was editing, in today's layout."""
-    with suppress(UserError):  # a newer version's, of which that is taken that is known here
+    """Return the document of an earlier window in the current layout."""
+    with suppress(UserError):  # of a newer version: use what is known
         document = migrate(document, source="")
     return with_defaults(document)
 
 
 def value_in(document: Mapping[str, object], path: str) -> object:
-    """The value at a path; entries of lists are counted. None if there is none."""
+    """Return the value at a path; list entries are numbered. None if there is none."""
     value: object = document
     for key in path.split("."):
         if isinstance(value, Mapping):
@@ -176,7 +176,7 @@ def _merged(base: Mapping[str, object], over: Mapping[str, object]) -> Document:
     for key, value in over.items():
         inner = merged.get(key)
         if isinstance(inner, Mapping):
-            # A section that is none would leave nothing to edit.
+            # A value in place of a section would leave nothing to edit.
             merged[key] = _merged(inner, value) if isinstance(value, Mapping) else inner
         elif key in merged:
             merged[key] = value

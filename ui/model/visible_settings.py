@@ -1,4 +1,4 @@
-"""Which settings are to be seen now. No Tk."""
+"""Settings that are visible now."""
 
 from dataclasses import dataclass
 
@@ -7,32 +7,32 @@ from ui.model.draft import Draft
 from ui.model.form_fields import edit_text
 from ui.model.variants import value_in
 
-# In a setting's `only_with`: every value but 0, off and nothing.
+# In a setting's `only_with`: every value except 0, off and empty.
 ANY = ("*",)
 
 
 @dataclass(frozen=True)
 class Visibility:
-    """What a person wants to see: advanced settings, and single ones."""
+    """Which settings to show: all advanced ones, and single ones."""
 
     with_advanced: bool
     revealed: set[str]
 
 
 def sibling_path(path: str, other: str) -> str:
-    """The path of what the `only_with` of a setting at a path names.
+    """Return the path that an `only_with` of a setting refers to.
 
-    A name without a dot is that of a setting of the same section, also within an entry of a list:
-    "sampling.prompts.1.seed" for "seed", where the path is "sampling.prompts.1.prompt".
+    A name without a dot is a setting of the same section or list entry: "sampling.prompts.1.seed"
+    for "seed" next to "sampling.prompts.1.prompt".
     """
     return other if "." in other else f"{path.rpartition('.')[0]}.{other}"
 
 
 def switch_path(setting: Setting, path: str) -> str:
-    """The path of what turns the section within an entry on that a setting, at a path, is of.
+    """Return the path of the switch that enables a section within a list entry.
 
-    "data.concepts.1.own_captions" for "data.concepts.1.captions.shuffle"; "" for all that is not
-    of a section within an entry.
+    "data.concepts.1.own_captions" for "data.concepts.1.captions.shuffle"; "" for settings that
+    are not in a section of an entry.
     """
     section, dot, _ = setting.path.partition(".")
     is_of_entry = path != setting.path
@@ -40,7 +40,7 @@ def switch_path(setting: Setting, path: str) -> str:
 
 
 def has_effect(draft: Draft, setting: Setting, path: str) -> bool:
-    """Whether a setting, at a path, does anything with what is chosen elsewhere."""
+    """Return whether a setting has an effect with the current values of other settings."""
     switch = switch_path(setting, path)
     if switch and draft.value(switch) is False:
         return False
@@ -58,18 +58,18 @@ def _is_one_of(value: object, wanted: tuple[str, ...]) -> bool:
 
 
 def _values(draft: Draft, path: str) -> list[object]:
-    """The value at a path, or those of the entries in use where a "*" stands for any."""
+    """Return the values at a path; a "*" stands for every entry in use."""
     name, star, inner = path.partition(".*.")
     if not star:
         return [draft.value(path)]
     entries = draft.value(name)
-    there = entries if isinstance(entries, list | tuple) else ()
-    in_use = [e for e in there if isinstance(e, dict) and e.get("use") is not False]
+    items = entries if isinstance(entries, list | tuple) else ()
+    in_use = [e for e in items if isinstance(e, dict) and e.get("use") is not False]
     return [value_in(entry, inner) for entry in in_use]
 
 
 def is_visible(draft: Draft, setting: Setting, path: str, seen: Visibility) -> bool:
-    """Whether a setting, at a path, is to be shown: it may be one of an entry of a list."""
+    """Return whether a setting is shown. path: may be inside a list entry."""
     if path in seen.revealed or draft.problem(path) is not None:
         return True
     if not has_effect(draft, setting, path):

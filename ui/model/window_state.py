@@ -1,4 +1,4 @@
-"""What the window remembers from one time to the next: window.json in the user's folder."""
+"""State that the window restores at its next start: window.json in the user's folder."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -14,7 +14,7 @@ from ui.theme.palette import Mode
 
 @dataclass
 class WindowState:
-    """Geometry, appearance, the draft, and the run that was shown last."""
+    """Geometry, appearance, draft and last run of the window."""
 
     geometry: str = ""
     mode: Mode = "dark"
@@ -26,7 +26,7 @@ class WindowState:
     base: Document = field(default_factory=dict)
 
     def store_draft(self, draft: Draft) -> None:
-        """Takes over what is being edited."""
+        """Copy the draft into the state."""
         source = draft.source
         self.preset = {"name": source.name, "description": source.description}
         if source.path is not None:
@@ -35,7 +35,7 @@ class WindowState:
         self.draft, self.base = draft.document, draft.base
 
     def restore_draft(self, draft: Draft) -> None:
-        """Puts what was being edited back; a draft that cannot be read is left at its defaults."""
+        """Restore the draft; one that cannot be read keeps its defaults."""
         if not self.draft:
             return
         path = self.preset.get("path", "")
@@ -50,12 +50,12 @@ class WindowState:
 
 
 def state_file() -> Path:
-    """Where the state is kept."""
+    """Return the path of the state file."""
     return user_folder() / "window.json"
 
 
 def read_state() -> WindowState:
-    """The state of last time; a fresh one where there is none, or none that can be read."""
+    """Read the state of the last window; a new one if it is missing or invalid."""
     try:
         body = json.loads(state_file().read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -63,7 +63,7 @@ def read_state() -> WindowState:
     fresh = asdict(WindowState())
     if not isinstance(body, dict):
         return WindowState()
-    # Of a file from elsewhere only what has the right form is taken.
+    # Values of another type, from a foreign file, are ignored.
     known = {
         key: value
         for key, value in body.items()
@@ -75,7 +75,11 @@ def read_state() -> WindowState:
 
 
 def write_state(state: WindowState) -> None:
-    """Writes the state, complete or not at all. Raises OSError if it cannot be written."""
+    """Write the state atomically.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
     path = state_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, json.dumps(asdict(state), ensure_ascii=False).encode())
