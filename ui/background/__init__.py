@@ -1,1 +1,1 @@
-"""Work beside the window: threads, the watched run, background queries."""
+"""Background work of the window: threads, the followed run, and queries about the draft."""

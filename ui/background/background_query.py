@@ -1,4 +1,4 @@
-"""Questions about the draft that take a while, one at a time, answered in threads. No Tk."""
+"""Slow queries about the draft, answered in threads one at a time."""
 
 import threading
 import time
@@ -12,50 +12,56 @@ from ui.background.threads import Jobs
 from ui.model.draft import Draft
 
 Answer = TypeVar("Answer")
-_TELL_EVERY_S = 0.1
+_REPORT_INTERVAL_S = 0.1
 
 
 class QueryCancelledError(Exception):
-    """Raised within work whose answer nobody waits for any more."""
+    """Raised inside work whose answer is no longer needed."""
 
 
 class CancelToken:
-    """Given to the work, which tells how far it is and asks whether it is still wanted.
+    """Reports progress of the work and tells it when to stop; safe to use from any thread."""
 
-    All of it may be used from any thread.
-    """
+    def __init__(self, report: Callable[[int, int], None]) -> None:
+        """Create a token.
 
-    def __init__(self, tell: Callable[[int, int], None]) -> None:
-        self._notify = tell
+        Args:
+            report: Called with the done and total amounts of work.
+        """
+        self._report = report
         self._cancelled = threading.Event()
         self._reported_at = 0.0
 
     def cancel(self) -> None:
-        """Lets the work end at its next step."""
+        """Ask the work to stop at its next check."""
         self._cancelled.set()
 
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for an answer any more."""
+        """Return whether the answer is no longer needed."""
         return self._cancelled.is_set()
 
     def raise_if_cancelled(self) -> None:
-        """Raises GivenUpError where nobody waits for an answer any more."""
+        """Raise QueryCancelledError if the answer is no longer needed."""
         if self.is_cancelled():
             raise QueryCancelledError
 
     def progress(self, done: int, total: int) -> None:
-        """Takes how much is done."""
+        """Report the amount of work done."""
         now = time.monotonic()
-        if now - self._reported_at >= _TELL_EVERY_S or done >= total:
+        if now - self._reported_at >= _REPORT_INTERVAL_S or done >= total:
             self._reported_at = now
-            self._notify(done, total)
+            self._report(done, total)
 
 
 class BackgroundQuery(Generic[Answer]):
-    """Asks one question at a time. answer: the newest one; failed: why there is none.
+    """Runs one query at a time.
 
-    done, total: how far the work is; 0 of 0 while that is not known. turn: how often anything has
-    changed.
+    Attributes:
+        answer: The newest answer.
+        failed: Why there is no answer.
+        done: Amount of finished work.
+        total: Total amount of work; 0 while unknown.
+        revision: Number of changes so far.
     """
 
     def __init__(
@@ -66,7 +72,14 @@ class BackgroundQuery(Generic[Answer]):
         *,
         depends_on: tuple[str, ...],
     ) -> None:
-        """counts: the paths of sections and settings that the answer depends on."""
+        """Create a query.
+
+        Args:
+            draft: The settings that the query is about.
+            jobs: Runs the work.
+            ask: Computes the answer in a thread.
+            depends_on: Paths of sections and settings that the answer depends on.
+        """
         self._draft = draft
         self._jobs = jobs
         self._ask = ask
@@ -82,39 +95,39 @@ class BackgroundQuery(Generic[Answer]):
         self.revision = 0
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Has a function called whenever there is news."""
+        """Call a function after each change."""
         self._listeners.append(listener)
 
     @property
     def is_working(self) -> bool:
-        """Whether an answer is on its way."""
+        """Whether a query is running."""
         return self._token is not None
 
     @property
     def is_requested(self) -> bool:
-        """Whether the settings of now have been asked about, with or without an answer yet."""
+        """Whether the current settings were queried, with or without an answer yet."""
         asked = self._inputs if self.is_working else self._answer_inputs
         return asked == self._current_inputs()
 
     @property
     def is_outdated(self) -> bool:
-        """Whether settings that count have changed since the answer."""
+        """Whether the settings have changed since the answer."""
         return self.answer is not None and self._answer_inputs != self._current_inputs()
 
     def blocked_reason(self) -> str:
-        """Why nothing can be asked now; "" if it can."""
+        """Return why no query can be started now; "" if one can."""
         if self._draft.value_errors and self._draft.valid_config() is None:
-            return "Put the settings right first."
+            return "Fix the invalid settings first."
         return ""
 
     def start(self) -> None:
-        """Asks about the settings as they are now; what is under way is given up."""
+        """Start a query about the current settings; cancels a running one."""
         config = self._draft.valid_config()
         self._cancel()
         if config is None:
             return
         self._inputs = self._current_inputs()
-        # The threads never touch what the window shows: it is handed over.
+        # Threads never call listeners; results are handed over to the Tk thread.
         token = CancelToken(
             lambda done, total: self._jobs.post(lambda: self._report_progress(token, done, total))
         )
@@ -128,7 +141,7 @@ class BackgroundQuery(Generic[Answer]):
         self._notify()
 
     def stop(self) -> None:
-        """Gives the question up; an earlier answer stays."""
+        """Cancel the query; an earlier answer stays."""
         if self._token is not None:
             self._cancel()
             self._notify()
@@ -150,7 +163,7 @@ class BackgroundQuery(Generic[Answer]):
         if token is not self._token:
             return
         self._token = None
-        # Of settings that are no more; whoever shows it asks again.
+        # An answer for outdated settings is dropped; the page starts another query.
         if self._inputs == self._current_inputs():
             self.answer, self.failed, self._answer_inputs = answer, None, self._inputs
         self._notify()
@@ -159,12 +172,11 @@ class BackgroundQuery(Generic[Answer]):
         if token is not self._token or isinstance(error, QueryCancelledError):
             return
         self._token = None
-        is_foreseen = isinstance(error, UserError)
         if self._inputs == self._current_inputs():
             failed = error if isinstance(error, UserError) else _unexpected_error(error)
             self.answer, self.failed, self._answer_inputs = None, failed, self._inputs
         self._notify()
-        if not is_foreseen:
+        if not isinstance(error, UserError):
             raise error  # for the window's log
 
     def _notify(self) -> None:
@@ -174,10 +186,10 @@ class BackgroundQuery(Generic[Answer]):
 
 
 def _unexpected_error(error: Exception) -> UserError:
-    """What a person is told where the program itself is at fault."""
-    said = " ".join(str(error).split()) or "it does not say why"
+    """Return the message for a defect of the program."""
+    reason = " ".join(str(error).split()) or "no reason given"
     return UserError(
-        f"something unforeseen went wrong: {type(error).__name__}, {said}",
+        f"unexpected error: {type(error).__name__}, {reason}",
         "",
-        "It is written in the window's log; what you have set is as it was. Look again.",
+        "Details are in the window's log. Your settings are unchanged. Try again.",
     )

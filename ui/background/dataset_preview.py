@@ -1,7 +1,4 @@
-"""What training will do with the pictures: the sizes they are brought to, and how each is shown.
-
-No Tk. Everything here may be called in a thread.
-"""
+"""Preview of the data set: the buckets, and how each image is transformed. Safe in threads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,25 +16,25 @@ if TYPE_CHECKING:
     from onetrainer.preview.dataset_preview import DatasetPreview
 
 DEPENDS_ON = ("data", "model", "validation", "training", "objective", "method", "output.folder")
-"""What the answer depends on."""
+"""Settings that the preview depends on."""
 
 REPEATS = 8
-"""How many showings of a picture are looked ahead."""
+"""Number of repeats of an image that are previewed."""
 
 _NOTABLE_CUT = 0.1
 _NEARLY = 1.02
-_ASKED_EVERY = 1000
+_CHECK_CANCEL_EVERY = 1000
 
 
 class TransformedImage(NamedTuple):
-    """A picture in one of its views. item: its place in the data set."""
+    """An image with one of its transforms, as indexes. item: in the data set."""
 
     item: int
     number: int
 
 
 class Repeat(NamedTuple):
-    """One showing of a picture. turn: how often it was shown before."""
+    """One repeat of an image. repeat: how often it was shown before."""
 
     repeat: int
     number: int
@@ -46,7 +43,7 @@ class Repeat(NamedTuple):
 
 @dataclass(frozen=True)
 class BucketSummary:
-    """A size that pictures are brought to, and which. steps: how many an epoch has at it."""
+    """A bucket and its images. shown: with repeats; steps: in an epoch."""
 
     bucket: "Bucket"
     images: tuple[TransformedImage, ...]
@@ -56,52 +53,53 @@ class BucketSummary:
 
 @dataclass(frozen=True)
 class PreviewData:
-    """What will happen."""
+    """Preview of a run's data set."""
 
     preview: "DatasetPreview"
     buckets: tuple[BucketSummary, ...]
     is_cached: bool
 
     def item(self, image: TransformedImage) -> "Item":
-        """The picture of a showing."""
+        """Return the data set item of an image."""
         return self.preview.dataset.items[image.item]
 
     def concept(self, image: TransformedImage) -> "ConceptSettings":
-        """What counts for it."""
+        """Return the concept settings of an image."""
         return self.preview.dataset.concept_of(self.item(image))
 
-    def view(self, image: TransformedImage) -> "ImageTransform":
-        """What is done to it."""
+    def transform(self, image: TransformedImage) -> "ImageTransform":
+        """Return the transform of an image."""
         from onetrainer.dataset.transforms import image_transform
 
         return image_transform(self.item(image), self.concept(image), image.number)
 
     @property
     def has_captions(self) -> bool:
-        """Whether captions play any part."""
+        """Whether captions are used."""
         return bool(self.preview.captions)
 
     def repeats(self, image: TransformedImage) -> tuple[Repeat, ...]:
-        """The first times that a picture is shown; one alone where all are the same."""
+        """Return the first repeats of an image; only one if all are the same."""
         from onetrainer.dataset.caption_sampling import sample_caption
         from onetrainer.dataset.transforms import transform_number
 
         item, concept = self.item(image), self.concept(image)
-        summaries = []
+        found = []
         for repeat in range(REPEATS):
             caption = sample_caption(item, concept, repeat) if self.has_captions else ""
             number = transform_number(item, concept, repeat, is_cached=self.is_cached)
-            summaries.append(Repeat(repeat, number, caption))
-        return tuple(summaries if len({each[1:] for each in summaries}) > 1 else summaries[:1])
+            found.append(Repeat(repeat, number, caption))
+        return tuple(found if len({each[1:] for each in found}) > 1 else found[:1])
 
 
 def compute_preview(config: TrainConfig, token: CancelToken) -> PreviewData:
-    """What a run with a config will do with its pictures. Reads headers alone.
+    """Compute the preview of a config's data set; reads image headers only.
 
-    Raises UserError where there is nothing to learn, or a folder cannot be read, and GivenUpError
-    if nobody waits any more.
+    Raises:
+        UserError: If there is nothing to train on, or a folder cannot be read.
+        QueryCancelledError: If the query was cancelled.
     """
-    # Loaded late: a window that only opens needs nothing of it.
+    # Imported late to keep the start of the window fast.
     from onetrainer.cache.run_entries import open_image_index
     from onetrainer.config.train import uses_images
     from onetrainer.dataset.batch_plan import buckets_of
@@ -117,43 +115,41 @@ def compute_preview(config: TrainConfig, token: CancelToken) -> PreviewData:
         raise QueryCancelledError from error
     if preview is None:
         if not uses_images(config):
-            raise UserError("this run learns from rewards alone: it cuts and caches no pictures")
-        raise UserError("no folder of pictures is chosen yet")
+            raise UserError("this run trains on rewards only and uses no images")
+        raise UserError("no image folder is selected")
     by_size: dict[Bucket, list[TransformedImage]] = {}
-    for place, item in enumerate(preview.dataset.items):
-        if place % _ASKED_EVERY == 0:
+    for index, item in enumerate(preview.dataset.items):
+        if index % _CHECK_CANCEL_EVERY == 0:
             token.raise_if_cancelled()
         buckets = buckets_of(item, preview.dataset.concept_of(item))
         for bucket in dict.fromkeys(buckets):
-            by_size.setdefault(bucket, []).append(TransformedImage(place, buckets.index(bucket)))
+            by_size.setdefault(bucket, []).append(TransformedImage(index, buckets.index(bucket)))
     summaries = (
-        BucketSummary(
-            bucket.bucket, tuple(by_size.get(bucket.bucket, ())), bucket.shown, bucket.steps
-        )
-        for bucket in preview.buckets
+        BucketSummary(size.bucket, tuple(by_size.get(size.bucket, ())), size.shown, size.steps)
+        for size in preview.buckets
     )
     return PreviewData(preview, tuple(summaries), config.data.cache_latents)
 
 
 def format_bucket(bucket: "Bucket") -> str:
-    """A size: "512 × 768"."""
+    """Format a bucket: "512 × 768"."""
     return f"{bucket.width} × {bucket.height}"
 
 
 def format_count(count: int, noun: str) -> str:
-    """So many of something: "1 picture", "2,000 steps"."""
+    """Format a count with its noun: "1 image", "2,000 steps"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def bucket_summary(size: BucketSummary) -> str:
-    """How much of training a size is."""
-    words = format_count(len(size.images), "picture")
-    often = f", {size.shown:,} shown" if size.shown != len(size.images) else ""
-    return f"{words}{often} in {format_count(size.steps, 'step')} of an epoch"
+    """Return how many images and steps of an epoch a bucket has."""
+    images = format_count(len(size.images), "image")
+    repeats = f", {size.shown:,} shown" if size.shown != len(size.images) else ""
+    return f"{images}{repeats} in {format_count(size.steps, 'step')} of an epoch"
 
 
 def repeat_label(repeat: Repeat, repeats: Sequence[Repeat]) -> str:
-    """When a showing comes: "Every time", "1st time"."""
+    """Return when a repeat comes: "Every time", "1st time"."""
     if len(repeats) == 1:
         return "Every time"
     number = repeat.repeat + 1
@@ -161,23 +157,23 @@ def repeat_label(repeat: Repeat, repeats: Sequence[Repeat]) -> str:
 
 
 def caption_line(caption: str) -> str:
-    """A caption on one line."""
+    """Return a caption on one line."""
     return " ".join(caption.split()) or "(the empty prompt)"
 
 
-def transform_summary(item: "Item", view: "ImageTransform") -> tuple[str, bool]:
-    """What is done to a picture, and whether that is much."""
+def transform_summary(item: "Item", transform: "ImageTransform") -> tuple[str, bool]:
+    """Return how an image is transformed, and whether that is notable."""
     from onetrainer.dataset.transforms import cropped_fraction, upscale_factor
 
-    factor, share = upscale_factor(item, view), cropped_fraction(item, view)
+    factor, share = upscale_factor(item, transform), cropped_fraction(item, transform)
     parts = [f"{item.width} × {item.height}"]
     if factor > _NEARLY:
         parts.append(f"enlarged {factor:.2g} times")
     elif factor < 1 / _NEARLY:
-        parts.append(f"made {factor:.0%} as wide" if factor >= 0.01 else "made much smaller")
+        parts.append(f"scaled to {factor:.0%}" if factor >= 0.01 else "scaled down to under 1%")
     if share >= 0.005:
-        parts.append(f"{share:.0%} cut off")
-    parts += [*["mirrored"] * view.flip, *["upside down"] * view.flip_vertical]
-    parts += [f"turned by {view.angle:.1f}°"] if view.angle else []
-    parts += ["recolored"] if view.is_recolored else []
+        parts.append(f"{share:.0%} cropped")
+    parts += [*["flipped"] * transform.flip, *["flipped vertically"] * transform.flip_vertical]
+    parts += [f"rotated by {transform.angle:.1f}°"] if transform.angle else []
+    parts += ["recolored"] if transform.is_recolored else []
     return "  ·  ".join(parts), factor > _NEARLY or share >= _NOTABLE_CUT

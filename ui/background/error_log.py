@@ -1,4 +1,4 @@
-"""The window's own defects: written to a log and told in one quiet bar, never fatal."""
+"""Log of the window's own defects: written to a file and shown in the message bar, never fatal."""
 
 import sys
 import time
@@ -10,11 +10,11 @@ from types import TracebackType
 from onetrainer.errors import UserError
 from onetrainer.run.user_folder import user_folder
 
-_LARGEST_LOG = 512 * 1024
+_MAX_LOG_BYTES = 512 * 1024
 
 
 class ErrorLog:
-    """Catches what callbacks raise. `kept` holds the last lines of each, for tests and reports."""
+    """Logs exceptions of callbacks. tracebacks: of all defects so far, for tests."""
 
     def __init__(self, show_message: Callable[[str], None]) -> None:
         self._show_message = show_message
@@ -22,13 +22,13 @@ class ErrorLog:
 
     @property
     def log(self) -> Path:
-        """Where they are written."""
+        """Path of the log file."""
         return user_folder() / "window.log"
 
     def report(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        """Tk's hook for exceptions of callbacks."""
+        """Log an exception; Tk's hook for exceptions of callbacks."""
         if isinstance(error, UserError):
             self._show_message(str(error))
             return
@@ -36,11 +36,9 @@ class ErrorLog:
         self.tracebacks.append(text)
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
-            mode = "w" if self.log.exists() and self.log.stat().st_size > _LARGEST_LOG else "a"
+            mode = "w" if self.log.exists() and self.log.stat().st_size > _MAX_LOG_BYTES else "a"
             with self.log.open(mode, encoding="utf-8") as handle:
                 handle.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}\n{text}\n")
         except OSError:
             sys.stderr.write(text)
-        self._show_message(
-            f"Something in the window went wrong ({error}). It is written in {self.log}"
-        )
+        self._show_message(f"Unexpected error in the window ({error}). Details are in {self.log}")

@@ -1,4 +1,4 @@
-"""A quick look at a folder of pictures: how many there are, and the first few. No Tk."""
+"""Summary of an image folder: the number of images and captions, and the first images."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,11 +12,14 @@ _FIRST = 12
 
 @dataclass(frozen=True)
 class FolderSummary:
-    """What was seen.
+    """Contents of an image folder.
 
-    pictures: how many can be trained with; captions: how many of these have one. unusable: how
-    many pictures cannot be read, or are no use. first: some of the pictures that can be used.
-    trouble: what is wrong with where captions are to come from.
+    Attributes:
+        images: Number of usable images.
+        captions: Number of usable images with a caption.
+        first: Some of the usable images.
+        unusable: Number of images that cannot be read or used.
+        caption_error: What is wrong with the source of the captions.
     """
 
     exists: bool
@@ -28,8 +31,8 @@ class FolderSummary:
 
 
 def summarize_folder(concept: ConceptSettings) -> FolderSummary:
-    """Looks into a folder, and for its captions. It may be gone or locked, and none is required."""
-    # Loaded late: it reads pictures, which a window that only opens does not need.
+    """Summarize a folder, which may be missing or unreadable."""
+    # Imported late to keep the start of the window fast.
     from onetrainer.dataset.items import index_concept
     from onetrainer.images.header import recent_headers
 
@@ -45,7 +48,7 @@ def summarize_folder(concept: ConceptSettings) -> FolderSummary:
             caption_error = error.what
             concept = replace(concept, caption_source="text", caption_text="")
             index = index_concept(concept, headers=recent_headers())
-    except UserError:  # no picture can be used, which is said in words beside the setting
+    except UserError:  # no usable image, which the setting reports as a problem
         return FolderSummary(
             True, unusable=len(list_images(concept.folder, recursive=concept.recursive))
         )

@@ -1,6 +1,6 @@
-"""How much memory a run with the draft's settings would take: asked of a job, kept for all pages.
+"""Memory forecast of the draft, computed by a job and shared by all pages.
 
-No Tk: the job is followed in a thread, and what it tells is handed over by `Jobs`.
+The job is followed in a thread; its events are handed over by `Jobs`.
 """
 
 import threading
@@ -13,26 +13,31 @@ from onetrainer.run.events import Event, Failed, Forecast, Phase, Stopped
 from ui.background.threads import Jobs
 from ui.model.draft import Draft
 
-# Sections in which nothing takes memory.
+# Sections that do not affect memory.
 _WITHOUT_MEMORY = ("output", "metadata", "description")
-# Starting a process takes a fraction of it.
-_MOST_WAIT_S = 5.0
+# Far longer than starting a process takes.
+_MAX_WAIT_S = 5.0
 
 
 class ForecastJob(Protocol):
-    """A job at work."""
+    """Running job."""
 
     def events(self) -> Iterator[Event]:
-        """What it tells, as it comes; the last one is how it ended."""
+        """Yield the events of the job; the last one is its end."""
 
     def stop(self) -> None:
-        """Asks it to end; asked again it ends at once."""
+        """Ask the job to stop; a second call stops it at once."""
 
 
 class Forecaster:
-    """Asks for one forecast at a time. forecast: the newest one; failed: why there is none.
+    """Computes one forecast at a time.
 
-    activity: what the job is doing now. turn: how often anything has changed.
+    Attributes:
+        is_working: Whether a job is running.
+        activity: What the job is doing.
+        forecast: The newest forecast.
+        failed: Why there is no forecast.
+        revision: Number of changes so far.
     """
 
     def __init__(
@@ -41,7 +46,7 @@ class Forecaster:
         self._draft = draft
         self._jobs = jobs
         self._start = begin
-        # Guards what the threads that start jobs share with the window's.
+        # Guards the state shared by the Tk thread and the threads that start jobs.
         self._condition = threading.Condition()
         self._work: ForecastJob | None = None
         self._starting = 0
@@ -56,28 +61,28 @@ class Forecaster:
         self.revision = 0
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Has a function called whenever there is news."""
+        """Call a function after each change."""
         self._listeners.append(listener)
 
     @property
     def is_outdated(self) -> bool:
-        """Whether settings that may count have changed since the forecast."""
+        """Whether settings that may affect memory have changed since the forecast."""
         return self.forecast is not None and self._forecast_inputs != _memory_settings(self._draft)
 
     @property
     def is_for_processor(self) -> bool:
-        """Whether the forecast is of settings that choose the processor."""
+        """Whether the forecast is for settings that select the CPU."""
         hardware = self._forecast_inputs.get("hardware")
         return isinstance(hardware, dict) and hardware.get("device") == "cpu"
 
     def blocked_reason(self) -> str:
-        """Why nothing can be counted now; "" if it can."""
+        """Return why no forecast can be computed now; "" if it can."""
         if self._draft.value_errors and self._draft.valid_config() is None:
-            return "Put the numbers right first."
+            return "Fix the invalid settings first."
         return ""
 
     def start(self) -> None:
-        """Asks for a forecast of the settings as they are now."""
+        """Start a forecast of the current settings."""
         config = self._draft.valid_config()
         if config is None or self.is_working:
             return
@@ -95,7 +100,7 @@ class Forecaster:
         self._notify()
 
     def stop(self) -> None:
-        """Gives the count up; what was known before stays."""
+        """Cancel the forecast; an earlier one stays."""
         with self._condition:
             self._request += 1
             work, self._work = self._work, None
@@ -106,18 +111,18 @@ class Forecaster:
             self._notify()
 
     def close(self) -> None:
-        """Gives the count up; a job that is just being started does not outlive the window."""
+        """Cancel the forecast; wait for a starting job, so that none outlives the window."""
         self.stop()
         with self._condition:
-            self._condition.wait_for(lambda: not self._starting, _MOST_WAIT_S)
+            self._condition.wait_for(lambda: not self._starting, _MAX_WAIT_S)
 
     def _follow(self, request: int, config: TrainConfig) -> None:
-        """In a thread: begins the job and hands on what it tells."""
+        """Start the job and hand over its events; runs in a thread."""
         for event in self._start_job(request, config).events():
             self._jobs.post(_call(self._handle_event, request, event))
 
     def _start_job(self, request: int, config: TrainConfig) -> ForecastJob:
-        """The job at work; asked to end at once if it was given up while it was being started."""
+        """Start the job; stop it at once if the forecast was cancelled meanwhile."""
         try:
             work = self._start(config)
             with self._condition:
@@ -143,7 +148,7 @@ class Forecaster:
             case Failed():
                 self.failed = event
             case Stopped():
-                self.failed = Failed("program", "The count was ended from outside")
+                self.failed = Failed("program", "The forecast was stopped from outside")
         self._notify()
 
     def _finish(self, request: int) -> None:
@@ -152,11 +157,11 @@ class Forecaster:
             self._notify()
 
     def _fail(self, request: int, error: Exception) -> None:
-        """The job could not even be started, as where there are too many processes."""
+        """Handle a job that could not be started, for example because of too many processes."""
         if not isinstance(error, OSError):
             raise error
         if request == self._request:
-            self.failed = Failed("program", f"The count could not be started: {error}")
+            self.failed = Failed("program", f"The forecast could not be started: {error}")
         self._finish(request)
 
     def _notify(self) -> None:
@@ -166,8 +171,8 @@ class Forecaster:
 
 
 def start_job(config: TrainConfig) -> ForecastJob:
-    """Starts the job that counts."""
-    # Loaded late: nothing of it is needed by a window that only opens.
+    """Start the job that computes a forecast."""
+    # Imported late to keep the start of the window fast.
     from onetrainer.jobs.job import Job
     from onetrainer.jobs.plan_request import PlanRequest
 

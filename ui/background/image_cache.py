@@ -1,4 +1,4 @@
-"""Pictures from disk, decoded in a thread and kept while there is room."""
+"""Images from disk, decoded in a thread and cached."""
 
 import threading
 from collections import OrderedDict
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _MAX_CACHED = 240
-# Pictures this small are drawn in pixels that should stay pixels.
+# Images up to this size are enlarged without smoothing.
 PIXEL_ART = 64
 
 Ready = Callable[[], None]
@@ -22,7 +22,7 @@ Make = Callable[[], "Image | None"]
 
 
 class ImageCache:
-    """Decoded pictures by path and size. What is asked for last is decoded first."""
+    """Decoded images by path and size; the last request is decoded first."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -32,18 +32,21 @@ class ImageCache:
         self._thread: threading.Thread | None = None
 
     def get(self, path: Path, width: int, height: int, ready: Ready) -> "Image | None":
-        """The picture scaled to fit, or None and a call of `ready` when it has been decoded.
+        """Return the image scaled to fit, or None and call `ready` when it is decoded.
 
-        A file that cannot be read stays None; it is not asked for again.
+        A file that cannot be read stays None and is not read again.
         """
         return self.get_or_make(
             (path, width, height), partial(load_fitting, path, width, height), ready
         )
 
     def get_or_make(self, key: Hashable, make: Make, ready: Ready) -> "Image | None":
-        """A picture that a function makes, or None and a call of `ready` when it is there.
+        """Return a computed image, or None and call `ready` when it is available.
 
-        key: tells it from all others. What the function gives as None stays so.
+        Args:
+            key: Identifies the image.
+            make: Computes it in a thread; None is cached as well.
+            ready: Called in the Tk thread.
         """
         if key in self._cache:
             self._cache.move_to_end(key)
@@ -60,7 +63,7 @@ class ImageCache:
         return None
 
     def clear(self) -> None:
-        """Forgets all pictures, whose files may have changed."""
+        """Forget all images, whose files may have changed."""
         self._cache.clear()
 
     def _decode(self) -> None:
@@ -78,8 +81,8 @@ class ImageCache:
 
 
 def load_fitting(path: Path, width: int, height: int) -> "Image | None":
-    """A picture scaled to fit into a box; None if it cannot be read."""
-    # Pillow is loaded with the first picture, so that the window is on the screen before.
+    """Load an image scaled to fit into a box; None if it cannot be read."""
+    # Imported late to keep the start of the window fast.
     from PIL import Image
 
     try:

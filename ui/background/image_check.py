@@ -1,4 +1,4 @@
-"""The check of the pictures, as the window shows it. No Tk."""
+"""Check of the images, as the window shows it."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from onetrainer.images.findings import Finding
 
 DEPENDS_ON = ("data", "model.family", "validation", "training.seed", "objective", "method.kind")
-"""What the answer depends on."""
+"""Settings that the check depends on."""
 
 
 @dataclass(frozen=True)
 class FindingGroup:
-    """One kind of finding, or all of them (key ""). count: how many there are."""
+    """Findings of one kind, or all of them (key "")."""
 
     key: str
     title: str
@@ -27,17 +27,19 @@ class FindingGroup:
 
 
 def check_images(config: TrainConfig, token: CancelToken) -> "CheckResult":
-    """Looks at every picture of a config; changes none.
+    """Check every image of a config without changing it.
 
-    Raises UserError if no picture can be read, and GivenUpError if nobody waits any more.
+    Raises:
+        UserError: If no image can be read.
+        QueryCancelledError: If the query was cancelled.
     """
-    # Loaded late: a window that only opens needs nothing of it.
+    # Imported late to keep the start of the window fast.
     from onetrainer.cache.run_entries import cache_folder
     from onetrainer.checks.image_check import check_dataset
     from onetrainer.dataset.near_duplicates import AnalysisCancelled
     from onetrainer.images.image_index import ImageIndex
 
-    # A check takes its time, so what it learns is kept for the next one.
+    # The check is slow, so its results are stored for the next one.
     with closing(ImageIndex(cache_folder(config))) as memory:
         try:
             return check_dataset(config, memory, token.progress, should_stop=token.is_cancelled)
@@ -46,7 +48,7 @@ def check_images(config: TrainConfig, token: CancelToken) -> "CheckResult":
 
 
 def finding_groups(findings: "Sequence[Finding]") -> list[FindingGroup]:
-    """All of them first, then the kinds that there are, the worst first."""
+    """Return a group of all findings, then one group per kind, the worst first."""
     from onetrainer.images.findings import HEADLINES
 
     summaries = [FindingGroup("", "All", len(findings), "")]
@@ -58,19 +60,19 @@ def finding_groups(findings: "Sequence[Finding]") -> list[FindingGroup]:
 
 
 def findings_in(findings: "Sequence[Finding]", key: str) -> "list[Finding]":
-    """The findings of a kind; "" takes all."""
+    """Return the findings of a group; all for ""."""
     return [finding for finding in findings if key in ("", finding.kind)]
 
 
 def finding_title(finding: "Finding") -> str:
-    """What kind of finding it is."""
+    """Return the title of a finding's kind."""
     from onetrainer.images.findings import HEADLINES
 
     return HEADLINES[finding.kind]
 
 
 def result_text(checked: "CheckResult") -> str:
-    """All of it in one line."""
+    """Return the result of a check in one line."""
     from onetrainer.images.findings import summary
 
     words = summary(checked.findings, checked.images)

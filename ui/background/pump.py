@@ -1,4 +1,4 @@
-"""The heartbeat: takes in news of threads and of the run, a bounded bite a turn."""
+"""Timer that delivers news of threads and of the run to the window, a bounded amount per tick."""
 
 import time
 import tkinter as tk
@@ -8,13 +8,13 @@ from ui.background.session import Session
 from ui.background.threads import Jobs
 
 TICK_MS = 50
-# With more news waiting the next turn comes soon, but what the user does still comes between.
+# X
 _BUSY_TICK_MS = 10
 _TICKS_PER_SECOND = 20
 
 
 class Pump:
-    """Calls `on_news` after the session has heard something, at most once a turn."""
+    """Calls `on_news` after the session has read news, at most once per tick."""
 
     def __init__(
         self, root: tk.Tk, jobs: Jobs, session: Session, on_news: Callable[[], None]
@@ -30,17 +30,17 @@ class Pump:
         self.longest_tick_ms = 0.0
 
     def start(self) -> None:
-        """Begins to beat."""
+        """Start the timer."""
         self._schedule(TICK_MS)
 
     def stop(self) -> None:
-        """Beats no more."""
+        """Stop the timer."""
         if self._id:
             self._root.after_cancel(self._id)
             self._id = ""
 
     def forget_gaps(self) -> None:
-        """Begins to measure lateness anew."""
+        """Reset the measured delays."""
         self.longest_gap_ms = 0.0
         self.longest_tick_ms = 0.0
 
@@ -57,7 +57,7 @@ class Pump:
         try:
             self._jobs.deliver()
             has_news = self._session.poll()
-            # What depends on time alone (a worker grown quiet) is looked at once a second.
+            # What depends on time only, such as a silent worker, is updated once a second.
             if has_news or (self._session.has_worker and self.ticks % _TICKS_PER_SECOND == 0):
                 self._on_news()
             if has_news:
@@ -65,5 +65,5 @@ class Pump:
         finally:
             took = (time.thread_time() - began) * 1000
             self.longest_tick_ms = max(self.longest_tick_ms, took)
-            # A defect in one turn must not silence all that come after it.
+            # An exception in one tick must not stop the timer.
             self._schedule(delay)

@@ -1,4 +1,4 @@
-"""The run that the window shows: start, follow, command, and learn of its end. No Tk."""
+"""The run that the window shows: start it, follow it, send commands, and detect its end."""
 
 import time
 from collections.abc import Callable
@@ -21,14 +21,14 @@ SILENT_AFTER = 60.0
 
 @dataclass(frozen=True)
 class PendingCommand:
-    """A request that the worker has not carried out yet. at: seconds of the monotonic clock."""
+    """Command that the worker has not carried out yet. at: seconds of the monotonic clock."""
 
     name: CommandName
     at: float
 
 
 class Session:
-    """One run at a time. Nothing here waits, and nothing here asks anybody anything."""
+    """Follows one run at a time without blocking."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.run: Run | None = None
@@ -43,38 +43,54 @@ class Session:
 
     @property
     def is_running(self) -> bool:
-        """Whether a worker is at work; one that has said its last word only tidies up."""
+        """Whether a worker is running; one that has reported its end only cleans up."""
         return self.has_worker and not self._is_replay and self.state.ending is None
 
     @property
     def has_worker(self) -> bool:
-        """Whether the worker's process is there still, or not all is read of what it said."""
+        """Whether the worker's process exists, or not all of its events were read."""
         return self.run is not None and not self._is_finished
 
     @property
     def folder(self) -> RunFolder | None:
-        """The folder of the run that is shown; None if none is."""
+        """Folder of the displayed run; None if there is none."""
         return self.run.folder if self.run else None
 
     def start(self, config: TrainConfig) -> None:
-        """Starts a new run with a copy of the config. Raises UserError if it cannot."""
+        """Start a new run with a copy of the config.
+
+        Raises:
+            UserError: If it cannot be started.
+        """
         whole = with_absolute_paths(config)
         parent = Path(whole.output.folder)
         folder = create_run(parent, name=whole.output.name, config=whole.model_dump(mode="json"))
         self._follow(client.start(folder))
 
     def resume(self) -> None:
-        """Takes the shown run up again where it ended. Raises UserError if it cannot."""
+        """Resume the displayed run.
+
+        Raises:
+            UserError: If it cannot be resumed.
+        """
         if self.run is None or self.has_worker:
             return
         self._follow(client.start(open_run(self.run.folder.path)), is_resumed=True)
 
     def attach(self, path: Path) -> None:
-        """Shows a run that is at work, or has ended. Raises UserError if there is none."""
+        """Show a run that is running or has ended.
+
+        Raises:
+            UserError: If there is no run in the folder.
+        """
         self._follow(client.attach(open_run(path)))
 
     def send(self, name: CommandName) -> None:
-        """Asks the worker for something. Raises UserError if the folder cannot be written to."""
+        """Send a command to the worker.
+
+        Raises:
+            UserError: If the run's folder cannot be written to.
+        """
         if self.run is None or not self.is_running:
             return
         self.run.send(Command(name))
@@ -82,13 +98,13 @@ class Session:
             self.pending_command = PendingCommand(name, self._clock())
 
     def kill(self) -> None:
-        """Ends the worker at once, also one that another window has started."""
+        """Kill the worker, also one that another window has started."""
         if self.run is not None and self.is_running:
             self.run.kill()
 
     @property
     def can_kill(self) -> bool:
-        """Whether the worker has been asked to end and takes long over it."""
+        """Whether the worker takes long to carry out a stop or pause."""
         return (
             self.is_running
             and self.pending_command is not None
@@ -97,15 +113,15 @@ class Session:
 
     @property
     def silent_seconds(self) -> float:
-        """For how long nothing has been heard of a worker at work; 0 while that is usual."""
+        """Seconds since the last event of a running worker; 0 while that is usual."""
         quiet = self._clock() - self._last_event_at
         return quiet if self.is_running and quiet > SILENT_AFTER else 0.0
 
     def poll(self) -> bool:
-        """Takes in what has happened; whether anything has. Terminal events come last."""
+        """Read news of the run and return whether there are any. Terminal events come last."""
         if self.run is None or self._is_finished:
             return False
-        # Asked before reading: of a worker that ended in between, the last words come next time.
+        # Checked before reading: the last events of a worker that ends now are read next time.
         is_alive = self.run.is_alive
         news = self.run.poll()
         self._apply(news)
@@ -134,7 +150,7 @@ class Session:
         self.generation += 1
 
     def _finish(self, run: Run) -> bool:
-        """The worker is gone and everything it said has been read."""
+        """Finish the run: the worker has ended and all its events were read."""
         self._is_finished = True
         self.pending_command = None
         if self._replayed is not None and self._replayed.started is not None:
@@ -150,8 +166,8 @@ class Session:
     def _follow(self, run: Run, *, is_resumed: bool = False) -> None:
         self.run = run
         if is_resumed:
-            # What is known stays on the screen until the new worker has told its history, which
-            # takes seconds to begin and, for a long run, many turns to read.
+            # The known state stays visible until the history of the new worker was read, which
+            # takes seconds to begin and, for a long run, many ticks to read.
             self.state = replace(
                 self.state, started=None, phase=None, ending=None, unexpected_exit=None
             )
@@ -161,5 +177,5 @@ class Session:
         self.pending_command = None
         self._last_event_at = self._clock()
         self._is_finished = False
-        # A run that had ended before it was shown is only read, which may take some turns.
+        # A run that had already ended is only read, which may take several ticks.
         self._is_replay = not run.is_alive

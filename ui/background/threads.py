@@ -1,16 +1,16 @@
-"""Work that may take a while, in threads that never touch Tk."""
+"""Slow work in threads that never touch Tk."""
 
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-_MOST_A_TURN = 16
+_MAX_CALLS = 16
 Result = TypeVar("Result")
 
 
 class Jobs:
-    """Runs functions in threads and hands their results over when asked."""
+    """Runs functions in threads and delivers their results on demand."""
 
     def __init__(self) -> None:
         self._results: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -21,16 +21,15 @@ class Jobs:
         done: Callable[[Result], None],
         failed: Callable[[Exception], None] | None = None,
     ) -> None:
-        """Does the work in a thread of its own.
+        """Run the work in its own thread.
 
-        `done` or `failed` is called later by `deliver`, in its thread. Without `failed` an
-        exception of the work is raised there.
+        `deliver` calls `done` or `failed` later. Without `failed` it raises the work's exception.
         """
 
         def body() -> None:
             try:
                 result = work()
-            except Exception as error:  # noqa: BLE001 - carried over, not swallowed
+            except Exception as error:  # noqa: BLE001 - raised or handled in `deliver`
                 caught = error
                 self._results.put(lambda: _fail(caught, failed))
                 return
@@ -39,18 +38,18 @@ class Jobs:
         threading.Thread(target=body, daemon=True).start()
 
     def post(self, call: Callable[[], None]) -> None:
-        """Has a function called by `deliver`; may be used from any thread."""
+        """Let `deliver` call a function; safe to use from any thread."""
         self._results.put(call)
 
     def deliver(self) -> int:
-        """Calls what has become ready, at most some of it; how many calls were made."""
-        for made in range(_MOST_A_TURN):
+        """Call the waiting functions, up to a limit; return how many were called."""
+        for made in range(_MAX_CALLS):
             try:
                 call = self._results.get_nowait()
             except Empty:
                 return made
             call()
-        return _MOST_A_TURN
+        return _MAX_CALLS
 
 
 def _fail(error: Exception, failed: Callable[[Exception], None] | None) -> None:

@@ -49,15 +49,15 @@ def _confirm(kit: Kit, root: tk.Tk, spec: str) -> bool:
     """Asks for one function, and again where its file changes while the question is open."""
     while True:
         asked = trusted_files.check_trust(spec)
-        if asked.standing == "allowed":
+        if asked.status == "allowed":
             return True
-        if asked.function is None or asked.standing not in _WHAT:
+        if asked.function is None or asked.status not in _WHAT:
             return False
         try:
             shown = trusted_files.preview(spec, _MOST_LINES)
             files = asked.function.files
             if (
-                _show_dialog(kit, root, asked.function.name, files, shown, _WHAT[asked.standing])
+                _show_dialog(kit, root, asked.function.name, files, shown, _WHAT[asked.status])
                 != "run"
             ):
                 return False

@@ -71,7 +71,7 @@ class GroupCard:
         before, before_lists = self._slots, self.lists
         self._slots, self.lists = [], []
         line = 2
-        for section in (group, *group.parts):
+        for section in (group, *group.subgroups):
             if section is not group:
                 self._place_title(section, line)
                 line += 1

@@ -1,1 +1,1 @@
-"""What a run has reported: losses, rewards, samples. No Tk."""
+"""Reported losses, rewards and samples of a run, without Tk."""

@@ -1,4 +1,4 @@
-"""A loss curve of any length in bounded memory: buckets of lowest, highest and mean. No Tk."""
+"""Loss curve of any length in bounded memory: buckets of lowest, highest and mean."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ _MOST_BUCKETS = 2048
 
 @dataclass(frozen=True)
 class Point:
-    """Some neighboring steps of a curve. step: the last of them."""
+    """Neighboring steps of a curve. step: the last of them."""
 
     step: int
     lowest: float
@@ -17,7 +17,7 @@ class Point:
 
 
 class Curve:
-    """Values by step. When there are too many buckets, neighbors are merged two by two."""
+    """Values by step; neighboring buckets are merged in pairs when there are too many."""
 
     def __init__(self) -> None:
         self._buckets: list[Point] = []
@@ -28,7 +28,7 @@ class Curve:
         return len(self._buckets) + bool(self._open)
 
     def append(self, step: int, value: float) -> None:
-        """Adds the next step's value; one that is no finite number leaves a gap."""
+        """Add the value of the next step; a value that is not finite leaves a gap."""
         if not math.isfinite(value):
             return
         self._open.append((step, value))
@@ -40,7 +40,7 @@ class Curve:
             self._halve()
 
     def points(self) -> list[Point]:
-        """The curve so far, oldest first, at most about two thousand points."""
+        """Return the curve so far, oldest first, about two thousand points at most."""
         return [*self._buckets, _bucket(self._open)] if self._open else list(self._buckets)
 
     def _halve(self) -> None:
@@ -50,9 +50,9 @@ class Curve:
 
 
 def smooth(points: list[Point], strength: float) -> list[float]:
-    """The means, each as an average over its past. strength: 0 (raw) to below 1 (very smooth).
+    """Return the means as exponential moving averages. strength: 0 (raw) to below 1 (very smooth).
 
-    The first values are not drawn to zero (as in Adam's bias correction, Kingma & Ba 2014).
+    The first values are not biased towards zero (bias correction as in Adam, Kingma & Ba 2014).
     """
     average, weight = 0.0, 0.0
     smoothed = []
@@ -64,7 +64,7 @@ def smooth(points: list[Point], strength: float) -> list[float]:
 
 
 def thin(points: list[Point], most: int) -> list[Point]:
-    """The same curve with at most so many points, as many as there are columns to draw in."""
+    """Return the curve with at most `most` points, one per column of a plot."""
     if len(points) <= most:
         return points
     size = -(-len(points) // most)
@@ -73,7 +73,7 @@ def thin(points: list[Point], most: int) -> list[Point]:
 
 
 def ticks(lowest: float, highest: float, most: int) -> list[float]:
-    """Round numbers between two values for an axis, at most about so many."""
+    """Return about `most` round numbers between two values, for an axis."""
     span = highest - lowest
     if span <= 0 or most < 1:
         return [lowest]

@@ -1,4 +1,4 @@
-"""What reward training has shown of a run, and the words and figures for it. No Tk."""
+"""Rewards and evaluations of a run, as rows, columns and trends for the window."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ from ui.progress.samples import SampleBook
 from ui.theme.palette import Role
 
 VERDICTS: dict[str, tuple[str, Role]] = {
-    "first": ("first look", "dim"),
+    "first": ("first evaluation", "dim"),
     "improving": ("improving", "good"),
-    "flat": ("not surely improving now", "dim"),
-    "hacking": ("the reward may mean nothing any more", "warning"),
+    "flat": ("no clear improvement", "dim"),
+    "hacking": ("possible reward hacking", "warning"),
 }
 _DRIFT = ("diversity", "variety", "contrast", "saturation", "distance")
-_MOST_LINES = 3
+_MAX_LINES = 3
 _LARGE, _MIDDLE, _SMALL = 1000, 10, 0.001
 
 TrendKind = Literal["trained", "watched", "drift"]
@@ -26,7 +26,7 @@ TrendKind = Literal["trained", "watched", "drift"]
 
 @dataclass(frozen=True)
 class TrendPoint:
-    """One value of a trend. error: half of its 95 % band; 0 where there is none."""
+    """One value of a trend. error: half of its 95 % band; 0 if unknown."""
 
     step: int
     value: float
@@ -35,10 +35,12 @@ class TrendPoint:
 
 @dataclass(frozen=True)
 class Trend:
-    """One thing that is measured at each look.
+    """One quantity that every evaluation measures.
 
-    base: what it was before training; None where that says nothing. is_share: whether the values
-    are shares of 1 rather than scores. figure: the value now with its change, in words.
+    Attributes:
+        base: Value before training; None if it is meaningless.
+        is_fraction: Whether the values are fractions of 1 rather than scores.
+        figure: Current value and its change, as text.
     """
 
     name: str
@@ -50,7 +52,7 @@ class Trend:
     tone: Role = "text"
 
     def text_at(self, place: int) -> str:
-        """One of the values as a person reads it: "step 20: 0.412 ± 0.021"."""
+        """Return the text of one value: "step 20: 0.412 ± 0.021"."""
         point = self.points[place]
         value = (
             format_percent(point.value) if self.is_fraction else with_band(point.value, point.error)
@@ -60,7 +62,7 @@ class Trend:
 
 @dataclass(frozen=True)
 class GridImage:
-    """One picture of the grid. path: relative to the run folder. lines: names and figures."""
+    """One image of the grid. path: relative to the run folder; lines: names and scores."""
 
     path: str
     lines: tuple[tuple[str, str], ...]
@@ -68,7 +70,7 @@ class GridImage:
 
 @dataclass(frozen=True)
 class GridColumn:
-    """The pictures of one look, a row each; None where that look has none."""
+    """Images of one evaluation, one per row; None where it lacks the row."""
 
     title: str
     step: int
@@ -77,10 +79,14 @@ class GridColumn:
 
 @dataclass
 class Rewards:
-    """The scores of every step in bounded memory, and every look at held-out prompts.
+    """Scores of every step in bounded memory, and all evaluations.
 
-    scores, spreads: of the pictures of a step; both have the same steps. count: how much has been
-    told.
+    Attributes:
+        scores: Mean score of each step.
+        spreads: Spread of the scores of each step, for the same steps.
+        step: The last step.
+        evaluations: Evaluations by step.
+        count: Number of events so far.
     """
 
     scores: Curve = field(default_factory=Curve)
@@ -90,7 +96,7 @@ class Rewards:
     count: int = 0
 
     def add_step(self, event: Rewarded) -> None:
-        """Takes the scores of a step in; a step without a finite reward leaves a gap."""
+        """Add the scores of a step; a reward that is not finite leaves a gap."""
         self.count += 1
         self.step = event
         if isfinite(event.reward):
@@ -98,9 +104,9 @@ class Rewards:
             self.spreads.append(event.step, event.spread if isfinite(event.spread) else 0.0)
 
     def add_evaluation(self, event: Evaluated) -> None:
-        """Takes a look in; one of the same step takes the place of the other.
+        """Add an evaluation, replacing one of the same step.
 
-        A first one begins anew: it looked at other prompts, noises or rewards than those before.
+        A first evaluation starts over: earlier ones used other prompts, noises or rewards.
         """
         self.count += 1
         if event.verdict == "first":
@@ -110,32 +116,34 @@ class Rewards:
 
     @property
     def newest(self) -> Evaluated | None:
-        """The last look; None before the first."""
+        """The last evaluation; None before the first."""
         return self.evaluations[-1] if self.evaluations else None
 
     @property
     def best(self) -> Evaluated | None:
-        """The look that the guard calls best; None before the first."""
+        """The evaluation that the guard considers best; None before the first."""
         newest = self.newest
         return self.at(newest.best_step) if newest else None
 
     def at(self, step: int) -> Evaluated | None:
-        """The look of a step; None if there was none."""
+        """Return the evaluation of a step; None if there is none."""
         return next(
             (evaluation for evaluation in self.evaluations if evaluation.step == step), None
         )
 
 
 def grid_rows(rewards: Rewards) -> list[tuple[str, int]]:
-    """The prompt and the seed of each row of the grid."""
+    """Return the prompt and the seed of each row of the grid."""
     newest = rewards.newest
     return [_prompt_and_seed(image) for image in newest.images] if newest else []
 
 
 def grid_columns(rewards: Rewards, step: int | None = None) -> list[GridColumn]:
-    """Base, best and now as columns of the grid; of a single look one column.
+    """Return base, best and newest evaluation as columns; a single evaluation as one column.
 
-    step: the look in the place of now; None for the newest.
+    Args:
+        rewards: The evaluations.
+        step: Evaluation to show in place of the newest.
     """
     newest = rewards.newest
     if newest is None:
@@ -156,7 +164,7 @@ def grid_columns(rewards: Rewards, step: int | None = None) -> list[GridColumn]:
 
 
 def sample_book(rewards: Rewards) -> SampleBook:
-    """The looks' pictures for the viewer; a row of the grid is a prompt there."""
+    """Return the images of the evaluations for the viewer; each row of the grid is a prompt."""
     return SampleBook.of(
         Sample(evaluation.step, row, _path(image), *_prompt_and_seed(image))
         for evaluation in rewards.evaluations
@@ -165,7 +173,7 @@ def sample_book(rewards: Rewards) -> SampleBook:
 
 
 def image_scores_text(rewards: Rewards, row: int, step: int) -> str:
-    """All rewards of one picture in a line."""
+    """Return all rewards of one image on a line."""
     evaluation = rewards.at(step)
     if evaluation is None or row >= len(evaluation.images):
         return ""
@@ -174,9 +182,11 @@ def image_scores_text(rewards: Rewards, row: int, step: int) -> str:
 
 
 def reward_trends(rewards: Rewards, *, least_diversity: float) -> list[Trend]:
-    """What is drawn as small curves: trained rewards, watched ones, then the drift.
+    """Return the trends: trained rewards, watched rewards, then the drift.
 
-    least_diversity: the share of the base's below which the guard sees a collapse.
+    Args:
+        rewards: The evaluations.
+        least_diversity: Fraction of the base's diversity below which the guard sees a collapse.
     """
     newest = rewards.newest
     if newest is None:
@@ -199,14 +209,14 @@ def reward_trends(rewards: Rewards, *, least_diversity: float) -> list[Trend]:
 
 
 def with_band(value: float, error: float) -> str:
-    """A score with half of its 95 % band: "0.412 ± 0.021"."""
+    """Format a score with half of its 95 % band: "0.412 ± 0.021"."""
     if not error or not isfinite(error):
         return format_score(value)
     return f"{format_score(value)} ± {error:.2g}"
 
 
 def format_score(value: float) -> str:
-    """A score with as many digits as tell pictures apart: "0.412", "21.53"."""
+    """Format a score with as many digits as distinguish images: "0.412", "21.53"."""
     size = abs(value)
     if size >= _LARGE:
         return f"{value:,.0f}"
@@ -215,9 +225,13 @@ def format_score(value: float) -> str:
     return f"{value:.3f}" if size >= _SMALL or value == 0 else f"{value:.1g}"
 
 
-def format_percent(share: float) -> str:
-    """A share in percent: "62 %", and "0.4 %" where that is little."""
-    return f"{100 * share:.0f} %" if share >= 0.0995 or share == 0 else f"{100 * share:.1f} %"
+def format_percent(fraction: float) -> str:
+    """Format a fraction as a percentage: "62 %", and "0.4 %" if it is small."""
+    return (
+        f"{100 * fraction:.0f} %"
+        if fraction >= 0.0995 or fraction == 0
+        else f"{100 * fraction:.1f} %"
+    )
 
 
 def _reward_trend(rewards: Rewards, name: str) -> Trend:
@@ -235,7 +249,7 @@ def _reward_trend(rewards: Rewards, name: str) -> Trend:
     tone: Role = "text"
     if since is not None:
         figure += f"  {'+' if since > 0 else '−'}{abs(since):.2g}"
-        # What is wanted less of is worth less the more there is of it.
+        # A reward with a negative weight improves when it falls.
         gain = since * (-1 if (newest.get("weight") or 0.0) < 0 else 1)
         if abs(since) > band > 0:
             tone = "good" if gain > 0 else "warning"
@@ -243,24 +257,22 @@ def _reward_trend(rewards: Rewards, name: str) -> Trend:
     return Trend(name, kind, points, base, False, figure, tone)
 
 
-def _is_suspicious(name: str, share: float, least_diversity: float) -> bool:
+def _is_suspicious(name: str, fraction: float, least_diversity: float) -> bool:
     if name in ("diversity", "variety"):
-        return share < least_diversity
-    return name != "distance" and abs(share - 1) > MOST_DRIFT
+        return fraction < least_diversity
+    return name != "distance" and abs(fraction - 1) > MOST_DRIFT
 
 
 def _column(title: str, evaluation: Evaluated, rows: int) -> GridColumn:
     cells = [
-        GridImage(_path(image), _lines(evaluation, image)[:_MOST_LINES])
+        GridImage(_path(image), _lines(evaluation, image)[:_MAX_LINES])
         for image in evaluation.images[:rows]
     ]
     return GridColumn(title, evaluation.step, (*cells, *[None] * (rows - len(cells))))
 
 
 def _lines(evaluation: Evaluated, image: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """A picture's rewards, the trained ones first; all together only where that is something
-    else.
-    """
+    """Return the rewards of an image, the trained ones first, after the sum of several."""
     scores: Mapping[str, float] = image.get("rewards", {})
     trained = [name for name, known in evaluation.rewards.items() if known.get("trained")]
     others = [name for name in scores if name and name not in trained]
@@ -280,7 +292,7 @@ def _prompt_and_seed(image: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _number(known: Mapping[str, float | None], name: str, *, nan: bool = False) -> float:
-    """A figure of a look; what is not known is 0, or NaN where asked for."""
+    """Return a value of an evaluation; an unknown one is 0, or NaN if requested."""
     value = known.get(name)
     if value is None:
         return float("nan") if nan else 0.0

@@ -1,4 +1,4 @@
-"""What is known of a run, put together from its events. No Tk."""
+"""State of a run, built from its events."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -28,18 +28,18 @@ Status = Literal["starting", "running", "finished", "stopped", "paused", "failed
 _MOST_WARNINGS = 20
 _PHASE_WORDS = {
     "loading": "Loading the model",
-    "caching": "Encoding pictures and captions",
+    "caching": "Encoding images and captions",
     "training": "Training",
-    "validating": "Measuring held-out pictures",
-    "evaluating": "Drawing and scoring held-out prompts",
-    "sampling": "Drawing samples",
+    "validating": "Validating",
+    "evaluating": "Evaluating prompts",
+    "sampling": "Generating samples",
     "saving": "Saving",
 }
 
 
 @dataclass
 class RunState:
-    """The newest news of each kind, the curves, every validation, every look, every sample."""
+    """Newest events of a run, its curves, validations, evaluations and samples."""
 
     started: Started | None = None
     phase: Phase | None = None
@@ -54,7 +54,7 @@ class RunState:
     unexpected_exit: WorkerExit | None = None
 
     def apply(self, event: Event) -> None:
-        """Takes one event in."""
+        """Apply one event."""
         match event:
             case Started():
                 self.started, self.ending, self.unexpected_exit = event, None, None
@@ -80,7 +80,7 @@ class RunState:
 
     @property
     def status(self) -> Status:
-        """How the run stands, in one word."""
+        """Status of the run in one word."""
         match self.ending:
             case Finished():
                 return "finished"
@@ -96,7 +96,7 @@ class RunState:
 
     @property
     def step(self) -> int:
-        """How many steps have been made."""
+        """Number of steps made."""
         if isinstance(self.ending, Finished | Stopped):
             return self.ending.step
         if self.progress is not None:
@@ -105,33 +105,33 @@ class RunState:
 
     @property
     def total_steps(self) -> int:
-        """How many steps the run has; 0 while unknown."""
+        """Number of steps of the run; 0 while unknown."""
         known = self.progress or self.started
         return known.total_steps if known else 0
 
     @property
     def is_early_end(self) -> bool:
-        """Whether it finished before its last step, as validation or the guard wanted."""
+        """Whether the run finished before its last step, through validation or the guard."""
         return isinstance(self.ending, Finished) and self.step < self.total_steps
 
     @property
     def is_guarded_end(self) -> bool:
-        """Whether it finished before its last step because the guard ended it."""
+        """Whether the guard ended the run before its last step."""
         newest = self.rewards.newest
         return self.is_early_end and newest is not None and newest.stops
 
     @property
     def fraction(self) -> float:
-        """How much of the run is done, 0 to 1."""
+        """Finished fraction of the run, 0 to 1."""
         return min(1.0, self.step / self.total_steps) if self.total_steps else 0.0
 
     @property
     def outputs(self) -> list[str]:
-        """The files that the run has made, relative to its folder."""
+        """Files that the run has written, relative to its folder."""
         return self.ending.outputs if isinstance(self.ending, Finished | Stopped) else []
 
     def status_text(self) -> str:
-        """What is going on now, for a status line."""
+        """Return what the run is doing, for the status line."""
         match self.status:
             case "starting":
                 return "Starting"
@@ -144,7 +144,7 @@ class RunState:
 
 
 def phase_text(phase: Phase) -> str:
-    """A phase as a person reads it: "Encoding pictures and captions 12 of 40"."""
+    """Return the text of a phase: "Encoding images and captions · 12 of 40"."""
     words = _PHASE_WORDS.get(phase.name, phase.name.capitalize())
     if phase.total > 1 and phase.name != "training":
         return f"{words} · {phase.done} of {phase.total}"
@@ -152,7 +152,7 @@ def phase_text(phase: Phase) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """A time as a person says it: "45 s", "12 min 30 s", "3 h 05 min"."""
+    """Format a duration: "45 s", "12 min 30 s", "3 h 05 min"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -164,13 +164,13 @@ def format_time(seconds: float) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """A number of bytes: "812 MB", "9.1 GB"."""
+    """Format a number of bytes: "812 MB", "9.1 GB"."""
     gigabytes = size / 2**30
     return f"{gigabytes:.1f} GB" if gigabytes >= 1 else f"{size / 2**20:.0f} MB"
 
 
 def format_speed(steps_per_second: float) -> str:
-    """Steps a second, or seconds a step where that says more."""
+    """Format a speed in steps per second, or seconds per step if slower."""
     if steps_per_second <= 0:
         return ""
     if steps_per_second < 1:

@@ -1,4 +1,4 @@
-"""The last words of one worker, out of the log that all workers of a run write to. No Tk."""
+"""End of the worker log of a run, which several workers may have written."""
 
 import os
 import re
@@ -6,12 +6,12 @@ from pathlib import Path
 
 _TAIL_BYTES = 64 * 1024
 _MOST_LINES = 20
-# What a progress bar of tqdm leaves behind, many times a second: "12/40 [00:03<00:07, 4.1it/s]".
+# Line of a tqdm progress bar: "12/40 [00:03<00:07, 4.1it/s]".
 _BAR = re.compile(r"(it/s|s/it)[^\]]*\]")
 
 
 def worker_log_tail(path: Path) -> list[str]:
-    """The end of what the last worker wrote; none if there is no log."""
+    """Return the last lines that the last worker wrote; [] if there is no log."""
     try:
         with path.open("rb") as handle:
             handle.seek(max(0, handle.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -22,7 +22,7 @@ def worker_log_tail(path: Path) -> list[str]:
 
 
 def relevant_lines(lines: list[str]) -> list[str]:
-    """The lines of the last worker, without progress bars and empty lines."""
+    """Return the lines of the last worker without progress bars and empty lines."""
     begins = (place for place, line in enumerate(lines) if _begins_worker(line))
     own = lines[max(begins, default=-1) + 1 :]
     return [line for line in own if line.strip() and not _BAR.search(line)][-_MOST_LINES:]

@@ -48,7 +48,7 @@ def outlook(project, watch, **changes):
 
 
 def told(found):
-    return {fact.label.strip(): fact.text for fact in facts(found.plan)}
+    return {fact.label.strip(): fact.text for fact in facts(found.preview)}
 
 
 def test_every_image_is_at_one_size_of_each_resolution(project, watch):
@@ -57,7 +57,7 @@ def test_every_image_is_at_one_size_of_each_resolution(project, watch):
     images = [showing.item for size in found.buckets for showing in size.images]
     assert sorted(images) == sorted([*range(12)] * 3)
     for size in found.buckets:
-        assert all(found.view(showing).bucket == size.bucket for showing in size.images)
+        assert all(found.transform(showing).bucket == size.bucket for showing in size.images)
 
 
 def test_nobody_waits_for_looks_to_be_compared(project, watch, monkeypatch):
@@ -81,14 +81,14 @@ def test_the_facts_are_those_of_the_run(project, watch):
     assert words["Shown in all"] == "240 pictures"
     # 12 pictures of 8 × 8 latents with mean and deviation of 4 channels, and one caption of 77
     # vectors of 768, each of 4 bytes.
-    assert found.plan.cache.image_bytes == 12 * 2 * 4 * 8 * 8 * 4
+    assert found.preview.cache.image_bytes == 12 * 2 * 4 * 8 * 8 * 4
 
 
 def test_what_their_owner_should_know_is_marked(project, watch):
     (project.parent / "pictures/paper-03.txt").unlink()
     (project.parent / "pictures/bad.png").write_bytes(b"no picture")
     found = outlook(project, watch, data={"resolution": 128})
-    marked = {fact.label: fact for fact in facts(found.plan) if fact.tone == "warning"}
+    marked = {fact.label: fact for fact in facts(found.preview) if fact.tone == "warning"}
     assert set(marked) == {"Enlarged", "No caption", "Left out"}
     assert marked["Enlarged"].text == "12 pictures, up to 1.3 times"
     assert marked["Left out"].more[0].startswith("bad.png")
@@ -131,7 +131,7 @@ def test_what_never_changes_is_shown_once(project, watch):
     found = outlook(project, watch)
     (turn,) = found.repeats(found.buckets[0].images[0])
     assert repeat_label(turn, [turn]) == "Every time"
-    assert bucket_summary(found.buckets[0]) == "12 pictures in 3 steps of an epoch"
+    assert bucket_summary(found.buckets[0]) == "12 images in 3 steps of an epoch"
 
 
 def test_a_vae_s_images_have_no_captions(project, watch):
@@ -148,7 +148,7 @@ def test_turns_are_counted_from_one(turn, words):
 
 
 def test_without_images_it_is_said_what_is_missing(project, watch):
-    with pytest.raises(UserError, match="no folder of pictures"):
+    with pytest.raises(UserError, match="no image folder"):
         outlook(project, watch, data={"folder": ""})
     with pytest.raises(UserError):
         outlook(project, watch, data={"folder": "/nowhere"})
@@ -176,9 +176,9 @@ def test_what_is_done_to_a_image_is_told_with_what_is_much():
     assert words(128, 128, plain) == ("128 × 128  ·  made 50% as wide", False)
     assert words(32, 32, plain) == ("32 × 32  ·  enlarged 2 times", True)
     wide = CropGeometry(128, 64, 0, 0, Bucket(64, 64))
-    assert words(256, 128, wide) == ("256 × 128  ·  made 50% as wide  ·  50% cut off", True)
+    assert words(256, 128, wide) == ("256 × 128  ·  scaled to 50%  ·  50% cropped", True)
     changed = words(64, 64, plain, flip=True, angle=3.0, hue=5.0)
-    assert changed == ("64 × 64  ·  mirrored  ·  turned by 3.0°  ·  recolored", False)
+    assert changed == ("64 × 64  ·  flipped  ·  rotated by 3.0°  ·  recolored", False)
 
 
 @pytest.fixture

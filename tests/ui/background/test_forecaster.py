@@ -139,7 +139,7 @@ def test_a_wrong_number_is_a_reason_not_to_count(home, jobs, work):
     forecaster = Forecaster(draft, jobs, lambda config: work)
     assert forecaster.blocked_reason() == ""  # nothing is chosen yet, which takes no memory
     draft.set("training.batch_size", "none")
-    assert forecaster.blocked_reason() == "Put the numbers right first."
+    assert forecaster.blocked_reason() == "Fix the invalid settings first."
     forecaster.start()
     assert not forecaster.is_working
 

@@ -43,7 +43,7 @@ def test_a_run_taken_up_again_forgets_its_end():
 
 def test_phases_are_said_in_words():
     state = told(Started(1, 0, 9), Phase("caching", 12, 40))
-    assert state.status_text() == "Encoding pictures and captions · 12 of 40"
+    assert state.status_text() == "Encoding images and captions · 12 of 40"
 
 
 def test_validations_are_kept_apart_from_the_loss_of_training():
@@ -52,7 +52,7 @@ def test_validations_are_kept_apart_from_the_loss_of_training():
         Phase("validating", 3, 8),
         Validated(0, 0.2, 0.01, 8, 0, True, "first", "words"),
     )
-    assert state.status_text() == "Measuring held-out pictures · 3 of 8"
+    assert state.status_text() == "Validating · 3 of 8"
     assert (len(state.validation), len(state.curve)) == (1, 0)
     assert state.validation.newest.loss == 0.2
 

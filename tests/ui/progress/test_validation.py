@@ -38,7 +38,7 @@ def test_the_best_is_the_one_that_the_newest_names():
 def test_weights_of_the_last_step_stand_beside_those_that_are_shown():
     validation = told(validated(10, 0.2), validated(10, 0.22, weights="last"))
     assert (validation.newest.loss, validation.newest_without_ema.loss) == (0.2, 0.22)
-    assert ("Without average", "0.2200 ± 0.0020", "text") in facts(validation)
+    assert ("Without EMA", "0.2200 ± 0.0020", "text") in facts(validation)
     validation.add(validated(20, 0.1))
     assert validation.newest_without_ema is None
 

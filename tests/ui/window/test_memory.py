@@ -68,4 +68,4 @@ def test_a_wrong_number_is_said_to_be_in_the_way(open_desk, project):
     desk.page("training")
     desk.replace("training.batch_size", "none")
     desk.wait(lambda: desk.error("training.batch_size"), "the words beside the field")
-    assert desk.widget("will it fit training")["reason"] == "Put the numbers right first."
+    assert desk.widget("will it fit training")["reason"] == "Fix the invalid settings first."

@@ -73,7 +73,9 @@ class ImagePanel:
         self._data, self._transformed = data, transformed
         self._repeats = data.repeats(transformed)
         numbers = [repeat.number for repeat in self._repeats]
-        transforms = [data.view(TransformedImage(transformed.item, number)) for number in numbers]
+        transforms = [
+            data.transform(TransformedImage(transformed.item, number)) for number in numbers
+        ]
         self._has_several_buckets = len({transform.bucket for transform in transforms}) > 1
         chosen = numbers.index(transformed.number) if transformed.number in numbers else 0
         self._cells.forget_images()
@@ -85,7 +87,7 @@ class ImagePanel:
         if data is None:
             return
         self._transformed = TransformedImage(self._transformed.item, repeat.number)
-        item, transform = data.item(self._transformed), data.view(self._transformed)
+        item, transform = data.item(self._transformed), data.transform(self._transformed)
         name = item.name or item.path.name
         if len(data.preview.concepts) > 1:
             name = f"{data.concept(self._transformed).name}  ·  {name}"
@@ -109,7 +111,7 @@ class ImagePanel:
         data, kit = self._data, self._context.kit
         if data is None:
             return
-        item, transform = data.item(self._transformed), data.view(self._transformed)
+        item, transform = data.item(self._transformed), data.transform(self._transformed)
         width, height = (kit.px(length) for length in _WHOLE)
         color = kit.theme.palette.accent
         image = self._context.images.get_or_make(
@@ -132,7 +134,7 @@ class ImagePanel:
             return
         palette, px = kit.theme.palette, kit.px
         transformed = TransformedImage(self._transformed.item, repeat.number)
-        item, transform = data.item(transformed), data.view(transformed)
+        item, transform = data.item(transformed), data.transform(transformed)
         if is_current:
             canvas.create_rectangle(
                 box.left,

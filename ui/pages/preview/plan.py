@@ -252,7 +252,7 @@ class PlanTab:
             return
         kit, transformed = self._context.kit, self._buckets[self._bucket_index].images[index]
         side = kit.px(_THUMB)
-        item, transform = self._shown.item(transformed), self._shown.view(transformed)
+        item, transform = self._shown.item(transformed), self._shown.transform(transformed)
         key = ("cut", item.path, transform.key(), side)
         image = self._context.images.get_or_make(
             key, partial(transformed_thumbnail, item, transform, side), self._thumbnails.draw

@@ -81,7 +81,7 @@ def test_rewards_are_kept_beside_the_loss():
         1,
         1,
     )
-    assert state.status_text() == "Drawing and scoring held-out prompts · 2 of 6"
+    assert state.status_text() == "Evaluating prompts · 2 of 6"
 
 
 def test_a_step_of_long_training_keeps_its_spread_in_bounded_memory():
@@ -160,28 +160,30 @@ def test_trained_rewards_come_before_watched_ones_and_these_before_drift():
     assert [one.base for one in found] == [0.5, 0.2, 1.0, 1.0, None]
 
 
-@pytest.mark.parametrize(
-    ("since", "weight", "tone"),
-    [(-0.05, 1, "warning"), (-0.01, 1, "text"), (0.05, 1, "good"), (-0.05, -1, "good")],
-)
-def test_a_change_of_a_reward_is_told_apart_only_beyond_its_band(since, weight, tone):
-    rewards = {"sharpness": known(0.2 + since, since, 0.02, weight=weight)}
-    assert trend("sharpness", look(0), look(5, rewards=rewards)).tone == tone
+def test_a_change_of_a_reward_is_told_apart_only_beyond_its_band():
+    for since, weight, tone in (
+        (-0.05, 1, "warning"),
+        (-0.01, 1, "text"),
+        (0.05, 1, "good"),
+        (-0.05, -1, "good"),
+    ):
+        rewards = {"sharpness": known(0.2 + since, since, 0.02, weight=weight)}
+        assert trend("sharpness", look(0), look(5, rewards=rewards)).tone == tone, since
 
 
-@pytest.mark.parametrize(
-    ("name", "share", "tone"),
-    [
+def test_drift_is_a_warning_where_the_guard_sees_one():
+    for name, share, tone in (
         ("diversity", 0.69, "warning"),
         ("diversity", 0.71, "text"),
         ("contrast", 1.41, "warning"),
         ("saturation", 0.59, "warning"),
         ("saturation", 1.39, "text"),
         ("distance", 0.9, "text"),
-    ],
-)
-def test_drift_is_a_warning_where_the_guard_sees_one(name, share, tone):
-    assert trend(name, look(0, drift={name: share}), least_diversity=0.7).tone == tone
+    ):
+        assert trend(name, look(0, drift={name: share}), least_diversity=0.7).tone == tone, (
+            name,
+            share,
+        )
 
 
 def test_what_is_no_number_or_not_known_is_no_trend():
@@ -290,7 +292,7 @@ def test_a_reward_run_shows_its_curves_and_its_grid_and_what_the_guard_did(open_
     desk.wait(lambda: "now · step 40" in desk.state["rewards"], "the last look")
     assert desk.state["rewards"].splitlines() == [
         "reward",
-        "the reward may mean nothing any more",
+        "possible reward hacking",
         *("base", "best · step 20", "now · step 40"),
     ]
     title, words, stopped, best, *places = desk.state["banner"].splitlines()
