@@ -1,7 +1,7 @@
-"""Random numbers as a function of (seed, purpose, position), never of what ran before.
+"""Random numbers as a function of seed, purpose and position, whatever ran before.
 
-A generator is made anew for every draw, so a resumed run, a run with other micro-batches and a
-run with validation between its steps all draw the same numbers.
+Every draw gets a new generator, so a resumed run, a run with other microbatches and a run with
+validation between its steps all draw the same numbers.
 """
 
 import torch
@@ -12,5 +12,5 @@ __all__ = ["derive", "generator"]
 
 
 def generator(seed: int, purpose: str, *position: int) -> torch.Generator:
-    """A fresh CPU generator for one draw; CPU so that every device draws the same numbers."""
+    """Return a new generator for one draw, on the CPU: every device gets the same numbers."""
     return torch.Generator().manual_seed(derive(seed, purpose, *position))

@@ -1,8 +1,8 @@
-"""The worker's entry: `python -m modules.worker RUN_FOLDER`, or `--job NAME` for a job without one.
+"""Entry point of the worker: `python -m modules.worker RUN_FOLDER`, or `--job NAME`.
 
-With a folder it takes the folder's lock and trains; a job gets its request on standard input and
-tells its events on standard output. Either way whatever goes wrong becomes one event, a message in
-the log and an exit code.
+With a folder it locks the folder and trains. A job reads its request from standard input and
+writes events to standard output. Every failure becomes one event, a message in the log and an exit
+code.
 """
 
 import faulthandler
@@ -25,20 +25,22 @@ from onetrainer.run.events import Event, Failed, Finished
 from onetrainer.run.run_folder import RunFolder, open_run
 from onetrainer.run.wire import encode_event
 
-Tell = Callable[[Event], None]
-_LACKS = ("out of memory", "can't allocate memory", "cublas_status_alloc_failed")
+Report = Callable[[Event], None]
+_OUT_OF_MEMORY_SIGNS = ("out of memory", "can't allocate memory", "cublas_status_alloc_failed")
 
 
 def main(arguments: list[str]) -> int:
-    """Works on a run folder or does a job; returns the exit code."""
-    faulthandler.enable()  # a crash in a library leaves its place in the log
+    """Train a run folder or run a job; return the exit code."""
+    faulthandler.enable()  # a crash in a library writes a traceback to the log
     match arguments:
         case ["--job", name]:
             return _job(name)
         case [folder]:
             return _run(Path(folder))
         case _:
-            return _say("usage: python -m modules.worker RUN_FOLDER | --job NAME", EXIT_USER)
+            return _print_and_return(
+                "usage: python -m modules.worker RUN_FOLDER | --job NAME", EXIT_USER
+            )
 
 
 def _run(path: Path) -> int:
@@ -47,101 +49,102 @@ def _run(path: Path) -> int:
         with folder.locked():
             return _train(folder)
     except UserError as error:
-        return _say(str(error), EXIT_USER)
+        return _print_and_return(str(error), EXIT_USER)
 
 
 def _train(folder: RunFolder) -> int:
-    _say(f"worker {os.getpid()} begins at {strftime('%Y-%m-%d %H:%M:%S')}", 0)
+    _print_and_return(f"worker {os.getpid()} begins at {strftime('%Y-%m-%d %H:%M:%S')}", 0)
     try:
-        names, is_offline = _named_models(_peek(_read(folder.config)))
+        names, is_offline = _model_names(_parse_object(_read(folder.config)))
         _set_environment(names, is_offline=is_offline)
-        with _loading():
+        with _importing():
             from modules.jobs.train import train
 
         return train(folder)
     except UserError as error:
         _write(folder, _user_failure(error))
-        return _say(str(error), EXIT_USER)  # last: whoever cannot read events reads this
-    except Exception as error:  # noqa: BLE001 - the edge: nothing may leave without a word
+        return _print_and_return(str(error), EXIT_USER)  # last: also for readers of the log
+    except Exception as error:  # noqa: BLE001 - the edge: every failure is reported
         traceback.print_exc()
         remedy = "Turn on gradient checkpointing, or lower the batch size or the resolution."
-        safe = f"Everything up to the last checkpoint is safe. The whole story is in {folder.log}"
+        safe = f"Everything up to the last checkpoint is safe. Details are in {folder.log}"
         failure = _program_failure(error, memory=remedy, otherwise=safe)
-        is_lack = _is_lack_of_memory(error)
-    # Not before here: until then the error holds on to everything that was on the device.
-    _write(folder, _explained(folder, failure) if is_lack else failure)
+        is_out_of_memory = _is_out_of_memory(error)
+    # Outside the except clause, where the error keeps everything on the device alive.
+    _write(folder, _explain_out_of_memory(folder, failure) if is_out_of_memory else failure)
     return EXIT_PROGRAM
 
 
-def _explained(folder: RunFolder, failure: Failed) -> Failed:
-    """A lack of memory with what took it; the plain words where that cannot be found out."""
+def _explain_out_of_memory(folder: RunFolder, failure: Failed) -> Failed:
+    """Return a failure that says what takes the memory; the plain one if that is unknown."""
     try:
         from modules.forecast.out_of_memory import explain_failure
 
         return explain_failure(folder)
-    except Exception:  # noqa: BLE001 - whatever it is, the lack of memory is the news
+    except Exception:  # noqa: BLE001 - the original failure is reported
         traceback.print_exc()
         return failure
 
 
 def _job(name: str) -> int:
-    tell = _teller(_take_stdout())
+    report = _reporter_to(_take_stdout())
     try:
         # Also where the parent ignored Ctrl+C, as in the background of a shell.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)
         text = sys.stdin.buffer.read().decode()
-        settings = _peek(text)
+        settings = _parse_object(text)
         _set_environment([str(settings.get("base", ""))], is_offline=bool(settings.get("offline")))
-        tell(_do(name, text, tell))
+        report(_run_job(name, text, report))
         return EXIT_DONE
     except KeyboardInterrupt:
         return EXIT_STOPPED
     except UserError as error:
-        return _end(tell, _user_failure(error), EXIT_USER)
-    except Exception as error:  # noqa: BLE001 - the edge: nothing may leave without a word
+        return _report_failure(report, _user_failure(error), EXIT_USER)
+    except Exception as error:  # noqa: BLE001 - the edge: every failure is reported
         traceback.print_exc()
         remedy = "Close other programs, or do less at once."
-        return _end(tell, _program_failure(error, memory=remedy, otherwise=""), EXIT_PROGRAM)
+        return _report_failure(
+            report, _program_failure(error, memory=remedy, otherwise=""), EXIT_PROGRAM
+        )
 
 
-def _do(name: str, text: str, tell: Tell) -> Finished:
-    """Only here the engine is loaded, after the environment is set."""
+def _run_job(name: str, text: str, report: Report) -> Finished:
+    """Import a job, after the environment is set, and run it."""
     match name:
         case "convert":
-            with _loading():
+            with _importing():
                 from modules.jobs.convert import convert
             from onetrainer.jobs.convert_request import ConvertRequest
 
-            return convert(ConvertRequest.model_validate_json(text), tell)
+            return convert(ConvertRequest.model_validate_json(text), report)
         case "sample":
-            with _loading():
+            with _importing():
                 from modules.jobs.sample import sample_job
             from onetrainer.jobs.sample_request import SampleRequest
 
-            return sample_job(SampleRequest.model_validate_json(text), tell)
+            return sample_job(SampleRequest.model_validate_json(text), report)
         case "plan":
-            with _loading():
+            with _importing():
                 from modules.jobs.plan import plan
             from onetrainer.jobs.plan_request import PlanRequest
 
-            return plan(PlanRequest.model_validate_json(text), tell)
+            return plan(PlanRequest.model_validate_json(text), report)
         case "cache":
-            with _loading():
+            with _importing():
                 from modules.jobs.cache import cache
             from onetrainer.jobs.cache_request import CacheRequest
 
-            return cache(CacheRequest.model_validate_json(text), tell)
+            return cache(CacheRequest.model_validate_json(text), report)
         case _:
             raise ValueError(f"there is no job {name!r}")
 
 
 @contextmanager
-def _loading() -> Iterator[None]:
-    """Within, the engine's modules are loaded, which takes a fourth less of the time so.
+def _importing() -> Iterator[None]:
+    """Pause garbage collection during imports, which makes them faster by a quarter.
 
-    Four thousand of them stay until the end: nothing is gained by looking for garbage among them,
-    neither now nor later.
+    Afterwards the imported modules are excluded from collection: they stay until the end.
     """
     gc.disable()
     try:
@@ -151,8 +154,8 @@ def _loading() -> Iterator[None]:
         gc.freeze()
 
 
-def _named_models(config: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """What a config names that may have to be downloaded, and whether it forbids that."""
+def _model_names(config: Mapping[str, Any]) -> tuple[list[str], bool]:
+    """Return the models that a config may have to download, and whether it forbids downloads."""
     model, objective = (_section(config, key) for key in ("model", "objective"))
     rewards = objective.get("rewards")
     entries = rewards if isinstance(rewards, list) else []
@@ -166,38 +169,40 @@ def _section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _set_environment(names: list[str], *, is_offline: bool) -> None:
-    """To be called before the engine is loaded: libraries read these when imported.
+    """Set environment variables that libraries read on import.
 
-    names: of the models that are asked for. is_offline: whether none may be downloaded.
+    Args:
+        names: Of the models that the run needs.
+        is_offline: Whether downloads are forbidden.
     """
     if is_offline or not any(map(is_hub_name, names)):
-        # No library may try the network: everything needed is on this disk.
+        # No library may use the network: everything needed is on this disk.
         os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 def _take_stdout() -> TextIO:
-    """Standard output for events alone; what libraries print there goes to standard error."""
+    """Return standard output for events alone; libraries' prints go to standard error."""
     events = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
     os.dup2(2, 1)
     return events
 
 
-def _teller(stream: TextIO) -> Tell:
-    def tell(event: Event) -> None:
+def _reporter_to(stream: TextIO) -> Report:
+    def report(event: Event) -> None:
         try:
             stream.write(encode_event(event, time=time()))
             stream.flush()
         except BrokenPipeError:
-            # Whoever wanted this done is gone; it ends as if it had been interrupted.
+            # The parent process is gone: end as after an interrupt.
             raise KeyboardInterrupt from None
 
-    return tell
+    return report
 
 
-def _end(tell: Tell, event: Failed, code: int) -> int:
+def _report_failure(report: Report, event: Failed, code: int) -> int:
     try:
-        tell(event)
+        report(event)
     except KeyboardInterrupt:
         return EXIT_STOPPED
     return code
@@ -210,8 +215,8 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _peek(text: str) -> Mapping[str, Any]:
-    """A JSON object; empty for what is none, which the job itself will complain about."""
+def _parse_object(text: str) -> Mapping[str, Any]:
+    """Parse a JSON object; empty if it is not one, which the job itself reports."""
     try:
         content = json.loads(text)
     except ValueError:
@@ -224,19 +229,19 @@ def _user_failure(error: UserError) -> Failed:
 
 
 def _program_failure(error: Exception, *, memory: str, otherwise: str) -> Failed:
-    """An unforeseen error in words; the traceback is in the log."""
+    """Return an unexpected error as an event; the traceback is in the log."""
     text = f"{type(error).__name__}: {error}"
-    if _is_lack_of_memory(error):
+    if _is_out_of_memory(error):
         return Failed(
-            "program", "there is not enough memory for this", "The device ran out of memory", memory
+            "program", "there is not enough memory", "The device ran out of memory", memory
         )
     return Failed("program", f"the program failed: {text.splitlines()[0][:300]}", "", otherwise)
 
 
-def _is_lack_of_memory(error: Exception) -> bool:
-    """Of a card, or of the computer: torch has no type of its own for the latter."""
-    words = str(error).lower()
-    return isinstance(error, MemoryError) or any(sign in words for sign in _LACKS)
+def _is_out_of_memory(error: Exception) -> bool:
+    """Return whether GPU memory or RAM is exhausted; torch has no exception for the latter."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY_SIGNS)
 
 
 def _write(folder: RunFolder, event: Failed) -> None:
@@ -245,10 +250,10 @@ def _write(folder: RunFolder, event: Failed) -> None:
         events.write(event)
         events.close()
     except (OSError, UserError) as error:
-        _say(f"{folder.events}: cannot be written ({error})", EXIT_PROGRAM)
+        _print_and_return(f"{folder.events}: cannot be written ({error})", EXIT_PROGRAM)
 
 
-def _say(text: str, code: int) -> int:
+def _print_and_return(text: str, code: int) -> int:
     sys.stderr.write(text + "\n")
     return code
 

@@ -10,9 +10,9 @@ from modules.interfaces import ParameterGroup
 from modules.optim.build import build_optimizer
 from modules.optim.construct import set_lr
 from modules.optim.ema import Ema
-from modules.optim.freeze_schedule import Stop, Stops
+from modules.optim.freeze_schedule import FreezePoint, FreezeSchedule
 from modules.optim.optimizer_state import OptimizerProgress
-from modules.optim.update import Movement
+from modules.optim.update import WeightUpdater
 from modules.training.checkpoints import CheckpointRecord, Checkpoints
 from modules.training.engine import Engine
 from onetrainer.config.optimizers.optimizer import Optimizer
@@ -63,21 +63,25 @@ class Training:
         groups = self.parameter_groups()
         self.weights = {name: w for group in groups for name, w in group.parameters.items()}
         self.optimizer = build_optimizer(section, groups)
-        self.movement = Movement(
-            self.optimizer, rounding_seed=rounding_seed, moves_alone=section.moves_alone
+        self.updater = WeightUpdater(
+            self.optimizer,
+            rounding_seed=rounding_seed,
+            updates_independently=section.updates_independently,
         )
         ends = zip(groups, stop_after, strict=True)
         self.engine = Engine(
             device=device,
             precision=precision,
-            movement=self.movement,
-            stops=Stops([Stop(list(group.parameters.values()), end) for group, end in ends]),
+            updater=self.updater,
+            freeze_schedule=FreezeSchedule(
+                [FreezePoint(list(group.parameters.values()), end) for group, end in ends]
+            ),
             gradient_clipping=clipping,
         )
         self.progress = OptimizerProgress(self.optimizer, self.weights)
         self.ema = None
         if ema:
-            self.ema = Ema(self.weights, decay=0.9, ramp=True, every=2, place="device")
+            self.ema = Ema(self.weights, decay=0.9, ramp=True, every=2, location="device")
 
     def parameter_groups(self) -> list[ParameterGroup]:
         named = dict(self.net.named_parameters())
@@ -107,7 +111,7 @@ class Training:
     def run(self, first: int, last: int) -> "Training":
         """Makes steps as the trainer does, with a warm-up from 0; hooks first, if there are any."""
         if self.in_backward:
-            self.engine.fused_backward()
+            self.engine.enable_fused_backward()
         for step in range(first, last):
             self.step(step)
         return self
@@ -116,6 +120,7 @@ class Training:
         set_lr(self.optimizer, min(1.0, step / WARM_UP))
         self.engine.begin(step)
         self.engine.backward(self.loss(step))
+        self.engine.clip_gradients()
         self.engine.step()
         if self.ema is not None:
             self.ema.update(step + 1)

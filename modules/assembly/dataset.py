@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic, time
 
 from modules.assembly.validation_set import validation_images
-from modules.data.batches import Shelf
+from modules.data.batches import BatchSource
 from modules.data.cache import (
     CachingStopped,
     EncodeOptions,
@@ -19,7 +19,7 @@ from modules.data.cache import (
     encode_images,
     encoder_digests,
 )
-from modules.data.encoded_items import EncodedImages, EncodedTexts, Views
+from modules.data.encoded_items import EncodedImages, EncodedTexts, TransformTable
 from modules.data.loader import Loader
 from modules.data.shards import Store
 from modules.evaluation.validation import ValidationImages
@@ -53,7 +53,7 @@ _WARNED_IMAGES = 20
 class Batches:
     """Microbatches of each step, a function of the step alone."""
 
-    shelf: Shelf
+    batch_source: BatchSource
     plan: BatchPlan
     loader: Loader
 
@@ -68,19 +68,19 @@ class Batches:
     @property
     def trained(self) -> tuple[Item, ...]:
         """The images without those for prior preservation."""
-        return tuple(item for item in self.shelf.images.items if not item.is_prior)
+        return tuple(item for item in self.batch_source.images.items if not item.is_prior)
 
     def close(self) -> None:
         """Stop prefetching, and end this run's use of the cache."""
         self.loader.close()
-        self.shelf.images.store.close()
+        self.batch_source.images.store.close()
 
     def sizes(self) -> set[tuple[int, int]]:
         """Return every width and height of the images' buckets, in pixels."""
-        concepts = self.shelf.concepts
+        concepts = self.batch_source.concepts
         return {
             (bucket.width, bucket.height)
-            for item in self.shelf.images.items
+            for item in self.batch_source.images.items
             for number in range(len(concepts[item.concept].resolutions))
             for bucket in [bucket_at(item, concepts[item.concept], number)]
         }
@@ -161,10 +161,12 @@ def _prepare(encoding: "_Encoding", *, past_warnings: Collection[str], first_ste
     # If the clock was set back in the meantime, entries used now carry an earlier date.
     start_time = min(start_time, time() - (monotonic() - start_clock))
     _limit_cache(config, folder, since=start_time, events=events)
-    shelf = Shelf(trained, texts, dataset.concepts, _caption_sampler(dataset), config.data.latents)
+    batch_source = BatchSource(
+        trained, texts, dataset.concepts, _caption_sampler(dataset), config.data.latents
+    )
     validation = None
     if measured is not None:
-        measured_shelf = replace(shelf, images=measured, caption_of=_plain_captions(dataset))
+        measured_shelf = replace(batch_source, images=measured, caption_of=_plain_captions(dataset))
         validation = validation_images(config, dataset, measured_shelf)
     encoded = [trained] if measured is None else [trained, measured]
     skipped = [str(image) for image in dataset.skipped]
@@ -172,20 +174,22 @@ def _prepare(encoding: "_Encoding", *, past_warnings: Collection[str], first_ste
     notes = [*dataset.notes, *(note for images in encoded for note in images.warnings)]
     notes += damage_notes(encoding.store)
     if not uses_images_only(config):
-        notes += _long_caption_warnings(encoding.family, shelf)
-        notes += _missing_token_warnings(config, shelf)
+        notes += _long_caption_warnings(encoding.family, batch_source)
+        notes += _missing_token_warnings(config, batch_source)
     for text in _warnings(skipped, notes):
         if text not in past_warnings:
             events.write(Warned(text))
     loader = Loader(
-        shelf,
+        batch_source,
         plan,
         threads=config.data.loader_threads,
         steps=config.training.steps,
         with_pixels=isinstance(config.objective, Reconstruction),
     )
     new = sum(images.new for images in encoded)
-    return Images(Batches(shelf, plan, loader), skipped, _digest(shelf), validation, new)
+    return Images(
+        Batches(batch_source, plan, loader), skipped, _digest(batch_source), validation, new
+    )
 
 
 @dataclass(frozen=True)
@@ -212,12 +216,12 @@ class _Encoding:
             options=options_of(self.config),
             should_stop=self.should_stop,
         )
-        views = Views(dataset.items, dataset.concepts, is_plain=False)
-        trained = encode(views, progress=_progress(self.events))
+        transforms = TransformTable(dataset.items, dataset.concepts, is_plain=False)
+        trained = encode(transforms, progress=_progress(self.events))
         if dataset.validation is None:
             return trained, None
-        views = Views(dataset.validation, dataset.concepts, is_plain=True)
-        return trained, encode(views, progress=_progress(self.events, VALIDATION))
+        transforms = TransformTable(dataset.validation, dataset.concepts, is_plain=True)
+        return trained, encode(transforms, progress=_progress(self.events, VALIDATION))
 
     def captions(self, captions: Sequence[str]) -> EncodedTexts:
         """Encode captions."""
@@ -264,7 +268,7 @@ def options_of(config: TrainConfig) -> EncodeOptions:
     """Return how a run's images are encoded."""
     data = config.data
     return EncodeOptions(
-        keeps_latents=data.cache_latents,
+        caches_latents=data.cache_latents,
         batch=data.cache_batch,
         threads=data.loader_threads,
         conditioning=data.conditioning if config.model.family.endswith("inpainting") else "blank",
@@ -321,9 +325,9 @@ def _limit_cache(config: TrainConfig, folder: Path, *, since: float, events: Eve
         events.write(Phase("caching", detail=freed))
 
 
-def _long_caption_warnings(family: Family, shelf: Shelf) -> list[str]:
+def _long_caption_warnings(family: Family, batch_source: BatchSource) -> list[str]:
     """Warn of captions that other programs truncate."""
-    captions = {caption for item in shelf.images.items for caption in item.captions}
+    captions = {caption for item in batch_source.images.items for caption in item.captions}
     counts = [family.count_tokens(caption) for caption in captions]
     long = [count for count in counts if count > CHUNK]
     if not long:
@@ -335,25 +339,27 @@ def _long_caption_warnings(family: Family, shelf: Shelf) -> list[str]:
     ]
 
 
-def _missing_token_warnings(config: TrainConfig, shelf: Shelf) -> list[str]:
+def _missing_token_warnings(config: TrainConfig, batch_source: BatchSource) -> list[str]:
     """Warn of placeholder tokens that no caption contains."""
     tokens = [each.token for each in config.embeddings.tokens]
     captions = [
         caption
-        for item in shelf.images.items
+        for item in batch_source.images.items
         if not item.is_prior
-        for caption in (*item.captions, plain_caption(item, shelf.concepts[item.concept]))
+        for caption in (*item.captions, plain_caption(item, batch_source.concepts[item.concept]))
     ]
     missing = missing_tokens(captions, tokens)
     return [f'no caption contains "{token}", so its embedding is not trained' for token in missing]
 
 
-def _digest(shelf: Shelf) -> str:
+def _digest(batch_source: BatchSource) -> str:
     digest = hashlib.sha256()
-    for line, item in zip(shelf.images.digest_lines(), shelf.images.items, strict=True):
+    for line, item in zip(
+        batch_source.images.digest_lines(), batch_source.images.items, strict=True
+    ):
         captions = "\n".join(item.captions)
         digest.update(f"{line} {item.role} {item.concept}\n{captions}\n".encode())
-    for concept in shelf.concepts:
+    for concept in batch_source.concepts:
         settings = (
             concept.role,
             concept.repeats,

@@ -46,7 +46,7 @@ class Inputs:
     def verify(self) -> None:
         """Find all damaged cache entries, so that the next start encodes them again."""
         if self.images is not None:
-            self.images.batches.shelf.images.store.verify()
+            self.images.batches.batch_source.images.store.verify()
 
     def facts(self) -> DatasetFacts:
         """Return the facts about the dataset that output files may contain."""

@@ -86,14 +86,16 @@ class DatasetFacts:
     @staticmethod
     def of(batches: Batches, digest: str, *, validation: int = 0) -> "DatasetFacts":
         """Return the facts about an encoded dataset."""
-        shelf, trained = batches.shelf, batches.trained
-        buckets = Counter(bucket_at(item, shelf.concepts[item.concept], 0) for item in trained)
+        batch_source, trained = batches.batch_source, batches.trained
+        buckets = Counter(
+            bucket_at(item, batch_source.concepts[item.concept], 0) for item in trained
+        )
         return DatasetFacts(
             buckets=dict(sorted(buckets.items())),
             tags=count_tags([item.caption for item in trained]),
             steps_per_epoch=batches.plan.steps_per_epoch,
             digest=digest,
-            class_images=len(shelf.images.items) - len(trained),
+            class_images=len(batch_source.images.items) - len(trained),
             validation=validation,
         )
 

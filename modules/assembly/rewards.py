@@ -26,7 +26,7 @@ from modules.objectives.candidates import Candidates
 from modules.objectives.denoising import Denoising
 from modules.optim.exported_weights import ExportedWeights
 from modules.rewards.load import make_rewards
-from modules.rewards.mixer import Mixer, Named
+from modules.rewards.mixer import Mixer, NamedReward
 from modules.sampling.rollout import Rollout
 from modules.trainer import BatchT, StepAbandoned, StepBatches
 from modules.training.engine import Engine
@@ -96,7 +96,7 @@ def mixer_of(section: Section, rewards: Sequence[Reward]) -> Mixer:
     named = zip(names_of(section.rewards), section.rewards, rewards, strict=True)
     return Mixer(
         [
-            Named(
+            NamedReward(
                 name,
                 reward,
                 is_trained=settings.train,
@@ -112,7 +112,7 @@ def mixer_of(section: Section, rewards: Sequence[Reward]) -> Mixer:
 def inference_context_of(
     config: TrainConfig, attached: Attached
 ) -> Callable[[], AbstractContextManager[None]]:
-    """Return a context for sampling without gradients: without dropout, and merged if configured."""
+    """Return a context for sampling without gradients or dropout, merged if configured."""
     section, family = config.objective, attached.family
     assert isinstance(section, Section)
     if section.rollout.merge:

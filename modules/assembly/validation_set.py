@@ -5,7 +5,7 @@ import json
 from functools import partial
 
 from modules.assembly.run_context import Run
-from modules.data.batches import Shelf, load_batch
+from modules.data.batches import BatchSource, load_batch
 from modules.evaluation.validation import Grid, ValidationImages
 from modules.interfaces import Batch
 from modules.training.checkpoints import CheckpointRecord
@@ -23,17 +23,19 @@ from onetrainer.metrics.validation_files import ValidationFiles
 _SINCE = " since step "
 
 
-def validation_images(config: TrainConfig, dataset: Dataset, shelf: Shelf) -> ValidationImages:
+def validation_images(
+    config: TrainConfig, dataset: Dataset, batch_source: BatchSource
+) -> ValidationImages:
     """Return the validation images.
 
     shelf: The dataset's encoded validation images.
     """
-    images = shelf.images
+    images = batch_source.images
     names = tuple(dataset.name_of(item) for item in images.items)
     digest = hashlib.sha256()
     keys = (names, images.digest_lines(), images.items)
     for name, line, item in sorted(zip(*keys, strict=True), key=lambda entry: entry[0]):
-        digest.update(f"{name}\n{line} {shelf.caption_of(item, 0)}\n".encode())
+        digest.update(f"{name}\n{line} {batch_source.caption_of(item, 0)}\n".encode())
     buckets = [plain_transform(item, dataset.concept_of(item)).bucket for item in images.items]
     return ValidationImages(
         names=names,
@@ -42,7 +44,7 @@ def validation_images(config: TrainConfig, dataset: Dataset, shelf: Shelf) -> Va
         },
         digest=digest.hexdigest(),
         sizes=frozenset((bucket.width, bucket.height) for bucket in buckets),
-        load=partial(_load_image, shelf, with_pixels=uses_images_only(config)),
+        load=partial(_load_image, batch_source, with_pixels=uses_images_only(config)),
     )
 
 
@@ -56,7 +58,7 @@ def _concept_of(dataset: Dataset, item: Item) -> str:
 
 
 def grid_of(config: TrainConfig) -> Grid:
-    """Return the noise levels and noises of validation; a single one for a VAE, which has no noise."""
+    """Return the noise levels and noises of validation; one of each for a VAE, which uses none."""
     section = config.validation
     if uses_images_only(config):
         return Grid(1, 1, section.seed, _loss_settings(config))
@@ -82,7 +84,7 @@ def _loss_settings(config: TrainConfig) -> str:
 
 
 def validation_record(images: ValidationImages | None, last: CheckpointRecord | None) -> str:
-    """Return the record in checkpoints: digest of the images and the step since which they are held out.
+    """Return the validation record for checkpoints: the images' digest and "since step".
 
     "" without validation. Earlier measurements count only if the same images were held out up to
     the checkpoint `last`: otherwise they may have been trained on in between.
@@ -112,9 +114,9 @@ def validation_files(run: Run, images: ValidationImages | None) -> ValidationFil
     return files
 
 
-def _load_image(shelf: Shelf, index: int, *, with_pixels: bool) -> Batch:
+def _load_image(batch_source: BatchSource, index: int, *, with_pixels: bool) -> Batch:
     """Load an image as a step of its own, so that padding does not depend on other captions."""
-    item = shelf.images.items[index]
-    bucket = plain_transform(item, shelf.concepts[item.concept]).bucket
+    item = batch_source.images.items[index]
+    bucket = plain_transform(item, batch_source.concepts[item.concept]).bucket
     plan = StepPlan(0, 0, bucket, microbatches=((ImageRepeat(index, 0, 0),),), weight=1.0)
-    return load_batch(shelf, plan, 0, with_pixels=with_pixels)
+    return load_batch(batch_source, plan, 0, with_pixels=with_pixels)

@@ -1,1 +1,1 @@
-"""Measure a model on what it does not train on: validation loss and held-out prompts."""
+"""Measurements on data that is not trained on: validation loss, and scores of held-out prompts."""

@@ -1,6 +1,6 @@
-"""Held-out prompts, drawn from the same noise every time and scored: how reward training does.
+"""Evaluation of held-out prompts: generated from the same noise every time, and scored.
 
-Nothing here is a matter of chance, and nothing of the training is changed.
+Deterministic, and without effect on training.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,25 +11,28 @@ import torch
 from torch import Tensor
 
 from modules import seeds
-from modules.data.prompts import EMPTY, EncodedPrompts, frames_of
+from modules.data.prompts import EMPTY, EncodedPrompts, time_ids_of
 from modules.interfaces import Conditioning, Family
-from modules.memory.to_device import sent
-from modules.rewards.drift import contrast, saturation, shrunk
+from modules.memory.to_device import to_device
+from modules.rewards.drift import contrast, downscaled, saturation
 from modules.rewards.mixer import Mixer
 from modules.sampling.rollout import Rollout, untrained
 
 DISTANCE_LEVELS = (0.25, 0.5, 0.75)
-"""At which noise levels the distance to the base is measured, as shares of the schedule."""
+"""Noise levels at which the distance to the base model is measured, as fractions of the schedule.
+"""
 LATENT_CHANNELS, LATENT_SIDE = 4, 8
 
 
 @dataclass(frozen=True)
 class ValidationPrompts:
-    """What is drawn each time.
+    """Held-out prompts and the noise of their images.
 
-    seeds: so many pictures of each prompt; their noise comes from first_seed and the numbers after
-    it. size: width and height in pixels. texts: None where prompts are to be encoded each time.
-    at_once: so many pictures are computed together.
+    Attributes:
+        seeds: Number of images per prompt, with seeds from `first_seed` on.
+        size: Width and height in pixels.
+        texts: None if prompts must be encoded each time.
+        at_once: Images per batch.
     """
 
     prompts: tuple[str, ...]
@@ -41,23 +44,27 @@ class ValidationPrompts:
 
     @property
     def count(self) -> int:
-        """How many pictures there are."""
+        """Number of images."""
         return len(self.prompts) * self.seeds
 
     def each(self) -> Iterator[tuple[str, int]]:
-        """Prompt and seed of every picture, in their order."""
+        """Yield the prompt and seed of every image in order."""
         for prompt in self.prompts:
             for number in range(self.seeds):
                 yield prompt, self.first_seed + number
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """The pictures of one prompt, with what they score.
+class ScoredPrompt:
+    """Images of one prompt and their scores, on the CPU.
 
-    pictures: (seeds, 3, H, W), float32 in [0, 1]; small: what of them counts for how different they
-    are. total: (seeds,); by_name: each reward's own, (seeds,). distance: (seeds,), mean squared
-    difference to the base's noise predictions; None where it was not asked for. All on the CPU.
+    Attributes:
+        images: (seeds, 3, H, W), float32 in [0, 1].
+        total: (seeds,), weighted sum of the rewards.
+        by_name: Each reward's scores, (seeds,).
+        small: Downscaled images for measures of diversity.
+        distance: (seeds,), mean squared difference to the base model's noise predictions; None if
+            not measured.
     """
 
     prompt: str
@@ -69,19 +76,20 @@ class Drawn:
     saturation: Tensor
     distance: Tensor | None
 
-    def without_images(self) -> "Drawn":
-        """The same without the pictures, whose memory is given back."""
+    def without_images(self) -> "ScoredPrompt":
+        """Return the same without images, whose memory is freed."""
         return replace(self, images=self.images.new_empty(0, *self.images.shape[1:]))
 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Draws and scores held-out prompts.
+    """Generates and scores images of held-out prompts.
 
-    merged, autocast: contexts of the method and of the engine. untouched: meanwhile the family
-    computes as before training; None where the distance to that is not wanted. device: where the
-    latents are. before_each: told how many pictures are done before more are drawn; whatever it
-    raises ends it.
+    Attributes:
+        merged, autocast: Contexts of the method and of the engine.
+        base_model: Context in which the family is the base model; None if the distance to it is not
+            measured.
+        device: Of the latents.
     """
 
     family: Family
@@ -89,113 +97,123 @@ class Evaluator:
     rollout: Rollout
     merged: Callable[[], AbstractContextManager[None]]
     autocast: Callable[[], AbstractContextManager[object]]
-    untouched: Callable[[], AbstractContextManager[None]] | None
+    base_model: Callable[[], AbstractContextManager[None]] | None
     device: torch.device
 
     @torch.no_grad()
-    def look(self, mixer: Mixer, before_each: Callable[[int], None]) -> Iterator[Drawn]:
-        """Every prompt's pictures, one prompt after the other."""
-        held = self.validation
-        for number, prompt in enumerate(held.prompts):
-            latents, parts = [], []
-            for start in range(0, held.seeds, held.at_once):
-                before_each(number * held.seeds + start)
-                own = range(start, min(start + held.at_once, held.seeds))
-                latents.append(self._latents(prompt, [held.first_seed + each for each in own]))
-                parts.append(self.rollout.decode(latents[-1]))
-            scores = [mixer.score(part, [prompt] * len(part)) for part in parts]
-            images = torch.cat(parts).float()
+    def evaluate(self, mixer: Mixer, before_each: Callable[[int], None]) -> Iterator[ScoredPrompt]:
+        """Yield each prompt's images and scores.
+
+        Args:
+            mixer: The rewards.
+            before_each: Called before each batch with the number of images done; may raise to
+                abort.
+        """
+        validation = self.validation
+        for number, prompt in enumerate(validation.prompts):
+            latents, batches = [], []
+            for start in range(0, validation.seeds, validation.at_once):
+                before_each(number * validation.seeds + start)
+                stop = min(start + validation.at_once, validation.seeds)
+                batch_seeds = [validation.first_seed + number for number in range(start, stop)]
+                latents.append(self._latents(prompt, batch_seeds))
+                batches.append(self.rollout.decode(latents[-1]))
+            scores = [mixer.score(batch, [prompt] * len(batch)) for batch in batches]
+            images = torch.cat(batches).float()
             distance = None
-            if self.untouched is not None:
-                distance = torch.cat([self._distance(prompt, one) for one in latents]).cpu()
-            yield Drawn(
+            if self.base_model is not None:
+                distance = torch.cat([self._distance(prompt, batch) for batch in latents]).cpu()
+            yield ScoredPrompt(
                 prompt=prompt,
                 images=images.cpu(),
-                total=torch.cat([one.total for one in scores]).cpu(),
+                total=torch.cat([score.total for score in scores]).cpu(),
                 by_name={
-                    name: torch.cat([one.by_name[name] for one in scores]).cpu()
+                    name: torch.cat([score.by_name[name] for score in scores]).cpu()
                     for name in scores[0].by_name
                 },
-                small=shrunk(images).cpu(),
+                small=downscaled(images).cpu(),
                 contrast=contrast(images).cpu(),
                 saturation=saturation(images).cpu(),
                 distance=distance,
             )
 
-    def _latents(self, prompt: str, own_seeds: Sequence[int]) -> Tensor:
-        conditioning, empty = self._texts(prompt, len(own_seeds))
-        start = torch.cat([self._start(seed) for seed in own_seeds])
+    def _latents(self, prompt: str, batch_seeds: Sequence[int]) -> Tensor:
+        conditioning, empty = self._texts(prompt, len(batch_seeds))
+        start = torch.cat([self._start(seed) for seed in batch_seeds])
 
         def noise(place: int, number: int) -> Tensor:
-            generator = seeds.generator(own_seeds[place], "look", number)
+            generator = seeds.generator(batch_seeds[place], "look", number)
             return torch.randn(start.shape[1:], generator=generator)
 
         with self.autocast():
-            return self.rollout.draw(
+            return self.rollout.generate(
                 start,
                 conditioning=conditioning,
                 empty=empty,
-                frames=frames_of(self.validation.size, len(own_seeds)),
-                courses=[untrained(self.rollout.steps)] * len(own_seeds),
+                time_ids=time_ids_of(self.validation.size, len(batch_seeds)),
+                trajectories=[untrained(self.rollout.steps)] * len(batch_seeds),
                 noise=noise,
-                quick=self.merged,
+                inference_mode=self.merged,
             )
 
     def _texts(self, prompt: str, count: int) -> tuple[Conditioning, Conditioning]:
         texts = self.validation.texts
         if texts is not None:
-            one, empty = texts.together([prompt], among=[prompt])
+            conditioning, empty = texts.together([prompt], among=[prompt])
         else:
             with self.autocast():
-                one = self.family.encode_text([prompt])
+                conditioning = self.family.encode_text([prompt])
                 empty = self.family.encode_text([EMPTY], among=[prompt])
-        return one.repeated(count), empty
+        return conditioning.repeated(count), empty
 
     def _start(self, seed: int) -> Tensor:
-        """(1, 4, h, w), float32, standard normal, as `onetrainer sample` takes it from a seed."""
+        """Return initial latents, (1, 4, h, w), float32, as `onetrainer sample` does for a seed."""
         width, height = self.validation.size
         shape = (1, LATENT_CHANNELS, height // LATENT_SIDE, width // LATENT_SIDE)
         return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
     def _distance(self, prompt: str, latents: Tensor) -> Tensor:
-        """(B,), the mean squared difference of noise predictions, as shares of the noise's.
+        """Return the mean squared difference of noise predictions, (B,), in units of the noise.
 
-        The base reads the prompt as it did: text encoders and words may be all that is trained.
+        The base model encodes the prompt itself, because text encoders or embeddings may be
+        trained.
         """
-        assert self.untouched is not None
+        assert self.base_model is not None
         schedule = self.family.schedule.to(self.device)
         levels = [int(level * schedule.steps) for level in DISTANCE_LEVELS]
         noisy = []
         for place, level in enumerate(levels):
             generator = seeds.generator(self.validation.first_seed, "distance", place)
-            noise = sent(torch.randn(latents.shape[1:], generator=generator), self.device)
+            noise = to_device(torch.randn(latents.shape[1:], generator=generator), self.device)
             noisy.append(schedule.add_noise(latents, noise, self._timesteps(level, len(latents))))
         now = self._predicted(prompt, noisy, levels)
-        with self.untouched():  # once: a whole model's weights take long to be exchanged
+        with self.base_model():  # entered once: swapping a whole model's weights is slow
             before = self._predicted(prompt, noisy, levels)
-        found = []
-        for level, one, other in zip(levels, now, before, strict=True):
-            squares = (one - other).square().mean(dim=(1, 2, 3))
+        distances = []
+        for level, trained, base in zip(levels, now, before, strict=True):
+            squares = (trained - base).square().mean(dim=(1, 2, 3))
             if self.family.prediction == "v_prediction":
-                # Noise is signal * v + noise level * x: of two predictions of v the noises differ
-                # by the signal's share.
+                # The noise is signal * v + noise level * x, so noise predictions differ by the
+                # difference of the v predictions times the signal.
                 squares = squares * schedule.signal[level] ** 2
-            found.append(squares)
-        return torch.stack(found).mean(dim=0)
+            distances.append(squares)
+        return torch.stack(distances).mean(dim=0)
 
     def _predicted(
         self, prompt: str, noisy: Sequence[Tensor], levels: Sequence[int]
     ) -> list[Tensor]:
-        """What the UNet makes of latents, each (B, 4, h, w), at timesteps, as it is now."""
+        """Return the current predictions for latents, each (B, 4, h, w), at timesteps."""
         count = len(noisy[0])
         conditioning, _ = self._texts(prompt, count)
-        frames = frames_of(self.validation.size, count)
+        time_ids = time_ids_of(self.validation.size, count)
         with self.autocast():
             return [
-                self.family.predict(one, self._timesteps(level, count), conditioning, frames=frames)
-                for one, level in zip(noisy, levels, strict=True)
+                self.family.predict(
+                    latents, self._timesteps(level, count), conditioning, time_ids=time_ids
+                )
+                for latents, level in zip(noisy, levels, strict=True)
             ]
 
     def _timesteps(self, level: int, count: int) -> Tensor:
-        """(B,), int64, on the device."""
-        return sent(torch.full((count,), level), self.device)
+        """Return timesteps, (B,), int64, on the device."""
+        return to_device(torch.full((count,), level), self.device)

@@ -1,8 +1,8 @@
-"""The held-out loss: the same pictures, under the same noise, however often it is measured.
+"""Validation loss: the same images under the same noise, however often it is measured.
 
-Measured is a grid of picture × noise level × noise. Everything that is drawn follows from the
-validation's own seed and from what a picture is called, so that the numbers do not depend on which
-other pictures there are, and training does not depend on them.
+It is measured on a grid of image x noise level x noise. Every draw follows from the validation's
+own seed and from the image's name, so the numbers do not depend on which other images there are,
+and training does not depend on them.
 """
 
 import hashlib
@@ -22,12 +22,14 @@ from onetrainer.metrics.loss_errors import diverged, no_number
 
 @dataclass(frozen=True)
 class ValidationImages:
-    """The pictures that are held out of training.
+    """The validation images.
 
-    names: what each is called in the run, no two alike. concepts: each one's, by its name.
-    digest: tells these pictures, with their captions and masks, from others.
-    load: one of them as a batch, by its place, with its caption whole. sizes: every width and
-    height among them, in pixels.
+    Attributes:
+        names: Unique in the run.
+        concepts: Each image's concept by its name.
+        digest: Of the images with their captions and masks.
+        load: Returns an image as a batch by its index, with its complete caption.
+        sizes: Every width and height among them, in pixels.
     """
 
     names: tuple[str, ...]
@@ -39,11 +41,13 @@ class ValidationImages:
 
 @dataclass(frozen=True)
 class Grid:
-    """Under which noise each picture is measured.
+    """Noise levels and noises of the measurements of each image.
 
-    levels: so many noise levels, in the middles of as many equal parts of the way from no noise to
-    nothing but noise. noises: so many noises at each. measure: tells what the losses are of from
-    anything else, such as the settings that change their level.
+    Attributes:
+        levels: Number of noise levels, at the centers of as many equal intervals from no noise to
+            pure noise.
+        noises: Number of noises at each level.
+        measure: Settings that affect losses, as text.
     """
 
     levels: int
@@ -52,28 +56,31 @@ class Grid:
     measure: str = ""
 
     def digest(self, images: ValidationImages) -> str:
-        """Tells what is measured from anything else that could be."""
+        """Return a digest of everything that affects the measurements."""
         text = f"{self.levels} {self.noises} {self.seed} {self.measure} {images.digest}"
         return hashlib.sha256(text.encode()).hexdigest()
 
     def probes(self, name: str, shape: torch.Size, *, at_once: int) -> Iterator[Probe]:
-        """A picture's noises, some at a time: by level, and those of a level one by one.
+        """Yield an image's probes of up to `at_once` noises, ordered by level.
 
-        shape: of its latent, (4, h, w).
+        Args:
+            name: Of the image.
+            shape: Of its latent, (4, h, w).
+            at_once: Noises per probe.
         """
         cells = [(level, noise) for level in range(self.levels) for noise in range(self.noises)]
         for start in range(0, len(cells), at_once):
-            some = cells[start : start + at_once]
+            batch = cells[start : start + at_once]
             yield Probe(
-                levels=tuple(Fraction(2 * level + 1, 2 * self.levels) for level, _ in some),
-                noise=torch.stack([self._noise(name, shape, *cell) for cell in some]),
+                levels=tuple(Fraction(2 * level + 1, 2 * self.levels) for level, _ in batch),
+                noise=torch.stack([self._noise(name, shape, *cell) for cell in batch]),
             )
 
     def _noise(self, name: str, shape: torch.Size, level: int, number: int) -> torch.Tensor:
-        # Of its own for each level too: averaged over levels it says more than one noise would.
+        # Different noise at each level: the mean over levels is then less noisy.
         image = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-        drawn = seeds.generator(self.seed, "held-out-noise", image, level, number)
-        return torch.randn(shape, generator=drawn)
+        generator = seeds.generator(self.seed, "held-out-noise", image, level, number)
+        return torch.randn(shape, generator=generator)
 
 
 def measure(
@@ -87,13 +94,17 @@ def measure(
     is_untrained: bool = False,
     precision: Precision | None = None,
 ) -> dict[str, list[float]]:
-    """The losses of each picture, by its name, in the order of its probes.
+    """Return the losses of each image by its name, in the order of its probes.
 
-    One picture after the other, and at most so many of its noises at once, so that a picture's
-    numbers are the same to the last bit whichever others there are. The model is to be in
-    evaluation mode. before_each: told how many pictures are done; may raise, to end it.
-    is_untrained: whether no step has been made, precision: what is computed in; both for what is
-    told by the UserError that is raised if a loss is not a number.
+    Images are computed one at a time, so that an image's numbers are bit for bit the same whichever
+    others there are. The model must be in evaluation mode.
+
+    at_once: Maximum number of an image's noises in one batch. before_each: Called with the number
+    of images done; may raise to abort. is_untrained, precision: Whether no step has been made, and
+    the compute precision, for the error message.
+
+    Raises:
+        UserError: If a loss is not finite.
     """
     losses: dict[str, list[float]] = {}
     for place, name in enumerate(images.names):
@@ -104,10 +115,10 @@ def measure(
             with autocast():
                 parts = [objective.validation(batch, probe) for probe in probes]
         numbers: list[float] = torch.cat(parts).tolist()  # waits for the device
-        broken = [loss for loss in numbers if not math.isfinite(loss)]
-        if broken and is_untrained:
+        not_finite = [loss for loss in numbers if not math.isfinite(loss)]
+        if not_finite and is_untrained:
             raise no_number(name, precision)
-        if broken:
-            raise diverged(f"{name}: the held-out loss is {broken[0]}", precision)
+        if not_finite:
+            raise diverged(f"{name}: the validation loss is {not_finite[0]}", precision)
         losses[name] = numbers
     return losses

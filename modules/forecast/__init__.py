@@ -1,1 +1,1 @@
-"""Forecast a run's memory and time by running it on the meta device."""
+"""Forecast of a run's memory and time, computed on the meta device."""

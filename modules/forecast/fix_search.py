@@ -1,30 +1,30 @@
-"""The search for settings that lower a run's peak, one by one and together."""
+"""Search for settings that lower a run's peak memory, one by one and combined."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from modules.forecast.fixes import Change, applied, candidates, joined
+from modules.forecast.fixes import Change, apply_changes, candidates, combine
 from modules.forecast.forecast import Planner
 from onetrainer.config.train import TrainConfig
 from onetrainer.messages.memory import fits
 from onetrainer.run.events import Forecast
 
-ENOUGH_FIXES = 2
-"""So many that fit, and costlier ones are of no interest."""
-LEAST_GAIN = 0.99
-"""What lowers a peak by less than a hundredth is no cure."""
+MAX_FITTING_FIXES = 2
+"""Number of fitting fixes after which costlier ones are not tried."""
+MIN_IMPROVEMENT = 0.99
+"""Fixes must lower the peak below this fraction of it."""
 
 
 @dataclass(frozen=True)
-class _Found:
-    """A change that lowers the peak."""
+class _Fix:
+    """A change and the peak with it."""
 
     change: Change
     peak: int
 
-    def as_fix(self) -> dict[str, Any]:
-        """As the event has it."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the fix as in the Forecast event."""
         return {
             "changes": dict(self.change.changes),
             "words": self.change.words,
@@ -33,59 +33,62 @@ class _Found:
         }
 
 
-def with_fixes(plans: Planner, config: TrainConfig, known: Forecast) -> Forecast:
-    """A forecast with what lowers its peak, the cheapest in time first.
+def add_fixes(plans: Planner, config: TrainConfig, known: Forecast) -> Forecast:
+    """Return the forecast with fixes, the cheapest in time first.
 
-    config: what it is of, decided. Costly changes are left out where cheaper ones are enough;
-    where none is enough alone, several together come first; where nothing is, the nearest.
+    If no single change is enough, a combination comes first; if nothing fits, the lowest peak.
+
+    plans: Forecasts changed configs. config: Of the forecast, with automatic choices resolved.
+    known:
+    The forecast without fixes.
     """
     search = _Search(plans, config, known)
-    found: list[_Found] = []
+    fixes: list[_Fix] = []
     for change in candidates(config, on_card=plans.target.kind == "cuda"):
         peak = search.peak(change)
-        if peak < known.peak_bytes * LEAST_GAIN:
-            found.append(_Found(change, peak))
-        if sum(map(search.is_enough, found)) == ENOUGH_FIXES:
+        if peak < known.peak_bytes * MIN_IMPROVEMENT:
+            fixes.append(_Fix(change, peak))
+        if sum(map(search.is_enough, fixes)) == MAX_FITTING_FIXES:
             break
-    if not any(map(search.is_enough, found)):
-        found = search.together(found) + found
-    if not any(one.peak <= plans.target.available for one in found):
-        found.sort(key=lambda one: one.peak)
-    return replace(known, fixes=[one.as_fix() for one in found])
+    if not any(map(search.is_enough, fixes)):
+        fixes = search.combination(fixes) + fixes
+    if not any(fix.peak <= plans.target.available for fix in fixes):
+        fixes.sort(key=lambda fix: fix.peak)
+    return replace(known, fixes=[fix.to_json() for fix in fixes])
 
 
 @dataclass(frozen=True)
 class _Search:
-    """Peaks of a config's changed forms."""
+    """Peaks of changed configs."""
 
     plans: Planner
     config: TrainConfig
     known: Forecast
 
     def peak(self, change: Change) -> int:
-        """The peak with a change."""
-        changed = applied(self.config, change.changes)
+        """Return the peak with a change."""
+        changed = apply_changes(self.config, change.changes)
         assert changed is not None, "candidates are configs"
         return self.plans.forecast(
-            changed, known=self.known.phases, touched=change.touches
+            changed, known=self.known.phases, affected_phases=change.affected_phases
         ).peak_bytes
 
-    def is_enough(self, found: _Found) -> bool:
-        """Whether a run fits with it."""
-        return fits(found.peak, self.plans.target.available)
+    def is_enough(self, fix: _Fix) -> bool:
+        """Return whether a run fits with the fix."""
+        return fits(fix.peak, self.plans.target.available)
 
-    def together(self, found: Sequence[_Found]) -> list[_Found]:
-        """Changes that are enough together, or as near as they come; none if there is but one.
+    def combination(self, fixes: Sequence[_Fix]) -> list[_Fix]:
+        """Return the combination that fits, or the best one; none of fewer than two changes.
 
-        The cheapest are taken first, and those that bring nothing beside the others are left out.
+        The cheapest are chosen first; changes without further effect are left out.
         """
-        taken: list[Change] = []
-        best = _Found(Change({}, "", ""), self.known.peak_bytes)
-        for one in found:
-            more = joined([*taken, one.change])
-            peak = one.peak if not taken else self.peak(more)
-            if peak < best.peak * LEAST_GAIN:
-                taken, best = [*taken, one.change], _Found(more, peak)
+        chosen: list[Change] = []
+        best = _Fix(Change({}, "", ""), self.known.peak_bytes)
+        for fix in fixes:
+            combined = combine([*chosen, fix.change])
+            peak = fix.peak if not chosen else self.peak(combined)
+            if peak < best.peak * MIN_IMPROVEMENT:
+                chosen, best = [*chosen, fix.change], _Fix(combined, peak)
             if self.is_enough(best):
                 break
-        return [best] if len(taken) > 1 else []
+        return [best] if len(chosen) > 1 else []

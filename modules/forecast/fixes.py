@@ -1,11 +1,10 @@
-"""What lowers the peak of a run's memory: settings to change, those first that cost the least time.
+"""Settings that lower a run's peak memory, the cheapest in time first.
 
-The order is that of cost in time, from measurements of public trainers and counts of operations:
-what a run is given back for nothing; moves that happen now and then (waiting parts, the average);
-statistics in fewer bits; repeating cheap operations (up to a tenth of a step); repeating everything
-(a third more operations); moving saved inputs and layers in each step; quantized layers, which take
-two to three times as long in public trainers (SimpleTuner, int8 and fp8 on an H100); and last what
-trains something else: smaller pictures.
+The order follows measurements of public trainers and counts of operations: free ones; occasional
+copies (offloaded components, EMA); optimizer state in fewer bits; recomputing cheap operations (up
+to a tenth of a step); recomputing everything (a third more operations); moving activations and
+layers in each step; quantized layers, which take two to three times as long in public trainers
+(SimpleTuner, int8 and fp8 on an H100); and last what changes the results: smaller images.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,65 +23,74 @@ from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import ProblemsError
 from onetrainer.presets import presets
-from onetrainer.rules.rules import broken_rules
+from onetrainer.rules.rules import check_rules
 
-EIGHT_BITS = {
+EIGHT_BIT_VARIANTS = {
     "adamw": "adamw8bit",
     "adam": "adam8bit",
     "lion": "lion8bit",
     "ademamix": "ademamix8bit",
     "sgd": "sgd8bit",
 }
-_RATES = ("lr", "weight_decay", "fused_backward")
-_OF_METHOD = ("beta1", "beta2", "beta3", "eps", "momentum", "nesterov")
-SMALLER = 3 / 4
-"""Of the resolution: a little more than half the pixels."""
-SHARES = (0.5, 0.9)
-DRAWN_IN = 64
-"""Pixels that a drawing's sides are multiples of: what a latent's side is halved by three times."""
+_KEPT_SETTINGS = ("lr", "weight_decay", "fused_backward")
+_ALGORITHM_SETTINGS = ("beta1", "beta2", "beta3", "eps", "momentum", "nesterov")
+RESOLUTION_FACTOR = 3 / 4
+"""Factor of a smaller resolution: a little more than half the pixels."""
+FRACTIONS = (0.5, 0.9)
+SAMPLE_SIZE_STEP = 64
+"""Sides of samples are multiples of this many pixels, since UNets halve the latent's sides three
+times.
+"""
 
 
 @dataclass(frozen=True)
 class Change:
-    """Settings to change, in words, with their cost.
+    """Settings to change, with a description and their cost.
 
-    touches: the phases whose computing becomes another.
+    Attributes:
+        affected_phases: Phases whose compute changes.
     """
 
     changes: Mapping[str, object]
     words: str
     cost: str
-    touches: frozenset[str] = field(default=frozenset({"training"}))
+    affected_phases: frozenset[str] = field(default=frozenset({"training"}))
 
 
 def candidates(config: TrainConfig, *, on_card: bool) -> list[Change]:
-    """Every change that the config allows, in the order of their cost in time.
+    """Return every change that the config allows, in the order of their cost in time.
 
-    on_card: whether the run is on a graphics card, beside which there is main memory.
+    Args:
+        config: Of the run.
+        on_card: Whether the run is on a GPU, with RAM to offload to.
     """
-    known = {(one.path, one.what) for one in broken_rules(config) if one.severity == "error"}
-    found = []
+    known = _errors(config)
+    possible = []
     for change in (
-        *_for_nothing(config, on_card),
-        *_of_method(config),
-        *_of_drawing(config),
-        *_of_steps(config, on_card),
+        *_almost_free(config, on_card),
+        *_for_full_training(config),
+        *_for_reward_sampling(config),
+        *_slower_steps(config, on_card),
     ):
-        changed = applied(config, change.changes)
+        changed = apply_changes(config, change.changes)
         if changed is None or missing_package(changed.optimizer) is not None:
             continue
-        errors = {(one.path, one.what) for one in broken_rules(changed) if one.severity == "error"}
-        if errors <= known:
-            found.append(change)
-    return found
+        if _errors(changed) <= known:
+            possible.append(change)
+    return possible
 
 
-def applied(config: TrainConfig, changes: Mapping[str, object]) -> TrainConfig | None:
-    """The config with settings changed; None where that is none."""
+def _errors(config: TrainConfig) -> set[tuple[object, object]]:
+    problems = check_rules(config)
+    return {(each.path, each.what) for each in problems if each.severity == "error"}
+
+
+def apply_changes(config: TrainConfig, changes: Mapping[str, object]) -> TrainConfig | None:
+    """Return the config with settings changed; None if that is not a valid config."""
     document: dict[str, Any] = config.model_dump(mode="json")
     for path, value in changes.items():
         if path == "optimizer.kind":
-            document["optimizer"] = _other_kind(document["optimizer"], str(value))
+            document["optimizer"] = _converted_optimizer(document["optimizer"], str(value))
         else:
             document = presets.with_value(document, path, value)
     try:
@@ -91,16 +99,17 @@ def applied(config: TrainConfig, changes: Mapping[str, object]) -> TrainConfig |
         return None
 
 
-def _other_kind(section: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Another optimizer with the rates of this one; the same in fewer bits with all the rest."""
-    is_same = EIGHT_BITS.get(str(section["kind"])) == kind
-    kept = [name for name in (*_RATES, *(_OF_METHOD if is_same else ())) if name in section]
+def _converted_optimizer(section: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return another optimizer with this one's rates; all settings for its 8-bit variant."""
+    is_same = EIGHT_BIT_VARIANTS.get(str(section["kind"])) == kind
+    names = _KEPT_SETTINGS + _ALGORITHM_SETTINGS if is_same else _KEPT_SETTINGS
+    kept = [name for name in names if name in section]
     known = {setting.path for setting in settings(TrainConfig, kinds={"optimizer": kind})}
     return {"kind": kind} | {name: section[name] for name in kept if f"optimizer.{name}" in known}
 
 
-def _for_nothing(config: TrainConfig, on_card: bool) -> Iterator[Change]:
-    """What costs no time, or some now and then."""
+def _almost_free(config: TrainConfig, on_card: bool) -> Iterator[Change]:
+    """Yield what costs no time, or only now and then."""
     if not config.data.cache_latents:
         yield Change(
             {"data.cache_latents": True}, "encode pictures once, before training", "faster"
@@ -111,14 +120,12 @@ def _for_nothing(config: TrainConfig, on_card: bool) -> Iterator[Change]:
     if on_card and config.hardware.offload_device == "same":
         yield Change(
             {"hardware.offload_device": "cpu"},
-            "let text encoders and VAE wait in main memory",
+            "offload text encoders and VAE to RAM",
             "a moment around samples",
             frozenset(),
         )
     if on_card and config.ema.use and config.ema.device == "device":
-        yield Change(
-            {"ema.device": "host"}, "keep the average in main memory", "little time in each step"
-        )
+        yield Change({"ema.device": "host"}, "store the EMA in RAM", "little time in each step")
     if config.sampling.prompts and not config.hardware.vae_tiling:
         yield Change(
             {"hardware.vae_tiling": True},
@@ -128,15 +135,15 @@ def _for_nothing(config: TrainConfig, on_card: bool) -> Iterator[Change]:
         )
 
 
-def _of_method(config: TrainConfig) -> Iterator[Change]:
-    """What a model's own weights take beside themselves."""
+def _for_full_training(config: TrainConfig) -> Iterator[Change]:
+    """Yield what applies to training a model's own weights."""
     method = config.method
     if not isinstance(method, Full | Vae):
         return
     if method.weights == "fp32" and config.hardware.precision == "bf16":
         yield Change(
             {"method.weights": "bf16"},
-            "keep trained weights in bf16, rounded by chance",
+            "store trained weights in bf16 with stochastic rounding",
             "faster; a little less exact",
         )
     document = config.optimizer.model_dump()
@@ -148,36 +155,36 @@ def _of_method(config: TrainConfig) -> Iterator[Change]:
         }
         if config.training.accumulation == 1:
             yield Change(
-                changes, "move each weight in the backward pass", "no time; no gradient clipping"
+                changes, "update weights in a fused backward pass", "no time; no gradient clipping"
             )
     kind = str(document["kind"])
-    if kind in EIGHT_BITS:
+    if kind in EIGHT_BIT_VARIANTS:
         yield Change(
-            {"optimizer.kind": EIGHT_BITS[kind]},
-            "keep the optimizer's statistics in 8 bits",
+            {"optimizer.kind": EIGHT_BIT_VARIANTS[kind]},
+            "store the optimizer state in 8 bits",
             "no time; a little less exact",
         )
     if kind in ("adam", "adamw", "adamw8bit", "adam8bit"):
-        # Whoever has set beta1 would else keep it, and with it the statistics that it is for.
+        # With beta1 Adafactor would store the momentum as well.
         changes = {
             "optimizer.kind": "adafactor",
             "optimizer.beta1": None,
             "training.gradient_clipping": 0.0,
         }
         yield Change(
-            changes, "Adafactor, which keeps sums of rows and columns", "a slower optimizer"
+            changes, "Adafactor, which stores sums of rows and columns", "a slower optimizer"
         )
 
 
-def _of_drawing(config: TrainConfig) -> Iterator[Change]:
-    """What reward training keeps while it draws."""
+def _for_reward_sampling(config: TrainConfig) -> Iterator[Change]:
+    """Yield what applies to the rollouts of reward training."""
     section = config.objective
     if not isinstance(section, AlignProp):
         return
     if section.rollout.merge:
         yield Change(
             {"objective.rollout.merge": False},
-            "do not merge adapters while drawing, which copies their layers",
+            "do not merge adapters while sampling, which copies their layers",
             "up to a fifth more time",
         )
     if config.hardware.precision == "bf16" and config.hardware.vae_precision in ("auto", "fp32"):
@@ -190,18 +197,18 @@ def _of_drawing(config: TrainConfig) -> Iterator[Change]:
     if not section.rollout.checkpoint:
         yield Change(
             {"objective.rollout.checkpoint": True},
-            "keep the inputs of each drawing step alone (checkpointing)",
+            "store the inputs of each sampling step alone (checkpointing)",
             "up to a third more time",
         )
 
 
-def _of_steps(config: TrainConfig, on_card: bool) -> Iterator[Change]:
-    """What makes each step take longer."""
+def _slower_steps(config: TrainConfig, on_card: bool) -> Iterator[Change]:
+    """Yield what makes each step slower."""
     hardware, training = config.hardware, config.training
     if hardware.gradient_checkpointing == "off":
         yield Change(
             {"hardware.gradient_checkpointing": "selective"},
-            "repeat cheap operations (checkpointing)",
+            "recompute cheap operations (selective gradient checkpointing)",
             "up to a tenth more time",
         )
     if training.batch_size > 1:
@@ -211,87 +218,89 @@ def _of_steps(config: TrainConfig, on_card: bool) -> Iterator[Change]:
         }
         yield Change(
             smaller,
-            "batches of one picture, accumulated",
-            "the same steps take longer: pictures one after the other",
+            "batches of one image, accumulated",
+            "the same steps take longer: images one after the other",
             frozenset({"training", "validation"}),
         )
     if hardware.gradient_checkpointing in ("off", "selective"):
         yield Change(
             {"hardware.gradient_checkpointing": "block"},
-            "repeat whole blocks (checkpointing)",
+            "recompute whole blocks (full gradient checkpointing)",
             "about a third more time",
         )
     if on_card and hardware.offload_activations < 1:
         yield Change(
             {"hardware.offload_activations": 1.0, "hardware.offload_device": "cpu"},
-            "let what blocks save wait in main memory",
+            "offload activations to RAM",
             "half as much time again, or more",
         )
-    for share in SHARES if on_card else ():
-        if hardware.offload_layers < share:
-            words = "half" if share == SHARES[0] else "nine tenths"
+    for fraction in FRACTIONS if on_card else ():
+        if hardware.offload_layers < fraction:
+            is_half = fraction == FRACTIONS[0]
+            words = "half" if is_half else "nine tenths"
+            cost = "up to twice the time" if is_half else "two to three times the time"
             yield Change(
-                {"hardware.offload_layers": share, "hardware.offload_device": "cpu"},
-                f"let {words} of the layers wait in main memory",
-                "up to twice the time" if share == SHARES[0] else "two to three times the time",
+                {"hardware.offload_layers": fraction, "hardware.offload_device": "cpu"},
+                f"offload {words} of the layers to RAM",
+                cost,
                 frozenset({"training", "validation", "encoding", "drawing"}),
             )
-    yield from _of_quality(config)
+    yield from _changing_results(config)
 
 
-def _of_quality(config: TrainConfig) -> Iterator[Change]:
-    """What also changes what is learned."""
-    is_beside = isinstance(config.method, Adapter | EmbeddingOnly)
-    if is_beside and config.hardware.quantization == "none" and missing_quantizer("int8") is None:
+def _changing_results(config: TrainConfig) -> Iterator[Change]:
+    """Yield what also changes the results of training."""
+    is_adapter = isinstance(config.method, Adapter | EmbeddingOnly)
+    if is_adapter and config.hardware.quantization == "none" and missing_quantizer("int8") is None:
         yield Change(
             {"hardware.quantization": "int8"},
-            "keep frozen layers in int8",
+            "quantize frozen layers to int8",
             "two to three times the time; a little less exact",
             frozenset({"training", "validation", "encoding", "drawing"}),
         )
     if isinstance(config.objective, AlignProp):
-        yield from _smaller_drawings(config.objective)
+        yield from _smaller_samples(config.objective)
     resolution = config.data.resolution
     step = max(LATENT_SIDE, bucket_step(config.model.family, config.data.buckets.step, resolution))
-    smaller = int(resolution * SMALLER) // step * step
+    smaller = int(resolution * RESOLUTION_FACTOR) // step * step
     if step < smaller < resolution:
         yield Change(
             {"data.resolution": smaller},
-            f"learn smaller pictures, of {smaller} px",
-            "faster; less detail is learned",
+            f"train on smaller images, of {smaller} px",
+            "faster; less detail is trained",
             frozenset({"caching", "training", "validation"}),
         )
 
 
-def _smaller_drawings(section: AlignProp) -> Iterator[Change]:
-    """The decoder keeps most, and as much more as there are pixels."""
+def _smaller_samples(section: AlignProp) -> Iterator[Change]:
+    """Yield smaller rollouts: the decoder takes most memory, in proportion to the pixels."""
     sides = {
-        side: int(length * SMALLER) // DRAWN_IN * DRAWN_IN
+        side: int(length * RESOLUTION_FACTOR) // SAMPLE_SIZE_STEP * SAMPLE_SIZE_STEP
         for side, length in (("width", section.rollout.width), ("height", section.rollout.height))
     }
-    if min(sides.values()) >= DRAWN_IN:
+    if min(sides.values()) >= SAMPLE_SIZE_STEP:
         yield Change(
             {f"objective.rollout.{side}": length for side, length in sides.items()},
-            f"draw smaller pictures, of {sides['width']} × {sides['height']} px",
-            "faster; models draw worse than at the size that they were made for",
+            f"generate smaller images, of {sides['width']} × {sides['height']} px",
+            "faster; models are worse at sizes that they were not trained for",
             frozenset({"training"}),
         )
 
 
-def joined(changes: Sequence[Change]) -> Change:
-    """Several changes as one; of the same setting the last one counts.
+def combine(changes: Sequence[Change]) -> Change:
+    """Combine several changes; the last one wins where they change the same setting.
 
-    Those of which nothing is left, because later ones set all of it again, are not told.
+    Descriptions of changes that later ones replace completely are left out.
     """
-    together: dict[str, object] = {}
-    told: list[Change] = []
+    combined: dict[str, object] = {}
+    remaining: list[Change] = []
     for change in changes:
-        together |= change.changes
-        told = [one for one in told if not one.changes.keys() <= change.changes.keys()]
-        told.append(change)
+        combined |= change.changes
+        remaining = [each for each in remaining if not each.changes.keys() <= change.changes.keys()]
+        remaining.append(change)
     return Change(
-        together,
-        "all of these: " + "; ".join(change.words for change in told),
-        "; ".join(dict.fromkeys(change.cost for change in told)),
-        frozenset().union(*(change.touches for change in changes)),
+        combined,
+        "all of these: " + "; ".join(change.words for change in remaining),
+        "; ".join(dict.fromkeys(change.cost for change in remaining)),
+        frozenset().union(*(change.affected_phases for change in changes)),
     )

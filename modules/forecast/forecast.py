@@ -1,4 +1,4 @@
-"""Whether a run fits: how much memory each phase takes of the device, before anything is loaded."""
+"""Forecast of a run: how much memory each phase takes, before anything is loaded."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,7 +11,7 @@ import torch
 from modules.forecast.dataset import forecast_dataset
 from modules.forecast.meta_run import Model, Stage, build_model, is_same_model, staged
 from modules.forecast.operator_costs import Machine
-from modules.forecast.phases import ALL, NONE_KNOWN, measure_phases, training_alone
+from modules.forecast.phases import ALL, NO_PHASES, measure_phases, training_alone
 from modules.forecast.step_time import forecast_time
 from modules.memory.precision import choose_device
 from modules.meta_device.autocast import DeviceKind
@@ -28,17 +28,19 @@ from onetrainer.run.events import Forecast
 
 Policy = Literal["off", "selective", "block"]
 POLICIES: tuple[Policy, ...] = ("off", "selective", "block")
-"""From the fastest to that which takes least."""
+"""From the fastest to the one that takes the least memory."""
 PROGRAM = "program"
 Measured = TypeVar("Measured")
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a run is planned for.
+    """The device that a run is planned for.
 
-    kind: a graphics card ("cuda") or the processor. available: bytes that are free there; 0 where
-    that is not known. program: bytes that the program itself takes of them.
+    Attributes:
+        kind: "cuda" or "cpu".
+        available: Bytes that are free; 0 if unknown.
+        program: Bytes of them that the program itself takes.
     """
 
     kind: DeviceKind
@@ -47,22 +49,27 @@ class Target:
 
 
 def target_of(config: TrainConfig) -> Target:
-    """This computer, as the config would use it, and what is free there now.
+    """Return the device of this computer that the config selects, with its free memory.
 
-    Raises UserError where the config asks for a card that is not there.
+    Raises:
+        UserError: If the config selects a GPU that does not exist.
     """
     if choose_device(config.hardware.device).type == "cuda":
         return Target("cuda", available=torch.cuda.mem_get_info()[0])
-    # A run loads the same libraries as this process has.
+    # A run loads the same libraries as this process.
     program = psutil.Process().memory_info().rss
     return Target("cpu", available=psutil.virtual_memory().available, program=program)
 
 
 def forecast(config: TrainConfig, target: Target | None = None) -> Forecast:
-    """What every phase of a run takes at its peak, without cures.
+    """Return the peak memory of every phase of a run, without fixes.
 
-    Neither the model nor the pictures need to be there. Raises UserError for settings that no run
-    could begin with.
+    Neither the model nor the images need to exist.
+
+    config: Of the run. target: None for this computer.
+
+    Raises:
+        UserError: If no run could begin with the config.
     """
     with planner(target or target_of(config)) as plans:
         return plans.forecast(plans.resolve_checkpointing(config))
@@ -71,10 +78,10 @@ def forecast(config: TrainConfig, target: Target | None = None) -> Forecast:
 def choose_checkpointing(
     config: TrainConfig, free_bytes: int, *, target: Target | None = None
 ) -> Policy:
-    """The fastest checkpointing with which a step is sure to fit; "block" if none is.
+    """Return the fastest checkpointing with which a step is sure to fit; "block" if none is.
 
-    free_bytes: what the device has for the run, its model included; 0 or less means not known,
-    and "block" is safe then.
+    config: Of the run. free_bytes: Free memory for the run including its model; 0 or less if
+    unknown, which selects "block".
     """
     with planner(target or target_of(config)) as plans:
         return plans.choose_checkpointing(config, free_bytes)
@@ -82,9 +89,11 @@ def choose_checkpointing(
 
 @contextmanager
 def planner(target: Target, headers: HeaderCache | None = None) -> Iterator["Planner"]:
-    """What forecasts for a target. Within, torch computes nothing on a real device.
+    """Yield a planner for a target; within, torch computes nothing on a real device.
 
-    headers: of pictures that were read already.
+    Args:
+        target: The device to plan for.
+        headers: Images' headers that were read already.
     """
     plans = Planner(target, headers)
     try:
@@ -94,7 +103,7 @@ def planner(target: Target, headers: HeaderCache | None = None) -> Iterator["Pla
 
 
 class Planner:
-    """Forecasts for one target; the model of the newest one is kept for others of the same."""
+    """Forecasts for one target; keeps the latest model for configs with the same one."""
 
     def __init__(self, target: Target, headers: HeaderCache | None = None) -> None:
         self.target = target
@@ -104,7 +113,7 @@ class Planner:
         self._items: tuple[tuple[Data, str], Sequence[Item]] | None = None
 
     def close(self) -> None:
-        """Lets the model go."""
+        """Free the model."""
         self._model = None
         self._open.close()
 
@@ -112,12 +121,16 @@ class Planner:
         self,
         config: TrainConfig,
         *,
-        known: Mapping[str, Mapping[str, int]] = NONE_KNOWN,
-        touched: frozenset[str] = ALL,
+        known: Mapping[str, Mapping[str, int]] = NO_PHASES,
+        affected_phases: frozenset[str] = ALL,
     ) -> Forecast:
-        """What every phase takes; config: `decided`. known, touched: see `measured`."""
-        phases = self._staged(
-            config, lambda stage: measure_phases(stage, known=known, touched=touched)
+        """Return the peak memory of every phase.
+
+        `config` comes from `resolve_checkpointing`. known, affected_phases: See `measure_phases`.
+        """
+        phases = self._on_stage(
+            config,
+            lambda stage: measure_phases(stage, known=known, affected_phases=affected_phases),
         )
         program = {PROGRAM: self.target.program} if self.target.program else {}
         whole = {phase: {**parts, **program} for phase, parts in phases.items()}
@@ -126,53 +139,53 @@ class Planner:
         return Forecast(whole, peak, sums[peak], self.target.available)
 
     def time(self, config: TrainConfig, machine: Machine | None, where: str) -> dict[str, Any]:
-        """How long it takes; config: `decided`. See `time_of`."""
-        return self._staged(config, lambda stage: forecast_time(stage, machine, where))
+        """Return the time of a run, see `forecast_time`; `config` is resolved."""
+        return self._on_stage(config, lambda stage: forecast_time(stage, machine, where))
 
     def data(self, config: TrainConfig, machine: Machine | None) -> dict[str, Any]:
-        """What is told of its pictures; config: `decided`. See `data_of`."""
-        return self._staged(config, lambda stage: forecast_dataset(stage, machine, self._headers))
+        """Return facts about the images, see `forecast_dataset`; `config` is resolved."""
+        return self._on_stage(config, lambda stage: forecast_dataset(stage, machine, self._headers))
 
     def resolve_checkpointing(self, config: TrainConfig) -> TrainConfig:
-        """The config with automatic checkpointing decided."""
+        """Return the config with automatic checkpointing resolved."""
         if config.hardware.gradient_checkpointing != "auto":
             return config
         free = self.target.available - self.target.program
         return _with_policy(config, self.choose_checkpointing(config, free))
 
     def choose_checkpointing(self, config: TrainConfig, free_bytes: int) -> Policy:
-        """As the function of this name."""
+        """Return the fastest checkpointing that is sure to fit; see the function of this name."""
         for policy in POLICIES[:-1] if free_bytes > 0 else ():
-            parts = self._staged(_with_policy(config, policy), training_alone)
+            parts = self._on_stage(_with_policy(config, policy), training_alone)
             if fits(sum(parts.values()), free_bytes):
                 return policy
         return POLICIES[-1]
 
     def bucket_of(self, config: TrainConfig) -> Bucket:
-        """The size of the largest pictures; a square where there are none to see."""
+        """Return the bucket of the largest images; a square if there are none to read."""
         concepts = concepts_of(config)
         found = {
             bucket_at(item, concepts[item.concept], number)
-            for item in self._items_of(config)
+            for item in self._sample_items(config)
             for number in range(len(concepts[item.concept].resolutions))
         }
         return max(found or _sizes(config), key=lambda bucket: bucket.width * bucket.height)
 
-    def _staged(self, config: TrainConfig, measure: Callable[[Stage], Measured]) -> Measured:
+    def _on_stage(self, config: TrainConfig, measure: Callable[[Stage], Measured]) -> Measured:
         bucket = self.bucket_of(config)
-        with staged(self._model_of(config), config, bucket=bucket) as stage:
+        with staged(self._model_for(config), config, bucket=bucket) as stage:
             return measure(stage)
 
-    def _model_of(self, config: TrainConfig) -> Model:
+    def _model_for(self, config: TrainConfig) -> Model:
         if self._model is None or not is_same_model(config, self._model[0]):
             self.close()
             made = build_model(config, self.target.kind)
             self._model = config, self._open.enter_context(made)
         return self._model[1]
 
-    def _items_of(self, config: TrainConfig) -> Sequence[Item]:
-        """A picture of every shape in every folder that the config names."""
-        # Whatever else changes, the pictures are the same, and many settings are tried.
+    def _sample_items(self, config: TrainConfig) -> Sequence[Item]:
+        """Return an image of every shape in every folder of the config."""
+        # The images stay the same while many other settings are tried.
         same = config.data.model_copy(
             update={"resolution": Data().resolution, "buckets": Data().buckets}
         )
@@ -189,13 +202,13 @@ def _items(config: TrainConfig, headers: HeaderCache) -> Sequence[Item]:
             plain = replace(concept, require_captions=False)
             index = index_concept(plain, number=number, headers=headers)
         except UserError:
-            continue  # the pictures may come later
+            continue  # the images may come later
         found |= {(number, item.width, item.height): item for item in index.items}
     return tuple(found.values())
 
 
 def _sizes(config: TrainConfig) -> list[Bucket]:
-    """The sizes that are known without pictures: fixed ones, or squares."""
+    """Return the sizes that are known without images: fixed ones, or squares."""
     data = config.data
     if data.buckets.sizes:
         return [Bucket(size.width, size.height) for size in data.buckets.sizes]

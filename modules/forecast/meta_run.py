@@ -1,4 +1,4 @@
-"""A run's model and what trains it, of full size, on a device that does not exist."""
+"""A run's model and method in full size on the meta device."""
 
 import gc
 from collections.abc import Iterator, Mapping
@@ -9,18 +9,24 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from modules.assembly.method import Attached, attach, compares_with_before
-from modules.assembly.optimizer import steps_in_backward
-from modules.assembly.placement import manage, needs_of, parts_of, quantize, storage_dtypes
+from modules.assembly.method import Attached, attach, needs_base_predictions
+from modules.assembly.optimizer import uses_fused_backward
+from modules.assembly.placement import (
+    components_of,
+    manage,
+    placement_inputs_of,
+    quantize,
+    storage_dtypes,
+)
 from modules.families.empty import empty_family
 from modules.families.registry import family_spec
 from modules.families.stable_diffusion import StableDiffusion
 from modules.forecast.rewards import empty_mixer
 from modules.interfaces import Family, Method
 from modules.memory.layers.layers import ManagedLayers
-from modules.memory.residency import METHOD, REWARDS, Phase, Place, places
+from modules.memory.residency import METHOD, REWARDS, Phase, Placement, placement_table
 from modules.meta_device.autocast import DeviceKind
-from modules.meta_device.device import DEVICE, HOST, Imagined
+from modules.meta_device.device import DEVICE, HOST, MetaDevice
 from modules.methods.embedding import Embeddings
 from modules.methods.full import Full
 from modules.methods.joint import Joint
@@ -39,113 +45,122 @@ from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.model_files.kinds import ModelFile
 
 WEIGHTS = {"unet": "unet", "vae": "vae", METHOD: "adapters", REWARDS: "rewards"}
-"""What the memory of parts is called; the text encoders' all the same."""
+"""Memory part of each component; text encoders share `TEXT_ENCODERS`."""
 TEXT_ENCODERS = "text_encoders"
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A run that could begin.
+    """A run that is ready to begin, on the meta device.
 
-    config: with everything decided. bucket: of the largest pictures. mixer: what scores; None
-    where nothing does.
+    Attributes:
+        config: With automatic choices resolved.
+        bucket: Of the largest images.
+        mixer: The rewards; None without.
     """
 
     config: TrainConfig
     bucket: Bucket
-    imagined: Imagined
+    meta_device: MetaDevice
     attached: Attached
     layers: ManagedLayers
-    table: Mapping[str, Mapping[Phase, Place]]
+    table: Mapping[str, Mapping[Phase, Placement]]
     mixer: Mixer | None = None
 
     def residents(self, phase: Phase) -> dict[str, int]:
-        """Bytes of weights that are on the device all through a phase, by what they are called.
+        """Return the bytes of weights that are on the device during all of a phase, by memory part.
 
-        Those of layers that wait in main memory, and only visit it, do not count.
+        Offloaded layers, which are there for short times only, do not count.
         """
         is_one_place = self.config.hardware.offload_device == "same"
         counted = ("train", "temp") if is_one_place else ("train",)
-        found: dict[str, int] = {}
-        for name, part in parts_of(self.attached, networks_of(self.mixer)).items():
+        sizes: dict[str, int] = {}
+        for name, component in components_of(self.attached, networks_of(self.mixer)).items():
             if self.table[name][phase] in counted:
-                called = WEIGHTS.get(name, TEXT_ENCODERS)
-                found[called] = found.get(called, 0) + self._size(part)
-        return found
+                part = WEIGHTS.get(name, TEXT_ENCODERS)
+                sizes[part] = sizes.get(part, 0) + self._size(component)
+        return sizes
 
-    def _size(self, part: nn.Module) -> int:
-        meter = self.imagined.meter
-        tensors = {id(one): one for one in (*part.parameters(), *part.buffers())}
-        return sum(meter.size_of(one) for one in tensors.values() if meter.side_of(one) == "device")
+    def _size(self, component: nn.Module) -> int:
+        meter = self.meta_device.meter
+        tensors = {id(tensor): tensor for tensor in (*component.parameters(), *component.buffers())}
+        on_device = (each for each in tensors.values() if meter.side_of(each) == "device")
+        return sum(map(meter.size_of, on_device))
 
 
 @dataclass(frozen=True)
 class Model:
-    """What of a run is the same whichever way its steps are computed."""
+    """What a run's model is made of, independent of how its steps are computed."""
 
-    imagined: Imagined
+    meta_device: MetaDevice
     attached: Attached
     mixer: Mixer | None = None
 
 
 @contextmanager
-def modelled(config: TrainConfig, kind: DeviceKind) -> Iterator[Model]:
-    """The model of a config with what trains it, on a device that does not exist.
+def build_model(config: TrainConfig, kind: DeviceKind) -> Iterator[Model]:
+    """Build the config's model and method on the meta device.
 
-    Within, torch computes nothing on a real one. Raises UserError for what no run could begin with.
+    Within the context torch computes nothing on a real device.
+
+    Raises:
+        UserError: If no run could begin with the config.
     """
-    config = _without_files(config)
-    gc.collect()  # what only the collector frees would count until it comes
+    config = _without_start_files(config)
+    gc.collect()  # garbage would count until it is collected
     family = _family(config)
-    with Imagined(kind) as imagined:
+    with MetaDevice(kind) as meta_device:
         family = replace(family, schedule=family.schedule.to(DEVICE))
         quantize(config, family, device=DEVICE)
-        attached = _attached(config, family, waits=HOST if kind == "cuda" else DEVICE)
+        attached = _attached(config, family, offload_device=HOST if kind == "cuda" else DEVICE)
         mixer = empty_mixer(config)
-        for name, part in parts_of(attached, networks_of(mixer)).items():
+        for name, part in components_of(attached, networks_of(mixer)).items():
             for tensor in (*part.parameters(), *part.buffers()):
-                imagined.meter.assign(tensor, WEIGHTS.get(name, TEXT_ENCODERS))
-        yield Model(imagined, attached, mixer)
+                meta_device.meter.assign(tensor, WEIGHTS.get(name, TEXT_ENCODERS))
+        yield Model(meta_device, attached, mixer)
 
 
 @contextmanager
-def stage_of(model: Model, config: TrainConfig, *, bucket: Bucket) -> Iterator[Stage]:
-    """The run of a config, as it is before its first step.
+def staged(model: Model, config: TrainConfig, *, bucket: Bucket) -> Iterator[Stage]:
+    """Prepare the model for the first step of the config's run.
 
-    config: that of the model, or one that `is_same_model` of it. bucket: of the largest pictures.
+    Args:
+        model: Built for the config, or for one that `is_same_model`.
+        config: With automatic choices resolved.
+        bucket: Of the largest images.
     """
-    config, meter = _without_files(config), model.imagined.meter
-    if model.imagined.kind == "cpu":  # where everything is in the same memory anyway
+    config, meter = _without_start_files(config), model.meta_device.meter
+    if model.meta_device.kind == "cpu":  # where everything is in the same memory anyway
         hardware = config.hardware.model_copy(update={"offload_device": "same"})
         config = config.model_copy(update={"hardware": hardware})
-    family = _tiled(model.attached.family, is_on=config.hardware.vae_tiling)
+    family = _with_tiling(model.attached.family, is_on=config.hardware.vae_tiling)
     attached = replace(model.attached, family=family)
-    layers = manage(config, family, device=model.imagined.device)
+    layers = manage(config, family, device=model.meta_device.device)
     try:
-        for weight in layers.waiting:
+        for weight in layers.offloaded:
             meter.move(weight, "host")
-        table = places(needs_of(config))
-        yield Stage(config, bucket, model.imagined, attached, layers, table, model.mixer)
+        table = placement_table(placement_inputs_of(config))
+        yield Stage(config, bucket, model.meta_device, attached, layers, table, model.mixer)
     finally:
         layers.undo()
-        for weight in layers.waiting:
+        for weight in layers.offloaded:
             meter.move(weight, "device")
 
 
 def is_same_model(config: TrainConfig, other: TrainConfig) -> bool:
-    """Whether runs of two configs differ in nothing but how their steps are computed."""
-    if steps_in_backward(config) or steps_in_backward(other):
-        return False  # its hooks stay on the weights
-    return _of_model(config) == _of_model(other)
+    """Return whether two configs differ only in how steps are computed."""
+    if uses_fused_backward(config) or uses_fused_backward(other):
+        return False  # its hooks cannot be removed from the weights
+    return _model_settings(config) == _model_settings(other)
 
 
-def _of_model(config: TrainConfig) -> tuple[object, ...]:
+def _model_settings(config: TrainConfig) -> tuple[object, ...]:
     hardware = config.hardware
     return (
         config.model,
         config.method,
         config.embeddings,
-        compares_with_before(config),
+        needs_base_predictions(config),
         config.objective.rewards if isinstance(config.objective, AlignProp) else (),
         hardware.precision,
         hardware.vae_precision,
@@ -155,8 +170,8 @@ def _of_model(config: TrainConfig) -> tuple[object, ...]:
 
 
 def networks_of(mixer: Mixer | None) -> nn.Module | None:
-    """The networks that score; None where nothing scores."""
-    return None if mixer is None else mixer.own_modules()
+    """Return the reward networks; None without."""
+    return None if mixer is None else mixer.extra_modules()
 
 
 def _family(config: TrainConfig) -> StableDiffusion:
@@ -166,50 +181,53 @@ def _family(config: TrainConfig) -> StableDiffusion:
         family_spec(base_of(name)),
         name,
         dtypes=storage_dtypes(config),
-        configs=_own_configs(config.model.path),
+        configs=_config_folder(config.model.path),
         clip_skip=config.model.clip_skip,
     )
 
 
-def _tiled(family: Family, *, is_on: bool) -> Family:
+def _with_tiling(family: Family, *, is_on: bool) -> Family:
     assert isinstance(family, StableDiffusion), "there are no others"
-    # Every run encodes its own empty pictures.
-    return replace(family, decodes_in_tiles=is_on, _blanks={})
+    # Each run encodes its own blank images.
+    return replace(family, vae_tiling=is_on, _blanks={})
 
 
-def _own_configs(path: str) -> Path | None:
-    """The folder with a model's own configs; None for files, which have the published sizes."""
+def _config_folder(path: str) -> Path | None:
+    """Return the folder with a model's own configs; None for files, whose sizes are published."""
     folder = cached_folder(path) if is_hub_name(path) else Path(path)
-    is_there = path and folder is not None and (folder / "unet" / "config.json").is_file()
-    return folder if is_there else None
+    is_available = path and folder is not None and (folder / "unet" / "config.json").is_file()
+    return folder if is_available else None
 
 
-def _attached(config: TrainConfig, family: Family, *, waits: torch.device) -> Attached:
-    """What trains, words first. The model's files are not looked at: they need not be here yet.
+def _attached(config: TrainConfig, family: Family, *, offload_device: torch.device) -> Attached:
+    """Attach what is trained, embeddings first; the model's files need not exist.
 
-    waits: where a copy of the weights before their training is kept.
+    Args:
+        config: The run's config.
+        family: The model.
+        offload_device: Device of a copy of the original weights.
     """
-    words = None
+    embeddings = None
     if config.embeddings.tokens:
         alone = config.model_copy(update={"method": EmbeddingOnly()})
-        words = attach(alone, family, config.model)
-        family = words.family
+        embeddings = attach(alone, family, config.model)
+        family = embeddings.family
     if isinstance(config.method, EmbeddingOnly):
-        assert words is not None, "the rules refuse a config in which nothing trains"
-        return words
-    # Adapters make their matrices wherever torch makes things, and draw numbers.
+        assert embeddings is not None, "the rules refuse a config in which nothing trains"
+        return embeddings
+    # Adapters create matrices on the default device, with random numbers.
     with torch.device("meta"), torch.random.fork_rng(devices=[]):
-        main = _main(config, family, waits)
-    if words is None:
+        main = _attach_method(config, family, offload_device)
+    if embeddings is None:
         return Attached(family, main)
-    assert isinstance(words.method, Embeddings), "of words alone"
-    return Attached(family, Joint(main, words.method))
+    assert isinstance(embeddings.method, Embeddings), "of embeddings alone"
+    return Attached(family, Joint(main, embeddings.method))
 
 
-def _main(config: TrainConfig, family: Family, waits: torch.device) -> Method:
-    """What trains besides words."""
+def _attach_method(config: TrainConfig, family: Family, offload_device: torch.device) -> Method:
+    """Attach everything except embeddings."""
     source = ModelSource(ModelFile(Path(), "folder", config.model.family))
-    original = waits if compares_with_before(config) else None
+    original = offload_device if needs_base_predictions(config) else None
     match config.method:
         case FullSection() as section:
             return Full.attach(family, section, source=source, keep_original=original)
@@ -220,11 +238,13 @@ def _main(config: TrainConfig, family: Family, waits: torch.device) -> Method:
             return attach(plain, family, config.model).method
 
 
-def _without_files(config: TrainConfig) -> TrainConfig:
-    """The config without files to go on from: they change no size that matters."""
-    words = tuple(word.model_copy(update={"start_from": ""}) for word in config.embeddings.tokens)
+def _without_start_files(config: TrainConfig) -> TrainConfig:
+    """Return the config without files to start from, which change no size that matters."""
+    tokens = tuple(
+        token.model_copy(update={"start_from": ""}) for token in config.embeddings.tokens
+    )
     method = config.method
     if "start_from" in type(method).model_fields:
         method = method.model_copy(update={"start_from": ""})
-    embeddings = config.embeddings.model_copy(update={"tokens": words})
+    embeddings = config.embeddings.model_copy(update={"tokens": tokens})
     return config.model_copy(update={"method": method, "embeddings": embeddings})

@@ -1,7 +1,7 @@
-"""How long computing takes before anything is computed: what operators do, how fast a machine is.
+"""Estimated compute time: what operators do, and how fast the machine is.
 
-An operator takes as long as its arithmetic, as its memory traffic, or as being called, whichever is
-longest (the roofline model: Williams et al. 2009, doi:10.1145/1498765.1498785).
+An operator takes as long as its arithmetic, its memory traffic or its call, whichever is longest
+(the roofline model: Williams et al. 2009, doi:10.1145/1498765.1498785).
 """
 
 from collections import Counter
@@ -20,69 +20,82 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-Kind = Literal["product", "convolution", "attention", "other"]
+OperatorKind = Literal["product", "convolution", "attention", "other"]
 
 _HEAD = 40
 _aten = torch.ops.aten
 _FLASH = _aten._scaled_dot_product_flash_attention
 _FLASH_BACKWARD = _aten._scaled_dot_product_flash_attention_backward
-# The processor's attention, also of the imagined device, is missing from torch's own list.
-_LIKE = {
+# The CPU's attention, which the meta device uses too, is missing from torch's registry.
+_EQUIVALENTS = {
     _aten._scaled_dot_product_flash_attention_for_cpu: _FLASH,
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: _FLASH_BACKWARD,
 }
-_KINDS: Mapping[Any, Kind] = MappingProxyType(
+_OPERATOR_KINDS: Mapping[Any, OperatorKind] = MappingProxyType(
     {
         _aten.convolution: "convolution",
         _aten._convolution: "convolution",
         _aten.convolution_backward: "convolution",
-        **dict.fromkeys(_LIKE, "attention"),
-        **dict.fromkeys(_LIKE.values(), "attention"),
+        **dict.fromkeys(_EQUIVALENTS, "attention"),
+        **dict.fromkeys(_EQUIVALENTS.values(), "attention"),
     }
 )
 
 
 class Operation(NamedTuple):
-    """What an operator does. flops: of arithmetic. moved: bytes of operands and results."""
+    """Costs of an operator.
 
-    kind: Kind
+    Attributes:
+        flops: Floating-point operations.
+        bytes_moved: Size of operands and results.
+    """
+
+    kind: OperatorKind
     dtype: torch.dtype
     flops: int
-    moved: int
+    bytes_moved: int
 
 
 @dataclass(frozen=True)
 class Machine:
-    """How fast a device is.
+    """Speed of a device.
 
-    flops: a second, by what is computed in which dtype. moved: bytes a second. called: seconds
-    that calling an operator takes.
+    Attributes:
+        flops: Floating-point operations per second by kind of operator and dtype.
+        bytes_per_second: Memory bandwidth.
+        call_seconds: Overhead of calling an operator.
     """
 
-    flops: Mapping[tuple[Kind, torch.dtype], float]
-    moved: float
-    called: float
+    flops: Mapping[tuple[OperatorKind, torch.dtype], float]
+    bytes_per_second: float
+    call_seconds: float
 
-    def seconds(self, work: "Work") -> float:
-        """How long work takes, about."""
-        return sum(self._seconds(one) * count for one, count in work.operations.items())
+    def seconds(self, work: "OperatorCounter") -> float:
+        """Estimate the time that the counted operators take."""
+        return sum(
+            self._operation_seconds(operation) * count
+            for operation, count in work.operations.items()
+        )
 
-    def _seconds(self, one: Operation) -> float:
-        rate = self.flops.get((one.kind, one.dtype)) or self.flops.get((one.kind, torch.float32))
-        computing = one.flops / rate if rate else 0.0
-        return max(computing, one.moved / self.moved, self.called)
+    def _operation_seconds(self, operation: Operation) -> float:
+        kind, dtype = operation.kind, operation.dtype
+        rate = self.flops.get((kind, dtype)) or self.flops.get((kind, torch.float32))
+        computing = operation.flops / rate if rate else 0.0
+        moving = operation.bytes_moved / self.bytes_per_second
+        return max(computing, moving, self.call_seconds)
 
 
-class Work(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes have no types
-    """Within, notes what operators do, on whichever device; views are free.
+class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes have no types
+    """Context that counts operators and their costs on any device; views are free.
 
-    operations: how often each was done.
+    Attributes:
+        operations: Number of calls of each operation.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # as above
         self.operations: Counter[Operation] = Counter()
-        self._are_views: dict[Any, bool] = {}
+        self._is_view_cache: dict[Any, bool] = {}
 
     def __torch_dispatch__(
         self,
@@ -93,35 +106,37 @@ class Work(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes 
     ) -> Any:  # noqa: ANN401
         named = kwargs or {}
         made = func(*args, **named)
-        is_view = self._are_views.get(func)
+        is_view = self._is_view_cache.get(func)
         if is_view is None:
-            is_view = self._are_views[func] = _is_view(func)
+            is_view = self._is_view_cache[func] = _is_view(func)
         if not is_view:
-            # Modes of functions would see every look at a shape in here.
+            # TorchFunctionModes would see every access to a shape in here.
             with torch._C.DisableTorchFunction():
                 self.operations[_operation(func, args, named, made)] += 1
         return made
 
 
 def _is_view(func: Any) -> bool:  # noqa: ANN401 - an operator of torch
-    returned = [one.alias_info for one in func._schema.returns]
-    return any(one is not None and not one.is_write for one in returned)
+    aliases = [result.alias_info for result in func._schema.returns]
+    return any(alias is not None and not alias.is_write for alias in aliases)
 
 
-def _operation(func: Any, args: Any, named: Mapping[str, Any], made: Any) -> Operation:  # noqa: ANN401
+def _operation(func: Any, args: Any, named: Mapping[str, Any], result: Any) -> Operation:  # noqa: ANN401
     packet = func._overloadpacket
     tensors = [*_tensors(args), *_tensors(tuple(named.values()))]
-    moved = sum(one.numel() * one.element_size() for one in (*tensors, *_tensors(made)))
+    bytes_moved = sum(
+        tensor.numel() * tensor.element_size() for tensor in (*tensors, *_tensors(result))
+    )
     dtype = tensors[0].dtype if tensors else torch.float32
-    count: Callable[..., int] | None = flop_registry.get(_LIKE.get(packet, packet))
+    count: Callable[..., int] | None = flop_registry.get(_EQUIVALENTS.get(packet, packet))
     if count is None:
-        return Operation("other", dtype, 0, moved)
-    kind = _KINDS.get(packet, "product")
-    flops = float(count(*args, **named, out_val=made))
+        return Operation("other", dtype, 0, bytes_moved)
+    kind = _OPERATOR_KINDS.get(packet, "product")
+    flops = float(count(*args, **named, out_val=result))
     if kind == "attention":
-        # Weighing a pair of tokens takes what a head of so much width does, however narrow it is.
+        # A pair of tokens costs at least as much as with heads of this width.
         flops *= max(1, _HEAD / tensors[0].shape[-1])
-    return Operation(kind, dtype, int(flops), moved)
+    return Operation(kind, dtype, int(flops), bytes_moved)
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:  # noqa: ANN401 - any operand
@@ -132,48 +147,54 @@ def _tensors(values: Any) -> Iterator[Tensor]:  # noqa: ANN401 - any operand
             yield from _tensors(value)
 
 
-PATIENCE = 0.03
-"""Seconds that each rate is measured for, or as long as one computation takes."""
+SECONDS_PER_RATE = 0.03
+"""Duration of each measurement, in seconds, unless a single computation takes longer."""
 _SIDE = 512
 _CHANNELS, _PIXELS = 160, 32
 _HEADS = 8
 _NUMBERS = 1 << 24
 _TINY = 16
 _TEXT = 77  # tokens
-_RATED: tuple[Kind, ...] = ("product", "convolution", "attention")
+_MEASURED_KINDS: tuple[OperatorKind, ...] = ("product", "convolution", "attention")
 
 
-def probed(device: torch.device, dtype: torch.dtype) -> Machine:
-    """How fast a device is now, measured in about a second. dtype: that of the UNet's products.
+def measure_machine(device: torch.device, dtype: torch.dtype) -> Machine:
+    """Measure how fast a device is now, in about a second.
 
-    First what operators reach alone, which is more than they reach in a network: by how much is
-    measured with two of a UNet's blocks, forward and backward.
+    Operators reach less in a network than alone. The factor is measured with two blocks of a UNet,
+    forward and backward.
+
+    Args:
+        device: To measure.
+        dtype: Of the UNet's matrix products.
     """
     with torch.random.fork_rng(devices=[]):
-        small = _Blocks(_TINY, _TINY // 4, device, dtype)
-        large = _Blocks(_HEADS * _HEAD, _PIXELS, device, dtype)
+        small = _UNetBlocks(_TINY, _TINY // 4, device, dtype)
+        large = _UNetBlocks(_HEADS * _HEAD, _PIXELS, device, dtype)
     with torch.no_grad():
         flops = {
-            (kind, one): _rate(_computations(kind, device, one), device)
-            for one in {dtype, torch.float32}
-            for kind in _RATED
+            (kind, each): _rate(_benchmark(kind, device, each), device)
+            for each in {dtype, torch.float32}
+            for kind in _MEASURED_KINDS
         }
         numbers = torch.zeros(_NUMBERS, device=device)
         other = torch.zeros_like(numbers)
         bytes_moved = 3 * numbers.numel() * numbers.element_size()
-        moved = bytes_moved / _duration(lambda: torch.add(numbers, other, out=numbers), device)
-    with Work() as work:
+        seconds = _duration(lambda: torch.add(numbers, other, out=numbers), device)
+        bytes_per_second = bytes_moved / seconds
+    with OperatorCounter() as work:
         small.compute()
-    called = _duration(small.compute, device) / work.operations.total()
-    with Work() as work:
+    call_seconds = _duration(small.compute, device) / work.operations.total()
+    with OperatorCounter() as work:
         large.compute()
-    ideal = Machine(flops, moved, called)
+    ideal = Machine(flops, bytes_per_second, call_seconds)
     slower = max(1.0, _duration(large.compute, device) / ideal.seconds(work))
-    return Machine({key: rate / slower for key, rate in flops.items()}, moved / slower, called)
+    flops = {key: rate / slower for key, rate in flops.items()}
+    return Machine(flops, bytes_per_second / slower, call_seconds)
 
 
-class _Blocks:
-    """A residual block and a transformer's, as UNets have them, for one picture."""
+class _UNetBlocks:
+    """A residual and a transformer block as in UNets, for one image."""
 
     def __init__(self, width: int, side: int, device: torch.device, dtype: torch.dtype) -> None:
         self._residual = ResnetBlock2D(
@@ -191,15 +212,17 @@ class _Blocks:
         self._text = torch.ones(1, _TEXT, width, device=device, dtype=dtype)
 
     def compute(self) -> None:
-        """Forward and backward."""
+        """Run forward and backward."""
         image = self._residual(self._image, self._time)
         tokens = image.flatten(2).transpose(1, 2)
         made = self._transformer(tokens, encoder_hidden_states=self._text)
         torch.autograd.grad(made.sum(), self._image)
 
 
-def _computations(kind: Kind, device: torch.device, dtype: torch.dtype) -> Callable[[], Tensor]:
-    """Something of a kind, of the size that UNets have."""
+def _benchmark(
+    kind: OperatorKind, device: torch.device, dtype: torch.dtype
+) -> Callable[[], Tensor]:
+    """Return a computation of a kind, of a size that occurs in UNets."""
 
     def zeros(*shape: int) -> Tensor:
         return torch.zeros(shape, device=device, dtype=dtype)
@@ -218,17 +241,17 @@ def _computations(kind: Kind, device: torch.device, dtype: torch.dtype) -> Calla
 
 
 def _rate(compute: Callable[[], Tensor], device: torch.device) -> float:
-    """Its arithmetic a second."""
-    with Work() as work:
+    """Return floating-point operations per second."""
+    with OperatorCounter() as work:
         compute()
-    flops = sum(one.flops * count for one, count in work.operations.items())
+    flops = sum(operation.flops * count for operation, count in work.operations.items())
     return float(flops / _duration(compute, device))
 
 
 def _duration(compute: Callable[[], object], device: torch.device) -> float:
-    """Seconds of the middle one of several computations, as busy as the device is now."""
+    """Return the median duration of a computation under the current load, in seconds."""
     compute()
-    taken, until = [], perf_counter() + PATIENCE
+    taken, until = [], perf_counter() + SECONDS_PER_RATE
     while True:
         _wait(device)
         start = perf_counter()
@@ -241,6 +264,6 @@ def _duration(compute: Callable[[], object], device: torch.device) -> float:
 
 
 def _wait(device: torch.device) -> None:
-    """Until the device has done what it was asked for: this measures, and nothing else waits."""
+    """Wait for the GPU: the measured time must include its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -1,4 +1,4 @@
-"""A lack of memory during a run, told in the terms of a forecast: what took it, what to change."""
+"""Explanation of an out-of-memory failure: what took the memory, and which setting to change."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,26 +29,27 @@ _FORECAST_PHASES: Mapping[str, tuple[str, ...]] = {
     "validating": ("validation",),
     "sampling": ("encoding", "drawing", "decoding"),
 }
-"""What a run's phases are called in a forecast, where that is something else."""
+"""Phases of a forecast by the name of a run's phase, where they differ."""
 SAFE = "Everything up to the last checkpoint is safe."
 
 
 def explain_failure(folder: RunFolder) -> Failed:
-    """What to tell of a run that ran out of memory just now. Raises whatever goes wrong."""
+    """Explain a run's latest out-of-memory failure; raise any error on the way."""
     config = resolve(migrate(read_json(folder.config), source=""), source="")
     return explain_out_of_memory(config, phase_of(read_all(folder.events)))
 
 
 def explain_out_of_memory(config: TrainConfig, phase: str, target: Target | None = None) -> Failed:
-    """What took the memory in a phase of a run, and which setting to change.
+    """Return a failure event that explains a phase's memory.
 
-    phase: as events or forecasts call it. target: None means this computer, with all its memory.
+    config: Of the run. phase: A phase of events or of forecasts. target: None for this computer
+    with all of its memory.
     """
-    target = target or _whole(config)
+    target = target or _whole_device(config)
     with planner(target) as plans:
         config = plans.resolve_checkpointing(config)
         known = plans.forecast(config)
-        phase = _counted(known, phase)
+        phase = _forecast_phase(known, phase)
         parts = known.phases[phase]
         needed = sum(parts.values())
         what = f"there is not enough memory for {phase_label(phase)}"
@@ -57,13 +58,13 @@ def explain_out_of_memory(config: TrainConfig, phase: str, target: Target | None
             f" {format_memory(target.available)} in all"
         )
         if fits(needed, target.available):
-            return Failed("program", what, expected, f"{_OTHERS} {SAFE}")
+            return Failed("program", what, expected, f"{_SHOULD_FIT} {SAFE}")
         fixes = add_fixes(plans, config, known).fixes
     return Failed("program", what, expected, f"{_remedy(fixes, target.available)} {SAFE}")
 
 
 def phase_of(events: Sequence[Event]) -> str:
-    """The phase that a run was in when its last event was told."""
+    """Return the phase of a run at its last event."""
     phase = "loading"
     for event in events:
         match event:
@@ -74,28 +75,28 @@ def phase_of(events: Sequence[Event]) -> str:
     return phase
 
 
-_OTHERS = "That should fit: close what else uses the device, or lower the batch size."
+_SHOULD_FIT = "That should fit: close other programs that use the device, or lower the batch size."
 
 
-def _whole(config: TrainConfig) -> Target:
-    """This computer with all of its memory: what is free now says nothing any more."""
+def _whole_device(config: TrainConfig) -> Target:
+    """Return this computer with all of its memory; what is free after the failure says nothing."""
     if choose_device(config.hardware.device).type == "cuda":
         return Target("cuda", available=torch.cuda.mem_get_info()[1])
     return Target("cpu", available=psutil.virtual_memory().total)
 
 
-def _counted(known: Forecast, phase: str) -> str:
-    """The phase of a forecast that takes most of what a run's phase may be."""
+def _forecast_phase(known: Forecast, phase: str) -> str:
+    """Return the largest of the forecast's phases that a run's phase may be."""
     names = [name for name in _FORECAST_PHASES.get(phase, (phase,)) if name in known.phases]
     return max(names or [known.peak_phase], key=lambda name: sum(known.phases[name].values()))
 
 
 def _remedy(fixes: Sequence[Mapping[str, Any]], available: int) -> str:
-    """The first cure that is enough; else the one that lowers most."""
+    """Return the first fix that is enough, else the one with the lowest peak."""
     if not fixes:
         return "Lower the resolution, or use a device with more memory."
     enough = [fix for fix in fixes if fits(int(fix["peak_bytes"]), available)]
-    fix = enough[0] if enough else min(fixes, key=lambda one: int(one["peak_bytes"]))
+    fix = enough[0] if enough else min(fixes, key=lambda fix: int(fix["peak_bytes"]))
     changes = ", ".join(
         f"{path} to {setting_value(value)}" for path, value in fix["changes"].items()
     )

@@ -1,4 +1,4 @@
-"""Reward training on a device that does not exist: a few of its steps, which tell of all."""
+"""Reward training on the meta device: a few steps from which all are extrapolated."""
 
 from modules.assembly.method import Attached
 from modules.assembly.rewards import mixer_of, reward_objective
@@ -20,29 +20,28 @@ from onetrainer.config.rewards.algorithms import (
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.reward import Reward as RewardSection
 from onetrainer.config.train import TrainConfig
-from onetrainer.dataset.caption_caching import encodes_text_anew
+from onetrainer.dataset.caption_caching import encodes_text_each_step
 from onetrainer.rewards.truncation import last_steps
 
-ENOUGH_TRAINED = 2
-"""Trained steps of a drawing that are counted; each further one takes what the last of them does
-beyond those before it."""
+COUNTED_TRAINED_STEPS = 2
+"""Trained sampling steps to measure; each further one takes as much as the last of them adds."""
 _PROMPT = "a"
 
 
 def empty_mixer(config: TrainConfig) -> Mixer | None:
-    """The rewards of a config without their weights; None where none are trained."""
+    """Return the config's rewards without weights; None without rewards."""
     section = config.objective
     if not isinstance(section, AlignProp):
         return None
     dtype = precision_of("rewards", precision=config.hardware.precision).storage
-    made = empty_rewards([_computable(each) for each in section.rewards], dtype=dtype)
+    made = empty_rewards([_without_jpeg(each) for each in section.rewards], dtype=dtype)
     for reward in made:
-        reward.own_modules().to(META)
+        reward.extra_modules().to(META)
     return mixer_of(section, made)
 
 
 def most_trained(config: TrainConfig) -> int:
-    """Through how many steps of a drawing a gradient goes at most."""
+    """Return the largest number of sampling steps with a gradient."""
     section = config.objective
     assert isinstance(section, AlignProp)
     steps = section.rollout.steps
@@ -64,15 +63,15 @@ def most_trained(config: TrainConfig) -> int:
             return 0
 
 
-def objective_with(
+def objective_with_trained_steps(
     config: TrainConfig, attached: Attached, mixer: Mixer, *, trained: int
 ) -> Objective[Batch | PromptBatch]:
-    """What the config minimises, with so many trained steps of a drawing, and one before them."""
+    """Return the config's objective with some trained sampling steps, after an untrained one."""
     section = config.objective
     assert isinstance(section, AlignProp)
-    algorithm = _shortened(section.algorithm, trained, config.training.batch_size)
-    before = 0 if trained == section.rollout.steps else 1
-    steps = {DraftLv: 2, ReFL: 2, BestOfN: 2}.get(type(algorithm), before + trained)
+    algorithm = _with_trained_steps(section.algorithm, trained, config.training.batch_size)
+    untrained_steps = 0 if trained == section.rollout.steps else 1
+    steps = {DraftLv: 2, ReFL: 2, BestOfN: 2}.get(type(algorithm), untrained_steps + trained)
     rollout = section.rollout.model_copy(update={"steps": steps})
     short = section.model_copy(update={"algorithm": algorithm, "rollout": rollout})
     changed = config.model_copy(update={"objective": short})
@@ -86,7 +85,7 @@ def objective_with(
 
 
 def prompt_batch(config: TrainConfig, attached: Attached) -> PromptBatch:
-    """A microbatch of prompts; as cached encodings are, theirs are in main memory."""
+    """Return a microbatch of prompts; encodings are in RAM like cached ones."""
     return next(iter(_prompts(config, attached).at(0)))
 
 
@@ -94,7 +93,7 @@ def _prompts(config: TrainConfig, attached: Attached) -> PromptBatches:
     section, training = config.objective, config.training
     assert isinstance(section, AlignProp)
     texts = None
-    if not encodes_text_anew(config):
+    if not encodes_text_each_step(config):
         with autocast(DEVICE, config.hardware.precision):
             texts = EncodedPrompts.of(attached.family, (EMPTY, _PROMPT))
     return PromptBatches(
@@ -107,8 +106,8 @@ def _prompts(config: TrainConfig, attached: Attached) -> PromptBatches:
     )
 
 
-def _shortened(algorithm: Algorithm, trained: int, at_once: int) -> Algorithm:
-    """The same with so many trained steps, in every picture."""
+def _with_trained_steps(algorithm: Algorithm, trained: int, batch_size: int) -> Algorithm:
+    """Return the algorithm with a given number of trained steps in every image."""
     match algorithm:
         case AlignPropSteps() | Draft():
             return Draft(last_steps=trained)
@@ -119,12 +118,12 @@ def _shortened(algorithm: Algorithm, trained: int, at_once: int) -> Algorithm:
         case DRTune():
             return DRTune(trained_steps=trained, early_stop=0.0)
         case BestOfN():
-            candidates = max(2, min(algorithm.candidates_per_prompt, at_once))
+            candidates = max(2, min(algorithm.candidates_per_prompt, batch_size))
             return BestOfN(candidates_per_prompt=candidates, kept_per_prompt=1, prompts_per_round=1)
 
 
-def _computable(section: RewardSection) -> RewardSection:
-    """A JPEG file needs numbers, and takes nothing of the device."""
+def _without_jpeg(section: RewardSection) -> RewardSection:
+    """Replace the JPEG reward, which needs numbers and takes no device memory."""
     if section.reward == "jpeg_size":
         return section.model_copy(update={"reward": "brightness"})
     return section

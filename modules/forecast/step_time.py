@@ -1,7 +1,7 @@
-"""How long a step takes, and a run: what each pass of its networks computes, by how fast that is.
+"""Time of a step and of a run: the compute of each network's passes, by the machine's speed.
 
-Counted are the UNet, the decoder and the rewards. What is not: moving weights, reading files, and
-what offloading copies.
+Counts the UNet, the VAE decoder and the rewards; not weight updates, file reads and copies of
+offloading.
 """
 
 from collections.abc import Callable
@@ -28,16 +28,18 @@ from onetrainer.messages.durations import format_step_time
 from onetrainer.rewards.cost import StepCost, cost_of, halves_of
 
 _CHANNELS = 4
-_WORDS = "a picture"
+_CAPTION = "a picture"
 
 
 @dataclass(frozen=True)
-class Seconds:
-    """What each takes.
+class PassSeconds:
+    """Seconds per pass or image.
 
-    plain, trained: a pass of the UNet without a gradient, and, with its way
-    back and what is computed again, with one. ordinary: the same of a picture that is learnt as it
-    is. scored, scored_plainly: a picture that is decoded and scored, with a gradient and without.
+    Attributes:
+        plain: A UNet pass without gradients.
+        trained: A UNet pass of a rollout with its backward pass and recomputation.
+        ordinary: The same of an image in denoising.
+        scored, scored_plainly: Decoding and scoring an image, with gradients and without.
     """
 
     plain: float
@@ -47,7 +49,7 @@ class Seconds:
     scored_plainly: float
 
     def of(self, cost: StepCost) -> float:
-        """All passes and pictures together."""
+        """Return the total of a step's passes and images."""
         return (
             self.plain * (cost.drawing + cost.anchor)
             + self.trained * (cost.trained + cost.anchor_trained)
@@ -58,10 +60,10 @@ class Seconds:
 
 
 def forecast_time(stage: Stage, machine: Machine | None, where: str) -> dict[str, Any]:
-    """What `Forecast.time` tells of a run. Empty for one that does not ask the UNet.
+    """Return `Forecast.time` of a run; empty if it never runs the UNet.
 
-    machine: None where it is another than this one, so that only passes can be told. where: what
-    it is called, such as "on this processor".
+    stage: The run. machine: None for another machine than this one, for which only passes are
+    counted. where: Name of the machine in messages, such as "on this processor".
     """
     cost = cost_of(stage.config)
     parts = cost.step.by_part()
@@ -77,31 +79,32 @@ def forecast_time(stage: Stage, machine: Machine | None, where: str) -> dict[str
     return found | {"seconds": step, "run_seconds": run, "words": words}
 
 
-def _seconds(stage: Stage, machine: Machine) -> Seconds:
+def _seconds(stage: Stage, machine: Machine) -> PassSeconds:
     config, passes = stage.config, _Passes(stage, machine)
     stage.attached.method.train(True)
     section, mixer = config.objective, stage.mixer
     ordinary = passes.with_gradient(passes.predicted) / passes.rows
     if not isinstance(section, AlignProp) or mixer is None:
-        plain = passes.without(passes.predicted) / passes.rows
-        return Seconds(plain, 0.0, ordinary, 0.0, passes.without(passes.decoded))
+        plain = passes.without_gradient(passes.predicted) / passes.rows
+        return PassSeconds(plain, 0.0, ordinary, 0.0, passes.without_gradient(passes.decoded))
     rollout = rollout_of(config, stage.attached, device=DEVICE)
-    foretold = partial(passes.foretold, rollout)
+    predicted = partial(passes.predicted_in_rollout, rollout)
     scored = partial(passes.scored, rollout, mixer)
     merged = stage.attached.method.merged if section.rollout.merge else nullcontext
     with merged():
-        plain = passes.without(foretold) / passes.rows
-    plainly = passes.without(scored)
+        plain = passes.without_gradient(predicted) / passes.rows
+    plainly = passes.without_gradient(scored)
     if isinstance(section.algorithm, BestOfN):
-        return Seconds(plain, 0.0, ordinary, 0.0, plainly)
-    trained = passes.with_gradient(foretold) / passes.rows
-    return Seconds(plain, trained, ordinary, passes.with_gradient(scored), plainly)
+        return PassSeconds(plain, 0.0, ordinary, 0.0, plainly)
+    trained = passes.with_gradient(predicted) / passes.rows
+    return PassSeconds(plain, trained, ordinary, passes.with_gradient(scored), plainly)
 
 
 class _Passes:
-    """What is computed in one go, and how long that takes.
+    """Compute passes and their times.
 
-    rows: latents that go through the UNet at once, both halves of guidance among them.
+    Attributes:
+        rows: Latents per UNet call, including both halves of guidance.
     """
 
     def __init__(self, stage: Stage, machine: Machine) -> None:
@@ -115,17 +118,21 @@ class _Passes:
             self._size = section.rollout.width, section.rollout.height
             self.rows = batch * halves_of(section.rollout.guidance)
         with torch.no_grad(), self._autocast():
-            self._text = self._family.encode_text([_WORDS]).repeated(self.rows)
+            self._text = self._family.encode_text([_CAPTION]).repeated(self.rows)
         self._frames = time_ids_of(self._size, self.rows).to(DEVICE)
 
-    def without(self, compute: Callable[[Tensor], Tensor]) -> float:
-        """Seconds without a gradient. compute: given latents of as many pictures as it wants."""
+    def without_gradient(self, compute: Callable[[Tensor], Tensor]) -> float:
+        """Return the seconds of a computation without gradients.
+
+        Args:
+            compute: Takes the latents of one image.
+        """
         with torch.no_grad(), self._autocast(), OperatorCounter() as work:
             compute(self._latents())
         return self._machine.seconds(work)
 
     def with_gradient(self, compute: Callable[[Tensor], Tensor]) -> float:
-        """Seconds forward and backward."""
+        """Return the seconds of a forward and backward pass."""
         with OperatorCounter() as work:
             with self._autocast():
                 value = compute(self._latents().requires_grad_()).float().sum()
@@ -136,13 +143,13 @@ class _Passes:
         return self._machine.seconds(work)
 
     def predicted(self, latents: Tensor) -> Tensor:
-        """The UNet's prediction of every row."""
+        """Run the UNet on every row."""
         timesteps = torch.zeros(self.rows, dtype=torch.int64, device=DEVICE)
         rows = latents.expand(self.rows, -1, -1, -1)
         return self._family.predict(rows, timesteps, self._text, time_ids=self._frames)
 
-    def foretold(self, rollout: Rollout, latents: Tensor) -> Tensor:
-        """The same as in a drawing."""
+    def predicted_in_rollout(self, rollout: Rollout, latents: Tensor) -> Tensor:
+        """Run the UNet on every row as in a rollout."""
         return rollout.predict_noise(
             latents.expand(self.rows, -1, -1, -1),
             [0] * self.rows,
@@ -151,15 +158,15 @@ class _Passes:
         )
 
     def scored(self, rollout: Rollout, mixer: Mixer, latents: Tensor) -> Tensor:
-        """A picture's scores."""
-        return mixer.score(rollout.decode(latents), [_WORDS]).total
+        """Decode and score an image."""
+        return mixer.score(rollout.decode(latents), [_CAPTION]).total
 
     def decoded(self, latents: Tensor) -> Tensor:
-        """A picture."""
+        """Decode an image."""
         return self._family.decode_latents(latents)
 
     def _latents(self) -> Tensor:
-        """Those of a picture, (1, 4, h, w)."""
+        """Return the latents of one image, (1, 4, h, w)."""
         width, height = self._size
         shape = (1, _CHANNELS, height // LATENT_SIDE, width // LATENT_SIDE)
         return torch.zeros(shape, device=DEVICE)

@@ -1,1 +1,1 @@
-"""What a worker can be asked to do: train, plan, cache, sample, convert."""
+"""The worker's jobs: train, plan, cache, sample, convert."""

@@ -1,4 +1,4 @@
-"""The job of caching: a config's pictures and captions are encoded, and nothing is trained."""
+"""The caching job: encode a config's images and captions without training."""
 
 import tempfile
 from collections.abc import Callable
@@ -20,28 +20,31 @@ from onetrainer.model_files.hub import is_hub_name
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Event, Finished, Phase
 
-Tell = Callable[[Event], None]
+Report = Callable[[Event], None]
 
 
-def cache(request: CacheRequest, tell: Tell) -> Finished:
-    """Encodes what a run of the config would encode, so that the run finds all of it.
+def cache(request: CacheRequest, report: Report) -> Finished:
+    """Encode what a run of the config would encode, so that the run finds it in the cache.
 
-    An interrupt ends it with all kept that was encoded.
+    An interrupted job keeps what it has encoded.
+
+    Raises:
+        UserError: If the config uses no images.
     """
     config = request.config
     if not uses_images(config):
         raise UserError(
-            "this config learns from prompts alone",
-            "Pictures or captions that can be encoded beforehand",
-            "Choose a config with pictures",
+            "this config trains on prompts alone",
+            "Expected images or captions to encode",
+            "Choose a config with images.",
         )
     apply_tf32(config.hardware.tf32)
     if config.hardware.threads:
         torch.set_num_threads(config.hardware.threads)
-    family = _loaded(config, tell)
+    family = _load_encoders(config, report)
     with tempfile.TemporaryDirectory() as folder:
-        # The job's events go to whoever started it; those of a run go to a file besides.
-        events = EventWriter(Path(folder) / "events.jsonl", also=tell)
+        # The caching code writes a run's event log; its events go on to the job's caller.
+        events = EventWriter(Path(folder) / "events.jsonl", also=report)
         images = prepare_images(
             config,
             family,
@@ -49,45 +52,45 @@ def cache(request: CacheRequest, tell: Tell) -> Finished:
             cache=Path(request.folder),
             events=events,
             should_stop=lambda: False,
-            told=(),
+            past_warnings=(),
         )
         images.batches.close()
         events.close()
     return Finished(0, [], _summary(images, request))
 
 
-def _loaded(config: TrainConfig, tell: Tell) -> StableDiffusion:
-    """The model with all that encodes on the device, in the formats that a run has it in."""
+def _load_encoders(config: TrainConfig, report: Report) -> StableDiffusion:
+    """Load the model with its encoders on the device, in the dtypes of a run."""
     section, device = config.model, choose_device(config.hardware.device)
     if is_hub_name(section.path):
         path = fetch(
             section.path,
             offline=section.offline,
-            tell=lambda words: tell(Phase("loading", detail=words)),
+            report=lambda detail: report(Phase("loading", detail=detail)),
         )
         section = section.model_copy(update={"path": str(path)})
-    tell(Phase("loading", detail="base model"))
+    report(Phase("loading", detail="base model"))
     family = load_family(
         section,
         compute_dtype=compute_dtype(config.hardware.precision),
         device=device,
-        parts_device=HOST,
+        components_device=HOST,
         dtypes=storage_dtypes(config),
     )
     quantize(config, family, device=device)
     for part in (family.vae, *family.text_encoders.values()):
-        nn.Module.to(part, device)  # the UNet stays where it is: nobody asks it
+        nn.Module.to(part, device)  # the UNet is not needed
     return family
 
 
 def _summary(images: Images, request: CacheRequest) -> list[str]:
-    count = len(images.batches.shelf.images.items)
+    count = len(images.batches.batch_source.images.items)
     count += len(images.validation.names) if images.validation else 0
     new = {0: "none of them", count: "all of them"}.get(images.new, str(images.new))
-    are = "pictures are" if count > 1 else "picture is"
-    lines = [f"{count} {are} in the cache {request.folder}, {new} new."]
+    verb = "images are" if count > 1 else "image is"
+    lines = [f"{count} {verb} in the cache {request.folder}, {new} new."]
     if not request.config.data.cache_latents:
-        lines = ['Pictures are not cached by this config: "Cache pictures" is off.']
+        lines = ['This config does not cache images: "Cache latents" is off.']
     if images.left_out:
         lines += [f"{len(images.left_out)} left out:", *images.left_out]
     return lines

@@ -1,4 +1,4 @@
-"""The job of planning: what memory and time a run would take, and then what would lower it."""
+"""The planning job: estimate a run's memory and time, and find settings that lower the memory."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,70 +6,76 @@ from pathlib import Path
 
 import torch
 
-from modules.forecast.fix_search import with_fixes
+from modules.forecast.fix_search import add_fixes
 from modules.forecast.forecast import Target, planner, target_of
-from modules.forecast.operator_costs import Machine, probed
+from modules.forecast.operator_costs import Machine, measure_machine
 from modules.memory.precision import choose_device, compute_dtype
-from onetrainer.config.run.model import FAMILY_WORDS
+from onetrainer.config.run.model import FAMILY_LABELS
 from onetrainer.config.train import TrainConfig
-from onetrainer.jobs.plan_request import PlanRequest, SeenHeaders
+from onetrainer.jobs.plan_request import PlanRequest, RecordedHeaders
 from onetrainer.messages.memory import GB, fits, notes
 from onetrainer.model_files.hub import cached_folder, is_hub_name
 from onetrainer.run.events import Event, Finished, Phase
 
 
-def plan(request: PlanRequest, tell: Callable[[Event], None]) -> Finished:
-    """Tells the forecast as soon as it is known, and again with cures where it does not fit."""
+def plan(request: PlanRequest, report: Callable[[Event], None]) -> Finished:
+    """Emit the forecast once it is known, and again with fixes if the run does not fit."""
     machine, where = None, ""
     if request.memory:
         target = Target("cuda", available=round(request.memory * GB))
     else:
         target = target_of(request.config)
-        tell(Phase("loading", detail="measuring how fast this device is"))
+        report(Phase("loading", detail="measuring how fast this device is"))
         machine = _machine(request.config)
         where = "on this card" if target.kind == "cuda" else "on this processor"
-    with planner(target, SeenHeaders(request.headers)) as plans:
-        tell(Phase("loading", detail="counting memory"))
-        config = plans.decided(request.config)
+    with planner(target, RecordedHeaders(request.headers)) as plans:
+        report(Phase("loading", detail="counting memory"))
+        config = plans.resolve_checkpointing(request.config)
         found = replace(
             plans.forecast(config),
             notes=_notes(request.config, config, target),
             time=plans.time(config, machine, where),
             data=plans.data(config, machine),
         )
-        tell(found)
+        report(found)
         if request.fixes and not fits(found.peak_bytes, target.available):
-            tell(Phase("loading", detail="looking for what would lower it"))
-            tell(with_fixes(plans, config, found))
+            report(Phase("loading", detail="looking for settings that lower it"))
+            report(add_fixes(plans, config, found))
     return Finished(0, [])
 
 
 def _machine(config: TrainConfig) -> Machine:
-    """This one, with the threads that a run of the config takes."""
+    """Measure this computer's speed with the number of threads that the run would use."""
     hardware = config.hardware
     before = torch.get_num_threads()
     if hardware.threads > 0:
         torch.set_num_threads(hardware.threads)
     try:
-        return probed(choose_device(hardware.device), compute_dtype(hardware.precision))
+        return measure_machine(choose_device(hardware.device), compute_dtype(hardware.precision))
     finally:
         torch.set_num_threads(before)
 
 
-def _notes(asked: TrainConfig, decided: TrainConfig, target: Target) -> list[str]:
-    """What is counted for a config; decided: with automatic checkpointing chosen."""
+def _notes(asked: TrainConfig, resolved: TrainConfig, target: Target) -> list[str]:
+    """Return notes about a forecast.
+
+    Args:
+        asked: The config as given.
+        resolved: The same with automatic checkpointing resolved.
+        target: What the run is planned for.
+    """
     is_automatic = asked.hardware.gradient_checkpointing == "auto"
     return notes(
         draws=bool(asked.sampling.prompts),
         lacks_card=target.kind == "cpu" and asked.hardware.device == "auto",
         missing_model=_missing(asked.model.path),
-        family=FAMILY_WORDS[asked.model.family],
-        chosen=decided.hardware.gradient_checkpointing if is_automatic else "",
+        family=FAMILY_LABELS[asked.model.family],
+        chosen=resolved.hardware.gradient_checkpointing if is_automatic else "",
     )
 
 
 def _missing(path: str) -> str | None:
-    """What to call a model that is not on this disk; None if it is."""
+    """Return the name of a model that is not on this disk; None if it is."""
     if is_hub_name(path):
         return path if cached_folder(path) is None else None
     if not path:

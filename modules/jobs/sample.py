@@ -1,4 +1,4 @@
-"""The job of drawing pictures: from a base model, LoRAs and embeddings to files."""
+"""The sampling job: images from a base model, LoRAs and embeddings."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,11 @@ from PIL import Image
 
 from modules.families.hub import fetch
 from modules.families.registry import load_family
-from modules.formats.embeddings.embedding_file import Embedding, parse_embedding, read_by_word
+from modules.formats.embeddings.embedding_file import (
+    Embedding,
+    parse_embedding,
+    read_embeddings_by_token,
+)
 from modules.formats.lora.lora_file import LoraFile, read_lora
 from modules.interfaces import Family
 from modules.memory.precision import autocast, choose_device, compute_dtype
@@ -21,8 +25,8 @@ from modules.methods.layers.layer_presets import layer_names
 from modules.methods.merge import merge_loras
 from modules.sampling.grid import draw_grid
 from modules.sampling.image_files import Settings, UsedLora, base_name, to_image
-from modules.sampling.image_folder import first_free, require_room, require_writable, write_image
-from modules.sampling.sampler import Around, sample
+from modules.sampling.image_folder import next_number, require_room, require_writable, write_image
+from modules.sampling.sampler import SamplingContexts, sample
 from onetrainer.config.run.hardware import Precision
 from onetrainer.config.run.sampling import Prompt
 from onetrainer.errors import UserError
@@ -32,38 +36,38 @@ from onetrainer.run.events import Event, Finished, Phase, Sample, Warned
 
 SECONDS_PER_PHASE = 1.0
 
-Tell = Callable[[Event], None]
+Report = Callable[[Event], None]
 
 
-def sample_job(request: SampleRequest, tell: Tell) -> Finished:
-    """Draws every prompt with every seed; files that are there already stay as they are."""
+def sample_job(request: SampleRequest, report: Report) -> Finished:
+    """Generate an image for every prompt and seed; existing files are kept."""
     folder = Path(request.out)
     require_writable(folder)
     if request.guidance == 1 and request.negative:
-        tell(Warned("with a guidance of 1 the negative prompt has no effect"))
+        report(Warned("at guidance 1 the negative prompt has no effect"))
     device = choose_device(request.device)
     precision = request.precision or _usual_precision(device)
-    family = _load(request, device, precision, tell)
+    family = _load(request, device, precision, report)
     prompts = _prompts(request, family)
     pixels = sum(prompt.width * prompt.height for prompt in prompts)
     require_room(folder, 2 * pixels if request.grid else pixels)
-    number = first_free(folder)
-    drawn: list[list[Image.Image]] = [[] for _ in request.prompts]
+    number = next_number(folder)
+    grid_rows: list[list[Image.Image]] = [[] for _ in request.prompts]
     outputs: list[str] = []
     context = partial(autocast, device, precision)
-    for image, prompt in _draw(request, family, prompts, context, tell):
+    for image, prompt in _sample_all(request, family, prompts, context, report):
         row = len(outputs) // len(request.seeds)
         if request.grid:
-            drawn[row].append(image)
+            grid_rows[row].append(image)
         path = folder / f"{number:05d}-{prompt.seed}.png"
         write_image(image, path, _settings(request, prompt))
-        tell(Sample(0, row, str(path), prompt.prompt, prompt.seed))
+        report(Sample(0, row, str(path), prompt.prompt, prompt.seed))
         outputs.append(str(path))
         number += 1
     if request.grid:
         path = folder / f"{number:05d}-grid.png"
         columns = [f"seed {seed}" for seed in request.seeds]
-        write_image(draw_grid(drawn, rows=request.prompts, columns=columns), path, None)
+        write_image(draw_grid(grid_rows, rows=request.prompts, columns=columns), path, None)
         outputs.append(str(path))
     return Finished(0, outputs)
 
@@ -74,29 +78,33 @@ def _usual_precision(device: torch.device) -> Precision:
     return "bf16" if torch.cuda.is_bf16_supported() else "fp16"
 
 
-def _load(request: SampleRequest, device: torch.device, precision: Precision, tell: Tell) -> Family:
-    """The base model with everything that is asked to be on it."""
+def _load(
+    request: SampleRequest, device: torch.device, precision: Precision, report: Report
+) -> Family:
+    """Load the base model with the requested LoRAs, embeddings and VAE."""
     path = Path(request.base)
     if is_hub_name(request.base):
         path = fetch(
             request.base,
             offline=request.offline,
-            tell=lambda words: tell(Phase("loading", detail=words)),
+            report=lambda detail: report(Phase("loading", detail=detail)),
         )
     section = model_section(request, path)
     require_additions(request, section.family)
-    tell(Phase("loading", detail=f"loading the model {base_name(request.base)}"))
+    report(Phase("loading", detail=f"loading the model {base_name(request.base)}"))
     family = load_family(section, compute_dtype=compute_dtype(precision), device=device)
     loras = _read_loras(request, family)
     for note in _merge(request, family, loras):
-        tell(Warned(note))
-    words: dict[str, Embedding] = {}
+        report(Warned(note))
+    embeddings: dict[str, Embedding] = {}
     for source, found in _embeddings(request, loras):
-        words |= found
-        if not _is_used(found, (*request.prompts, request.negative)):
-            told = " or ".join(f'"{word}"' for word in found)
-            tell(Warned(f"{source}: no prompt has its word {told}"))
-    return replace(family, prompts=family.prompts.with_embeddings(words)) if words else family
+        embeddings |= found
+        if not _contains_any(found, (*request.prompts, request.negative)):
+            placeholders = " or ".join(f'"{placeholder}"' for placeholder in found)
+            report(Warned(f"{source}: no prompt contains {placeholders}"))
+    if not embeddings:
+        return family
+    return replace(family, prompts=family.prompts.with_embeddings(embeddings))
 
 
 def _read_loras(request: SampleRequest, family: Family) -> list[LoraFile]:
@@ -107,7 +115,7 @@ def _read_loras(request: SampleRequest, family: Family) -> list[LoraFile]:
 
 
 def _merge(request: SampleRequest, family: Family, loras: list[LoraFile]) -> list[str]:
-    """Notes for people. Messages number several LoRAs in their order, and name a single one."""
+    """Merge the LoRAs; return notes for people."""
     strengths = [lora.strength for lora in request.loras]
     try:
         return merge_loras(family, list(zip(loras, strengths, strict=True)))
@@ -119,11 +127,11 @@ def _merge(request: SampleRequest, family: Family, loras: list[LoraFile]) -> lis
 def _embeddings(
     request: SampleRequest, loras: list[LoraFile]
 ) -> Iterator[tuple[str, Mapping[str, Embedding]]]:
-    """Each file's name with its embeddings by all their words; then those that came with LoRAs."""
+    """Yield each file's name with its embeddings by placeholder; those bundled with LoRAs last."""
     for path in map(Path, request.embeddings):
         found = {}
-        for name, embedding in read_by_word(path).items():
-            # Programs call it by the file's name; who trained it, perhaps by the one inside.
+        for name, embedding in read_embeddings_by_token(path).items():
+            # Programs use the file's name as placeholder; its author may use the one inside.
             for word in (name, embedding.name):
                 if re.search(r"\w", word):
                     found[word] = embedding
@@ -139,19 +147,19 @@ def _embeddings(
             )
 
 
-def _is_used(words: Iterable[str], texts: Iterable[str]) -> bool:
-    return any(word.lower() in text.lower() for text in texts for word in words)
+def _contains_any(embeddings: Iterable[str], texts: Iterable[str]) -> bool:
+    return any(word.lower() in text.lower() for text in texts for word in embeddings)
 
 
-def _draw(
+def _sample_all(
     request: SampleRequest,
     family: Family,
     prompts: Sequence[Prompt],
     context: Callable[[], AbstractContextManager[object]],
-    tell: Tell,
+    report: Report,
 ) -> Iterator[tuple[Image.Image, Prompt]]:
-    """Every picture, in batches; those of one prompt follow each other."""
-    reporter = _Reporter(tell, steps=request.steps, total=len(prompts))
+    """Yield every image with its prompt, in batches; images of one prompt are consecutive."""
+    reporter = _Reporter(report, steps=request.steps, total=len(prompts))
     for start in range(0, len(prompts), request.batch):
         batch = prompts[start : start + request.batch]
         reporter.done = start
@@ -162,14 +170,14 @@ def _draw(
             guidance=request.guidance,
             sampler=request.sampler,
             guidance_rescale=request.guidance_rescale,
-            around=Around(autocast=context),
+            contexts=SamplingContexts(autocast=context),
             on_step=reporter.on_step,
         )
         yield from zip(map(to_image, pixels), batch, strict=True)
 
 
 def _prompts(request: SampleRequest, family: Family) -> list[Prompt]:
-    """One for each picture; those that differ in their seeds alone follow each other."""
+    """Return one prompt per image; those that differ only in their seeds are consecutive."""
     width, height = size_of(request, family.name, family.prediction)
     return [
         Prompt(prompt=text, negative=request.negative, seed=seed, width=width, height=height)
@@ -180,19 +188,19 @@ def _prompts(request: SampleRequest, family: Family) -> list[Prompt]:
 
 @dataclass
 class _Reporter:
-    """Tells which picture and which step it is, once a second at most."""
+    """Reports the current image and sampling step, at most once a second."""
 
-    tell: Tell
+    report: Report
     steps: int
     total: int
     done: int = 0
-    last_told: float = 0.0
+    last_report: float = 0.0
 
     def on_step(self, number: int) -> None:
-        if number == 0 or monotonic() - self.last_told > SECONDS_PER_PHASE:
-            self.last_told = monotonic()
+        if number == 0 or monotonic() - self.last_report > SECONDS_PER_PHASE:
+            self.last_report = monotonic()
             detail = f"step {number + 1} of {self.steps}"
-            self.tell(Phase("sampling", self.done, self.total, detail))
+            self.report(Phase("sampling", self.done, self.total, detail))
 
 
 def _settings(request: SampleRequest, prompt: Prompt) -> Settings:

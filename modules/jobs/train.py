@@ -1,4 +1,4 @@
-"""The job of training: from a run folder to the file that other programs load."""
+"""The training job: from a run folder to output files."""
 
 import gc
 import hashlib
@@ -7,13 +7,12 @@ import platform
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from importlib import metadata as packages
-from typing import TypeGuard
 
 import torch
 
-from modules.assembly.inputs import Inputs, encoders_of, prepare_inputs
+from modules.assembly.inputs import Inputs, encoder_digests_of, prepare_inputs
 from modules.assembly.method import Attached, attach
-from modules.assembly.optimizer import require_something_moves
+from modules.assembly.optimizer import require_training_to_the_end
 from modules.assembly.placement import (
     manage,
     offload_device_of,
@@ -23,7 +22,7 @@ from modules.assembly.placement import (
 )
 from modules.assembly.rewards import load_rewards
 from modules.assembly.run_context import Run
-from modules.assembly.start_files import with_kept_files
+from modules.assembly.start_files import with_start_files_copied
 from modules.assembly.trainer import Assembled, assemble
 from modules.data.cache import CachingStopped
 from modules.data.encoded_items import EntryLost
@@ -43,83 +42,86 @@ from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import EXIT_DONE, EXIT_STOPPED, UserError
 from onetrainer.json_file import read_json
-from onetrainer.messages.memory import checkpointing_words
+from onetrainer.messages.memory import checkpointing_label
 from onetrainer.model_files.hub import is_hub_name
 from onetrainer.presets.presets import resolve
 from onetrainer.run.event_log import EventWriter, read_all, rewind
-from onetrainer.run.events import Checkpoint, Event, Finished, Phase, Sample, Started, Stopped
+from onetrainer.run.events import Checkpoint, Finished, Phase, Sample, Started, Stopped
 from onetrainer.run.run_folder import RunFolder
 
 PACKAGES = ("torch", "diffusers", "transformers", "accelerate", "lycoris_lora")
 BASE_MODEL = "base model"
-"""Stands among the versions: which commit of a model of the hub the run trains on."""
-_CHANGED = "the {} were changed since the checkpoint; they count from now"
+"""Key in the versions: the Hub commit of the base model."""
+_CHANGED = "the {} have changed since the checkpoint; the run continues with the new ones"
 _MAY_HAVE_TRAINED = (
-    "some of the pictures that are held out now may have been learned in the steps before; their"
-    " loss is then lower than that of pictures the model has never seen"
+    "some validation images may have been trained on before the checkpoint; their loss is then"
+    " lower than that of images the model has never seen"
 )
 
 
 def train(folder: RunFolder) -> int:
-    """Trains a run folder's config from its newest checkpoint; returns the exit code.
+    """Train a run folder's config from its newest checkpoint; return the exit code.
 
-    Where something encoded is lost under it, what was learned is saved and it begins again from
-    there, which makes that anew, with the same numbers as if nothing had happened.
+    If cache entries are lost during training, the run saves a checkpoint and restarts, which
+    encodes them again, with the same results.
     """
-    note, since = "", -1
+    note, last_lost_step = "", -1
     with closing(Inbox(folder.commands)) as inbox:
         while True:
             try:
-                return _begun(folder, inbox, note)
+                return _start(folder, inbox, note)
             except EntryLost as lost:
                 last = newest_record(folder)
                 step = last.step if last else 0
-                if step == since:
-                    raise  # it was just made anew: whatever takes it away goes on doing so
-                note, since = f"{lost.what}; it was made anew", step
-            # Not before here: until then the error holds on to everything that was on the device.
+                if step == last_lost_step:
+                    raise  # it was encoded for this start, so it would be lost again
+                note, last_lost_step = f"{lost.what}; it was encoded again", step
+            # Outside the except clause, where the error keeps everything on the device alive.
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
 
 
-def _begun(folder: RunFolder, inbox: Inbox, note: str) -> int:
-    """One start. note: what happened to the one before. Raises EntryLost."""
+def _start(folder: RunFolder, inbox: Inbox, note: str) -> int:
+    """Start the run once.
+
+    note: Why the start before failed. Raises EntryLost.
+    """
     config, digest = _read_config(folder)
     apply_tf32(config.hardware.tf32)
     if config.hardware.threads:
         torch.set_num_threads(config.hardware.threads)
     last = newest_record(folder)
-    _refuse_shortened(config, last)
-    # What came after the checkpoint happens again; told twice it would be wrong.
+    _require_enough_steps(config, last)
+    # Steps after the checkpoint are repeated, so their events are removed.
     rewind(folder.events, last.events_size if last else 0)
-    kept = read_all(folder.events)
-    with ExitStack() as opened:
+    past_events = read_all(folder.events)
+    with ExitStack() as stack:
         also = None
         if config.output.tensorboard:
             board = open_board(folder.path, first_step=last.step if last else 0)
-            opened.callback(board.close)
+            stack.callback(board.close)
             also = board.take
         events = EventWriter(folder.events, also=also)
-        opened.callback(events.close)
+        stack.callback(events.close)
         device = choose_device(config.hardware.device)
-        versions = _libraries() | _known_model(config.model, last)
-        run = Run(folder, config, digest, versions, events, inbox, device, last, kept)
-        _announce(run)
+        versions = _libraries() | _recorded_model_version(config.model, last)
+        run = Run(folder, config, digest, versions, events, inbox, device, last, past_events)
+        _report_start(run)
         if note:
             run.warn(note)
-        return _train(run)
+        return _prepare_and_train(run)
 
 
-def _train(run: Run) -> int:
+def _prepare_and_train(run: Run) -> int:
     _warn_of_slow_precision(run)
-    run, model = _located(_decided(run))
+    run, model = _locate_model(_resolve_checkpointing(run))
     run.events.write(Phase("loading", detail="base model"))
-    family = _loaded(run.config, model, run.device)
+    family = _load_model(run.config, model, run.device)
     for note in quantize(run.config, family, device=run.device):
         run.warn(note)
-    digests = encoders_of(run, family)
-    attached = _attached(run, family, model)
+    digests = encoder_digests_of(run, family)
+    attached = _attach(run, family, model)
     rewards = load_rewards(run)
     layers = manage(run.config, attached.family, device=run.device)
     networks = None if rewards is None else rewards.networks
@@ -131,113 +133,125 @@ def _train(run: Run) -> int:
         run.events.write(Stopped(run.first_step, run.inbox.leaving or "stop"))
         return EXIT_STOPPED
     with closing(inputs), residency.phase("training"):
-        made = assemble(run, attached, inputs, rewards, residency)
+        assembled = assemble(run, attached, inputs, rewards, residency)
         try:
-            return _trained(run, made, inputs, residency)
+            return _train_and_finish(run, assembled, inputs, residency)
         except EntryLost:
-            made.trainer.report.flush()
-            _keep(run, made)
-            inputs.verify()  # so that all of it is made anew, and not one thing at each start
+            assembled.trainer.report.flush()
+            _ensure_checkpoint(run, assembled)
+            inputs.verify()  # so that one restart encodes everything that is damaged
             raise
 
 
-def _trained(run: Run, made: Assembled, inputs: Inputs, residency: Residency) -> int:
-    """Trains to the end, draws, saves; the exit code."""
+def _train_and_finish(run: Run, assembled: Assembled, inputs: Inputs, residency: Residency) -> int:
+    """Train to the end, generate samples, save; return the exit code."""
     if run.last is not None and run.last.data_digest != inputs.digest:
-        run.warn(_CHANGED.format("prompts" if inputs.prompts else "pictures or captions"))
+        run.warn(_CHANGED.format("prompts" if inputs.prompts else "images or captions"))
         if inputs.validation is not None:
             run.warn(_MAY_HAVE_TRAINED)
-    # Of a run that was asked to end meanwhile, some is still to be measured and drawn.
-    if made.validating is not None:
-        made.validating.begin(run.first_step, run.kept)
-    if made.evaluating is not None:
-        made.evaluating.begin(run.first_step, run.kept)
-    if made.sampling.is_planned(run.first_step):
-        made.sampling.draw(run.first_step, without=_drawn(run, run.first_step))
-    ending, step = made.trainer.run(), made.trainer.state.step
-    if ending == "done" and made.sampling.misses_end(step):
-        made.sampling.draw(step, without=_drawn(run, step))
-    code = _finish(run, ending, made, inputs)
+    # A run that was stopped during these tasks lacks some of their results.
+    if assembled.validation_task is not None:
+        assembled.validation_task.begin(run.first_step, run.past_events)
+    if assembled.evaluation_task is not None:
+        assembled.evaluation_task.begin(run.first_step, run.past_events)
+    if assembled.sampling_task.is_planned(run.first_step):
+        assembled.sampling_task.sample_prompts(
+            run.first_step, without=_existing_samples(run, run.first_step)
+        )
+    ending, step = assembled.trainer.run(), assembled.trainer.state.step
+    if ending == "done" and assembled.sampling_task.needs_end_samples(step):
+        assembled.sampling_task.sample_prompts(step, without=_existing_samples(run, step))
+    code = _finish(run, ending, assembled, inputs)
     residency.finish()
     return code
 
 
-def _decided(run: Run) -> Run:
-    """The run with automatic checkpointing decided by the memory that is free now."""
+def _resolve_checkpointing(run: Run) -> Run:
+    """Return the run with automatic checkpointing resolved for the memory that is free now."""
     hardware = run.config.hardware
     if hardware.gradient_checkpointing != "auto":
         return run
     run.events.write(Phase("loading", detail="counting memory"))
     target = target_of(run.config)
     policy = choose_checkpointing(run.config, target.available - target.program, target=target)
-    chosen = f"gradient checkpointing: {checkpointing_words(policy)}"
+    chosen = f"gradient checkpointing: {checkpointing_label(policy)}"
     run.events.write(Phase("loading", detail=chosen))
     hardware = hardware.model_copy(update={"gradient_checkpointing": policy})
     return replace(run, config=run.config.model_copy(update={"hardware": hardware}))
 
 
-def _loaded(config: TrainConfig, model: Model, device: torch.device) -> StableDiffusion:
-    """The base model, with every part where it waits. model: its section, with a path here."""
+def _load_model(config: TrainConfig, model: Model, device: torch.device) -> StableDiffusion:
+    """Load the base model with every component on the offload device.
+
+    Args:
+        config: The run's config.
+        model: Its model section with a local path.
+        device: The train device.
+    """
     family = load_family(
         model,
         compute_dtype=compute_dtype(config.hardware.precision),
         device=device,
-        parts_device=offload_device_of(config.hardware.offload_device, device),
+        components_device=offload_device_of(config.hardware.offload_device, device),
         dtypes=storage_dtypes(config),
     )
-    return replace(family, decodes_in_tiles=config.hardware.vae_tiling)
+    return replace(family, vae_tiling=config.hardware.vae_tiling)
 
 
-def _attached(run: Run, family: Family, base: Model) -> Attached:
-    """What the run trains. Before pictures are encoded, so that what is wrong with it is told soon.
+def _attach(run: Run, family: Family, base: Model) -> Attached:
+    """Attach the method. Before images are encoded, so that errors show early.
 
-    base: the section of the family's model, with a path on this disk.
+    base: Section of the family's model with a local path.
     """
-    attached = attach(with_kept_files(run.config, run.folder), family, base)
-    require_something_moves(run.config, attached.method.parameter_groups())
+    attached = attach(with_start_files_copied(run.config, run.folder), family, base)
+    require_training_to_the_end(run.config, attached.method.parameter_groups())
     for note in attached.notes:
         run.warn(note)
     return attached
 
 
-def _located(run: Run) -> tuple[Run, Model]:
-    """The run, and its base model's section with a path on this disk: hub names are downloaded.
+def _locate_model(run: Run) -> tuple[Run, Model]:
+    """Return the run, and its model section with a local path; Hub models are downloaded.
 
-    Of a model of the hub the run then knows the version. A resumed one asks for that it began with.
+    The run then records the version of a Hub model. A resumed run requests the version it began
+    with.
     """
     section = run.config.model
     if not is_hub_name(section.path):
         return run, section
-    known = run.versions.get(BASE_MODEL, "")
+    recorded = run.versions.get(BASE_MODEL, "")
     folder = fetch(
         section.path,
         offline=section.offline,
-        tell=lambda detail: run.events.write(Phase("loading", detail=detail)),
-        revision=known.rpartition("@")[2] or None,
+        report=lambda detail: run.events.write(Phase("loading", detail=detail)),
+        revision=recorded.rpartition("@")[2] or None,
     )
     versions = run.versions | {BASE_MODEL: f"{section.path}@{folder.name}"}
     return replace(run, versions=versions), section.model_copy(update={"path": str(folder)})
 
 
-def _finish(run: Run, ending: str, made: Assembled, inputs: Inputs) -> int:
-    """Saves, writes the files, and says how it ended."""
-    step, saving = made.trainer.state.step, made.saving
-    _keep(run, made)
+def _finish(run: Run, ending: str, assembled: Assembled, inputs: Inputs) -> int:
+    """Save, write the output files, and report the end; return the exit code."""
+    step, save_task = assembled.trainer.state.step, assembled.save_task
+    is_final = ending == "done"
+    evaluation, validation = assembled.evaluation_task, assembled.validation_task
+    _ensure_checkpoint(run, assembled)
     if ending == "pause" or step == 0:
         run.events.write(Stopped(step, "pause" if ending == "pause" else "stop"))
         return EXIT_STOPPED
-    written, summary = saving.export(step, is_final=ending == "done"), inputs.summary()
-    if made.evaluating is not None:
-        best = export_best(made.evaluating, saving, step, is_final=ending == "done")
-        # Of a run that the guard has stopped nobody wants what it ended with.
-        written = best + written if made.evaluating.has_enough() else written + best
-        summary += made.evaluating.summary(step, best)
-    if made.validating is not None:
-        # One file of the best: where rewards are trained, by what they say, if they are to.
-        own = made.evaluating is None or not made.evaluating.keeps_best
-        best = export_best(made.validating, saving, step, is_final=ending == "done") if own else []
+    written, summary = save_task.export(step, is_final=is_final), inputs.summary()
+    if evaluation is not None:
+        best = export_best(evaluation, save_task, step, is_final=is_final)
+        # If the guard stopped the run, the best weights are the main output.
+        written = best + written if evaluation.should_stop_early() else written + best
+        summary += evaluation.summary(step, best)
+    if validation is not None:
+        best = []
+        # Only one best file: that of the rewards' evaluation if it saves the best.
+        if evaluation is None or not evaluation.saves_best:
+            best = export_best(validation, save_task, step, is_final=is_final)
         written += best
-        summary += made.validating.summary(run.first_step, step, best)
+        summary += validation.summary(run.first_step, step, best)
     outputs = [path.relative_to(run.folder.path).as_posix() for path in written]
     if ending == "stop":
         run.events.write(Stopped(step, "stop", outputs))
@@ -246,55 +260,54 @@ def _finish(run: Run, ending: str, made: Assembled, inputs: Inputs) -> int:
     return EXIT_DONE
 
 
-def _keep(run: Run, made: Assembled) -> None:
-    """Sees to it that there is a checkpoint of the last step that was made."""
-    step = made.trainer.state.step
+def _ensure_checkpoint(run: Run, assembled: Assembled) -> None:
+    """Save a checkpoint of the last step if there is none."""
+    step = assembled.trainer.state.step
     if step > 0 and step not in [number for number, _ in run.folder.complete_checkpoints()]:
-        made.saving.checkpoint(step)
+        assembled.save_task.checkpoint(step)
 
 
-def _announce(run: Run) -> None:
+def _report_start(run: Run) -> None:
     if run.last is not None:
-        # Its own event came after the size it remembers, and was rewound with the rest.
+        # The checkpoint's own event came after its events_size, and was removed with the rest.
         path = run.folder.checkpoint(run.last.step).relative_to(run.folder.path)
         run.events.write(Checkpoint(run.last.step, path.as_posix()))
     total = run.config.training.steps
     run.events.write(Started(os.getpid(), run.first_step, total, run.versions))
     if run.last is not None and run.last.config_digest != run.digest:
-        run.warn("config.json was changed since the checkpoint; it counts from now")
-    if run.last is not None and _without_model(run.last.versions) != _without_model(run.versions):
-        run.warn("the installed libraries changed since the checkpoint; results may differ")
+        run.warn("config.json has changed since the checkpoint; the run continues with the new one")
+    if run.last is not None and _without_model_version(run.last.versions) != _without_model_version(
+        run.versions
+    ):
+        run.warn("installed packages have changed since the checkpoint; results may differ")
 
 
 def _warn_of_slow_precision(run: Run) -> None:
     precision = run.config.hardware.precision
     if run.device.type == "cpu" and precision != "fp32":
         run.warn(
-            f"training in {precision} on the processor, which has no hardware for it; fp32"
+            f"training in {precision} on the CPU, which has no hardware support for it; fp32"
             " (hardware.precision) is usually several times faster there"
         )
 
 
-def _drawn(run: Run, step: int) -> set[int]:
-    """Which samples of a step were drawn before the run was resumed."""
-    return {event.prompt_index for event in run.kept if _is_sample(event, step)}
+def _existing_samples(run: Run, step: int) -> set[int]:
+    """Return the indices of a step's samples that were generated before the run was resumed."""
+    samples = (event for event in run.past_events if isinstance(event, Sample))
+    return {sample.prompt_index for sample in samples if sample.step == step}
 
 
-def _is_sample(event: Event, step: int) -> TypeGuard[Sample]:
-    return isinstance(event, Sample) and event.step == step
-
-
-def _refuse_shortened(config: TrainConfig, last: CheckpointRecord | None) -> None:
+def _require_enough_steps(config: TrainConfig, last: CheckpointRecord | None) -> None:
     if last is not None and last.step > config.training.steps:
         raise UserError(
-            f"training.steps: {config.training.steps} steps, but {last.step} are made already",
+            f"training.steps: {config.training.steps} steps, but the run has made {last.step}",
             "Expected at least as many as the newest checkpoint has",
             "Raise training.steps in the run's config.json, or start a new run.",
         )
 
 
 def _read_config(folder: RunFolder) -> tuple[TrainConfig, str]:
-    """The run's config, and the digest that tells whether it was changed later."""
+    """Return the run's config and its digest, by which later changes are detected."""
     document = migrate(read_json(folder.config), source=str(folder.config))
     config = resolve(document, source=str(folder.config))
     return config, hashlib.sha256(config.model_dump_json().encode()).hexdigest()
@@ -305,11 +318,11 @@ def _libraries() -> dict[str, str]:
     return {"python": platform.python_version(), **found}
 
 
-def _known_model(section: Model, last: CheckpointRecord | None) -> dict[str, str]:
-    """The version of the model that a run began with; none if another model is asked for now."""
-    known = last.versions.get(BASE_MODEL, "") if last else ""
-    return {BASE_MODEL: known} if known.startswith(f"{section.path}@") else {}
+def _recorded_model_version(section: Model, last: CheckpointRecord | None) -> dict[str, str]:
+    """Return the version of the base model that the run began with, if the model is the same."""
+    recorded = last.versions.get(BASE_MODEL, "") if last else ""
+    return {BASE_MODEL: recorded} if recorded.startswith(f"{section.path}@") else {}
 
 
-def _without_model(versions: dict[str, str]) -> dict[str, str]:
+def _without_model_version(versions: dict[str, str]) -> dict[str, str]:
     return {name: version for name, version in versions.items() if name != BASE_MODEL}

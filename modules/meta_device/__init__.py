@@ -1,1 +1,1 @@
-"""A device that stores and computes nothing, to count what a run would take."""
+"""A simulated device: code runs on torch's meta device, and its memory is counted."""

@@ -1,8 +1,7 @@
-"""Autocast where torch has none, on the meta device: the same casts, so that the same is kept.
+"""Autocast for the meta device, where torch has none: the same casts save the same tensors.
 
-Which operations: those of torch's own lists (aten/src/ATen/autocast_mode.h) that the networks and
-methods of this program use. The card's list is longer than the processor's: norms, softmax and
-upsampling are float32 there.
+Covers those operations of torch's own lists (aten/src/ATen/autocast_mode.h) that this program uses.
+The GPU's list is longer than the CPU's: norms, softmax and upsampling are float32 there.
 """
 
 import weakref
@@ -16,7 +15,7 @@ from torch.nn import functional
 
 DeviceKind = Literal["cuda", "cpu"]
 
-_LOW = frozenset(
+_LOW_PRECISION = frozenset(
     {
         functional.linear,
         functional.conv1d,
@@ -41,7 +40,7 @@ _LOW = frozenset(
         Tensor.baddbmm,
     }
 )
-_WIDE: dict[DeviceKind, frozenset[Callable[..., Any]]] = {
+_FLOAT32: dict[DeviceKind, frozenset[Callable[..., Any]]] = {
     "cpu": frozenset({functional.mse_loss, functional.smooth_l1_loss, functional.huber_loss}),
     "cuda": frozenset(
         {
@@ -81,57 +80,59 @@ _WIDE: dict[DeviceKind, frozenset[Callable[..., Any]]] = {
         }
     ),
 }
-CAST_FUNCTIONS = _LOW.union(*_WIDE.values())
+CAST_FUNCTIONS = _LOW_PRECISION.union(*_FLOAT32.values())
 """Every function whose operands may be cast."""
 _TYPE = "cpu"
 """The type of device whose autocast is asked: imagined devices are of this one."""
 
 
 class Autocast:
-    """Casts operands where autocast is on, and remembers the casts of weights as torch does."""
+    """Casts operands where autocast is on, and caches casts of weights as torch does."""
 
     def __init__(self, kind: DeviceKind) -> None:
-        self._wide = _WIDE[kind]
-        # By weight and memory: a weight that has other memory for a while is another one.
-        self._weights: dict[tuple[int, int], tuple[weakref.ref[Tensor], Tensor]] = {}
+        self._float32 = _FLOAT32[kind]
+        # By weight and storage, because a weight may get another storage for a while.
+        self._cached_casts: dict[tuple[int, int], tuple[weakref.ref[Tensor], Tensor]] = {}
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Within, what torch forgets at the end of each context of autocast is forgotten here."""
-        forget = torch.clear_autocast_cache
+    def patched(self) -> Iterator[None]:
+        """Clear this cache whenever torch clears its own, at the end of each autocast context."""
+        clear = torch.clear_autocast_cache
 
-        def forget_both() -> None:
-            forget()
-            self._weights.clear()
+        def clear_both() -> None:
+            clear()
+            self._cached_casts.clear()
 
-        # autocast calls it by this name when the outermost context ends; there is no other sign.
-        torch.clear_autocast_cache = forget_both
+        # autocast calls it by this name when the outermost context ends; there is no other hook.
+        torch.clear_autocast_cache = clear_both
         try:
             yield
         finally:
-            torch.clear_autocast_cache = forget
-            self._weights.clear()
+            torch.clear_autocast_cache = clear
+            self._cached_casts.clear()
 
     def cast(
         self, func: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The operands as the function gets them."""
-        is_low = func in _LOW or getattr(func, "__name__", "") == "_attention"
-        if not (is_low or func in self._wide) or not torch.is_autocast_enabled(_TYPE):
+        """Return the operands as the function receives them."""
+        is_low_precision = func in _LOW_PRECISION or getattr(func, "__name__", "") == "_attention"
+        if not (is_low_precision or func in self._float32) or not torch.is_autocast_enabled(_TYPE):
             return args, named
-        dtype = torch.get_autocast_dtype(_TYPE) if is_low else torch.float32
-        return self._all(args, dtype), {key: self._one(one, dtype) for key, one in named.items()}
+        dtype = torch.get_autocast_dtype(_TYPE) if is_low_precision else torch.float32
+        return self._cast_all(args, dtype), {
+            key: self._cast_one(one, dtype) for key, one in named.items()
+        }
 
-    def _all(self, values: tuple[Any, ...], dtype: torch.dtype) -> tuple[Any, ...]:
-        return tuple(self._one(value, dtype) for value in values)
+    def _cast_all(self, values: tuple[Any, ...], dtype: torch.dtype) -> tuple[Any, ...]:
+        return tuple(self._cast_one(value, dtype) for value in values)
 
-    def _one(self, value: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401 - any operand
+    def _cast_one(self, value: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401 - any operand
         if isinstance(value, list | tuple):
-            return type(value)(self._all(tuple(value), dtype))
-        is_cast = isinstance(value, Tensor) and value.is_meta and value.is_floating_point()
-        if not is_cast or value.dtype in (dtype, torch.float64):
+            return type(value)(self._cast_all(tuple(value), dtype))
+        is_castable = isinstance(value, Tensor) and value.is_meta and value.is_floating_point()
+        if not is_castable or value.dtype in (dtype, torch.float64):
             return value
-        is_kept = (
+        is_cached = (
             dtype != torch.float32
             and value.dtype == torch.float32
             and value.requires_grad
@@ -139,13 +140,13 @@ class Autocast:
             and not value._is_view()
             and torch.is_autocast_cache_enabled()
         )
-        return self._weight(value, dtype) if is_kept else value.to(dtype)
+        return self._cast_weight(value, dtype) if is_cached else value.to(dtype)
 
-    def _weight(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
-        """A weight's cast, made once in each context."""
+    def _cast_weight(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return a weight's cast, made once in each context."""
         key = id(weight), weight.untyped_storage()._cdata
-        known = self._weights.get(key)
+        known = self._cached_casts.get(key)
         if known is None or known[0]() is not weight:
             known = weakref.ref(weight), weight.to(dtype)
-            self._weights[key] = known
+            self._cached_casts[key] = known
         return known[1]

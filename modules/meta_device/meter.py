@@ -1,7 +1,7 @@
-"""Counting what tensors take: alive now, at the peak, and what of it belongs to what.
+"""Memory of tensors: alive now, at the peak, and by part.
 
-Works where nothing is stored, on torch's meta device, and counts whole storages: views are free.
-Source for the way: torch.distributed._tools.mem_tracker.
+Works on torch's meta device, where nothing is stored, and counts whole storages: views are free.
+Approach from torch.distributed._tools.mem_tracker.
 """
 
 import weakref
@@ -14,17 +14,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
-from modules.meta_device.shapes import Shapes
+from modules.meta_device.shapes import ShapeCache
 
 Side = Literal["device", "host"]
-"""Where something is: on the train device, or in main memory beside it."""
+"""Whether something is on the train device or in RAM."""
 
 ROUNDED_TO = 512
-"""Bytes: what CUDA's allocator gives are multiples of it (kMinBlockSize in its source)."""
+"""Bytes: sizes from CUDA's allocator are multiples of it (kMinBlockSize in its source)."""
 
 _aten = torch.ops.aten
-# Change their arguments in place and allocate nothing; there are none for the meta device.
-_SILENT = frozenset(
+# They change arguments in place and allocate nothing; the meta device does not support them.
+_IN_PLACE_OPERATORS = frozenset(
     {
         _aten._fused_adam_.default,
         _aten._fused_adam_.tensor_lr,
@@ -35,12 +35,12 @@ _SILENT = frozenset(
         _aten._fused_adagrad_.default,
     }
 )
-_SILENT_NAMES = "bitsandbytes::optimizer_update"
+_IN_PLACE_NAMES = "bitsandbytes::optimizer_update"
 
 
 @dataclass
-class _Held:
-    """A storage. size: in bytes."""
+class _Storage:
+    """A storage; size in bytes."""
 
     part: str
     size: int
@@ -50,7 +50,7 @@ class _Held:
 
 @dataclass(frozen=True)
 class Peak:
-    """The highest sum that was alive at one time, in bytes, and what it was made of."""
+    """The highest sum of bytes alive at one time, and its parts."""
 
     size: int
     parts: Mapping[str, int]
@@ -59,29 +59,28 @@ class Peak:
 class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes have no types
     """Counts storages on the meta device from their first operation to their end.
 
-    What an operation makes is where its operands are: in main memory if all of them are, else on
-    the device. Values that somebody asks for are 1, as there are none.
-    counts_host: whether the device's memory is main memory, so that everything counts.
+    Results are where their operands are: in RAM if all of them are, else on the device. Reading a
+    value returns 1. counts_host: Whether RAM is the device's memory, so that everything counts.
     """
 
     def __init__(self, *, counts_host: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # as above
-        self._held: dict[int, _Held] = {}
+        self._storages: dict[int, _Storage] = {}
         self._sums: dict[Side, dict[str, int]] = {"device": {}, "host": {}}
         self._counts_host = counts_host
-        self._now = 0
+        self._current = 0
         self._peak = Peak(0, {})
         self._part = "activations"
         self._side: Side | None = None
-        self._shapes = Shapes()
+        self._shape_cache = ShapeCache()
 
     def side_of(self, tensor: Tensor) -> Side:
-        """Where a tensor is; what was never seen is on the device."""
-        held = self._held.get(_key(tensor))
-        return held.side if held else "device"
+        """Return where a tensor is; unknown ones are on the device."""
+        storage = self._storages.get(_key(tensor))
+        return storage.side if storage else "device"
 
     def alive(self, side: Side = "device") -> dict[str, int]:
-        """Bytes alive now, by part; those on the device with all that counts there."""
+        """Return the bytes alive now by part; for "device" all that counts there."""
         found = dict(self._sums[side])
         if side == "device" and self._counts_host:
             for part, size in self._sums["host"].items():
@@ -94,34 +93,34 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes
         return self._peak
 
     def restart(self) -> None:
-        """From now on only higher sums than now count."""
-        self._peak = Peak(self._now, self.alive())
+        """Reset the peak to the current sum."""
+        self._peak = Peak(self._current, self.alive())
 
     def assign(self, tensor: Tensor, part: str) -> None:
-        """Says to what a tensor's memory belongs, wherever it came from."""
-        held = self._held.get(_key(tensor))
-        if held is None:
-            self._hold(tensor, part, self._side or "device")
+        """Assign a tensor's memory to a part."""
+        storage = self._storages.get(_key(tensor))
+        if storage is None:
+            self._add_storage(tensor, part, self._side or "device")
             return
-        self._add(held, -held.size)
-        held.part = part
-        self._add(held, held.size)
+        self._add(storage, -storage.size)
+        storage.part = part
+        self._add(storage, storage.size)
 
     def size_of(self, tensor: Tensor) -> int:
-        """Bytes of a tensor's whole storage, as they count here."""
+        """Return the bytes of a tensor's whole storage, rounded as they count here."""
         return _rounded(tensor.untyped_storage().nbytes())
 
     def move(self, tensor: Tensor, side: Side) -> None:
-        """Says where a tensor is, wherever it was."""
-        held = self._held[_key(tensor)]
-        if held.side != side:
-            self._add(held, -held.size)
-            held.side = side
-            self._add(held, held.size)
+        """Record that a tensor is on a side now."""
+        storage = self._storages[_key(tensor)]
+        if storage.side != side:
+            self._add(storage, -storage.size)
+            storage.side = side
+            self._add(storage, storage.size)
 
     @contextmanager
-    def making(self, part: str) -> Iterator[None]:
-        """Within, what is made belongs to a part."""
+    def assigning_to(self, part: str) -> Iterator[None]:
+        """Assign tensors created in this context to a part."""
         before, self._part = self._part, part
         try:
             yield
@@ -130,7 +129,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes
 
     @contextmanager
     def placing(self, side: Side) -> Iterator[None]:
-        """Within, what is made is at a side, wherever it is made from."""
+        """Place tensors created in this context on a side, wherever their operands are."""
         before, self._side = self._side, side
         try:
             yield
@@ -144,43 +143,45 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's modes
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401
-        # Modes of functions would see every look at a shape in here.
+        # TorchFunctionModes would see every access to a shape in here.
         with torch._C.DisableTorchFunction():
             if func is _aten._local_scalar_dense.default and args[0].is_meta:
                 return 1.0 if args[0].is_floating_point() else 1
-            if func in _SILENT or func.name().startswith(_SILENT_NAMES):
+            if func in _IN_PLACE_OPERATORS or func.name().startswith(_IN_PLACE_NAMES):
                 return None
-            made = self._shapes.made(func, args, kwargs or {})
-            for tensor in tensors_in(made):
-                if tensor.is_meta and _key(tensor) not in self._held:
-                    self._hold(tensor, self._part, self._side or self._side_like(args))
-            return made
+            result = self._shape_cache.result(func, args, kwargs or {})
+            for tensor in tensors_in(result):
+                if tensor.is_meta and _key(tensor) not in self._storages:
+                    self._add_storage(
+                        tensor, self._part, self._side or self._side_of_operands(args)
+                    )
+            return result
 
-    def _side_like(self, operands: tuple[Any, ...]) -> Side:
-        """On the device unless all operands are in main memory."""
+    def _side_of_operands(self, operands: tuple[Any, ...]) -> Side:
+        """Return "device" unless all operands are in RAM."""
         if not any(self._sums["host"].values()):
             return "device"
         sides = [self.side_of(one) for one in tensors_in(operands) if one.is_meta]
         return "host" if sides and all(side == "host" for side in sides) else "device"
 
-    def _hold(self, tensor: Tensor, part: str, side: Side) -> None:
+    def _add_storage(self, tensor: Tensor, part: str, side: Side) -> None:
         storage = tensor.untyped_storage()
         key, size = storage._cdata, _rounded(storage.nbytes())
         reference = weakref.ref(storage, lambda _: self._release(key))
-        self._held[key] = _Held(part, size, side, reference)
-        self._add(self._held[key], size)
-        if self._now > self._peak.size:
-            self._peak = Peak(self._now, self.alive())
+        self._storages[key] = _Storage(part, size, side, reference)
+        self._add(self._storages[key], size)
+        if self._current > self._peak.size:
+            self._peak = Peak(self._current, self.alive())
 
     def _release(self, key: int) -> None:
-        held = self._held.pop(key)
-        self._add(held, -held.size)
+        storage = self._storages.pop(key)
+        self._add(storage, -storage.size)
 
-    def _add(self, held: _Held, size: int) -> None:
-        sums = self._sums[held.side]
-        sums[held.part] = sums.get(held.part, 0) + size
-        if held.side == "device" or self._counts_host:
-            self._now += size
+    def _add(self, storage: _Storage, size: int) -> None:
+        sums = self._sums[storage.side]
+        sums[storage.part] = sums.get(storage.part, 0) + size
+        if storage.side == "device" or self._counts_host:
+            self._current += size
 
 
 def _key(tensor: Tensor) -> int:
@@ -193,9 +194,9 @@ def _rounded(size: int) -> int:
 
 
 def tensors_in(values: object) -> Iterator[Tensor]:
-    """The tensors among an operator's operands or results, or in an optimizer's state.
+    """Yield the tensors among operands, results or optimizer state.
 
-    Of those that wrap others, as torchao's do, the ones inside.
+    Of tensors that wrap others, such as torchao's, the inner ones.
     """
     if type(values) is Tensor or type(values) is nn.Parameter:
         yield values

@@ -1,6 +1,6 @@
-"""What operators give on the meta device, remembered: most of a network's layers are alike.
+"""Cache of operators' results on the meta device: most of a network's layers are alike.
 
-torch computes shapes there in Python for many operators, which takes longer than everything else.
+torch computes many operators' shapes in Python there, which would take most of the time.
 """
 
 from collections.abc import Mapping
@@ -11,58 +11,60 @@ import torch
 from torch import Tensor, nn
 
 _META = torch.device("meta")
-# They change what a tensor's memory is, and not only what is in it.
-_OF_MEMORY = frozenset({"resize_", "resize_as_", "set_", "requires_grad_", "rename_", "detach_"})
+# They change a tensor's storage rather than only its contents.
+_STORAGE_OPERATORS = frozenset(
+    {"resize_", "resize_as_", "set_", "requires_grad_", "rename_", "detach_"}
+)
 
-Manner = Literal["pure", "in place", "other"]
-Form = tuple[torch.Size, tuple[int, ...], torch.dtype]
+Behavior = Literal["pure", "in place", "other"]
+TensorForm = tuple[torch.Size, tuple[int, ...], torch.dtype]
 """A tensor's shape, strides and dtype."""
 
 
-class _CannotRemember(Exception):
-    """Something among the operands or results is not what can be compared."""
+class _NotComparable(Exception):
+    """An operand or result has no form that can be compared."""
 
 
 @dataclass(frozen=True)
 class _Results:
-    """The results of an operator. is_single: whether it gives a tensor rather than several."""
+    """The results of an operator; is_single: whether it returns a tensor rather than several."""
 
-    forms: tuple[Form | None, ...]
+    forms: tuple[TensorForm | None, ...]
     is_single: bool
 
 
-class Shapes:
-    """Carries operators out, and remembers the forms of results by those of operands."""
+class ShapeCache:
+    """Runs operators, and caches the forms of results by those of operands."""
 
     def __init__(self) -> None:
-        self._manners: dict[Any, Manner] = {}
-        self._known: dict[Any, _Results] = {}
+        self._behaviors: dict[Any, Behavior] = {}
+        self._results_by_form: dict[Any, _Results] = {}
 
-    def made(self, func: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        """What an operator gives; new tensors where it is one that gives such."""
-        manner = self._manners.get(func)
-        if manner is None:
-            manner = self._manners[func] = _manner(func)
-        if manner == "in place" and _is_plain(args[0]):
+    def call(self, func: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """Return what an operator returns; new tensors if it is one that returns such."""
+        behavior = self._behaviors.get(func)
+        if behavior is None:
+            behavior = self._behaviors[func] = _behavior_of(func)
+        if behavior == "in place" and _is_plain(args[0]):
             return args[0]
-        if manner != "pure":
+        if behavior != "pure":
             return func(*args, **named)
         try:
             key = (func, _form(args), _form(tuple(named.items())))
-        except _CannotRemember:
+        except _NotComparable:
             return func(*args, **named)
-        known = self._known.get(key)
+        known = self._results_by_form.get(key)
         if known is not None:
-            return _new(known)
-        made = func(*args, **named)
-        results = _results(made, args)
+            return _make_tensors(known)
+        result = func(*args, **named)
+        results = _results(result, args)
         if results is not None:
-            self._known[key] = results
-        return made
+            self._results_by_form[key] = results
+        return result
 
 
-def _manner(func: Any) -> Manner:  # noqa: ANN401 - an operator of torch
-    """Whether an operator gives new tensors, or its first one changed."""
+def _behavior_of(func: Any) -> Behavior:  # noqa: ANN401 - an operator of torch
+    """Return whether an operator returns new tensors, or its first argument changed in place."""
     schema = func._schema
     written = [at for at, one in enumerate(schema.arguments) if _is_written(one)]
     shared = [one for one in schema.returns if one.alias_info is not None]
@@ -70,7 +72,7 @@ def _manner(func: Any) -> Manner:  # noqa: ANN401 - an operator of torch
         return "other" if shared or not schema.returns else "pure"
     is_self = written == [0] and len(schema.returns) == 1 and len(shared) == 1
     name = schema.name.partition("::")[2]
-    is_in_place = name.endswith("_") and name not in _OF_MEMORY
+    is_in_place = name.endswith("_") and name not in _STORAGE_OPERATORS
     return "in place" if is_self and is_in_place else "other"
 
 
@@ -83,11 +85,11 @@ def _is_plain(value: object) -> bool:
 
 
 def _form(value: Any) -> Any:  # noqa: ANN401 - any operand
-    """What of an operand decides the results' forms; raises where that cannot be told."""
+    """Return what determines the results' forms; raise _NotComparable for unknown types."""
     kind = type(value)
     if kind is Tensor or kind is nn.Parameter:
         if not value.is_meta:
-            raise _CannotRemember
+            raise _NotComparable
         return value.shape, value.stride(), value.dtype
     if kind is tuple or kind is list:
         return tuple([_form(one) for one in value])
@@ -95,16 +97,16 @@ def _form(value: Any) -> Any:  # noqa: ANN401 - any operand
         return kind, value
     if kind in (torch.dtype, torch.device, torch.layout, torch.memory_format):
         return value
-    raise _CannotRemember
+    raise _NotComparable
 
 
-def _results(made: Any, args: tuple[Any, ...]) -> _Results | None:  # noqa: ANN401 - any result
-    """The forms of results; None for those that are not all new tensors."""
-    is_single = isinstance(made, Tensor)
-    each = (made,) if is_single else made
+def _results(result: Any, args: tuple[Any, ...]) -> _Results | None:  # noqa: ANN401 - any result
+    """Return the forms of results; None unless all of them are new tensors."""
+    is_single = isinstance(result, Tensor)
+    each = (result,) if is_single else result
     if not isinstance(each, tuple | list):
         return None
-    forms: list[Form | None] = []
+    forms: list[TensorForm | None] = []
     for one in each:
         if one is not None and not (_is_plain(one) and one.storage_offset() == 0):
             return None
@@ -115,9 +117,9 @@ def _results(made: Any, args: tuple[Any, ...]) -> _Results | None:  # noqa: ANN4
     return _Results(tuple(forms), is_single)
 
 
-def _new(results: _Results) -> Any:  # noqa: ANN401 - as the operator gives them
-    made = [
+def _make_tensors(results: _Results) -> Any:  # noqa: ANN401 - as the operator gives them
+    result = [
         None if form is None else torch.empty_strided(form[0], form[1], dtype=form[2], device=_META)
         for form in results.forms
     ]
-    return made[0] if results.is_single else tuple(made)
+    return result[0] if results.is_single else tuple(result)

@@ -1,1 +1,1 @@
-"""What the training loop works with: device, checkpoints, commands, progress, tasks."""
+"""What the training loop works with: engine, checkpoints, commands, progress, tasks."""

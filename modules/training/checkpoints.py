@@ -1,8 +1,7 @@
-"""Checkpoints: what of a run cannot be recomputed, written so that a kill at any moment is safe.
+"""Checkpoints: the state of a run, written so that a kill at any moment is safe.
 
-Learning rate, data order and every random draw are functions of (seed, step); a checkpoint holds
-the trained weights and their running average, the optimizer's progress, the loss scale, and how far
-the run and its events are.
+Learning rate, data order and random draws are functions of (seed, step). A checkpoint holds the
+rest: trained weights, EMA, optimizer state, loss scale, step, and size of the event log.
 """
 
 import errno
@@ -37,9 +36,10 @@ PART_SUFFIX = ".part"
 
 @dataclass
 class TrainState:
-    """How far a run is: the one thing in it that changes.
+    """Progress of a run, the only mutable state of it.
 
-    step: optimizer steps made.
+    Attributes:
+        step: Optimizer steps made.
     """
 
     step: int = 0
@@ -47,12 +47,14 @@ class TrainState:
 
 @dataclass(frozen=True)
 class CheckpointRecord:
-    """What state.json tells beside the tensors.
+    """Contents of state.json.
 
-    events_size: how many bytes of events.jsonl belong to the run up to here.
-    engine: the loss scale and its history, where there is one. data_digest: of the encoded
-    pictures and captions in their order. held_out: of the held-out pictures, with the step since
-    which they are held out; "" if none were.
+    Attributes:
+        events_size: Bytes of events.jsonl that belong to the run up to here.
+        engine: The loss scale and its history; empty without one.
+        data_digest: Of the encoded images and captions in their order.
+        validation: Digest of the validation images, with the step since which they are held out; ""
+            without validation.
     """
 
     step: int
@@ -69,16 +71,21 @@ class CheckpointRecord:
 
 
 def newest_record(folder: RunFolder) -> CheckpointRecord | None:
-    """The newest complete checkpoint of a run; None if there is none.
+    """Return the newest complete checkpoint of a run; None if it has none.
 
-    Raises UserError if it was written by another version of this program.
+    Raises:
+        UserError: If it was written by another version of this program.
     """
     complete = folder.complete_checkpoints()
     return read_record(folder, complete[-1][0]) if complete else None
 
 
 def read_record(folder: RunFolder, step: int) -> CheckpointRecord:
-    """That of a step's checkpoint, which is complete. Raises UserError as `newest_record`."""
+    """Return the record of a step's complete checkpoint.
+
+    Raises:
+        UserError: As `newest_record`.
+    """
     path = folder.checkpoint(step) / STATE_FILE
     try:
         return CheckpointRecord(**json.loads(path.read_text()))
@@ -90,16 +97,14 @@ def read_record(folder: RunFolder, step: int) -> CheckpointRecord:
         ) from error
 
 
-def _no_steps() -> Collection[int]:
-    return ()
-
-
 @dataclass(frozen=True)
 class Checkpoints:
-    """Saves and restores everything that a run's checkpoint holds.
+    """Saves and restores checkpoints.
 
-    ema: None if the run averages no weights. keep: so many of the newest are kept. best_steps:
-    the steps whose checkpoints are kept besides them.
+    Attributes:
+        ema: None if the run keeps no EMA.
+        keep: Number of newest checkpoints to keep.
+        best_steps: Returns the steps whose checkpoints are kept besides.
     """
 
     folder: RunFolder
@@ -108,12 +113,13 @@ class Checkpoints:
     ema: Ema | None
     engine: Engine
     keep: int
-    best_steps: Callable[[], Collection[int]] = _no_steps
+    best_steps: Callable[[], Collection[int]] = tuple
 
     def save(self, record: CheckpointRecord) -> Path:
-        """Writes the checkpoint of a step, complete or not at all, then deletes the oldest.
+        """Write a checkpoint, complete or not at all, then delete the oldest ones.
 
-        Raises UserError where the disk is full or cannot be written to.
+        Raises:
+            UserError: If the disk is full or cannot be written to.
         """
         final = self.folder.checkpoint(record.step)
         part = final.with_name(final.name + PART_SUFFIX)
@@ -121,7 +127,7 @@ class Checkpoints:
             _remove(part)
             part.mkdir(parents=True)
             self._write_tensors(part)
-            # Last, so that a folder with a state file is a whole checkpoint.
+            # Last, so that a folder with a state file is a complete checkpoint.
             write_atomic(part / STATE_FILE, json.dumps(asdict(record), indent=2).encode())
             sync_folder(part)
             _remove(final)
@@ -131,33 +137,38 @@ class Checkpoints:
             with suppress(OSError):
                 _remove(part)
             raise cannot_write(final, error) from error
-        self._prune()
+        best = self.best_steps()
+        for step, path in self.folder.complete_checkpoints()[: -self.keep]:
+            if step not in best:
+                _remove(path)
         return final
 
     def restore(self, record: CheckpointRecord) -> list[str]:
-        """Takes a checkpoint up; returns what there is to tell about it.
+        """Load a checkpoint; return warnings.
 
-        To be called before gradient hooks are registered and before the first step; only where
-        nothing is trained after it, to export what it holds, may it be called later.
-        Raises UserError if its files are damaged or do not fit the config.
+        Call before gradient hooks are registered and before the first step; later only to export,
+        if no training follows.
+
+        Raises:
+            UserError: If its files are damaged or do not fit the config.
         """
         path = self.folder.checkpoint(record.step)
         try:
             self.method.load_state_dict(load_file(path / WEIGHTS_FILE))
             values = json.loads((path / OPTIMIZER_VALUES_FILE).read_text())
-            told = self.optimizer.load(load_file(path / OPTIMIZER_FILE), values)
-            told += self._restore_average(path / EMA_FILE)
+            warnings = self.optimizer.load(load_file(path / OPTIMIZER_FILE), values)
+            warnings += self._restore_ema(path / EMA_FILE)
             self.engine.load_state_dict(record.engine)
-            return told
+            return warnings
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"{path}: this checkpoint cannot be taken up ({str(error)[:200]})",
+                f"{path}: this checkpoint cannot be loaded ({str(error)[:200]})",
                 "Expected an undamaged checkpoint, made with this run's method settings",
                 "Restore config.json if you changed it, or delete this checkpoint's folder to"
                 " continue from the one before it.",
             ) from error
 
-    def _restore_average(self, path: Path) -> list[str]:
+    def _restore_ema(self, path: Path) -> list[str]:
         if self.ema is None:
             return []
         if path.is_file():
@@ -165,49 +176,43 @@ class Checkpoints:
             return []
         self.ema.restart()
         return [
-            "the checkpoint has no average of the weights (ema): it begins with them as they are"
+            "the checkpoint has no EMA of the weights (ema.use): it starts from the current weights"
         ]
 
     def clean(self) -> None:
-        """Deletes what an interrupted save or deletion has left behind."""
-        whole = {path for _, path in self.folder.complete_checkpoints()}
+        """Delete what an interrupted save or deletion left behind."""
+        complete = {path for _, path in self.folder.complete_checkpoints()}
         for path in self.folder.checkpoints.glob("step-*"):
-            if path not in whole:
+            if path not in complete:
                 _remove(path)
 
     def _write_tensors(self, folder: Path) -> None:
         weights = {name: value.contiguous() for name, value in self.method.state_dict().items()}
-        _refuse_broken(weights)
-        statistics, values = self.optimizer.save()
+        _require_finite(weights)
+        state, values = self.optimizer.save()
         write_atomic(folder / OPTIMIZER_VALUES_FILE, json.dumps(values).encode())
         _save_tensors(weights, folder / WEIGHTS_FILE)
-        _save_tensors(statistics, folder / OPTIMIZER_FILE)
+        _save_tensors(state, folder / OPTIMIZER_FILE)
         if self.ema is not None:
             _save_tensors(self.ema.state_dict(), folder / EMA_FILE)
 
-    def _prune(self) -> None:
-        best = self.best_steps()
-        for step, path in self.folder.complete_checkpoints()[: -self.keep]:
-            if step not in best:
-                _remove(path)
-
 
 def _save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Writes tensors and waits until they are on the disk. Raises OSError."""
+    """Write tensors and flush them to the disk; raise OSError on failure."""
     try:
         save_file(tensors, path)
     except SafetensorError as error:
-        # Its one way to say that the disk is full.
+        # safetensors reports a full disk this way only.
         raise OSError(errno.ENOSPC, str(error)) from error
-    with path.open("r+b") as handle:  # Windows flushes only what may be written
+    with path.open("r+b") as handle:  # Windows flushes only files opened for writing
         os.fsync(handle.fileno())
 
 
-def _refuse_broken(weights: Mapping[str, Tensor]) -> None:
-    sound = [torch.isfinite(value).all() for value in weights.values()]
-    # Read together: each read of its own would wait for the device.
-    for name, is_sound in zip(weights, read_flags(sound), strict=True):
-        if not is_sound:
+def _require_finite(weights: Mapping[str, Tensor]) -> None:
+    finite = [torch.isfinite(value).all() for value in weights.values()]
+    # One read for all: each read waits for the device.
+    for name, is_finite in zip(weights, read_flags(finite), strict=True):
+        if not is_finite:
             raise UserError(
                 f"the trained weights are no longer numbers ({name})",
                 "Nothing was saved over your last good checkpoint",
@@ -216,7 +221,7 @@ def _refuse_broken(weights: Mapping[str, Tensor]) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Deletes a checkpoint folder; its state file first, so that half of it is never one."""
+    """Delete a checkpoint folder, its state file first: half of it never counts as a checkpoint."""
     if path.exists():
         (path / STATE_FILE).unlink(missing_ok=True)
         shutil.rmtree(path)

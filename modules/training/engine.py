@@ -1,8 +1,8 @@
-"""A thin room over accelerate and torch.amp: device, processes, precision, backward, step.
+"""Device, precision, backward pass, clipping and optimizer step, on accelerate and torch.amp.
 
-Autocast is torch's own, because accelerate refuses fp16 on the CPU; the loss scale is ours, because
-torch's asks the device for it in every step. In fp32 and bf16 nothing here reads from the device,
-and in fp16 a step reads once whether its gradients have overflown.
+Autocast is torch's own, because accelerate refuses fp16 on the CPU. The loss scale is ours, because
+torch's reads from the device in every step: here fp32 and bf16 never read from the device, and fp16
+reads once per step, whether its gradients have overflown.
 """
 
 from collections.abc import Mapping
@@ -12,126 +12,135 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import GradientAccumulationPlugin
-from torch import Tensor, nn
+from torch import Tensor
 
 from modules.memory.precision import autocast
 from modules.memory.scaling import LossScale
 from modules.optim.clipping import clip
-from modules.optim.freeze_schedule import Stops
+from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.fused_backward import FusedBackward
 from modules.optim.schedule_free import enter_training_form
-from modules.optim.update import Movement
+from modules.optim.update import WeightUpdater
 from onetrainer.config.run.hardware import Precision
 from onetrainer.errors import UserError
 
-# The scale starts at 65536 and is halved by each: after so many it has long been below 1.
-MOST_OVERFLOWS = 40
+# The loss scale starts at 65536 and each overflow halves it: after so many it is far below 1.
+MAX_OVERFLOWS_IN_A_ROW = 40
 
 
 class Engine:
-    """What moves the weights: backward for each microbatch, then one step.
-
-    gradient_clipping: the largest norm of a step's whole gradient; 0 means any.
-    """
+    """Steps of training: `begin`, `backward` per microbatch, `clip_gradients`, `step`."""
 
     def __init__(
         self,
         *,
         device: torch.device,
         precision: Precision,
-        movement: Movement,
-        stops: Stops,
+        updater: WeightUpdater,
+        freeze_schedule: FreezeSchedule,
         gradient_clipping: float,
     ) -> None:
+        """Create the engine of a run.
+
+        gradient_clipping: Largest norm of a step's whole gradient; 0 disables clipping.
+        """
         self._accelerator = Accelerator(
             cpu=device.type == "cpu",
             mixed_precision="no",
-            # Said outright, or an environment variable would divide every gradient.
+            # Explicit, or an environment variable would divide every gradient.
             gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
         )
         self.device = device
         self._precision = precision
-        self._movement = movement
-        self._stops = stops
+        self._updater = updater
+        self._freeze_schedule = freeze_schedule
         self._clipping = gradient_clipping
         self._scale = LossScale() if precision == "fp16" else None
-        self._overflows = 0
-        self._in_backward: FusedBackward | None = None
+        self._overflow: Tensor | None = None
+        self._overflows_in_a_row = 0
+        self._fused_backward: FusedBackward | None = None
         self._microbatches = 0
-        enter_training_form(movement.optimizer)
+        enter_training_form(updater.optimizer)
 
-    def fused_backward(self) -> None:
-        """From now on each weight moves in the backward pass. To be called after restoring.
+    def enable_fused_backward(self) -> None:
+        """Update each weight during the backward pass from now on. Call after restoring.
 
         The config has refused what needs all gradients at once.
         """
         assert self._clipping == 0
-        self._in_backward = FusedBackward(self._movement, self._scale)
+        self._fused_backward = FusedBackward(self._updater, self._scale)
 
     def autocast(self) -> AbstractContextManager[object]:
-        """The context of every forward pass."""
+        """Return the context of every forward pass."""
         return autocast(self.device, self._precision)
 
     def begin(self, step: int) -> None:
-        """Begins a step, from 0, after the learning rates are set.
+        """Begin a step, from 0, after the learning rates are set.
 
-        Raises UserError if there is nothing left that trains.
+        Raises:
+            UserError: If no weight is trained any more.
         """
-        self._stops.apply(step)
-        self._movement.begin(step)
+        self._freeze_schedule.apply(step)
+        self._updater.begin(step)
         self._microbatches = 0
 
     def backward(self, loss: Tensor) -> None:
-        """Adds a microbatch's gradients to those of the step."""
+        """Add a microbatch's gradients to those of the step."""
         self._microbatches += 1
-        assert self._microbatches == 1 or self._in_backward is None
+        assert self._microbatches == 1 or self._fused_backward is None
         self._accelerator.backward(self._scale.scaled(loss) if self._scale else loss)
 
-    def step(self) -> None:
-        """Moves the weights by the gradients of the step's microbatches, and forgets these.
+    def clip_gradients(self) -> None:
+        """Unscale the step's gradients (fp16) and clip their norm.
 
-        With fp16 a step whose gradients overflow moves nothing and lowers the loss scale; UserError
-        if that has happened so many times in a row that nothing can be learnt. With a step in
-        backward the weights have moved by now, but for those whose own gradient has overflown.
+        Does nothing in a fused backward pass, which has freed each gradient by now.
         """
-        if self._in_backward is not None:
-            self._note(self._in_backward.finish())
+        if self._fused_backward is not None:
             return
-        weights = [weight for weight in self._movement.parameters if weight.grad is not None]
-        overflows = self._scale.unscale(_gradients(weights)) if self._scale else None
+        weights = self._updater.parameters
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        self._overflow = self._scale.unscale(gradients) if self._scale else None
         if self._clipping > 0:
-            clip(_gradients(weights), self._clipping)
-        # The one read of a step, and only with fp16.
-        has_overflown = overflows is not None and bool(overflows.item())
-        if not has_overflown:
-            self._movement.move_all()
-        self._movement.optimizer.zero_grad(set_to_none=True)
-        self._note(has_overflown)
+            clip(gradients, self._clipping)
 
-    def state_dict(self) -> dict[str, Any]:
-        """What of the engine a checkpoint holds: the loss scale and its history."""
-        return self._scale.state_dict() if self._scale else {}
+    def step(self) -> None:
+        """Update the weights and clear the gradients, after `clip_gradients`.
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes the loss scale up again; a checkpoint of another precision has none, or needs none.
+        With fp16 a step whose gradients overflow updates nothing and lowers the loss scale. In a
+        fused backward pass the weights are updated by now, except those with overflown gradients.
 
-        Raises KeyError for a state that is none of the engine's.
+        Raises:
+            UserError: If the gradients overflow in too many steps in a row.
         """
-        if state and self._scale:
-            self._scale.load_state_dict(state)
-
-    def _note(self, has_overflown: bool) -> None:
-        """Sets the loss scale after a step, and counts steps from which nothing was learnt."""
+        if self._fused_backward is not None:
+            has_overflown = self._fused_backward.finish()
+        else:
+            assert self._scale is None or self._overflow is not None, "clip_gradients comes first"
+            # The step's only read from the device, and only with fp16.
+            has_overflown = self._overflow is not None and bool(self._overflow.item())
+            if not has_overflown:
+                self._updater.update_all()
+            self._updater.optimizer.zero_grad(set_to_none=True)
+            self._overflow = None
         if self._scale is not None:
             self._scale.update(has_overflown)
-        self._overflows = self._overflows + 1 if has_overflown else 0
-        if self._overflows >= MOST_OVERFLOWS:
+        self._overflows_in_a_row = self._overflows_in_a_row + 1 if has_overflown else 0
+        if self._overflows_in_a_row >= MAX_OVERFLOWS_IN_A_ROW:
             raise UserError(
-                f"the gradients overflow fp16 in {MOST_OVERFLOWS} steps in a row",
-                "Nothing is learnt in such steps",
+                f"the gradients overflow fp16 in {MAX_OVERFLOWS_IN_A_ROW} steps in a row",
+                "Such steps train nothing",
                 "Train in bf16 or fp32 (hardware.precision), or lower the learning rate.",
             )
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return what checkpoints store: the loss scale and its history; empty without one."""
+        return self._scale.state_dict() if self._scale else {}
 
-def _gradients(weights: list[nn.Parameter]) -> list[Tensor]:
-    return [weight.grad for weight in weights if weight.grad is not None]
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the loss scale, unless this run or the checkpoint has none.
+
+        Raises:
+            KeyError: If the state is not one of `state_dict`.
+        """
+        if state and self._scale:
+            self._scale.load_state_dict(state)

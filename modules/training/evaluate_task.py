@@ -1,7 +1,6 @@
-"""What a run of reward training does to know whether its reward still means anything: look, judge,
-tell, keep the best, stop.
+"""Evaluation of reward training on held-out prompts: generate, score, judge, stop early.
 
-Looked at are the weights that samples show and finished files hold.
+Uses the weights that samples and output files use.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,9 +11,9 @@ from time import monotonic
 
 import torch
 
-from modules.evaluation.prompts import Drawn, Evaluator
+from modules.evaluation.prompts import Evaluator, ScoredPrompt
 from modules.interfaces import Method
-from modules.optim.exported_weights import ShownWeights
+from modules.optim.exported_weights import ExportedWeights
 from modules.rewards.drift import diversity
 from modules.rewards.mixer import Mixer
 from modules.sampling.image_files import save_jpeg
@@ -40,13 +39,13 @@ from onetrainer.run.run_folder import RunFolder, cannot_write
 _SECONDS_PER_PHASE = 1.0
 
 
-class _LookStopped(Exception):
-    """The run is to end; what was begun is looked at when it is resumed."""
+class _EvaluationStopped(Exception):
+    """The run is to end; a resumed run repeats the evaluation."""
 
 
 @dataclass
-class BaseScores:
-    """The rewards of a run, in units of the base's scores as soon as these are known."""
+class CurrentMixer:
+    """The rewards of a run; replaced by normalized ones once the base model's scores are known."""
 
     mixer: Mixer
 
@@ -54,11 +53,8 @@ class BaseScores:
         return self.mixer
 
 
-class Looks:
-    """The looks of a run, and what they amount to.
-
-    trained, watched: the weights of rewards by name.
-    """
+class Evaluations:
+    """The evaluations of a run and their verdict."""
 
     def __init__(
         self,
@@ -68,148 +64,164 @@ class Looks:
         trained: Mapping[str, float],
         watched: Mapping[str, float],
     ) -> None:
+        """Load the past evaluations.
+
+        trained, watched: The weights of rewards by name.
+        """
         self.files = files
         self.section = section
         self._weights = trained, watched
-        self._judged: tuple[list[Look], Judged] | None = None
+        self._cached_verdict: tuple[list[Look], Judged] | None = None
 
-    def judged(self) -> Judged | None:
-        """What the newest look amounts to; None before the first."""
+    def verdict(self) -> Judged | None:
+        """Return the verdict on the newest evaluation; None before the first."""
         history = self.files.history()
         if not history:
             return None
-        if self._judged is None or self._judged[0] != history:  # asked for after every step
+        if self._cached_verdict is None or self._cached_verdict[0] != history:
             trained, watched = self._weights
-            found = judge(history, trained=trained, watched=watched, settings=self.section)
-            self._judged = history, found
-        return self._judged[1]
+            verdict = judge(history, trained=trained, watched=watched, settings=self.section)
+            self._cached_verdict = history, verdict
+        return self._cached_verdict[1]
 
     def best_step(self) -> int | None:
-        """The step whose checkpoint is kept; None if none is: before training there is none."""
-        found = self.judged()
-        return (found.best_step or None) if found is not None and self.section.keep_best else None
+        """Return the step whose checkpoint is kept; None for the base model or if none is kept."""
+        verdict = self.verdict()
+        return verdict.best_step or None if verdict is not None and self.section.keep_best else None
 
 
 @dataclass(frozen=True)
 class EvaluateTask:
-    """Looks at the held-out prompts: before the first step, every so many steps, at the end.
+    """Evaluates the held-out prompts: before the first step, every so many steps, at the end.
 
-    rewards: of which the base's scores are told as soon as they are known. looks: those that were
-    made before, and those to come.
+    Attributes:
+        rewards: Normalized by the base model's scores once these are known.
     """
 
     steps: int
     evaluator: Evaluator
-    rewards: BaseScores
-    looks: Looks
+    rewards: CurrentMixer
+    evaluations: Evaluations
     method: Method
     engine: Engine
-    shown: ShownWeights
+    exported: ExportedWeights
     folder: RunFolder
     events: EventWriter
     inbox: Inbox
 
     @property
-    def keeps_best(self) -> bool:
+    def saves_best(self) -> bool:
         """Whether the checkpoint of the best step is kept."""
-        return self.looks.section.keep_best
+        return self.evaluations.section.keep_best
 
     def is_due(self, step: int) -> bool:
-        """Whether the config wants a look after so many steps."""
-        return step % self.looks.section.every == 0 or step == self.steps
+        """Return whether the config asks for an evaluation after a step."""
+        return step % self.evaluations.section.every == 0 or step == self.steps
 
-    def begin(self, step: int, kept: Sequence[Event]) -> None:
-        """Before the first step, or the next one of a resumed run: looks where a look is missing.
+    def begin(self, step: int, past_events: Sequence[Event]) -> None:
+        """Run a missing evaluation before the first step of a new or resumed run.
 
-        A run without any look begins with one, whatever its step: rewards are counted in units of
-        it. kept: what the run has told up to here.
+        The first evaluation of a run, at whatever step, defines the units of the rewards.
+
+        past_events: Events of the run up to here.
         """
-        base = self.looks.files.base()
+        base = self.evaluations.files.base()
         if base is not None:
             self.rewards.mixer = self.rewards.mixer.with_base(base)
-        told = any(isinstance(one, Evaluated) and one.step == step for one in kept)
-        # Without a base, what was told is of looks that cannot be compared with those to come.
-        if base is None or (self.is_due(step) and not told):
-            self._look(step)
+        is_reported = any(
+            isinstance(event, Evaluated) and event.step == step for event in past_events
+        )
+        # Without base scores, reported evaluations cannot be compared with later ones.
+        if base is None or (self.is_due(step) and not is_reported):
+            self._evaluate(step)
 
     def run(self, step: int) -> None:
-        """Looks and tells; does neither if asked to end before the run's last step."""
-        self._look(step)
+        """Evaluate and report; neither if the run is to end before its last step."""
+        self._evaluate(step)
 
-    def has_enough(self) -> bool:
-        """Whether the guard has stopped the run."""
-        found = self.looks.judged()
-        return found is not None and found.stops
+    def should_stop_early(self) -> bool:
+        """Return whether the guard stops the run."""
+        verdict = self.evaluations.verdict()
+        return verdict is not None and verdict.stops
 
     def best_step(self) -> int | None:
-        """The step whose checkpoint is to be kept; None if none is."""
-        return self.looks.best_step()
+        """Return the step whose checkpoint is kept; None if none is."""
+        return self.evaluations.best_step()
 
     def summary(self, step: int, best_files: Sequence[Path]) -> list[str]:
-        """What there is to say at the end. best_files: those of the best step."""
-        found = self.looks.judged()
-        if found is None:
+        """Return lines for the end of the run.
+
+        best_files: Output files of the best step.
+        """
+        verdict = self.evaluations.verdict()
+        if verdict is None:
             return []
-        lines = [found.words]
-        if found.stops and step < self.steps:
+        lines = [verdict.words]
+        if verdict.stops and step < self.steps:
             lines.append(
                 f"The guard stopped it after step {step:,}. To go on, set"
                 ' objective.evaluation.guard ("Guard") to "warn" in the run\'s config.json and'
                 " resume it."
             )
         if best_files:
-            lines.append(f"{best_files[0].name} holds the weights of step {found.best_step:,}.")
-        elif found.best_step == 0 and step > 0:
-            lines.append(f"No look was better than that {when(0)}.")
-        elif self.keeps_best and found.best_step < step:
-            # What the guard holds against a look was changed since, and another is the best now.
-            lines.append(
-                f"The best look is that of step {found.best_step:,}, whose weights were not kept."
-            )
+            lines.append(f"{best_files[0].name} holds the weights of step {verdict.best_step:,}.")
+        elif verdict.best_step == 0 and step > 0:
+            lines.append(f"No evaluation was better than the one {when(0)}.")
+        elif self.saves_best and verdict.best_step < step:
+            # The guard's settings were changed since, so that another evaluation is the best now.
+            best = verdict.best_step
+            lines.append(f"The best evaluation is step {best:,}, but its weights were not saved.")
         return lines
 
-    def _look(self, step: int) -> None:
-        if not self.looks.files.has(step):
+    def _evaluate(self, step: int) -> None:
+        if not self.evaluations.files.has(step):
             try:
-                look = self._seen(step)
-            except _LookStopped:
+                evaluation = self._generate(step)
+            except _EvaluationStopped:
                 return
-            self.looks.files.add(look)
-        found = self.looks.judged()
-        if found is not None:
-            self.events.write(found.event(self.looks.files.history()[-1]))
+            self.evaluations.files.add(evaluation)
+        verdict = self.evaluations.verdict()
+        if verdict is not None:
+            self.events.write(verdict.event(self.evaluations.files.history()[-1]))
 
-    def _seen(self, step: int) -> Look:
-        """What there is to see now, with its pictures on the disk."""
-        progress, scored, drawn = _Progress(self, step), list[Scored](), list[Drawn]()
+    def _generate(self, step: int) -> Look:
+        """Generate and score all images, and write them to the run folder."""
+        progress = _Progress(self, step)
+        scored: list[Scored] = []
+        prompts: list[ScoredPrompt] = []
         seeds = [seed for _, seed in self.evaluator.validation.each()]
         self.method.train(False)
         try:
-            with self.shown.final():
-                for one in self.evaluator.look(self.rewards.mixer, progress.tell):
-                    paths = self._saved(step, len(drawn), one)
-                    scored += _scored(one, paths, seeds[len(scored) :])
-                    drawn.append(one.without_images())
+            with self.exported.for_samples():
+                for prompt in self.evaluator.evaluate(self.rewards.mixer, progress.report):
+                    paths = self._save_images(step, len(prompts), prompt)
+                    scored += _scored_images(prompt, paths, seeds[len(scored) :])
+                    prompts.append(prompt.without_images())
         finally:
             self.method.train(True)
-        look = Look(step, tuple(scored), _drift(drawn))
-        return look if self.looks.files.history() else self._in_own_units(look)
+        evaluation = Look(step, tuple(scored), _mean_drift(prompts))
+        return evaluation if self.evaluations.files.history() else self._normalize(evaluation)
 
-    def _in_own_units(self, look: Look) -> Look:
-        """The first look, whose own scores are the units that all are counted in from now on."""
-        self.rewards.mixer = mixer = self.rewards.mixer.with_base(stats_of(look))
+    def _normalize(self, evaluation: Look) -> Look:
+        """Return the first evaluation in its own units, which all later ones use."""
+        self.rewards.mixer = mixer = self.rewards.mixer.with_base(stats_of(evaluation))
         totals = mixer.total(
-            {name: torch.tensor([one.rewards[name] for one in look.images]) for name in look.names}
+            {
+                name: torch.tensor([image.rewards[name] for image in evaluation.images])
+                for name in evaluation.names
+            }
         ).tolist()
-        for text in _reached(mixer):
+        for text in _reached_target_warnings(mixer):
             self.events.write(Warned(text))
-        images = zip(look.images, totals, strict=True)
-        return replace(look, images=tuple(replace(one, total=total) for one, total in images))
+        images = zip(evaluation.images, totals, strict=True)
+        return replace(
+            evaluation, images=tuple(replace(image, total=total) for image, total in images)
+        )
 
-    def _saved(self, step: int, number: int, drawn: Drawn) -> list[str]:
-        """Writes a prompt's pictures; their paths in the run folder."""
-        folder, paths = self.looks.files.images(step), []
-        for place, image in enumerate(drawn.images):
+    def _save_images(self, step: int, number: int, prompt: ScoredPrompt) -> list[str]:
+        """Write a prompt's images; return their paths relative to the run folder."""
+        folder, paths = self.evaluations.files.images(step), []
+        for place, image in enumerate(prompt.images):
             path = folder / f"{number:03d}-{place:02d}.jpg"
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -220,46 +232,52 @@ class EvaluateTask:
         return paths
 
 
-def _reached(mixer: Mixer) -> list[str]:
-    """What to tell of targets that the base's pictures have reached already, on average."""
-    told = []
+def _reached_target_warnings(mixer: Mixer) -> list[str]:
+    """Warn of targets that the base model's images exceed on average."""
+    warnings = []
     for member in mixer.members:
         mean, _ = mixer.base.get(member.name, (0.0, 0.0))
         if not member.is_trained or member.target is None:
             continue
         if (mean - member.target) * (1 if member.weight > 0 else -1) >= 0:
-            told.append(
-                f"{member.name}: the base's pictures have {mean:.3g} already, which is beyond what"
-                f' is enough ("Enough at" {member.target:g}): there is little to gain'
+            warnings.append(
+                f"{member.name}: the base model's images score {mean:.3g} already, beyond"
+                f' "Target score" ({member.target:g}): there is little to gain'
             )
-    return told
+    return warnings
 
 
 class _Progress:
-    """Tells how far a look is, and ends it if the run is to end."""
+    """Reports progress, and aborts the evaluation if the run is to end."""
 
     def __init__(self, task: EvaluateTask, step: int) -> None:
         self._task = task
         self._step = step
-        self._last_told: float | None = None
+        self._last_report: float | None = None
 
-    def tell(self, done: int) -> None:
-        """Before pictures are drawn. done: how many are."""
+    def report(self, done: int) -> None:
+        """Report progress before images are generated.
+
+        Args:
+            done: Number of images generated.
+        """
         task = self._task
         if task.inbox.is_leaving() and self._step < task.steps:
-            raise _LookStopped
+            raise _EvaluationStopped
         now = monotonic()
-        if self._last_told is None or now - self._last_told > _SECONDS_PER_PHASE:
-            self._last_told = now
+        if self._last_report is None or now - self._last_report > _SECONDS_PER_PHASE:
+            self._last_report = now
             task.events.write(Phase("evaluating", done, task.evaluator.validation.count))
 
 
-def _scored(drawn: Drawn, paths: Sequence[str], seeds: Sequence[int]) -> list[Scored]:
-    totals = drawn.total.tolist()
-    by_name = {name: scores.tolist() for name, scores in drawn.by_name.items()}
+def _scored_images(
+    prompt: ScoredPrompt, paths: Sequence[str], seeds: Sequence[int]
+) -> list[Scored]:
+    totals = prompt.total.tolist()
+    by_name = {name: scores.tolist() for name, scores in prompt.by_name.items()}
     return [
         Scored(
-            prompt=drawn.prompt,
+            prompt=prompt.prompt,
             seed=seeds[place],
             path=path,
             rewards={name: scores[place] for name, scores in by_name.items()},
@@ -269,21 +287,21 @@ def _scored(drawn: Drawn, paths: Sequence[str], seeds: Sequence[int]) -> list[Sc
     ]
 
 
-def _drift(drawn: Sequence[Drawn]) -> dict[str, float]:
-    """Means over all pictures.
+def _mean_drift(prompts: Sequence[ScoredPrompt]) -> dict[str, float]:
+    """Return drift measures as means over all images.
 
-    Of diversity, which is that of the pictures of a prompt, over prompts; of variety, which is that
-    of the pictures of different prompts from the same noise, over noises.
+    Diversity is measured among the images of a prompt and averaged over prompts; variety among the
+    images of different prompts from the same noise, averaged over noises.
     """
-    found = {
-        "contrast": float(torch.cat([one.contrast for one in drawn]).mean()),
-        "saturation": float(torch.cat([one.saturation for one in drawn]).mean()),
-        DIVERSITY: fmean(float(diversity(one.small)) for one in drawn),
+    drift = {
+        "contrast": float(torch.cat([prompt.contrast for prompt in prompts]).mean()),
+        "saturation": float(torch.cat([prompt.saturation for prompt in prompts]).mean()),
+        DIVERSITY: fmean(float(diversity(prompt.small)) for prompt in prompts),
     }
-    if len(drawn) > 1:
-        by_seed = torch.stack([one.small for one in drawn]).transpose(0, 1)
-        found[VARIETY] = fmean(float(diversity(each)) for each in by_seed)
-    distances = [one.distance for one in drawn if one.distance is not None]
+    if len(prompts) > 1:
+        by_seed = torch.stack([prompt.small for prompt in prompts]).transpose(0, 1)
+        drift[VARIETY] = fmean(float(diversity(images)) for images in by_seed)
+    distances = [prompt.distance for prompt in prompts if prompt.distance is not None]
     if distances:
-        found[DISTANCE] = float(torch.cat(distances).mean().sqrt())
-    return found
+        drift[DISTANCE] = float(torch.cat(distances).mean().sqrt())
+    return drift

@@ -1,4 +1,4 @@
-"""Commands to this worker, read from the run folder by one thread and obeyed between steps."""
+"""Commands to this worker, read from the run folder by a thread and obeyed between steps."""
 
 import threading
 from pathlib import Path
@@ -11,48 +11,49 @@ POLL_SECONDS = 0.05
 
 
 class Inbox:
-    """What has been asked for and not yet done. The thread never touches torch.
+    """Commands received and not yet carried out.
 
-    A thread that has once run a torch operation would slow every training step on the CPU.
+    The thread never touches torch: a thread that has run one torch operation slows every training
+    step on the CPU.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._asked: set[CommandName] = set()
+        self._received: set[CommandName] = set()
         self._lock = threading.Lock()
         self._done = threading.Event()
-        # From the beginning: whoever starts a worker empties the file, and what is asked while
-        # torch still loads counts too.
+        # From the start of the file: the process that starts a worker empties it, and commands
+        # sent while torch is loading count too.
         self._offset = 0
         self._thread = threading.Thread(target=self._follow, name="commands", daemon=True)
         self._thread.start()
 
     @property
     def leaving(self) -> Literal["stop", "pause"] | None:
-        """Whether, and how, the run is to end after the step being made."""
+        """How the run is to end after the current step; None if it goes on."""
         with self._lock:
-            if "stop" in self._asked:
+            if "stop" in self._received:
                 return "stop"
-            return "pause" if "pause" in self._asked else None
+            return "pause" if "pause" in self._received else None
 
     def is_leaving(self) -> bool:
-        """Whether the run is to end."""
+        """Return whether the run is to end."""
         return self.leaving is not None
 
     def has(self, name: CommandName) -> bool:
-        """Whether this was asked for and is not done yet."""
+        """Return whether a command was received and is not carried out yet."""
         with self._lock:
-            return name in self._asked
+            return name in self._received
 
     def take(self, name: CommandName) -> bool:
-        """Whether this was asked for since the last time; asking is then forgotten."""
+        """Return whether a command was received, and remove it."""
         with self._lock:
-            was_asked = name in self._asked
-            self._asked.discard(name)
-            return was_asked
+            was_received = name in self._received
+            self._received.discard(name)
+            return was_received
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Stop the thread."""
         self._done.set()
         self._thread.join()
 
@@ -68,4 +69,4 @@ class Inbox:
             *lines, rest = (rest + chunk).split(b"\n")
             commands = [decode_command(line.decode(errors="replace")) for line in lines]
             with self._lock:
-                self._asked |= {command.name for command in commands if command}
+                self._received |= {command.name for command in commands if command}

@@ -1,4 +1,4 @@
-"""Progress as events: losses stay on the device and are read a few steps late."""
+"""Progress events: losses stay on the device and are read a few steps late."""
 
 import math
 from collections import deque
@@ -18,18 +18,19 @@ from onetrainer.metrics.loss_errors import diverged
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Phase, Progress, Rewarded
 
-# Reading a loss waits for the device; on the CPU there is nothing to wait for.
+# Reading a loss waits for the GPU.
 _STEPS_PER_READ = {"cpu": 1, "cuda": 8}
 _SPEED_STEPS = 20
-_OLDEST_UNREAD = 0.5
+_MAX_UNREAD_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class _Pending:
-    """A step that nobody has been told of.
+class _UnreadStep:
+    """A step whose loss has not been read from the device.
 
-    loss: the mean over its pictures, a scalar. scores: of each picture, (B,), by name; on any
-    device.
+    Attributes:
+        loss: Scalar, the mean over the step's images.
+        scores: (B,), per image, by name; on any device.
     """
 
     progress: Progress
@@ -37,20 +38,20 @@ class _Pending:
     lr: float | Tensor
     scores: dict[str, Tensor]
 
-    def figures(self) -> list[Tensor]:
-        """What is to be read: loss, rate, and of each score the mean and the spread; scalars."""
+    def to_read(self) -> list[Tensor]:
+        """Return the scalars to read: loss, learning rate, mean and deviation of each score."""
         rate = self.lr if isinstance(self.lr, Tensor) else torch.tensor(self.lr, dtype=torch.double)
-        found = [self.loss, rate]
+        scalars = [self.loss, rate]
         for score in self.scores.values():
             values = score.float()
-            # One picture has no spread.
+            # One image has no standard deviation.
             spread = values.std() if len(values) > 1 else values.new_zeros(())
-            found += [values.mean(), spread]
-        return found
+            scalars += [values.mean(), spread]
+        return scalars
 
 
 class Reporter:
-    """Turns steps into Progress events."""
+    """Writes Progress and Rewarded events."""
 
     def __init__(
         self,
@@ -60,31 +61,36 @@ class Reporter:
         total_steps: int,
         precision: Precision | None = None,
     ) -> None:
-        """precision: what is computed in, for what is told of a loss that is not a number."""
+        """Create the reporter of a run.
+
+        precision: Compute precision, for the error message about a loss that is not finite.
+        """
         self._events = events
         self._device = device
         self._total = total_steps
         self._precision = precision
         self._every = _STEPS_PER_READ.get(device.type, 1)
-        self._pending: list[_Pending] = []
+        self._pending: list[_UnreadStep] = []
         self._times: deque[float] = deque(maxlen=_SPEED_STEPS + 1)
         self._process = psutil.Process()
         self._read_at = monotonic()
 
     def start_clock(self, step: int) -> None:
-        """Says that steps are being made from here on, and begins to measure their speed anew."""
+        """Report that training goes on, and restart the measurement of its speed."""
         self._events.write(Phase("training", step, self._total))
         self._times.clear()
         self._times.append(monotonic())
 
     def progress(self, *, step: int, epoch: int, lr: float | Tensor, losses: list[Loss]) -> None:
-        """Notes a step that has been made.
+        """Record a step.
 
-        lr: scalar, the rate by which the weights moved; that of an optimizer that finds its rate
-        may be on the device. losses: each microbatch's.
+        lr: Scalar, the learning rate of the step; on the device if the optimizer estimates it.
+        losses: One per microbatch.
         """
         self._times.append(monotonic())
-        speed = self._speed()
+        # Over the last steps; 0 before the first one since the clock was started.
+        seconds = max(1e-9, self._times[-1] - self._times[0])
+        speed = (len(self._times) - 1) / seconds if len(self._times) > 1 else 0.0
         eta = (self._total - step) / speed if speed else -1.0
         progress = Progress(
             step=step,
@@ -97,41 +103,39 @@ class Reporter:
         )
         scores = {name: [loss.scores[name] for loss in losses] for name in losses[0].scores}
         self._pending.append(
-            _Pending(
+            _UnreadStep(
                 progress,
                 torch.cat([loss.per_item for loss in losses]).mean(),
                 lr,
-                {name: torch.cat(each) for name, each in scores.items()},
+                {name: torch.cat(parts) for name, parts in scores.items()},
             )
         )
-        # Slow steps are read at once: nobody is to watch a window stand still.
-        if len(self._pending) >= self._every or monotonic() - self._read_at > _OLDEST_UNREAD:
+        # Slow steps are read at once, or the window would seem to hang.
+        if len(self._pending) >= self._every or monotonic() - self._read_at > _MAX_UNREAD_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        """Reads the losses and tells them. Raises UserError if one is not a number."""
+        """Read the losses from the device and write the events.
+
+        Raises:
+            UserError: If a loss is not finite.
+        """
         if not self._pending:
             return
         pending, self._pending = self._pending, []
         memory, self._read_at = self._memory(), monotonic()
         # The one place in training where the host waits for the device.
-        figures = [item.figures() for item in pending]
-        read = iter(read_numbers([figure for own in figures for figure in own]))
-        for item, own in zip(pending, figures, strict=True):
-            loss, rate, *scores = islice(read, len(own))
+        to_read = [item.to_read() for item in pending]
+        read = iter(read_numbers([scalar for scalars in to_read for scalar in scalars]))
+        for item, scalars in zip(pending, to_read, strict=True):
+            loss, rate, *scores = islice(read, len(scalars))
             if not math.isfinite(loss):
                 what = f"the loss is {loss} in step {item.progress.step}"
                 raise diverged(what, self._precision)
             if item.scores:
                 self._events.write(_rewarded(item, scores))
-            known = {"loss": loss, "lr": rate, "memory_bytes": memory}
-            self._events.write(Progress(**(vars(item.progress) | known)))
-
-    def _speed(self) -> float:
-        """Steps per second over the last steps; 0 while there is none to measure."""
-        if len(self._times) < 2:
-            return 0.0
-        return (len(self._times) - 1) / max(1e-9, self._times[-1] - self._times[0])
+            values = {"loss": loss, "lr": rate, "memory_bytes": memory}
+            self._events.write(Progress(**(vars(item.progress) | values)))
 
     def _memory(self) -> int:
         if self._device.type == "cuda":
@@ -139,20 +143,23 @@ class Reporter:
         return int(self._process.memory_info().rss)
 
 
-def _rewarded(item: _Pending, read: Sequence[float]) -> Rewarded:
-    """What the step's pictures were scored. read: of each score the mean and the spread."""
-    known = dict(zip(item.scores, zip(read[::2], read[1::2], strict=True), strict=True))
-    mean, spread = known[REWARD]
+def _rewarded(item: _UnreadStep, read: Sequence[float]) -> Rewarded:
+    """Return the event of a step's rewards.
+
+    read: Mean and standard deviation of each score in turn.
+    """
+    values = dict(zip(item.scores, zip(read[::2], read[1::2], strict=True), strict=True))
+    mean, spread = values[REWARD]
     return Rewarded(
         step=item.progress.step,
         reward=mean,
         spread=spread,
         images=len(item.scores[REWARD]),
         by_name={
-            name.removeprefix(REWARD_PREFIX): {"mean": own, "spread": own_spread}
-            for name, (own, own_spread) in known.items()
+            name.removeprefix(REWARD_PREFIX): {"mean": own_mean, "spread": own_spread}
+            for name, (own_mean, own_spread) in values.items()
             if name.startswith(REWARD_PREFIX)
         },
-        last_steps=known[LAST_STEPS][0] if LAST_STEPS in known else 0.0,
-        anchor=known[ANCHOR][0] if ANCHOR in known else None,
+        last_steps=values[LAST_STEPS][0] if LAST_STEPS in values else 0.0,
+        anchor=values[ANCHOR][0] if ANCHOR in values else None,
     )

@@ -1,4 +1,4 @@
-"""What a run does besides steps: draw samples, save."""
+"""Tasks between steps: generating samples, saving checkpoints and files."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -9,9 +9,9 @@ from time import monotonic
 from modules.interfaces import ExportOptions, Family, Method
 from modules.memory.precision import compute_dtype
 from modules.memory.residency import Enter
-from modules.optim.exported_weights import ShownWeights
+from modules.optim.exported_weights import ExportedWeights
 from modules.sampling.image_files import Settings, save_image, thumbnail_of
-from modules.sampling.sampler import Around, sample
+from modules.sampling.sampler import SamplingContexts, sample
 from modules.training.checkpoints import CheckpointRecord, Checkpoints, read_record
 from modules.training.engine import Engine
 from modules.training.inbox import Inbox
@@ -23,20 +23,23 @@ from onetrainer.run.run_folder import RunFolder, cannot_write
 
 _SECONDS_PER_PHASE = 1.0
 LAST_WEIGHTS = " (without the average)"
-"""Told behind the prompt of a sample that shows the weights of the last step."""
+"""Appended to the prompt of a sample from the weights of the last step."""
 
 
 class _SamplingStopped(Exception):
-    """The run is to end; the picture being drawn is drawn anew when it is resumed."""
+    """The run is to end; a resumed run generates the image again."""
 
 
 @dataclass(frozen=True)
 class SampleTask:
-    """Draws the sample pictures: every so many steps, at the end, and when asked.
+    """Generates samples: every so many steps, at the end, and on command.
 
-    shows_both: whether each is drawn again with the last step's weights, without their average.
-    model: what the pictures call the base model; clip_skip: 0 for the family's own. phase: puts the
-    family's parts where they are needed.
+    Attributes:
+        samples_last_weights: Whether each sample is repeated with the last step's weights, without
+            EMA.
+        model: Name of the base model in the images' metadata.
+        clip_skip: 0 for the family's own.
+        phase: Places the model's components for a phase.
     """
 
     section: Sampling
@@ -44,8 +47,8 @@ class SampleTask:
     family: Family
     method: Method
     engine: Engine
-    shown: ShownWeights
-    shows_both: bool
+    exported: ExportedWeights
+    samples_last_weights: bool
     folder: RunFolder
     events: EventWriter
     inbox: Inbox
@@ -58,51 +61,53 @@ class SampleTask:
         return self.inbox.has("sample") or self.is_planned(step)
 
     def is_planned(self, step: int) -> bool:
-        """Whether the config wants samples after so many steps."""
+        """Return whether the config asks for samples after a step."""
         if step == 0:
             return self.section.at_start
         periodic = self.section.every > 0 and step % self.section.every == 0
         return periodic or (self.section.at_end and step == self.steps)
 
-    def misses_end(self, step: int) -> bool:
-        """Whether samples are wanted at the end, and a run that ends early here has none."""
+    def needs_end_samples(self, step: int) -> bool:
+        """Return whether a run that ends early at this step lacks its samples at the end."""
         return self.section.at_end and step < self.steps and not self.is_planned(step)
 
     def run(self, step: int) -> None:
-        """Draws every prompt."""
+        """Generate a sample of every prompt."""
         self.inbox.take("sample")
-        self.draw(step, without=set())
+        self.sample_prompts(step, without=set())
 
-    def draw(self, step: int, *, without: set[int]) -> None:
-        """Draws the prompts, without some, with the adapters' dropout off.
+    def sample_prompts(self, step: int, *, without: set[int]) -> None:
+        """Generate samples of the prompts, in evaluation mode.
 
-        Those with the weights of the last step are counted on, behind those with the average.
-        Ends early when the run is to end before its last step; a resumed run draws what is missing.
+        Samples of the last step's weights are numbered after those of the EMA. Ends early if the
+        run is to end before its last step; a resumed run generates the missing ones.
+
+        without: Indices of samples to leave out.
         """
-        series = [(self.shown.final, "")]
-        if self.shows_both:
-            series.append((self.shown.last, LAST_WEIGHTS))
+        weight_forms = [(self.exported.for_samples, "")]
+        if self.samples_last_weights:
+            weight_forms.append((self.exported.without_ema, LAST_WEIGHTS))
         self.method.train(False)
         try:
-            for number, (weights, words) in enumerate(series):
+            for number, (weights, suffix) in enumerate(weight_forms):
                 first = number * len(self.section.prompts)
-                wanted = [
-                    (first + place, prompt)
-                    for place, prompt in enumerate(self.section.prompts)
-                    if first + place not in without
+                missing = [
+                    (index, prompt)
+                    for index, prompt in enumerate(self.section.prompts, start=first)
+                    if index not in without
                 ]
-                with weights() if wanted else nullcontext():
-                    for index, prompt in wanted:
-                        self._draw_one(step, index, prompt, words)
+                with weights() if missing else nullcontext():
+                    for index, prompt in missing:
+                        self._sample_prompt(step, index, prompt, suffix)
         except _SamplingStopped:
             return
         finally:
             self.method.train(True)
 
     def thumbnail(self, step: int) -> bytes | None:
-        """The first prompt's planned sample of a step, as a small JPEG; None if there is none.
+        """Return the first prompt's planned sample of a step as a small JPEG; None without one.
 
-        What was only asked for does not count: files follow from config, data and seed alone.
+        Samples on command do not count: output files depend on config, data and seed alone.
         """
         if not self.section.prompts or not self.is_planned(step):
             return None
@@ -112,18 +117,22 @@ class SampleTask:
     def _path(self, step: int, index: int) -> Path:
         return self.folder.samples / f"step-{step:06d}-{index:02d}.png"
 
-    def _draw_one(self, step: int, index: int, prompt: Prompt, words: str) -> None:
-        """The picture is in the folder before its event is. words: behind the prompt's own."""
-        last_told = 0.0
+    def _sample_prompt(self, step: int, index: int, prompt: Prompt, suffix: str) -> None:
+        """Write the image, then its event.
+
+        suffix: Appended to the prompt in the event.
+        """
+        last_report = 0.0
+        total = len(self.section.prompts) * (2 if self.samples_last_weights else 1)
 
         def on_step(number: int) -> None:
-            nonlocal last_told
+            nonlocal last_report
             if self.inbox.is_leaving() and step < self.steps:
                 raise _SamplingStopped
-            if number == 0 or monotonic() - last_told > _SECONDS_PER_PHASE:
-                last_told = monotonic()
+            if number == 0 or monotonic() - last_report > _SECONDS_PER_PHASE:
+                last_report = monotonic()
                 detail = f"step {number + 1} of {self.section.steps}"
-                self.events.write(Phase("sampling", index, self._images, detail))
+                self.events.write(Phase("sampling", index, total, detail))
 
         pixels = sample(
             self.family,
@@ -133,7 +142,7 @@ class SampleTask:
             sampler=self.section.sampler,
             guidance_rescale=self.section.guidance_rescale,
             on_step=on_step,
-            around=Around(self.engine.autocast, self.phase),
+            contexts=SamplingContexts(self.engine.autocast, self.phase),
         )
         path = self._path(step, index)
         settings = Settings(
@@ -152,29 +161,25 @@ class SampleTask:
         except OSError as error:
             raise cannot_write(path, error) from error
         relative = path.relative_to(self.folder.path).as_posix()
-        self.events.write(Sample(step, index, relative, prompt.prompt + words, prompt.seed))
-
-    @property
-    def _images(self) -> int:
-        """How many are drawn each time."""
-        return len(self.section.prompts) * (2 if self.shows_both else 1)
+        self.events.write(Sample(step, index, relative, prompt.prompt + suffix, prompt.seed))
 
 
 @dataclass(frozen=True)
 class SaveTask:
-    """Writes checkpoints, and the file for other programs.
+    """Writes checkpoints and output files.
 
-    held_out: what checkpoints tell of the held-out pictures. metadata: what a file tells that is
-    written after a step, with a thumbnail or without. thumbnail: a small JPEG of what the model
-    draws after a step; None if there is none. phase: puts the parts that are not needed meanwhile
-    away.
+    Attributes:
+        validation: The checkpoint's record of the validation images.
+        metadata: Returns the metadata of a file written after a step, given its thumbnail.
+        thumbnail: Returns a small JPEG of a sample after a step; None without one.
+        phase: Places the model's components for a phase.
     """
 
     section: Output
     folder: RunFolder
     method: Method
     engine: Engine
-    shown: ShownWeights
+    exported: ExportedWeights
     checkpoints: Checkpoints
     events: EventWriter
     inbox: Inbox
@@ -191,13 +196,13 @@ class SaveTask:
         return periodic or self.inbox.has("save")
 
     def run(self, step: int) -> None:
-        """Saves the state after a step; asked for, also the file as trained so far."""
+        """Write a checkpoint; on command, also the output files as trained so far."""
         self.checkpoint(step)
         if self.inbox.take("save"):
             self.export(step, is_final=False)
 
     def checkpoint(self, step: int) -> None:
-        """Saves the state after a step; everything told before belongs to it."""
+        """Write a checkpoint, to which all events so far belong."""
         size = self.events.size
         self.events.write(Phase("saving"))
         record = CheckpointRecord(
@@ -213,14 +218,15 @@ class SaveTask:
             path = self.checkpoints.save(record)
         self.events.write(Checkpoint(step, path.relative_to(self.folder.path).as_posix()))
 
-    def take_back(self, step: int) -> None:
-        """Takes the checkpoint of an earlier step up, to export it; nothing is trained after."""
+    def restore_for_export(self, step: int) -> None:
+        """Load an earlier checkpoint in order to export it; no training may follow."""
         self.checkpoints.restore(read_record(self.folder, step))
 
     def export(self, step: int, *, is_final: bool, suffix: str = "") -> list[Path]:
-        """Writes the finished files, or ones that tell by their names how far they were trained.
+        """Write the output files of a step.
 
-        suffix: behind the name of finished ones.
+        is_final: Whether they get the final name rather than one with the step.
+        suffix: Appended to the final name.
         """
         name = f"{self.section.name}{suffix if is_final else f'-{step:06d}'}"
         path = self.folder.output / name
@@ -232,7 +238,7 @@ class SaveTask:
             model_format=self.section.model_format,
         )
         try:
-            with self.phase("saving"), self.shown.exported():
+            with self.phase("saving"), self.exported.for_files():
                 return self.method.export(path, options)
         except OSError as error:
             raise cannot_write(path, error) from error

@@ -1,7 +1,7 @@
-"""What a run does to know how well it does on what it does not learn: measure, tell, keep the best.
+"""Validation during training: measure the validation loss, report it, find the best step.
 
-Measured are the weights that samples show and finished files hold: it is those of which the best
-are wanted. Where these are an average, the weights of the last step may be measured beside them.
+Uses the weights that samples and output files use, because the best of those are wanted. Where
+these are an EMA, the weights of the last step may be measured too.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from typing import Protocol
 from modules.evaluation.validation import Grid, ValidationImages, measure
 from modules.interfaces import Batch, Method, Objective
 from modules.memory.residency import Enter
-from modules.optim.exported_weights import ShownWeights
+from modules.optim.exported_weights import ExportedWeights
 from modules.training.engine import Engine
 from modules.training.inbox import Inbox
 from modules.training.tasks import SaveTask
@@ -40,16 +40,19 @@ _SECONDS_PER_PHASE = 1.0
 
 
 class _ValidationStopped(Exception):
-    """The run is to end; what was begun is measured when it is resumed."""
+    """The run is to end; a resumed run repeats the validation."""
 
 
 @dataclass(frozen=True)
 class ValidateTask:
-    """Measures the held-out loss: at the start, every so many steps or epochs, at the end.
+    """Measures the validation loss: at the start, every so many steps or epochs, at the end.
 
-    at_once: so many noises of a picture are computed at once. measures_both: whether the weights of
-    the last step are measured beside their average. files: what was measured before. epoch_of:
-    which pass over the pictures a step belongs to, from 0. phase: puts parts where they are needed.
+    Attributes:
+        at_once: Number of an image's noises in one batch.
+        measures_last_weights: Whether the last step's weights are measured besides their EMA.
+        files: Past measurements.
+        epoch_of: Maps a step to its epoch, from 0.
+        phase: Places the model's components for a phase.
     """
 
     section: Validation
@@ -61,8 +64,8 @@ class ValidateTask:
     objective: Objective[Batch]
     method: Method
     engine: Engine
-    shown: ShownWeights
-    measures_both: bool
+    exported: ExportedWeights
+    measures_last_weights: bool
     files: ValidationFiles
     epoch_of: Callable[[int], int]
     events: EventWriter
@@ -70,62 +73,70 @@ class ValidateTask:
     phase: Enter
 
     @property
-    def keeps_best(self) -> bool:
+    def saves_best(self) -> bool:
         """Whether the checkpoint of the best step is kept."""
         return self.section.keep_best
 
     def is_due(self, step: int) -> bool:
-        """Whether the config wants the loss after so many steps."""
+        """Return whether the config asks for the validation loss after a step."""
         section = self.section
         if step == 0:
             return section.at_start
         return self._is_periodic(step) or (section.at_end and step == self.steps)
 
-    def begin(self, step: int, kept: Sequence[Event]) -> None:
-        """Before the first step, or the next one of a resumed run: measures what is missing.
+    def begin(self, step: int, past_events: Sequence[Event]) -> None:
+        """Run a missing validation before the first step of a new or resumed run.
 
-        kept: what the run has told up to here. Files may hold what was measured and not told.
+        The files may hold measurements that were not reported.
+
+        past_events: Events of the run up to here.
         """
-        told = {one.weights for one in kept if isinstance(one, Validated) and one.step == step}
-        if self.is_due(step) and not told.issuperset(self._kinds):
-            self._validate(step, [kind for kind in self._kinds if kind not in told])
+        reported = {
+            event.weights
+            for event in past_events
+            if isinstance(event, Validated) and event.step == step
+        }
+        unreported = [weights for weights in self._weight_forms if weights not in reported]
+        if self.is_due(step) and unreported:
+            self._validate(step, unreported)
 
     def run(self, step: int) -> None:
-        """Measures and tells; does neither if asked to end before the run's last step."""
-        self._validate(step, self._kinds)
+        """Measure and report; neither if the run is to end before its last step."""
+        self._validate(step, self._weight_forms)
 
-    def has_enough(self) -> bool:
-        """Whether patience is at its end: so many measurements in a row brought nothing."""
+    def should_stop_early(self) -> bool:
+        """Return whether the patience is used up: as many measurements in a row without gain."""
         patience = self.section.patience
         return 0 < patience <= without_gain(self.files.history("shown"))
 
     def best_step(self) -> int | None:
-        """The step whose checkpoint is to be kept; None if none is."""
-        return kept_step(self.section, self.files)
+        """Return the step whose checkpoint is kept; None if none is."""
+        return saved_best_step(self.section, self.files)
 
     def summary(self, first: int, step: int, best_files: Sequence[Path]) -> list[str]:
-        """What there is to say at the end. first: the step that this time began at, step: the last.
+        """Return lines for the end of the run.
 
-        best_files: those of the best step.
+        first: First step of this start of the run; step: its last.
+        best_files: Output files of the best step.
         """
         history = self.files.history("shown")
         if not history:
             return []
         best, newest = best_of(history), history[-1]
         lines = []
-        if step < self.steps and self.has_enough():
+        if step < self.steps and self.should_stop_early():
             if first == step:
-                lines.append("Nothing was done: the run had stopped early before, and still would.")
-            lines.append(_early_words(step, without_gain(history), best.step))
+                lines.append("Nothing was trained: the run had stopped early before.")
+            lines.append(_early_stop_message(step, without_gain(history), best.step))
         loss = loss_words(best.loss)
         if best is not newest:
             lines.append(
-                f"The held-out loss was best {when(best.step)}, {loss}; the last one"
+                f"The validation loss was best {when(best.step)}, {loss}; the last one"
                 f" ({loss_words(newest.loss)}) is {compared(newest.loss, best.loss)} it."
             )
         elif len(history) > 1:
             gain = compared(best.loss, history[0].loss)
-            lines.append(f"The last held-out loss, {loss}, is the best: {gain} the first.")
+            lines.append(f"The last validation loss, {loss}, is the best: {gain} the first.")
         if best_files:
             lines.append(f"{best_files[0].name} holds the weights of step {best.step:,}.")
         return lines
@@ -136,28 +147,28 @@ class ValidateTask:
             return False
         if self.section.unit == "steps":
             return step % every == 0
-        begun = self.epoch_of(step)  # by the next step; so many are whole
-        return begun > self.epoch_of(step - 1) and begun % every == 0
+        completed = self.epoch_of(step)  # epoch of the next step
+        return completed > self.epoch_of(step - 1) and completed % every == 0
 
-    def _validate(self, step: int, untold: Sequence[Weights]) -> None:
-        if not self.files.has(step, self._kinds):
+    def _validate(self, step: int, unreported: Sequence[Weights]) -> None:
+        if not self.files.has(step, self._weight_forms):
             try:
-                losses = self._measured(step)
+                losses = self._measure(step)
             except _ValidationStopped:
                 return
             self.files.add(step, losses, noises=self.grid.noises)
-        for weights in untold:
-            self.events.write(self._told(weights))
+        for weights in unreported:
+            self.events.write(self._event(weights))
 
-    def _measured(self, step: int) -> dict[Weights, dict[str, list[float]]]:
-        """The losses of every picture by weights, in evaluation mode."""
-        forms = {"shown": self.shown.final, "last": self.shown.last}
+    def _measure(self, step: int) -> dict[Weights, dict[str, list[float]]]:
+        """Return the losses of every image by weights, in evaluation mode."""
+        forms = {"shown": self.exported.for_samples, "last": self.exported.without_ema}
         losses: dict[Weights, dict[str, list[float]]] = {}
         progress = _Progress(self, step)
         self.method.train(False)
         try:
             with self.phase("validation"):
-                for number, weights in enumerate(self._kinds):
+                for number, weights in enumerate(self._weight_forms):
                     with forms[weights]():
                         losses[weights] = measure(
                             self.images,
@@ -165,7 +176,7 @@ class ValidateTask:
                             objective=self.objective,
                             autocast=self.engine.autocast,
                             at_once=self.at_once,
-                            before_each=partial(progress.tell, number * len(self.images.names)),
+                            before_each=partial(progress.report, number * len(self.images.names)),
                             is_untrained=step == 0,
                             precision=self.precision,
                         )
@@ -173,7 +184,7 @@ class ValidateTask:
             self.method.train(True)
         return losses
 
-    def _told(self, weights: Weights) -> Validated:
+    def _event(self, weights: Weights) -> Validated:
         history = self.files.history(weights)
         found = judge(history)
         return Validated(
@@ -196,44 +207,47 @@ class ValidateTask:
         )
 
     @property
-    def _kinds(self) -> tuple[Weights, ...]:
-        return ("shown", "last") if self.measures_both else ("shown",)
+    def _weight_forms(self) -> tuple[Weights, ...]:
+        return ("shown", "last") if self.measures_last_weights else ("shown",)
 
 
 class _Progress:
-    """Tells how far a validation is, and ends it if the run is to end."""
+    """Reports progress, and aborts the validation if the run is to end."""
 
     def __init__(self, task: ValidateTask, step: int) -> None:
         self._task = task
         self._step = step
-        self._last_told: float | None = None
+        self._last_report: float | None = None
 
-    def tell(self, before: int, done: int) -> None:
-        """Before each picture. before, done: how many of other weights, and of these."""
+    def report(self, before: int, done: int) -> None:
+        """Report progress before each image.
+
+        before, done: Images done with other weights, and with these.
+        """
         task = self._task
         if task.inbox.is_leaving() and self._step < task.steps:
             raise _ValidationStopped
         now = monotonic()
-        if self._last_told is None or now - self._last_told > _SECONDS_PER_PHASE:
-            self._last_told = now
-            total = len(task.images.names) * (2 if task.measures_both else 1)
+        if self._last_report is None or now - self._last_report > _SECONDS_PER_PHASE:
+            self._last_report = now
+            total = len(task.images.names) * (2 if task.measures_last_weights else 1)
             task.events.write(Phase("validating", before + done, total))
 
 
-class FindsBest(Protocol):
-    """What knows by its own measure which step was the best."""
+class BestStepSource(Protocol):
+    """A task that knows the best step by its own measure."""
 
     @property
-    def keeps_best(self) -> bool:
-        """Whether the best is to be kept."""
+    def saves_best(self) -> bool:
+        """Whether the checkpoint of the best step is kept."""
         ...
 
     def is_due(self, step: int) -> bool:
-        """Whether a step is measured."""
+        """Return whether a step is measured."""
         ...
 
     def best_step(self) -> int | None:
-        """The best so far; None if none is to be kept."""
+        """Return the best step so far; None if none is kept."""
         ...
 
 
@@ -241,43 +255,46 @@ class FindsBest(Protocol):
 class KeepBestTask:
     """Saves a checkpoint of a step that turned out to be the best, if it has none yet."""
 
-    finding: FindsBest
-    saving: SaveTask
+    source: BestStepSource
+    save_task: SaveTask
     folder: RunFolder
 
     def is_due(self, step: int) -> bool:
-        return self.finding.keeps_best and self.finding.is_due(step)
+        return self.source.saves_best and self.source.is_due(step)
 
     def run(self, step: int) -> None:
-        """After everything else of the step, as a checkpoint is to hold all of it."""
-        if self.finding.best_step() == step and not _has_checkpoint(self.folder, step):
-            self.saving.checkpoint(step)
+        """Save the step, after all other tasks, because a checkpoint includes their events."""
+        if self.source.best_step() == step and not _has_checkpoint(self.folder, step):
+            self.save_task.checkpoint(step)
 
 
-def kept_step(section: Validation, files: ValidationFiles | None) -> int | None:
-    """The step whose checkpoint is to be kept; None if none is: before training there is none."""
+def saved_best_step(section: Validation, files: ValidationFiles | None) -> int | None:
+    """Return the step whose checkpoint is kept; None for the base model or if none is."""
     if files is None or not section.keep_best:
         return None
     return files.best_step() or None
 
 
-def export_best(finding: FindsBest, saving: SaveTask, step: int, *, is_final: bool) -> list[Path]:
-    """Writes the files of the best step, if it is not the last one and was kept; which ones.
+def export_best(
+    source: BestStepSource, save_task: SaveTask, step: int, *, is_final: bool
+) -> list[Path]:
+    """Write and return the files of the best step, if it was saved and is not the last one.
 
-    The weights are then those of that step: to be called when nothing else is to be done with them.
+    Loads the weights of that step: nothing else may be done with them afterwards.
     """
-    best = finding.best_step()
-    if best is None or best >= step or not _has_checkpoint(saving.folder, best):
+    best = source.best_step()
+    if best is None or best >= step or not _has_checkpoint(save_task.folder, best):
         return []
-    saving.take_back(best)
-    return saving.export(best, is_final=is_final, suffix="-best")
+    save_task.restore_for_export(best)
+    return save_task.export(best, is_final=is_final, suffix="-best")
 
 
-def _early_words(step: int, count: int, best: int) -> str:
+def _early_stop_message(step: int, count: int, best: int) -> str:
     validations = f"{count} validations in a row were" if count > 1 else "a validation was"
     return (
         f"Stopped early after step {step:,}: {validations} no better than {when(best)}. To go on,"
-        ' raise validation.patience ("Stop early after") in the run\'s config.json and resume it.'
+        ' raise validation.patience ("Early stopping after") in the run\'s config.json and resume'
+        " it."
     )
 
 

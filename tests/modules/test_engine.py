@@ -27,7 +27,7 @@ def reference(steps, *, microbatches, clipping, wrong_step):
             scaler.scale(_loss(made, step, number, wrong_step)).backward()
         scaler.unscale_(optimizer)
         if clipping:
-            nn.utils.clip_grad_norm_(made.movement.parameters, clipping)
+            nn.utils.clip_grad_norm_(made.updater.parameters, clipping)
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
@@ -47,6 +47,7 @@ def test_fp16_steps_are_those_of_torchs_own_loss_scale(microbatches, clipping, w
         made.engine.begin(step)
         for number in range(microbatches):
             made.engine.backward(_loss(made, step, number, wrong_step))
+        made.engine.clip_gradients()
         made.engine.step()
     weights, scale = reference(
         3, microbatches=microbatches, clipping=clipping, wrong_step=wrong_step
@@ -87,6 +88,7 @@ def test_a_step_asks_the_device_once_in_fp16_and_else_never(precision, in_backwa
         loss = made.loss(2)
         card.syncs.clear()
         made.engine.backward(loss)
+        made.engine.clip_gradients()
         made.engine.step()
         assert len(card.syncs) == reads, card.syncs
 
@@ -98,6 +100,7 @@ def test_the_first_step_asks_the_device_nothing_either():
         loss = made.loss(0)
         card.syncs.clear()
         made.engine.backward(loss)
+        made.engine.clip_gradients()
         made.engine.step()
         assert card.syncs == []
 

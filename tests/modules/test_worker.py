@@ -30,14 +30,14 @@ def clean_environment(monkeypatch):
 )
 def test_only_a_name_of_the_hub_opens_the_network(model, rewards, is_offline):
     config = {"model": model, "objective": {"rewards": rewards}}
-    names, forbids = worker._named_models(config)
+    names, forbids = worker._model_names(config)
     worker._set_environment(names, is_offline=forbids)
     assert worker.os.environ.get("HF_HUB_OFFLINE") == ("1" if is_offline else None)
 
 
 def test_garbage_is_looked_for_again_once_the_engine_is_loaded():
     before = gc.get_freeze_count()
-    with worker._loading():
+    with worker._importing():
         assert not gc.isenabled()
         kept = [[] for _ in range(1000)]
     assert gc.isenabled()
@@ -52,4 +52,4 @@ def test_who_forbids_the_network_is_obeyed(monkeypatch):
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '"x"'])
 def test_a_request_that_is_none_is_left_to_the_job(text):
-    assert worker._peek(text) == {}
+    assert worker._parse_object(text) == {}

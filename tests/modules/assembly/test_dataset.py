@@ -137,7 +137,7 @@ def test_class_images_that_are_validation_are_not_trained_on(project):
         (held / name).symlink_to(folder / name)
     validation = {"use": True, "folder": str(held)}
     made = project.prepare(data={"class_folder": str(folder)}, validation=validation)
-    kept = [item.caption for item in made.batches.shelf.images.items if item.is_prior]
+    kept = [item.caption for item in made.batches.batch_source.images.items if item.is_prior]
     assert kept == ["a cat"]
     assert len(made.batches.trained) == 2
 
@@ -148,7 +148,7 @@ def test_image_that_becomes_a_class_image_counts_as_changed(project):
     for path in project.images.glob("picture-1.*"):
         path.rename(folder / path.name)
     after = project.prepare(data={"class_folder": str(folder)})
-    lines = [list(made.batches.shelf.images.digest_lines()) for made in (before, after)]
+    lines = [list(made.batches.batch_source.images.digest_lines()) for made in (before, after)]
     assert lines[0] == lines[1]
     assert after.digest != before.digest
 

@@ -11,14 +11,14 @@ from modules.evaluation.prompts import DISTANCE_LEVELS, Evaluator, ValidationPro
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.embedding import Embeddings
 from modules.rewards.measures import Measure, brightness
-from modules.rewards.mixer import Mixer, Named
+from modules.rewards.mixer import Mixer, NamedReward
 from modules.sampling.rollout import Rollout
 from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
-from onetrainer.config.methods.embedding import Word
+from onetrainer.config.methods.embedding import EmbeddingToken
 from tests import adapters, tiny
 
 PROMPTS = ("a cat", "a large dog")
-MIXER = Mixer((Named("brightness", Measure(brightness)),))
+MIXER = Mixer((NamedReward("brightness", Measure(brightness)),))
 
 
 def evaluator(family, method=None, *, encoded=False, at_once=2, count=3):
@@ -36,13 +36,13 @@ def evaluator(family, method=None, *, encoded=False, at_once=2, count=3):
         ),
         merged=nullcontext if method is None else method.merged,
         autocast=nullcontext,
-        untouched=None if method is None else method.untouched,
+        base_model=None if method is None else method.base_model,
         device=tiny.CPU,
     )
 
 
 def looked(own):
-    return list(own.look(MIXER, lambda _: None))
+    return list(own.evaluate(MIXER, lambda _: None))
 
 
 def trained(name, what):
@@ -54,10 +54,10 @@ def trained(name, what):
             if ".attn2.to_v" in path or ".attn2.to_out" in path:
                 weight.mul_(16)
     if what == "words":
-        section = EmbeddingsSection(words=[Word(word="cat", initial_text="dog")])
+        section = EmbeddingsSection(words=[EmbeddingToken(word="cat", initial_text="dog")])
         family, method = Embeddings.attach(family, section, seed=0)
         with torch.no_grad():
-            for rows in method.own_modules().parameters():
+            for rows in method.extra_modules().parameters():
                 rows.copy_(torch.randn(rows.shape, generator=torch.Generator().manual_seed(1)))
         return family, method
     section = adapters.section("lora", targets="attn", text=what == "text")
@@ -89,12 +89,12 @@ def test_the_distance_is_that_of_noise_predictions_of_each_models_own_reading(na
 
             def noise_of(noisy=noisy, level=level, signal=signal, spread=spread):
                 text = family.encode_text([PROMPTS[0]]).repeated(2)
-                frames = torch.tensor([[64.0, 64, 0, 0, 64, 64]] * 2)
-                seen = family.predict(noisy, torch.full((2,), level), text, frames=frames)
+                time_ids = torch.tensor([[64.0, 64, 0, 0, 64, 64]] * 2)
+                seen = family.predict(noisy, torch.full((2,), level), text, time_ids=time_ids)
                 return seen if family.prediction == "epsilon" else signal * seen + spread * noisy
 
             now = noise_of()
-            with method.untouched():
+            with method.base_model():
                 total += (now - noise_of()).square().mean(dim=(1, 2, 3)) / len(DISTANCE_LEVELS)
     # Drawn beside the adapters, and by merged weights: other roundings.
     torch.testing.assert_close(found, total, rtol=1e-3, atol=1e-12)
@@ -139,8 +139,8 @@ def test_whoever_is_told_before_images_may_end_it():
         if done == 3:
             raise KeyboardInterrupt
 
-    look = evaluator(tiny.family()).look(MIXER, before_each)
-    assert next(look).prompt == PROMPTS[0]
+    evaluate = evaluator(tiny.family()).evaluate(MIXER, before_each)
+    assert next(evaluate).prompt == PROMPTS[0]
     with pytest.raises(KeyboardInterrupt):
-        next(look)
+        next(evaluate)
     assert told == [0, 2, 3]

@@ -30,7 +30,7 @@ def batch(name, side=8):
         captions=(name,),
         step_captions=(name,),
         conditioning=None,
-        frames=torch.tensor([[64.0, 8.0 * side, 0.0, 0.0, 64.0, 8.0 * side]]),
+        time_ids=torch.tensor([[64.0, 8.0 * side, 0.0, 0.0, 64.0, 8.0 * side]]),
         positions=(0,),
         weight=1.0,
     )
@@ -142,7 +142,7 @@ def test_a_loss_that_is_no_number_is_told_with_its_image():
     with torch.no_grad():
         family.unet.conv_out.bias.fill_(torch.nan)
     broken = Denoising(family, section=Section(), device=tiny.CPU)
-    with pytest.raises(UserError, match="a: the held-out loss is nan"):
+    with pytest.raises(UserError, match="a: the validation loss is nan"):
         measured(images("a"), broken)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from modules.forecast import fix_search
 from modules.forecast.fix_search import add_fixes
-from modules.forecast.fixes import EIGHT_BITS, applied, candidates, joined
+from modules.forecast.fixes import EIGHT_BIT_VARIANTS, apply_changes, candidates, combine
 from modules.forecast.forecast import Target, forecast, planner
 from onetrainer.config.train import TrainConfig
 from onetrainer.messages.memory import SURE_SHARE, fix_lines
@@ -48,17 +48,17 @@ FULL = {
 def test_every_candidate_is_a_config_without_new_errors(small):
     asked = config(small, FULL)
     known = {problem.what for problem in check_rules(asked)}
-    found = candidates(asked, on_card=True)
-    assert len(found) > 8
-    for change in found:
-        changed = applied(asked, change.changes)
+    fixes = candidates(asked, on_card=True)
+    assert len(fixes) > 8
+    for change in fixes:
+        changed = apply_changes(asked, change.changes)
         errors = [one for one in check_rules(changed) if one.severity == "error"]
         assert [one.what for one in errors if one.what not in known] == []
         assert changed != asked
 
 
 def test_cheap_changes_come_before_dear_ones(small):
-    found = paths(candidates(config(small, FULL), on_card=True))
+    fixes = paths(candidates(config(small, FULL), on_card=True))
     order = [
         "ema.device",
         "optimizer.fused_backward",
@@ -67,7 +67,7 @@ def test_cheap_changes_come_before_dear_ones(small):
         "hardware.offload_layers",
         "data.resolution",
     ]
-    places = [next(at for at, one in enumerate(found) if path in one) for path in order]
+    places = [next(at for at, one in enumerate(fixes) if path in one) for path in order]
     assert places == sorted(places)
 
 
@@ -87,15 +87,15 @@ def test_what_is_of_no_use_is_no_candidate(small):
 
 def test_another_optimizer_keeps_the_rates_of_this_one(small):
     asked = config(small, FULL, {"optimizer": {"kind": "adamw", "lr": 3e-6, "beta2": 0.95}})
-    changed = applied(asked, {"optimizer.kind": "adamw8bit"}).optimizer
+    changed = apply_changes(asked, {"optimizer.kind": "adamw8bit"}).optimizer
     assert (changed.kind, changed.lr, changed.beta2) == ("adamw8bit", 3e-6, 0.95)
-    assert applied(asked, {"training.steps": 0}) is None
+    assert apply_changes(asked, {"training.steps": 0}) is None
 
 
-@pytest.mark.parametrize(("kind", "small_kind"), EIGHT_BITS.items())
+@pytest.mark.parametrize(("kind", "small_kind"), EIGHT_BIT_VARIANTS.items())
 def test_every_optimizer_has_its_like_in_8_bits(small, kind, small_kind):
     asked = config(small, FULL, {"optimizer": {"kind": kind, "lr": 3e-6}})
-    changed = applied(asked, {"optimizer.kind": small_kind})
+    changed = apply_changes(asked, {"optimizer.kind": small_kind})
     assert changed is not None
     kept = changed.optimizer.model_dump()
     assert kept["lr"] == 3e-6
@@ -112,7 +112,7 @@ def test_adafactor_is_offered_for_a_whole_model(small, kind):
         for one in candidates(asked, on_card=True)
         if one.changes.get("optimizer.kind") == "adafactor"
     )
-    changed = applied(asked, change.changes).optimizer
+    changed = apply_changes(asked, change.changes).optimizer
     assert (changed.kind, changed.lr, changed.weight_decay) == ("adafactor", 3e-6, 0.02)
     assert changed.beta1 is None
     # A terminal keeps what a person has set; it is told all that the forecast was made of.
@@ -125,7 +125,7 @@ def test_adafactor_is_offered_for_a_whole_model(small, kind):
 
 
 def test_of_the_same_setting_the_last_one_counts_together(small):
-    found = {
+    fixes = {
         next(iter(change.changes)): change for change in candidates(config(small), on_card=True)
     }
     selective, block = (
@@ -133,14 +133,14 @@ def test_of_the_same_setting_the_last_one_counts_together(small):
         for change in candidates(config(small), on_card=True)
         if "hardware.gradient_checkpointing" in change.changes
     )
-    both = joined([selective, found["training.batch_size"], block])
+    both = combine([selective, fixes["training.batch_size"], block])
     assert both.changes == {
         "hardware.gradient_checkpointing": "block",
         "training.batch_size": 1,
         "training.accumulation": 2,
     }
     assert both.words.startswith("all of these: ")
-    assert both.words.split(": ", 1)[1] == f"{found['training.batch_size'].words}; {block.words}"
+    assert both.words.split(": ", 1)[1] == f"{fixes['training.batch_size'].words}; {block.words}"
     assert selective.cost not in both.cost
 
 
@@ -153,7 +153,7 @@ class Scales:
         self.target = Target("cuda", available=round(available / SURE_SHARE) + 1)
         self.asked = []
 
-    def forecast(self, config, known=None, touched=None):
+    def forecast(self, config, known=None, affected_phases=None):
         hardware = config.hardware
         self.asked.append(config)
         peak = 1000 - self.SAVED.get(hardware.gradient_checkpointing, 0)
@@ -198,11 +198,11 @@ def test_the_peak_of_a_fix_is_that_of_the_changed_config(small, monkeypatch):
     asked = config(small)
     peak = forecast(asked, Target("cuda")).peak_bytes
     with planner(Target("cuda", available=round(0.5 * peak))) as plans:
-        found = add_fixes(plans, asked, plans.forecast(asked))
-    assert found.peak_bytes == peak
-    assert len(found.fixes) == 2
-    for fix in found.fixes:
-        changed = forecast(applied(asked, fix["changes"]), Target("cuda"))
+        fixes = add_fixes(plans, asked, plans.forecast(asked))
+    assert fixes.peak_bytes == peak
+    assert len(fixes.fixes) == 2
+    for fix in fixes.fixes:
+        changed = forecast(apply_changes(asked, fix["changes"]), Target("cuda"))
         assert fix["peak_bytes"] == changed.peak_bytes < peak
         assert fix["words"]
         assert fix["cost"]

@@ -63,18 +63,18 @@ def training(document, **settings):
 
 
 def test_weights_take_what_the_published_models_have():
-    found = forecast(
+    fixes = forecast(
         config(sampling__prompts=[PROMPT], hardware__gradient_checkpointing="block"), ON_CARD
     ).phases
     # In bfloat16, but for the VAE; each tensor is rounded up to 512 bytes.
-    assert found["training"]["unet"] == pytest.approx(2 * UNET, rel=1e-3)
-    assert found["encoding"]["text_encoders"] == pytest.approx(2 * TEXT_ENCODER, rel=1e-3)
-    assert found["decoding"]["vae"] == pytest.approx(4 * VAE, rel=1e-3)
+    assert fixes["training"]["unet"] == pytest.approx(2 * UNET, rel=1e-3)
+    assert fixes["encoding"]["text_encoders"] == pytest.approx(2 * TEXT_ENCODER, rel=1e-3)
+    assert fixes["decoding"]["vae"] == pytest.approx(4 * VAE, rel=1e-3)
     # The preset's layers, rank 16: 6.8 million numbers in float32, and two statistics of each.
-    assert found["training"]["adapters"] == pytest.approx(4 * LORA, rel=0.02)
-    assert found["training"]["optimizer"] == pytest.approx(8 * LORA, rel=0.02)
-    assert "vae" not in found["training"]
-    assert "text_encoders" not in found["training"]
+    assert fixes["training"]["adapters"] == pytest.approx(4 * LORA, rel=0.02)
+    assert fixes["training"]["optimizer"] == pytest.approx(8 * LORA, rel=0.02)
+    assert "vae" not in fixes["training"]
+    assert "text_encoders" not in fixes["training"]
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_every_setting_that_saves_memory_lowers_the_training(small, settings, va
     if settings.startswith(("hardware.offload",)):
         document = with_value(small, "hardware.gradient_checkpointing", "block")
     with planner(ON_CARD) as plans:
-        found = [plans.forecast(config(document, **{settings: value})) for value in values]
-    peaks = [sum(one.phases["training"].values()) for one in found]
+        fixes = [plans.forecast(config(document, **{settings: value})) for value in values]
+    peaks = [sum(one.phases["training"].values()) for one in fixes]
     assert peaks == sorted(peaks, reverse=True)
     assert len(set(peaks)) == len(peaks)
 
@@ -166,9 +166,9 @@ def test_parts_that_stay_on_the_device_are_counted_where_they_are_not_needed(sma
 
 def test_on_the_processor_what_waits_is_in_the_same_memory(small):
     prompts = with_value(small, "sampling.prompts", [PROMPT | {"width": 64, "height": 64}])
-    found = forecast(config(prompts), Target("cpu", program=GIB)).phases["training"]
-    assert found["vae"] > 0
-    assert found["program"] == GIB
+    fixes = forecast(config(prompts), Target("cpu", program=GIB)).phases["training"]
+    assert fixes["vae"] > 0
+    assert fixes["program"] == GIB
 
 
 @pytest.mark.slow
@@ -181,15 +181,15 @@ def test_every_family_can_be_planned_in_every_phase(tmp_path, family):
         "sampling": {"prompts": [PROMPT | {"width": 64, "height": 64}], "sampler": "unipc"},
         "validation": {"use": True, "timesteps": 1},
     }
-    found = forecast(config(document), ON_CARD).phases
-    assert all(found[phase]["activations"] > 0 for phase in ("training", "decoding"))
+    fixes = forecast(config(document), ON_CARD).phases
+    assert all(fixes[phase]["activations"] > 0 for phase in ("training", "decoding"))
 
 
 def test_each_phase_that_the_run_has_is_there(small):
     document = with_value(small, "sampling.prompts", [PROMPT | {"width": 64, "height": 64}])
     document = with_value(document, "validation.use", True)
-    found = forecast(config(document), ON_CARD)
-    assert list(found.phases) == [
+    fixes = forecast(config(document), ON_CARD)
+    assert list(fixes.phases) == [
         "caching",
         "training",
         "validation",
@@ -198,8 +198,8 @@ def test_each_phase_that_the_run_has_is_there(small):
         "decoding",
         "saving",
     ]
-    sums = {phase: sum(parts.values()) for phase, parts in found.phases.items()}
-    assert (found.peak_phase, found.peak_bytes) == (max(sums, key=sums.get), max(sums.values()))
+    sums = {phase: sum(parts.values()) for phase, parts in fixes.phases.items()}
+    assert (fixes.peak_phase, fixes.peak_bytes) == (max(sums, key=sums.get), max(sums.values()))
     assert list(forecast(config(small), ON_CARD).phases) == ["caching", "training", "saving"]
 
 
@@ -225,9 +225,9 @@ def test_every_method_can_be_planned(small, method):
     if method["kind"] == "embedding":
         words = [{"token": "<x>", "place": method["place"], "initial_text": "a red cat"}]
         document |= {"method": {"kind": "embedding"}, "embeddings": {"tokens": words}}
-    found = training(document)
-    assert found["activations"] > 0
-    assert found["optimizer"] > 0
+    fixes = training(document)
+    assert fixes["activations"] > 0
+    assert fixes["optimizer"] > 0
 
 
 def test_words_beside_a_full_training_and_the_model_before_it_are_counted(small):
@@ -249,10 +249,10 @@ def test_it_is_what_the_pretended_card_measures():
     # Other ways of training, and SDXL, are compared by tests/benchmarks/memory.py.
     case = memory.Case("sd15", "lora", "block", 0.9).config()
     case = case.model_copy(update={"validation": Validation(use=True, timesteps=2)})
-    found, measured = forecast(case, ON_CARD).phases, memory.measured_phases(case)
+    fixes, measured = forecast(case, ON_CARD).phases, memory.measured_phases(case)
     assert set(measured) == {"training", "validation", "saving"}
     for phase, peak in measured.items():
-        assert sum(found[phase].values()) == pytest.approx(peak, rel=0.02), phase
+        assert sum(fixes[phase].values()) == pytest.approx(peak, rel=0.02), phase
     # Else what these phases compute would say nothing.
     assert measured["training"] > 1.2 * measured["validation"] > 1.4 * measured["saving"]
 
@@ -262,8 +262,8 @@ def test_what_caching_encodes_with_is_on_the_device_then(tmp_path):
     for family, has_blanks in (("sd15", False), ("sd15-inpainting", True)):
         base = tiny.write_configs(tmp_path / family, family)
         document = {"model": {"family": family, "path": str(base)}, "data": anew}
-        found = forecast(config(document), ON_CARD).phases["caching"]
-        assert ("vae" in found) == has_blanks
+        fixes = forecast(config(document), ON_CARD).phases["caching"]
+        assert ("vae" in fixes) == has_blanks
         cached = forecast(config(document, data__cache_latents=True), ON_CARD).phases["caching"]
         assert "vae" in cached
 
@@ -281,8 +281,8 @@ def test_automatic_checkpointing_is_the_fastest_that_fits(small):
     with planner(ON_CARD) as plans:
         peaks = {}
         for policy in ("off", "selective"):
-            found = plans.forecast(config(small, hardware__gradient_checkpointing=policy))
-            peaks[policy] = sum(found.phases["training"].values())
+            fixes = plans.forecast(config(small, hardware__gradient_checkpointing=policy))
+            peaks[policy] = sum(fixes.phases["training"].values())
 
         def chosen(free):
             return plans.choose_checkpointing(asked, round(free))
@@ -296,8 +296,8 @@ def test_automatic_checkpointing_is_the_fastest_that_fits(small):
 
 def test_automatic_checkpointing_is_decided_before_it_is_counted(small):
     asked = config(small, hardware__gradient_checkpointing="auto")
-    found = forecast(asked, Target("cuda", available=1))
-    assert found.phases["training"] == training(small, hardware__gradient_checkpointing="block")
+    fixes = forecast(asked, Target("cuda", available=1))
+    assert fixes.phases["training"] == training(small, hardware__gradient_checkpointing="block")
 
 
 def test_the_largest_of_the_images_counts(tmp_path):

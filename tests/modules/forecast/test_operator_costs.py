@@ -59,11 +59,11 @@ def test_the_slowest_of_three_counts():
     work = OperatorCounter()
     work.operations = Counter(
         {
-            Operation("product", F32, flops=10**9, moved=1): 2,  # a second each
-            Operation("product", torch.bfloat16, flops=10**9, moved=1): 1,  # a quarter
-            Operation("product", torch.float64, flops=10**9, moved=1): 1,  # as in float32
-            Operation("other", F32, flops=0, moved=10**6): 3,  # a second each
-            Operation("other", F32, flops=0, moved=4): 5,  # a thousandth each
+            Operation("product", F32, flops=10**9, bytes_moved=1): 2,  # a second each
+            Operation("product", torch.bfloat16, flops=10**9, bytes_moved=1): 1,  # a quarter
+            Operation("product", torch.float64, flops=10**9, bytes_moved=1): 1,  # as in float32
+            Operation("other", F32, flops=0, bytes_moved=10**6): 3,  # a second each
+            Operation("other", F32, flops=0, bytes_moved=4): 5,  # a thousandth each
         }
     )
     assert machine.seconds(work) == pytest.approx(2 + 0.25 + 1 + 3 + 0.005)
@@ -73,8 +73,8 @@ def test_a_machine_is_measured_without_touching_random_numbers():
     before = torch.get_rng_state()
     machine = measure_machine(tiny.CPU, torch.bfloat16)
     assert torch.equal(torch.get_rng_state(), before)
-    assert machine.moved > 0
-    assert machine.called > 0
+    assert machine.bytes_moved > 0
+    assert machine.call_seconds > 0
     assert set(machine.flops) == {
         (kind, dtype)
         for kind in ("product", "convolution", "attention")

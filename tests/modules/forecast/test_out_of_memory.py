@@ -58,17 +58,17 @@ def test_it_names_the_phase_its_largest_parts_and_the_setting_to_change(config):
     large = config.model_copy(update={"training": Training(batch_size=8)})
     parts = forecast(large, Target("cuda")).phases["training"]
     available = sum(parts.values())  # which is sure to fit only into more
-    told = explain_out_of_memory(large, "training", Target("cuda", available=available))
-    assert (told.kind, told.what) == ("program", "there is not enough memory for training")
-    assert "activations" in told.expected
-    assert f"{format_memory(available)} in all" in told.expected
-    assert "hardware.gradient_checkpointing to " in told.remedy
-    assert "Everything up to the last checkpoint is safe" in told.remedy
+    remaining = explain_out_of_memory(large, "training", Target("cuda", available=available))
+    assert (remaining.kind, remaining.what) == ("program", "there is not enough memory for training")
+    assert "activations" in remaining.expected
+    assert f"{format_memory(available)} in all" in remaining.expected
+    assert "hardware.gradient_checkpointing to " in remaining.remedy
+    assert "Everything up to the last checkpoint is safe" in remaining.remedy
 
 
 def test_where_it_should_fit_others_are_in_the_way(config):
-    told = explain_out_of_memory(config, "training", Target("cuda", available=GB))
-    assert "close what else uses the device" in told.remedy
+    remaining = explain_out_of_memory(config, "training", Target("cuda", available=GB))
+    assert "close what else uses the device" in remaining.remedy
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_where_it_should_fit_others_are_in_the_way(config):
 )
 def test_phases_of_runs_are_those_of_forecasts(config, phase, words):
     config = config.model_copy(update={"validation": Validation(use=True)})
-    told = explain_out_of_memory(config, phase, Target("cuda", available=GB))
-    assert any(word in told.what for word in words.split("|"))
+    remaining = explain_out_of_memory(config, phase, Target("cuda", available=GB))
+    assert any(word in remaining.what for word in words.split("|"))
 
 
 def test_the_phase_is_that_of_the_last_event():
@@ -106,19 +106,19 @@ def test_the_phase_is_that_of_the_last_event():
 def test_a_run_that_lacks_memory_ends_with_the_explanation(run, error, monkeypatch):
     fails_with(error, monkeypatch)
     assert worker._train(run) == EXIT_PROGRAM
-    told = events_of(run)[-1]
-    assert isinstance(told, Failed)
-    assert told.what == "there is not enough memory for training"
-    assert "UNet" in told.expected or "activations" in told.expected
+    remaining = events_of(run)[-1]
+    assert isinstance(remaining, Failed)
+    assert remaining.what == "there is not enough memory for training"
+    assert "UNet" in remaining.expected or "activations" in remaining.expected
 
 
 def test_the_plain_words_are_left_where_nothing_can_be_counted(run, monkeypatch):
     fails_with(torch.OutOfMemoryError(CUDA_WORDS), monkeypatch)
     run.config.write_text(json.dumps({"model": {"family": "none"}}))
     assert worker._train(run) == EXIT_PROGRAM
-    told = events_of(run)[-1]
-    assert told.what == "there is not enough memory for this"
-    assert "gradient checkpointing" in told.remedy
+    remaining = events_of(run)[-1]
+    assert remaining.what == "there is not enough memory"
+    assert "gradient checkpointing" in remaining.remedy
 
 
 def test_another_error_is_not_explained(run, monkeypatch):

@@ -13,7 +13,7 @@ from modules.diffusion.draws import Draws
 from modules.evaluation.prompts import DISTANCE_LEVELS
 from modules.forecast import phases as plan_phases
 from modules.forecast import rewards as plan_rewards
-from modules.forecast.fixes import applied, candidates
+from modules.forecast.fixes import apply_changes, candidates
 from modules.forecast.forecast import Target, forecast, planner
 from modules.forecast.operator_costs import Machine
 from modules.objectives.trajectories import trajectories_of
@@ -157,11 +157,11 @@ def training(asked):
 
 def test_memory_of_many_steps_follows_from_that_of_two(base, monkeypatch):
     asked = config({"kind": "draft", "last_steps": 4}, base=base, checkpoint=False, steps=6)
-    found = training(asked)
+    fixes = training(asked)
     for module in (plan_phases, plan_rewards):
         monkeypatch.setattr(module, "COUNTED_TRAINED_STEPS", 4)
     whole = training(asked)
-    assert sum(found.values()) == pytest.approx(sum(whole.values()), rel=0.01)
+    assert sum(fixes.values()) == pytest.approx(sum(whole.values()), rel=0.01)
 
 
 def test_checkpointing_each_step_makes_memory_nearly_the_same_for_any_number(base):
@@ -178,21 +178,21 @@ def test_checkpointing_each_step_makes_memory_nearly_the_same_for_any_number(bas
     "algorithm", [{"kind": "draft_lv"}, {"kind": "drtune"}, {"kind": "best_of_n"}]
 )
 def test_every_algorithm_is_forecast(base, algorithm):
-    found = training(config(algorithm, base=base, rewards=("jpeg_size", "color")))
-    assert found["activations"] > 0
-    assert found["vae"] > 0
+    fixes = training(config(algorithm, base=base, rewards=("jpeg_size", "color")))
+    assert fixes["activations"] > 0
+    assert fixes["vae"] > 0
 
 
 def test_ordinary_steps_leave_no_second_statistics(base):
-    found = training(config({"kind": "refl"}, base=base, keep={"denoising_share": 0.5}))
+    fixes = training(config({"kind": "refl"}, base=base, keep={"denoising_share": 0.5}))
     # Two numbers for each, rounded up like the adapters.
-    assert found["optimizer"] <= 2 * found["adapters"]
+    assert fixes["optimizer"] <= 2 * fixes["adapters"]
 
 
 def test_networks_of_rewards_count_as_published_where_they_are_not_there(base):
-    found = training(config({"kind": "refl"}, base=base, rewards=("aesthetic",)))
+    fixes = training(config({"kind": "refl"}, base=base, rewards=("aesthetic",)))
     # CLIP ViT-L/14's picture half has 303 966 208 numbers, and its projection 786 432.
-    assert found["rewards"] == pytest.approx(4 * 304_752_640, rel=0.02)
+    assert fixes["rewards"] == pytest.approx(4 * 304_752_640, rel=0.02)
 
 
 def test_time_is_that_of_all_passes(base):
@@ -229,5 +229,5 @@ def test_what_reward_training_keeps_can_be_lowered(base):
     assert paths == ["merge", "checkpoint", "width", "height"]
     smaller = {f"objective.rollout.{side}" for side in ("width", "height")}
     (change,) = [one for one in candidates(asked, on_card=True) if one.changes.keys() == smaller]
-    drawn = applied(asked, change.changes).objective.rollout
+    drawn = apply_changes(asked, change.changes).objective.rollout
     assert (drawn.width, drawn.height) == (384, 576)

@@ -28,7 +28,7 @@ def test_a_run_finds_all_that_the_job_has_encoded(tmp_path):
     told = []
     data = {"cache_folder": str(tmp_path / "cache")}
     done = cache(request_of(config, data=data), told.append)
-    where = f"4 pictures are in the cache {tmp_path / 'cache'},"
+    where = f"4 images are in the cache {tmp_path / 'cache'},"
     assert done.summary == [f"{where} all of them new."]
     assert Phase("caching", 4, 4) in told
     before = kept(tmp_path / "cache")
@@ -43,7 +43,7 @@ def test_job_tells_how_many_images_were_not_there_yet(tmp_path):
     assert ", none of them new." in cache(request, lambda event: None).summary[0]
     path = tmp_path / "pictures" / "picture-1.png"
     path.write_bytes(path.read_bytes() + b"another file now")
-    assert "4 pictures are in the cache" in (told := cache(request, lambda event: None).summary[0])
+    assert "4 images are in the cache" in (told := cache(request, lambda event: None).summary[0])
     assert told.endswith(", 1 new.")
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from modules.formats.embeddings.embedding_file import Embedding, bundle_members, write_embedding
+from modules.formats.embeddings.embedding_file import Embedding, bundled_tensors, write_embedding
 from modules.formats.files.files import write_safetensors
 from modules.jobs.sample import sample_job
 from modules.sampling.image_files import to_image
@@ -70,7 +70,7 @@ def bundle(embeddings):
     return {
         bundled_name(word, key): tensor
         for word, one in embeddings.items()
-        for key, tensor in bundle_members(one).items()
+        for key, tensor in bundled_tensors(one).items()
     }
 
 
@@ -153,7 +153,7 @@ def test_an_embedding_is_read_where_its_word_stands(draw, tmp_path):
     (other,), told = draw(prompts=("a cat",), embeddings=files)
     assert change(other, draw()[0][0]) == 0
     assert [event.text for event in told if isinstance(event, Warned)] == [
-        'mycat.safetensors: no prompt has its word "mycat"'
+        'mycat.safetensors: no prompt contains "mycat"'
     ]
 
 
@@ -166,7 +166,7 @@ def test_either_word_of_an_embedding_will_do_and_its_lack_is_told_once(draw, tmp
         assert not [event for event in told if isinstance(event, Warned)]
     _, told = draw(prompts=("a cat",), embeddings=files)
     assert [event.text for event in told if isinstance(event, Warned)] == [
-        'mycat.safetensors: no prompt has its word "mycat" or "inner"'
+        'mycat.safetensors: no prompt contains "mycat" or "inner"'
     ]
 
 
@@ -273,7 +273,7 @@ def test_a_negative_prompt_without_guidance_is_told_to_have_no_effect(
 ):
     _, told = draw(guidance=guidance, negative=negative)
     notes = [event.text for event in told if isinstance(event, Warned)]
-    assert notes == ["with a guidance of 1 the negative prompt has no effect"] * is_told
+    assert notes == ["at guidance 1 the negative prompt has no effect"] * is_told
 
 
 def test_a_lora_for_another_base_is_refused_before_a_model_of_the_hub_is_loaded(

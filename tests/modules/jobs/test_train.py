@@ -98,7 +98,7 @@ def test_another_model_in_the_config_is_no_change_of_libraries(config, cache, pa
     versions = newest_record(folder).versions
     assert versions.get("base model") == (f"{path}@{OLD}" if path == "other/model" else None)
     assert [event.text for event in told(folder, Warned)] == [
-        "config.json was changed since the checkpoint; it counts from now"
+        "config.json has changed since the checkpoint; the run continues with the new one"
     ]
 
 

@@ -8,7 +8,7 @@ from torch.utils import checkpoint as checkpoints
 
 from modules.memory.layers.transfer import copied
 from modules.meta_device import autocast as footprint_autocast
-from modules.meta_device.device import DEVICE, HOST, Imagined
+from modules.meta_device.device import DEVICE, HOST, MetaDevice
 
 BF16 = torch.bfloat16
 OPERATIONS = {
@@ -45,7 +45,7 @@ def result(operation, device, dtype, kind="cpu"):
 
     if device != "imagined":
         return compute(device)
-    with Imagined(kind):
+    with MetaDevice(kind):
         return compute(DEVICE)
 
 
@@ -72,42 +72,42 @@ def test_autocast_of_the_card_widens_norms(operation):
 
 
 def test_a_weights_cast_is_made_once_in_a_context_and_forgotten_after_it():
-    with Imagined("cuda") as imagined:
+    with MetaDevice("cuda") as meta_device:
         weight = torch.empty(1024, 1024, device=DEVICE, requires_grad=True)
         x = torch.empty(1, 1024, device=DEVICE, dtype=BF16)
-        before = sum(imagined.meter.alive().values())
+        before = sum(meta_device.meter.alive().values())
         with torch.autocast("cpu", dtype=BF16), torch.no_grad():
             functional.linear(x, weight)
             functional.linear(x, weight)
-            assert sum(imagined.meter.alive().values()) == before + 2 * 1024 * 1024
-        assert sum(imagined.meter.alive().values()) == before
+            assert sum(meta_device.meter.alive().values()) == before + 2 * 1024 * 1024
+        assert sum(meta_device.meter.alive().values()) == before
 
 
 def test_attention_keeps_no_matrix():
-    with Imagined("cuda") as imagined:
+    with MetaDevice("cuda") as meta_device:
         query = torch.empty(1, 8, 4096, 64, device=DEVICE, requires_grad=True)
         functional.scaled_dot_product_attention(query, query, query).sum().backward()
-        assert imagined.meter.peak.size < 8 * 4096 * 4096  # a sixteenth of the matrix
+        assert meta_device.meter.peak.size < 8 * 4096 * 4096  # a sixteenth of the matrix
 
 
 def test_tensors_tell_where_they_are_and_copies_between_are_counted():
-    with Imagined("cuda") as imagined:
+    with MetaDevice("cuda") as meta_device:
         near = torch.empty(256, device=DEVICE)
         host, back = near.to(HOST), near.to("cpu").to(DEVICE)
         assert (near.device, host.device, back.device) == (DEVICE, HOST, DEVICE)
-        assert imagined.meter.alive() == {"activations": 2 * 1024}
-        assert imagined.meter.alive("host") == {"activations": 1024}
+        assert meta_device.meter.alive() == {"activations": 2 * 1024}
+        assert meta_device.meter.alive("host") == {"activations": 1024}
         assert near.to(DEVICE) is near
         assert copied(near, DEVICE).untyped_storage()._cdata != near.untyped_storage()._cdata
 
 
 def test_on_the_processor_everything_counts():
-    with Imagined("cpu") as imagined:
+    with MetaDevice("cpu") as meta_device:
         near = torch.empty(256, device=DEVICE)
         host = near.to("cpu")
-        assert imagined.meter.peak.size == sum(imagined.meter.alive().values()) == 2 * 1024
+        assert meta_device.meter.peak.size == sum(meta_device.meter.alive().values()) == 2 * 1024
         del host
-        assert sum(imagined.meter.alive().values()) == 1024
+        assert sum(meta_device.meter.alive().values()) == 1024
 
 
 def test_a_checkpoint_computes_again_on_the_same_device_in_the_same_formats():
@@ -116,7 +116,7 @@ def test_a_checkpoint_computes_again_on_the_same_device_in_the_same_formats():
         return layer(functional.silu(x))
 
     seen = []
-    with Imagined("cuda"):
+    with MetaDevice("cuda"):
         layer = nn.Linear(64, 64).to(DEVICE)
         x = torch.empty(4, 64, device=DEVICE, requires_grad=True)
         with torch.autocast("cpu", dtype=BF16):
@@ -129,7 +129,7 @@ def test_a_checkpoint_computes_again_on_the_same_device_in_the_same_formats():
 def test_nothing_is_left_behind():
     checks = checkpoints._allowed_determinism_checks_to_fns
     before = torch.clear_autocast_cache, dict(checks)
-    with pytest.raises(RuntimeError, match="meanwhile"), Imagined("cuda"):
+    with pytest.raises(RuntimeError, match="meanwhile"), MetaDevice("cuda"):
         raise RuntimeError("meanwhile")
     assert (torch.clear_autocast_cache, dict(checks)) == before
     assert torch.empty(1).device == HOST

@@ -37,7 +37,7 @@ def test_sizes_are_those_of_cudas_allocator(meter):
 
 
 def test_the_peak_is_the_highest_sum_since_the_restart_with_what_it_was_made_of(meter):
-    with meter.making("gradients"):
+    with meter.assigning_to("gradients"):
         kept = made(4)
     del kept
     high = made(16), made(2)

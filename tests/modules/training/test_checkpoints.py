@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from modules.optim.ema import Ema
-from modules.optim.freeze_schedule import Stops
+from modules.optim.freeze_schedule import FreezeSchedule
 from modules.optim.optimizer_state import OptimizerProgress
-from modules.optim.update import Movement
+from modules.optim.update import WeightUpdater
 from modules.training import checkpoints as state_module
 from modules.training.checkpoints import CheckpointRecord, Checkpoints, newest_record
-from modules.training.engine import MOST_OVERFLOWS, Engine
+from modules.training.engine import MAX_OVERFLOWS_IN_A_ROW, Engine
 from onetrainer.errors import UserError
 from onetrainer.run.run_folder import create_run
 
@@ -46,15 +46,15 @@ def checkpoints(folder, value=0.0, precision="fp32"):
     engine = Engine(
         device=torch.device("cpu"),
         precision=precision,
-        movement=Movement(optimizer, rounding_seed=None, moves_alone=True),
-        stops=Stops([]),
+        updater=WeightUpdater(optimizer, rounding_seed=None, updates_independently=True),
+        freeze_schedule=FreezeSchedule([]),
         gradient_clipping=1.0,
     )
     return Checkpoints(
         folder=folder,
         method=method,
         optimizer=OptimizerProgress(optimizer, {"weight": method.weight}),
-        ema=Ema({"weight": method.weight}, decay=0.9, ramp=False, every=1, place="device"),
+        ema=Ema({"weight": method.weight}, decay=0.9, ramp=False, every=1, location="device"),
         engine=engine,
         keep=2,
     )
@@ -63,6 +63,7 @@ def checkpoints(folder, value=0.0, precision="fp32"):
 def step(made):
     made.engine.begin(0)
     made.engine.backward((made.method.weight**3 + made.method.weight).sum())
+    made.engine.clip_gradients()
     made.engine.step()
 
 
@@ -186,6 +187,7 @@ def test_fp16_gradients_that_overflow_move_nothing_and_lower_the_scale(folder):
     scale = made.engine.state_dict()["scale"]
     made.engine.begin(0)
     made.engine.backward((made.method.weight * 1e38).sum())
+    made.engine.clip_gradients()
     made.engine.step()
     assert made.method.weight.tolist() == [2.0] * 3
     assert made.engine.state_dict()["scale"] == scale / 2
@@ -194,9 +196,10 @@ def test_fp16_gradients_that_overflow_move_nothing_and_lower_the_scale(folder):
 def test_overflows_that_do_not_end_are_told_in_words(folder):
     made = checkpoints(folder, 2.0, "fp16")
     with pytest.raises(UserError, match="overflow"):
-        for step in range(MOST_OVERFLOWS):
+        for step in range(MAX_OVERFLOWS_IN_A_ROW):
             made.engine.begin(step)
             made.engine.backward((made.method.weight * float("inf")).sum())
+            made.engine.clip_gradients()
             made.engine.step()
 
 
@@ -204,7 +207,7 @@ def test_overflows_that_do_not_end_are_told_in_words(folder):
 def test_gradients_are_clipped_by_their_common_norm(folder, precision):
     made = checkpoints(folder, 2.0, precision)
     norms = []
-    made.engine._movement.optimizer.register_step_pre_hook(
+    made.engine._updater.optimizer.register_step_pre_hook(
         lambda *_: norms.append(float(made.method.weight.grad.norm()))
     )
     step(made)  # 3 * 2^2 + 1 in each of three weights

@@ -164,7 +164,7 @@ def test_a_share_is_validation_of_what_is_trained(project):
     held = {"use": True, "split": 0.3, "every": 0}
     folder = done(new_run(project, validation=held))
     assert [event.images for event in told(folder, Validated)] == [1, 1]
-    assert told(folder, Finished)[0].summary[0] == "Trained on 3 pictures."
+    assert told(folder, Finished)[0].summary[0] == "Trained on 3 images."
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_the_best_checkpoint_is_kept_and_becomes_a_file(project, monkeypatch):
     (end,) = told(folder, Finished)
     assert end.outputs == ["output/made.safetensors", "output/made-best.safetensors"]
     assert end.summary[1:] == [
-        "The held-out loss was best at step 2, 0.55; the last one (0.85) is 55 % above it.",
+        "The validation loss was best at step 2, 0.55; the last one (0.85) is 55 % above it.",
         "made-best.safetensors holds the weights of step 2.",
     ]
     monkeypatch.undo()
@@ -324,7 +324,7 @@ def test_a_best_last_step_needs_no_file_of_its_own(project, monkeypatch):
     assert steps_of(folder) == [4]
     (end,) = told(folder, Finished)
     assert end.outputs == ["output/made.safetensors"]
-    assert end.summary[1:] == ["The last held-out loss, 0.55, is the best: 42 % below the first."]
+    assert end.summary[1:] == ["The last validation loss, 0.55, is the best: 42 % below the first."]
 
 
 def test_before_training_has_no_file_though_nothing_was_better(project, monkeypatch):
@@ -332,7 +332,7 @@ def test_before_training_has_no_file_though_nothing_was_better(project, monkeypa
     folder = done(validated(project))
     (end,) = told(folder, Finished)
     assert end.outputs == ["output/made.safetensors"]
-    assert end.summary[1].startswith("The held-out loss was best before training, 0.55;")
+    assert end.summary[1].startswith("The validation loss was best before training, 0.55;")
 
 
 def test_the_best_is_not_kept_unless_asked(project, monkeypatch):
@@ -371,7 +371,7 @@ def test_patience_ends_a_run_and_tells_why(project, monkeypatch):
     assert end.step == 3
     assert end.summary[1] == (
         "Stopped early after step 3: 2 validations in a row were no better than at step 1. To go"
-        ' on, raise validation.patience ("Stop early after") in the run\'s config.json and resume'
+        ' on, raise validation.patience ("Early stopping after") in the run\'s config.json and resume'
         " it."
     )
     assert end.outputs == ["output/made.safetensors", "output/made-best.safetensors"]
