@@ -2,14 +2,19 @@
 
 import gc
 import os
+import subprocess
+import sys
+import time
 import tkinter as tk
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+from onetrainer import ROOT
 from tests.ui.desk import Desk, pump_until, screen
 from tests.ui.project import write_project
+from tests.ui.window_server import end_all
 from ui.background.threads import Jobs
 from ui.forms.form import Form
 from ui.forms.row import FormContext
@@ -47,6 +52,26 @@ def _has_root(item: pytest.Item | None) -> bool:
 def display() -> Iterator[str]:
     with screen() as name:
         yield name
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a process that forks windows and stand-in workers; it ends with the tests."""
+    address = tmp_path_factory.mktemp("server") / "windows"
+    command = [sys.executable, "-X", "faulthandler", "-m", "tests.ui.window_server", str(address)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE) as process:
+        while not address.with_suffix(".ready").exists():
+            assert process.poll() is None, "the window server did not start"
+            time.sleep(0.02)
+        yield str(address)
+        process.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def window_server(served: str) -> Iterator[str]:
+    """The same for a file of tests: nothing that they have started outlives them."""
+    yield served
+    end_all(served)
 
 
 @pytest.fixture
@@ -126,7 +151,7 @@ def make_form(root: tk.Tk, kit: Kit, draft: Draft) -> Callable[..., Form]:
 
 
 @pytest.fixture
-def open_desk(display: str, tmp_path: Path) -> Iterator[Callable[..., Desk]]:
+def open_desk(display: str, tmp_path: Path, window_server: str) -> Iterator[Callable[..., Desk]]:
     """Opens windows in processes of their own; a defect that one meets fails the test."""
     desks: list[Desk] = []
     folder = tmp_path / "home"
@@ -134,15 +159,16 @@ def open_desk(display: str, tmp_path: Path) -> Iterator[Callable[..., Desk]]:
     def open_one(*arguments: object, mode: str = "ok", worker: str = "tests.ui.fake_worker"):
         folder.mkdir(exist_ok=True)
         words = [str(argument) for argument in arguments]
-        desk = Desk(display, folder, *words, mode=mode, worker=worker)
+        server = window_server if worker else ""
+        desk = Desk(display, folder, *words, mode=mode, worker=worker, server=server)
         desks.append(desk)
         return desk
 
     yield open_one
-    mishaps = [mishap for desk in desks for mishap in desk.end()]
+    error_log = [mishap for desk in desks for mishap in desk.end()]
     for events in tmp_path.rglob("events.jsonl"):
         end_worker(events)
-    assert mishaps == []
+    assert error_log == []
 
 
 def end_worker(events: Path) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 from PIL import ImageGrab
 
 from onetrainer import ROOT
+from tests.ui.window_server import Served
 from ui.background.threads import Jobs
 
 DEADLINE = 30.0
@@ -151,7 +152,9 @@ class Desk:
         *arguments: str,
         mode: str = "ok",
         worker: str = "tests.ui.fake_worker",
+        server: str = "",
     ) -> None:
+        """server: address of a window server that forks the window; "" to start a process."""
         self.home = home
         self.is_real = not worker
         self.environment = {
@@ -164,20 +167,37 @@ class Desk:
         ours, theirs = socket.socketpair()
         ours.settimeout(DEADLINE)
         os.set_inheritable(theirs.fileno(), True)
-        command = [sys.executable, "-X", "faulthandler", "-m", "tests.ui.inspected_window"]
-        command += [str(theirs.fileno()), worker, *arguments]
         self.started = time.monotonic()
-        self.process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=self.environment,
-            pass_fds=[theirs.fileno()],
-            stderr=subprocess.PIPE,
-        )
+        self.process = self._start(theirs, worker, arguments, server)
         theirs.close()
         self._channel = ours.makefile("rw", encoding="utf-8", newline="\n")
         self._socket = ours
         self.window = self._find_window()
+
+    def _start(
+        self, channel: socket.socket, worker: str, arguments: tuple[str, ...], server: str
+    ) -> "subprocess.Popen[bytes] | Served":
+        if not server:
+            command = [sys.executable, "-X", "faulthandler", "-m", "tests.ui.inspected_window"]
+            return subprocess.Popen(
+                [*command, str(channel.fileno()), worker, *arguments],
+                cwd=ROOT,
+                env=self.environment,
+                pass_fds=[channel.fileno()],
+                stderr=subprocess.PIPE,
+            )
+        reader, writer = os.pipe()
+        process = Served(
+            server,
+            "window",
+            [worker, *arguments],
+            env=self.environment,
+            server=server,
+            descriptors=[writer, channel.fileno()],
+        )
+        os.close(writer)
+        process.stderr = os.fdopen(reader, "rb")
+        return process
 
     def ask(self, question: str, **details: str) -> dict[str, Any]:
         self._channel.write(json.dumps({"ask": question, **details}) + "\n")

@@ -32,7 +32,7 @@ from onetrainer.run.events import (
 from onetrainer.run.run_folder import RunFolder
 from onetrainer.run.wire import decode_command, encode_event
 from tests.ui.fake_paint import paint
-from tests.ui.fake_rewards import Looks, rewarded
+from tests.ui.fake_rewards import Evaluations, rewarded
 
 MODES = {  # seconds a step, steps at most
     "ok": (0.004, 60),
@@ -68,7 +68,7 @@ class FakeWorker:
         self.first = math.inf
         self.in_vain = 0
         self.concepts = [math.inf] * 3
-        self.looks = Looks(folder.path, self.total, is_hacked=mode != "rewards")
+        self.looks = Evaluations(folder.path, self.total, is_hacked=mode != "rewards")
 
     def run(self) -> int:
         with self.folder.locked():
@@ -314,7 +314,7 @@ def plan(mode: str) -> int:
     told = Forecast(phases, place, peak, 12 * GIB, time=time_told, data=data_told)
     say(Phase("loading", detail="counting memory"))
     say(told)
-    say(Phase("loading", detail="looking for what would lower it"))
+    say(Phase("loading", detail="looking for settings that lower it"))
     if mode == "slow":
         time.sleep(60)
     say(replace(told, fixes=[] if is_block else [*FIXES]))
@@ -344,8 +344,12 @@ FIXES = (
 )
 
 
+def main(arguments: list[str]) -> int:
+    mode = os.environ.get("FAKE_WORKER", "ok")
+    if "--job" in arguments:
+        return plan(mode)
+    return FakeWorker(RunFolder(Path(arguments[0])), mode).run()
+
+
 if __name__ == "__main__":
-    if "--job" in sys.argv:
-        raise SystemExit(plan(os.environ.get("FAKE_WORKER", "ok")))
-    worker = FakeWorker(RunFolder(Path(sys.argv[1])), os.environ.get("FAKE_WORKER", "ok"))
-    raise SystemExit(worker.run())
+    raise SystemExit(main(sys.argv[1:]))

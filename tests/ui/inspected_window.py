@@ -7,12 +7,16 @@ What follows are the arguments of `python -m ui`.
 import sys
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str], *, server: str = "") -> None:
+    """Open a window. server: address of the one that forks the stand-in workers."""
     from onetrainer.run import client
+    from tests.ui.window_server import ServedWorkers
 
     descriptor, worker, *rest = arguments
     if worker:
         client.WORKER = worker  # before anything imports it by name
+    if server and worker == "tests.ui.fake_worker":
+        client.subprocess = ServedWorkers(server)
     from tests.ui.inspection import inspect_through
     from ui.__main__ import make_parser, open_window
 
