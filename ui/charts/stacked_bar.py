@@ -4,7 +4,7 @@ import tkinter as tk
 from collections.abc import Mapping, Sequence
 
 from ui.progress.run_state import format_bytes
-from ui.theme.palette import SHARES
+from ui.theme.palette import SERIES_COLORS
 from ui.widgets.widgets import Kit
 
 _BAR, _ROW, _SWATCH = 22, 20, 9
@@ -99,5 +99,5 @@ class StackedBar:
             )
 
     def _color(self, name: str) -> str:
-        colors = SHARES[self._kit.theme.mode]
+        colors = SERIES_COLORS[self._kit.theme.mode]
         return colors[self._colors.get(name, len(colors) - 1) % len(colors)]

@@ -1,1 +1,1 @@
-"""Texts of the window. No Tk."""
+"""Texts that the window shows, without Tk."""

@@ -1,4 +1,4 @@
-"""What a run will do with its pictures, as short facts. No Tk."""
+"""Facts about a run's data set for the preview page."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,20 +19,22 @@ _MAX_CONCEPTS = 5
 _MAX_NAMED = 12
 _WHOLE_NUMBERS_FROM = 100
 _ROLES: Mapping[Role, str] = MappingProxyType(
-    {"train": "", "validation": "measured", "prior": "kept", "own_prediction": "kept"}
+    {"train": "", "validation": "validation", "prior": "prior", "own_prediction": "prior"}
 )
-_ABOUT_ALIKE = (
-    "A run holds out pictures that look nearly the same together.",
-    "It is not known yet which do, so others may be held out in the end.",
-    "“Check pictures” on this page finds out.",
+_NEAR_DUPLICATES_NOTE = (
+    "Near-duplicates are kept together in the validation split.",
+    "They are not known yet, so the final split may differ.",
+    "“Check images” on this page finds them.",
 )
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One line: what it is about, and what is so. more: what a look closer tells, line by line.
+    """One line of facts.
 
-    is_of_part: whether it is about one folder of several.
+    Attributes:
+        more: Details, line by line.
+        is_of_part: Whether it is about one of several folders.
     """
 
     label: str
@@ -42,17 +44,19 @@ class Fact:
     is_of_part: bool = False
 
 
-def facts(plan: "DatasetPreview") -> list[Fact]:
-    """All that is worth telling, the most important first."""
-    # Loaded late: a window that only opens needs nothing of it.
+def facts(preview: "DatasetPreview") -> list[Fact]:
+    """Return the facts about a data set, the most important first."""
+    # Imported late to keep the start of the window fast.
     from onetrainer.messages.dataset import image_totals
 
-    found = [Fact("Pictures", image_totals(plan))]
-    if len(plan.concepts) > 1:
-        found += [_concept_fact(one) for one in plan.concepts[:_MAX_CONCEPTS]]
-        left = plan.concepts[_MAX_CONCEPTS:]
+    found = [Fact("Images", image_totals(preview))]
+    if len(preview.concepts) > 1:
+        found += [_concept_fact(item) for item in preview.concepts[:_MAX_CONCEPTS]]
+        left = preview.concepts[_MAX_CONCEPTS:]
         if left:
-            more = tuple(f"{_concept_fact(one).label}: {_concept_fact(one).text}" for one in left)
+            more = tuple(
+                f"{_concept_fact(item).label}: {_concept_fact(item).text}" for item in left
+            )
             found.append(
                 Fact(
                     "",
@@ -62,107 +66,109 @@ def facts(plan: "DatasetPreview") -> list[Fact]:
                     is_of_part=True,
                 )
             )
+    epoch_images = format_count(preview.shown_per_epoch, "image")
+    epoch_steps = format_count(preview.steps_per_epoch, "step")
     found += [
-        Fact(
-            "An epoch",
-            f"{format_count(plan.shown_per_epoch, 'picture')}, {format_count(plan.steps_per_epoch, 'step')}",
-            more=_partial_steps_note(plan),
-        ),
-        Fact("The run", f"{format_count(plan.steps, 'step')}, {_format_epochs(plan.epochs)}"),
-        Fact("Shown in all", format_count(plan.shown, "picture")),
-        *_warnings(plan),
-        _cache_fact(plan),
+        Fact("Epoch", f"{epoch_images}, {epoch_steps}", more=_partial_steps_note(preview)),
+        Fact("Run", f"{format_count(preview.steps, 'step')}, {_format_epochs(preview.epochs)}"),
+        Fact("Total", format_count(preview.shown, "image")),
+        *_warnings(preview),
+        _cache_fact(preview),
     ]
     return found
 
 
 def model_facts(data: Mapping[str, Any]) -> list[Fact]:
-    """What only the model can tell of the pictures, of `Forecast.data`; none where it is empty."""
+    """Return the facts in `Forecast.data`, which only the model can tell; [] if it is empty."""
     found = []
     if "caching_seconds" in data:
         text = f"about {format_duration(float(data['caching_seconds']))}"
-        found.append(Fact("Caching", text, more=("where nothing of it is there yet",)))
+        found.append(Fact("Caching", text, more=("if nothing is cached yet",)))
     count = int(data.get("long_caption_count", 0))
     if count:
-        told = f"longer than {data['chunk']} tokens: read in pieces, nothing is cut"
-        named = [f"{Path(one['path']).name}: {one['tokens']}" for one in data["long_captions"]]
-        found.append(Fact("Long captions", f"{count:,}", more=(told, *_first(named))))
+        note = f"longer than {data['chunk']} tokens: encoded in chunks, nothing is truncated"
+        named = [f"{Path(item['path']).name}: {item['tokens']}" for item in data["long_captions"]]
+        found.append(Fact("Long captions", f"{count:,}", more=(note, *_first(named))))
     return found
 
 
-def _concept_fact(one: "ConceptPreview") -> Fact:
-    """One folder: "40 · 80 an epoch"."""
-    images = one.validation if one.role == "validation" else one.images
+def _concept_fact(item: "ConceptPreview") -> Fact:
+    """Return the fact about one folder: "40 · 80 per epoch"."""
+    images = item.validation if item.role == "validation" else item.images
     parts = [f"{images:,}"]
-    if one.role != "validation" and one.per_epoch != one.images:
-        is_whole = one.per_epoch >= _WHOLE_NUMBERS_FROM or one.per_epoch.is_integer()
-        parts.append(f"{one.per_epoch:{',.0f' if is_whole else '.4g'}} an epoch")
-    if one.loss_weight != 1:
-        parts.append(f"weight {one.loss_weight:g}")
-    parts += [_ROLES[one.role]] if _ROLES[one.role] else []
-    if one.role != "validation" and one.validation:
-        parts.append(f"{one.validation:,} held out")
-    return Fact(f"   {one.name}", "  ·  ".join(parts), more=(str(one.folder),), is_of_part=True)
+    if item.role != "validation" and item.per_epoch != item.images:
+        is_whole = item.per_epoch >= _WHOLE_NUMBERS_FROM or item.per_epoch.is_integer()
+        parts.append(f"{item.per_epoch:{',.0f' if is_whole else '.4g'}} per epoch")
+    if item.loss_weight != 1:
+        parts.append(f"weight {item.loss_weight:g}")
+    parts += [_ROLES[item.role]] if _ROLES[item.role] else []
+    if item.role != "validation" and item.validation:
+        parts.append(f"{item.validation:,} for validation")
+    return Fact(f"   {item.name}", "  ·  ".join(parts), more=(str(item.folder),), is_of_part=True)
 
 
-def _partial_steps_note(plan: "DatasetPreview") -> tuple[str, ...]:
-    if not plan.small_steps:
+def _partial_steps_note(preview: "DatasetPreview") -> tuple[str, ...]:
+    if not preview.small_steps:
         return ()
-    few = f"In {plan.small_steps:,} of the steps fewer than {plan.full_step:,} pictures are left"
-    return (f"{few} of their size; each picture counts the same there.",)
+    few = f"{preview.small_steps:,} of the steps have fewer than {preview.full_step:,} images"
+    return (f"{few}, because their bucket has no more; every image has the same weight.",)
 
 
-def _warnings(plan: "DatasetPreview") -> Iterator[Fact]:
-    """What happens to pictures that their owner may want to know of."""
-    if plan.validation_may_change:
-        yield Fact("Held out", "others, perhaps: check the pictures to know", more=_ABOUT_ALIKE)
-    enlarged = _affected("Enlarged", plan.enlarged, lambda factor: f"{factor:.1f} times")
-    yield from enlarged
-    yield from _affected("Much cut off", plan.cropped, lambda share: f"{share:.0%}")
-    if plan.uncaptioned and plan.captions:
-        more = tuple(path.name for path in plan.without_caption)
-        more += ("…",) if plan.uncaptioned > len(more) else ()
-        yield Fact("No caption", format_count(plan.uncaptioned, "picture"), "warning", more)
-    if plan.skipped:
-        more = _first([str(one) for one in plan.skipped])
-        yield Fact("Left out", format_count(len(plan.skipped), "picture"), "warning", more)
-    if plan.notes:
-        yield Fact("Also", format_count(len(plan.notes), "note"), "warning", _first(plan.notes))
+def _warnings(preview: "DatasetPreview") -> Iterator[Fact]:
+    """Yield facts that may need attention."""
+    if preview.validation_may_change:
+        yield Fact("Validation split", "may change: check the images", more=_NEAR_DUPLICATES_NOTE)
+    yield from _affected("Enlarged", preview.enlarged, lambda factor: f"{factor:.1f} times")
+    yield from _affected("Cropped a lot", preview.cropped, lambda share: f"{share:.0%}")
+    if preview.uncaptioned and preview.captions:
+        more = tuple(path.name for path in preview.without_caption)
+        more += ("…",) if preview.uncaptioned > len(more) else ()
+        yield Fact("No caption", format_count(preview.uncaptioned, "image"), "warning", more)
+    if preview.skipped:
+        more = _first([str(item) for item in preview.skipped])
+        yield Fact("Skipped", format_count(len(preview.skipped), "image"), "warning", more)
+    if preview.notes:
+        yield Fact(
+            "Notes", format_count(len(preview.notes), "note"), "warning", _first(preview.notes)
+        )
 
 
-def _affected(label: str, changed: "AffectedImages", told: Callable[[float], str]) -> list[Fact]:
+def _affected(
+    label: str, changed: "AffectedImages", format_amount: Callable[[float], str]
+) -> list[Fact]:
     if not changed.count:
         return []
-    named = [(one.path, one.amount) for one in changed.most]
-    text = f"{format_count(changed.count, 'picture')}, up to {told(named[0][1])}"
-    more = [f"{Path(path).name}: {told(amount)}" for path, amount in named]
+    named = [(item.path, item.amount) for item in changed.most]
+    text = f"{format_count(changed.count, 'image')}, up to {format_amount(named[0][1])}"
+    more = [f"{Path(path).name}: {format_amount(amount)}" for path, amount in named]
     more += ["…"] if changed.count > len(named) else []
     return [Fact(label, text, "warning", tuple(more))]
 
 
-def _cache_fact(plan: "DatasetPreview") -> Fact:
-    cache = plan.cache
+def _cache_fact(preview: "DatasetPreview") -> Fact:
+    cache = preview.cache
     if not cache.bytes:
-        return Fact("Cache", "nothing is kept")
+        return Fact("Cache", "off")
     is_tight = bool(cache.free_bytes) and cache.bytes >= cache.free_bytes
+    captions = format_count(cache.captions, "caption")
     more = [
-        f"{format_count(cache.latents, 'picture')} and {format_count(cache.captions, 'caption')} are encoded",
+        f"{format_count(cache.latents, 'image')} and {captions} are encoded",
         f"in {cache.folder}",
     ]
     if cache.free_bytes:
-        more.append(f"{format_size(cache.free_bytes)} are free there")
+        more.append(f"{format_size(cache.free_bytes)} free")
     text = f"{format_size(cache.bytes)} at most"
     if is_tight:
-        text += f", but {format_size(cache.free_bytes)} are free"
+        text += f", only {format_size(cache.free_bytes)} free"
     return Fact("Cache", text, "warning" if is_tight else "text", tuple(more))
 
 
 def _format_epochs(epochs: float) -> str:
     if epochs >= _WHOLE_NUMBERS_FROM:
         return format_count(round(epochs), "epoch")
-    told = f"{epochs:.2g}" if epochs < 1 else f"{epochs:.1f}".removesuffix(".0")
-    return f"{told} epoch{'' if told == '1' else 's'}"
+    text = f"{epochs:.2g}" if epochs < 1 else f"{epochs:.1f}".removesuffix(".0")
+    return f"{text} epoch{'' if text == '1' else 's'}"
 
 
-def _first(text: Sequence[str]) -> tuple[str, ...]:
-    return tuple(text[:_MAX_NAMED]) + (("…",) if len(text) > _MAX_NAMED else ())
+def _first(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(texts[:_MAX_NAMED]) + (("…",) if len(texts) > _MAX_NAMED else ())

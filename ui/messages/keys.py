@@ -1,4 +1,4 @@
-"""The keys of the window, in words."""
+"""Keyboard shortcuts of the window."""
 
 KEYS = (
     ("F5", "Start training"),
@@ -11,11 +11,11 @@ KEYS = (
     ("Ctrl+Z / Ctrl+Shift+Z", "Undo / redo a change of settings"),
     ("Alt+1 … Alt+9, Alt+0", "Go to one of the first ten pages"),
     ("Tab / Shift+Tab", "Next / previous control"),
-    ("Space", "Press a button, turn a switch"),
+    ("Space", "Press a button, toggle a switch"),
     ("← / →", "Samples: previous / next step"),
     ("↑ / ↓", "Samples: previous / next prompt"),
     ("Hold Space", "Samples: compare with the first step"),
-    ("F1", "What the setting in use does; else this page"),
+    ("F1", "Help for the current setting, or this page"),
     ("Ctrl+D", "Dark or light"),
     ("Esc", "Close a dialog or the search"),
 )

@@ -1,13 +1,16 @@
-"""Where long names may be broken into lines, or end early. No Tk."""
+"""Line breaks and shortening of long names."""
 
 import re
 from collections.abc import Callable
 
 
 def break_at_dots(text: str, width: int, measure: Callable[[str], int]) -> str:
-    """The text with long names broken after dots, which Tk breaks anywhere: "unet.mid_block.…".
+    """Break long names after dots, because Tk would break them anywhere: "unet.mid_block.…".
 
-    width: what a line has room for, as `measure` counts.
+    Args:
+        text: May contain several names.
+        width: Width of a line, in the unit of `measure`.
+        measure: Returns the width of a text.
     """
 
     def broken(found: "re.Match[str]") -> str:
@@ -22,7 +25,7 @@ def break_at_dots(text: str, width: int, measure: Callable[[str], int]) -> str:
 
 
 def shorten(text: str, room: int, measure: Callable[[str], int]) -> str:
-    """As much of a text as fits, with dots where something is left out."""
+    """Return as much of a text as fits, ending in "…" if it was shortened."""
     if measure(text) <= room:
         return text
     low, high = 0, len(text)
@@ -33,13 +36,13 @@ def shorten(text: str, room: int, measure: Callable[[str], int]) -> str:
 
 
 def shorten_start(text: str, room: int, measure: Callable[[str], int]) -> str:
-    """As much of the end of a text as fits, with dots before it: "… holidays 2019/IMG_1.JPG"."""
+    """Return as much of the end of a text as fits: "… holidays 2019/IMG_1.JPG"."""
     backwards = shorten(text[::-1], room, lambda part: measure(part[::-1]))
     return backwards[::-1]
 
 
 def shorten_at_word(text: str, most: int) -> str:
-    """At most so many letters of a text, ended at a word's end where something is left out."""
+    """Return at most `most` characters of a text, shortened at the end of a word."""
     if len(text) <= most:
         return text
     words, space, _ = text[:most].rpartition(" ")

@@ -1,4 +1,4 @@
-"""A forecast of memory as a person reads it. No Tk."""
+"""Texts of a memory forecast."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from onetrainer.messages.memory import component_label, fits, phase_label
 from onetrainer.run.events import Failed, Forecast
 from ui.messages.problems import capitalized
 from ui.progress.run_state import format_bytes
-from ui.theme.palette import SHARES, Role
+from ui.theme.palette import SERIES_COLORS, Role
 
-# Parts under a hundredth of the whole cannot be seen in a bar.
-_LEAST_SHARE = 0.01
-OTHERS = "others"
+# Components below a hundredth of the total cannot be seen in a bar.
+_MIN_FRACTION = 0.01
+REST = "others"
 _PASSES = {
-    "drawing": "Drawing",
+    "drawing": "Sampling",
     "trained": "With gradient",
-    "ordinary": "Learning",
-    "repeated": "Repeated",
+    "ordinary": "Training",
+    "repeated": "Recomputed",
     "backward": "Backward",
     "anchor": "Anchor",
 }
 
-# The part that is likely to be large, and its neighbors in the bar, are furthest apart.
+# Components that are often large, and neighbors in the bar, have the most distinct colors.
 _COLORS = {
     "unet": 0,
     "adapters": 1,
@@ -38,7 +38,7 @@ _COLORS = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether it fits, in a line and a tone; and when the most is needed."""
+    """Whether the run fits, with a tone, and the phase of the peak."""
 
     text: str
     tone: Role
@@ -47,9 +47,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class FixSummary:
-    """Something that lowers the peak. changes: values by the paths of settings.
+    """A change that lowers the peak.
 
-    tone: "good" where it is enough, "warning" where it only just is, "dim" where it is not.
+    Attributes:
+        tone: "good" if it is enough, "warning" if only just, "dim" if not.
+        changes: New values by path of the setting.
     """
 
     text: str
@@ -59,52 +61,54 @@ class FixSummary:
 
 
 def component_title(name: str) -> str:
-    """A part as a line of its own begins: "Optimizer"."""
-    return "Everything else" if name == OTHERS else capitalized(component_label(name))
+    """Return the capitalized label of a component: "Optimizer"."""
+    return "Everything else" if name == REST else capitalized(component_label(name))
 
 
 def phase_title(name: str) -> str:
-    """A phase as a line of its own begins: "Drawing samples"."""
+    """Return the capitalized label of a phase: "Sampling"."""
     return capitalized(phase_label(name))
 
 
 def verdict(forecast: Forecast) -> Verdict:
-    """Whether a run fits into what is free."""
+    """Return whether a run fits into the free memory."""
     peak, free = format_bytes(forecast.peak_bytes), format_bytes(forecast.available_bytes)
-    details = f"The highest moment is {phase_label(forecast.peak_phase)}."
+    details = f"Peak: {phase_label(forecast.peak_phase)}."
     if not forecast.available_bytes:
-        return Verdict(f"Needs {peak}", "text", f"{details} How much is free could not be told.")
+        return Verdict(f"Needs {peak}", "text", f"{details} The free memory is unknown.")
     if fits(forecast.peak_bytes, forecast.available_bytes):
         return Verdict(f"Fits: {peak} of {free}", "good", details)
     if forecast.peak_bytes <= forecast.available_bytes:
         return Verdict(f"Only just: {peak} of {free}", "warning", details)
-    return Verdict(f"Too much: {peak}, {free} are free", "danger", details)
+    return Verdict(f"Too much: {peak} of {free}", "danger", details)
 
 
 def visible_components(parts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The parts that can be seen in a bar, and the sum of the others behind them."""
+    """Return the components that are visible in a bar, followed by the sum of the rest."""
     whole = sum(parts.values())
-    large = {name: size for name, size in parts.items() if size >= _LEAST_SHARE * whole > 0}
+    large = {name: size for name, size in parts.items() if size >= _MIN_FRACTION * whole > 0}
     rest = whole - sum(large.values())
-    return [*large.items(), *([(OTHERS, rest)] if rest else [])]
+    return [*large.items(), *([(REST, rest)] if rest else [])]
 
 
 def colors_of(names: Iterable[str]) -> dict[str, int]:
-    """A color's number for every part: its own one, or a free one where another part has that.
+    """Return the color index of every component: its own, or a free one if that is taken.
 
-    Those that are left when all colors are used have none.
+    Components beyond the number of colors have none.
     """
     found: dict[str, int] = {}
     for name in names:
-        free = [color for color in range(len(SHARES["dark"]) - 1) if color not in found.values()]
+        free = [
+            color for color in range(len(SERIES_COLORS["dark"]) - 1) if color not in found.values()
+        ]
         own = _COLORS.get(name, 0)
-        if name != OTHERS and free:
+        if name != REST and free:
             found[name] = own if own in free else free[-1]
     return found
 
 
 def fix_summary(fix: Document, forecast: Forecast) -> FixSummary:
-    """One cure, with what it saves and costs."""
+    """Return the text of a fix, with what it saves and costs."""
     peak = int(fix.get("peak_bytes", 0))
     saved, cost = forecast.peak_bytes - peak, str(fix.get("cost", ""))
     figures = (
@@ -120,21 +124,23 @@ def fix_summary(fix: Document, forecast: Forecast) -> FixSummary:
 
 
 def forecast_notes(forecast: Forecast, *, is_for_processor: bool) -> str:
-    """What was counted where a person may think of something else; "" where that is plain.
+    """Return notes about what the forecast covers; "" if there are none.
 
-    is_for_processor: whether the settings choose it, and no graphics card was looked for.
+    Args:
+        forecast: The forecast.
+        is_for_processor: Whether the settings select the CPU, so that no GPU was looked for.
     """
-    told = []
+    notes = []
     if any("program" in parts for parts in forecast.phases.values()):
-        why = "The device is the processor" if is_for_processor else "No graphics card was found"
-        told.append(f"{why}: main memory is counted.")
+        why = "The device is the CPU" if is_for_processor else "No GPU was found"
+        notes.append(f"{why}: the forecast is for host memory.")
     if forecast.phases and "drawing" not in forecast.phases:
-        told.append("Samples are not counted: there is no prompt.")
-    return " ".join(told)
+        notes.append("Samples are not included: there is no prompt.")
+    return " ".join(notes)
 
 
 def _fix_verdict(peak: int, available: int) -> tuple[str, Role]:
-    """Whether a cure is enough, by the same measure as the verdict."""
+    """Return whether a fix is enough, by the same rule as the verdict."""
     if not available or peak <= 0:
         return "", "dim"
     if fits(peak, available):
@@ -143,23 +149,23 @@ def _fix_verdict(peak: int, available: int) -> tuple[str, Role]:
 
 
 def duration_text(forecast: Forecast | None) -> str:
-    """How long a run takes, as far as a count has told: "About 40 s a step, 20 min in all"."""
+    """Return the expected duration of a run: "About 40 s a step, 20 min in all"; "" if unknown."""
     text = forecast.time.get("words", "") if forecast is not None else ""
     return capitalized(str(text)).rstrip(".")
 
 
 def passes_title(count: float) -> str:
-    """What stands over a step's passes of the UNet."""
-    return f"A step is as much work as {format_passes(count)} passes of the UNet"
+    """Return the title of the list of UNet passes."""
+    return f"A step costs {format_passes(count)} UNet passes"
 
 
 def labeled_passes(parts: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Passes by what they are for, in words."""
+    """Return the passes with their labels."""
     return [(_PASSES.get(name) or capitalized(name), count) for name, count in parts.items()]
 
 
 def failure_text(failed: Failed) -> str:
-    """Why nothing was counted, without the log behind it."""
+    """Return why there is no forecast, without the log."""
     parts = (failed.what, failed.expected, failed.remedy)
     lines = (part.partition("\n")[0].rstrip(":") for part in parts if part)
     return " ".join(sentence(capitalized(line)) for line in lines)

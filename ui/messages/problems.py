@@ -1,4 +1,4 @@
-"""Problems as the window says them: with the words it has for settings and their values. No Tk."""
+"""Problems as the window shows them, with its labels of settings and values."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from ui.model.variants import Variants, all_settings, is_variant_choice, section
 
 
 def problem_text(problem: Problem) -> str:
-    """A problem as it is said beside the field."""
+    """Return the text of a problem next to its field."""
     parts = [
         capitalized(problem.what),
         problem.expected,
@@ -21,14 +21,14 @@ def problem_text(problem: Problem) -> str:
 
 
 def capitalized(text: str) -> str:
-    """The text with a capital at its start, unless it starts with a name: "sdxl.safetensors: …"."""
+    """Capitalize a text unless it begins with a name: "sdxl.safetensors: …"."""
     place, colon, _ = text.partition(": ")
     is_name = bool(colon) and (" " not in place or "." in place)
     return text if is_name else text[:1].upper() + text[1:]
 
 
 def fix_label(fix: Fix, path: str) -> str:
-    """What the button says that puts a problem at a path right: "Use SDXL", "Turn it off"."""
+    """Return the label of the button that applies a fix: "Use SDXL", "Turn it off"."""
     setting = find_setting(fix.path)
     label = setting.ui.label if setting else fix.path
     if isinstance(fix.value, bool):
@@ -39,30 +39,30 @@ def fix_label(fix: Fix, path: str) -> str:
 
 
 def implied_change_message(fix: Fix, variants: Variants) -> str:
-    """What is said of a setting that has changed with the choice of a method."""
+    """Return the message about a setting that the choice of a method has changed."""
     setting, method = find_setting(fix.path), find_setting("method.kind")
     label = setting.ui.label if setting else fix.path
     value = display_text(fix.value, setting) if setting else edit_text(fix.value)
     chosen = display_text(dict(variants)["method"], method) if method else ""
-    return f"“{label}” is “{value}” now, which goes with {chosen}."
+    return f"“{label}” was set to “{value}”, which {chosen} requires."
 
 
 def join_list(words: Sequence[str]) -> str:
-    """("VAE", "UNet", "text encoder") as "VAE, UNet and text encoder"."""
+    """Join texts: "VAE, UNet and text encoder"."""
     *most, last = words or ("",)
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def _is_plain(problem: Problem) -> bool:
-    """Whether the remedy only says to correct the value, which goes without saying there."""
+    """Return whether the remedy only says to correct the value, which is obvious there."""
     return problem.remedy.startswith(("Correct it", "Choose one"))
 
 
 def _with_labels(text: str, path: str) -> str:
-    """The text with “SDXL” for "sdxl" and “Model family” for model.family.
+    """Replace names in a text by labels: "sdxl" by “SDXL”, model.family by “Model family”.
 
-    The values are those of the settings that it names, of the section of the one at `path`, and
-    of the sections that it names whose kinds they are: the method "vae".
+    Values are looked up in the settings that the text names, in the section of `path`, and in the
+    variant choices of sections that the text names.
     """
     section = path.partition(".")[0]
     named = set(_any_path().findall(text))
@@ -73,8 +73,8 @@ def _with_labels(text: str, path: str) -> str:
         if setting.path in named or is_here or is_kind_of_named:
             for value in setting.choices:
                 word = setting.choice_label(value)
-                for told in (f'"{value}" ({word})', f'"{value}"'):
-                    text = text.replace(told, f"“{word}”")
+                for quoted in (f'"{value}" ({word})', f'"{value}"'):
+                    text = text.replace(quoted, f"“{word}”")
     for found in named:
         label = _labels()[found].ui.label
         text = text.replace(f'"{label}" ({found})', f"“{label}”")
@@ -83,10 +83,7 @@ def _with_labels(text: str, path: str) -> str:
 
 @cache
 def _labels() -> dict[str, Setting]:
-    """The settings that messages name: those of sections, which the window shows.
-
-    A path without a dot is a plain word as well ("version").
-    """
+    """Return the settings of sections by path; paths without a dot are plain words as well."""
     return {
         setting.path: setting
         for setting in all_settings()
@@ -96,6 +93,6 @@ def _labels() -> dict[str, Setting]:
 
 @cache
 def _any_path() -> re.Pattern[str]:
-    """The path of any setting, alone: not within a file's name."""
+    """Return a pattern for the path of any setting that is not part of a file name."""
     paths = "|".join(re.escape(path) for path in sorted(_labels(), key=len, reverse=True))
     return re.compile(rf"(?<![\w./\\-])(?:{paths})(?![\w/\\-]|\.\w)")

@@ -123,7 +123,7 @@ LIGHT = Palette(
 # Blue, orange and so on stay themselves in both; each has 3:1 on a card. The last, a gray, is for
 # what is not told apart.
 # Source of the order: Okabe & Ito 2008, "Color Universal Design", with lightness set for a card.
-SHARES: dict[Mode, tuple[str, ...]] = {
+SERIES_COLORS: dict[Mode, tuple[str, ...]] = {
     "dark": (
         "#5b8def",
         "#e8a33d",

@@ -75,10 +75,10 @@ def test_nobody_waits_for_looks_to_be_compared(project, watch, monkeypatch):
 def test_the_facts_are_those_of_the_run(project, watch):
     found = outlook(project, watch)
     words = told(found)
-    assert words["Pictures"] == "12 to learn"
-    assert words["An epoch"] == "12 pictures, 3 steps"
-    assert words["The run"] == "60 steps, 20 epochs"
-    assert words["Shown in all"] == "240 pictures"
+    assert words["Images"] == "12 to learn"
+    assert words["Epoch"] == "12 images, 3 steps"
+    assert words["Run"] == "60 steps, 20 epochs"
+    assert words["Total"] == "240 images"
     # 12 pictures of 8 × 8 latents with mean and deviation of 4 channels, and one caption of 77
     # vectors of 768, each of 4 bytes.
     assert found.preview.cache.image_bytes == 12 * 2 * 4 * 8 * 8 * 4
@@ -89,9 +89,9 @@ def test_what_their_owner_should_know_is_marked(project, watch):
     (project.parent / "pictures/bad.png").write_bytes(b"no picture")
     found = outlook(project, watch, data={"resolution": 128})
     marked = {fact.label: fact for fact in facts(found.preview) if fact.tone == "warning"}
-    assert set(marked) == {"Enlarged", "No caption", "Left out"}
-    assert marked["Enlarged"].text == "12 pictures, up to 1.3 times"
-    assert marked["Left out"].more[0].startswith("bad.png")
+    assert set(marked) == {"Enlarged", "No caption", "Skipped"}
+    assert marked["Enlarged"].text == "12 images, up to 1.3 times"
+    assert marked["Skipped"].more[0].startswith("bad.png")
     assert marked["No caption"].more == ("paper-03.png",)
 
 
@@ -111,8 +111,8 @@ def test_what_the_model_tells_is_told_where_it_is_known():
 def test_several_folders_are_told_apart(project, watch):
     more = {"folder": "pictures", "name": "Again", "repeats": 2, "role": "prior"}
     words = told(outlook(project, watch, data={"concepts": [more]}))
-    assert words["Pictures"] == "12 to learn, 12 to keep"
-    assert words["Again"] == "12  ·  24 an epoch  ·  kept"
+    assert words["Images"] == "12 to learn, 12 to keep"
+    assert words["Again"] == "12  ·  24 per epoch  ·  prior"
 
 
 def test_turns_are_those_of_training(project, watch):
@@ -255,9 +255,9 @@ def test_it_is_said_that_others_may_be_validation_until_similar_images_are_known
     monkeypatch.setattr("onetrainer.images.header.SETTLED_NS", 0)
     sections = {"validation": {"use": True, "split": 0.3, "keep_similar": True}}
     sections["data"] = {"cache_folder": str(project.parent / "cache")}
-    assert "check the pictures" in told(outlook(project, watch, **sections))["Held out"]
+    assert "check the images" in told(outlook(project, watch, **sections))["Validation split"]
     check_images(config_of(project, **sections), watch)
-    assert "Held out" not in told(outlook(project, watch, **sections))
+    assert "Validation split" not in told(outlook(project, watch, **sections))
 
 
 def test_a_check_can_be_given_up(project, watch):

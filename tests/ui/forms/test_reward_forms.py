@@ -11,7 +11,7 @@ from ui.messages.memory import duration_text, labeled_passes, passes_title
 from ui.model.form_fields import find_setting, groups_in, page_of, pages
 from ui.model.search import find_settings
 from ui.model.variants import variants_in
-from ui.model.visible_settings import beside, has_effect
+from ui.model.visible_settings import has_effect, sibling_path
 from ui.pages.settings.help_card import only_with_text
 from ui.pages.settings.objective_card import objective_message
 from ui.pages.settings.summary_card import prompt_lines
@@ -41,9 +41,11 @@ def shown_in_entry(form):
     return {row.setting.path for row in rows if row.is_shown}
 
 
-@pytest.mark.parametrize(
-    ("name", "basic", "advanced"),
-    [
+def test_a_reward_shows_what_it_takes_and_nothing_else(make_form, draft):
+    draft.set("objective.rewards", [reward(model="/m", quality=3, text="a")])
+    form = make_form()
+    always = {"reward", "train", "weight"}
+    for name, basic, advanced in (
         ("sharpness", set(), set()),
         ("aesthetic", {"model", "head"}, set()),
         ("clip", {"model"}, {"text", "unlike"}),
@@ -52,18 +54,14 @@ def shown_in_entry(form):
         ("color", {"color"}, set()),
         ("jpeg_size", set(), {"quality"}),
         ("function", {"function"}, {"has_gradient"}),
-    ],
-)
-def test_a_reward_shows_what_it_takes_and_nothing_else(make_form, draft, name, basic, advanced):
-    draft.set("objective.rewards", [reward(model="/m", quality=3, text="a")])
-    form = make_form()
-    draft.set(f"{ENTRY}.reward", name)
-    all_have = {"reward", "train", "weight"}
-    changed = {"quality", "text"} & advanced  # which are shown as they are not the usual ones
-    assert shown_in_entry(form) == all_have | basic | changed
-    form.with_advanced = True
-    form.refresh()
-    assert shown_in_entry(form) == all_have | basic | advanced | {"target", "normalize"}
+    ):
+        form.with_advanced = False
+        draft.set(f"{ENTRY}.reward", name)
+        changed = {"quality", "text"} & advanced  # shown because they are not the defaults
+        assert shown_in_entry(form) == always | basic | changed, name
+        form.with_advanced = True
+        form.refresh()
+        assert shown_in_entry(form) == always | basic | advanced | {"target", "normalize"}, name
 
 
 def test_entries_depend_on_their_own_choices(make_form, draft):
@@ -122,14 +120,14 @@ def test_the_keyboard_goes_to_the_choice_that_took_its_row_away(make_form, draft
 
 def test_a_name_without_a_dot_is_one_of_the_same_entry(draft):
     inner = find_setting(f"{ENTRY}.head")
-    assert beside("objective.rewards.3.head", "reward") == "objective.rewards.3.reward"
-    assert beside("objective.rewards.3.head", "data.folder") == "data.folder"
+    assert sibling_path("objective.rewards.3.head", "reward") == "objective.rewards.3.reward"
+    assert sibling_path("objective.rewards.3.head", "data.folder") == "data.folder"
     draft.set("objective.rewards", [reward(reward="aesthetic")])
     assert has_effect(draft, inner, f"{ENTRY}.head")
     draft.set(f"{ENTRY}.reward", "clip")
     assert not has_effect(draft, inner, f"{ENTRY}.head")
     words = only_with_text(f"{ENTRY}.reward", ("aesthetic", "color"))
-    assert words == "Has an effect only with Reward LAION aesthetic score and a color"
+    assert words == "Has an effect only with Reward LAION aesthetic score and color"
 
 
 def test_the_page_of_rewards_is_empty_with_another_objective(make_form, draft):
@@ -153,17 +151,17 @@ def test_rewards_have_a_page_and_the_choice_of_objective_stays_on_its_own():
     assert titles[:3] == ["Rewards", "Algorithm", "Prompts"]
 
 
-@pytest.mark.parametrize(("count", "height"), [(1, 5), (7, 7), (300, 9)])
-def test_a_list_of_prompts_is_as_high_as_it_needs_up_to_some(make_form, draft, root, count, height):
+def test_a_list_of_prompts_is_as_high_as_it_needs_up_to_some(make_form, draft, root):
     form = make_form()
-    lines = "\n".join(f"a cat, {place}" for place in range(count))
-    draft.set("objective.prompts.text", lines)
-    root.update()
     editor = form.row("objective.prompts.text").editor
-    assert editor.focus.cget("height") == height
-    assert editor.read() == lines
-    bars = [w for w in editor.widget.winfo_children() if not isinstance(w, tk.Text)]
-    assert len([bar for bar in bars if bar.winfo_manager()]) == (count > height)
+    for count, height in ((1, 5), (7, 7), (300, 9)):
+        lines = "\n".join(f"a cat, {place}" for place in range(count))
+        draft.set("objective.prompts.text", lines)
+        root.update()
+        assert editor.focus.cget("height") == height, count
+        assert editor.read() == lines
+        bars = [w for w in editor.widget.winfo_children() if not isinstance(w, tk.Text)]
+        assert len([bar for bar in bars if bar.winfo_manager()]) == (count > height), count
 
 
 def test_return_begins_a_line_in_a_list_of_prompts(make_form, draft, root):
@@ -194,11 +192,11 @@ def test_the_wheel_over_a_long_list_leaves_the_page_alone(make_form, draft, root
     assert turned == [-1, 1]
 
 
-@pytest.mark.parametrize("query", ["hpsv2", "imagereward", "jpeg quality", "aesthetic score"])
-def test_search_finds_rewards_by_their_names(query):
-    hits = find_settings(query, pages(), REWARDS)
-    assert "objective.rewards" in [hit.target for hit in hits]
-    elsewhere = find_settings(query, pages(), variants_in({}))
+def test_search_finds_rewards_by_their_names():
+    for query in ("hpsv2", "imagereward", "jpeg quality", "aesthetic score"):
+        hits = find_settings(query, pages(), REWARDS)
+        assert "objective.rewards" in [hit.target for hit in hits], query
+    elsewhere = find_settings("aesthetic score", pages(), variants_in({}))
     assert ("objective.kind", "Loss and noise › Objective", "reward (AlignProp)") in [
         (hit.target, hit.place, hit.only_with) for hit in elsewhere
     ]
@@ -206,7 +204,7 @@ def test_search_finds_rewards_by_their_names(query):
 
 def test_the_reference_names_what_an_entry_s_setting_needs_by_its_path():
     line = next(line for line in render().splitlines() if f"`{ENTRY}.head`" in line)
-    assert line.endswith(f"Has an effect only with `{ENTRY}.reward` `aesthetic`. |")
+    assert line.endswith(f"Only has an effect with `{ENTRY}.reward` `aesthetic`. |")
 
 
 def test_every_choice_that_an_entry_s_setting_needs_is_one_of_the_entry():
@@ -224,21 +222,18 @@ def test_it_is_said_where_the_rewards_are_and_how_to_choose_them():
     assert objective_message("loss", "denoising", "lora") is None
 
 
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
+def test_it_is_said_how_many_prompts_there_are(draft):
+    for text, lines in (
         ("", []),
         ("a cat", ["1 training prompt, 1 for evaluation, also trained on"]),
         ("\n".join("abcdefghij"), ["8 training prompts, 2 for evaluation"]),
-    ],
-)
-def test_it_is_said_how_many_prompts_there_are(draft, text, lines):
-    draft.set("objective.prompts.text", text)
-    assert prompt_lines(draft) == lines
+    ):
+        draft.set("objective.prompts.text", text)
+        assert prompt_lines(draft) == lines
 
 
 def test_work_and_time_are_told_in_words():
-    assert passes_title(412.4) == "A step is as much work as 412 passes of the UNet"
+    assert passes_title(412.4) == "A step costs 412 UNet passes"
     parts = {"drawing": 9.0, "trained": 1.0, "something_else": 1.0}
-    assert [title for title, _ in labeled_passes(parts)][:2] == ["Drawing", "With gradient"]
+    assert [title for title, _ in labeled_passes(parts)][:2] == ["Sampling", "With gradient"]
     assert duration_text(None) == ""

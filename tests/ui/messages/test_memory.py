@@ -4,7 +4,7 @@ import pytest
 
 from onetrainer.run.events import Failed, Forecast
 from ui.messages.memory import (
-    OTHERS,
+    REST,
     colors_of,
     component_title,
     failure_text,
@@ -14,7 +14,7 @@ from ui.messages.memory import (
     verdict,
     visible_components,
 )
-from ui.theme.palette import SHARES
+from ui.theme.palette import SERIES_COLORS
 
 GIB = 2**30
 
@@ -28,24 +28,24 @@ def forecast(peak, free):
     [
         (9.4, "Fits: 9.4 GB of 12.0 GB", "good"),
         (11.5, "Only just: 11.5 GB of 12.0 GB", "warning"),
-        (14.2, "Too much: 14.2 GB, 12.0 GB are free", "danger"),
+        (14.2, "Too much: 14.2 GB of 12.0 GB", "danger"),
     ],
 )
 def test_it_is_said_whether_it_fits(peak, words, tone):
     found = verdict(forecast(peak, 12 * GIB))
     assert (found.text, found.tone) == (words, tone)
-    assert found.details == "The highest moment is training."
+    assert found.details == "Peak: training."
 
 
 def test_without_knowing_what_is_free_only_the_need_is_said():
     found = verdict(forecast(9.4, 0))
     assert (found.text, found.tone) == ("Needs 9.4 GB", "text")
-    assert "could not be told" in found.details
+    assert "unknown" in found.details
 
 
 def test_parts_too_small_to_see_are_told_in_one():
     parts = {"unet": 900, "a": 5, "optimizer": 90, "b": 5}
-    assert visible_components(parts) == [("unet", 900), ("optimizer", 90), (OTHERS, 10)]
+    assert visible_components(parts) == [("unet", 900), ("optimizer", 90), (REST, 10)]
     assert visible_components({"unet": 0}) == []
     assert sum(size for _, size in visible_components(parts)) == sum(parts.values())
 
@@ -62,11 +62,11 @@ def test_every_part_has_a_color_of_its_own_as_far_as_there_are_any():
         "newer",
         "newest",
     ]
-    colors = colors_of([*names, OTHERS])
-    gray = len(SHARES["dark"]) - 1
+    colors = colors_of([*names, REST])
+    gray = len(SERIES_COLORS["dark"]) - 1
     assert len(set(colors.values())) == len(colors) == gray
     assert gray not in colors.values()
-    assert OTHERS not in colors
+    assert REST not in colors
 
 
 def test_a_part_keeps_its_color_whatever_is_beside_it():
@@ -75,7 +75,7 @@ def test_a_part_keeps_its_color_whatever_is_beside_it():
 
 
 def test_parts_and_phases_begin_a_line_with_a_capital():
-    assert [component_title(name) for name in ("unet", "average", OTHERS)] == [
+    assert [component_title(name) for name in ("unet", "average", REST)] == [
         "UNet",
         "Average of the weights",
         "Everything else",
@@ -112,8 +112,8 @@ def test_what_was_counted_is_said_where_it_is_not_plain():
     assert forecast_notes(card, is_for_processor=False) == ""
     main = Forecast({"training": {"unet": 5, "program": 1}}, "training", 6, 9)
     assert forecast_notes(main, is_for_processor=False) == (
-        "No graphics card was found: main memory is counted. "
-        "Samples are not counted: there is no prompt."
+        "No GPU was found: the forecast is for host memory. "
+        "Samples are not included: there is no prompt."
     )
     assert forecast_notes(main, is_for_processor=True).startswith("The device is the processor:")
 

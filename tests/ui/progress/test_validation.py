@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from onetrainer.run.events import Validated
-from ui.charts.validation_panel import reach, tick_labels
+from ui.charts.validation_panel import tick_labels, value_range
 from ui.progress.validation import Validation, facts, format_change, with_band
 
 
@@ -131,6 +131,6 @@ def test_numbers_of_an_axis_are_told_apart():
 
 
 def test_the_panel_reaches_over_the_band_and_the_weights_beside():
-    low, high = reach(told(validated(0, 0.2, error=0.01), validated(0, 0.25, weights="last")))
+    low, high = value_range(told(validated(0, 0.2, error=0.01), validated(0, 0.25, weights="last")))
     assert low < 0.19
     assert 0.25 < high < 0.27

@@ -1,6 +1,6 @@
 import pytest
 
-from ui.theme.palette import PALETTES, SHARES, contrast
+from ui.theme.palette import PALETTES, SERIES_COLORS, contrast
 
 GROUNDS = ("window", "side", "card", "field")
 TEXTS = ("text", "dim", "accent", "danger", "warning", "good", "validation")
@@ -33,8 +33,8 @@ def test_borders_of_fields_can_be_seen(mode, ground):
 
 @pytest.mark.parametrize("mode", PALETTES)
 def test_parts_of_a_bar_can_be_seen_on_a_card(mode):
-    assert len(set(SHARES[mode])) == len(SHARES["dark"])
-    for color in SHARES[mode]:
+    assert len(set(SERIES_COLORS[mode])) == len(SERIES_COLORS["dark"])
+    for color in SERIES_COLORS[mode]:
         assert contrast(color, PALETTES[mode].card) >= LEAST_BORDER
 
 

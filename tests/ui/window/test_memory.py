@@ -10,7 +10,7 @@ def count(desk, page="hardware"):
 def test_it_is_counted_told_and_cured_by_a_click(open_desk, project):
     desk = open_desk(project)
     count(desk)
-    assert desk.state["memory"][0] == "Too much: 14.6 GB, 12.0 GB are free"
+    assert desk.state["memory"][0] == "Too much: 14.6 GB of 12.0 GB"
     assert "Repeat whole blocks in the backward pass" in desk.state["memory"]
     desk.click("apply fix 1")
     assert desk.value("hardware.gradient_checkpointing") == "block"
@@ -36,9 +36,9 @@ def test_a_fix_of_several_settings_is_undone_as_one(open_desk, project):
 def test_other_pages_say_the_same_in_short_and_lead_to_the_rest(open_desk, project):
     desk = open_desk(project)
     count(desk, "training")
-    assert desk.state["memory"][0] == "Too much: 14.6 GB, 12.0 GB are free"
+    assert desk.state["memory"][0] == "Too much: 14.6 GB of 12.0 GB"
     desk.page("method")
-    assert desk.state["memory"][0] == "Too much: 14.6 GB, 12.0 GB are free"
+    assert desk.state["memory"][0] == "Too much: 14.6 GB of 12.0 GB"
     desk.click("memory details method")
     desk.wait_state(page="hardware")
     assert any("instead of 14.6 GB" in line for line in desk.state["memory"])
@@ -52,7 +52,7 @@ def test_a_count_can_be_given_up_and_shows_what_is_known_so_far(open_desk, proje
     assert desk.widget("will it fit hardware")["text"] == "Stop"
     desk.click("will it fit hardware")
     assert desk.widget("will it fit hardware")["text"] == "Update"
-    assert desk.state["memory"][0] == "Too much: 14.6 GB, 12.0 GB are free"
+    assert desk.state["memory"][0] == "Too much: 14.6 GB of 12.0 GB"
 
 
 def test_why_it_cannot_be_counted_is_said_in_words(open_desk, project):

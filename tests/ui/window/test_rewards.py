@@ -77,7 +77,7 @@ def test_the_work_of_a_step_is_shown_as_it_changes_and_its_time_once_counted(ope
     desk.page("rewards")
     before = desk.state["cost"]
     assert before[0].startswith("“Will it fit?” also estimates")
-    assert before[-1].startswith("A step is as much work as ")
+    assert before[-1].startswith("A step costs ")
     desk.replace("objective.rollout.steps", "40")
     desk.wait(lambda: desk.state["cost"][-1] != before[-1], "more work")
     desk.click("will it fit rewards")
