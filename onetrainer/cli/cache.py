@@ -1,4 +1,4 @@
-"""The command `onetrainer cache`: what is kept of encoded pictures, and how to have less of it."""
+"""The command `onetrainer cache`, which reports on the cache of encoded images and prunes it."""
 
 import argparse
 import json
@@ -19,29 +19,33 @@ _DAY_S = 24 * 3600
 
 
 def cache(options: argparse.Namespace) -> int:
-    """Tells what a cache folder holds, makes it smaller, or encodes a config's pictures."""
+    """Report on a cache folder, prune it, or encode a config's images into it."""
     if options.encode:
         return _encode(options)
     if not options.prune:
         for name, value in (("--limit", options.limit), ("--older-than", options.older_than)):
             if value is not None:
-                raise UserError(f"{name} goes with --prune", "", "Add --prune, or leave it out")
+                raise UserError(f"{name} requires --prune", "", "Add --prune, or leave it out")
     folder, limit = _folder_of(options)
-    if _is_yet_to_come(options, folder):
-        return _empty(options, folder)
+    from onetrainer.cache.store import has_contents, has_image_index
+
+    # A folder that is named directly has to be a cache; that of a config may not exist yet.
+    is_named = options.config is not None and _is_cache(Path(options.config))
+    if not has_contents(folder) and (not is_named or has_image_index(folder)):
+        return _report_empty(options, folder)
     return _prune(options, folder, limit) if options.prune else _report(options, folder)
 
 
-def _empty(options: argparse.Namespace, folder: Path) -> int:
-    """Tells of a cache that has not been begun."""
+def _report_empty(options: argparse.Namespace, folder: Path) -> int:
+    """Report that nothing has been cached yet."""
     from onetrainer.cache.store import empty_prune, empty_report
 
     if not options.json:
-        _say(f"{folder}: nothing is cached yet. --encode fills it, and so does a run.")
+        _print(f"{folder}: nothing is cached yet. Use --encode or start a run to fill it.")
     elif options.prune:
-        _say(json.dumps(asdict(empty_prune(folder)), indent=2))
+        _print(json.dumps(asdict(empty_prune(folder)), indent=2))
     else:
-        _say_report(empty_report(folder))
+        _print_json(empty_report(folder))
     return EXIT_DONE
 
 
@@ -49,16 +53,16 @@ def _report(options: argparse.Namespace, folder: Path) -> int:
     from onetrainer.cache.store import cache_report
     from onetrainer.messages.cache import lines
 
-    found = cache_report(folder)
+    content = cache_report(folder)
     if options.json:
-        _say_report(found)
+        _print_json(content)
     else:
-        _say("\n".join(lines(found)))
+        _print("\n".join(lines(content)))
     return EXIT_DONE
 
 
-def _say_report(found: "CacheReport") -> None:
-    _say(json.dumps(asdict(found) | {"bytes": found.bytes}, indent=2, ensure_ascii=False))
+def _print_json(content: "CacheReport") -> None:
+    _print(json.dumps(asdict(content) | {"bytes": content.bytes}, indent=2, ensure_ascii=False))
 
 
 def _prune(options: argparse.Namespace, folder: Path, limit_gb: float) -> int:
@@ -69,16 +73,16 @@ def _prune(options: argparse.Namespace, folder: Path, limit_gb: float) -> int:
         limit_gb = _number("--limit", options.limit, "GB")
     limit = round(limit_gb * _GB) if limit_gb or options.limit is not None else None
     days = options.older_than
-    done = prune(
+    result = prune(
         folder,
         limit_bytes=limit,
         unused_s=None if days is None else _number("--older-than", days, "days") * _DAY_S,
         removes_older=True,
     )
     if options.json:
-        _say(json.dumps(asdict(done), indent=2, ensure_ascii=False))
+        _print(json.dumps(asdict(result), indent=2, ensure_ascii=False))
     else:
-        _say("\n".join(pruned_lines(done, str(folder), limit)))
+        _print("\n".join(pruned_lines(result, str(folder), limit)))
     return EXIT_DONE
 
 
@@ -92,9 +96,9 @@ def _encode(options: argparse.Namespace) -> int:
 
     if options.config is None or _is_cache(Path(options.config)):
         raise UserError(
-            "--encode needs a config: it says which pictures, and by which model",
+            "--encode needs a config, which names the images and the model",
             "",
-            "Name a config file, a preset or a run's folder",
+            "Give a config file, a preset or a run's folder",
         )
     path = presets.locate(options.config, may_be_run=True)
     document = presets.with_overrides(presets.load_document(path), options.set)
@@ -106,15 +110,15 @@ def _encode(options: argparse.Namespace) -> int:
     request = validate_request(CacheRequest, {"config": config, "folder": str(folder)})
     if not options.json:
         return run_job("cache", request)
-    # Whoever reads JSON gets what the cache holds then, or what is wrong, and nothing else.
+    # With --json, standard output gets the final report or the error, and nothing else.
     code = run_job(
-        "cache", request, out=sys.stderr, failed=lambda problem: _say(problem_json(problem))
+        "cache", request, out=sys.stderr, failed=lambda problem: _print(problem_json(problem))
     )
     return _report(options, folder) if code == EXIT_DONE else code
 
 
 def _folder_of(options: argparse.Namespace) -> tuple[Path, float]:
-    """The cache folder that is meant, and to how many GB its config limits it, 0 for none."""
+    """Return the cache folder and its config's limit in GB, 0 for none."""
     from onetrainer.cache.run_entries import cache_folder
     from onetrainer.presets import presets
 
@@ -122,8 +126,8 @@ def _folder_of(options: argparse.Namespace) -> tuple[Path, float]:
         return Path(options.config), 0.0
     document: Document = {}
     if options.config is not None:
-        wanted = "a cache folder, a config file or a preset"
-        path = presets.locate(options.config, may_be_run=True, wanted=wanted)
+        expected = "a cache folder, a config file or a preset"
+        path = presets.locate(options.config, may_be_run=True, wanted=expected)
         document = presets.load_document(path)
     document = presets.with_overrides(document, options.set)
     config = presets.resolve(document, source=options.config or "")
@@ -131,32 +135,24 @@ def _folder_of(options: argparse.Namespace) -> tuple[Path, float]:
 
 
 def _is_cache(path: Path) -> bool:
-    """Whether a folder is meant itself, and not the run that it may belong to."""
+    """Return whether the path is a cache folder rather than that of a run."""
     from onetrainer.run.run_folder import RunFolder
 
     return path.is_dir() and not RunFolder(path).config.is_file()
 
 
-def _is_yet_to_come(options: argparse.Namespace, folder: Path) -> bool:
-    """Whether a config's cache has not been begun; a folder that was named itself has to be one."""
-    from onetrainer.cache.store import has_contents, has_image_index
-
-    is_named = options.config is not None and _is_cache(Path(options.config))
-    return not has_contents(folder) and (not is_named or has_image_index(folder))
-
-
 def _number(option: str, text: str, unit: str) -> float:
-    """A number as people type it. Raises UserError."""
+    """Parse a number of an option. Raises UserError."""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
         raise UserError(
-            f'{option} "{text}": this is no number of {unit}', "", f"Give {unit}, such as 20"
+            f'{option} "{text}": this is not a number of {unit}', "", f"Give {unit}, such as 20"
         )
     return number
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")

@@ -1,4 +1,4 @@
-"""`onetrainer check-data`: a check of pictures in the terminal."""
+"""The command `onetrainer check-data`, which checks images in the terminal."""
 
 import argparse
 import json
@@ -21,19 +21,19 @@ from onetrainer.run.run_folder import RunFolder
 
 
 def check_data(options: argparse.Namespace) -> int:
-    """Tells what is likely to spoil a training by the pictures themselves; changes none of them.
+    """Report image problems that are likely to harm training; changes no file.
 
-    That something is found is an answer, and no failure.
+    Problems do not make the command fail.
     """
     config, is_folder = _chosen(options.config, options.set)
     screen = Screen(sys.stderr, sys.stderr.isatty())
 
     def progress(done: int, total: int) -> None:
-        screen.move(f"looking at pictures {done}/{total}")
+        screen.update_status(f"checking images {done}/{total}")
 
     with ExitStack() as stack:
         memory = None
-        if not is_folder:  # which has no place to keep anything in
+        if not is_folder:  # an image folder has no cache
             memory = stack.enter_context(closing(ImageIndex(cache_folder(config))))
         checked = check_dataset(config, memory, progress)
     screen.clear()
@@ -47,28 +47,34 @@ def check_data(options: argparse.Namespace) -> int:
 
 
 def as_json(checked: CheckResult) -> str:
-    """The findings for programs."""
-    found = [asdict(finding) for finding in checked.findings]
-    content = {"pictures": checked.images, "findings": found}
+    """Return the findings as JSON."""
+    findings = [asdict(finding) for finding in checked.findings]
+    content = {"pictures": checked.images, "findings": findings}
     return json.dumps(content, indent=2, ensure_ascii=False, default=str)
 
 
 def _chosen(place: str, changes: list[str]) -> tuple[TrainConfig, bool]:
-    """The config to check, and whether it stands for a mere folder of pictures.
+    """Return the config to check and whether it stands for an image folder.
 
-    A folder is checked, with the folders in it, as if a config of defaults named it. Findings name
-    files as the folders are named in it: as they were given, or seen from the current folder.
+    An image folder is checked including its subfolders, as if a config of defaults named it.
+    Findings name files as the config names their folders: as given, or relative to the current
+    folder.
     """
     path = Path(presets.expanded(place))
-    is_folder = path.is_dir() and not _is_run(RunFolder(path))
+    try:
+        run = RunFolder(path)
+        is_run = run.config.is_file() and run.events.is_file()
+    except OSError:  # no permission; reported as for an image folder
+        is_run = False
+    is_folder = path.is_dir() and not is_run
     if is_folder:
         _require_text(path)
         document = presets.with_value({}, "data.folder", str(path))
         document = presets.with_value(document, "data.include_subfolders", True)
     else:
         _require_no_image(path)
-        wanted = "a folder of pictures, a config file or a preset"
-        document = presets.load_document(presets.locate(place, may_be_run=True, wanted=wanted))
+        expected = "an image folder, a config file or a preset"
+        document = presets.load_document(presets.locate(place, may_be_run=True, wanted=expected))
     document = presets.with_overrides(document, changes)
     config = presets.resolve(document, source=place)
     if is_folder:
@@ -77,41 +83,33 @@ def _chosen(place: str, changes: list[str]) -> tuple[TrainConfig, bool]:
     return (config if path.is_absolute() else _from_here(config)), False
 
 
-def _is_run(run: RunFolder) -> bool:
-    """Not one that may not be looked into, which is told as a folder of pictures is."""
-    try:
-        return run.config.is_file() and run.events.is_file()
-    except OSError:
-        return False
-
-
 def _require_text(folder: Path) -> None:
-    """Raises UserError for a name that is no text, which no config can hold."""
+    """Raise UserError for a folder name that is not valid text, which no config can hold."""
     try:
         str(folder).encode()
     except UnicodeEncodeError as error:
         raise UserError(
-            f"{printable(str(folder))}: the name of this folder is in no known encoding",
-            "A name that can be written down is needed",
-            "Give the folder another name",
+            f"{printable(str(folder))}: this folder's name is in no known encoding",
+            "Expected a name of valid characters",
+            "Rename the folder",
         ) from error
 
 
 def _require_no_image(path: Path) -> None:
-    """Raises UserError for a single picture: what is to be checked is its folder."""
+    """Raise UserError for a single image, since its folder is to be checked."""
     if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES | UNREAD_SUFFIXES:
         raise UserError(
-            f"{printable(str(path))} is a picture",
-            "A folder of pictures, a config file or a preset is needed",
-            f'Name its folder, "{printable(str(path.absolute().parent))}"',
+            f"{printable(str(path))} is an image",
+            "Expected an image folder, a config file or a preset",
+            f'Give its folder, "{printable(str(path.absolute().parent))}"',
         )
 
 
 def _from_here(config: TrainConfig) -> TrainConfig:
-    """The same files, where they lie in the current folder named as seen from there."""
+    """Return the config with paths below the current folder relative to it."""
     here = Path.cwd()
 
-    def near(_: Setting, path: str) -> str:
+    def relative(_: Setting, path: str) -> str:
         return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
-    return presets.with_paths(config, near)
+    return presets.with_paths(config, relative)

@@ -1,4 +1,4 @@
-"""What each command of the terminal does; the window takes the same ways."""
+"""The commands of the command line, built on the same functions as the window."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ from onetrainer.errors import EXIT_DONE, EXIT_USER, Problem, UserError, problem_
 
 
 def train(options: argparse.Namespace) -> int:
-    """Resolves and checks a config, then runs it to its end in a worker."""
+    """Resolve and check a config, then train it to the end in a worker."""
     from onetrainer.checks.preflight import document_problems, require_startable
     from onetrainer.cli.run_progress import Interrupts, follow
     from onetrainer.presets import presets
@@ -22,7 +22,7 @@ def train(options: argparse.Namespace) -> int:
         presets.load_document(presets.locate(options.config)), options.set
     )
     if options.run_folder is not None:
-        # The folder really used is the one that is checked, and that the cache goes beside.
+        # Check the folder that is really used, which also is the parent of the cache.
         parent = str(options.run_folder.absolute().parent)
         document = presets.with_value(document, "output.folder", parent)
     config, problems = document_problems(document, source=options.config)
@@ -33,13 +33,13 @@ def train(options: argparse.Namespace) -> int:
         folder = fill_run(options.run_folder, config=values)
     else:
         folder = create_run(Path(config.output.folder), name=config.output.name, config=values)
-    _say(f"Run folder: {folder.path}")
+    _print(f"Run folder: {folder.path}")
     interrupts = Interrupts()
     return follow(client.start(folder), interrupts)
 
 
 def resume(options: argparse.Namespace) -> int:
-    """Continues a run from its newest checkpoint, or follows it if it is at work."""
+    """Resume a run from its newest checkpoint, or follow it if it is running."""
     from onetrainer.cli.run_progress import Interrupts, follow
     from onetrainer.run import client
     from onetrainer.run.run_folder import open_run
@@ -47,84 +47,86 @@ def resume(options: argparse.Namespace) -> int:
     folder = open_run(options.run_folder)
     interrupts = Interrupts()
     if folder.is_busy():
-        _say(f"{folder.name} is being trained already; following it.")
+        _print(f"{folder.name} is already being trained; following it.")
         return follow(client.attach(folder), interrupts)
     return follow(client.start(folder), interrupts)
 
 
 def check(options: argparse.Namespace) -> int:
-    """Tells every problem of a config at once."""
+    """List every problem of a config."""
     problems = _problems(options)
     errors = [problem for problem in problems if problem.severity == "error"]
     if options.json:
-        _say(json.dumps([asdict(problem) for problem in problems], indent=2, ensure_ascii=False))
+        _print(json.dumps([asdict(problem) for problem in problems], indent=2, ensure_ascii=False))
     else:
         for problem in problems:
-            _say(f"{problem.severity}: {problem}")
+            _print(f"{problem.severity}: {problem}")
         if not errors:
-            _say(f"{options.config}: ready to train")
+            _print(f"{options.config}: ready to train")
     return EXIT_USER if errors else EXIT_DONE
 
 
 def check_data(options: argparse.Namespace) -> int:
-    """Tells what is wrong with the pictures themselves."""
-    from onetrainer.cli.check_data import check_data as checked
+    """List the problems of the images."""
+    from onetrainer.cli.check_data import check_data as command
 
-    return _for_programs_too(checked, options)
+    return _with_json_errors(command, options)
 
 
 def plan(options: argparse.Namespace) -> int:
-    """Tells what a run will do with its pictures, and how much memory it would take."""
-    from onetrainer.cli.plan import plan as planned
+    """Show how a run will use its images, and how much memory it takes."""
+    from onetrainer.cli.plan import plan as command
 
-    return _for_programs_too(planned, options)
+    return _with_json_errors(command, options)
 
 
 def cache(options: argparse.Namespace) -> int:
-    """Tells what a cache folder holds, prunes it, or fills it."""
-    from onetrainer.cli.cache import cache as done
+    """Report on a cache folder, prune it, or fill it."""
+    from onetrainer.cli.cache import cache as command
 
-    return _for_programs_too(done, options)
+    return _with_json_errors(command, options)
 
 
 def demo(options: argparse.Namespace) -> int:
-    """Writes the demo."""
+    """Write the demo."""
     from onetrainer.demo.write import write_demo
 
     files = write_demo(options.folder)
-    _say(f"The demo is in {options.folder}. To train it: onetrainer train {files.config}")
+    _print(f"The demo is in {options.folder}. To train it: onetrainer train {files.config}")
     return EXIT_DONE
 
 
 def allow(options: argparse.Namespace) -> int:
-    """Lets a reward function be run, after showing where it is and asking."""
+    """Trust a reward function, after showing its source and asking."""
     from onetrainer.trust import trusted_files
     from onetrainer.trust.function_file import absolute_spec, find_function
 
     spec = absolute_spec(options.function, Path.cwd())
     function, asked = find_function(spec), trusted_files.check_trust(spec)
-    if asked.standing == "allowed":
-        _say(f"{function.file} may be run already, as it is now.")
+    if asked.status == "allowed":
+        _print(f"{function.file} is trusted already, in its present version.")
         return EXIT_DONE
     if not options.yes:
-        _say(trusted_files.preview(spec))
-        _say(f"\nThis is {function.file}. A run that asks for {function.name} runs all of it, with")
-        _say("your rights: it can read, change and send whatever you can.")
+        _print(trusted_files.preview(spec))
+        _print(f"\nThis is {function.file}. A run that uses {function.name} runs all of it with")
+        _print("your permissions: it can read, change and send whatever you can.")
         if not sys.stdin.isatty():
-            raise UserError("nobody is there to ask", "", "Read the file, and add --yes")
-        if input("Let it be run? [y/N] ").strip().lower() not in ("y", "yes"):
-            _say("It stays forbidden.")
+            raise UserError(
+                "this terminal cannot ask for confirmation", "", "Read the file, and add --yes"
+            )
+        if input("Trust it? [y/N] ").strip().lower() not in ("y", "yes"):
+            _print("Not trusted.")
             return EXIT_USER
     if not trusted_files.trust_function(spec, expected_digest=asked.digest):
         raise UserError(
-            f"{function.file}: it has changed while you were asked", "", "Read it again"
+            f"{function.file}: the file changed while you were asked", "", "Read it again"
         )
-    _say(f"{function.file} may be run from now on, until it changes.")
+    _print(f"{function.file} is trusted from now on, until it changes.")
     return EXIT_DONE
 
 
 def sample(options: argparse.Namespace) -> int:
-    """Draws pictures in a process of its own."""
+    """Generate images in a process of its own."""
     from onetrainer.cli.job_progress import run_job
     from onetrainer.jobs.options import error_with_option_names
     from onetrainer.jobs.sample_request import request_of
@@ -137,54 +139,54 @@ def sample(options: argparse.Namespace) -> int:
 
 
 def convert(options: argparse.Namespace) -> int:
-    """Converts a file in a process of its own."""
+    """Convert a file in a process of its own."""
     from onetrainer.cli.job_progress import run_job
     from onetrainer.jobs.convert_request import ConvertRequest, examine
     from onetrainer.jobs.options import error_with_option_names, request_values, validate_request
 
     request = validate_request(ConvertRequest, request_values(options, ConvertRequest))
     try:
-        examine(request)  # here already, which takes no engine
+        examine(request)  # in this process, since it needs no engine
     except UserError as error:
         raise error_with_option_names(error) from error
     return run_job("convert", request)
 
 
 def show(options: argparse.Namespace) -> int:
-    """Tells what files are, from their headers; one that cannot be read keeps none untold."""
-    from onetrainer.cli.show import lines, look_at
+    """Describe files from their headers; an unreadable one does not stop the others."""
+    from onetrainer.cli.show import inspect_path, lines
 
-    found, code = [], EXIT_DONE
+    descriptions, code = [], EXIT_DONE
     for path in options.file:
         try:
-            found.append(look_at(path))
+            descriptions.append(inspect_path(path))
         except UserError as error:
             sys.stderr.write(f"{error}\n")
             code = EXIT_USER
     if options.json:
-        known = [asdict(one) for one in found]
-        content = known if len(options.file) > 1 else next(iter(known), None)
+        documents = [asdict(description) for description in descriptions]
+        content = documents if len(options.file) > 1 else next(iter(documents), None)
         if content is not None:
-            _say(json.dumps(content, indent=2, ensure_ascii=False, default=str))
+            _print(json.dumps(content, indent=2, ensure_ascii=False, default=str))
         return code
-    if found:
-        _say("\n\n".join("\n".join(lines(one, everything=options.all)) for one in found))
+    if descriptions:
+        _print("\n\n".join("\n".join(lines(d, everything=options.all)) for d in descriptions))
     return code
 
 
 def list_presets(_options: argparse.Namespace) -> int:
-    """Lists the presets."""
+    """List the presets."""
     from onetrainer.presets.presets import find_presets
 
-    found = find_presets()
-    width = max((len(preset.name) for preset in found), default=0)
-    for preset in found:
-        _say(f"{preset.name.ljust(width)}  {preset.origin}  {preset.description}")
+    all_presets = find_presets()
+    width = max((len(preset.name) for preset in all_presets), default=0)
+    for preset in all_presets:
+        _print(f"{preset.name.ljust(width)}  {preset.origin}  {preset.description}")
     return EXIT_DONE
 
 
 def diff(options: argparse.Namespace) -> int:
-    """Shows the settings in which two configs differ."""
+    """Show the settings in which two configs differ."""
     from onetrainer.presets import presets
     from onetrainer.presets.differences import differences
 
@@ -193,24 +195,24 @@ def diff(options: argparse.Namespace) -> int:
         for name in (options.left, options.right)
     )
     for difference in differences(left, right):
-        _say(difference.words())
+        _print(difference.text())
     return EXIT_DONE
 
 
 def schema(_options: argparse.Namespace) -> int:
-    """Prints the JSON Schema."""
+    """Print the JSON Schema of a config."""
     from onetrainer.config.train import TrainConfig
 
-    _say(json.dumps(TrainConfig.model_json_schema(), indent=2, ensure_ascii=False))
+    _print(json.dumps(TrainConfig.model_json_schema(), indent=2, ensure_ascii=False))
     return EXIT_DONE
 
 
 def doctor(_options: argparse.Namespace) -> int:
-    """Tells what this computer has for training."""
+    """Show what this computer offers for training."""
     from onetrainer.cli.doctor import report
 
     for line in report():
-        _say(line)
+        _print(line)
     return EXIT_DONE
 
 
@@ -233,16 +235,16 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 }
 
 
-def _for_programs_too(
+def _with_json_errors(
     command: Callable[[argparse.Namespace], int], options: argparse.Namespace
 ) -> int:
-    """Does a command; whoever reads JSON gets that also of what is wrong. Raises UserError then."""
+    """Run a command; with --json, also print a UserError or OSError as JSON before raising it."""
     try:
         return command(options)
     except (UserError, OSError) as error:
-        # Not where the reader of our output has gone.
+        # A closed pipe is no error to report.
         if options.json and not isinstance(error, BrokenPipeError):
-            _say(problem_json(str(error)))
+            _print(problem_json(str(error)))
         raise
 
 
@@ -258,5 +260,5 @@ def _problems(options: argparse.Namespace) -> list[Problem]:
     return document_problems(document, source=options.config)[1]
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")

@@ -1,4 +1,4 @@
-"""What this computer has for training, in lines that can be pasted into a report."""
+"""The GPU, packages and system of this computer, as lines to paste into a report."""
 
 import json
 import platform
@@ -23,7 +23,7 @@ _PROBE_TIMEOUT = 120
 
 
 def report() -> list[str]:
-    """System, packages, window, graphics card and disk; a line each."""
+    """Return lines about the system, packages, window, GPU and disk."""
     return [
         f"system: {platform.platform()}",
         f"python: {platform.python_version()} at {sys.executable}",
@@ -42,7 +42,7 @@ def _version(package: str) -> str:
 
 
 def _window() -> str:
-    """Asked of a process of its own: this one must not load tkinter, nor open a window."""
+    """Test in another process whether a window can open: this process must not load tkinter."""
     code = "import tkinter; tkinter.Tk().destroy()"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=_PROBE_TIMEOUT
@@ -53,7 +53,7 @@ def _window() -> str:
 
 
 def _devices() -> list[str]:
-    """Asked of a process of its own: torch belongs to the engine alone."""
+    """List the devices in another process, since only the engine may load torch."""
     done = subprocess.run(
         [sys.executable, "-m", "modules.devices"],
         capture_output=True,
@@ -62,5 +62,5 @@ def _devices() -> list[str]:
     )
     if done.returncode != 0:
         return ["torch cannot be loaded: " + (done.stderr.strip().splitlines() or [""])[-1]]
-    found = json.loads(done.stdout.splitlines()[-1])
-    return [f"device: {line}" for line in found]
+    devices = json.loads(done.stdout.splitlines()[-1])
+    return [f"device: {line}" for line in devices]

@@ -1,4 +1,4 @@
-"""A job in the terminal: what it does, what it has made, and how it ended."""
+"""Progress and result of a job in the terminal."""
 
 import signal
 import sys
@@ -33,85 +33,80 @@ def run_job(
     lines_of: Callable[[Forecast], list[str]] = lambda _: [],
     failed: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Does a job and shows it; returns the exit code.
+    """Run a job, show its progress and return its exit code.
 
-    Ctrl+C asks it to end, a second one ends it at once. What is wrong goes to standard error.
-    lines_of: what is to be shown of a forecast. failed: gets what is wrong as well.
+    Ctrl+C stops it, a second one kills it. Errors go to standard error. lines_of: returns the lines
+    to print for a forecast. failed: also called with the error message.
     """
     screen = Screen(out or sys.stdout, (out or sys.stdout).isatty())
     code = EXIT_PROGRAM
     with _interruptible(name, request) as job:
-        told: set[str] = set()
+        listed: set[str] = set()
         for event in job.events():
             if isinstance(event, Forecast):
                 for line in lines_of(event):
-                    screen.stay(line)
+                    screen.write_line(line)
             if isinstance(event, Failed):
-                failed(_what_is_wrong(event))
-            _show(event, screen, told)
+                failed(_error_message(event))
+            _show(event, screen, listed)
             ending = exit_code_for(event)
             code = code if ending is None else ending
     return code
 
 
-def _show(event: Event, screen: Screen, told: set[str]) -> None:
-    """told: the files that were named already."""
+def _show(event: Event, screen: Screen, listed: set[str]) -> None:
+    """Show an event. listed: The paths that were printed already."""
     match event:
         case Phase():
-            screen.move(_phase(event))
+            count = f" {event.done}/{event.total}" if event.total else ""
+            detail = f" ({event.detail})" if event.detail else ""
+            # For example "sampling 1/4 (step 3 of 20)"; details of "loading" are complete.
+            is_complete = event.name == "loading" and event.detail
+            screen.update_status(event.detail if is_complete else f"{event.name}{count}{detail}")
         case Sample():
-            told.add(event.path)
-            screen.stay(event.path)
+            listed.add(event.path)
+            screen.write_line(event.path)
         case Warned():
-            screen.stay(f"warning: {event.text}")
+            screen.write_line(f"warning: {event.text}")
         case Finished():
-            for line in (*event.summary, *(path for path in event.outputs if path not in told)):
-                screen.stay(line)
+            for line in (*event.summary, *(path for path in event.outputs if path not in listed)):
+                screen.write_line(line)
         case Stopped():
-            screen.stay("Stopped.")
+            screen.write_line("Stopped.")
         case Failed():
             screen.clear()
-            sys.stderr.write(_what_is_wrong(event) + "\n")
+            sys.stderr.write(_error_message(event) + "\n")
     if isinstance(event, Finished):
         screen.clear()
 
 
-def _phase(event: Phase) -> str:
-    """For example "sampling 1/4 (step 3 of 20)"; what is done to load tells itself."""
-    if event.name == "loading" and event.detail:
-        return event.detail
-    count = f" {event.done}/{event.total}" if event.total else ""
-    return f"{event.name}{count}" + (f" ({event.detail})" if event.detail else "")
-
-
-def _what_is_wrong(event: Failed) -> str:
+def _error_message(event: Failed) -> str:
     parts = filter(None, (event.what, event.expected, event.remedy))
-    return with_option_names(" ".join(map(_sentence, parts)))
-
-
-def _sentence(text: str) -> str:
-    """A log behind the last sentence stays as it is."""
-    return text if "\n" in text else sentence(text)
+    # A part of several lines ends with a log, which stays unchanged.
+    texts = (part if "\n" in part else sentence(part) for part in parts)
+    return with_option_names(" ".join(texts))
 
 
 @contextmanager
 def _interruptible(name: JobName, request: Section) -> Iterator[Job]:
-    """The job at work; interrupts, also those that come while it is being started, stop it."""
+    """Start the job; interrupts, including those during its start, stop it."""
     job: Job | None = None
     count = 0
 
-    def obey(_number: int, _frame: FrameType | None) -> None:
+    def handle_signal(_number: int, _frame: FrameType | None) -> None:
         nonlocal count
         count += 1
         if job is not None:
             job.stop()
 
-    before = {number: signal.signal(number, obey) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous_handlers = {
+        number: signal.signal(number, handle_signal) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         job = Job(name, request)
         for _ in range(count):
             job.stop()
         yield job
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""`onetrainer plan`: what a run will do with its pictures, and how much memory it would take."""
+"""The command `onetrainer plan`, which shows how a run uses its images and memory."""
 
 import argparse
 import sys
@@ -20,27 +20,27 @@ from onetrainer.preview.dataset_preview import preview_dataset
 from onetrainer.rules.rules import check_rules
 
 NOT_NEEDED = frozenset({"model.path", "data.folder"})
-"""Settings without which memory can be counted all the same."""
+"""Settings that the memory forecast does not need."""
 
 
 def plan(options: argparse.Namespace) -> int:
-    """Tells of the pictures at once, then of memory and time, counted in a process of its own.
+    """Show the images at once, then memory and time, estimated in another process.
 
-    Neither the model nor the pictures need to be there; that it does not fit is an answer, too.
+    Neither the model nor the images need to exist. A run that does not fit is no failure.
     """
     memory = 0.0 if options.memory is None else gigabytes(options.memory)
     path = presets.locate(options.config, may_be_run=True)
     document = presets.with_overrides(presets.load_document(path), options.set)
     config = presets.with_absolute_paths(presets.resolve(document, source=options.config))
-    # What is yet to be chosen does not matter to the memory.
-    wrong = [one for one in check_rules(config) if one.path not in NOT_NEEDED]
-    require_startable(wrong, source=options.config)
-    # Whoever reads JSON gets nothing else.
+    # Settings that are still to be chosen do not affect the memory.
+    problems = [problem for problem in check_rules(config) if problem.path not in NOT_NEEDED]
+    require_startable(problems, source=options.config)
+    # With --json, standard output gets the JSON document only.
     out = sys.stderr if options.json else sys.stdout
     sheets = options.images and options.images.expanduser()
-    data, headers = _images(config, sheets, is_json=options.json)
-    wanted = {"config": config, "memory": memory, "headers": headers.recorded}
-    request = validate_request(PlanRequest, wanted)
+    data, headers = _show_images(config, sheets, is_json=options.json)
+    values = {"config": config, "memory": memory, "headers": headers.recorded}
+    request = validate_request(PlanRequest, values)
     report = Report(is_json=options.json, data=data)
 
     def failed(problem: str) -> None:
@@ -54,39 +54,38 @@ def plan(options: argparse.Namespace) -> int:
     return code
 
 
-def _images(
+def _show_images(
     config: TrainConfig, sheets: Path | None, *, is_json: bool
 ) -> tuple[dict[str, Any], RecordedHeaders]:
-    """Tells of the pictures, and draws sheets of them if a folder is named.
+    """Show the dataset preview, and write contact sheets if a folder is given.
 
-    Returns a document, and the headers that were read. What is wrong with the pictures is told;
-    only where they are to be drawn is it an end.
+    Returns the preview as a document and the headers that were read. Problems of the images are
+    reported; only with `sheets` they are raised.
     """
     headers = RecordedHeaders({})
     try:
         with open_image_index(config) as memory:
             headers.memory = memory
-            found = preview_dataset(config, headers=headers, image_index=memory)
+            preview = preview_dataset(config, headers=headers, image_index=memory)
     except UserError as error:
         if sheets is not None:
             raise
-        sys.stderr.write(f"pictures: {error}\n")
+        sys.stderr.write(f"images: {error}\n")
         return {"problem": str(error)}, headers
-    if found is None:
+    if preview is None:
         if sheets is not None:
             raise UserError(
-                "there are no pictures to draw",
-                "Expected a config with pictures to learn",
-                "Choose some (data.folder), or leave --pictures out",
+                "there are no images to show",
+                "Expected a config with training images",
+                "Choose a folder (data.folder), or leave --images out",
             )
         return {}, headers
-    document = as_document(found)
-    told = [] if is_json else lines(found)
+    document = as_document(preview)
+    output = [] if is_json else lines(preview)
     if sheets is not None:
-        drawn = write_sheets(found, sheets)
-        document["sheets"] = [str(path) for path in drawn]
-        told += [f"Drawn, a sheet for each size: {sheets}"]
-    for line in [*told, ""] if told else []:
+        document["sheets"] = [str(path) for path in write_sheets(preview, sheets)]
+        output += [f"Contact sheets, one per bucket: {sheets}"]
+    for line in [*output, ""] if output else []:
         sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
     return document, headers

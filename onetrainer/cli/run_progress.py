@@ -1,4 +1,4 @@
-"""A run in the terminal: one line that moves, and at the end what came of it."""
+"""Progress and result of a run in the terminal."""
 
 import shlex
 import signal
@@ -34,47 +34,49 @@ _BAR = 24
 
 
 class Interrupts:
-    """How often somebody has asked this process to end: Ctrl+C, or SIGTERM.
+    """The number of requests to end this process: Ctrl+C or SIGTERM.
 
-    Counted and not raised, so that none is lost between the start of a worker and its following.
+    They are counted instead of raised, so that none is lost while the worker starts.
     """
 
     def __init__(self) -> None:
         self.count = 0
         for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, self._note)
+            signal.signal(name, self._count)
 
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
+    def _count(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
 
 
 def follow(run: Run, interrupts: Interrupts | None = None, *, out: TextIO = sys.stdout) -> int:
-    """Shows a run until its worker ends; returns the exit code.
+    """Show a run until its worker ends and return the exit code.
 
-    The first interrupt asks it to stop, the second kills it.
+    The first interrupt stops the run, the second kills it.
     """
     follower = _Follower(run, Screen(out, out.isatty()))
-    obeyed = 0
+    handled = 0
     while True:
-        code = follower.look()
+        code = follower.poll()
         if code is not None:
             run.wait()
             return code
-        asked = interrupts.count if interrupts else 0
-        if asked > 1:
+        count = interrupts.count if interrupts else 0
+        if count > 1:
             run.kill()
-            follower.screen.stay("Killed. The run can be resumed from its last checkpoint.")
+            follower.screen.write_line("Killed. The run can be resumed from its last checkpoint.")
             return EXIT_STOPPED
-        if asked > obeyed:
-            obeyed = asked
+        if count > handled:
+            handled = count
             run.send(Command("stop"))
-            follower.screen.stay("Stopping after this step and saving; Ctrl+C again kills the run.")
+            follower.screen.write_line(
+                "Stopping and saving after this step. Press Ctrl+C again to kill the run."
+            )
         sleep(_POLL_SECONDS)
 
 
 @dataclass
 class _Follower:
-    """Shows what one worker tells; what earlier workers of the run have told stays untold."""
+    """Shows the events of one worker, but not those of earlier workers of the run."""
 
     run: Run
     screen: Screen
@@ -85,8 +87,8 @@ class _Follower:
     def __post_init__(self) -> None:
         self.pid = self.run.pid
 
-    def look(self) -> int | None:
-        """Shows what is new; the exit code if the worker has ended."""
+    def poll(self) -> int | None:
+        """Show new events; return the exit code if the worker has ended."""
         was_alive = self.run.is_alive
         news = self.run.poll()
         code: int | None = None
@@ -100,97 +102,89 @@ class _Follower:
             return code
         if was_alive or not news.is_complete:
             return None
-        return self._died()
+        return self._show_exit()
 
     def _show(self, event: Event) -> None:
         match event:
-            case Rewarded():  # told just before its step
+            case Rewarded():  # precedes the Progress of its step
                 self.rewarded = event
             case Progress():
                 line = _progress_line(event, self.rewarded)
-                self.screen.move(line, always=event.step == event.total_steps)
+                self.screen.update_status(line, always=event.step == event.total_steps)
             case _:
                 _show(event, self.run, self.screen)
 
-    def _died(self) -> int:
+    def _show_exit(self) -> int:
         unexpected_exit = self.run.unexpected_exit()
         code = self.run.exit_code
         log = unexpected_exit.log if unexpected_exit else log_tail(self.run.folder.log)
-        if code == EXIT_USER:  # it has said why, but not where events are written
-            self.screen.stay(log[-1] if log else "The worker could not begin.")
+        if code == EXIT_USER:  # the reason is in the log, not in the events
+            self.screen.write_line(log[-1] if log else "The worker could not start.")
             return EXIT_USER
-        self.screen.stay(unexpected_exit.what if unexpected_exit else "The worker ended.")
+        self.screen.write_line(unexpected_exit.what if unexpected_exit else "The worker ended.")
         for line in log:
-            self.screen.stay(f"  | {line}")
-        self.screen.stay(f"The log is {self.run.folder.log}")
+            self.screen.write_line(f"  | {line}")
+        self.screen.write_line(f"The log is {self.run.folder.log}")
         return EXIT_PROGRAM
 
 
 def _show(event: Event, run: Run, screen: Screen) -> None:
     match event:
         case Started():
-            screen.stay(f'"{run.folder.name}" {_beginning(event)}')
+            screen.write_line(f'"{run.folder.name}" {_start_message(event)}')
         case Phase():
             count = f" {event.done}/{event.total}" if event.total else ""
             detail = f" ({event.detail})" if event.detail else ""
             if event.name != "training":
-                screen.move(f"{event.name}{count}{detail}")
+                screen.update_status(f"{event.name}{count}{detail}")
         case Sample():
-            screen.stay(f"sample after step {event.step}: {run.folder.path / event.path}")
+            screen.write_line(f"sample after step {event.step}: {run.folder.path / event.path}")
+        case Validated(weights="last"):
+            screen.write_line(
+                f"after step {event.step}, without EMA: validation loss {event.loss:.3g}"
+            )
         case Validated():
-            screen.stay(_validation_line(event))
+            screen.write_line(f"after step {event.step}: {sentence(event.words)}")
         case Evaluated():
-            screen.stay(_look_line(event))
+            warning = "warning: " if event.verdict == "hacking" else ""
+            screen.write_line(f"{warning}after step {event.step}: {sentence(event.words)}")
         case Checkpoint():
-            screen.move(f"checkpoint: {event.path}")
+            screen.update_status(f"checkpoint: {event.path}")
         case Warned():
-            screen.stay(f"warning: {event.text}")
+            screen.write_line(f"warning: {event.text}")
         case Finished() | Stopped() | Failed():
             _show_ending(event, run, screen)
 
 
 def _show_ending(event: Finished | Stopped | Failed, run: Run, screen: Screen) -> None:
     if isinstance(event, Failed):
-        screen.stay(str(UserError(event.what, event.expected, event.remedy)))
+        screen.write_line(str(UserError(event.what, event.expected, event.remedy)))
         return
     if isinstance(event, Finished):
-        screen.stay(f"Done: {event.step} steps.")
+        screen.write_line(f"Done: {event.step} steps.")
         for line in event.summary:
-            screen.stay(f"  {line}")
+            screen.write_line(f"  {line}")
     else:
         word = "Paused" if event.reason == "pause" else "Stopped"
-        screen.stay(f"{word} after step {event.step}.")
-        screen.stay(f"To go on: onetrainer resume {shlex.quote(str(run.folder.path))}")
+        screen.write_line(f"{word} after step {event.step}.")
+        screen.write_line(f"To continue: onetrainer resume {shlex.quote(str(run.folder.path))}")
     if any(run.folder.samples.glob("*.png")):
-        screen.stay(f"Samples: {run.folder.samples}")
+        screen.write_line(f"Samples: {run.folder.samples}")
     if any(run.folder.rewards.glob("step-*/")):
-        screen.stay(f"Pictures of held-out prompts: {run.folder.rewards}")
+        screen.write_line(f"Images of the validation prompts: {run.folder.rewards}")
     for path in event.outputs:
-        screen.stay(f"File: {run.folder.path / path}")
+        screen.write_line(f"File: {run.folder.path / path}")
 
 
-def _beginning(event: Started) -> str:
+def _start_message(event: Started) -> str:
     if event.step >= event.total_steps:
-        return f"has made all of its {event.total_steps} steps already"
-    begins = f"continues after step {event.step}" if event.step else "starts"
-    return f"{begins}: {event.total_steps} steps in all"
-
-
-def _validation_line(event: Validated) -> str:
-    """The step, and what its held-out loss amounts to; the words name the loss."""
-    if event.weights == "last":
-        return f"after step {event.step}, without the average: held-out loss {event.loss:.3g}"
-    return f"after step {event.step}: {sentence(event.words)}"
-
-
-def _look_line(event: Evaluated) -> str:
-    """The step, and what its pictures of held-out prompts amount to."""
-    warning = "warning: " if event.verdict == "hacking" else ""
-    return f"{warning}after step {event.step}: {sentence(event.words)}"
+        return f"has already done all {event.total_steps} steps"
+    start = f"continues after step {event.step}" if event.step else "starts"
+    return f"{start}: {event.total_steps} steps in total"
 
 
 def _progress_line(event: Progress, rewarded: Rewarded | None) -> str:
-    """How far the run is. rewarded: the last step's that had rewards; None if none had."""
+    """Return the progress bar. rewarded: The last step with rewards; None if there was none."""
     done = event.step / event.total_steps
     filled = round(done * _BAR)
     bar = "█" * filled + "░" * (_BAR - filled)
@@ -205,7 +199,7 @@ def _progress_line(event: Progress, rewarded: Rewarded | None) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Seconds as h:mm:ss, or m:ss under an hour."""
+    """Format seconds as h:mm:ss, or m:ss below one hour."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,13 +1,13 @@
-"""Tells what any model file or folder is, at once: from its header, for people and for programs."""
+"""Descriptions of model files and folders, read from their headers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onetrainer.cli.show_metadata import all_lines, short_lines, told
+from onetrainer.cli.show_metadata import all_lines, readable_metadata, short_lines
 from onetrainer.cli.show_places import (
-    Image,
-    Run,
+    ImageDescription,
+    RunDescription,
     checkpoint_file_at,
     image_at,
     is_image,
@@ -20,32 +20,32 @@ from onetrainer.model_files.adapters import Adapter, adapter_of
 from onetrainer.model_files.embeddings import Embedding, embeddings_of
 from onetrainer.tensor_files import read_table
 
-_FORMS: Mapping[str, str] = {
+_FORMATS: Mapping[str, str] = {
     "safetensors": "safetensors",
-    "pickle": "a file of torch.save (pickle); nothing in it is run here",
+    "pickle": "a file of torch.save (pickle); none of its code is run",
     "folder": "a diffusers folder",
 }
 _PREDICTIONS = {"epsilon": "noise (epsilon)", "v_prediction": "velocity (v_prediction)"}
-_NOT_TOLD = (
-    "not told; set model.prediction when you train it"
-    " (768-px models: v_prediction, 512-px base: epsilon)"
+_UNKNOWN_PREDICTION = (
+    "unknown; set model.prediction to train it (768-px models: v_prediction, 512-px base: epsilon)"
 )
 _UNUSUAL = (
-    "unusual; a single file can be opened only in the published sizes, so it must be saved as a"
-    " diffusers folder (output.model_format) to be used"
+    "unusual; single files can be opened only in the published sizes, so save it as a diffusers"
+    " folder (output.model_format) to use it"
 )
-# Parts of models, which predict nothing by themselves.
-_PREDICT_NOTHING = ("lora", "embedding", "vae", "text-encoder")
+# Models without a UNet, which have no prediction type.
+_WITHOUT_PREDICTION = ("lora", "embedding", "vae", "text-encoder")
 
 
 @dataclass(frozen=True)
-class Description:
-    """What was found; all of it is made of what JSON knows.
+class ModelDescription:
+    """The description of a model file or folder, made of JSON types.
 
-    kind, precision, missing: as in ModelFile. form: "safetensors", "pickle" or "folder".
-    made_for: the kind of model that a part belongs to, "" for a whole one and if nothing tells.
-    size: bytes. tensors: how many, 0 for a folder. prediction: "" if nothing tells it, and
-    zero_terminal_snr None. metadata: sorted; of pictures only the length.
+    kind, precision, missing: As in ModelFile. form: "safetensors", "pickle" or "folder".
+    made_for: The model that a component or addition belongs to; "" for a complete model or if
+    unknown.
+    size: In bytes. tensors: Their number, 0 for a folder. prediction: "" if unknown.
+    zero_terminal_snr: None if unknown. metadata: Sorted, with only the length of images.
     """
 
     name: str
@@ -67,15 +67,19 @@ class Description:
     metadata: Mapping[str, str]
 
 
-Found = Description | Run | Image
+Inspected = ModelDescription | RunDescription | ImageDescription
 
 
-def look_at(path: Path) -> Found:
-    """What is at a path: a model or a part of one, a run, a picture. Raises UserError if none."""
+def inspect_path(path: Path) -> Inspected:
+    """Describe a model, a component, a run or an image.
+
+    Raises:
+        UserError: If there is nothing at the path, or it cannot be read or recognized.
+    """
     try:
         if not path.exists():
             raise UserError(
-                f"{path}: there is no such file or folder",
+                f"{path}: file or folder not found",
                 remedy="Check the path, and quote spaces in it",
             )
         if path.is_dir() and (run := run_at(path)):
@@ -89,19 +93,20 @@ def look_at(path: Path) -> Found:
     return describe(path)
 
 
-def describe(path: Path) -> Description:
-    """What a file or folder is. Raises UserError if it cannot be read."""
+def describe(path: Path) -> ModelDescription:
+    """Describe a model file or folder. Raises UserError if it cannot be read."""
     try:
         table = read_table(path) if path.is_file() else None
         model = inspect_table(table) if table else inspect_model(path)
-        size = sum(file.stat().st_size for file in _files(path))
+        files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+        size = sum(file.stat().st_size for file in files)
         adapter = adapter_of(table) if table and model.kind == "lora" else None
     except OSError as error:
         raise _cannot_read(path, error) from error
-    return Description(
+    return ModelDescription(
         name=path.name or str(path),
         kind=model.kind,
-        what=f"{adapter.title()}, not a whole model" if adapter else DESCRIPTIONS[model.kind],
+        what=f"{adapter.title()}, not a complete model" if adapter else DESCRIPTIONS[model.kind],
         form=table.format if table else "folder",
         made_for=model.made_for or "",
         size=size,
@@ -115,83 +120,75 @@ def describe(path: Path) -> Description:
         missing=model.missing,
         adapter=adapter,
         embeddings=embeddings_of(table, model) if table else (),
-        metadata=told(table.metadata) if table else {},
+        metadata=readable_metadata(table.metadata) if table else {},
     )
 
 
-def lines(found: Found, *, everything: bool = False) -> list[str]:
-    """What was found in words, a line for each thing; everything: all of the metadata too."""
-    match found:
-        case Description():
-            words = _description_lines(found, everything=everything)
-        case Run() | Image():
-            words = found.lines()
-    # Names and metadata are the file's: a terminal would obey what is not printable in them.
-    return ["".join(sign if sign.isprintable() else " " for sign in line) for line in words]
+def lines(description: Inspected, *, everything: bool = False) -> list[str]:
+    """Return the description as lines of text. everything: Whether to include all metadata."""
+    match description:
+        case ModelDescription():
+            texts = _model_lines(description, everything=everything)
+        case RunDescription() | ImageDescription():
+            texts = description.lines()
+    # Names and metadata come from the file, and may contain terminal control characters.
+    return ["".join(char if char.isprintable() else " " for char in text) for text in texts]
 
 
-def _description_lines(found: Description, *, everything: bool) -> list[str]:
-    count = f", {found.tensors} tensor{'s' if found.tensors != 1 else ''}" if found.tensors else ""
+def _model_lines(model: ModelDescription, *, everything: bool) -> list[str]:
+    count = f", {model.tensors} tensor{'s' if model.tensors != 1 else ''}" if model.tensors else ""
+    made_for = NAMES.get(model.made_for, "")
+    if model.kind == "vae" and model.made_for in ("sd15", "sd2"):  # they share one VAE
+        made_for = f"{NAMES['sd15']} and {NAMES['sd2']}"
     facts = [
-        ("Size", format_size(found.size) + count),
-        ("Form", _FORMS[found.form]),
-        ("Precision", found.precision),
-        ("Made for", _made_for(found)),
-        ("Size of its parts", _UNUSUAL if found.has_unusual_size else ""),
-        ("Predicts", _prediction(found)),
-        ("Zero terminal SNR", _zero_snr(found)),
-        ("Averaged weights (EMA)", _averages(found)),
-        ("Missing", ", ".join(found.missing)),
-        *(found.adapter.facts() if found.adapter else []),
-        *(("Embedding", embedding.words()) for embedding in found.embeddings),
+        ("Size", format_size(model.size) + count),
+        ("Format", _FORMATS[model.form]),
+        ("Precision", model.precision),
+        ("Made for", made_for),
+        ("Component sizes", _UNUSUAL if model.has_unusual_size else ""),
+        ("Prediction", _prediction(model)),
+        ("Zero terminal SNR", _zero_snr(model)),
+        ("EMA weights", _ema(model)),
+        ("Missing", ", ".join(model.missing)),
+        *(model.adapter.facts() if model.adapter else []),
+        *(("Embedding", embedding.summary()) for embedding in model.embeddings),
     ]
-    metadata = (all_lines if everything else short_lines)(found.metadata)
+    metadata = (all_lines if everything else short_lines)(model.metadata)
     return [
-        f"{found.name}: {found.what}",
+        f"{model.name}: {model.what}",
         *(f"  {label}: {value}" for label, value in facts if value),
         *(["Metadata:", *metadata] if metadata else []),
     ]
 
 
-def _made_for(found: Description) -> str:
-    # SD 2 took over the VAE of SD 1.x.
-    if found.kind == "vae" and found.made_for in ("sd15", "sd2"):
-        return f"{NAMES['sd15']} and {NAMES['sd2']}"
-    return NAMES.get(found.made_for, "")
-
-
-def _prediction(found: Description) -> str:
-    if found.kind in _PREDICT_NOTHING:
+def _prediction(model: ModelDescription) -> str:
+    if model.kind in _WITHOUT_PREDICTION:
         return ""
-    if found.prediction:
-        return f"{_PREDICTIONS[found.prediction]}, as {found.prediction_told_by} says"
-    if found.kind not in FAMILIES:
+    if model.prediction:
+        return f"{_PREDICTIONS[model.prediction]}, from {model.prediction_told_by}"
+    if model.kind not in FAMILIES:
         return ""
-    if found.kind == "sd2":
-        return _NOT_TOLD
-    return f"{_PREDICTIONS['epsilon']}, as nothing in it says otherwise"
+    if model.kind == "sd2":
+        return _UNKNOWN_PREDICTION
+    return f"{_PREDICTIONS['epsilon']}, the default, as the file does not say"
 
 
-def _zero_snr(found: Description) -> str:
-    if found.kind in _PREDICT_NOTHING or found.zero_terminal_snr is None:
+def _zero_snr(model: ModelDescription) -> str:
+    if model.kind in _WITHOUT_PREDICTION or model.zero_terminal_snr is None:
         return ""
-    return "yes" if found.zero_terminal_snr else "no"
+    return "yes" if model.zero_terminal_snr else "no"
 
 
-def _averages(found: Description) -> str:
-    if not found.has_ema:
+def _ema(model: ModelDescription) -> str:
+    if not model.has_ema:
         return ""
-    if "UNet" in found.missing:
-        return f"yes, and no others; `convert --ema {found.name} OUT` makes a model of them"
-    return "yes, besides the others"
+    if "UNet" in model.missing:
+        return f"yes, and no others; `convert --ema {model.name} OUT` makes a model from them"
+    return "yes, and the usual ones"
 
 
 def _cannot_read(path: Path, error: OSError) -> UserError:
     return UserError(
-        f"{path}: this cannot be read ({error.strerror})",
-        remedy="Check the path and the rights to read it",
+        f"{path}: cannot be read ({error.strerror})",
+        remedy="Check the path and its permissions",
     )
-
-
-def _files(path: Path) -> list[Path]:
-    return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]

@@ -1,16 +1,16 @@
-"""What a file says about itself: first what people ask for, all of it where that is wished."""
+"""Metadata of a model file as lines of text."""
 
 import json
 from collections import Counter
 from collections.abc import Mapping
 
 LONGEST_VALUE = 200
-"""Characters of metadata that are printed; the rest is counted."""
+"""Characters of a value that are printed."""
 _IMAGES = ("modelspec.thumbnail", "ssmd_cover_images", "thumbnail")
 _TAGS = "ss_tag_frequency"
 _TOP_TAGS = 10
-# Labels, and the keys that may tell; the first one that tells something counts.
-_ASKED_FOR: Mapping[str, tuple[str, ...]] = {
+# Keys by label; the first key with a value is used.
+_MAIN_FIELDS: Mapping[str, tuple[str, ...]] = {
     "Title": ("modelspec.title", "ss_output_name", "name"),
     "Trigger words": ("modelspec.trigger_phrase", "ss_trigger_words", "trigger_words"),
     "Base": ("ss_sd_model_name", "ss_base_model_version", "modelspec.architecture"),
@@ -18,24 +18,26 @@ _ASKED_FOR: Mapping[str, tuple[str, ...]] = {
     "Steps": ("ss_steps", "ss_max_train_steps"),
     "Learning rate": ("ss_learning_rate", "ss_unet_lr"),
     "Seed": ("ss_seed",),
-    "Pictures": ("ss_num_train_images",),
+    "Images": ("ss_num_train_images",),
     "Top tags": (_TAGS,),
 }
 _NOTHING = ("", "None", "null", "{}")
 
 
-def told(metadata: Mapping[str, str]) -> dict[str, str]:
-    """The metadata, sorted; of pictures only the length."""
+def readable_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return the metadata, sorted, with images replaced by their length."""
     return {
-        key: f"(pictures, {len(value)} characters)" if _is_image(key, value) else value
+        key: f"(pictures, {len(value)} characters)"
+        if value and (key in _IMAGES or value.startswith("data:image/"))
+        else value
         for key, value in sorted(metadata.items())
     }
 
 
 def short_lines(metadata: Mapping[str, str]) -> list[str]:
-    """What most people ask for, a line each, and how much more there is."""
+    """Return the most important fields, one per line, and the number of other fields."""
     lines, used = [], set()
-    for label, keys in _ASKED_FOR.items():
+    for label, keys in _MAIN_FIELDS.items():
         key = next((key for key in keys if metadata.get(key, "") not in _NOTHING), None)
         if key is not None:
             lines.append(f"  {label}: {_short(key, metadata[key])}")
@@ -48,12 +50,8 @@ def short_lines(metadata: Mapping[str, str]) -> list[str]:
 
 
 def all_lines(metadata: Mapping[str, str]) -> list[str]:
-    """Every field, each in one line of bounded length."""
+    """Return every field as one line of limited length."""
     return [f"  {key}: {_short(key, value)}" for key, value in metadata.items()]
-
-
-def _is_image(key: str, value: str) -> bool:
-    return bool(value) and (key in _IMAGES or value.startswith("data:image/"))
 
 
 def _short(key: str, value: str) -> str:
@@ -66,16 +64,16 @@ def _short(key: str, value: str) -> str:
 
 
 def _top(tags: Counter[str]) -> str:
-    """The most frequent tags that fit one line; captions in sentences are long ones."""
-    words = [f"{tag[:LONGEST_VALUE]} ({count})" for tag, count in tags.most_common(_TOP_TAGS)]
-    while len(words) > 1 and len(", ".join(words)) > LONGEST_VALUE:
-        words.pop()
-    rest = len(tags) - len(words)
-    return ", ".join(words) + (f" and {rest} more" if rest > 0 else "")
+    """Return the most frequent tags that fit one line; sentences used as tags are long."""
+    texts = [f"{tag[:LONGEST_VALUE]} ({count})" for tag, count in tags.most_common(_TOP_TAGS)]
+    while len(texts) > 1 and len(", ".join(texts)) > LONGEST_VALUE:
+        texts.pop()
+    rest = len(tags) - len(texts)
+    return ", ".join(texts) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _tag_counts(value: str) -> Counter[str]:
-    """How often each tag stands in the captions of all folders; empty if that is not told so."""
+    """Return the count of each tag over all folders; empty if the value has another form."""
     try:
         folders = json.loads(value)
     except (ValueError, RecursionError):

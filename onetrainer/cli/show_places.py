@@ -1,4 +1,4 @@
-"""What is told of a run's folder, of a checkpoint in it, and of a picture."""
+"""Descriptions of run folders, checkpoints and images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from onetrainer.run.history import summary
 from onetrainer.run.run_folder import STATE_FILE, RunFolder
 
 SETTINGS = "parameters"
-"""Where a PNG has its settings, as AUTOMATIC1111's web UI writes them."""
+"""The PNG text key of the generation settings, as AUTOMATIC1111's web UI writes them."""
 _SETTINGS_LIMIT = 20_000  # characters
 _STARTS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"RIFF")  # WebP is one kind of RIFF
 _METHODS: Mapping[str, str] = {
@@ -23,24 +23,24 @@ _METHODS: Mapping[str, str] = {
     "loha": "a LoHa",
     "lokr": "a LoKr",
     "oft": "an OFT",
-    "full": "the model's own weights",
-    "embedding": "words alone",
+    "full": "the full model",
+    "embedding": "embeddings only",
     "vae": "the decoder of the VAE",
 }
-# What a run keeps of itself in a checkpoint, to go on from.
-_PARTS: Mapping[str, str] = {
+# Files of a checkpoint.
+_CHECKPOINT_FILES: Mapping[str, str] = {
     "weights.safetensors": "the weights",
-    "optimizer.safetensors": "the optimizer's state",
-    "ema.safetensors": "the averaged weights (EMA)",
+    "optimizer.safetensors": "the optimizer state",
+    "ema.safetensors": "the EMA weights",
 }
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run's folder, or a checkpoint in it.
+class RunDescription:
+    """The description of a run folder, a checkpoint in it, or a file of the checkpoint.
 
-    kind: "run", "checkpoint" or "checkpoint file". steps: of all. outputs: finished files, within
-    the folder. checkpoints: the steps that can be resumed from. trains: in words.
+    kind: "run", "checkpoint" or "checkpoint file". steps: In total. outputs: Finished files,
+    relative to the folder. checkpoints: Steps that can be resumed from. trains: As text.
     """
 
     name: str
@@ -54,18 +54,19 @@ class Run:
     checkpoints: tuple[int, ...]
 
     def lines(self) -> list[str]:
-        """A line for each thing that there is to tell."""
+        """Return the description as lines of text."""
         if self.kind != "run":
-            part = f"{_PARTS[self.name]} of " if self.kind == "checkpoint file" else ""
-            whose = f"{part}a checkpoint of the run {self.run}, after step {self.step}"
+            content = (
+                f"{_CHECKPOINT_FILES[self.name]} of " if self.kind == "checkpoint file" else ""
+            )
             return [
-                f"{self.name}: {whose}",
+                f"{self.name}: {content}a checkpoint of the run {self.run}, after step {self.step}",
                 f"  Trains: {self.trains}",
-                "  It is no model file: `onetrainer resume RUN_FOLDER` goes on from the newest one",
+                "  Not a model file. `onetrainer resume RUN_FOLDER` resumes the newest checkpoint",
             ]
         newest = f", the newest after step {self.checkpoints[-1]}" if self.checkpoints else ""
         return [
-            f"{self.name}: a run of this program (config.json + events.jsonl)",
+            f"{self.name}: a OneTrainer run folder",
             f"  Trains: {self.trains}",
             f"  State: {self.standing}, step {self.step} of {self.steps}",
             f"  Checkpoints: {len(self.checkpoints)}{newest}",
@@ -74,8 +75,8 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Image:
-    """A picture. settings: the text in it that tells how it was made, "" for none."""
+class ImageDescription:
+    """The description of an image. settings: The generation settings stored in it, "" for none."""
 
     name: str
     kind: str
@@ -84,30 +85,30 @@ class Image:
     settings: str
 
     def lines(self) -> list[str]:
-        """Its size, and its settings as they stand in it."""
+        """Return the size and the generation settings as lines of text."""
         settings = [f"  {line}" for line in self.settings.splitlines()]
         return [
-            f"{self.name}: a picture of {self.width} × {self.height} pixels",
-            *(settings or ["  It tells nothing of how it was made"]),
+            f"{self.name}: an image of {self.width} × {self.height} pixels",
+            *(settings or ["  No generation settings in this file"]),
         ]
 
 
-def run_at(path: Path) -> Run | None:
-    """What a run's folder or a checkpoint tells; None if it is neither."""
+def run_at(path: Path) -> RunDescription | None:
+    """Return the description of a run folder or a checkpoint; None if the path is neither."""
     run = RunFolder(path)
     if run.config.is_file() and (run.events.is_file() or run.checkpoints.is_dir()):
         return _run(run, path, "run")
     return _of_checkpoint(path, path, "checkpoint")
 
 
-def checkpoint_file_at(path: Path) -> Run | None:
-    """What a file of a checkpoint tells; None for any other."""
-    if path.name not in _PARTS:
+def checkpoint_file_at(path: Path) -> RunDescription | None:
+    """Return the description of a file of a checkpoint; None for any other file."""
+    if path.name not in _CHECKPOINT_FILES:
         return None
     return _of_checkpoint(path.parent, path, "checkpoint file")
 
 
-def _of_checkpoint(checkpoint: Path, path: Path, kind: str) -> Run | None:
+def _of_checkpoint(checkpoint: Path, path: Path, kind: str) -> RunDescription | None:
     owner = RunFolder(checkpoint.absolute().parent.parent)
     if (checkpoint / STATE_FILE).is_file() and owner.config.is_file():
         return _run(owner, path, kind)
@@ -115,13 +116,13 @@ def _of_checkpoint(checkpoint: Path, path: Path, kind: str) -> Run | None:
 
 
 def is_image(path: Path) -> bool:
-    """Whether a file begins as pictures do."""
+    """Return whether a file begins with the signature of an image format."""
     with path.open("rb") as file:
         return file.read(8).startswith(_STARTS)
 
 
-def image_at(path: Path) -> Image:
-    """A picture's size and settings. Raises UserError if it cannot be read."""
+def image_at(path: Path) -> ImageDescription:
+    """Return the description of an image. Raises UserError if it cannot be read."""
     from onetrainer.images.image_file import ImageError, open_image
 
     try:
@@ -130,29 +131,29 @@ def image_at(path: Path) -> Image:
             width, height = image.size
     except ImageError as error:
         raise UserError(
-            f"{path.name}: this picture cannot be read ({error.reason})",
+            f"{path.name}: this image cannot be read ({error.reason})",
             remedy="Choose another file",
         ) from error
     text = settings if isinstance(settings, str) else ""
-    return Image(path.name, "picture", width, height, text[:_SETTINGS_LIMIT])
+    return ImageDescription(path.name, "picture", width, height, text[:_SETTINGS_LIMIT])
 
 
-def _run(run: RunFolder, path: Path, kind: str) -> Run:
+def _run(run: RunFolder, path: Path, kind: str) -> RunDescription:
     document = read_json(run.config)
     steps = value_at(document, "training.steps")
-    stands = summary(run)
-    step = stands.step
+    run_summary = summary(run)
+    step = run_summary.step
     if kind != "run":
         name = path.absolute().parent.name if kind == "checkpoint file" else path.absolute().name
-        step = next((n for n, place in run.complete_checkpoints() if place.name == name), 0)
+        step = next((n for n, path_ in run.complete_checkpoints() if path_.name == name), 0)
     files = sorted(run.output.iterdir()) if run.output.is_dir() else []
-    return Run(
+    return RunDescription(
         name=path.name or str(path),
         kind=kind,
         run=run.name,
-        standing=stands.standing,
+        standing=run_summary.standing,
         step=step,
-        steps=stands.total_steps or (steps if isinstance(steps, int) else 0),
+        steps=run_summary.total_steps or (steps if isinstance(steps, int) else 0),
         trains=_trains(document),
         outputs=tuple(f"output/{file.name}" for file in files if _is_model(file)),
         checkpoints=tuple(number for number, _ in run.complete_checkpoints()),
@@ -160,16 +161,16 @@ def _run(run: RunFolder, path: Path, kind: str) -> Run:
 
 
 def _is_model(path: Path) -> bool:
-    """Whether a finished file or folder is one that a run writes for other programs."""
+    """Return whether a finished file or folder is a model for other programs."""
     return path.suffix == ".safetensors" or (path / "model_index.json").is_file()
 
 
 def _trains(document: Mapping[str, Any]) -> str:
-    """For example "a LoRA of rank 16 for SDXL, on base.safetensors"."""
+    """Describe what a run trains, for example "a LoRA of rank 16 for SDXL, on base.safetensors"."""
     method = str(value_at(document, "method.kind") or "lora")
     rank = value_at(document, "method.rank")
     family = str(value_at(document, "model.family") or "")
     base = str(value_at(document, "model.path") or "")
-    words = _METHODS.get(method, method) + (f" of rank {rank}" if rank is not None else "")
-    words += f" for {FAMILY_LABELS.get(family, family)}" if family else ""
-    return words + (f", on {base if is_hub_name(base) else Path(base).name}" if base else "")
+    text = _METHODS.get(method, method) + (f" of rank {rank}" if rank is not None else "")
+    text += f" for {FAMILY_LABELS.get(family, family)}" if family else ""
+    return text + (f", on {base if is_hub_name(base) else Path(base).name}" if base else "")

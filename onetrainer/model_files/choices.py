@@ -36,7 +36,7 @@ def require_family(model: ModelFile, family: FamilyName, *, vae_given: bool = Fa
     raise UserError(
         f"{model.path.name}: this {NAMES[family]} model has no {' and no '.join(missing)}",
         "A model with UNet, VAE and every text encoder was expected",
-        f'Choose a VAE for {NAMES[family]} as "Other VAE" (model.vae), or the whole model'
+        f'Choose a VAE for {NAMES[family]} as "Custom VAE" (model.vae), or the whole model'
         if only_vae
         else "Choose the file or folder of the whole model",
     )
@@ -82,14 +82,14 @@ def require_vae(model: ModelFile, family: FamilyName) -> None:
             raise UserError(
                 f"{model.path.name}: this VAE is that of {NAMES[owner]}, whose latents are others",
                 f"A VAE for {NAMES[family]} was expected",
-                'Choose another file as "Other VAE" (model.vae), or none to use the model\'s own',
+                'Choose another file as "Custom VAE" (model.vae), or none to use the model\'s own',
             )
         return
     lack = " without a VAE" if model.kind in FAMILIES else ""
     raise UserError(
         f"{model.path.name}: this is {DESCRIPTIONS[model.kind].partition(',')[0]}{lack}",
         "A VAE, or a model with one, was expected",
-        'Choose another file as "Other VAE" (model.vae), or none to use the model\'s own',
+        'Choose another file as "Custom VAE" (model.vae), or none to use the model\'s own',
     )
 
 

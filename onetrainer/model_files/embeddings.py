@@ -20,7 +20,7 @@ class Embedding:
     widths: Sequence[int]
     made_for: Kind | None
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """For example "cat: 4 vectors × 768 + 1280, for SDXL"."""
         count = f"{self.vectors} vector{'s' if self.vectors != 1 else ''}"
         name = NAMES.get(self.made_for or "", "")

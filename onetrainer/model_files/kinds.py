@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from onetrainer.config.run.model import FAMILY_WORDS, FamilyName, Prediction
+from onetrainer.config.run.model import FAMILY_LABELS, FamilyName, Prediction
 
 Layout = Literal["folder", "single-file"]
 Kind = Literal[
@@ -15,7 +15,7 @@ Kind = Literal[
 
 FAMILIES: tuple[FamilyName, ...] = get_args(FamilyName)
 NAMES: Mapping[str, str] = {
-    **FAMILY_WORDS,
+    **FAMILY_LABELS,
     "sdxl-refiner": "SDXL refiner",
     "sd2-depth": "SD 2 depth",
     "sd3": "SD 3",

@@ -101,7 +101,7 @@ def test_a_single_image_is_told_as_one_with_its_folder(tmp_path, capsys, monkeyp
     monkeypatch.chdir(tmp_path)
     assert main(["check-data", name]) == 2
     told = capsys.readouterr().err
-    assert f"{name} is a picture" in told
+    assert f"{name} is an image" in told
     assert f'its folder, "{tmp_path}"' in told
 
 
@@ -125,7 +125,7 @@ def test_folder_that_may_not_be_looked_into_is_told_as_one(folder, monkeypatch, 
 
 def test_place_that_is_not_there_might_have_been_a_folder(tmp_path, capsys):
     assert main(["check-data", str(tmp_path / "nowhere")]) == 2
-    assert "Expected a folder of pictures, a config file or a preset." in capsys.readouterr().err
+    assert "Expected an image folder, a config file or a preset." in capsys.readouterr().err
 
 
 def test_folder_whose_name_is_no_text_is_told(tmp_path, capsys):
@@ -135,4 +135,4 @@ def test_folder_whose_name_is_no_text_is_told(tmp_path, capsys):
     except OSError:
         pytest.skip("this file system has no such names")
     assert main(["check-data", str(folder)]) == 2
-    assert "b?: the name of this folder is in no known encoding." in capsys.readouterr().err
+    assert "b?: this folder's name is in no known encoding." in capsys.readouterr().err

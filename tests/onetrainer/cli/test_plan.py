@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.images import folder
 
 from onetrainer.__main__ import main
 from onetrainer.cli import job_progress
 from onetrainer.messages.caching import data_lines
 from onetrainer.run.events import Failed, Finished, Forecast
+from tests.images import folder
 
 LONG = {"path": "/pictures/cat.png", "tokens": 99}
 FOUND = {"caching_seconds": 90.0, "chunk": 75, "long_caption_count": 1, "long_captions": [LONG]}
@@ -55,12 +55,12 @@ def test_images_come_first_and_memory_after_them(config, capsys):
 def test_headers_read_here_go_along(config, monkeypatch):
     asked = []
 
-    class Asked(Forecasting):
+    class Recording(Forecasting):
         def __init__(self, name, request):
             super().__init__(name, request)
             asked.append(request)
 
-    monkeypatch.setattr(job_progress, "Job", Asked)
+    monkeypatch.setattr(job_progress, "Job", Recording)
     assert main(["plan", config()]) == 0
     (request,) = asked
     folder_ = Path(request.config.data.folder)

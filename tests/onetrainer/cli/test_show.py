@@ -40,11 +40,11 @@ def test_base_model_is_told_with_all_that_its_file_says(tmp_path):
     assert told == (
         "m.safetensors: an SDXL model\n"
         "  Size: 6.77 GB, 2268 tensors\n"
-        "  Form: safetensors\n"
+        "  Format: safetensors\n"
         "  Precision: fp16\n"
-        '  Predicts: velocity (v_prediction), as the marker "v_pred" says\n'
+        '  Prediction: velocity (v_prediction), from the marker "v_pred"\n'
         "  Zero terminal SNR: yes\n"
-        "  Averaged weights (EMA): yes, besides the others\n"
+        "  EMA weights: yes, and the usual ones\n"
         "  Missing: VAE\n"
         "Metadata:\n"
         "  a: 1\n"
@@ -52,17 +52,16 @@ def test_base_model_is_told_with_all_that_its_file_says(tmp_path):
     )
 
 
-SILENT = "noise (epsilon), as nothing in it says otherwise"
+SILENT = "noise (epsilon), the default, as the file does not say"
 UNKNOWN = (
-    "not told; set model.prediction when you train it"
-    " (768-px models: v_prediction, 512-px base: epsilon)"
+    "unknown; set model.prediction to train it (768-px models: v_prediction, 512-px base: epsilon)"
 )
 
 
 @pytest.mark.parametrize(("base", "words"), [("sd15", SILENT), ("sd2", UNKNOWN), ("sdxl", SILENT)])
 def test_what_a_silent_model_predicts_is_told_too(tmp_path, base, words):
     told = text(headers.write(tmp_path / "m.safetensors", headers.full_size(base)))
-    assert f"  Predicts: {words}\n" in told + "\n"
+    assert f"  Prediction: {words}\n" in told + "\n"
     assert "Zero terminal SNR" not in told
 
 
@@ -78,13 +77,13 @@ def test_what_a_silent_model_predicts_is_told_too(tmp_path, base, words):
 def test_parts_predict_nothing(tmp_path, shapes):
     metadata = {"modelspec.prediction_type": "epsilon", "ss_zero_terminal_snr": "False"}
     told = text(headers.write(tmp_path / "m.safetensors", shapes, metadata=metadata))
-    assert "Predicts" not in told
+    assert "Prediction" not in told
     assert "Zero terminal SNR" not in told
 
 
 def test_model_of_unusual_size_is_told_as_one(tmp_path):
     told = text(tiny.write_single_file(tmp_path / "small.safetensors"))
-    assert "Size of its parts: unusual" in told
+    assert "Component sizes: unusual" in told
     assert "diffusers folder" in told
     usual = text(headers.write(tmp_path / "m.safetensors", headers.full_size("sd15")))
     assert "unusual" not in usual
@@ -130,7 +129,7 @@ def test_vae_of_both_is_told_for_both(tmp_path):
 def test_relatives_of_loras_are_called_by_their_names(tmp_path, tensors, title, facts, absent):
     shapes = {f"lora_unet_mid_block_attentions_0_proj_in.{n}": s for n, s in tensors.items()}
     told = text(headers.write(tmp_path / "a.safetensors", shapes, dtype="F32"))
-    assert told.startswith(f"a.safetensors: {title}, not a whole model\n")
+    assert told.startswith(f"a.safetensors: {title}, not a complete model\n")
     assert all(f"  {fact}" in told for fact in facts)
     assert not any(f"  {label}" in told for label in absent)
 
@@ -142,7 +141,7 @@ def test_one_tensor_is_one(tmp_path):
 
 def test_folder_of_a_unet_tells_what_it_is_for(tmp_path):
     path = tiny.write_folder(tmp_path / "model", name="sdxl")
-    assert "a UNet alone, not a whole model" in text(path / "unet")
+    assert "a UNet alone, not a complete model" in text(path / "unet")
     assert "Made for: SDXL" in text(path / "unet")
 
 
@@ -158,7 +157,7 @@ def test_short_part_of_metadata_comes_first_and_the_rest_is_counted(tmp_path):
     assert text(path).split("Metadata:\n")[1] == (
         "  Title: Smiley\n  Trigger words: smly\n  Base: base.safetensors\n"
         "  Resolution: 512x512\n  Steps: 500\n  Learning rate: 0.0001\n  Seed: 7\n"
-        "  Pictures: 20\n  Top tags: cat (3), dog (1)\n  61 more fields; --all shows them"
+        "  Images: 20\n  Top tags: cat (3), dog (1)\n  61 more fields; --all shows them"
     )
     assert text(path, everything=True).count("ss_other_") == 60
     assert len(describe(path).metadata) == 70
@@ -190,14 +189,14 @@ def test_folder_is_told(tmp_path):
     assert (description.kind, description.form, description.name) == ("sd2", "folder", "model")
     assert description.prediction == "v_prediction"
     assert description.size == sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
-    assert "as its scheduler config says" in text(path)
+    assert "from its scheduler config" in text(path)
 
 
 def test_checkpoint_is_told(tmp_path):
     value = {"state_dict": {"emb_params": torch.zeros(1, 768)}, "epoch": 3, "ss_steps": 5}
     torch.save(value, tmp_path / "a.ckpt")
     told = text(tmp_path / "a.ckpt", everything=True)
-    assert "Form: a file of torch.save (pickle); nothing in it is run here\n" in told
+    assert "Format: a file of torch.save (pickle); none of its code is run\n" in told
     assert "ss_steps: 5" in told
     assert "epoch" not in told
 
@@ -209,7 +208,7 @@ def test_model_with_averaged_weights_alone_is_told_with_the_command_for_it(tmp_p
         "cond_stage_model.transformer.text_model.final_layer_norm.weight": (768,),
     }
     told = text(headers.write(tmp_path / "m.safetensors", shapes))
-    assert "Averaged weights (EMA): yes, and no others; `convert --ema m.safetensors OUT`" in told
+    assert "EMA weights: yes, and no others; `convert --ema m.safetensors OUT`" in told
     assert "Missing: UNet" in told
 
 
@@ -231,7 +230,7 @@ def test_lora_of_kohya_is_told_with_its_ranks_and_alphas(tmp_path):
     path = save_lora(tmp_path / "a.safetensors", layers, alphas=alphas)
     told = text(path)
     for line in (
-        "a LoRA, not a whole model",
+        "a LoRA, not a complete model",
         "Made for: SDXL",
         "Method: LoRA",
         "Naming: kohya",

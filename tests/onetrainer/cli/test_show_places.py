@@ -7,7 +7,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from onetrainer.__main__ import main
-from onetrainer.cli.show import lines, look_at
+from onetrainer.cli.show import inspect_path, lines
 from onetrainer.errors import UserError
 from onetrainer.run.event_log import EventWriter
 from onetrainer.run.events import Finished, Progress, Started
@@ -22,7 +22,7 @@ CONFIG = {
 
 
 def text(path):
-    return "\n".join(lines(look_at(path)))
+    return "\n".join(lines(inspect_path(path)))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def run(tmp_path):
 
 def test_run_folder_is_told_as_one_with_what_it_made(run):
     assert text(run.path) == (
-        "smiley-001: a run of this program (config.json + events.jsonl)\n"
+        "smiley-001: a OneTrainer run folder\n"
         "  Trains: a LoRA of rank 16 for SDXL, on base.safetensors\n"
         "  State: finished, step 6 of 6\n"
         "  Checkpoints: 1, the newest after step 3\n"
@@ -60,8 +60,8 @@ def test_checkpoint_is_told_with_its_run(run):
     ("name", "words"),
     [
         ("weights", "the weights"),
-        ("optimizer", "the optimizer's state"),
-        ("ema", "the averaged weights (EMA)"),
+        ("optimizer", "the optimizer state"),
+        ("ema", "the EMA weights"),
     ],
 )
 def test_file_of_a_checkpoint_is_told_with_its_run(run, name, words):
@@ -100,9 +100,9 @@ def test_image_prints_its_settings(tmp_path):
     Image.new("RGB", (64, 32)).save(tmp_path / "a.png", pnginfo=settings)
     Image.new("RGB", (8, 8)).save(tmp_path / "b.jpg")
     assert text(tmp_path / "a.png") == (
-        "a.png: a picture of 64 × 32 pixels\n  a cat\n  Steps: 5, Seed: 3 [31m"
+        "a.png: an image of 64 × 32 pixels\n  a cat\n  Steps: 5, Seed: 3 [31m"
     )
-    assert "nothing of how it was made" in text(tmp_path / "b.jpg")
+    assert "No generation settings" in text(tmp_path / "b.jpg")
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,14 @@ def test_image_prints_its_settings(tmp_path):
 )
 def test_damaged_image_is_refused(tmp_path, content):
     (tmp_path / "a.png").write_bytes(content)
-    with pytest.raises(UserError, match=r"a\.png: this picture cannot be read"):
-        look_at(tmp_path / "a.png")
+    with pytest.raises(UserError, match=r"a\.png: this image cannot be read"):
+        inspect_path(tmp_path / "a.png")
 
 
 def test_nothing_there_is_told_without_talk_of_models(tmp_path):
     with pytest.raises(UserError) as raised:
-        look_at(tmp_path / "nothing")
-    assert "there is no such file or folder" in str(raised.value)
+        inspect_path(tmp_path / "nothing")
+    assert "file or folder not found" in str(raised.value)
     assert "model" not in str(raised.value).replace(str(tmp_path), "")
 
 
@@ -127,7 +127,7 @@ def test_several_are_shown_with_a_line_between_and_as_a_list(tmp_path, run, caps
     assert main(["show", *both]) == 0
     first, second = capsys.readouterr().out.split("\n\n")
     assert first.startswith("xl.safetensors: an SDXL model\n")
-    assert second.startswith("smiley-001: a run")
+    assert second.startswith("smiley-001: a OneTrainer run")
     assert main(["show", *both, "--json"]) == 0
     assert [one["kind"] for one in json.loads(capsys.readouterr().out)] == ["sdxl", "run"]
 
@@ -137,4 +137,4 @@ def test_one_that_cannot_be_read_keeps_none_untold(tmp_path, capsys):
     assert main(["show", "nothing.safetensors", model]) == 2
     out, err = capsys.readouterr()
     assert "an SDXL model" in out
-    assert "nothing.safetensors: there is no such" in err
+    assert "nothing.safetensors: file or folder not found" in err
