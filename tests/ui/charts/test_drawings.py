@@ -9,7 +9,7 @@ from ui.charts.loss_chart import LossChart
 from ui.charts.stacked_bar import StackedBar
 from ui.progress.curve import Curve
 from ui.progress.validation import Validation
-from ui.theme.palette import DARK, SHARES
+from ui.theme.palette import DARK, SERIES_COLORS
 
 WIDTH, HEIGHT = 600, 320
 
@@ -38,7 +38,7 @@ def validation(*losses):
     for place, loss in enumerate(losses):
         best = min(range(place + 1), key=lambda one: losses[one])
         known = {"error": 0.001, "images": 5, "is_best": best == place, "words": ""}
-        made.take(Validated(place * 50, loss, best_step=best * 50, verdict="flat", **known))
+        made.add(Validated(place * 50, loss, best_step=best * 50, verdict="flat", **known))
     return made
 
 
@@ -47,7 +47,7 @@ def test_parts_of_a_stack_are_as_long_as_they_are_large(kit, root):
     canvas = placed(root, stack.canvas)
     parts = [("unet", "UNet", 300), ("vae", "VAE", 100)]
     stack.show(parts, {"unet": 0, "vae": 1}, 800)
-    unet, vae = (boxes(canvas, color)[0] for color in SHARES["dark"][:2])
+    unet, vae = (boxes(canvas, color)[0] for color in SERIES_COLORS["dark"][:2])
     # Of 800 bytes in all; a pixel is the seam.
     assert (unet[0], unet[2]) == (0, pytest.approx(WIDTH * 300 / 800 - 1))
     assert (vae[0], vae[2]) == (pytest.approx(WIDTH * 3 / 8), pytest.approx(WIDTH / 2 - 1))

@@ -18,14 +18,14 @@ def test_a_rate_begins_at_the_first_step_and_ends_at_the_last():
     assert rate_points(Constant(), steps=1) == [(0, 1), (1, 1)]
 
 
-@pytest.mark.parametrize("steps", [20, 200, 1003, 100_000])
-def test_a_warm_up_is_a_straight_line_up_to_the_full_rate(steps):
-    warmup = steps // 10
-    points = rate_points(Constant(warmup_steps=warmup), steps=steps)
-    assert len(points) < 200
-    for place, share in points:
-        assert share == pytest.approx(min(1, place * (steps - 1) / warmup))
-    assert (warmup / (steps - 1), 1.0) in points
+def test_a_warm_up_is_a_straight_line_up_to_the_full_rate():
+    for steps in (20, 200, 1003, 100_000):
+        warmup = steps // 10
+        points = rate_points(Constant(warmup_steps=warmup), steps=steps)
+        assert len(points) < 200
+        factors = [min(1, place * (steps - 1) / warmup) for place, _ in points]
+        assert [factor for _, factor in points] == pytest.approx(factors), steps
+        assert (warmup / (steps - 1), 1.0) in points
 
 
 def test_points_may_lie_above_the_rate():
@@ -33,20 +33,14 @@ def test_points_may_lie_above_the_rate():
     assert max(share for _, share in rate_points(points, steps=1000)) == 3
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        ("adamw", "Learning rate over the run, up to 0.004"),
-        (
-            "prodigy",
-            "Factor on the learning rate that Prodigy finds, over the run, up to 0.004",
-        ),
-    ],
-)
-def test_it_is_said_what_the_curve_is_of(kind, words):
+def test_it_is_said_what_the_curve_is_of():
     draft = Draft()
-    draft.set("optimizer.kind", kind)
-    assert rate_title(draft, 0.004) == words
+    for kind, title in (
+        ("adamw", "Learning rate over the run, up to 0.004"),
+        ("prodigy", "Factor on the learning rate that Prodigy finds, over the run, up to 0.004"),
+    ):
+        draft.set("optimizer.kind", kind)
+        assert rate_title(draft, 0.004) == title
 
 
 def test_an_area_is_smooth_and_full_below_its_line():
@@ -81,30 +75,22 @@ def test_an_empty_range_has_no_plot():
     assert density_bins(Uniform(lowest=0.5, highest=0.5)) == []
 
 
-@pytest.mark.parametrize(
-    ("section", "kind"),
-    [
-        (section, kind)
-        for section in ("schedule", "objective.timesteps")
-        for kind in setting_at(f"{section}.kind").choices
-    ],
-)
-def test_every_kind_has_a_plot_whatever_else_is_wrong(section, kind):
+def test_every_kind_has_a_plot_whatever_else_is_wrong():
     draft = Draft()
     draft.set("training.batch_size", "none")
-    draft.set(f"{section}.kind", kind)
-    config = draft.alone(section)
-    curves = {
-        "schedule": lambda: [y for _, y in rate_points(config.schedule, steps=1000)],
-        "objective.timesteps": lambda: density_bins(config.objective.timesteps),
-    }
-    heights = curves[section]()
-    assert max(heights) == pytest.approx(1, abs=0.02)
-    assert min(heights) >= 0
+    for section, curve_of in (
+        ("schedule", lambda config: [y for _, y in rate_points(config.schedule, steps=1000)]),
+        ("objective.timesteps", lambda config: density_bins(config.objective.timesteps)),
+    ):
+        for kind in setting_at(f"{section}.kind").choices:
+            draft.set(f"{section}.kind", kind)
+            heights = curve_of(draft.section_alone(section))
+            assert max(heights) == pytest.approx(1, abs=0.02), kind
+            assert min(heights) >= 0, kind
 
 
 def test_a_section_that_is_wrong_has_none():
     draft = Draft()
     draft.set("schedule.warmup_steps", "many")
-    assert draft.alone("schedule") is None
-    assert draft.alone("objective.timesteps") is not None
+    assert draft.section_alone("schedule") is None
+    assert draft.section_alone("objective.timesteps") is not None

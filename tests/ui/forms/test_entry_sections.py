@@ -1,17 +1,24 @@
 """Entries of a list that have sections of their own: folders of pictures on the page of data."""
 
 import tkinter as tk
+from types import SimpleNamespace
 
 import pytest
 
 from onetrainer.concepts.concepts import concepts_of
 from onetrainer.config.data.concept import Concept
+from tests.ui.desk import pump_until
+from ui.background.threads import Jobs
+from ui.forms.form import Form
+from ui.forms.row import FormContext
+from ui.model.draft import Draft
 from ui.model.form_fields import find_setting, groups_in, pages
 from ui.model.new_entries import entry_noun, entry_summary, entry_title
 from ui.model.search import find_settings
 from ui.model.variants import variants_in
 from ui.model.visible_settings import has_effect, sibling_path, switch_path
-from ui.widgets.widgets import focused
+from ui.theme.theme import Theme
+from ui.widgets.widgets import Kit, focused
 
 LIST = "data.concepts"
 FIRST = f"{LIST}.0"
@@ -33,9 +40,51 @@ def open_with(draft, values):
     draft.restore(draft.document, draft.document, draft.source)
 
 
+@pytest.fixture(scope="module")
+def window(display, project, tmp_path_factory):
+    """A form in a window for all tests of this file, which begin with the project opened anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DISPLAY", display)
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        root = tk.Tk()
+        pump_until(root, lambda: root.winfo_viewable() and root.focus_get() is not None)
+        kit, draft = Kit(Theme(root), Jobs()), Draft()
+        kit.theme.apply("dark")
+        frame = kit.frame(root, ground="window")
+        frame.pack()
+        form = Form(FormContext(kit, draft, lambda *_: None), frame, PLAN, line=0)
+        draft.listen(form.refresh)
+        yield SimpleNamespace(root=root, kit=kit, draft=draft, form=form)
+        root.destroy()
+
+
 @pytest.fixture
-def form(make_form):
-    return make_form("data")
+def root(window):
+    """The window of this file; a callback that raises fails the test."""
+    caught = []
+    window.root.report_callback_exception = lambda kind, error, trace: caught.append(error)
+    yield window.root
+    assert caught == []
+
+
+@pytest.fixture
+def kit(window):
+    return window.kit
+
+
+@pytest.fixture
+def draft(window, home, project):
+    window.draft.load(project)
+    return window.draft
+
+
+@pytest.fixture
+def form(window, draft, root):
+    window.form.with_advanced = True
+    window.form._revealed.clear()
+    window.form.refresh()
+    root.update()
+    return window.form
 
 
 def shown(form, prefix=f"{FIRST}."):
@@ -178,8 +227,8 @@ def test_few_entries_are_open_and_many_folded_when_a_config_is_opened(form, draf
 
 
 def test_a_folded_entry_has_no_rows_made(form, draft):
-    open_with(draft, concepts(*"abc"))
-    assert list(form.list_card(LIST).rows()) == []
+    open_with(draft, concepts(*"abcdefghi"))  # more than any other test has opened
+    assert list(form.list_card(LIST)._entries[8].rows) == []
 
 
 def test_entries_stay_open_when_they_move(form, draft):

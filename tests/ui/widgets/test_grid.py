@@ -71,9 +71,8 @@ def test_only_what_can_be_seen_is_drawn(grid):
     assert all(40_000 < place < 60_000 for place in grid.drawn)
 
 
-@pytest.mark.parametrize(
-    ("keys", "place"),
-    [
+def test_keys_go_over_the_cells(grid):
+    for keys, place in (
         (["Right"], 1),
         (["Down"], 6),
         (["Down", "Right", "Up"], 1),
@@ -84,12 +83,10 @@ def test_only_what_can_be_seen_is_drawn(grid):
         (["End", "Home"], 0),
         (["Next"], 30),
         (["Next", "Next"], 39),
-    ],
-)
-def test_keys_go_over_the_cells(grid, keys, place):
-    grid.show(40)
-    grid.press(*keys)
-    assert grid.cells.current == place
+    ):
+        grid.show(40)
+        grid.press(*keys)
+        assert grid.cells.current == place, keys
 
 
 def test_the_chosen_cell_is_brought_into_sight(grid):

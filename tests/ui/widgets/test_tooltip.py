@@ -2,16 +2,25 @@
 
 import tkinter as tk
 
+import pytest
+
 from tests.ui.desk import pump_until, resize
 from ui.forms.editors import add_help_tooltip
 from ui.model.form_fields import find_setting
+from ui.widgets import tooltip
 from ui.widgets.tooltip import Tooltip
 
 
-def pass_time(root, seconds=0.8):
+@pytest.fixture(autouse=True)
+def short_delays(monkeypatch):
+    monkeypatch.setattr(tooltip, "_DELAY_MS", 20)
+    monkeypatch.setattr(tooltip, "_UPDATE_EVERY_MS", 10)
+
+
+def pass_time(root):
+    """Lets all the timers of a tooltip go off, which happens in their order, however late."""
     is_over = []
-    # Tk's timers go off in their order, however late it comes to them.
-    root.after(round(seconds * 1000), is_over.append, True)
+    root.after(60, is_over.append, True)
     pump_until(root, lambda: is_over)
 
 
@@ -39,10 +48,10 @@ def test_the_words_follow_what_they_tell_of(root, kit):
     rest_on(root, entry)
     assert shown(entry) == ["No run is in progress."]
     said[0] = "Ends the run"
-    pass_time(root, 0.4)
+    pass_time(root)
     assert shown(entry) == ["Ends the run"]
     said[0] = ""
-    pass_time(root, 0.4)
+    pass_time(root)
     assert shown(entry) == []
 
 
@@ -51,7 +60,7 @@ def test_it_goes_with_its_widget(root, kit):
     Tooltip(entry, kit.theme, lambda: "words")
     rest_on(root, entry)
     entry.pack_forget()
-    pass_time(root, 0.4)
+    pass_time(root)
     assert shown(entry) == []
 
 
@@ -66,7 +75,7 @@ def test_a_field_shows_its_error_and_not_its_help(root, kit):
     rest_on(root, entry)
     assert shown(entry) == [setting.help]
     kit.set_has_problem(entry, True)
-    pass_time(root, 0.4)
+    pass_time(root)
     assert shown(entry) == []
 
 

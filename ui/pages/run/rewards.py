@@ -25,7 +25,7 @@ class RunRewards:
     Args:
         left: Frame with the chart. The trend plots are placed below it; an opened image
             replaces it.
-        beside: Widget that the grid replaces.
+        samples: Widget that the grid replaces.
         banner: Banner of the page, whose text is not repeated.
     """
 

@@ -81,7 +81,7 @@ def test_an_unforeseen_error_is_told_and_one_can_look_again(context, monkeypatch
     assert "Reading" in part.visible_text["message"]
     with pytest.raises(IndexError):
         wait_until(context, lambda: part.query.failed)
-    assert "went wrong: IndexError, a defect" in part.visible_text["message"]
+    assert "Unexpected error: IndexError, a defect" in part.visible_text["message"]
     context.root.update()
     assert not part.query.is_working  # it is not tried for ever
     again = context.kit.named["preview again"]
@@ -107,7 +107,7 @@ def items_of_text(cells):
 def check_with(context, findings):
     part = shown(context, CheckTab)
     part.check.answer = CheckResult(findings, len(findings))
-    part.check._answered = part.check._now()
+    part.check._answer_inputs = part.check._current_inputs()
     part.refresh()
     context.root.update()
     return part
@@ -119,7 +119,7 @@ def test_only_what_is_no_image_has_its_kind_of_file_written_in_its_place(context
     bad.write_bytes(b"none")
     findings = [Finding("unreadable", "error", path, "x", "y") for path in (good, bad)]
     part = check_with(context, findings)
-    kept = context.images._kept
+    kept = context.images._cache
     wait_until(context, lambda: {key[0] for key in kept} >= {good, bad})
     context.root.update()
     assert ".jpg" in texts(part._list)
@@ -154,10 +154,10 @@ def test_the_plan_heeds_what_a_check_has_trained_of_similar_images(context, tmp_
     page.outer.pack(fill="both", expand=True)
     ahead = page.plan.query
     wait_until(context, lambda: ahead.answer)
-    assert ahead.answer.plan.validation_may_change
+    assert ahead.answer.preview.validation_may_change
     page.show("check")
     page.check.check.start()
-    wait_until(context, lambda: not ahead.answer.plan.validation_may_change)
+    wait_until(context, lambda: not ahead.answer.preview.validation_may_change)
     assert page.check.check.answer
 
 

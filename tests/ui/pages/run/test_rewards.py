@@ -3,13 +3,18 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from onetrainer.run.events import Evaluated, Finished, Phase, Progress, Rewarded, Started
+from onetrainer.run.run_folder import create_run
 from tests.ui.desk import resize
+from ui.background.image_cache import ImageCache
+from ui.background.session import Session
 from ui.charts.reward_chart import RewardChart
 from ui.charts.trend_plots import TrendPlots
+from ui.pages.run.page import RunPage
 from ui.progress.rewards import (
     Rewards,
     format_percent,
@@ -37,6 +42,7 @@ def known(mean, since=None, band=None, **more):
 def look(step, reward=0.0, verdict="improving", **details):
     scores = {"": reward, "sharpness": 0.25, "color": 0.5}
     usual = {
+        "words": "words",
         "best_step": step,
         "is_best": True,
         "rewards": {"sharpness": known(0.2), "color": known(0.5, trained=1)},
@@ -51,7 +57,7 @@ def look(step, reward=0.0, verdict="improving", **details):
             for seed in (3, 4)
         ],
     }
-    return Evaluated(step, reward, 0.1, verdict=verdict, words="words", **{**usual, **details})
+    return Evaluated(step, reward, 0.1, verdict=verdict, **{**usual, **details})
 
 
 def told(*events):
@@ -331,18 +337,31 @@ def test_images_are_opened_and_followed_by_pointer_and_keys(open_desk, project):
     desk.wait(lambda: desk.state["rewards"].endswith("step 10"), "an earlier look")
 
 
-def test_the_guard_warns_while_the_run_goes_on(open_desk, project):
-    desk = open_desk(project, mode="warned")
-    desk.click("start")
-    desk.wait(lambda: desk.state["banner"].startswith("Warning from the guard"), "the warning")
-    assert desk.state["is_running"]
+def run_page(root, kit, tmp_path, *events):
+    """The page of a run that has sent these events, on the screen."""
+    session = Session()
+    session.run = SimpleNamespace(folder=create_run(tmp_path, name="paper", config={}))
+    for event in events:
+        session.state.apply(event)
+    act = SimpleNamespace(kill=None, resume=None, start=None)
+    context = SimpleNamespace(kit=kit, session=session, images=ImageCache(kit.jobs), act=act)
+    resize(root, 1280, 800)
+    page = RunPage(context, root)
+    page.outer.pack(fill="both", expand=True)
+    page.refresh()
+    root.update()
+    return page
 
 
-def test_an_ordinary_run_knows_of_no_rewards(open_desk, project):
-    desk = open_desk(project)
-    desk.click("start")
-    desk.wait_state(status="finished")
-    desk.rest()
-    assert desk.state["rewards"] == ""
-    shown = [desk.widget(name)["shown"] for name in ("reward grid", "chart reward", "loss chart")]
-    assert shown == [False, False, True]
+def test_the_guard_warns_while_the_run_goes_on(root, kit, tmp_path):
+    warning = look(10, 2.0, verdict="hacking", words="The color rose, but")
+    page = run_page(root, kit, tmp_path, Started(1, 0, 60), look(0, verdict="first"), warning)
+    assert page.banner.text.splitlines() == ["Warning from the guard", "The color rose, but"]
+
+
+def test_an_ordinary_run_knows_of_no_rewards(root, kit, tmp_path):
+    steps = [Progress(step, 9, 1, 0.5, 1e-4) for step in (1, 2)]
+    page = run_page(root, kit, tmp_path, Started(1, 0, 9), *steps, Finished(9, []))
+    assert page.reward_text == ""
+    names = ("reward grid", "chart reward", "loss chart")
+    assert [bool(kit.named[name].winfo_viewable()) for name in names] == [False, False, True]
