@@ -101,8 +101,8 @@ class Studio:
         desk.wait(lambda: desk.state["preview"]["plan"]["sizes"], "the sizes")
         self.shoot("preview")
         desk.click("preview check")
-        desk.click("check pictures")
-        desk.wait(lambda: desk.state["preview"]["check"]["kinds"], "the findings", LONG)
+        desk.click("check images")
+        desk.wait(lambda: desk.state["preview"]["check"]["groups"], "the findings", LONG)
         self.shoot("check")
         desk.click("preview plan")
 
@@ -184,10 +184,10 @@ class Studio:
         self.desk.wait_state(mode="dark")
 
     def finish(self) -> None:
-        mishaps = self.desk.end()
+        error_log = self.desk.end()
         self.desk.end_worker()
-        if mishaps:
-            raise SystemExit("\n".join(mishaps))
+        if error_log:
+            raise SystemExit("\n".join(error_log))
 
 
 if __name__ == "__main__":

@@ -100,12 +100,12 @@ class GroupCard:
         for outer in self.outers:
             outer.grid_remove()
 
-    def refresh(self, seen: Visibility) -> int:
+    def refresh(self, visibility: Visibility) -> int:
         """Show the visible rows, and return the number of hidden advanced settings."""
         hidden = 0
         shown: dict[str, int] = {}
         for slot in self._slots:
-            if self._is_seen(slot.setting, seen):
+            if self._is_visible(slot.setting, visibility):
                 self._show(slot)
                 shown[slot.section] = shown.get(slot.section, 0) + 1
             else:
@@ -113,11 +113,11 @@ class GroupCard:
                 if slot.row is not None:
                     slot.row.hide()
         self._show_titles(shown)
-        self._show_leads()
+        show_leads(self._slots, self._slots[0].row if self._slots and self._has_title else None)
         for list_card in self.lists:
-            is_shown = self._is_seen(list_card.setting, seen)
+            is_shown = self._is_visible(list_card.setting, visibility)
             hidden += not is_shown and self._has_effect(list_card.setting)
-            list_card.refresh(seen, is_shown=is_shown)
+            list_card.refresh(visibility, is_shown=is_shown)
         self._restore_tab_order()
         if self._plot is not None:
             self._plot.draw()
@@ -145,8 +145,8 @@ class GroupCard:
         for list_card in self.lists:
             yield from list_card.rows()
 
-    def _is_seen(self, setting: Setting, seen: Visibility) -> bool:
-        return is_visible(self._context.draft, setting, setting.path, seen)
+    def _is_visible(self, setting: Setting, visibility: Visibility) -> bool:
+        return is_visible(self._context.draft, setting, setting.path, visibility)
 
     def _has_effect(self, setting: Setting) -> bool:
         return has_effect(self._context.draft, setting, setting.path)
@@ -232,10 +232,6 @@ class GroupCard:
                 label.grid()
             else:
                 label.grid_remove()
-
-    def _show_leads(self) -> None:
-        of_card = self._slots[0].row if self._slots and self._has_title else None
-        show_leads(self._slots, of_card)
 
     def _restore_tab_order(self) -> None:
         if self._is_in_order:

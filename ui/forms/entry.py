@@ -112,7 +112,7 @@ class Entry:
         for row in self.rows:
             row.register_names()
 
-    def refresh(self, seen: Visibility, *, is_open: bool) -> None:
+    def refresh(self, visibility: Visibility, *, is_open: bool) -> None:
         """Show the visible rows, numbers side by side."""
         self._show_head(is_open=is_open)
         if not is_open:
@@ -121,7 +121,7 @@ class Entry:
         self._body.pack(fill="x")
         index = 0
         for slot in self._slots:
-            is_shown = is_visible(self._context.draft, slot.setting, slot.path, seen)
+            is_shown = is_visible(self._context.draft, slot.setting, slot.path, visibility)
             if is_shown:
                 self._ensure_row(slot).show()
             elif slot.row is not None:

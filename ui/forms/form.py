@@ -38,8 +38,8 @@ class Form:
         focused_row = self._focused_row()
         if variants != self._variants:
             self._arrange(variants)
-        seen = Visibility(self.with_advanced, self._revealed)
-        self.hidden = sum(card.refresh(seen) for card in self._cards)
+        visibility = Visibility(self.with_advanced, self._revealed)
+        self.hidden = sum(card.refresh(visibility) for card in self._cards)
         for card in self._cards:
             if card.has_rows:
                 card.outer.grid()

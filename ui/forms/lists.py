@@ -67,7 +67,7 @@ class ListCard:
         for entry in self._entries:
             entry.register_names()
 
-    def refresh(self, seen: Visibility, *, is_shown: bool = True) -> None:
+    def refresh(self, visibility: Visibility, *, is_shown: bool = True) -> None:
         """Show the entries of the draft."""
         if not is_shown:
             self._shown = min(self._shown, len(self._values()))
@@ -82,7 +82,7 @@ class ListCard:
             self._entries.append(Entry(self, self._context, self._inner, len(self._entries)))
         self._show_count(count)
         for index, entry in enumerate(self._entries[:count]):
-            entry.refresh(seen, is_open=self.is_open(index))
+            entry.refresh(visibility, is_open=self.is_open(index))
         problems = self._context.draft.problems_at(self.setting.path)
         if problems:
             style = "SmallDanger" if problems[0].severity == "error" else "SmallWarning"

@@ -263,7 +263,9 @@ class Row:
             return
         line = self._fix_line = self._fix_line or self._make_fix_line()
         while len(self._fix_buttons) < len(fixes):
-            self._fix_buttons.append(self._make_fix_button(line, len(self._fix_buttons)))
+            index = len(self._fix_buttons)
+            do, name = partial(self._apply_fix, index), self._fix_name(index)
+            self._fix_buttons.append(self._context.kit.button(line, "", do, name=name))
         gap = self._context.kit.px(8)
         for index, button in enumerate(self._fix_buttons):
             button.widget.grid_remove()
@@ -285,10 +287,6 @@ class Row:
         # The stacking order is the Tab order.
         line.lift(self._message)
         return line
-
-    def _make_fix_button(self, line: ttk.Frame, index: int) -> Button:
-        do = partial(self._apply_fix, index)
-        return self._context.kit.button(line, "", do, name=self._fix_name(index))
 
     def _fix_name(self, index: int) -> str:
         return f"fix {self.path}" + (f" {index}" if index else "")

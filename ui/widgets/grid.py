@@ -234,15 +234,12 @@ class Grid:
     def _at(self, left: int, top: int) -> int:
         """Return the index of the cell at a point of the widget; -1 for none."""
         x, y = int(self.canvas.canvasx(left)), int(self.canvas.canvasy(top))
-        for index in range(self.count) if self.count < 2 else self._near(y):
+        first = max(0, y // self._height - 1) * self._columns
+        for index in range(first, min(self.count, first + 3 * self._columns)):
             box = self._box(index)
             if 0 <= x - box.left < box.width and 0 <= y - box.top < box.height:
                 return index
         return -1
-
-    def _near(self, y: int) -> range:
-        first = max(0, y // self._height - 1) * self._columns
-        return range(first, min(self.count, first + 3 * self._columns))
 
     def _scroll_to_current(self) -> None:
         """Scroll until the selected cell is visible."""
@@ -267,8 +264,8 @@ class Grid:
         self._scroll_to_current()
         self.draw()
 
-    def _yview(self, *words: str) -> None:
-        self.canvas.yview(*words)
+    def _yview(self, *arguments: str) -> None:
+        self.canvas.yview(*arguments)
         self.draw()
 
     def _on_wheel(self, steps: int) -> None:

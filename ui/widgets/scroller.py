@@ -146,18 +146,18 @@ def bind_wheel(root: tk.Tk, kit: Kit) -> None:
     for event in ("<MouseWheel>", "<Shift-MouseWheel>", "<Button-4>", "<Button-5>"):
         root.unbind_class("TCombobox", event)
 
-    def turn(event: "tk.Event[tk.Misc]") -> None:
+    def scroll(event: "tk.Event[tk.Misc]") -> None:
         steps = _steps(event)
         widget: tk.Misc | None = event.widget if isinstance(event.widget, tk.Misc) else None
         while widget is not None:
-            scroll = kit.on_wheel.get(widget)
-            if scroll is not None:
-                scroll(steps)
+            scroll_by_steps = kit.on_wheel.get(widget)
+            if scroll_by_steps is not None:
+                scroll_by_steps(steps)
                 return
             widget = widget.master
 
     for sequence in ("<MouseWheel>", "<Button-4>", "<Button-5>"):
-        root.bind_all(sequence, turn)
+        root.bind_all(sequence, scroll)
 
 
 def _steps(event: "tk.Event[tk.Misc]") -> int:

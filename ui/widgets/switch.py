@@ -64,9 +64,9 @@ class Switch:
             style=f"{ground.capitalize()}.TLabel",
             takefocus=True,
         )
-        self.widget.bind("<Button-1>", lambda _: self.turn())
+        self.widget.bind("<Button-1>", lambda _: self.toggle())
         for key in ("<space>", "<Return>", "<KP_Enter>"):
-            self.widget.bind(key, lambda _: self.turn())
+            self.widget.bind(key, lambda _: self.toggle())
         self.widget.bind("<FocusIn>", lambda _: self._show_focus(True))
         self.widget.bind("<FocusOut>", lambda _: self._show_focus(False))
         self.widget.bind("<<ThemeChanged>>", lambda _: self._draw())
@@ -83,7 +83,7 @@ class Switch:
             self._is_on = is_on
             self._draw()
 
-    def turn(self) -> str:
+    def toggle(self) -> str:
         """Toggle the switch, as a click does."""
         self.show(not self._is_on)
         self._command()

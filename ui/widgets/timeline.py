@@ -34,7 +34,7 @@ class Timeline:
         self.canvas.bind("<B1-Motion>", self._clicked)
         moves = {"<Left>": -1, "<Right>": 1, "<Home>": -(10**9), "<End>": 10**9}
         for key, by in moves.items():
-            self.canvas.bind(key, partial(self._key, by))
+            self.canvas.bind(key, partial(self.move, by))
 
     def show(self, stops: list[int], step: int) -> None:
         """Show the stops, with the knob at the stop of a step."""
@@ -43,10 +43,7 @@ class Timeline:
             self._stops, self._index = stops, index
             self.draw()
 
-    def _key(self, by: int, _: "tk.Event[tk.Canvas]") -> str:
-        return self.move(by)
-
-    def move(self, by: int) -> str:
+    def move(self, by: int, _: object = None) -> str:
         """Move the knob by a number of stops."""
         self._go(self._index + by)
         return "break"

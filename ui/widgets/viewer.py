@@ -49,7 +49,12 @@ class Viewer:
         self._prompt_label.pack(anchor="w")
         self._caption: ttk.Label = kit.label(inner, style="SmallDim")
         self._caption.pack(anchor="w", pady=(kit.px(1), kit.px(8)))
-        self.timeline = Timeline(kit, inner, self._go_to_step, name=f"{name} timeline".strip())
+        self.timeline = Timeline(
+            kit,
+            inner,
+            lambda step: moved(self._prompt, step),
+            name=f"{name} timeline".strip(),
+        )
         self.timeline.canvas.pack(side="bottom", fill="x", pady=(kit.px(8), 0))
         self.canvas = tk.Canvas(inner, highlightthickness=0, takefocus=0, width=50, height=50)
         kit.theme.paint(self.canvas, bg="card")
@@ -149,9 +154,6 @@ class Viewer:
     def _nearest_step(self) -> int:
         sample = self._book.nearest(self._prompt, self._step)
         return sample.step if sample else 0
-
-    def _go_to_step(self, step: int) -> None:
-        self._moved(self._prompt, step)
 
     def _change_prompt(self, by: int) -> str:
         prompts = self._book.prompts

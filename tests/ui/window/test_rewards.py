@@ -104,7 +104,7 @@ def test_one_s_own_code_is_run_only_after_a_yes(open_desk, rewarded):
     desk.key("F5")
     desk.wait(lambda: is_requested(desk), "the question")
     desk.key("Return")  # the first answer is no
-    desk.wait_state(message="Nothing was started, and none of your code was run.")
+    desk.wait_state(message="Training was not started, and none of your code was run.")
     assert not desk.state["is_running"]
     desk.key("F5")
     desk.wait(lambda: is_requested(desk), "the question again")

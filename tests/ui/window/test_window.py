@@ -291,7 +291,7 @@ def test_changes_set_aside_by_another_preset_are_brought_back_by_a_button(open_d
     desk.replace("optimizer.lr", "2e-4")
     desk.ask("load", path=str(ROOT / "configs" / "presets" / "sdxl" / "lora.json"))
     desk.wait_state(page="training", changed=[])
-    assert desk.state["message"] == "lora is open; your 2 changes were set aside."
+    assert desk.state["message"] == "Opened lora; your 2 changes were replaced."
     desk.click("undo open")
     desk.wait_state(preset="paper", page="training", message="")
     assert desk.state["changed"] == ["training.steps", "optimizer.lr"]
@@ -318,7 +318,7 @@ def test_a_preset_named_at_the_start_sets_nothing_aside_in_silence(open_desk, pr
     desk.ask_to_close()
     assert desk.wait_end() == 0
     again = open_desk("sdxl/lora")
-    again.wait(lambda: "your change was set aside" in again.state["message"], "the message")
+    again.wait(lambda: "your change was replaced" in again.state["message"], "the message")
     again.key("ctrl+z")
     again.wait_state(preset="paper", changed=["training.steps"])
 

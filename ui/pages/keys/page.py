@@ -27,9 +27,9 @@ class KeysPage:
         inner.grid_columnconfigure(0, minsize=kit.px(220))
         inner.grid_columnconfigure(1, minsize=kit.px(380))
         pages = [(page.key, f"Go to {page.title}") for page in context.pages if page.key]
-        for line, (keys, words) in enumerate((*KEYS, *pages)):
+        for line, (keys, description) in enumerate((*KEYS, *pages)):
             kit.label(inner, keys, style="Mono").grid(row=line, column=0, sticky="w")
-            kit.label(inner, words).grid(row=line, column=1, sticky="w", pady=kit.px(4))
+            kit.label(inner, description).grid(row=line, column=1, sticky="w", pady=kit.px(4))
 
     def refresh(self) -> None:
         """Do nothing: the page never changes."""

@@ -74,7 +74,7 @@ class CheckTab:
         """Visible text, for tests."""
         return {
             "message": str(self._message.cget("text")),
-            "kinds": [f"{group.title}: {group.count}" for group in self._groups],
+            "groups": [f"{group.title}: {group.count}" for group in self._groups],
             "findings": [f"{each.path.name}: {each.kind}" for each in self._findings],
             "chosen": self._list.current,
         }
@@ -86,7 +86,8 @@ class CheckTab:
             check.stop()  # the result would be out of date
         blocked_reason = check.blocked_reason()
         self._button.enable("" if check.is_working else blocked_reason)
-        self._button.set_text("Stop" if check.is_working else self._button_text())
+        start_text = "Check now" if check.answer is None else "Check again"
+        self._button.set_text("Stop" if check.is_working else start_text)
         self._button.set_kind("plain" if check.is_working or check.answer else "primary")
         self._show_message()
         if check.is_working:
@@ -99,9 +100,6 @@ class CheckTab:
             self._body.pack_forget()
         elif check.answer is not self._shown:
             self._show(check.answer)
-
-    def _button_text(self) -> str:
-        return "Check again" if self.check.answer is not None else "Check now"
 
     def _show_message(self) -> None:
         check = self.check
@@ -138,12 +136,12 @@ class CheckTab:
         line = kit.frame(inner)
         line.pack(fill="x")
         self._button = kit.button(
-            line, "Check now", self._clicked, name="check pictures", kind="primary"
+            line, "Check now", self._clicked, name="check images", kind="primary"
         )
         self._button.widget.pack(side="left", padx=(0, kit.px(16)), anchor="n")
         self._message: ttk.Label = kit.label(line, _INTRO, style="Dim", wrap=640)
         self._message.pack(side="left", fill="x", expand=True)
-        kit.name(self._message, "check told")
+        kit.name(self._message, "check message")
         self._bar = kit.progress(inner)
         line.bind("<Configure>", lambda event: self._wrap(event.width))
         # Its label changes, and with it its width.
@@ -283,7 +281,8 @@ class CheckTab:
             box.left + box.width - px(10), y, text=headline, anchor="ne", font=_SMALL, fill=tone
         )
         in_bold = partial(measure, font=_BOLD)
-        name = shorten_start(_short_path(finding), room - measure(headline) - px(12), in_bold)
+        short_path = f"{finding.path.parent.name}/{finding.path.name}"
+        name = shorten_start(short_path, room - measure(headline) - px(12), in_bold)
         canvas.create_text(left, y, text=name, anchor="nw", font=_BOLD, fill=palette.text)
         y += px(20)
         for text, color in (
@@ -320,8 +319,3 @@ class CheckTab:
         text = path.suffix or ("folder" if path.is_dir() else "file")
         fill = kit.theme.palette.dim
         canvas.create_text(left + half, top + half, text=text, font=_SMALL, fill=fill)
-
-
-def _short_path(finding: "Finding") -> str:
-    """Return the file name with its folder."""
-    return f"{finding.path.parent.name}/{finding.path.name}"

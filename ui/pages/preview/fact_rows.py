@@ -28,32 +28,29 @@ class FactRows:
         self._facts = facts
         while len(self._rows) < len(facts):
             self._rows.append(self._make(len(self._rows)))
-        for index, (label, words) in enumerate(self._rows):
+        for index, (label, value) in enumerate(self._rows):
             if index >= len(facts):
                 label.grid_remove()
-                words.grid_remove()
+                value.grid_remove()
                 continue
             fact = facts[index]
             style = _STYLES.get(fact.tone, "Small")
-            label.configure(text=_short(fact.label))
-            words.configure(text=fact.text, style=f"{style}.Card.TLabel")
+            # The name of a folder may be long.
+            name = fact.label if len(fact.label) <= 16 else f"{fact.label[:15]}…"
+            label.configure(text=name)
+            value.configure(text=fact.text, style=f"{style}.Card.TLabel")
             label.grid()
-            words.grid()
+            value.grid()
 
     def _make(self, index: int) -> tuple[ttk.Label, ttk.Label]:
         kit = self._kit
         label = kit.label(self.outer, style="SmallDim")
-        words = kit.label(self.outer, wrap=_WORDS)
+        value = kit.label(self.outer, wrap=_WORDS)
         label.grid(row=index, column=0, sticky="nw", pady=kit.px(1))
-        words.grid(row=index, column=1, sticky="nw", padx=(kit.px(8), 0), pady=kit.px(1))
-        for widget in (label, words):
+        value.grid(row=index, column=1, sticky="nw", padx=(kit.px(8), 0), pady=kit.px(1))
+        for widget in (label, value):
             Tooltip(widget, kit.theme, lambda: self._more(index))
-        return label, words
+        return label, value
 
     def _more(self, index: int) -> str:
         return "\n".join(self._facts[index].more) if index < len(self._facts) else ""
-
-
-def _short(label: str) -> str:
-    """Truncate a label, such as the name of a folder."""
-    return label if len(label) <= 16 else f"{label[:15]}…"

@@ -53,7 +53,7 @@ class ImagePanel:
             body,
             self._paint,
             self._select_repeat,
-            name="preview turns",
+            name="preview repeats",
             width=_CELL[0],
             height=_CELL[1],
         )

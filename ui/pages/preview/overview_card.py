@@ -40,14 +40,14 @@ class OverviewCard:
         if self._data is None:
             return []
         forecasts = self._context.forecasts
-        found = facts(self._data.preview)
+        known_facts = facts(self._data.preview)
         forecast = None if forecasts.is_outdated else forecasts.forecast
         if forecast is not None:
-            found += model_facts(forecast.data)
+            known_facts += model_facts(forecast.data)
         elif forecasts.failed is not None:
-            words = failure_text(forecasts.failed)
-            found.append(Fact("Caching", "could not be estimated", "warning", (words,)))
-        return found
+            reason = failure_text(forecasts.failed)
+            known_facts.append(Fact("Caching", "could not be estimated", "warning", (reason,)))
+        return known_facts
 
     def show(self, data: PreviewData) -> None:
         """Show the facts of a dataset preview."""

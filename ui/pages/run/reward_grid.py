@@ -47,7 +47,7 @@ class RewardGrid:
         self._heads = tk.Canvas(inner, width=width, height=kit.px(_HEAD), highlightthickness=0)
         self._heads.configure(takefocus=0)
         self._heads.pack(anchor="w", pady=(kit.px(4), 0))
-        self.timeline = Timeline(kit, inner, self._select_step, name="look timeline")
+        self.timeline = Timeline(kit, inner, self._select_step, name="evaluation timeline")
         box = kit.frame(inner)
         box.pack(fill="both", expand=True)
         self._canvas = tk.Canvas(
@@ -83,7 +83,7 @@ class RewardGrid:
         if self._step is not None and rewards.at(self._step) is None:
             self._step = None
         self._rows, self._columns = grid_rows(rewards), grid_columns(rewards, self._step)
-        steps = [look.step for look in rewards.evaluations]
+        steps = [evaluation.step for evaluation in rewards.evaluations]
         if len(steps) > 1:
             self.timeline.show(steps, self._columns[-1].step)
             if not self.timeline.canvas.winfo_manager():

@@ -17,8 +17,8 @@ _VIEWER_SHARE = 7
 def extent(book: SampleBook) -> str:
     """Format the number of samples: "2 prompts  ·  4 times". Times are not steps."""
     prompts, times = len(book.prompts), len(book.steps)
-    words = f"{prompts} prompt{'s' if prompts != 1 else ''}"
-    return f"{words}  ·  {f'{times} times' if times != 1 else 'once'}"
+    text = f"{prompts} prompt{'s' if prompts != 1 else ''}"
+    return f"{text}  ·  {f'{times} times' if times != 1 else 'once'}"
 
 
 class SamplesPage:

@@ -67,10 +67,10 @@ class SummaryCard:
 
     def refresh(self) -> None:
         """Show the current draft."""
-        seen = first_folder(self._context.draft)
-        if seen != self._folder:
-            self._folder = seen
-            self._load_summary(seen)
+        folder = first_folder(self._context.draft)
+        if folder != self._folder:
+            self._folder = folder
+            self._load_summary(folder)
         self._show()
 
     def wrap(self, width: int) -> None:
@@ -99,8 +99,8 @@ class SummaryCard:
                 lambda summary: self._summary_loaded(folder, summary),
             )
 
-    def _summary_loaded(self, seen: ConceptSettings, summary: FolderSummary) -> None:
-        if seen == self._folder:
+    def _summary_loaded(self, folder: ConceptSettings, summary: FolderSummary) -> None:
+        if folder == self._folder:
             self._summary = summary
             self._show()
             self._draw()
@@ -175,11 +175,6 @@ def _used_folders(draft: Draft) -> list[dict[str, object]]:
     return [entry for entry in folders if entry.get("use") is not False and entry.get("folder")]
 
 
-def _has_more_images(draft: Draft) -> bool:
-    """Return whether there are images besides those of the first folder."""
-    return bool(_used_folders(draft) or draft.value("data.class_folder"))
-
-
 def data_lines(
     folder: ConceptSettings | None, summary: FolderSummary | None, others: int
 ) -> list[str]:
@@ -211,12 +206,12 @@ def _caption_lines(folder: ConceptSettings, summary: FolderSummary) -> list[str]
     return [*lines, f"{without:,} without a caption"] if without else lines
 
 
-def how_often(seen: int, images: int, *, is_most: bool = False) -> str:
+def how_often(images_seen: int, images: int, *, is_most: bool = False) -> str:
     """Format how often each image is seen: "each of 3 images 333 times".
 
     is_most: whether the number is an upper limit.
     """
-    times = seen / images
+    times = images_seen / images
     if times < 1:
         return f"not all of {images:,} images"
     figure = f"{times:,.0f}" if times >= _ROUNDED_FROM else f"{times:.1f}".removesuffix(".0")
@@ -288,7 +283,7 @@ def run_lines(draft: Draft, summary: FolderSummary | None) -> list[str]:
     accumulation, every = value("training.accumulation"), value("sampling.every")
     if not (isinstance(steps, int) and isinstance(batch, int) and isinstance(accumulation, int)):
         return [*trained_lines(draft), "Fix the numbers to see the length of the run."]
-    seen = steps * batch * accumulation
+    images_seen = steps * batch * accumulation
     is_of_rewards = value("objective.kind") == "alignprop"
     is_curated = value("objective.algorithm.kind") == "best_of_n"
     done = (
@@ -298,13 +293,17 @@ def run_lines(draft: Draft, summary: FolderSummary | None) -> list[str]:
     )
     # The last batch of a bucket may be smaller.
     is_most = batch * accumulation > 1 and not is_of_rewards
-    count = f"{'up to ' if is_most else ''}{seen:,} images {done}"
+    count = f"{'up to ' if is_most else ''}{images_seen:,} images {done}"
     lines = [*trained_lines(draft), f"{steps:,} steps", count]
     if is_of_rewards:
         lines += prompt_lines(draft)
-    elif summary is not None and summary.images and not _has_more_images(draft):
+    elif (
+        summary is not None
+        and summary.images
+        and not (_used_folders(draft) or draft.value("data.class_folder"))
+    ):
         validation = validation_of(draft, summary.images)
-        lines.append(how_often(seen, max(1, summary.images - validation), is_most=is_most))
+        lines.append(how_often(images_seen, max(1, summary.images - validation), is_most=is_most))
         if validation:
             count = f"{validation:,} image{'s' if validation > 1 else ''}"
             lines.append(f"{count} for validation")

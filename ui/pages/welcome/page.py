@@ -119,7 +119,7 @@ class WelcomePage:
         self._icons.append((canvas, way.icon))
         kit.label(inner, way.title, style="Heading").pack(anchor="w")
         text = kit.label(inner, way.text, style="Dim", wrap=180)
-        kit.name(text, f"words of way {column}")
+        kit.name(text, f"text of way {column}")
         self._texts.append(text)
         text.pack(anchor="w", pady=(kit.px(6), kit.px(16)))
         name = f"welcome {way.title.lower()}"

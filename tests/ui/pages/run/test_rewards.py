@@ -332,7 +332,7 @@ def test_images_are_opened_and_followed_by_pointer_and_keys(open_desk, project):
     desk.key("Down", "Right", "Right", "Return")
     desk.wait(lambda: "color 0.626   sharpness 0.100" in desk.state["rewards"], "the one of now")
     desk.click("reward curves")
-    desk.click("look timeline")
+    desk.click("evaluation timeline")
     desk.key("Home", "Right")
     desk.wait(lambda: desk.state["rewards"].endswith("step 10"), "an earlier look")
 
