@@ -1,4 +1,4 @@
-"""The settings as data: what the window, the messages and the reference all read."""
+"""The settings as data, for the window, messages and the settings reference."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from onetrainer.config.base.section import Section, Ui
-from onetrainer.config.base.variants import KIND, as_section, default_kind, variants
+from onetrainer.config.base.variants import KIND, as_section, default_variant, variants
 
 Kind = Literal["yes-no", "integer", "number", "text", "choice", "list"]
 
@@ -20,11 +20,16 @@ Kind = Literal["yes-no", "integer", "number", "text", "choice", "list"]
 class Setting:
     """One setting.
 
-    path: dotted, as in `--set` ("optimizer.lr"). kind: what it holds. choices: of a "choice".
-    item: the section each entry of a "list" is. is_optional: whether empty (null) is a value.
-    needs: where the setting exists only in some kinds of a section: the section's path, and those
-    kinds; it must be one of them in each.
-    lowest, highest: the range, where `above_lowest` and `below_highest` exclude its ends.
+    Attributes:
+        path: Dotted, as in `--set` ("optimizer.lr").
+        kind: The type of its value.
+        choices: The values of a "choice".
+        item: The section of each entry of a "list".
+        is_optional: Whether empty (null) is a value.
+        needs: If it exists only in some variants of sections: each section's path, and the variants
+            that have it.
+        lowest: The lower end of the range; excluded if `above_lowest`.
+        highest: The upper end of the range; excluded if `below_highest`.
     """
 
     path: str
@@ -45,7 +50,7 @@ class Setting:
 
     @property
     def expected(self) -> str:
-        """What the setting takes, in words: "a whole number from 1 to 1024"."""
+        """A description of the allowed values: "a whole number from 1 to 1024"."""
         match self.kind:
             case "yes-no":
                 return "true or false"
@@ -63,79 +68,82 @@ class Setting:
             noun = f"a multiple of {self.multiple_of:g}"
         return noun + self._range() + (", or nothing" if self.is_optional else "")
 
-    def word(self, value: Any) -> str:
-        """A value of a "choice" as people call it: "SD 1.5" for "sd15"; any other as text."""
+    def choice_label(self, value: Any) -> str:
+        """Return the label of a choice's value: "SD 1.5" for "sd15"; the value if it has none."""
         return self.ui.choices.get(str(value), str(value))
 
     @property
-    def help_in_words(self) -> str:
-        """The help as the window shows it, where choices have words: “automatic” for "auto"."""
+    def help_text(self) -> str:
+        """The help with labels in place of choices' values: “automatic” for "auto"."""
         text = self.help
         for value in self.choices:
-            text = text.replace(f'"{value}"', f"“{self.word(value)}”")
+            text = text.replace(f'"{value}"', f"“{self.choice_label(value)}”")
         return text
 
     def _named(self, choice: str) -> str:
-        word = self.word(choice)
-        is_same = _spoken(word) == _spoken(choice)
-        return f'"{choice}"' if is_same else f'"{choice}" ({word})'
+        label = self.choice_label(choice)
+        is_same = _normalized(label) == _normalized(choice)
+        return f'"{choice}"' if is_same else f'"{choice}" ({label})'
 
     def _range(self) -> str:
-        low = _figure(self.lowest)
-        high = _figure(self.highest)
+        low = _format_limit(self.lowest)
+        high = _format_limit(self.highest)
         if low and high and not self.above_lowest and not self.below_highest:
             return f" from {low} to {high}"
-        words = []
+        limits = []
         if low:
-            words.append(f"above {low}" if self.above_lowest else f"at least {low}")
+            limits.append(f"above {low}" if self.above_lowest else f"at least {low}")
         if high:
-            words.append(f"below {high}" if self.below_highest else f"at most {high}")
-        return " " + " and ".join(words) if words else ""
+            limits.append(f"below {high}" if self.below_highest else f"at most {high}")
+        return " " + " and ".join(limits) if limits else ""
 
 
 def settings(
     section: type[BaseModel], prefix: str = "", *, kinds: Mapping[str, str] | None = None
 ) -> Iterator[Setting]:
-    """Every setting of a section and of the sections in it, in the order of the file.
+    """Yield every setting of a section and its subsections, in the order of the file.
 
-    kinds: of the sections that come in kinds, by their paths, as `kinds_of` gives them: then there
-    are the settings of these kinds alone. Without it there are those of all kinds, each path once,
-    as the first kind that has it defines it; the default kind counts as the first.
+    Args:
+        section: The section.
+        prefix: The path of the section, with a dot at the end.
+        kinds: The selected variants by section path, see `selected_variants`: yields only their
+            settings. None yields those of all variants, each path once, as the default variant
+            or else the first one defines it.
     """
     yield from _merged(_walk(section, prefix, kinds, ()))
 
 
-def is_there(setting: Setting, kinds: Mapping[str, str]) -> bool:
-    """Whether a setting exists in these kinds of sections."""
-    return all(kinds.get(path) in wanted for path, wanted in setting.needs)
+def is_available(setting: Setting, kinds: Mapping[str, str]) -> bool:
+    """Return whether a setting exists in the selected variants."""
+    return all(kinds.get(path) in allowed for path, allowed in setting.needs)
 
 
 def setting_at(path: str) -> Setting | None:
-    """The setting of a path, also inside a list: "sampling.prompts.0.seed". None if none is."""
-    found = _by_path()
-    if path in found:
-        return found[path]
-    for name, setting in found.items():
-        place, _, rest = path.removeprefix(f"{name}.").partition(".")
-        if setting.item is not None and path.startswith(f"{name}.") and place.isdecimal():
+    """Return the setting of a path, also in a list: "sampling.prompts.0.seed"; None if missing."""
+    by_path = _by_path()
+    if path in by_path:
+        return by_path[path]
+    for name, setting in by_path.items():
+        index, _, rest = path.removeprefix(f"{name}.").partition(".")
+        if setting.item is not None and path.startswith(f"{name}.") and index.isdecimal():
             return next((inner for inner in settings(setting.item) if inner.path == rest), None)
     return None
 
 
 def sections(section: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """The sections directly inside a section, by key; of several kinds the default one."""
-    found: dict[str, type[BaseModel]] = {}
+    """Return the direct subsections by key; the default one if there are variants."""
+    inner: dict[str, type[BaseModel]] = {}
     for key, field in section.model_fields.items():
-        kinds = variants(field)
-        inner = kinds[default_kind(field)] if kinds else as_section(field.annotation)
-        if inner is not None:
-            found[key] = inner
-    return found
+        by_name = variants(field)
+        each = by_name[default_variant(field)] if by_name else as_section(field.annotation)
+        if each is not None:
+            inner[key] = each
+    return inner
 
 
 @cache
 def _by_path() -> dict[str, Setting]:
-    """Every setting of a config; made once, as looking through all kinds takes a while."""
+    """Return every setting of a config; cached, as collecting them from all variants is slow."""
     from onetrainer.config.train import TrainConfig
 
     return {setting.path: setting for setting in settings(TrainConfig)}
@@ -149,60 +157,55 @@ def _walk(
 ) -> Iterator[Setting]:
     for key, field in section.model_fields.items():
         path = f"{prefix}{key}"
-        inner, found = as_section(field.annotation), variants(field)
-        if found:
-            yield _kind_setting(path, field, found, needs)
-            for kind in _chosen(path, field, kinds):
-                more = (*needs, (path, frozenset([kind])))
-                yield from _walk(found[kind], f"{path}.", kinds, more)
+        inner, by_name = as_section(field.annotation), variants(field)
+        if by_name:
+            yield _variant_setting(path, field, by_name, needs)
+            for name in _selected(path, field, kinds):
+                more = (*needs, (path, frozenset([name])))
+                yield from _walk(by_name[name], f"{path}.", kinds, more)
         elif inner is not None:
             yield from _walk(inner, f"{path}.", kinds, needs)
         elif key != KIND and any(isinstance(mark, Ui) for mark in field.metadata):
             yield _setting(path, field, needs)
 
 
-def _chosen(path: str, field: FieldInfo, kinds: Mapping[str, str] | None) -> list[str]:
-    """The kinds to look into: the one that is chosen, or all with the default one first."""
-    first = default_kind(field)
+def _selected(path: str, field: FieldInfo, kinds: Mapping[str, str] | None) -> list[str]:
+    """Return the selected variant; without a selection all, the default one first."""
+    first = default_variant(field)
     if kinds is not None:
         return [kinds.get(path, first)]
-    return [first, *(kind for kind in variants(field) if kind != first)]
+    return [first, *(name for name in variants(field) if name != first)]
 
 
 def _merged(found: Iterator[Setting]) -> Iterator[Setting]:
-    """Each path once, with what all its kinds need; in the order of their first appearance."""
+    """Yield one setting per path; its `needs` is the union over variants."""
     merged: dict[str, Setting] = {}
     for setting in found:
         known = merged.get(setting.path)
-        merged[setting.path] = setting if known is None else _joined(known, setting)
+        if known is not None:
+            more = dict(setting.needs)
+            needs = ((path, names | more[path]) for path, names in known.needs if path in more)
+            setting = replace(known, needs=tuple(needs))
+        merged[setting.path] = setting
     yield from merged.values()
 
 
-def _joined(one: Setting, other: Setting) -> Setting:
-    needs: dict[str, frozenset[str]] = {}
-    theirs = dict(other.needs)
-    for path, kinds in one.needs:
-        if path in theirs:
-            needs[path] = kinds | theirs[path]
-    return replace(one, needs=tuple(needs.items()))
-
-
-def _kind_setting(
+def _variant_setting(
     path: str,
     field: FieldInfo,
-    found: Mapping[str, type[BaseModel]],
+    by_name: Mapping[str, type[BaseModel]],
     needs: tuple[tuple[str, frozenset[str]], ...],
 ) -> Setting:
-    """The choice of a section's kind; its words are the titles of the kinds."""
+    """Return the setting that selects a section's variant; its labels are the variants' titles."""
     ui = next(mark for mark in field.metadata if isinstance(mark, Ui))
-    titles = {kind: getattr(variant, "title", kind) for kind, variant in found.items()}
+    titles = {name: getattr(variant, "title", name) for name, variant in by_name.items()}
     return Setting(
         path=f"{path}.{KIND}",
         kind="choice",
         ui=replace(ui, choices=titles),
         help=" ".join((field.description or "").split()),
-        default=default_kind(field),
-        choices=tuple(found),
+        default=default_variant(field),
+        choices=tuple(by_name),
         needs=needs,
     )
 
@@ -211,7 +214,7 @@ def _setting(path: str, field: FieldInfo, needs: tuple[tuple[str, frozenset[str]
     ui = next(mark for mark in field.metadata if isinstance(mark, Ui))
     annotation, is_optional = _without_none(field.annotation)
     marks = list(field.metadata)
-    if get_origin(annotation) is Annotated:  # a shared kind of value, such as `Rate | None`
+    if get_origin(annotation) is Annotated:  # a shared type, such as `Rate | None`
         annotation, *inner = get_args(annotation)
         marks += [part for mark in inner for part in getattr(mark, "metadata", [mark])]
     kind, choices, item = _kind(annotation)
@@ -269,11 +272,11 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
     return annotation, False
 
 
-def _spoken(text: str) -> str:
+def _normalized(text: str) -> str:
     return text.casefold().replace("_", " ").replace("-", " ")
 
 
-def _figure(value: float | None) -> str:
+def _format_limit(value: float | None) -> str:
     if value is None:
         return ""
     if isinstance(value, int) and value >= 2**31:

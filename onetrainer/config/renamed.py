@@ -1,8 +1,9 @@
-"""Settings that had another name in earlier versions."""
+"""Former names of settings."""
 
 import re
+from collections.abc import Iterable, Iterator
 
-# A star stands for the number of a list's entry. Version 6 renamed all of them.
+# Former paths and current ones; a star is the index of a list entry. All changed in version 6.
 RENAMED = {
     "data.concepts.*.pictures": "data.concepts.*.images",
     "ema.place": "ema.device",
@@ -28,17 +29,25 @@ RENAMED = {
 
 
 def current_path(path: str) -> str:
-    """Return today's path of a setting; a path that was never renamed is returned as it is."""
-    for old, new in RENAMED.items():
-        pattern = re.escape(old).replace(r"\*", r"(\d+)") + r"(?=\.|$)"
+    """Return a setting's current path; a path that was never renamed is returned unchanged."""
+    for former, current in RENAMED.items():
+        pattern = re.escape(former).replace(r"\*", r"(\d+)") + r"(?=\.|$)"
         match = re.match(pattern, path)
         if match:
-            number = match.group(1) if match.groups() else ""
-            renamed = new.replace("*", number) + path[match.end() :]
+            index = match.group(1) if match.groups() else ""
+            renamed = current.replace("*", index) + path[match.end() :]
             return renamed if renamed == path else current_path(renamed)
     return path
 
 
-def former_names(path: str) -> list[str]:
-    """Return the last names that a setting had in earlier versions; `*` stands for a number."""
-    return [old.rpartition(".")[2] for old, new in RENAMED.items() if new == path]
+def former_paths(path: str) -> list[str]:
+    """Return the former paths of a setting; `*` is the index of a list entry."""
+    return [former for former, current in RENAMED.items() if current == path]
+
+
+def rename_notes(overrides: Iterable[str]) -> Iterator[str]:
+    """Yield a note for each `key.path=value` override that uses a former name."""
+    for text in overrides:
+        path = text.partition("=")[0].strip()
+        if current_path(path) != path:
+            yield f"{path} is now called {current_path(path)}"

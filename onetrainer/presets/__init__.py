@@ -1,1 +1,1 @@
-"""Find, load, merge, compare and save configs and presets."""
+"""Finding, loading, merging, comparing and saving configs and presets."""

@@ -1,21 +1,27 @@
-"""In which settings two configs differ, in words that tell what a kind of section has not."""
+"""Comparison of two configs, setting by setting."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from onetrainer.config.base.variants import kinds_of
-from onetrainer.config.fields import Setting, is_there, settings
-from onetrainer.config.problems import shown
+from onetrainer.config.base.variants import selected_variants
+from onetrainer.config.fields import Setting, is_available, settings
+from onetrainer.config.problems import format_value
 from onetrainer.config.train import TrainConfig
 from onetrainer.presets.presets import value_at
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One setting that two configs hold different values of.
+    """A setting whose value differs between two configs.
 
-    left_lacks, right_lacks: the kind by which a config has no such setting; its value is None then.
+    Attributes:
+        path: The setting.
+        left: Its value in the first config.
+        right: Its value in the second config.
+        left_lacks: The variant because of which the first config has no such setting; its value is
+            None then.
+        right_lacks: The same for the second config.
     """
 
     path: str
@@ -24,28 +30,28 @@ class Difference:
     left_lacks: str = ""
     right_lacks: str = ""
 
-    def words(self) -> str:
-        """For example "optimizer.beta1: 0.9 → (not with adafactor)"."""
-        left = f"(not with {self.left_lacks})" if self.left_lacks else shown(self.left)
-        right = f"(not with {self.right_lacks})" if self.right_lacks else shown(self.right)
+    def text(self) -> str:
+        """Return a line such as "optimizer.beta1: 0.9 → (not with adafactor)"."""
+        left = f"(not with {self.left_lacks})" if self.left_lacks else format_value(self.left)
+        right = f"(not with {self.right_lacks})" if self.right_lacks else format_value(self.right)
         return f"{self.path}: {left} → {right}"
 
 
 def differences(left: TrainConfig, right: TrainConfig) -> list[Difference]:
-    """The settings in which two configs differ, in the file's order, a section's kind first."""
-    one, other = left.model_dump(mode="json"), right.model_dump(mode="json")
-    kinds, others = kinds_of(one, TrainConfig), kinds_of(other, TrainConfig)
-    found = []
+    """Return the settings in which two configs differ, in the file's order, variants first."""
+    documents = left.model_dump(mode="json"), right.model_dump(mode="json")
+    selected = [selected_variants(document, TrainConfig) for document in documents]
+    changed = []
     for setting in settings(TrainConfig):
-        own, theirs = value_at(one, setting.path), value_at(other, setting.path)
-        if own != theirs:
-            lacks = _lacks(setting, kinds), _lacks(setting, others)
-            found.append(Difference(setting.path, own, theirs, *lacks))
-    return found
+        first, second = (value_at(document, setting.path) for document in documents)
+        if first != second:
+            lacks = (_missing_because_of(setting, variants) for variants in selected)
+            changed.append(Difference(setting.path, first, second, *lacks))
+    return changed
 
 
-def _lacks(setting: Setting, kinds: Mapping[str, str]) -> str:
-    """The kind of section that has no such setting; "" if it is there."""
-    if is_there(setting, kinds):
+def _missing_because_of(setting: Setting, selected: Mapping[str, str]) -> str:
+    """Return the selected variant that has no such setting; "" if it is available."""
+    if is_available(setting, selected):
         return ""
-    return next(kinds[path] for path, wanted in setting.needs if kinds.get(path) not in wanted)
+    return next(selected[path] for path, names in setting.needs if selected.get(path) not in names)

@@ -1,4 +1,4 @@
-"""Config files and presets: find, load, merge, check, save."""
+"""Config files and presets: find, load, merge, validate and save them."""
 
 import difflib
 import json
@@ -12,10 +12,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ValidationError
 
 from onetrainer import ROOT
-from onetrainer.config.base.variants import KIND, kinds_of, with_kinds
-from onetrainer.config.fields import Setting, is_there, setting_at, settings
+from onetrainer.config.base.variants import KIND, selected_variants, with_default_variants
+from onetrainer.config.fields import Setting, is_available, setting_at, settings
 from onetrainer.config.migrate import migrate
-from onetrainer.config.problems import problems_of, shown, unprintable
+from onetrainer.config.problems import format_value, problems_of, unprintable
 from onetrainer.config.renamed import current_path
 from onetrainer.config.train import VERSION, TrainConfig
 from onetrainer.errors import ProblemsError, UserError
@@ -26,14 +26,14 @@ from onetrainer.run.user_folder import user_folder
 from onetrainer.trust.function_file import absolute_spec
 
 BUILT_IN = ROOT / "configs" / "presets"
-# What a preset file may say about itself beside its settings.
+# Keys of a preset file that are not settings.
 ABOUT = ("description", "extends")
-_LONGEST_NAME = 4096
+_MAX_NAME_LENGTH = 4096
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A named config file. name: "sd15/lora", its path below its folder without the ending."""
+    """A named config file. name: its path below its folder without the extension ("sd15/lora")."""
 
     name: str
     path: Path
@@ -42,7 +42,7 @@ class Preset:
 
 
 def find_presets() -> list[Preset]:
-    """The presets that come with the program, then the user's own; sorted by name."""
+    """Return the built-in presets, then the user's own, both sorted by name."""
     own = user_folder() / "presets"
     return [*_presets_in(BUILT_IN, "built in"), *_presets_in(own, "yours")]
 
@@ -50,10 +50,15 @@ def find_presets() -> list[Preset]:
 def locate(
     name_or_path: str, *, may_be_run: bool = False, wanted: str = "a config file or a preset"
 ) -> Path:
-    """The config file meant by a path or by a preset's name. Raises UserError if there is none.
+    """Return the config file for a path or a preset's name.
 
-    may_be_run: whether a run's folder stands for the config in it. wanted: what would do, for the
-    error.
+    Args:
+        name_or_path: The path or name.
+        may_be_run: Whether a run's folder stands for the config in it.
+        wanted: What is expected, for the error message.
+
+    Raises:
+        UserError: There is no such file or preset.
     """
     path = Path(expanded(name_or_path))
     if _is_file(path):
@@ -63,57 +68,61 @@ def locate(
         if may_be_run:
             return run.config
         raise UserError(
-            f"{shortened(path)}: this is the folder of a run",
+            f"{shortened(path)}: this is a run folder",
             "Expected a config file or a preset",
-            f"Go on with it by `onetrainer resume {shortened(path)}`, or name its"
-            f" {run.config.name} to begin another run like it.",
+            f"Resume it with `onetrainer resume {shortened(path)}`, or name its"
+            f" {run.config.name} to start another run like it.",
         )
     presets = find_presets()
     for preset in presets:
         if preset.name == name_or_path:
             return preset.path
-    is_folder = len(name_or_path) < _LONGEST_NAME and path.is_dir()
+    is_folder = len(name_or_path) < _MAX_NAME_LENGTH and path.is_dir()
     what = "this is a folder" if is_folder else "there is no such file or preset"
-    begun = [preset.name for preset in presets if preset.name.startswith(name_or_path)]
-    alike = difflib.get_close_matches(name_or_path, [preset.name for preset in presets], n=3)
-    meant = " or ".join(f'"{name}"' for name in alike)
+    longer = [preset.name for preset in presets if preset.name.startswith(name_or_path)]
+    similar = difflib.get_close_matches(name_or_path, [preset.name for preset in presets], n=3)
+    meant = " or ".join(f'"{name}"' for name in similar)
     raise UserError(
         f"{shortened(Path(name_or_path))}: {what}",
-        f"Expected {wanted}" + (f"; presets that begin so are {', '.join(begun)}" if begun else ""),
+        f"Expected {wanted}" + (f"; presets: {', '.join(longer)}" if longer else ""),
         f"Did you mean {meant}?"
-        if alike and not begun
+        if similar and not longer
         else "Check the name; `onetrainer presets` lists them.",
     )
 
 
 def load_document(path: Path) -> Document:
-    """A config file's settings as they are to be used: migrated, extended, paths absolute.
+    """Return a config file's settings, migrated, merged with the preset it extends, paths absolute.
 
-    Raises UserError if the file cannot be read as a config.
+    Raises:
+        UserError: The file cannot be read as a config.
     """
     return _load(path, parents=())
 
 
 def resolve(document: Mapping[str, Any], *, source: str) -> TrainConfig:
-    """The config of a document over the defaults. Raises ProblemsError with everything wrong."""
-    broken = unprintable(document)
-    if broken:
-        raise ProblemsError(broken, source)
+    """Return the config of a document over the defaults. Raises ProblemsError with all problems."""
+    if invalid := unprintable(document):
+        raise ProblemsError(invalid, source)
     try:
-        # Strict JSON rules: 3 is no text, true is no number; lists become tuples.
-        text = json.dumps(with_kinds(_settings_of(document), TrainConfig))
+        # Strict JSON rules: 3 is not text, true is not a number; lists become tuples.
+        values = {key: value for key, value in document.items() if key not in ABOUT}
+        text = json.dumps(with_default_variants(values, TrainConfig))
         return TrainConfig.model_validate_json(text, strict=True)
     except ValidationError as error:
         raise ProblemsError(problems_of(error, TrainConfig), source) from error
 
 
 def with_overrides(document: Document, overrides: Iterable[str]) -> Document:
-    """The document with `key.path=value` settings over it; values are JSON, else text.
+    """Return the document with `key.path=value` overrides applied; values are JSON, else text.
 
-    Kinds come first, as another kind of section starts anew: the order in which they are given
-    does not matter. Raises UserError for text that is not of that form.
+    Former names of settings are accepted. Variants are applied first, since another variant resets
+    its section: the order of the overrides does not matter.
+
+    Raises:
+        UserError: An override does not have that form.
     """
-    found = []
+    values = []
     for text in overrides:
         path, equals, value = text.partition("=")
         if not equals or not path.strip():
@@ -124,19 +133,19 @@ def with_overrides(document: Document, overrides: Iterable[str]) -> Document:
             )
         if path.strip() in ("version", *ABOUT):
             raise UserError(
-                f"--set {text}: this belongs to the file, it is no setting",
+                f"--set {text}: this is a property of the file, not a setting",
                 "Expected key.path=value, such as training.steps=500",
                 "Change it in the file.",
             )
         path = current_path(path.strip())
-        found.append((path, _value_of(path, value)))
-    for path, value in sorted(found, key=lambda one: _rank(one[0])):
+        values.append((path, _parsed_value(path, value)))
+    for path, value in sorted(values, key=lambda pair: _rank(pair[0])):
         document = _with_override(document, path, value)
     return document
 
 
 def with_value(document: Mapping[str, Any], path: str, value: Any) -> Document:
-    """The document with one setting changed; numbers in the path are places in a list."""
+    """Return the document with one setting changed; numbers in the path are list indexes."""
     key, _, rest = path.partition(".")
     if not rest:
         return {**document, key: value}
@@ -146,8 +155,8 @@ def with_value(document: Mapping[str, Any], path: str, value: Any) -> Document:
     return {**document, key: with_value(inner if isinstance(inner, dict) else {}, rest, value)}
 
 
-def without(document: Mapping[str, Any], paths: Iterable[str]) -> Document:
-    """The document without the settings at some paths; a whole list goes with a wrong entry."""
+def without_settings(document: Mapping[str, Any], paths: Iterable[str]) -> Document:
+    """Return the document without some settings; an invalid list entry removes the whole list."""
     lists = {setting.path for setting in settings(TrainConfig) if setting.kind == "list"}
     left = dict(document)
     for path in paths:
@@ -162,33 +171,32 @@ def without(document: Mapping[str, Any], paths: Iterable[str]) -> Document:
 
 
 def with_absolute_paths(config: TrainConfig) -> TrainConfig:
-    """The config with every path absolute, so that it means the same wherever it is read.
+    """Return the config with all paths absolute, relative ones taken from the current folder.
 
-    What is still relative is taken from the current folder; a loaded file's paths are absolute
-    already, taken from the file's own folder.
+    A loaded file's paths are absolute already, relative to the file's own folder.
     """
     return with_paths(config, partial(_absolute, folder=Path.cwd()))
 
 
 def with_paths(config: TrainConfig, change: Callable[[Setting, str], str]) -> TrainConfig:
-    """The config with every path in it changed."""
+    """Return the config with a function applied to every path in it."""
     return resolve(_with_paths(config.model_dump(mode="json"), change), source="")
 
 
 def as_preset(config: TrainConfig, *, description: str = "") -> Document:
-    """The document that holds only what differs from the defaults."""
+    """Return a document of the settings that differ from the defaults."""
     document: Document = {"version": VERSION}
     if description:
         document["description"] = description
     whole = config.model_dump(mode="json")
-    kinds = kinds_of(whole, TrainConfig)
+    kinds = selected_variants(whole, TrainConfig)
     plain = defaults(kinds)
     for setting in settings(TrainConfig, kinds=kinds):
         value = value_at(whole, setting.path)
         section = setting.path.rpartition(".")[0]
-        is_other_kind = setting.path.endswith(f".{KIND}") and value != setting.default
-        if is_other_kind or value != value_at(plain, setting.path):
-            # What a setting means depends on the kind it belongs to, so the kind goes along.
+        is_other_variant = setting.path.endswith(f".{KIND}") and value != setting.default
+        if is_other_variant or value != value_at(plain, setting.path):
+            # A setting's meaning depends on its variant, so that is included.
             if section in kinds:
                 document = with_value(document, f"{section}.{KIND}", kinds[section])
             document = with_value(document, setting.path, value)
@@ -196,25 +204,25 @@ def as_preset(config: TrainConfig, *, description: str = "") -> Document:
 
 
 def defaults(kinds: Mapping[str, str]) -> Document:
-    """Every setting's own value, for sections of these kinds (by path, as `kinds_of` tells)."""
+    """Return the defaults of all settings for some variants (see `selected_variants`)."""
     document: Document = {}
     for path, kind in kinds.items():
         setting = setting_at(f"{path}.{KIND}")
-        if setting is not None and is_there(setting, kinds):
+        if setting is not None and is_available(setting, kinds):
             document = with_value(document, setting.path, kind)
     whole: Document = resolve(document, source="").model_dump(mode="json")
     return whole
 
 
-def with_kind(document: Mapping[str, Any], path: str, kind: str) -> Document:
-    """The document with another kind of section at a path, such as "optimizer".
+def with_variant(document: Mapping[str, Any], path: str, kind: str) -> Document:
+    """Return the document with another variant of the section at a path, such as "optimizer".
 
-    What a person has set stays where the new kind has a setting of that name; everything else is
-    as the new kind has it by itself.
+    Changed settings are kept if the new variant has a setting of that name; all others get the new
+    variant's defaults.
     """
-    old = defaults(kinds_of(document, TrainConfig))
+    old = defaults(selected_variants(document, TrainConfig))
     bare = with_value(document, path, {KIND: kind})
-    kinds = kinds_of(bare, TrainConfig)
+    kinds = selected_variants(bare, TrainConfig)
     changed = with_value(bare, path, value_at(defaults(kinds), path))
     for setting in settings(TrainConfig, kinds=kinds):
         value = value_at(document, setting.path)
@@ -226,7 +234,7 @@ def with_kind(document: Mapping[str, Any], path: str, kind: str) -> Document:
 
 
 def _fitting(setting: Setting, value: Any) -> Any:
-    """A value from another kind; of a list's entries only what entries have in this one."""
+    """Return another variant's value without keys that list entries do not have in this one."""
     if setting.item is None or not isinstance(value, list):
         return value
     known = setting.item.model_fields
@@ -239,7 +247,7 @@ def _fitting(setting: Setting, value: Any) -> Any:
 
 
 def save_preset(config: TrainConfig, path: Path, *, description: str = "") -> None:
-    """Writes a preset file, complete or not at all. Raises UserError if it cannot be written."""
+    """Write a preset file atomically. Raises UserError if it cannot be written."""
     text = json.dumps(as_preset(config, description=description), indent=2, ensure_ascii=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -249,17 +257,17 @@ def save_preset(config: TrainConfig, path: Path, *, description: str = "") -> No
 
 
 def expanded(text: str) -> str:
-    """A path with `~` made a home folder. Raises UserError for a user that is not there."""
+    """Return a path with `~` replaced by the home folder. Raises UserError for an unknown user."""
     try:
         return str(Path(text).expanduser())
     except RuntimeError as error:
         raise UserError(
-            f"{text}: there is no such user here", "Expected a path", "Correct it."
+            f"{text}: there is no such user on this computer", "Expected a path", "Correct it."
         ) from error
 
 
 def value_at(document: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path; None where there is none."""
+    """Return the value at a dotted path; None if it is missing."""
     value: Any = document
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -275,10 +283,12 @@ def _load(path: Path, *, parents: tuple[Path, ...]) -> Document:
     if path.resolve() in parents:
         raise UserError(f"{path}: extends itself through {base}", "", 'Remove one "extends".')
     if not isinstance(base, str):
-        raise UserError(f'{path}: "extends" is {shown(base)}', "Expected a preset's name", "")
-    beside = path.parent / base
-    found = beside if _is_file(beside) else locate(base)
-    return _merge(_load(found, parents=(*parents, path.resolve())), document)
+        raise UserError(
+            f'{path}: "extends" is {format_value(base)}', "Expected a preset's name", ""
+        )
+    sibling = path.parent / base
+    parent = sibling if _is_file(sibling) else locate(base)
+    return _merge(_load(parent, parents=(*parents, path.resolve())), document)
 
 
 def _with_paths(
@@ -291,9 +301,9 @@ def _with_paths(
         if setting.ui.is_path and isinstance(value, str) and value:
             document = with_value(document, setting.path, change(setting, value))
         elif setting.item is not None and isinstance(value, list):
-            own = setting.item
+            item = setting.item
             entries = [
-                _with_paths(entry, change, own) if isinstance(entry, dict) else entry
+                _with_paths(entry, change, item) if isinstance(entry, dict) else entry
                 for entry in value
             ]
             document = with_value(document, setting.path, entries)
@@ -301,7 +311,7 @@ def _with_paths(
 
 
 def _absolute(setting: Setting, value: str, folder: Path) -> str:
-    """The value as a path that is the same from everywhere; a hub's name stays as it is."""
+    """Return the value as an absolute path; a name on the Hub is returned unchanged."""
     if setting.ui.editor == "model" and is_hub_name(value, folder):
         return value
     if setting.ui.editor == "function":
@@ -314,7 +324,7 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Document:
     for key, value in over.items():
         inner = merged.get(key)
         merged[key] = value
-        # Another variant of a union starts from its own defaults, not from the old one's values.
+        # Another variant starts from its own defaults, not from the old one's values.
         if isinstance(inner, dict) and isinstance(value, dict):
             kind = inner.get("kind")
             if value.get("kind", kind) == kind:
@@ -322,27 +332,23 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Document:
     return merged
 
 
-def _settings_of(document: Mapping[str, Any]) -> Document:
-    return {key: value for key, value in document.items() if key not in ABOUT}
-
-
 def _rank(path: str) -> tuple[bool, int]:
-    """Where an override comes: kinds first, of outer sections before those of inner ones."""
-    is_kind = path.endswith(f".{KIND}") and setting_at(path) is not None
-    return not is_kind, path.count(".") if is_kind else 0
+    """Return the sort key of an override: variants first, outer sections before inner ones."""
+    is_variant = path.endswith(f".{KIND}") and setting_at(path) is not None
+    return not is_variant, path.count(".") if is_variant else 0
 
 
 def _with_override(document: Document, path: str, value: Any) -> Document:
     setting = setting_at(path)
     if setting is not None and path.endswith(f".{KIND}") and value in setting.choices:
-        return with_kind(document, path.removesuffix(f".{KIND}"), value)
+        return with_variant(document, path.removesuffix(f".{KIND}"), value)
     return with_value(document, path, value)
 
 
 def _with_item(items: list[Any], rest: str, value: Any) -> list[Any]:
-    place, _, inner = rest.partition(".")
+    number, _, inner = rest.partition(".")
     changed = list(items)
-    index = int(place)
+    index = int(number)
     if index > len(items):
         raise UserError(
             f"--set …{rest}: entry {index} of a list with {len(items)} entries, counted from 0",
@@ -355,7 +361,7 @@ def _with_item(items: list[Any], rest: str, value: Any) -> list[Any]:
     return changed
 
 
-def _value_of(path: str, text: str) -> Any:
+def _parsed_value(path: str, text: str) -> Any:
     setting = setting_at(path)
     if setting is not None and setting.kind == "text":
         return _absolute(setting, text, Path.cwd()) if setting.ui.is_path and text else text
@@ -372,7 +378,7 @@ def _value_of(path: str, text: str) -> Any:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a name too long, a folder that may not be looked into
+    except OSError:  # the name is too long, or the folder is not accessible
         return False
 
 

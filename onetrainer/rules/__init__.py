@@ -1,1 +1,1 @@
-"""Rules between settings: combinations that make no sense are refused in words."""
+"""Rules between settings: errors and warnings about combinations that do not work together."""

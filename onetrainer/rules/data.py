@@ -1,6 +1,6 @@
-"""What is wrong between the folders of pictures and what is to be done with them.
+"""Rules of image folders, their roles, captions and sizes.
 
-Only the settings are looked at here; what lies in the folders is looked at with the pictures.
+Only settings are checked here; the content of the folders is checked with the images.
 """
 
 import os
@@ -16,182 +16,182 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.buckets import MIN_RESOLUTION
 from onetrainer.errors import Fix, Problem
 
-_NOUNS = {
-    "train": "pictures to learn",
-    "validation": "held-out pictures",
-    "prior": "class pictures",
-    "own_prediction": "pictures to keep",
+_ROLE_LABELS = {
+    "train": "training images",
+    "validation": "validation images",
+    "prior": "class images",
+    "own_prediction": "images trained on the base model's prediction",
 }
 
 
 def problems(config: TrainConfig) -> list[Problem]:
-    """Problems of folders, their roles, their captions and what is done to their pictures."""
+    """Return problems of folders, their roles, their captions and image sizes."""
     concepts = concepts_of(config)
-    found = [*_of_learning(config), *_of_folders(config), *_of_same_folders(concepts)]
-    found += _of_roles(config)
+    found = [*_training_problems(config), *_folder_problems(config), *_duplicate_folders(concepts)]
+    found += _role_problems(config)
     if not isinstance(config.objective, Reconstruction):
-        found += [*_of_captions(config), *_of_conditioning(config, concepts)]
-    return [*found, *_of_sizes(config)]
+        found += [*_caption_problems(config), *_conditioning_problems(config, concepts)]
+    return [*found, *_size_problems(config)]
 
 
 def has_images(config: TrainConfig) -> bool:
-    """Whether any folder of pictures to learn is chosen."""
+    """Return whether any folder of training images is set."""
     return any(concept.role == "train" for concept in concepts_of(config))
 
 
 def sibling_path(concept: ConceptSettings, name: str) -> str:
-    """The config's path of a setting that lies beside the one of a concept's folder."""
+    """Return the path of a setting in the same section as a concept's folder."""
     return f"{concept.place.rpartition('.')[0]}.{name}"
 
 
 def subfolders_path(concept: ConceptSettings) -> str:
-    """The config's path of the switch for the folders within a concept's folder."""
-    has_own = concept.place.startswith("data.concepts.")
-    return sibling_path(concept, "include_subfolders") if has_own else "data.include_subfolders"
+    """Return the path of the switch for a concept's subfolders."""
+    is_further = concept.place.startswith("data.concepts.")
+    return sibling_path(concept, "include_subfolders") if is_further else "data.include_subfolders"
 
 
 def masks_path(config: TrainConfig, concept: ConceptSettings) -> str:
-    """The config's path of the setting that says where a concept's masks are."""
+    """Return the path of the setting for a concept's masks."""
     section, _, _ = concept.place.rpartition(".")
     number = section.rpartition(".")[2]
-    is_own = number.isdigit() and config.data.concepts[int(number)].masks != "same"
-    return f"{section}.masks" if is_own else "data.masks"
+    has_own = number.isdigit() and config.data.concepts[int(number)].masks != "same"
+    return f"{section}.masks" if has_own else "data.masks"
 
 
-def is_same_folder(one: ConceptSettings, other: ConceptSettings) -> bool:
-    """Whether two concepts name the same folder; where links lead is not looked at."""
-    return os.path.normpath(one.folder) == os.path.normpath(other.folder)
+def is_same_folder(first: ConceptSettings, second: ConceptSettings) -> bool:
+    """Return whether two concepts name the same folder; links are not followed."""
+    return os.path.normpath(first.folder) == os.path.normpath(second.folder)
 
 
-def _of_learning(config: TrainConfig) -> Iterator[Problem]:
-    # Which of reward training need pictures is said with its rules.
+def _training_problems(config: TrainConfig) -> Iterator[Problem]:
+    # The rules of reward training check whether it needs images.
     if isinstance(config.objective, AlignProp) or has_images(config):
         return
     if concepts_of(config):
         yield Problem(
             "data.folder",
-            "none of the folders holds pictures to learn",
-            "Expected one, beside those that validate or keep",
-            "Choose a folder, or use one of the others to learn.",
+            "none of the folders has training images",
+            'Expected at least one folder with the role "training"',
+            "Choose a folder, or change the role of another one.",
         )
     elif not any(concept.use for concept in config.data.concepts):
         yield Problem(
-            "data.folder", "no folder of pictures is chosen", "Expected a folder", "Choose one."
+            "data.folder", "no image folder is chosen", "Expected a folder", "Choose one."
         )
 
 
-def _of_folders(config: TrainConfig) -> Iterator[Problem]:
-    for place, concept in enumerate(config.data.concepts):
+def _folder_problems(config: TrainConfig) -> Iterator[Problem]:
+    for index, concept in enumerate(config.data.concepts):
         if concept.use and not concept.folder:
             yield Problem(
-                f"data.concepts.{place}.folder",
-                "no folder of pictures is chosen",
+                f"data.concepts.{index}.folder",
+                "no image folder is chosen",
                 "Expected a folder",
                 "Choose one, or remove this entry.",
             )
 
 
-def _of_same_folders(concepts: tuple[ConceptSettings, ...]) -> Iterator[Problem]:
-    for one, other in combinations(concepts, 2):
-        if not is_same_folder(one, other):
+def _duplicate_folders(concepts: tuple[ConceptSettings, ...]) -> Iterator[Problem]:
+    for first, second in combinations(concepts, 2):
+        if not is_same_folder(first, second):
             continue
-        # The later one is told of, but where pictures are held out, that is the one to change.
-        here, there = (one, other) if one.role == "validation" else (other, one)
-        if one.role == other.role:
+        # The problem belongs to the later one, or to the one with validation images.
+        here, there = (first, second) if first.role == "validation" else (second, first)
+        if first.role == second.role:
             yield Problem(
                 here.place,
-                f"this folder is named twice, here and in {there.place}",
-                "Its pictures are shown as often as both say",
-                "Remove one of them, if that is not meant.",
+                f"this folder is used twice, here and in {there.place}",
+                "Its images are used as often as both settings say",
+                "Remove one of them if this is not intended.",
                 "warning",
             )
         elif here.role == "validation":
             yield Problem(
                 here.place,
-                f"this is the folder of the {_NOUNS[there.role]} ({there.place})",
-                "Expected pictures that the model does not see while it learns",
-                "Choose another folder, or leave it empty to hold out a share of the pictures.",
+                f"this is the folder of the {_ROLE_LABELS[there.role]} ({there.place})",
+                "Expected images that the model is not trained on",
+                "Choose another folder, or leave it empty to split off training images.",
                 fix=Fix(here.place, "") if here.place == "validation.folder" else None,
             )
-        elif "train" in (one.role, other.role):
-            here, there = (other, one) if one.role == "train" else (one, other)
+        elif "train" in (first.role, second.role):
+            here, there = (second, first) if first.role == "train" else (first, second)
             yield Problem(
                 here.place,
-                f"this is the folder of the {_NOUNS[there.role]} ({there.place})",
-                "Expected other pictures",
+                f"this is the folder of the {_ROLE_LABELS[there.role]} ({there.place})",
+                "Expected other images",
                 "Choose another folder.",
             )
 
 
-def _of_roles(config: TrainConfig) -> Iterator[Problem]:
-    for place, concept in enumerate(config.data.concepts):
-        path = f"data.concepts.{place}.role"
+def _role_problems(config: TrainConfig) -> Iterator[Problem]:
+    for index, concept in enumerate(config.data.concepts):
+        path = f"data.concepts.{index}.role"
         if not concept.use or not concept.folder:
             continue
         if concept.role == "validation" and not config.validation.use:
             yield Problem(
                 path,
-                "its pictures are neither learned nor measured, as nothing is validated",
-                "Expected validation with it (validation.use)",
-                "Turn on validation, or use them to learn.",
+                "its images are not used, because validation is off",
+                "Expected validation to be on (validation.use)",
+                "Turn on validation, or change the role to training.",
                 "warning",
                 Fix("validation.use", value=True),
             )
         if concept.role in PRIOR_ROLES and isinstance(config.objective, Reconstruction):
             yield Problem(
                 path,
-                "a VAE is trained without class pictures",
-                "They change nothing",
-                "Use them to learn, or leave them out.",
+                "VAE training does not use class images",
+                "They have no effect",
+                "Change the role to training, or turn the folder off.",
                 "warning",
-                Fix(f"data.concepts.{place}.use", value=False),
+                Fix(f"data.concepts.{index}.use", value=False),
             )
         if concept.role == "train" and not concept.loss_weight:
             yield Problem(
-                f"data.concepts.{place}.loss_weight",
-                "its pictures count nothing, and still take their time",
+                f"data.concepts.{index}.loss_weight",
+                "its images have no effect on the loss but still take time",
                 "Expected a weight above 0",
                 "Raise it, or turn the folder off.",
                 "warning",
-                Fix(f"data.concepts.{place}.use", value=False),
+                Fix(f"data.concepts.{index}.use", value=False),
             )
 
 
-def _of_captions(config: TrainConfig) -> Iterator[Problem]:
+def _caption_problems(config: TrainConfig) -> Iterator[Problem]:
     data = config.data
     yield from caption_problems(data.captions, "data.captions")
     if data.folder:
         source, text, file = data.caption_source, data.caption_text, data.caption_list
-        yield from _of_source("data", source, text, file, has_words=bool(data.trigger))
-    for place, concept in enumerate(data.concepts):
+        yield from _source_problems("data", source, text, file, has_trigger=bool(data.trigger))
+    for index, concept in enumerate(data.concepts):
         if concept.use and concept.folder:
-            path = f"data.concepts.{place}"
+            path = f"data.concepts.{index}"
             source, text, file = concept.caption_source, concept.caption_text, concept.caption_list
-            yield from _of_source(path, source, text, file, has_words=bool(concept.trigger))
+            yield from _source_problems(path, source, text, file, has_trigger=bool(concept.trigger))
             if concept.own_captions:
                 yield from caption_problems(concept.captions, f"{path}.captions")
 
 
-def _of_source(
-    path: str, source: CaptionSource, text: str, file: str, *, has_words: bool = False
+def _source_problems(
+    path: str, source: CaptionSource, text: str, file: str, *, has_trigger: bool = False
 ) -> Iterator[Problem]:
-    if source == "text" and not text.strip() and not has_words:
+    if source == "text" and not text.strip() and not has_trigger:
         yield Problem(
             f"{path}.caption_text",
-            "the caption of all pictures is empty",
-            "Expected what is to be seen in them",
-            "Write it, or take captions from elsewhere.",
+            "the caption of all images is empty",
+            "Expected a description of the images",
+            "Write one, or choose another source of captions.",
         )
     if source == "list" and not file:
         yield Problem(
             f"{path}.caption_list",
-            "no list of captions is chosen",
+            "no caption list is chosen",
             "Expected a .csv, .jsonl or .txt file",
-            "Choose one, or take captions from elsewhere.",
+            "Choose one, or choose another source of captions.",
         )
 
 
-def _of_conditioning(
+def _conditioning_problems(
     config: TrainConfig, concepts: tuple[ConceptSettings, ...]
 ) -> Iterator[Problem]:
     is_inpainting = config.model.family.endswith("inpainting")
@@ -200,41 +200,41 @@ def _of_conditioning(
     if concepts and all(concept.masks == "off" for concept in concepts if not concept.is_prior):
         yield Problem(
             "data.conditioning",
-            "masks are off, so that nothing is shown of any picture",
-            "Expected masks with it (data.masks)",
-            "Choose where masks are, or show it nothing.",
+            "masks are off, so there are no masked images to see",
+            "Expected masks to be on (data.masks)",
+            "Choose a source of masks, or use blank conditioning.",
             "warning",
             Fix("data.conditioning", "blank"),
         )
 
 
-def _of_sizes(config: TrainConfig) -> Iterator[Problem]:
+def _size_problems(config: TrainConfig) -> Iterator[Problem]:
     buckets = config.data.buckets
     if buckets.sizes and buckets.resolutions:
         yield Problem(
             "data.buckets.resolutions",
-            "sizes are fixed, so that more resolutions change nothing",
-            "Expected the one or the other",
+            "fixed sizes are set, so more resolutions have no effect",
+            "Expected either fixed sizes or more resolutions",
             "Remove the fixed sizes (data.buckets.sizes) or the resolutions.",
             "warning",
         )
-    for place, concept in enumerate(config.data.concepts):
-        path = f"data.concepts.{place}.resolution"
+    for index, concept in enumerate(config.data.concepts):
+        path = f"data.concepts.{index}.resolution"
         if not concept.use or not concept.resolution:
             continue
         if not buckets.sizes and concept.resolution < MIN_RESOLUTION:
             yield Problem(
                 path,
-                f"{concept.resolution} pixels are too few to show anything",
-                f"Expected at least {MIN_RESOLUTION}, or 0 for that of the others",
+                f"{concept.resolution} pixels are too few for an image",
+                f"Expected at least {MIN_RESOLUTION}, or 0 for the common resolution",
                 "Raise it.",
                 fix=Fix(path, 0),
             )
         if buckets.sizes:
             yield Problem(
                 path,
-                "sizes are fixed, so that a resolution of its own changes nothing",
-                "Expected the one or the other",
+                "fixed sizes are set, so a resolution of its own has no effect",
+                "Expected either fixed sizes or a resolution",
                 "Remove the fixed sizes (data.buckets.sizes) or this resolution.",
                 "warning",
                 Fix(path, 0),

@@ -1,4 +1,4 @@
-"""What is wrong between what is trained and the other settings."""
+"""Rules of the method: components, layers by name, rank and alpha."""
 
 import re
 
@@ -13,26 +13,26 @@ from onetrainer.config.base.components import (
 from onetrainer.config.methods.adapters import Adapter, LoKr, Lora, LowRank
 from onetrainer.config.methods.embedding import EmbeddingOnly
 from onetrainer.config.methods.full import Full, Vae
-from onetrainer.config.run.model import FAMILY_WORDS, base_of
+from onetrainer.config.run.model import FAMILY_LABELS, base_of
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem
 
-LARGE_UPSCALE = 2
+HIGH_SCALE = 2
 
 
 def problems(config: TrainConfig) -> list[Problem]:
-    """Problems of the method: networks, layers by name, and what fits to it."""
+    """Return problems of components, layers by name, rank, alpha and file naming."""
     match config.method:
         case Vae():
             return []
         case EmbeddingOnly():
-            return _early_ends(config, {})
+            return _early_freeze(config, {})
         case _:
-            parts = (_networks, _patterns, _alphas, _rank_dropout, _naming)
-            return [problem for part in parts for problem in part(config)]
+            rules = (_components, _patterns, _alphas, _rank_dropout, _naming)
+            return [problem for rule in rules for problem in rule(config)]
 
 
-def _networks(config: TrainConfig) -> list[Problem]:
+def _components(config: TrainConfig) -> list[Problem]:
     method = config.method
     assert not isinstance(method, EmbeddingOnly | Vae)
     found = []
@@ -40,54 +40,54 @@ def _networks(config: TrainConfig) -> list[Problem]:
         found.append(
             Problem(
                 "method.text_encoder_2.train",
-                f"{FAMILY_WORDS[config.model.family]} has one text encoder",
+                f"{FAMILY_LABELS[config.model.family]} has one text encoder",
                 "Only SDXL has a second one",
                 "Turn it off.",
                 "warning",
                 Fix("method.text_encoder_2.train", False),
             )
         )
-    ends = {name: own.stop_after for name, own in _networks_of(config, method).items()}
+    trained = _trained_components(config, method)
+    ends = {name: component.stop_after for name, component in trained.items()}
     if not ends:
         found.append(
             Problem(
                 "method.unet.train",
                 "nothing of the model is trained",
                 "Expected the UNet or a text encoder",
-                'Turn one of them on, or choose the method "embedding" to learn words alone.',
+                'Turn one of them on, or choose the method "embedding" to train only embeddings.',
                 fix=Fix("method.unet.train", True),
             )
         )
-    return found + _early_ends(config, ends)
+    return found + _early_freeze(config, ends)
 
 
-def _networks_of(
+def _trained_components(
     config: TrainConfig, method: Adapter | Full
 ) -> dict[str, Unet | TextEncoder | TextEncoder2]:
-    """The networks that are trained, by the names of their settings."""
-    networks: dict[str, Unet | TextEncoder | TextEncoder2]
-    networks = {"unet": method.unet, "text_encoder": method.text_encoder}
+    """Return the components that are trained, by the names of their settings."""
+    components: dict[str, Unet | TextEncoder | TextEncoder2]
+    components = {"unet": method.unet, "text_encoder": method.text_encoder}
     if base_of(config.model.family) == "sdxl":
-        networks["text_encoder_2"] = method.text_encoder_2
-    return {name: network for name, network in networks.items() if network.train}
+        components["text_encoder_2"] = method.text_encoder_2
+    return {name: component for name, component in components.items() if component.train}
 
 
-def _early_ends(config: TrainConfig, ends: dict[str, int]) -> list[Problem]:
-    """An error if everything that is trained stops before the run does."""
-    steps = config.training.steps
-    words = config.embeddings
+def _early_freeze(config: TrainConfig, ends: dict[str, int]) -> list[Problem]:
+    """Return an error if everything is frozen before the run ends."""
+    steps, section = config.training.steps, config.embeddings
     all_ends = {f"method.{name}.stop_after": end for name, end in ends.items()}
-    of_words = [word.stop_after or words.stop_after for word in words.tokens if word.train]
-    if of_words:
-        all_ends["embeddings.stop_after"] = 0 if 0 in of_words else max(of_words)
+    token_ends = [token.stop_after or section.stop_after for token in section.tokens if token.train]
+    if token_ends:
+        all_ends["embeddings.stop_after"] = 0 if 0 in token_ends else max(token_ends)
     last = max(all_ends, key=lambda path: all_ends[path] or steps, default="")
     if not last or not all_ends[last] or all_ends[last] >= steps:
         return []
     return [
         Problem(
             last,
-            f"everything that is trained stops after {all_ends[last]} of {steps} steps",
-            "Expected one network at least that trains to the end",
+            f"everything is frozen after {all_ends[last]} of {steps} steps",
+            "Expected at least one component that is trained to the end",
             "Set it to 0, or lower training.steps.",
             fix=Fix(last, 0),
         )
@@ -98,24 +98,24 @@ def _patterns(config: TrainConfig) -> list[Problem]:
     method = config.method
     assert not isinstance(method, EmbeddingOnly | Vae)
     found = []
-    for place, rule in enumerate(method.layers):
+    for index, rule in enumerate(method.layers):
         try:
             re.compile(rule.pattern)
         except re.error as error:
             found.append(
                 Problem(
-                    f"method.layers.{place}.pattern",
-                    f'"{rule.pattern}" is no regular expression ({error})',
+                    f"method.layers.{index}.pattern",
+                    f'"{rule.pattern}" is not a regular expression ({error})',
                     "Expected a part of the layers' names",
-                    "Put a backslash before characters that mean something else: . * + ? ( ) [ ]",
+                    "Put a backslash before special characters: . * + ? ( ) [ ]",
                 )
             )
     if method.targets == "named" and not any(rule.train for rule in method.layers):
         found.append(
             Problem(
                 "method.layers",
-                "no layer is named, and only named ones are to be trained",
-                "Expected a pattern at least",
+                "no layers are listed, and only listed layers are trained",
+                "Expected at least one pattern",
                 'Add one, or choose other layers ("method.targets").',
             )
         )
@@ -123,40 +123,40 @@ def _patterns(config: TrainConfig) -> list[Problem]:
 
 
 def _alphas(config: TrainConfig) -> list[Problem]:
-    """Warnings of adapters that are scaled up: of whole networks, and of layers by name."""
+    """Return warnings about high scales of adapters: of components and of layers by name."""
     method = config.method
     if not isinstance(method, LowRank) or (isinstance(method, LoKr) and method.full_matrix):
         return []
     found: dict[str, Problem] = {}
     sizes: dict[str, tuple[int, float]] = {}
-    for name, network in _networks_of(config, method).items():
-        assert isinstance(network, UnetAdapter | TextEncoderAdapter | TextEncoder2Adapter)
-        rank, alpha = network.rank or method.rank, network.alpha or method.alpha
+    for name, component in _trained_components(config, method).items():
+        assert isinstance(component, UnetAdapter | TextEncoderAdapter | TextEncoder2Adapter)
+        rank, alpha = component.rank or method.rank, component.alpha or method.alpha
         sizes[name] = (rank, alpha)
-        own, place = f"method.{name}", "method.alpha"
-        if network.alpha or network.rank:
-            place = f"{own}.alpha" if network.alpha else f"{own}.rank"
-        if _is_large(rank, alpha):
-            fix = Fix("method.alpha" if place == "method.alpha" else f"{own}.alpha", float(rank))
-            found.setdefault(place, _scaled_up(place, rank, alpha, fix))
+        section, path = f"method.{name}", "method.alpha"
+        if component.alpha or component.rank:
+            path = f"{section}.alpha" if component.alpha else f"{section}.rank"
+        if _is_high(rank, alpha):
+            fix = Fix(path if path == "method.alpha" else f"{section}.alpha", float(rank))
+            found.setdefault(path, _high_scale(path, rank, alpha, fix))
     for number, rule in enumerate(method.layers):
         if not rule.train or not (rule.rank or rule.alpha):
             continue
         named = [size for name, size in sizes.items() if name in rule.pattern]
-        # Patterns that name no network may match layers of each.
-        own_sizes = [(rule.rank or r, rule.alpha or a) for r, a in named or sizes.values()]
-        large = [size for size in own_sizes if _is_large(*size)]
-        if large:
-            place = f"method.layers.{number}.{'alpha' if rule.alpha else 'rank'}"
-            found[place] = _scaled_up(place, *large[0])
+        # Patterns that name no component may match layers of each.
+        rule_sizes = [(rule.rank or r, rule.alpha or a) for r, a in named or sizes.values()]
+        high = [size for size in rule_sizes if _is_high(*size)]
+        if high:
+            path = f"method.layers.{number}.{'alpha' if rule.alpha else 'rank'}"
+            found[path] = _high_scale(path, *high[0])
     return [*found.values()]
 
 
-def _is_large(rank: int, alpha: float) -> bool:
-    return alpha > LARGE_UPSCALE * rank
+def _is_high(rank: int, alpha: float) -> bool:
+    return alpha > HIGH_SCALE * rank
 
 
-def _scaled_up(path: str, rank: int, alpha: float, fix: Fix | None = None) -> Problem:
+def _high_scale(path: str, rank: int, alpha: float, fix: Fix | None = None) -> Problem:
     return Problem(
         path,
         f"alpha {alpha:g} with rank {rank} scales the adapter by {alpha / rank:g}",
@@ -168,15 +168,15 @@ def _scaled_up(path: str, rank: int, alpha: float, fix: Fix | None = None) -> Pr
 
 
 def _rank_dropout(config: TrainConfig) -> list[Problem]:
-    """A warning where there are no ranks that could be dropped."""
+    """Return a warning if there are no ranks that could be dropped."""
     method = config.method
     if not isinstance(method, LoKr) or not method.full_matrix or not method.rank_dropout:
         return []
     return [
         Problem(
             "method.rank_dropout",
-            "whole matrices have no ranks that could be left out",
-            "Rank dropout works on matrices of low rank alone",
+            "full matrices have no ranks to drop",
+            "Rank dropout only works with low-rank matrices",
             "Set it to 0, or use module dropout.",
             "warning",
             Fix("method.rank_dropout", 0.0),
@@ -185,7 +185,7 @@ def _rank_dropout(config: TrainConfig) -> list[Problem]:
 
 
 def _naming(config: TrainConfig) -> list[Problem]:
-    """An error for adapters that the chosen naming has no words for."""
+    """Return an error for adapters that the selected naming does not support."""
     method, naming = config.method, config.output.lora_naming
     if naming != "diffusers" or isinstance(method, Lora) or not isinstance(method, Adapter):
         return []
@@ -193,7 +193,7 @@ def _naming(config: TrainConfig) -> list[Problem]:
     return [
         Problem(
             "output.lora_naming",
-            f"diffusers' naming has no words for {what}",
+            f"diffusers' naming does not support {what}",
             'Expected "kohya" or "comfyui", or LoRA as the method',
             "Choose another naming.",
             fix=Fix("output.lora_naming", "kohya"),

@@ -1,4 +1,4 @@
-"""What is wrong between the objective and the other settings."""
+"""Rules of the denoising objective."""
 
 from onetrainer.concepts.concepts import concepts_of
 from onetrainer.config.objectives.denoising import Denoising
@@ -11,31 +11,31 @@ from onetrainer.config.run.model import Model
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem
 
-MUCH_OFFSET = 0.2  # several times what people use; colors drift beyond
+HIGH_OFFSET = 0.2  # several times the usual value; colors drift beyond it
 
 
 def problems(config: TrainConfig) -> list[Problem]:
-    """Problems of losses, noise, timesteps, masks and prior preservation."""
+    """Return problems of losses, noise, timesteps, masks and prior preservation."""
     section = config.objective
     if not isinstance(section, Denoising):
         return []
     return [
-        *_of_losses(section.loss),
-        *_of_timesteps(section.timesteps),
-        *_of_weighting(section.weighting, config.model),
-        *_of_noise(section.noise, config.model),
-        *_of_prior(section),
-        *_of_comparison(section, config),
+        *_loss_problems(section.loss),
+        *_timestep_problems(section.timesteps),
+        *_weighting_problems(section.weighting, config.model),
+        *_noise_problems(section.noise, config.model),
+        *_prior_problems(section),
+        *_unused_problems(section, config),
     ]
 
 
-def _of_losses(loss: Losses) -> list[Problem]:
+def _loss_problems(loss: Losses) -> list[Problem]:
     if loss.mse or loss.mae or loss.huber or loss.log_cosh:
         return []
     return [
         Problem(
             "objective.loss.mse",
-            "MSE, MAE, Huber and log-cosh are all 0, so that no mistake counts",
+            "MSE, MAE, Huber and log-cosh are all 0, so nothing is trained",
             "Expected at least one of them above 0",
             "Set MSE to 1.",
             fix=Fix("objective.loss.mse", 1.0),
@@ -43,27 +43,27 @@ def _of_losses(loss: Losses) -> list[Problem]:
     ]
 
 
-def _of_timesteps(timesteps: Timesteps) -> list[Problem]:
+def _timestep_problems(timesteps: Timesteps) -> list[Problem]:
     if timesteps.lowest < timesteps.highest:
         return []
     return [
         Problem(
             "objective.timesteps.lowest",
-            f"no timesteps are left between the least noise {timesteps.lowest:g} and the most"
+            f"no timesteps are left between min noising strength {timesteps.lowest:g} and max"
             f" {timesteps.highest:g}",
-            "Expected the least below the most",
-            "Lower the one or raise the other.",
+            "Expected the minimum below the maximum",
+            "Lower the minimum or raise the maximum.",
         )
     ]
 
 
-def _of_weighting(weighting: Weighting, model: Model) -> list[Problem]:
+def _weighting_problems(weighting: Weighting, model: Model) -> list[Problem]:
     match weighting, model.prediction:
         case VelocityLike(), "v_prediction":
-            what = "the model predicts velocity, so that its loss is that of v-prediction already"
+            what = "the model predicts velocity, so its loss is already that of v-prediction"
             other = "epsilon"
         case NoiseLike(), "epsilon":
-            what = "the model predicts noise, so that its loss is that of noise prediction already"
+            what = "the model predicts noise, so its loss is already that of noise prediction"
             other = "v_prediction"
         case _:
             return []
@@ -79,20 +79,20 @@ def _of_weighting(weighting: Weighting, model: Model) -> list[Problem]:
     ]
 
 
-def _of_noise(noise: Noise, model: Model) -> list[Problem]:
+def _noise_problems(noise: Noise, model: Model) -> list[Problem]:
     found = []
     if model.zero_terminal_snr == "on" and noise.offset:
         found.append(
             Problem(
                 "objective.noise.offset",
-                "offset noise and zero terminal SNR both teach very dark and very bright pictures",
-                "Together they make colors drift",
+                "offset noise and zero terminal SNR both train very dark and very bright images",
+                "Expected only one of them; together they make colors drift",
                 "Set the offset to 0.",
                 "warning",
                 Fix("objective.noise.offset", 0.0),
             )
         )
-    elif noise.offset > MUCH_OFFSET:
+    elif noise.offset > HIGH_OFFSET:
         found.append(
             Problem(
                 "objective.noise.offset",
@@ -106,43 +106,42 @@ def _of_noise(noise: Noise, model: Model) -> list[Problem]:
         found.append(
             Problem(
                 "objective.noise.offset_by_timestep",
-                "there is no offset noise that could grow with the timestep",
-                "Expected an offset above 0 with it",
-                "Set the offset, 0.05 for instance, or switch this off.",
+                "there is no offset noise to scale with the timestep",
+                "Expected an offset above 0",
+                "Set the offset, for example to 0.05, or turn this off.",
                 "warning",
             )
         )
     return found
 
 
-def _of_prior(section: Denoising) -> list[Problem]:
+def _prior_problems(section: Denoising) -> list[Problem]:
     if section.prior.weight:
         return []
     return [
         Problem(
             "objective.prior.weight",
-            "prior pictures count nothing, and still take their time",
-            "Expected a weight above 0 where there are any",
-            "Raise it, or leave such pictures out.",
+            "class images have no effect on the loss but still take time",
+            "Expected a weight above 0 if there are any",
+            "Raise it, or remove the class images.",
             "warning",
             Fix("objective.prior.weight", 1.0),
         )
     ]
 
 
-def _of_comparison(section: Denoising, config: TrainConfig) -> list[Problem]:
-    """What is to be held to the untrained model's prediction, and is not there."""
+def _unused_problems(section: Denoising, config: TrainConfig) -> list[Problem]:
+    """Return warnings about preservation settings that have nothing to preserve."""
     found = []
     concepts = concepts_of(config)
-    is_kept = any(concept.is_prior for concept in concepts)
-    if isinstance(section.prior, OwnPrediction) and not is_kept:
+    has_class_images = any(concept.is_prior for concept in concepts)
+    if isinstance(section.prior, OwnPrediction) and not has_class_images:
         found.append(
             Problem(
                 "objective.prior.kind",
-                "there are no prior pictures that could be held to the untrained model's"
-                " prediction",
-                "Expected a folder of class pictures with it (data.class_folder)",
-                "Choose one, or let prior pictures teach what they show.",
+                "there are no class images for the base model's prediction",
+                "Expected a folder of class images (data.class_folder)",
+                "Choose one, or set prior preservation to class images.",
                 "warning",
                 Fix("objective.prior.kind", "class_images"),
             )
@@ -152,9 +151,9 @@ def _of_comparison(section: Denoising, config: TrainConfig) -> list[Problem]:
         found.append(
             Problem(
                 "objective.mask.prior_weight",
-                "masks are off, so that nothing lies outside them and is kept as it was",
-                "Expected masks with it (data.masks)",
-                "Choose where masks are, or set the weight to 0.",
+                "masks are off, so there is nothing outside them to preserve",
+                "Expected masks to be on (data.masks)",
+                "Choose a source of masks, or set the weight to 0.",
                 "warning",
                 Fix("objective.mask.prior_weight", 0.0),
             )

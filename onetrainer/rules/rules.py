@@ -1,4 +1,4 @@
-"""What only several settings together can show to be wrong."""
+"""All rules between settings: combinations of valid values that do not work together."""
 
 from onetrainer.config.run.model import Model, base_of
 from onetrainer.config.train import TrainConfig, uses_images
@@ -16,7 +16,7 @@ from onetrainer.rules import (
     validation,
 )
 
-_PARTS = (
+_RULES = (
     rules_data,
     method,
     full,
@@ -28,30 +28,29 @@ _PARTS = (
     validation,
     rewards,
 )
-# Samplers that can do so many steps at most; the others take as many as there are.
-MOST_STEPS = {"lcm": 50, "unipc": 999}
+# The largest number of steps of a sampler; the others have no limit.
+MAX_STEPS = {"lcm": 50, "unipc": 999}
 SDXL_SIDE, SMALL_FOR_SDXL = 1024, 768  # px
-SMALL_SAMPLE = 0.75  # of the training resolution; less misleads about what was learnt
+SMALL_SAMPLE = 0.75  # of the training resolution; smaller samples are misleading
 
 
-def broken_rules(config: TrainConfig) -> list[Problem]:
-    """Problems between settings that are each right alone; warnings are marked as such."""
+def check_rules(config: TrainConfig) -> list[Problem]:
+    """Return errors and warnings about combinations of valid settings, errors first."""
     found = [*_errors(config), *_warnings(config)]
-    for part in _PARTS:
-        found += part.problems(config)
-    # Errors first: those forbid the start.
+    for rules in _RULES:
+        found += rules.problems(config)
     return sorted(found, key=lambda problem: problem.severity != "error")
 
 
 def _errors(config: TrainConfig) -> list[Problem]:
     found = []
-    for place, prompt in enumerate(config.sampling.prompts):
+    for index, prompt in enumerate(config.sampling.prompts):
         if not prompt.prompt.strip() and not prompt.negative.strip():
             found.append(
                 Problem(
-                    f"sampling.prompts.{place}.prompt",
+                    f"sampling.prompts.{index}.prompt",
                     "the prompt is empty",
-                    "Expected what the picture should show",
+                    "Expected what the image should show",
                     "Write a prompt or remove this sample.",
                 )
             )
@@ -60,19 +59,19 @@ def _errors(config: TrainConfig) -> list[Problem]:
         found.append(
             Problem(
                 "output.name",
-                f"{name[:40]!r} cannot be the name of a file everywhere",
-                "Expected at most 150 bytes of text, without spaces or dots at its ends",
+                f"{name[:40]!r} is not a valid file name on all systems",
+                "Expected at most 150 bytes of text, without spaces at its ends or a final dot",
                 "Choose another name.",
             )
         )
     found += _model_errors(config.model)
-    most = MOST_STEPS.get(config.sampling.sampler, config.sampling.steps)
+    most = MAX_STEPS.get(config.sampling.sampler, config.sampling.steps)
     if config.sampling.steps > most:
         found.append(
             Problem(
                 "sampling.steps",
                 f"{config.sampling.steps} steps are more than the sampler"
-                f' "{config.sampling.sampler}" can do',
+                f' "{config.sampling.sampler}" supports',
                 f"Expected at most {most} with it",
                 "Lower the steps or choose another sampler.",
             )
@@ -90,8 +89,8 @@ def _model_errors(model: Model) -> list[Problem]:
         found.append(
             Problem(
                 "model.clip_skip",
-                "SD 2 was trained on the last layer but one, and its diffusers folders do not hold"
-                " the last",
+                "SD 2 was trained on the second to last layer, and its diffusers folders do not"
+                " contain the last",
                 "Expected 0 or at least 2 for SD 2",
                 "Set it to 0, which is 2 here.",
             )
@@ -100,8 +99,8 @@ def _model_errors(model: Model) -> list[Problem]:
         found.append(
             Problem(
                 "model.zero_terminal_snr",
-                "a model that predicts noise (epsilon) cannot be trained with zero terminal SNR: at"
-                " the last step there is nothing but noise to predict from",
+                "a model that predicts noise (epsilon) cannot be trained with zero terminal SNR:"
+                " its input at the last timestep is pure noise",
                 'Expected "v_prediction" with it',
                 'Choose "off", or "v_prediction" if the model predicts velocity.',
             )
@@ -117,20 +116,20 @@ def _warnings(config: TrainConfig) -> list[Problem]:
             Problem(
                 "data.resolution",
                 f"{config.data.resolution} px is small for SDXL",
-                f"It was made for {SDXL_SIDE} px and draws poorly at less",
+                f"It was trained at {SDXL_SIDE} px and works poorly below that",
                 f"Raise it to {SDXL_SIDE}, if the memory allows.",
                 "warning",
                 Fix("data.resolution", SDXL_SIDE),
             )
         )
     small = SMALL_SAMPLE * config.data.resolution
-    for place, prompt in enumerate(config.sampling.prompts):
+    for index, prompt in enumerate(config.sampling.prompts):
         if prompt.width * prompt.height < small**2:
             found.append(
                 Problem(
-                    f"sampling.prompts.{place}.width",
-                    f"{prompt.width} × {prompt.height} px is small beside the training resolution",
-                    f"Models draw best near the size they learn at, {config.data.resolution} px",
+                    f"sampling.prompts.{index}.width",
+                    f"{prompt.width} × {prompt.height} px is far below the training resolution",
+                    f"Samples are best near the training resolution, {config.data.resolution} px",
                     "Raise width and height.",
                     "warning",
                 )

@@ -1,4 +1,4 @@
-"""What is wrong between the schedule, the average and the other settings."""
+"""Rules of the learning rate schedule and the EMA."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -8,13 +8,13 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem
 from onetrainer.schedules.learning_rate import lr_multiplier, warmup_steps
 
-MUCH_OF_THE_START = 0.1  # share of the finished average that was never trained
-LEAST_PER_CYCLE = 2  # steps; with one for each the rate is always at its full value
+MAX_INITIAL_FRACTION = 0.1  # fraction of the final EMA that is the model before training
+MIN_STEPS_PER_CYCLE = 2  # with a single step per cycle the rate is always at its full value
 
 
 def problems(config: TrainConfig) -> list[Problem]:
-    """Problems of the learning rate schedule and of the running average."""
-    return [*_schedule_problems(config), *_average_problems(config)]
+    """Return problems of the learning rate schedule and the EMA."""
+    return [*_schedule_problems(config), *_ema_problems(config)]
 
 
 def _schedule_problems(config: TrainConfig) -> list[Problem]:
@@ -31,7 +31,7 @@ def _warmup_problems(config: TrainConfig) -> list[Problem]:
         return [
             Problem(
                 "schedule.warmup_fraction",
-                f"the warm-up is told twice: {schedule.warmup_steps} steps, and a share of"
+                f"the warm-up is set twice: {schedule.warmup_steps} steps, and a fraction of"
                 f" {schedule.warmup_fraction:g}",
                 "Expected one of the two",
                 "Set schedule.warmup_fraction or schedule.warmup_steps to 0.",
@@ -45,7 +45,7 @@ def _warmup_problems(config: TrainConfig) -> list[Problem]:
     return [
         Problem(
             f"schedule.{name}",
-            f"{warmup} warm-up steps leave no step of the run",
+            f"the warm-up ({warmup} steps) is not shorter than the run ({steps} steps)",
             f"Expected fewer than training.steps = {steps}",
             f"Lower schedule.{name}, or raise training.steps.",
         )
@@ -57,13 +57,13 @@ def _cycle_problems(config: TrainConfig) -> list[Problem]:
     if not isinstance(schedule, CosineRestarts | CosineWaves):
         return []
     steps = config.training.steps - warmup_steps(schedule, steps=config.training.steps)
-    if schedule.cycles * LEAST_PER_CYCLE <= steps:
+    if schedule.cycles * MIN_STEPS_PER_CYCLE <= steps:
         return []
     return [
         Problem(
             "schedule.cycles",
             f"{schedule.cycles:g} cycles are too many for the {steps} steps after the warm-up",
-            f"Expected at least {LEAST_PER_CYCLE} steps for each",
+            f"Expected at least {MIN_STEPS_PER_CYCLE} steps for each",
             "Lower schedule.cycles, or raise training.steps.",
         )
     ]
@@ -76,7 +76,7 @@ def _point_problems(schedule: Points, *, steps: int) -> list[Problem]:
             Problem(
                 "schedule.points",
                 "the curve has no points",
-                "The learning rate stays the same to the end",
+                "The learning rate stays constant",
                 "Add points, or choose another schedule.",
                 "warning",
                 Fix("schedule.kind", "constant"),
@@ -84,38 +84,38 @@ def _point_problems(schedule: Points, *, steps: int) -> list[Problem]:
         ]
     unordered = [
         Problem(
-            f"schedule.points.{place}.at",
+            f"schedule.points.{index}.at",
             f"{point.at:g} comes before the point above it, {above.at:g}",
-            "Expected points in their order",
-            "Put them in order.",
+            "Expected points in ascending order",
+            "Sort them.",
         )
-        for place, (above, point) in enumerate(pairwise(points), start=1)
+        for index, (above, point) in enumerate(pairwise(points), start=1)
         if point.at < above.at
     ]
     if unordered or any(
-        lr_multiplier(schedule, step=step, steps=steps) for step in _bends(points, steps)
+        lr_multiplier(schedule, step=step, steps=steps) for step in _knots(points, steps)
     ):
         return unordered
     return [
         Problem(
             "schedule.points",
-            "the learning rate is 0 all the time",
-            "Expected a share above 0 in one point at least, and a step of the run where it counts",
-            "Raise one of them.",
+            "the learning rate is always 0",
+            "Expected at least one point with a factor above 0 that applies to a step of the run",
+            "Raise the factor of a point.",
         )
     ]
 
 
-def _bends(points: Sequence[Point], steps: int) -> list[int]:
-    """The steps on both sides of each point, and the first and the last.
+def _knots(points: Sequence[Point], steps: int) -> list[int]:
+    """Return the steps on both sides of each point, the first and the last.
 
-    In between the curve is a line, which is 0 throughout or at one of its ends only.
+    The curve is linear in between: it is 0 throughout, or only at one of its ends.
     """
     near = {round(point.at * steps) + side for point in points for side in (-1, 0, 1)}
     return sorted({0, steps - 1} | {step for step in near if 0 <= step < steps})
 
 
-def _average_problems(config: TrainConfig) -> list[Problem]:
+def _ema_problems(config: TrainConfig) -> list[Problem]:
     ema, steps = config.ema, config.training.steps
     if not ema.use:
         return []
@@ -124,9 +124,8 @@ def _average_problems(config: TrainConfig) -> list[Problem]:
             Problem(
                 "ema.use",
                 f"{config.optimizer.title} averages the weights itself",
-                "An average of what it trains with would be of other weights than those it is good"
-                " at",
-                "Turn the average off; finished files hold the optimizer's own.",
+                "Expected no EMA with it",
+                "Turn EMA off; finished files contain the optimizer's own average.",
                 fix=Fix("ema.use", False),
             )
         ]
@@ -134,20 +133,20 @@ def _average_problems(config: TrainConfig) -> list[Problem]:
         return [
             Problem(
                 "ema.every",
-                f"every {ema.every} steps means never in a run of {steps}",
+                f"every {ema.every} steps is never in a run of {steps} steps",
                 f"Expected at most training.steps = {steps}",
                 "Lower it.",
                 fix=Fix("ema.every", 1),
             )
         ]
-    rest = ema.decay**steps
-    if ema.ramp or rest < MUCH_OF_THE_START:
+    initial = ema.decay**steps
+    if ema.ramp or initial < MAX_INITIAL_FRACTION:
         return []
     return [
         Problem(
             "ema.decay",
-            f"after {steps} steps, {rest:.0%} of the average is still the model before training",
-            "A ramp lets the first steps count more",
+            f"after {steps} steps, {initial:.0%} of the EMA is still the model before training",
+            f"Expected less than {MAX_INITIAL_FRACTION:.0%}",
             "Turn ema.ramp on, or lower the decay.",
             "warning",
             Fix("ema.ramp", True),

@@ -1,29 +1,29 @@
-"""What is wrong between validation and the other settings; pictures are counted elsewhere."""
+"""Rules of validation settings; the images are checked elsewhere."""
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem
 
-USUAL_EVERY = 100  # steps or epochs; where a cure has to say how often
+DEFAULT_INTERVAL = 100  # steps or epochs; the interval that fixes suggest
 
 
 def problems(config: TrainConfig) -> list[Problem]:
-    """Problems of validation; none where it is off."""
+    """Return problems of validation; none if it is off."""
     if not config.validation.use:
         return []
-    return [*_time_problems(config), *_patience_problems(config)]
+    return [*_interval_problems(config), *_patience_problems(config)]
 
 
-def _time_problems(config: TrainConfig) -> list[Problem]:
+def _interval_problems(config: TrainConfig) -> list[Problem]:
     section = config.validation
     if section.every or section.at_start or section.at_end:
         return []
     return [
         Problem(
             "validation.every",
-            "pictures are held out and never measured",
-            "Expected a validation after every so many steps, at the start or at the end",
-            "Set validation.every, or turn off validation.use to learn all the pictures.",
-            fix=Fix("validation.every", USUAL_EVERY),
+            "validation images are set aside but never measured",
+            "Expected validation at an interval, at the start or at the end",
+            "Set validation.every, or turn off validation.use to train on all images.",
+            fix=Fix("validation.every", DEFAULT_INTERVAL),
         )
     ]
 
@@ -36,21 +36,21 @@ def _patience_problems(config: TrainConfig) -> list[Problem]:
         return [
             Problem(
                 "validation.patience",
-                "training cannot end early, as nothing is measured before its end",
-                'Expected "Validate every" (validation.every) to be set with it',
+                "training cannot stop early, because nothing is measured before its end",
+                'Expected "Validate every" (validation.every) to be set',
                 "Set validation.every, or set the patience to 0.",
-                fix=Fix("validation.every", USUAL_EVERY),
+                fix=Fix("validation.every", DEFAULT_INTERVAL),
             )
         ]
     earliest = section.every * (section.patience + (not section.at_start))
     if section.unit == "epochs" or earliest < steps:
-        return []  # how long an epoch is, only the pictures tell
+        return []  # the length of an epoch is not known here
     return [
         Problem(
             "validation.patience",
-            f"training cannot end early: {section.patience} validations in vain take at least"
-            f" {earliest} steps, and the run has {steps}",
-            "Expected patience for less than the whole run",
+            f"training cannot stop early: {section.patience} validations without improvement take"
+            f" at least {earliest} steps, and the run has {steps}",
+            "Expected a patience shorter than the run",
             "Lower validation.patience or validation.every.",
             "warning",
         )

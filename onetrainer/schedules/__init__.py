@@ -1,1 +1,1 @@
-"""Learning-rate schedules and timestep distributions as plain maths."""
+"""Learning rate schedules and timestep distributions, without torch."""

@@ -1,9 +1,9 @@
-"""How often each timestep is drawn: plotted by the window, followed by the engine.
+"""Distributions of timesteps: plotted by the window, sampled by the trainer.
 
-A distribution has a shape over [0, 1], where 0 is a clean picture and 1 noise alone. The shape is
-shifted, then squeezed into the range of the settings, each exactly once; so the range holds
-whatever the shift. All follow from the share of draws below a level, in closed form, so that the
-plot and the draws are exact however sharp a shape is.
+A distribution has a shape over [0, 1], where 0 is a clean image and 1 is pure noise. The shape is
+shifted, then scaled into the range of the settings, so that the range holds for any shift. Each is
+defined by its cumulative distribution in closed form, so that plot and samples are exact for any
+shape.
 """
 
 import math
@@ -20,31 +20,33 @@ from onetrainer.config.objectives.timesteps import (
     Uniform,
 )
 
-# Below it the slope of a sigmoid is lost in rounding, and the shape is even to a millionth.
-_SMALLEST_SLOPE = 1e-6
-# Enough for both parameters up to 20, where the fraction converges slowest.
+# A smaller slope of a sigmoid is lost in rounding; the shape is uniform to a millionth.
+_MIN_SLOPE = 1e-6
+# Enough for parameters up to 20, for which the fraction converges slowest.
 _FRACTION_TERMS = 80
-_BISECTIONS = 60  # halvings of [0, 1]: past the precision of a float
+_BISECTIONS = 60  # of [0, 1]: beyond the precision of a float
 
 
 def density(section: Timesteps, steps: int = 1000) -> list[float]:
-    """The probability of each timestep from 0 to steps - 1; they add up to 1.
+    """Return the probability of each timestep from 0 to steps - 1; their sum is 1.
 
-    Timestep t stands for the levels from t / steps to (t + 1) / steps.
-    Raises ValueError if the range is empty.
+    Timestep t covers the noise levels from t / steps to (t + 1) / steps.
+
+    Raises:
+        ValueError: The range is empty.
     """
     if section.lowest >= section.highest:
         raise ValueError(f"no timesteps between {section.lowest} and {section.highest}")
-    below = [share_below(section, place / steps) for place in range(steps + 1)]
-    masses = [max(0.0, above - under) for under, above in pairwise(below)]
+    cumulative = [fraction_below(section, step / steps) for step in range(steps + 1)]
+    masses = [max(0.0, upper - lower) for lower, upper in pairwise(cumulative)]
     total = math.fsum(masses)
     return [mass / total for mass in masses]
 
 
-def share_below(section: Timesteps, level: float) -> float:
-    """The share of draws below a level of noise, both in [0, 1].
+def fraction_below(section: Timesteps, level: float) -> float:
+    """Return the cumulative probability below a noise level, both in [0, 1].
 
-    The shift takes a level u to s·u / (1 + (s - 1)·u), as in Esser et al. 2024, arXiv:2403.03206,
+    The shift maps a level u to s·u / (1 + (s - 1)·u), as in Esser et al. 2024, arXiv:2403.03206,
     section 5.3.2.
     """
     inside = (level - section.lowest) / (section.highest - section.lowest)
@@ -53,13 +55,13 @@ def share_below(section: Timesteps, level: float) -> float:
     if inside >= 1:
         return 1.0
     unshifted = inside / (section.shift - (section.shift - 1) * inside)
-    if unshifted >= 1:  # by rounding, one step below the highest
+    if unshifted >= 1:  # by rounding
         return 1.0
     return _shape_below(section, unshifted)
 
 
 def _shape_below(section: Timesteps, level: float) -> float:
-    """The share of the unshifted shape over [0, 1] below a level inside it."""
+    """Return the cumulative probability of the unshifted shape over [0, 1]."""
     match section:
         case Uniform():
             return level
@@ -80,38 +82,35 @@ def _shape_below(section: Timesteps, level: float) -> float:
 
 
 def _sigmoid_below(section: Sigmoid, level: float) -> float:
-    """The integral of 1 / (1 + exp(-slope·(u - center))) over its whole."""
-    if abs(section.slope) < _SMALLEST_SLOPE:
+    """Return the normalized integral of 1 / (1 + exp(-slope·(u - center)))."""
+    if abs(section.slope) < _MIN_SLOPE:
         return level
 
-    def integral(place: float) -> float:
-        return _softplus(section.slope * (place - section.center))
+    def integral(level: float) -> float:
+        # log(1 + exp(value)), without overflow
+        value = section.slope * (level - section.center)
+        return max(0.0, value) + math.log1p(math.exp(-abs(value)))
 
     start = integral(0)
     return (integral(level) - start) / (integral(1) - start)
 
 
-def _softplus(value: float) -> float:
-    """log(1 + exp(value)), without overflow."""
-    return max(0.0, value) + math.log1p(math.exp(-abs(value)))
-
-
 def _parabola_below(section: InvertedParabola, level: float) -> float:
-    """The integral of max(0, 2 - curvature·(u - center)²) over its whole."""
+    """Return the normalized integral of max(0, 2 - curvature·(u - center)²)."""
     width = math.sqrt(2 / section.curvature) if section.curvature > 0 else math.inf
     start, end = max(0.0, section.center - width), min(1.0, section.center + width)
 
-    def integral(place: float) -> float:
-        distance = min(max(place, start), end) - section.center
+    def integral(level: float) -> float:
+        distance = min(max(level, start), end) - section.center
         return 2 * distance - section.curvature * distance**3 / 3
 
     return (integral(level) - integral(start)) / (integral(end) - integral(start))
 
 
 def _heavy_tail_below(scale: float, level: float) -> float:
-    """The share below a level of 1 - u - scale·(cos²(πu/2) - 1 + u), u being even in [0, 1].
+    """Return the cumulative probability of 1 - u - scale·(cos²(πu/2) - 1 + u), u uniform in [0, 1].
 
-    It falls in u for every allowed scale, so that u is found by halving.
+    It falls in u for every allowed scale, so that u is found by bisection.
     Source: Esser et al. 2024, section 3.1.
     """
     low, high = 0.0, 1.0
@@ -123,7 +122,7 @@ def _heavy_tail_below(scale: float, level: float) -> float:
 
 
 def _beta_below(alpha: float, beta: float, level: float) -> float:
-    """The regularized incomplete beta function, by its continued fraction.
+    """Return the regularized incomplete beta function, by its continued fraction.
 
     Source: DLMF 8.17.22 and, for the far side, where the fraction converges slowly, 8.17.4.
     """
@@ -134,10 +133,10 @@ def _beta_below(alpha: float, beta: float, level: float) -> float:
     fraction = 1.0
     for term in range(_FRACTION_TERMS, 0, -1):
         m = term // 2
-        place = alpha + 2 * m
+        order = alpha + 2 * m
         if term % 2:
-            part = -(alpha + m) * (alpha + beta + m) / (place * (place + 1))
+            coefficient = -(alpha + m) * (alpha + beta + m) / (order * (order + 1))
         else:
-            part = m * (beta - m) / ((place - 1) * place)
-        fraction = 1 + part * level / fraction
+            coefficient = m * (beta - m) / ((order - 1) * order)
+        fraction = 1 + coefficient * level / fraction
     return math.exp(logarithm) / (alpha * fraction)

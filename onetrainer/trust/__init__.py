@@ -1,1 +1,1 @@
-"""Which of a person's own functions may be run."""
+"""User-defined functions, and which of them are trusted."""

@@ -1,6 +1,6 @@
-"""A person's own function, "file.py:function" or "module:function": which files it comes from.
+"""Resolution of a user-defined function, "file.py:function" or "module:function", to its files.
 
-Nothing of it is run or imported here; that is for the worker, after consent.
+Nothing is run or imported here; the worker does that for trusted files.
 """
 
 import ast
@@ -12,17 +12,20 @@ from pathlib import Path
 
 from onetrainer.errors import UserError
 
-FILE_END = ".py"
+FILE_SUFFIX = ".py"
 _FORMS = 'Expected "file.py:function" or "module:function"'
 
 
 @dataclass(frozen=True)
-class OwnFunction:
-    """Where a function is.
+class UserFunction:
+    """The location of a function.
 
-    name: of the function. file: that it is in, absolute. module: its dotted name, None where the
-    spec names a file. files: all that would run to get at it, the packages around the module first.
-    modules: their dotted names; none where the spec names a file.
+    Attributes:
+        name: The function's name.
+        file: The absolute path of its file.
+        module: Its dotted module name; None if the spec names a file.
+        files: All files that importing it runs: the parent packages first, its own file last.
+        modules: Their dotted names; empty if the spec names a file.
     """
 
     name: str
@@ -32,35 +35,39 @@ class OwnFunction:
     modules: tuple[str, ...] = ()
 
 
-def find_function(spec: str, folder: Path | None = None) -> OwnFunction:
-    """Where the function of a spec is, without importing anything.
+def find_function(spec: str, folder: Path | None = None) -> UserFunction:
+    """Return the location of a spec's function, without importing anything.
 
-    folder: what a relative file is taken from; None for the current one. A module is looked for
-    where this Python would. Raises UserError where the spec, the file or the function is wrong.
+    Args:
+        spec: "file.py:function" or "module:function". A module is searched as Python does.
+        folder: The folder of a relative file; None means the current one.
+
+    Raises:
+        UserError: The spec is invalid, or the file or function does not exist.
     """
-    place, name = _split(spec)
-    if place.endswith(FILE_END):
-        file = _absolute(place, folder or Path.cwd())
+    source, name = _split(spec)
+    if source.endswith(FILE_SUFFIX):
+        file = _absolute(source, folder or Path.cwd())
         if not file.is_file():
             raise UserError(f"{file}: there is no such file", _FORMS, "Check the path")
-        found = OwnFunction(name, file, None, (file,))
+        function = UserFunction(name, file, None, (file,))
     else:
-        files = _files_of(place)
-        found = OwnFunction(name, files[place], place, (*files.values(),), (*files,))
-    _check_name(found)
-    return found
+        files = _files_of(source)
+        function = UserFunction(name, files[source], source, (*files.values(),), (*files,))
+    _check_name(function)
+    return function
 
 
 def absolute_spec(spec: str, folder: Path) -> str:
-    """The spec with its file's path absolute; a module's, or a wrong one, as it is."""
-    place, colon, name = spec.rpartition(":")
-    if not colon or not place.endswith(FILE_END):
+    """Return the spec with an absolute file path; others are returned unchanged."""
+    source, colon, name = spec.rpartition(":")
+    if not colon or not source.endswith(FILE_SUFFIX):
         return spec
-    return f"{_absolute(place, folder)}:{name}"
+    return f"{_absolute(source, folder)}:{name}"
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file's bytes. Raises UserError if it cannot be read."""
+    """Return a file's bytes. Raises UserError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -68,77 +75,78 @@ def read_bytes(path: Path) -> bytes:
         raise UserError(f"{path}: cannot be read ({reason})", "", "Check the file") from error
 
 
-def _absolute(place: str, folder: Path) -> Path:
-    """One path for one file, however it is written: consent is kept by it."""
+def _absolute(text: str, folder: Path) -> Path:
+    """Return the normalized path of a file, by which trust is stored."""
     try:
-        path = Path(place).expanduser()
+        path = Path(text).expanduser()
     except RuntimeError as error:
-        raise UserError(f"{place}: there is no such user here", _FORMS, "Correct it") from error
+        what = f"{text}: there is no such user on this computer"
+        raise UserError(what, _FORMS, "Correct it") from error
     return Path(os.path.normpath((folder / path).absolute()))
 
 
 def _split(spec: str) -> tuple[str, str]:
-    place, colon, name = spec.strip().rpartition(":")
-    if not colon or not place or not name.isidentifier():
+    source, colon, name = spec.strip().rpartition(":")
+    if not colon or not source or not name.isidentifier():
         raise UserError(
-            f'"{spec}" names no function', _FORMS, 'Write it so, as in "rewards.py:my_reward"'
+            f'"{spec}" does not name a function', _FORMS, 'For example "rewards.py:my_reward"'
         )
-    return place, name
+    return source, name
 
 
 def _files_of(module: str) -> dict[str, Path]:
-    """The files that importing a module runs, by their dotted names, its own last."""
+    """Return the files that importing a module runs by their dotted names, its own last."""
     files: dict[str, Path] = {}
-    search: list[str] | None = None  # None: where top-level modules are
+    search: list[str] | None = None  # None: the top-level module path
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         dotted = ".".join(parts[:count])
-        found = PathFinder.find_spec(dotted, search) if parts[count - 1].isidentifier() else None
-        if found is None or (count < len(parts) and found.submodule_search_locations is None):
+        spec = PathFinder.find_spec(dotted, search) if parts[count - 1].isidentifier() else None
+        if spec is None or (count < len(parts) and spec.submodule_search_locations is None):
             raise UserError(
                 f"{dotted}: this Python ({sys.prefix}) has no such module",
                 _FORMS,
                 "Install the module there, or give the path of the file",
             )
-        locations = found.submodule_search_locations
+        locations = spec.submodule_search_locations
         search = None if locations is None else list(locations)
-        if isinstance(found.loader, SourceFileLoader) and found.origin is not None:
-            files[dotted] = Path(found.origin).absolute()
-        elif found.loader is not None or count == len(parts):
+        if isinstance(spec.loader, SourceFileLoader) and spec.origin is not None:
+            files[dotted] = Path(spec.origin).absolute()
+        elif spec.loader is not None or count == len(parts):
             raise UserError(
-                f"{dotted}: this module is no Python source",
-                "A module that can be read was expected",
-                "Put a function around it into a file of yours",
+                f"{dotted}: this module is not Python source",
+                "Expected a module with a source file",
+                "Call it from a function in a file of your own",
             )
     return files
 
 
-def _check_name(found: OwnFunction) -> None:
-    """Raises UserError where the file is no Python, or names nothing so at its top level."""
-    source = read_bytes(found.file)
+def _check_name(function: UserFunction) -> None:
+    """Raise UserError if the file is not valid Python or does not define the name."""
+    source = read_bytes(function.file)
     try:
-        tree = ast.parse(source, str(found.file))
+        tree = ast.parse(source, str(function.file))
     except (SyntaxError, ValueError) as error:  # ValueError: null bytes, in some versions
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise UserError(
-            f"{found.file}{line}: this is not valid Python ({error.args[0]})",
+            f"{function.file}{line}: this is not valid Python ({error.args[0]})",
             "",
-            "Correct that place",
+            "Correct that line",
         ) from error
-    if found.name not in _top_names(tree):
+    if function.name not in _top_level_names(tree):
         raise UserError(
-            f'{found.file}: there is no function "{found.name}" in it',
-            "A function at the file's top level was expected",
+            f'{function.file}: there is no function "{function.name}" in it',
+            "Expected a function at the file's top level",
             "Check its name",
         )
 
 
-def _top_names(tree: ast.Module) -> set[str]:
-    """What a file may define: wherever at module level, be it inside an `if` or a `try`."""
+def _top_level_names(tree: ast.Module) -> set[str]:
+    """Return the names that a file may define at module level, also inside `if` and `try`."""
     names: set[str] = set()
-    waiting: list[ast.AST] = [*tree.body]
-    while waiting:
-        node = waiting.pop()
+    pending: list[ast.AST] = [*tree.body]
+    while pending:
+        node = pending.pop()
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 names.add(name)
@@ -151,5 +159,5 @@ def _top_names(tree: ast.Module) -> set[str]:
             case ast.Lambda():
                 continue
             case _:
-                waiting.extend(ast.iter_child_nodes(node))
+                pending.extend(ast.iter_child_nodes(node))
     return names

@@ -1,8 +1,8 @@
-"""Which of a person's own functions may be run: those whose very code they have said yes to.
+"""Trusted files: the user-defined functions that the user has allowed to run.
 
-Consent is kept by user, not by run or config, since a config may come from anybody: by the path of
-the function's file, and by what the file held. A file that has changed asks again. What the file
-imports is not looked at; it runs with it.
+Trust is stored per user, not per run or config, since a config may come from anybody: by the path
+of the function's file and a digest of its content. A changed file must be trusted again. Modules
+that the file imports are not checked; they run with it.
 """
 
 import hashlib
@@ -16,98 +16,119 @@ from typing import Literal
 from onetrainer.errors import Problem, UserError
 from onetrainer.run.run_folder import cannot_write, write_atomic
 from onetrainer.run.user_folder import user_folder
-from onetrainer.trust.function_file import OwnFunction, find_function, read_bytes
+from onetrainer.trust.function_file import UserFunction, find_function, read_bytes
 
-Standing = Literal["allowed", "unknown", "changed", "missing"]
+TrustStatus = Literal["allowed", "unknown", "changed", "missing"]
 FILE = "allowed-functions.json"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is known of a function before any of it is run.
+class TrustCheck:
+    """The trust status of a function, determined before any of it runs.
 
-    standing: "changed" where another version of its file was allowed; "missing" where there is no
-    such function, and then error tells why and function is None. digest: of all that would run.
+    Attributes:
+        status: "changed" if another version of its file was trusted; "missing" if there is no such
+            function.
+        function: Its location; None if it is missing.
+        error: The reason if it is missing.
+        digest: A digest of all files that would run.
     """
 
-    standing: Standing
-    function: OwnFunction | None = None
+    status: TrustStatus
+    function: UserFunction | None = None
     error: UserError | None = None
     digest: str = ""
 
 
-def ask(spec: str, *, store: Path | None = None) -> Asked:
-    """Whether a function may be run, and where it is. store: the file of consents; None: the
-    user's own.
+def check_trust(spec: str, *, store: Path | None = None) -> TrustCheck:
+    """Return whether a function may run, and its location.
+
+    Args:
+        spec: "file.py:function" or "module:function".
+        store: The file of trusted digests; None means the user's own.
     """
     try:
         function = find_function(spec)
         digest = _digest(_contents(function))
     except UserError as error:
-        return Asked("missing", error=error)
-    kept = _read(store or consent_file()).get(str(function.file))
-    if kept is None:
-        return Asked("unknown", function, digest=digest)
-    return Asked("allowed" if kept == digest else "changed", function, digest=digest)
+        return TrustCheck("missing", error=error)
+    trusted = _read(store or trust_file()).get(str(function.file))
+    if trusted is None:
+        return TrustCheck("unknown", function, digest=digest)
+    return TrustCheck("allowed" if trusted == digest else "changed", function, digest=digest)
 
 
-def status(spec: str, *, store: Path | None = None) -> Standing:
-    """Whether a function may be run."""
-    return ask(spec, store=store).standing
+def status(spec: str, *, store: Path | None = None) -> TrustStatus:
+    """Return a function's trust status."""
+    return check_trust(spec, store=store).status
 
 
-def allow(spec: str, *, seen: str | None = None, store: Path | None = None) -> bool:
-    """Lets a function be run from now on, as long as its files stay what they are.
+def trust_function(
+    spec: str, *, expected_digest: str | None = None, store: Path | None = None
+) -> bool:
+    """Trust a function's files as long as they do not change.
 
-    seen: the digest of what was shown; of other files than those nothing is allowed. None for
-    whatever is there. Gives whether it is allowed. Raises UserError where there is no such
-    function, or the consent cannot be written.
+    Args:
+        spec: "file.py:function" or "module:function".
+        expected_digest: The digest of the files that the user has seen; None means any.
+        store: The file of trusted digests; None means the user's own.
+
+    Returns:
+        Whether the function is trusted: not if the digest differs.
+
+    Raises:
+        UserError: There is no such function, or the store cannot be written.
     """
     function = find_function(spec)
     digest = _digest(_contents(function))
-    if seen is not None and digest != seen:
+    if expected_digest is not None and digest != expected_digest:
         return False
-    file = store or consent_file()
-    consents = {**_read(file), str(function.file): digest}
+    file = store or trust_file()
+    digests = {**_read(file), str(function.file): digest}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, (json.dumps(consents, indent=2) + "\n").encode())
+        write_atomic(file, (json.dumps(digests, indent=2) + "\n").encode())
     except OSError as error:
         raise cannot_write(file, error) from error
     return True
 
 
-def allowed_code(spec: str, *, store: Path | None = None) -> tuple[OwnFunction, tuple[bytes, ...]]:
-    """A function that may be run, and the very bytes of each of its files that were allowed.
+def trusted_code(spec: str, *, store: Path | None = None) -> tuple[UserFunction, tuple[bytes, ...]]:
+    """Return a trusted function and the trusted bytes of each of its files.
 
-    Raises UserError where it may not. To run those bytes, not the files, leaves nobody time to
-    change them in between, and passes by whatever Python has compiled of them before.
+    Running these bytes instead of the files leaves no time to change them in between, and ignores
+    compiled files.
+
+    Raises:
+        UserError: The function is not trusted.
     """
     function = find_function(spec)
     contents = _contents(function)
-    kept = _read(store or consent_file()).get(str(function.file))
-    if kept is None or kept != _digest(contents):
-        raise _refusal(function, "unknown" if kept is None else "changed")
+    trusted = _read(store or trust_file()).get(str(function.file))
+    if trusted is None or trusted != _digest(contents):
+        raise _untrusted(function, "unknown" if trusted is None else "changed")
     return function, contents
 
 
 def problem(spec: str, path: str, *, store: Path | None = None) -> Problem | None:
-    """Why a function cannot be run, as a config's problem; None where it can. path: its setting."""
-    asked = ask(spec, store=store)
-    if asked.standing == "allowed":
+    """Return the problem of a setting whose function cannot run; None if it can."""
+    checked = check_trust(spec, store=store)
+    if checked.status == "allowed":
         return None
-    error = asked.error
-    if error is None and asked.function is not None:
-        error = _refusal(asked.function, asked.standing)
+    error = checked.error
+    if error is None and checked.function is not None:
+        error = _untrusted(checked.function, checked.status)
     assert error is not None
     return Problem(path, error.what, error.expected, error.remedy)
 
 
 def preview(spec: str, most: int = 20) -> str:
-    """The first lines of what would run, to be shown to whoever is asked; UserError if none.
+    """Return the first lines of the code that would run: the function's file, then its packages.
 
-    The function's own file first, then the packages around it. As Python reads them, and without
-    characters that would hide others.
+    Decoded as Python reads it, without characters that could hide others.
+
+    Raises:
+        UserError: There is no such function.
     """
     function = find_function(spec)
     lines = []
@@ -118,31 +139,31 @@ def preview(spec: str, most: int = 20) -> str:
     return "\n".join([*lines[:most], *([f"… {left} more lines"] if left > 0 else [])])
 
 
-def consent_file() -> Path:
-    """Where this user's consents are kept."""
+def trust_file() -> Path:
+    """Return the path of this user's trusted digests."""
     return user_folder() / FILE
 
 
-def _refusal(function: OwnFunction, standing: Standing) -> UserError:
+def _untrusted(function: UserFunction, status: TrustStatus) -> UserError:
     what = {
-        "unknown": "you have not said yet that this code may be run",
-        "changed": "this file has changed since you allowed it to be run",
-    }[standing]
+        "unknown": "this code is not trusted yet",
+        "changed": "this file has changed since you trusted it",
+    }[status]
     return UserError(
         f"{function.file}: {what}",
-        f"The reward {function.name} runs code of this file, with all of your rights",
-        "Read it; then allow it where the window asks at the start, or in a terminal with:"
+        f"The reward {function.name} runs code of this file with your permissions",
+        "Read it; then allow it in the window when you start the run, or in a terminal with:"
         f' onetrainer allow "{function.module or function.file}:{function.name}"',
     )
 
 
-def _contents(function: OwnFunction) -> tuple[bytes, ...]:
-    """What the files that would run hold."""
+def _contents(function: UserFunction) -> tuple[bytes, ...]:
+    """Return the content of each file that would run."""
     return tuple(read_bytes(file) for file in function.files)
 
 
 def _digest(contents: Sequence[bytes]) -> str:
-    """SHA-256 over all that would run."""
+    """Return the SHA-256 digest of all files that would run."""
     total = hashlib.sha256()
     for content in contents[:-1]:
         total.update(hashlib.sha256(content).digest())
@@ -151,24 +172,24 @@ def _digest(contents: Sequence[bytes]) -> str:
 
 
 def _decoded(content: bytes) -> str:
-    """Source as Python reads it, which may be told by its first lines to be no UTF-8."""
+    """Return source decoded as Python does, which may declare another encoding than UTF-8."""
     try:
         return decode_source(content)
-    except (SyntaxError, UnicodeDecodeError):  # of a package around it; it could not be run either
+    except (SyntaxError, UnicodeDecodeError):  # of a parent package; it could not run
         return content.decode("utf-8", errors="replace")
 
 
 def _visible(line: str) -> str:
-    """A line in which no character moves the cursor, or turns the direction of what follows."""
-    return "".join(one if one.isprintable() or one == "\t" else "\ufffd" for one in line)
+    """Return a line without characters that move the cursor or change the text direction."""
+    return "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line)
 
 
 def _read(file: Path) -> Mapping[str, str]:
-    """The consents; none where the file is missing or damaged, so that it is asked again."""
+    """Return the trusted digests; empty if the file is missing or damaged."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        digests = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(digests, dict):
         return {}
-    return {str(key): value for key, value in found.items() if isinstance(value, str)}
+    return {str(key): value for key, value in digests.items() if isinstance(value, str)}

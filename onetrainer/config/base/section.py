@@ -1,4 +1,4 @@
-"""What every section of the config is made of.
+"""The base class of config sections, and the display properties of a setting.
 
 A setting is one field. Its JSON key, its checks, its row in the window, its tooltip, its line in
 the reference and its `--set` path all come from the field, its `Ui` mark and the string under it.
@@ -13,26 +13,28 @@ from pydantic import BaseModel, ConfigDict
 
 @dataclass(frozen=True)
 class Ui:
-    """How a setting is shown.
+    """Display properties of a setting.
 
-    label: the words before the editor. unit: shown after it ("px", "steps").
-    level: "basic" settings are always shown, "advanced" ones on request, "hidden" ones never.
-    editor: which editor where the type does not tell: an existing "folder", an existing model
-    ("model": a folder or a file), an existing "file", a "new-folder" that may not exist yet, a
-    "function" of a Python file ("file.py:function"), or a "text" of several lines.
-    search: more words under which people look for it.
-    choices: the words for a choice's values where these are none: {"euler_a": "Euler a"}. Files
-    and `--set` keep the values.
-    like: for a setting of a list's entries: the path of the setting whose value a new entry
-    begins with in the window.
-    zero: what 0 means where it is no amount ("automatic"), shown after it instead of the unit.
-    lead: a sentence above the setting, where it begins a group of its own among its section's.
-    only_with: where the setting has an effect only with some values of another one, that one's
-    path and those values: {"method.kind": ("lora", "dora")}; ("*",) is any but 0, off and nothing.
-    A name without a dot is a setting of the same section, also within a list's entry. The window
-    hides it with others.
-    or_with: in place of all of these, others of which one is enough. A "*" in a path is any entry
-    of a list that is not turned off by a "use": {"data.concepts.*.masks": ("files", "alpha")}.
+    Attributes:
+        label: The text before the editor.
+        unit: The text after it ("px", "steps").
+        level: "basic" settings are always visible, "advanced" ones on request, "hidden" ones never.
+        editor: The editor, if the type does not determine it: an existing "folder", an existing
+            model ("model": a folder or a file), an existing "file", a "new-folder" that may not
+            exist yet, a "function" of a Python file ("file.py:function"), or a multi-line "text".
+        search: More words under which people look for it, such as its former label.
+        choices: Labels of a choice's values: {"euler_a": "Euler a"}. Files and `--set` keep the
+            values.
+        like: For a setting of list entries: the path of the setting whose value a new entry gets
+            in the window.
+        zero: What 0 means if it is not an amount ("automatic"), displayed instead of the unit.
+        lead: A sentence above the setting, if it begins a group of its own.
+        only_with: If the setting has an effect only with some values of another one: that one's
+            path and those values: {"method.kind": ("lora", "dora")}; ("*",) is any value but 0,
+            off and empty. A name without a dot is a setting of the same section or list entry. The
+            window hides the setting otherwise.
+        or_with: Alternatives to all of these, any of which is enough. A "*" in a path is any list
+            entry that is not turned off by a "use": {"data.concepts.*.masks": ("files", "alpha")}.
     """
 
     label: str
@@ -49,7 +51,7 @@ class Ui:
 
     @property
     def is_path(self) -> bool:
-        """Whether the value names a place on disk, taken relative to the config file's folder."""
+        """Whether the value is a path on disk, relative to the config file's folder."""
         return self.editor in ("folder", "file", "model", "new-folder", "function")
 
 

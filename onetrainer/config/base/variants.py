@@ -1,4 +1,4 @@
-"""Sections that come in kinds, such as the method or the optimizer: what there is to choose."""
+"""Variants of a section, such as the methods or the optimizers: which exist, which are selected."""
 
 import types
 from collections.abc import Iterator, Mapping
@@ -8,11 +8,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 KIND = "kind"
-"""The key that tells a section's kind."""
+"""The key that selects a section's variant."""
 
 
 def variants(field: FieldInfo) -> dict[str, type[BaseModel]]:
-    """The kinds of section a field may hold, in their order; none for any other field."""
+    """Return a field's section variants by name, in their order; empty for any other field."""
     if get_origin(field.annotation) not in (Union, types.UnionType):
         return {}
     members = [member for member in get_args(field.annotation) if as_section(member)]
@@ -21,60 +21,62 @@ def variants(field: FieldInfo) -> dict[str, type[BaseModel]]:
     return {str(member.model_fields[KIND].default): member for member in members}
 
 
-def default_kind(field: FieldInfo) -> str:
-    """The kind of section that a field holds where nothing is said."""
+def default_variant(field: FieldInfo) -> str:
+    """Return the name of a field's default variant."""
     return str(getattr(field.get_default(call_default_factory=True), KIND))
 
 
-def kind_paths(root: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Every field of a config that holds one of several kinds, by the path of its section."""
+def variant_paths(root: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the path and the field of every section of a config that has variants."""
     for key, field in root.model_fields.items():
         path = f"{prefix}{key}"
-        found = variants(field)
-        if found:
+        by_name = variants(field)
+        if by_name:
             yield path, field
         inner = as_section(field.annotation)
-        for section in [*found.values(), *([inner] if inner else [])]:
-            yield from kind_paths(section, f"{path}.")
+        for section in [*by_name.values(), *([inner] if inner else [])]:
+            yield from variant_paths(section, f"{path}.")
 
 
-def kinds_of(document: Mapping[str, Any], root: type[BaseModel]) -> dict[str, str]:
-    """Which kind each such section of a document is, by the section's path: {"method": "lora"}.
+def selected_variants(document: Mapping[str, Any], root: type[BaseModel]) -> dict[str, str]:
+    """Return the selected variant of each section by the section's path: {"method": "lora"}.
 
-    The field's default where the document says nothing, or something that is no kind.
+    Missing and invalid names count as the field's default.
     """
-    found: dict[str, str] = {}
-    for path, field in kind_paths(root):
-        if path in found:
+    selected: dict[str, str] = {}
+    for path, field in variant_paths(root):
+        if path in selected:
             continue
         value: Any = document
         for key in [*path.split("."), KIND]:
             value = value.get(key) if isinstance(value, Mapping) else None
-        found[path] = value if value in variants(field) else default_kind(field)
-    return found
+        selected[path] = value if value in variants(field) else default_variant(field)
+    return selected
 
 
-def with_kinds(document: Mapping[str, Any], root: type[BaseModel]) -> dict[str, Any]:
-    """The document with the kind told wherever it says something of a section and not its kind."""
+def with_default_variants(document: Mapping[str, Any], root: type[BaseModel]) -> dict[str, Any]:
+    """Return the document with the default variant filled in where a section names none."""
     filled = dict(document)
     for key, field in root.model_fields.items():
         value = filled.get(key)
         if not isinstance(value, Mapping):
             continue
-        found = variants(field)
-        if found and KIND not in value:
-            value = {KIND: default_kind(field), **value}
-        kind = value.get(KIND)
-        inner = found.get(kind) if isinstance(kind, str) else None
+        by_name = variants(field)
+        if by_name and KIND not in value:
+            value = {KIND: default_variant(field), **value}
+        name = value.get(KIND)
+        inner = by_name.get(name) if isinstance(name, str) else None
         inner = inner or as_section(field.annotation)
-        filled[key] = with_kinds(value, inner) if inner else value
+        filled[key] = with_default_variants(value, inner) if inner else value
     return filled
 
 
-def without_tags(location: tuple[str | int, ...], root: type[BaseModel]) -> tuple[str | int, ...]:
-    """Pydantic's place of a finding, without the kinds that it puts behind a section's name.
+def without_variant_tags(
+    location: tuple[str | int, ...], root: type[BaseModel]
+) -> tuple[str | int, ...]:
+    """Return pydantic's error location without the variant names that follow section names.
 
-    ("optimizer", "lion", "lr") as ("optimizer", "lr").
+    For example ("optimizer", "lr") for ("optimizer", "lion", "lr").
     """
     if not location:
         return location
@@ -82,29 +84,29 @@ def without_tags(location: tuple[str | int, ...], root: type[BaseModel]) -> tupl
     field = root.model_fields.get(str(head))
     if field is None:
         return location
-    found = variants(field)
+    by_name = variants(field)
     section = as_section(field.annotation)
-    if found and rest and rest[0] in found:
-        section, rest = found[str(rest[0])], rest[1:]
-    return (head, *(without_tags(rest, section) if section else rest))
+    if by_name and rest and rest[0] in by_name:
+        section, rest = by_name[str(rest[0])], rest[1:]
+    return (head, *(without_variant_tags(rest, section) if section else rest))
 
 
-def tags(
+def variant_tags(
     location: tuple[str | int, ...], root: type[BaseModel], prefix: str = ""
 ) -> dict[str, str]:
-    """The kinds that pydantic's place of a finding tells, by the paths of their sections."""
+    """Return the variant names in pydantic's error location, by the paths of their sections."""
     field = root.model_fields.get(str(location[0])) if location else None
     if field is None:
         return {}
-    path, rest, found = f"{prefix}{location[0]}", location[1:], variants(field)
-    if found and rest and rest[0] in found:
-        kind = str(rest[0])
-        return {path: kind} | tags(rest[1:], found[kind], f"{path}.")
+    path, rest, by_name = f"{prefix}{location[0]}", location[1:], variants(field)
+    if by_name and rest and rest[0] in by_name:
+        name = str(rest[0])
+        return {path: name} | variant_tags(rest[1:], by_name[name], f"{path}.")
     section = as_section(field.annotation)
-    return tags(rest, section, f"{path}.") if section else {}
+    return variant_tags(rest, section, f"{path}.") if section else {}
 
 
 def as_section(annotation: Any) -> type[BaseModel] | None:
-    """The annotation if it is a section; None for anything else."""
+    """Return the annotation if it is a section, else None."""
     is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
     return annotation if is_model else None

@@ -18,7 +18,7 @@ from onetrainer.config.data.concept import (
 )
 
 Conditioning = Literal["blank", "masks", "files"]
-MOST_CONCEPTS = 200
+MAX_CONCEPTS = 200
 
 
 class Data(Section):
@@ -69,7 +69,7 @@ class Data(Section):
 
     concepts: Annotated[
         tuple[Concept, ...],
-        Field(max_length=MOST_CONCEPTS),
+        Field(max_length=MAX_CONCEPTS),
         Ui("More folders", level="advanced", search="concepts subsets datasets repeats balancing"),
     ] = ()
     """More folders of images, each with its own role, repeats, captions and trigger words. Sizes,

@@ -15,7 +15,7 @@ class EmbeddingOnly(Section):
     kind: Literal["embedding"] = "embedding"
 
 
-class Word(Section):
+class EmbeddingToken(Section):
     """One token whose vectors are trained."""
 
     token: Annotated[
@@ -79,7 +79,7 @@ class Embeddings(Section):
     """New tokens, trained alone or together with the method."""
 
     tokens: Annotated[
-        tuple[Word, ...],
+        tuple[EmbeddingToken, ...],
         Field(max_length=32),
         Ui("Tokens", search="embedding textual inversion words"),
     ] = ()

@@ -21,8 +21,8 @@ class Losses(Section):
             "MSE",
             level="advanced",
             search="mean squared error l2 loss",
-            lead="The loss is the weighted sum of these terms. Published models were trained with the"
-            " squared error only.",
+            lead="The loss is the weighted sum of these terms. Published models were trained"
+            " with the squared error only.",
         ),
     ] = 1.0
     """The weight of the squared error. Large errors count most; 0 turns it off."""

@@ -31,18 +31,21 @@ DECOUPLED: Mapping[str, object] = MappingProxyType({"weight_decouple": True})
 
 
 class OptimizerSection(Section):
-    """The settings of one optimizer, and what the program has to know about it.
+    """The settings and properties of one optimizer.
 
-    target: the class, "module:Name". extra: the extra of this program that brings its package,
-    "" where the package is always there. options: further arguments, always the same.
-    betas: the fields that make up the argument "betas". names: the arguments that a field is, where
-    they are not called the same. high_lr: above it a learning rate is a likely slip.
-
-    moves_alone: a parameter's step depends on nothing but that parameter and the number of the
-    step; exactly then there is a field `fused_backward`. is_schedule_free: the weights have an
-    evaluation form, and the rate needs no schedule. is_adaptive: it finds its own rate, and `lr`
-    multiplies that. has_one_rate: it uses the first group's rate for all. clips_itself: it bounds
-    its own steps and does worse with gradient clipping.
+    Attributes:
+        target: The class, "module:Name".
+        extra: The extra of this program that installs its package; "" if it is always installed.
+        options: Constant arguments.
+        betas: The fields that form the argument "betas".
+        names: The arguments of fields that are named differently.
+        high_lr: A higher learning rate is probably a mistake.
+        updates_independently: A parameter's update depends only on that parameter and the step
+            number; exactly these optimizers have a field `fused_backward`.
+        is_schedule_free: The weights have an evaluation form, and the rate needs no schedule.
+        is_adaptive: It finds its own rate, which `lr` multiplies.
+        has_one_rate: It uses the first group's rate for all groups.
+        clips_itself: It limits its own updates, and trains worse with gradient clipping.
     """
 
     title: ClassVar[str]

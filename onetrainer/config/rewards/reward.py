@@ -25,7 +25,7 @@ RewardName = Literal[
     "jpeg_size",
     "function",
 ]
-REWARD_WORDS: Mapping[str, str] = MappingProxyType(
+REWARD_LABELS: Mapping[str, str] = MappingProxyType(
     {
         "aesthetic": "LAION aesthetic score",
         "clip": "CLIP: image and text",
@@ -55,7 +55,7 @@ class Reward(Section):
 
     reward: Annotated[
         RewardName,
-        Ui("Reward", search="aesthetic pickscore hps imagereward clip", choices=REWARD_WORDS),
+        Ui("Reward", search="aesthetic pickscore hps imagereward clip", choices=REWARD_LABELS),
     ] = "sharpness"
     """What images are scored by. The first five are networks that need weight files; most of the
     others need nothing."""

@@ -14,7 +14,7 @@ Prediction = Literal["epsilon", "v_prediction"]
 PredictionChoice = Literal["auto", "epsilon", "v_prediction"]
 ZeroSnrChoice = Literal["auto", "on", "off"]
 
-FAMILY_WORDS: Mapping[str, str] = MappingProxyType(
+FAMILY_LABELS: Mapping[str, str] = MappingProxyType(
     {
         "sd15": "SD 1.5",
         "sd15-inpainting": "SD 1.5 inpainting",
@@ -24,7 +24,7 @@ FAMILY_WORDS: Mapping[str, str] = MappingProxyType(
         "sdxl-inpainting": "SDXL inpainting",
     }
 )
-PREDICTION_WORDS: Mapping[str, str] = MappingProxyType(
+PREDICTION_LABELS: Mapping[str, str] = MappingProxyType(
     {"auto": "automatic", "epsilon": "epsilon", "v_prediction": "v-prediction"}
 )
 _SIDES: Mapping[Base, int] = MappingProxyType({"sd15": 512, "sd2": 512, "sdxl": 1024})
@@ -35,7 +35,7 @@ class Model(Section):
     """The base model that training starts from."""
 
     family: Annotated[
-        FamilyName, Ui("Model family", search="architecture version sd", choices=FAMILY_WORDS)
+        FamilyName, Ui("Model family", search="architecture version sd", choices=FAMILY_LABELS)
     ] = "sd15"
     """The architecture of the base model: "sd15" is Stable Diffusion 1.x, "sd2" is 2.0 and 2.1."""
 
@@ -55,7 +55,7 @@ class Model(Section):
             "Prediction",
             level="advanced",
             search="v-prediction epsilon vpred",
-            choices=PREDICTION_WORDS,
+            choices=PREDICTION_LABELS,
         ),
     ] = "auto"
     """What the model predicts: noise ("epsilon") or velocity ("v_prediction"). "auto" reads it from

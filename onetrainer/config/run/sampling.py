@@ -20,7 +20,7 @@ SamplerName = Literal[
     "unipc",
     "lcm",
 ]
-SAMPLER_WORDS: Mapping[str, str] = MappingProxyType(
+SAMPLER_LABELS: Mapping[str, str] = MappingProxyType(
     {
         "ddim": "DDIM",
         "euler": "Euler",
@@ -90,7 +90,7 @@ class Sampling(Section):
             "Sampler",
             level="advanced",
             search="scheduler euler dpm karras",
-            choices=SAMPLER_WORDS,
+            choices=SAMPLER_LABELS,
         ),
     ] = "ddim"
     """The method that turns noise into an image. "lcm" is only for LCM models."""

@@ -9,7 +9,7 @@ from onetrainer.config.base.section import Section, Ui
 WarmupSteps = Annotated[
     int, Field(ge=0, le=1_000_000), Ui("Warm-up", unit="steps", search="warmup")
 ]
-WarmupShare = Annotated[
+WarmupFraction = Annotated[
     float,
     Field(ge=0, lt=1),
     Ui(
@@ -36,7 +36,7 @@ class Constant(Section):
     """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
     is usual."""
 
-    warmup_fraction: WarmupShare = 0.0
+    warmup_fraction: WarmupFraction = 0.0
     """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
     twentieth."""
 
@@ -51,7 +51,7 @@ class Linear(Section):
     """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
     is usual."""
 
-    warmup_fraction: WarmupShare = 0.0
+    warmup_fraction: WarmupFraction = 0.0
     """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
     twentieth."""
 
@@ -69,7 +69,7 @@ class Cosine(Section):
     """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
     is usual."""
 
-    warmup_fraction: WarmupShare = 0.0
+    warmup_fraction: WarmupFraction = 0.0
     """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
     twentieth."""
 
@@ -87,7 +87,7 @@ class CosineRestarts(Section):
     """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
     is usual."""
 
-    warmup_fraction: WarmupShare = 0.0
+    warmup_fraction: WarmupFraction = 0.0
     """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
     twentieth."""
 
@@ -110,7 +110,7 @@ class CosineWaves(Section):
     """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
     is usual."""
 
-    warmup_fraction: WarmupShare = 0.0
+    warmup_fraction: WarmupFraction = 0.0
     """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
     twentieth."""
 
@@ -133,7 +133,7 @@ class Rex(Section):
     """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
     is usual."""
 
-    warmup_fraction: WarmupShare = 0.0
+    warmup_fraction: WarmupFraction = 0.0
     """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
     twentieth."""
 
@@ -155,7 +155,7 @@ class Polynomial(Section):
     """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
     is usual."""
 
-    warmup_fraction: WarmupShare = 0.0
+    warmup_fraction: WarmupFraction = 0.0
     """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
     twentieth."""
 
@@ -178,7 +178,7 @@ class InverseSqrt(Section):
     """Raises the learning rate from zero to its full value over so many steps. 0 is off; 50 to 200
     is usual."""
 
-    warmup_fraction: WarmupShare = 0.0
+    warmup_fraction: WarmupFraction = 0.0
     """The warm-up as a fraction of all steps, in place of a number of steps; 0.05 is a
     twentieth."""
 
