@@ -1,4 +1,4 @@
-"""The pictures and captions of a step's microbatch, as a batch."""
+"""Batches of encoded images and captions for a step's microbatches."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,22 +7,22 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from modules.data.encoded_items import EncodedImages, EncodedTexts
-from modules.data.texts import joined, padded
+from modules.data.encoded_items import EncodedImages, EncodedTexts, TransformKey
+from modules.data.texts import concatenate, pad
 from modules.interfaces import Batch, Conditioning, LatentMoments
 from modules.memory.to_device import to_device
 from onetrainer.concepts.concepts import ConceptSettings
-from onetrainer.dataset.batch_plan import ImageRepeat, StepPlan
+from onetrainer.dataset.batch_plan import StepPlan
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import size_conditioning
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """What batches are taken from.
+class BatchSource:
+    """What batches are made from.
 
-    texts: None where captions are encoded in every step. caption_of: what is said of a picture in
-    its n-th showing. latents: whether a latent is drawn from a picture's posterior, or its mean.
+    texts: None if captions are encoded in every step. caption_of: returns the caption of an image
+    in its n-th repeat. latents: whether they are sampled from the posterior, or its mean is used.
     """
 
     images: EncodedImages
@@ -33,55 +33,68 @@ class Shelf:
 
 
 def load_batch(
-    shelf: Shelf, plan: StepPlan, microbatch: int, *, with_pixels: bool = False
+    batch_source: BatchSource, plan: StepPlan, microbatch: int, *, with_pixels: bool = False
 ) -> Batch:
-    """The pictures and captions of a step's microbatch, on the CPU.
+    """Load the images and captions of a step's microbatch, on the CPU.
 
-    Conditioning is None if the shelf's captions are not encoded. with_pixels: also the pictures
-    themselves, decoded anew. UserError if a picture has changed, or the cache.
+    Conditioning is None if the source's captions are not encoded.
+
+    Args:
+        batch_source: The encoded images and captions.
+        plan: Of the step.
+        microbatch: Its number in the step.
+        with_pixels: Whether to decode the images themselves, too.
+
+    Raises:
+        UserError: An image or the cache has changed.
     """
-    return read_batch(shelf, plan, microbatch, with_pixels=with_pixels)()
+    return read_batch(batch_source, plan, microbatch, with_pixels=with_pixels)()
 
 
 def read_batch(
-    shelf: Shelf, plan: StepPlan, microbatch: int, *, with_pixels: bool = False
+    batch_source: BatchSource, plan: StepPlan, microbatch: int, *, with_pixels: bool = False
 ) -> Callable[[], Batch]:
-    """As `load_batch`, in two parts: reading, in any thread; what is given makes the batch of it.
+    """Read a microbatch in any thread, and return a function that makes the batch of it.
 
-    The second part takes no time unless latents are not kept: then it encodes, where the VAE is.
+    That function is fast unless latents are not cached: then it encodes, on the VAE's device.
     """
-    images = shelf.images
-    offset = sum(len(shown) for shown in plan.microbatches[:microbatch])
-    shown = plan.microbatches[microbatch]
-    items = [images.items[one.item] for one in shown]
-    captions = tuple(shelf.caption_of(images.items[one.item], one.repeat) for one in plan.images)
-    own = captions[offset : offset + len(shown)]
-    conditioning = _conditioning(shelf.texts, own, captions)
+    images = batch_source.images
+    offset = sum(len(each) for each in plan.microbatches[:microbatch])
+    repeats = plan.microbatches[microbatch]
+    keys = [(repeat.item, repeat.transform) for repeat in repeats]
+    items = [images.items[repeat.item] for repeat in repeats]
+    captions = tuple(
+        batch_source.caption_of(images.items[repeat.item], repeat.repeat) for repeat in plan.images
+    )
+    own = captions[offset : offset + len(repeats)]
+    conditioning = _conditioning(batch_source.texts, own, captions)
     pixels = None
-    if with_pixels or not images.is_kept:
-        pixels = torch.cat([images.pixels(one.item, one.transform) for one in shown])
-    kept = images.gathered([(one.item, one.transform) for one in shown]) if images.is_kept else None
-    seen = [images.seen(one.item, one.transform) for one in shown] if images.blanks else []
-    mask = _masks([images.mask(one.item, one.transform) for one in shown])
-    time_ids = torch.tensor([_frame(images, one) for one in shown])
-    weights = tuple(shelf.concepts[item.concept].loss_weight for item in items)
+    if with_pixels or not images.is_cached:
+        pixels = torch.cat([images.pixels(*key) for key in keys])
+    cached = images.gather(keys) if images.is_cached else None
+    masked_images = [images.masked_image(*key) for key in keys] if images.blanks else []
+    mask = _masks([images.mask(*key) for key in keys])
+    transforms = [images.transforms.transform(*key) for key in keys]
+    sizes = map(size_conditioning, items, transforms)
+    time_ids = torch.tensor(list(sizes))
+    weights = tuple(batch_source.concepts[item.concept].loss_weight for item in items)
 
     def finish() -> Batch:
-        moments = _moments(images, kept, pixels, latents=shelf.latents)
+        moments = _moments(images, cached, pixels, latents=batch_source.latents)
         return Batch(
             moments=moments,
             captions=own,
             step_captions=captions,
             conditioning=conditioning,
             time_ids=time_ids,
-            positions=tuple(range(offset, offset + len(shown))),
+            positions=tuple(range(offset, offset + len(repeats))),
             weight=plan.weight,
             pixels=pixels if with_pixels else None,
             mask=mask,
-            is_prior=_some([item.is_prior for item in items]),
-            own_prediction=_some([item.role == "own_prediction" for item in items]),
+            is_prior=_flags([item.is_prior for item in items]),
+            own_prediction=_flags([item.role == "own_prediction" for item in items]),
             loss_weights=weights if any(weight != 1 for weight in weights) else (),
-            masked=_masked(images, shown, seen, device=moments.mean.device),
+            masked=_inpainting_input(images, keys, masked_images, device=moments.mean.device),
         )
 
     return finish
@@ -90,62 +103,62 @@ def read_batch(
 def _conditioning(
     texts: EncodedTexts | None, own: Sequence[str], captions: Sequence[str]
 ) -> Conditioning | None:
-    """Some captions encoded; all: those of the whole step, as padding must not depend on how it
-    is cut.
+    """Return the conditioning of some captions, padded to the longest of the whole step.
+
+    captions: those of the step, since padding must not depend on microbatch size.
     """
     if texts is None:
         return None
     tokens = max(texts.tokens(caption) for caption in captions)
     empty = texts.conditioning("")
-    return joined([padded(texts.conditioning(caption), empty, tokens) for caption in own])
+    return concatenate([pad(texts.conditioning(caption), empty, tokens) for caption in own])
 
 
 def _moments(
     images: EncodedImages,
-    kept: LatentMoments | None,
+    cached: LatentMoments | None,
     pixels: Tensor | None,
     *,
     latents: Literal["sample", "mean"],
 ) -> LatentMoments:
-    """The moments that were kept, or those of pixels. One at a time, as where they are kept."""
-    if kept is None:
+    """Return cached moments, or encode pixels, one image at a time as for the cache."""
+    if cached is None:
         assert pixels is not None
-        every = [images.encode(one[None]) for one in pixels]
-        kept = LatentMoments(
-            mean=torch.cat([one.mean for one in every]), std=torch.cat([one.std for one in every])
+        encoded = [images.encode(each[None]) for each in pixels]
+        cached = LatentMoments(
+            mean=torch.cat([each.mean for each in encoded]),
+            std=torch.cat([each.std for each in encoded]),
         )
-    return kept if latents == "sample" else LatentMoments(kept.mean, torch.zeros_like(kept.std))
+    if latents == "sample":
+        return cached
+    return LatentMoments(cached.mean, torch.zeros_like(cached.std))
 
 
-def _masked(
+def _inpainting_input(
     images: EncodedImages,
-    shown: Sequence[ImageRepeat],
-    seen: Sequence[Tensor | None],
+    keys: Sequence[TransformKey],
+    masked_images: Sequence[Tensor | None],
     *,
     device: torch.device,
 ) -> Tensor | None:
-    """What an inpainting model sees of each, (B, 5, h, w); None where all is to be painted."""
-    found = []
-    for one, part in zip(shown, seen, strict=False):
-        mean = part if part is None or images.is_kept else images.encode(part).mean
-        found.append(to_device(images.joined(one.item, one.transform, mean), device))
-    return torch.cat(found) if found else None
-
-
-def _frame(images: EncodedImages, shown: ImageRepeat) -> tuple[float, ...]:
-    return size_conditioning(
-        images.items[shown.item], images.views.view(shown.item, shown.transform)
-    )
+    """Return the extra inputs of inpainting models, (B, 5, h, w); None means all is masked."""
+    inputs = []
+    for key, masked_image in zip(keys, masked_images, strict=False):
+        mean = masked_image
+        if masked_image is not None and not images.is_cached:
+            mean = images.encode(masked_image).mean
+        inputs.append(to_device(images.inpainting_input(*key, mean), device))
+    return torch.cat(inputs) if inputs else None
 
 
 def _masks(masks: Sequence[Tensor | None]) -> Tensor | None:
-    """(B, 1, h, w), 1 all over a picture without a mask; None if none has one."""
-    one = next((mask for mask in masks if mask is not None), None)
-    if one is None:
+    """Concatenate masks, (B, 1, h, w), with 1 for images without one; None if none has one."""
+    first = next((mask for mask in masks if mask is not None), None)
+    if first is None:
         return None
-    return torch.cat([torch.ones_like(one) if mask is None else mask for mask in masks])
+    return torch.cat([torch.ones_like(first) if mask is None else mask for mask in masks])
 
 
-def _some(flags: Sequence[bool]) -> tuple[bool, ...]:
-    """Which pictures are meant; empty if none is."""
+def _flags(flags: Sequence[bool]) -> tuple[bool, ...]:
+    """Return the flags; empty if none is set."""
     return tuple(flags) if any(flags) else ()

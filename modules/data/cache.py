@@ -1,4 +1,4 @@
-"""Every picture, mask and caption encoded once, kept between runs, read while training."""
+"""Encoding of all images, masks and captions into the cache, before training."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from modules.data.cache_entries import FORMAT, components_of
+from modules.data.cache_entries import FORMAT, entry_types
 from modules.data.digests import weights_digest
-from modules.data.encode_missing import Filling, ImageDigests, Work
-from modules.data.encoded_items import EncodedImages, EncodedTexts, Views
-from modules.data.prefetch import Line
-from modules.data.shards import DamagedEntry, Places, Store, entry_key
+from modules.data.encode_missing import EncodingJob, FileDigests, MissingEntries
+from modules.data.encoded_items import EncodedImages, EncodedTexts, TransformTable
+from modules.data.prefetch import WorkQueue
+from modules.data.shards import DamagedEntry, EntryLocations, Store, entry_key
 from modules.data.vae_batches import VaeBatches
 from modules.interfaces import Family, LatentMoments
 from onetrainer.config.data.data import Conditioning
@@ -23,19 +23,19 @@ from onetrainer.dataset.items import EXAMPLES, Skipped
 from onetrainer.errors import UserError
 
 _TRIES = 3
-"""How often captions are encoded whose entries are gone as soon as they were written."""
+"""Attempts at encoding captions whose entries disappear as soon as they are written."""
 
 
 class CachingStopped(Exception):
-    """Caching was asked to stop; what it has done is kept."""
+    """Caching was stopped on request; finished entries are kept."""
 
 
 @dataclass(frozen=True)
 class EncoderDigests:
-    """What tells these encoders from others.
+    """Digests of a family's encoders.
 
-    Must differ wherever the encodings do: by weights, and by whatever else a family encodes by,
-    such as a number of skipped layers.
+    They must differ whenever the encodings do: by weights, and by any other setting, such as the
+    number of skipped layers.
     """
 
     vae: str
@@ -44,21 +44,21 @@ class EncoderDigests:
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """How pictures are encoded.
+    """Options of image encoding.
 
-    keeps_latents: without, they are only looked at, and encoded whenever they are asked for.
-    batch: how many the VAE takes at once. threads: that decode meanwhile; 0 decodes in between.
-    conditioning: what inpainting models see.
+    caches_latents: without, images are only checked, and encoded whenever they are used. batch:
+    number of images that the VAE encodes at once. threads: that decode images meanwhile; 0 decodes
+    in between. conditioning: the input of inpainting models.
     """
 
-    keeps_latents: bool = True
+    caches_latents: bool = True
     batch: int = 1
     threads: int = 2
     conditioning: Conditioning = "blank"
 
 
 def encoder_digests(family: Family, *, with_text: bool = True) -> EncoderDigests:
-    """What tells a family's encoders from others: their weights, and what else they encode by."""
+    """Compute the digests of a family's encoders: their weights and other settings."""
     images, captions = family.encoder_settings()
     text = [f"{name}:{weights_digest(part)}" for name, part in sorted(family.text_encoders.items())]
     return EncoderDigests(
@@ -69,50 +69,72 @@ def encoder_digests(family: Family, *, with_text: bool = True) -> EncoderDigests
 
 def encode_images(
     family: Family,
-    views: Views,
+    transforms: TransformTable,
     *,
     store: Store,
-    memory: ImageDigests,
+    file_digests: FileDigests,
     digests: EncoderDigests,
     options: EncodeOptions,
     progress: Callable[[int, int], None],
     should_stop: Callable[[], bool],
 ) -> EncodedImages:
-    """Encodes what the cache folder does not hold yet; afterwards the VAE is not needed.
+    """Encode what the cache folder does not contain; afterwards the VAE is not needed.
 
-    views: of the pictures; those of held-out ones are plain.
-    While threads decode the next pictures, the VAE encodes, and another thread writes the last
-    ones: each is on disk, whole, as soon as it is encoded. How many there are matters to nothing
-    but time. progress: told (done, total) after each. should_stop: asked before each; if it says
-    so, CachingStopped is raised.
-    Pictures that cannot be decoded, or whose masks or conditioning pictures cannot, are skipped;
-    UserError if none of a kind is left, or on a full disk.
+    While threads decode the next images, the VAE encodes, and another thread writes the last ones:
+    each entry is written atomically as soon as it is encoded. The number of threads affects nothing
+    but time. Images that cannot be decoded, or whose masks or conditioning images cannot, are
+    skipped.
+
+    Args:
+        family: Whose VAE encodes.
+        transforms: Of the images; those of validation images are plain.
+        store: The cache.
+        file_digests: Remembers digests of files.
+        digests: Of the family's encoders.
+        options: How to encode.
+        progress: Called with (done, total) after each image.
+        should_stop: Called before each image; CachingStopped is raised if it returns True.
+
+    Raises:
+        UserError: No image of a role is usable, or the disk is full.
+        CachingStopped: `should_stop` returned True.
     """
-    told = _Told(progress, should_stop)
-    encode = partial(_encoded, family)
-    work = Work(
-        views=views,
+    reporter = _Progress(progress, should_stop)
+
+    def encode(pixels: Tensor) -> LatentMoments:
+        with torch.no_grad():
+            return family.encode_images(pixels)
+
+    job = EncodingJob(
+        transforms=transforms,
         store=store,
-        memory=memory,
+        file_digests=file_digests,
         vae=VaeBatches(encode, options.batch),
         encoder=f"{digests.vae};{_precision(family.vae)}",
         threads=options.threads,
-        keeps=options.keeps_latents,
-        ask=told.ask,
-        tick=told.tick,
+        caches=options.caches_latents,
+        check_stop=reporter.check_stop,
+        advance=reporter.advance,
     )
-    is_shown = any(concept.conditioning != "blank" for concept in views.concepts)
-    conditioning = options.conditioning if is_shown else "blank"
-    fillings = [Filling(work, part) for part in components_of(conditioning)]
-    told.total = sum(filling.total for filling in fillings)
-    for filling in fillings:
-        filling.fill()
-    told.finish()
-    blanks = _blanks(work, encode) if conditioning != "blank" else {}
-    places = _places(work, fillings) if options.keeps_latents else {}
-    _require_some(views, work.failed)
-    warnings = _warnings(work.vae, options.batch)
-    return _kept(work, fillings, places, warnings=warnings, blanks=blanks, encode=encode)
+    needs_input = any(concept.conditioning != "blank" for concept in transforms.concepts)
+    conditioning = options.conditioning if needs_input else "blank"
+    missing = [MissingEntries(job, entry_type) for entry_type in entry_types(conditioning)]
+    reporter.total = sum(entries.total for entries in missing)
+    for entries in missing:
+        entries.encode()
+    reporter.finish()
+    blanks = _blanks(job, encode) if conditioning != "blank" else {}
+    locations = {}
+    if options.caches_latents:
+        for kind in dict.fromkeys(entries.entry_type.kind for entries in missing):
+            store.seal(kind)
+        locations = {entries.entry_type.name: entries.locations() for entries in missing}
+    _require_some(transforms, job.failed)
+    warnings = []
+    if job.vae.size < options.batch:
+        count = f"{job.vae.size} at a time" if job.vae.size > 1 else "one at a time"
+        warnings = [f"not enough memory to encode {options.batch} images at once; used {count}"]
+    return _usable(job, missing, locations, warnings=warnings, blanks=blanks, encode=encode)
 
 
 def encode_captions(
@@ -124,61 +146,61 @@ def encode_captions(
     progress: Callable[[int, int], None],
     should_stop: Callable[[], bool],
 ) -> EncodedTexts:
-    """Encodes those captions that the cache folder does not hold yet; the empty one must be there.
+    """Encode the captions that the cache folder does not contain; "" must be one of them.
 
-    One at a time, so that an encoding depends on no other. Otherwise as `encode_pictures`.
+    One at a time, so that no encoding depends on another. Otherwise as `encode_images`.
     """
-    told = _Told(progress, should_stop)
+    reporter = _Progress(progress, should_stop)
     precisions = ",".join(_precision(part) for part in family.text_encoders.values())
     rows = {caption: row for row, caption in enumerate(dict.fromkeys(captions))}
     keys = [entry_key("text", FORMAT, caption, digests.text, precisions) for caption in rows]
-    told.total = len(keys)
+    reporter.total = len(keys)
     for _ in range(_TRIES):
-        _keep_captions(family, list(rows), store=store, keys=keys, told=told)
+        _encode_missing(family, list(rows), store=store, keys=keys, reporter=reporter)
         store.seal("text")
-        places = store.places("text", keys)
-        if not places.missing:
-            return EncodedTexts(rows, store, places)
+        locations = store.locate("text", keys)
+        if not locations.missing:
+            return EncodedTexts(rows, store, locations)
         # Merging has found damaged ones, or another program has removed some.
     raise UserError(
-        f"{store.folder}: encoded captions are removed as soon as they are written",
-        "The cache must be left alone while captions are encoded",
-        "Start again when no other program works in that folder, or choose another cache folder",
+        f"{store.folder}: encoded captions disappear as soon as they are written",
+        "No other program may change the cache while captions are encoded",
+        "Start again when no other program uses that folder, or choose another cache folder",
     )
 
 
 def damage_notes(store: Store) -> list[str]:
-    """What to tell of entries that were found damaged; empty if none was."""
+    """Return a warning about damaged entries, if any were found."""
     count = len(store.damaged)
     if not count:
         return []
-    what = f"{count} entries of the cache were" if count > 1 else "an entry of the cache was"
-    return [f"{what} damaged ({store.damaged[0]}); what is needed of it is made anew"]
+    entries = f"{count} cache entries were" if count > 1 else "a cache entry was"
+    return [f"{entries} damaged ({store.damaged[0]}) and will be encoded again if needed"]
 
 
-def _keep_captions(
+def _encode_missing(
     family: Family,
     captions: Sequence[str],
     *,
     store: Store,
     keys: Sequence[bytes],
-    told: "_Told",
+    reporter: "_Progress",
 ) -> None:
-    """Encodes those that have no entry; a thread writes the last one meanwhile."""
-    missing = set(store.places("text", keys).missing)
-    with closing(Line[None](threads=1, most=1)) as writer:
+    """Encode the captions without an entry; a thread writes the last one meanwhile."""
+    missing = set(store.locate("text", keys).missing)
+    with closing(WorkQueue[None](threads=1, most=1)) as writer:
         for row, caption in enumerate(captions):
-            told.ask()
+            reporter.check_stop()
             if row in missing:
                 tensors = _caption(family, caption)
-                writer.give(partial(store.put, "text", keys[row], tensors))
-                list(writer.due())
-            told.tick()
-        list(writer.rest())
+                writer.submit(partial(store.put, "text", keys[row], tensors))
+                list(writer.excess())
+            reporter.advance()
+        list(writer.remaining())
 
 
-class _Told:
-    """What is told of progress, and asked for in return."""
+class _Progress:
+    """Reports progress, and checks whether to stop."""
 
     def __init__(
         self, progress: Callable[[int, int], None], should_stop: Callable[[], bool]
@@ -188,30 +210,24 @@ class _Told:
         self._progress = progress
         self._should_stop = should_stop
 
-    def ask(self) -> None:
-        """Raises CachingStopped where asked to stop."""
+    def check_stop(self) -> None:
+        """Raise CachingStopped on request."""
         if self._should_stop():
             raise CachingStopped
 
-    def tick(self) -> None:
-        """One more is done; what has to be made again does not count twice."""
+    def advance(self) -> None:
+        """Count one more as done; an entry that is encoded again does not count twice."""
         self._done = min(self._done + 1, self.total)
         self._progress(self._done, self.total)
 
     def finish(self) -> None:
-        """All is done: what was skipped in one part is not looked at in others."""
+        """Report that all is done, including images that were skipped."""
         if self._done < self.total:
             self._progress(self.total, self.total)
 
 
-def _encoded(family: Family, pixels: Tensor) -> LatentMoments:
-    """What the VAE makes of pictures, (B, 3, H, W), where it is."""
-    with torch.no_grad():
-        return family.encode_images(pixels)
-
-
 def _caption(family: Family, caption: str) -> dict[str, Tensor]:
-    """What is kept of a caption: (T, D) and (P,)."""
+    """Encode a caption for the cache: (T, D) and (P,)."""
     with torch.no_grad():
         encoded = family.encode_text([caption])
     tensors = {"hidden": encoded.hidden[0].to("cpu")}
@@ -219,110 +235,95 @@ def _caption(family: Family, caption: str) -> dict[str, Tensor]:
         tensors["pooled"] = encoded.pooled[0].to("cpu")
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
         raise UserError(
-            f'the text encoder makes something that is not a number of the caption "{caption}"',
-            "Numbers can be learned from; a picture without a caption would be another one",
-            "Another precision than fp16 may help; if not, the text encoder's file is damaged",
+            f'the text encoder\'s output for the caption "{caption}" is not a number',
+            "Expected numbers; without them this caption cannot be trained",
+            "Try another precision than fp16; if that fails, the text encoder's file is damaged",
         )
     return tensors
 
 
-def _blanks(work: Work, encode: Callable[[Tensor], LatentMoments]) -> dict[Bucket, Tensor]:
-    """The latents of an empty picture, (1, 4, h, w), of every size; kept as others are."""
-    views = work.views
+def _blanks(job: EncodingJob, encode: Callable[[Tensor], LatentMoments]) -> dict[Bucket, Tensor]:
+    """Return the latents of an empty image, (1, 4, h, w), of every size; they are cached, too."""
+    transforms = job.transforms
     sizes = {
-        views.bucket(place, number)
-        for place, item in enumerate(views.items)
-        for number in range(len(views.concepts[item.concept].resolutions))
+        transforms.bucket(index, number)
+        for index, item in enumerate(transforms.items)
+        for number in range(len(transforms.concepts[item.concept].resolutions))
     }
-    found = {}
+    blanks = {}
     for size in sorted(sizes):
-        key = entry_key("blank", FORMAT, size.width, size.height, work.encoder)
+        key = entry_key("blank", FORMAT, size.width, size.height, job.encoder)
         try:
-            kept = work.store.get("latents", key)
+            cached = job.store.get("latents", key)
         except DamagedEntry:
-            kept = None
-        if kept is None:
+            cached = None
+        if cached is None:
             gray = torch.zeros(1, 3, size.height, size.width)
-            kept = {"mean": encode(gray).mean[0].to("cpu")}
-            if not bool(kept["mean"].isfinite().all()):
+            cached = {"mean": encode(gray).mean[0].to("cpu")}
+            if not bool(cached["mean"].isfinite().all()):
                 raise UserError(
-                    "the VAE makes something that is not a number of an empty picture",
-                    "A model for inpainting is shown empty pictures where all is to be painted",
-                    "Another precision than fp16 may help",
+                    "the VAE's output for an empty image is not a number",
+                    "Inpainting models get empty images where everything is masked",
+                    "Try another precision than fp16",
                 )
-            work.store.put("latents", key, kept)
-        found[size] = kept["mean"][None]
-    return found
+            job.store.put("latents", key, cached)
+        blanks[size] = cached["mean"][None]
+    return blanks
 
 
-def _places(work: Work, fillings: Sequence[Filling]) -> dict[str, Places]:
-    """Where everything is kept, by part; what was written singly is merged before."""
-    for kind in dict.fromkeys(filling.part.kind for filling in fillings):
-        work.store.seal(kind)
-    return {filling.part.name: filling.places() for filling in fillings}
-
-
-def _kept(
-    work: Work,
-    fillings: Sequence[Filling],
-    places: Mapping[str, Places],
+def _usable(
+    job: EncodingJob,
+    missing: Sequence[MissingEntries],
+    locations: Mapping[str, EntryLocations],
     *,
-    warnings: tuple[str, ...],
+    warnings: Sequence[str],
     blanks: Mapping[Bucket, Tensor],
     encode: Callable[[Tensor], LatentMoments],
 ) -> EncodedImages:
-    """The pictures without those that failed."""
-    every = work.views
-    kept = [place for place in range(len(every.items)) if place not in work.failed]
-    rows = np.array([row for place in kept for row in every.rows_of(place)], np.int64)
-    items = [every.items[place] for place in kept]
-    new = {place for filling in fillings for place in filling.new_places()}
+    """Return the images without those that failed."""
+    every = job.transforms
+    usable = [index for index in range(len(every.items)) if index not in job.failed]
+    rows = np.array([row for index in usable for row in every.rows_of(index)], np.int64)
+    items = [every.items[index] for index in usable]
+    new = {index for entries in missing for index in entries.new_images()}
     return EncodedImages(
-        views=Views(items, every.concepts, is_plain=every.is_plain),
-        kept=tuple(kept),
-        skipped=tuple(work.failed[place] for place in sorted(work.failed)),
-        warnings=warnings,
-        parts={filling.part.name: filling.part for filling in fillings},
-        keys={filling.part.name: filling.keys[rows] for filling in fillings},
-        store=work.store,
-        places={
-            name: replace(one, shard=one.shard[rows], row=one.row[rows])
-            for name, one in places.items()
+        transforms=TransformTable(items, every.concepts, is_plain=every.is_plain),
+        usable=tuple(usable),
+        skipped=tuple(job.failed[index] for index in sorted(job.failed)),
+        warnings=tuple(warnings),
+        entry_types={entries.entry_type.name: entries.entry_type for entries in missing},
+        keys={entries.entry_type.name: entries.keys[rows] for entries in missing},
+        store=job.store,
+        locations={
+            name: replace(each, shard=each.shard[rows], row=each.row[rows])
+            for name, each in locations.items()
         },
         blanks=blanks,
         encode=encode,
-        new=len(new.intersection(kept)),
+        new=len(new.intersection(usable)),
     )
 
 
-def _warnings(vae: VaeBatches, batch: int) -> tuple[str, ...]:
-    """What to tell of a lack of memory."""
-    if vae.size == batch:
-        return ()
-    few = f"{vae.size} at a time" if vae.size > 1 else "one at a time"
-    return (f"memory is too small to encode {batch} pictures at once; {few} went well",)
-
-
 def _precision(module: nn.Module) -> str:
-    """What a module computes in, as text; empty if it has no parameters."""
-    one = next(module.parameters(), None)
-    if one is None:
+    """Return the precision that a module computes in, as text; empty without parameters."""
+    first = next(module.parameters(), None)
+    if first is None:
         return ""
-    # Of the same weights: a graphics card rounds float32 products to ten bits, if it may.
-    is_tf32 = one.is_cuda and one.dtype == torch.float32 and torch.backends.cudnn.allow_tf32
-    return f"{one.dtype},tf32" if is_tf32 else str(one.dtype)
+    # For the same weights: a GPU may round the inputs of float32 products to ten bits.
+    is_tf32 = first.is_cuda and first.dtype == torch.float32 and torch.backends.cudnn.allow_tf32
+    return f"{first.dtype},tf32" if is_tf32 else str(first.dtype)
 
 
-def _require_some(views: Views, failed: dict[int, Skipped]) -> None:
-    """Raises UserError if of pictures to learn, or of those to keep, none is left."""
-    for is_prior in {item.is_prior for item in views.items}:
-        places = [place for place, item in enumerate(views.items) if item.is_prior == is_prior]
-        if any(place not in failed for place in places):
+def _require_some(transforms: TransformTable, failed: dict[int, Skipped]) -> None:
+    """Raise UserError if no image to train on, or no prior image, is usable."""
+    for is_prior in {item.is_prior for item in transforms.items}:
+        own = [index for index, item in enumerate(transforms.items) if item.is_prior == is_prior]
+        if any(index not in failed for index in own):
             continue
-        kind = "held-out " if views.is_plain else "class " if is_prior else ""
-        some = "; ".join(str(failed[place]) for place in places[:EXAMPLES])
+        role = "validation " if transforms.is_plain else "prior " if is_prior else ""
+        examples = "; ".join(str(failed[index]) for index in own[:EXAMPLES])
         raise UserError(
-            f"None of the {len(places)} {kind}pictures can be read ({some})",
-            "At least one usable picture is needed",
+            f"None of the {len(own)} {role}images can be read ({examples})",
+            "Expected at least one usable image",
             "Replace or repair them",
         )

@@ -1,4 +1,4 @@
-"""Digests that tell whether a model has changed."""
+"""Digests of models' weights."""
 
 import hashlib
 
@@ -7,13 +7,13 @@ from torch import nn
 
 
 def weights_digest(module: nn.Module) -> str:
-    """SHA-256 of the names, types, shapes and bytes of a module's state, as hex.
+    """Compute the SHA-256 of the names, dtypes, shapes and bytes of a module's state, as hex.
 
-    Measured: 0.16 s for the 335 MB of SD 1.5's VAE, on a processor with SHA instructions.
+    Measured: 0.16 s for the 335 MB of SD 1.5's VAE, on a CPU with SHA instructions.
     """
     digest = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
         digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}\n".encode())
         data = tensor.detach().to("cpu").reshape(-1)  # contiguous
-        digest.update(data.view(torch.uint8).numpy().data)
+        digest.update(data.transform(torch.uint8).numpy().data)
     return digest.hexdigest()

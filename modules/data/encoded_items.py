@@ -1,4 +1,4 @@
-"""Encoded pictures and captions, read where they are kept while training."""
+"""Encoded images and captions, read from the cache while training."""
 
 import hashlib
 import io
@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from modules.data.cache_entries import HOLE, LATENTS, MASK, SEEN, Part, content
-from modules.data.shards import DamagedEntry, Places, Store
+from modules.data.cache_entries import INPAINT_MASK, LATENTS, MASK, MASKED_IMAGE, EntryType, content
+from modules.data.shards import DamagedEntry, EntryLocations, Store
 from modules.interfaces import Conditioning, LatentMoments
 from modules.memory.to_device import to_device
 from onetrainer.concepts.concepts import ConceptSettings
@@ -31,16 +31,16 @@ from onetrainer.images.image_file import ImageError
 
 KEY_BYTES = 32
 Keys = NDArray[np.uint8]
-"""A key in each row, (rows, 32)."""
-Shown = tuple[int, int]
-"""A picture's place and the number of its view."""
+"""A key per row, (rows, 32)."""
+TransformKey = tuple[int, int]
+"""An image's index and the number of its transform."""
 
 
-class Views:
-    """All ways in which some pictures are shown, each in a row of its own.
+class TransformTable:
+    """All transforms of some images, in numbered rows.
 
-    is_plain: only the one without anything drawn. A number in place of a Python object for each of
-    them: 100,000 pictures in four variations are to take no more than their keys.
+    is_plain: only the one without random choices. Rows instead of Python objects: 100,000 images
+    with four transforms each take no more memory than their keys.
     """
 
     def __init__(
@@ -49,206 +49,198 @@ class Views:
         self.items = tuple(items)
         self.concepts = tuple(concepts)
         self.is_plain = is_plain
-        own = [1 if is_plain else transform_count(concept) for concept in concepts]
-        counts = [own[item.concept] for item in self.items]
+        per_concept = [1 if is_plain else transform_count(concept) for concept in concepts]
+        counts = [per_concept[item.concept] for item in self.items]
         self.starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return int(self.starts[-1])
 
-    def row(self, place: int, number: int) -> int:
-        """Where a picture's view is."""
-        return int(self.starts[place]) + number
+    def row(self, index: int, number: int) -> int:
+        """Return the row of an image's transform."""
+        return int(self.starts[index]) + number
 
-    def rows_of(self, place: int) -> range:
-        """Where a picture's views are."""
-        return range(int(self.starts[place]), int(self.starts[place + 1]))
+    def rows_of(self, index: int) -> range:
+        """Return the rows of an image's transforms."""
+        return range(int(self.starts[index]), int(self.starts[index + 1]))
 
-    def shown(self, row: int) -> Shown:
-        """Which picture's view is in a row."""
-        place = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return place, row - int(self.starts[place])
+    def locate(self, row: int) -> TransformKey:
+        """Return the image and the number of a row's transform."""
+        index = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return index, row - int(self.starts[index])
 
-    def concept(self, place: int) -> ConceptSettings:
-        """What counts for a picture."""
-        return self.concepts[self.items[place].concept]
+    def concept(self, index: int) -> ConceptSettings:
+        """Return an image's concept."""
+        return self.concepts[self.items[index].concept]
 
-    def view(self, place: int, number: int) -> ImageTransform:
-        """What is done to a picture; also where there is no row for it."""
-        item, concept = self.items[place], self.concept(place)
+    def transform(self, index: int, number: int) -> ImageTransform:
+        """Return a transform of an image, also one without a row."""
+        item, concept = self.items[index], self.concept(index)
         return (
             plain_transform(item, concept)
             if self.is_plain
             else image_transform(item, concept, number)
         )
 
-    def bucket(self, place: int, number: int) -> Bucket:
-        """The size of a view, without drawing it."""
-        return bucket_at(self.items[place], self.concept(place), number)
+    def bucket(self, index: int, number: int) -> Bucket:
+        """Return the bucket of a transform, without its random choices."""
+        return bucket_at(self.items[index], self.concept(index), number)
 
 
 class EntryLost(UserError):
-    """Something encoded was removed or damaged under a run; whoever starts again makes it anew."""
+    """A cache entry was removed or damaged during a run; restarting encodes it again."""
 
 
 @dataclass(frozen=True)
 class EncodedImages:
-    """Pictures that can be read encoded, by their place and the number of their view.
+    """Images whose encodings can be read, by their index and the number of the transform.
 
-    views: of those that could be encoded. kept: their places among all. skipped: those that could
-    not. warnings: what else happened. parts: by name. keys: what tells each row of a part from
-    others, zeros where there is none of it. places: where these rows are kept; empty where nothing
-    is, and all is made anew whenever it is asked for. blanks: what an inpainting model sees where
-    all is to be painted, (1, 4, h, w); empty where it is always so. encode: the VAE. new: of how
-    many of the pictures something was not there yet, and was encoded now.
+    transforms: of the images that could be encoded. usable: their indices among all. skipped: those
+    that could not. warnings: other problems. entry_types: by name. keys: of each type's rows, zeros
+    where there is no entry. locations: of these rows' entries; empty if nothing is cached, and all
+    is encoded whenever it is used. blanks: latents of empty images, the input of inpainting models
+    where all is masked, (1, 4, h, w); empty if it always is. encode: the VAE. new: the number of
+    images of which something was encoded now.
     """
 
-    views: Views
-    kept: tuple[int, ...]
+    transforms: TransformTable
+    usable: tuple[int, ...]
     skipped: tuple[Skipped, ...]
     warnings: tuple[str, ...]
-    parts: Mapping[str, Part]
+    entry_types: Mapping[str, EntryType]
     keys: Mapping[str, Keys]
     store: Store
-    places: Mapping[str, Places]
+    locations: Mapping[str, EntryLocations]
     blanks: Mapping[Bucket, Tensor]
     encode: Callable[[Tensor], LatentMoments]
     new: int = 0
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """The pictures."""
-        return self.views.items
+        """The images."""
+        return self.transforms.items
 
     @property
-    def is_kept(self) -> bool:
+    def is_cached(self) -> bool:
         """Whether the VAE is no longer needed."""
-        return LATENTS in self.places
+        return LATENTS in self.locations
 
-    def moments(self, place: int, number: int) -> LatentMoments:
-        """The VAE's posterior of a view: (1, 4, h, w) each, float32.
+    def moments(self, index: int, number: int) -> LatentMoments:
+        """Return the VAE's posterior of a transformed image: (1, 4, h, w) each, float32.
 
-        On the CPU where it was kept, otherwise where the VAE is.
+        On the CPU if it is cached, otherwise on the VAE's device.
         """
-        if not self.is_kept:
-            return self.encode(self.pixels(place, number))
-        return self.gathered([(place, number)])
+        if not self.is_cached:
+            return self.encode(self.pixels(index, number))
+        return self.gather([(index, number)])
 
-    def gathered(self, shown: Sequence[Shown]) -> LatentMoments:
-        """Those of several views of one size that are kept: (B, 4, h, w) each, on the CPU."""
-        mean, std = (self._gather(LATENTS, name, shown) for name in ("mean", "std"))
+    def gather(self, keys: Sequence[TransformKey]) -> LatentMoments:
+        """Read several cached moments of one size: (B, 4, h, w) each, on the CPU."""
+        mean, std = (self._gather(LATENTS, name, keys) for name in ("mean", "std"))
         return LatentMoments(mean, std)
 
-    def mask(self, place: int, number: int) -> Tensor | None:
-        """Where a view counts: (1, 1, h, w), float32 in [0, 1]; None if it has no mask."""
-        return self._flat(MASK, place, number)
+    def mask(self, index: int, number: int) -> Tensor | None:
+        """Return a training mask, (1, 1, h, w), float32 in [0, 1]; None without one."""
+        return self._unencoded(MASK, index, number)
 
-    def masked(self, place: int, number: int) -> Tensor | None:
-        """What an inpainting model sees of a view, (1, 5, h, w), float32.
+    def masked_image(self, index: int, number: int) -> Tensor | None:
+        """Return the input of `inpainting_input`, without using the VAE; None if all is masked.
 
-        None where all is to be painted whatever the view.
+        (1, 4, h, w) if it is cached, otherwise the image to be encoded for it, (1, 3, 8h, 8w).
         """
-        if not self.blanks:
+        if not self._has_entry(MASKED_IMAGE, index):
             return None
-        seen = self.seen(place, number)
-        mean = seen if seen is None or self.is_kept else self.encode(seen).mean
-        return self.joined(place, number, mean)
+        if self.is_cached:
+            return self._gather(MASKED_IMAGE, "mean", [(index, number)])
+        return self._decoded(MASKED_IMAGE, index, number)
 
-    def seen(self, place: int, number: int) -> Tensor | None:
-        """What `joined` needs, as far as that is known without the VAE; None where there is none.
+    def inpainting_input(self, index: int, number: int, mean: Tensor | None) -> Tensor:
+        """Return the inpainting mask and the latents of the masked image, (1, 5, h, w).
 
-        (1, 4, h, w) where it is kept, otherwise the picture that is to be encoded for it,
-        (1, 3, 8h, 8w).
-        """
-        if SEEN not in self.parts or not self.parts[SEEN].files(self.items[place]):
-            return None
-        if self.is_kept:
-            return self._gather(SEEN, "mean", [(place, number)])
-        return self._decoded(SEEN, place, number)
-
-    def joined(self, place: int, number: int, mean: Tensor | None) -> Tensor:
-        """The mask of what is to be painted, and the latents of what is seen, (1, 5, h, w).
-
-        mean: those latents, (1, 4, h, w); None where nothing is seen.
+        mean: those latents, (1, 4, h, w); None if all is masked.
         """
         if mean is None:
-            mean = self.blanks[self.views.bucket(place, number)]
+            mean = self.blanks[self.transforms.bucket(index, number)]
             return torch.cat([torch.ones_like(mean[:, :1]), mean], dim=1)
-        hole = self._flat(HOLE, place, number)
-        hole = torch.ones_like(mean[:, :1]) if hole is None else to_device(hole, mean.device)
-        return torch.cat([hole, mean], dim=1)
+        mask = self._unencoded(INPAINT_MASK, index, number)
+        mask = torch.ones_like(mean[:, :1]) if mask is None else to_device(mask, mean.device)
+        return torch.cat([mask, mean], dim=1)
 
-    def pixels(self, place: int, number: int) -> Tensor:
-        """A view itself, as it was encoded: (1, 3, 8h, 8w), float32 in [-1, 1]."""
-        return self._decoded(LATENTS, place, number)
+    def pixels(self, index: int, number: int) -> Tensor:
+        """Decode a transformed image, as the VAE gets it: (1, 3, 8h, 8w), float32 in [-1, 1]."""
+        return self._decoded(LATENTS, index, number)
 
     def digest_lines(self) -> Iterator[str]:
-        """What tells each picture's encodings from others, whether they are kept or not."""
-        for place in range(len(self.items)):
-            rows = self.views.rows_of(place)
-            seen = hashlib.sha256()
-            for name in self.parts:
-                seen.update(self.keys[name][rows.start : rows.stop].tobytes())
-            yield seen.hexdigest()
+        """Compute a digest of each image's encodings, whether they are cached or not."""
+        for index in range(len(self.items)):
+            rows = self.transforms.rows_of(index)
+            digest = hashlib.sha256()
+            for name in self.entry_types:
+                digest.update(self.keys[name][rows.start : rows.stop].tobytes())
+            yield digest.hexdigest()
 
-    def _flat(self, name: str, place: int, number: int) -> Tensor | None:
-        """A part that no VAE is needed for, (1, 1, h, w); None where there is none of it."""
-        if name not in self.parts or not self.parts[name].files(self.items[place]):
+    def _has_entry(self, name: str, index: int) -> bool:
+        return name in self.entry_types and bool(self.entry_types[name].files(self.items[index]))
+
+    def _unencoded(self, name: str, index: int, number: int) -> Tensor | None:
+        """Return an entry that needs no VAE, (1, 1, h, w); None if the image has none."""
+        if not self._has_entry(name, index):
             return None
-        if self.is_kept:
-            return self._gather(name, name, [(place, number)])
-        return self._decoded(name, place, number)
+        if self.is_cached:
+            return self._gather(name, name, [(index, number)])
+        return self._decoded(name, index, number)
 
-    def _gather(self, part: str, tensor: str, shown: Sequence[Shown]) -> Tensor:
-        rows = [self.views.row(place, number) for place, number in shown]
+    def _gather(self, name: str, tensor: str, keys: Sequence[TransformKey]) -> Tensor:
+        rows = [self.transforms.row(index, number) for index, number in keys]
         try:
-            return self.store.gather(self.places[part], rows, tensor)
+            return self.store.gather(self.locations[name], rows, tensor)
         except DamagedEntry as error:
-            _refuse(self.store, error)
+            _raise_lost(self.store, error)
 
-    def _decoded(self, name: str, place: int, number: int) -> Tensor:
-        item, part = self.items[place], self.parts[name]
+    def _decoded(self, name: str, index: int, number: int) -> Tensor:
+        item, entry_type = self.items[index], self.entry_types[name]
         try:
-            files = [io.BytesIO(content(item, one, Path.read_bytes)) for one in part.files(item)]
-            return part.decode(item, self.views.view(place, number), files)[None]
+            paths = entry_type.files(item)
+            files = [io.BytesIO(content(item, path, Path.read_bytes)) for path in paths]
+            return entry_type.decode(item, self.transforms.transform(index, number), files)[None]
         except ImageError as error:
             raise UserError(
                 f"{error.path}: {error.reason}",
-                "The pictures must be left alone while a run uses them",
-                "Put it back as it was, or start again without it",
+                "Images must not be changed while a run uses them",
+                "Restore it, or start again without it",
             ) from error
 
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """Captions that can be read encoded. rows: of each caption, the empty one among them."""
+    """Captions whose encodings can be read. rows: of each caption, including the empty one."""
 
     rows: Mapping[str, int]
     store: Store
-    places: Places
+    locations: EntryLocations
 
     def conditioning(self, caption: str) -> Conditioning:
-        """A caption encoded: (1, T, D) and (1, P), on the CPU."""
+        """Return a caption's conditioning: (1, T, D) and (1, P), on the CPU."""
         tensors = self._read(caption)
         pooled = tensors.get("pooled")
         return Conditioning(tensors["hidden"][None], None if pooled is None else pooled[None])
 
     def tokens(self, caption: str) -> int:
-        """How many tokens a caption takes, padding included: T of its conditioning."""
+        """Return the length of a caption's conditioning in tokens, with padding: its T."""
         return len(self._read(caption)["hidden"])
 
     def _read(self, caption: str) -> dict[str, Tensor]:
         try:
-            return self.store.read(self.places, self.rows[caption])
+            return self.store.read(self.locations, self.rows[caption])
         except DamagedEntry as error:
-            _refuse(self.store, error)
+            _raise_lost(self.store, error)
 
 
-def _refuse(store: Store, error: DamagedEntry) -> NoReturn:
+def _raise_lost(store: Store, error: DamagedEntry) -> NoReturn:
     raise EntryLost(
-        f"{store.folder}: an encoded picture or caption was removed or damaged",
-        "The cache must be left alone while a run uses it",
-        "Start again: what is missing is encoded anew",
+        f"{store.folder}: an encoded image or caption was removed or damaged",
+        "The cache must not be changed while a run uses it",
+        "Start again to encode what is missing",
     ) from error

@@ -1,4 +1,4 @@
-"""A picture file as the pixels that the VAE sees."""
+"""Decoding of image files to the pixels that the VAE encodes."""
 
 from typing import BinaryIO
 
@@ -18,47 +18,51 @@ from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.images.image_file import ImageError
 
 
-def load_pixels(item: Item, view: ImageTransform) -> Tensor:
-    """A view of a picture; the file is only read.
+def load_pixels(item: Item, transform: ImageTransform) -> Tensor:
+    """Decode a transformed image from its file.
 
-    Returns (3, height, width) of the view's bucket, float32 in [-1, 1].
-    Raises PictureError if the file cannot be read, or is no longer the picture that was indexed.
+    Returns:
+        (3, height, width) of the transform's bucket, float32 in [-1, 1].
+
+    Raises:
+        ImageError: The file cannot be read, or is no longer the image that was indexed.
     """
     try:
         with item.path.open("rb") as file:
-            return decode_pixels(item, view, file)
+            return decode_pixels(item, transform, file)
     except OSError as error:
         raise ImageError(item.path, f"cannot be read ({error.strerror})") from error
 
 
-def decode_pixels(item: Item, view: ImageTransform, file: BinaryIO) -> Tensor:
-    """The same from bytes that were already read. file: what item.path holds."""
-    return _tensor(load_transformed(item, view, file), view)
+def decode_pixels(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
+    """Decode a transformed image from a file that holds the bytes of item.path."""
+    return _tensor(load_transformed(item, transform, file), transform)
 
 
-def decode_conditioning(item: Item, view: ImageTransform, file: BinaryIO) -> Tensor:
-    """The same of the picture that an inpainting model is shown instead of an item's own.
+def decode_conditioning(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
+    """Decode the conditioning image of an item, the input of inpainting models.
 
-    file: what item.conditioning holds. One of another size is stretched to that of its picture
-    first. Raises PictureError, of the item's picture, if it cannot be read.
+    An image of another size is first stretched to that of the item's image. Raises ImageError
+    about the item if it cannot be read.
+    file: holds the bytes of item.conditioning.
     """
     assert item.conditioning is not None
     try:
-        return _tensor(load_conditioning_image(item.conditioning, view, file), view)
+        return _tensor(load_conditioning_image(item.conditioning, transform, file), transform)
     except ImageError as error:
-        named = f'its conditioning picture "{item.conditioning.name}"'
-        raise ImageError(item.path, f"{named}: {error.reason}") from error
+        name = f'its conditioning image "{item.conditioning.name}"'
+        raise ImageError(item.path, f"{name}: {error.reason}") from error
 
 
-def _tensor(image: Image.Image, view: ImageTransform) -> Tensor:
-    """(3, H, W), float32 in [-1, 1], contiguous: kernels may round other layouts otherwise."""
+def _tensor(image: Image.Image, transform: ImageTransform) -> Tensor:
+    """Convert to (3, H, W), float32 in [-1, 1], contiguous: other layouts may round differently."""
     pixels = torch.from_numpy(np.array(image))
     if image.mode == "F":
-        # Smoothing overshoots at edges; "RGB" is clipped by Pillow, "F" is not.
+        # Resampling overshoots at edges; Pillow clips "RGB", but not "F".
         gray = pixels.clamp(0, DEEP_WHITE) * (2 / DEEP_WHITE) - 1
-        made = gray.expand(3, -1, -1).contiguous()
+        result = gray.expand(3, -1, -1).contiguous()
     else:
-        made = (pixels.permute(2, 0, 1).to(torch.float32) / 127.5 - 1).contiguous()
-    if not view.is_recolored:
-        return made
-    return torch.from_numpy(adjust_colors(((made + 1) / 2).numpy(), view)) * 2 - 1
+        result = (pixels.permute(2, 0, 1).to(torch.float32) / 127.5 - 1).contiguous()
+    if not transform.is_recolored:
+        return result
+    return torch.from_numpy(adjust_colors(((result + 1) / 2).numpy(), transform)) * 2 - 1

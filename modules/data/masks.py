@@ -1,4 +1,4 @@
-"""Where a picture counts, as the loss sees it, and what of it is to be painted."""
+"""Decoding of masks, for the loss and for inpainting models."""
 
 from typing import BinaryIO
 
@@ -14,57 +14,65 @@ from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.images.image_file import DEEP_MODES, ImageError, open_image, orientation
 
 CELL = 8
-"""Pixels a side that one number of the latent stands for."""
+"""Pixels per latent, along each side."""
 
 HALF = 0.5
 
 
-def decode_mask(item: Item, view: ImageTransform, file: BinaryIO) -> Tensor:
-    """The mask of an item that has one, cut like its picture, then averaged over each cell.
+def decode_mask(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
+    """Decode an item's mask, crop it like its image, and average it over each cell.
 
-    file: what item.mask holds. A mask of another size is stretched to that of its picture first.
-    Returns (1, 1, h, w) of the bucket's latent, float32 in [0, 1]: 1 where the mask is white, or
-    the picture opaque. Raises PictureError, of the picture, if the mask cannot be read.
+    A mask of another size is first stretched to that of its image.
+
+    Args:
+        item: With a mask.
+        transform: Applied to the image.
+        file: Holds the bytes of item.mask.
+
+    Returns:
+        (1, 1, h, w) of the bucket's latent, float32 in [0, 1]: 1 where the mask is white, or the
+        image opaque.
+
+    Raises:
+        ImageError: About the item, if the mask cannot be read.
     """
-    return functional.avg_pool2d(_cut_mask(item, view, file), CELL).clamp(0, 1)
+    return functional.avg_pool2d(_cut_mask(item, transform, file), CELL).clamp(0, 1)
 
 
-def decode_hole(item: Item, view: ImageTransform, file: BinaryIO) -> Tensor:
-    """What an inpainting model is to paint: 1 where the mask counts by half or more, else 0.
+def decode_inpaint_mask(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
+    """Decode the mask of an inpainting model: 1 where the mask is at least a half, else 0.
 
-    Returns (1, 1, 8h, 8w), float32. There is no between: models are trained and used with holes
-    that have sharp edges. Otherwise as `decode_mask`.
+    Returns (1, 1, 8h, 8w), float32. Binary, because models are trained and used with masks that
+    have sharp edges. Otherwise as `decode_mask`.
     """
-    return (_cut_mask(item, view, file) >= HALF).to(torch.float32)
+    return (_cut_mask(item, transform, file) >= HALF).to(torch.float32)
 
 
-def _cut_mask(item: Item, view: ImageTransform, file: BinaryIO) -> Tensor:
-    """(1, 1, 8h, 8w), float32 in [0, 1]."""
+def _cut_mask(item: Item, transform: ImageTransform, file: BinaryIO) -> Tensor:
+    """Decode and crop the mask, (1, 1, 8h, 8w), float32 in [0, 1]."""
     assert item.mask is not None
     try:
         with open_image(file, item.mask) as image:
             exif_orientation = orientation(image, file)
-            gray = _alpha(image) if item.mask == item.path else _gray(image)
+            gray = _opacity(image) if item.mask == item.path else _brightness(image)
     except ImageError as error:
         if item.mask == item.path:
             raise
         raise ImageError(item.path, f'its mask "{item.mask.name}": {error.reason}') from error
-    seen = crop_image(apply_orientation(gray, exif_orientation), view, "masks")
-    return torch.from_numpy(np.array(seen, dtype=np.float32))[None, None]
+    cropped = crop_image(apply_orientation(gray, exif_orientation), transform, "masks")
+    return torch.from_numpy(np.array(cropped, dtype=np.float32))[None, None]
 
 
-def _alpha(image: Image.Image) -> Image.Image:
-    """How opaque a picture is, "F" from 0 to 1."""
-    return _shares(image.convert("RGBA").getchannel("A"), 255)
+def _opacity(image: Image.Image) -> Image.Image:
+    return _normalized(image.convert("RGBA").getchannel("A"), 255)
 
 
-def _gray(image: Image.Image) -> Image.Image:
-    """How white a picture is, "F" from 0 to 1."""
+def _brightness(image: Image.Image) -> Image.Image:
     if image.mode in DEEP_MODES:
-        return _shares(image, DEEP_WHITE)
-    return _shares(image.convert("L"), 255)
+        return _normalized(image, DEEP_WHITE)
+    return _normalized(image.convert("L"), 255)
 
 
-def _shares(image: Image.Image, white: int) -> Image.Image:
-    """In "F", so that halves between black and white are not rounded while scaling."""
+def _normalized(image: Image.Image, white: int) -> Image.Image:
+    """Scale to [0, 1] as "F", so that resizing does not round values between black and white."""
     return Image.fromarray(np.asarray(image).astype(np.float32) / white)

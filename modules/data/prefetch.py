@@ -1,4 +1,4 @@
-"""Work done by other threads, its results in the order in which it was given."""
+"""Work in other threads, with results in order of submission."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -7,63 +7,68 @@ from contextlib import closing
 from functools import partial
 from typing import Generic, TypeVar
 
-Given = TypeVar("Given")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Line(Generic[Result]):
-    """Work in line for some threads: what waits, and results that nobody has taken yet."""
+class WorkQueue(Generic[Result]):
+    """A queue of work for threads, and of results that are not taken yet."""
 
     def __init__(self, *, threads: int, most: int) -> None:
-        """most: how much may be in line before results have to be taken."""
+        """most: how much may be in the queue before results must be taken."""
         self._pool = ThreadPoolExecutor(threads)
         self._most = most
         self._waiting: deque[Future[Result]] = deque()
 
-    def give(self, work: Callable[[], Result]) -> None:
-        """Puts work at the end of the line."""
+    def submit(self, work: Callable[[], Result]) -> None:
+        """Add work to the end of the queue."""
         self._waiting.append(self._pool.submit(work))
 
-    def due(self) -> Iterator[Result]:
-        """The results, the first first, that are to be taken before more is given.
+    def excess(self) -> Iterator[Result]:
+        """Take the oldest results, as many as must be taken before more is submitted.
 
         Waits for them; raises what the work has raised.
         """
         while len(self._waiting) > self._most:
             yield self._waiting.popleft().result()
 
-    def rest(self) -> Iterator[Result]:
-        """All other results."""
+    def remaining(self) -> Iterator[Result]:
+        """Take all other results."""
         while self._waiting:
             yield self._waiting.popleft().result()
 
-    def drop(self) -> None:
-        """Forgets what has not begun yet."""
-        for one in self._waiting:
-            one.cancel()
+    def cancel(self) -> None:
+        """Drop what has not started yet."""
+        for future in self._waiting:
+            future.cancel()
         self._waiting.clear()
 
     def close(self) -> None:
-        """Waits for all that was given; nothing may be given any more."""
+        """Wait for all submitted work; no more may be submitted."""
         self._pool.shutdown()
 
 
-def ahead(
-    work: Callable[[Given], Result], given: Iterable[Given], *, threads: int, most: int
+def prefetch(
+    work: Callable[[Item], Result], items: Iterable[Item], *, threads: int, most: int
 ) -> Generator[Result, None, None]:
-    """As `map`, with up to so many results made before they are asked for.
+    """Map work over items like `map`, computing up to `most` results ahead of time.
 
-    threads: 0 makes each when it is asked for. `given` is gone through by whoever asks. To be
-    closed by who does not ask to the end.
+    Close it unless it is iterated to its end.
+
+    Args:
+        work: Called in other threads.
+        items: Iterated in the calling thread.
+        threads: 0 computes each result when it is needed.
+        most: Results ahead of time.
     """
     if not threads:
-        yield from map(work, given)
+        yield from map(work, items)
         return
-    with closing(Line[Result](threads=threads, most=most)) as line:
+    with closing(WorkQueue[Result](threads=threads, most=most)) as queue:
         try:
-            for one in given:
-                line.give(partial(work, one))
-                yield from line.due()
-            yield from line.rest()
+            for item in items:
+                queue.submit(partial(work, item))
+                yield from queue.excess()
+            yield from queue.remaining()
         finally:
-            line.drop()
+            queue.cancel()

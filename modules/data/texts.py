@@ -1,4 +1,4 @@
-"""Encoded texts of one length, so that they can be computed at once."""
+"""Padding and concatenation of encoded texts."""
 
 from collections.abc import Sequence
 
@@ -7,22 +7,22 @@ import torch
 from modules.interfaces import Conditioning
 
 
-def padded(encoded: Conditioning, empty: Conditioning, tokens: int) -> Conditioning:
-    """A text's encoding, (1, T, D), filled up to so many tokens; empty: that of the empty prompt.
+def pad(encoded: Conditioning, empty: Conditioning, tokens: int) -> Conditioning:
+    """Pad a text's encoding, (1, T, D), with that of the empty prompt to so many tokens.
 
-    Texts are encoded in chunks of one length, 77 tokens for CLIP; the empty prompt's chunk is what
-    the model knows as "nothing more to say", where zeros would be strange to it.
+    Texts are encoded in chunks of one length, 77 tokens for CLIP; models know the empty prompt's
+    chunk as the end of the text, whereas zeros would be unknown to them.
     """
     missing = tokens - encoded.hidden.shape[1]
     if not missing:
         return encoded
-    filling = empty.hidden.repeat(1, missing // empty.hidden.shape[1], 1)
-    return Conditioning(torch.cat([encoded.hidden, filling], dim=1), encoded.pooled)
+    padding = empty.hidden.repeat(1, missing // empty.hidden.shape[1], 1)
+    return Conditioning(torch.cat([encoded.hidden, padding], dim=1), encoded.pooled)
 
 
-def joined(encoded: Sequence[Conditioning]) -> Conditioning:
-    """Encodings of one length as a batch."""
-    pooled = [one.pooled for one in encoded if one.pooled is not None]
+def concatenate(encoded: Sequence[Conditioning]) -> Conditioning:
+    """Concatenate encodings of one length to a batch."""
+    pooled = [each.pooled for each in encoded if each.pooled is not None]
     return Conditioning(
-        torch.cat([one.hidden for one in encoded]), torch.cat(pooled) if pooled else None
+        torch.cat([each.hidden for each in encoded]), torch.cat(pooled) if pooled else None
     )

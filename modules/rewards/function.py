@@ -1,4 +1,4 @@
-"""A reward of a person's own: a Python function, run only after consent."""
+"""A user-defined reward: a Python function, run only if the user trusts it."""
 
 import importlib
 import sys
@@ -14,108 +14,115 @@ from types import CodeType, ModuleType
 import torch
 from torch import Tensor, nn
 
-from modules.memory.to_device import sent
+from modules.memory.to_device import to_device
 from onetrainer.errors import UserError
-from onetrainer.trust.function_file import OwnFunction
-from onetrainer.trust.trusted_files import allowed_code
+from onetrainer.trust.function_file import UserFunction
+from onetrainer.trust.trusted_files import trusted_code
 
 Scorer = Callable[[Tensor, list[str]], object]
-_ANSWER = "A score for each picture was expected: a tensor of shape (B,), or a list of numbers"
+_EXPECTED = "Expected a score for each image: a tensor of shape (B,), or a list of numbers"
 
 
 @dataclass(frozen=True)
 class FunctionReward:
-    """What a function says of pictures.
+    """The scores that a user's function gives to images.
 
-    function: where it is, for messages. has_gradient: whether it computes with torch all the way.
+    function: its location, for messages. has_gradient: whether it computes with torch throughout.
     """
 
-    function: OwnFunction
+    function: UserFunction
     scorer: Scorer
     has_gradient: bool
 
-    def own_modules(self) -> nn.Module:
+    def extra_modules(self) -> nn.Module:
         return nn.Module()
 
     def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
-        # A copy: what the function does to it in place is nobody else's.
-        given = (images if self.has_gradient else images.detach()).clone()
-        with _told(self.function):
-            answer = self.scorer(given, list(prompts))
-        scores = self._scores(answer, images)
+        # A copy, which the function may change in place.
+        inputs = (images if self.has_gradient else images.detach()).clone()
+        with _user_errors(self.function):
+            result = self.scorer(inputs, list(prompts))
+        scores = self._scores(result, images)
         if self.has_gradient and images.requires_grad and not scores.requires_grad:
             raise self._error(
                 "its scores have no gradient",
-                "Scores computed from the pictures with torch all the way were expected",
-                'Turn off "It has a gradient", and train toward it with best of n',
+                "Expected scores computed from the images with torch throughout",
+                'Turn off "Has a gradient", and train with best of n',
             )
         return scores
 
-    def _scores(self, answer: object, images: Tensor) -> Tensor:
-        """(B,), float32 on the pictures' device. Raises UserError for anything else."""
-        if isinstance(answer, Tensor):
-            scores = answer if answer.device == images.device else sent(answer, images.device)
+    def _scores(self, result: object, images: Tensor) -> Tensor:
+        """Convert a result to (B,), float32 on the images' device. Raises UserError if invalid."""
+        if isinstance(result, Tensor):
+            scores = result if result.device == images.device else to_device(result, images.device)
         else:
             try:
-                numbers = torch.as_tensor(answer, dtype=torch.float32)
+                numbers = torch.as_tensor(result, dtype=torch.float32)
             except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-                raise self._error(f"it gave {_kind(answer)}", _ANSWER) from error
-            scores = sent(numbers, images.device)
+                raise self._error(f"it returned {_type_name(result)}", _EXPECTED) from error
+            scores = to_device(numbers, images.device)
         if scores.shape != (len(images),):
             raise self._error(
-                f"it gave numbers of shape {tuple(scores.shape)} for {len(images)} pictures",
-                _ANSWER,
+                f"it returned numbers of shape {tuple(scores.shape)} for {len(images)} images",
+                _EXPECTED,
             )
         scores = scores.to(torch.float32)
-        if not bool(scores.isfinite().all()):  # waits for the device: the code is not ours
-            raise self._error("it gave a score that is no finite number", _ANSWER)
+        if not bool(scores.isfinite().all()):  # waits for the device: user code is not checked
+            raise self._error("it returned a score that is not a finite number", _EXPECTED)
         return scores
 
     def _error(self, what: str, expected: str, remedy: str = "Correct the function") -> UserError:
         return UserError(f"{self.function.file}: {self.function.name}: {what}", expected, remedy)
 
 
-def load_function(spec: str, *, has_gradient: bool, consents: Path | None = None) -> FunctionReward:
-    """The function of a spec, as a reward. Its file runs now, if it may.
+def load_function(
+    spec: str, *, has_gradient: bool, trust_store: Path | None = None
+) -> FunctionReward:
+    """Load a trusted function as a reward, which runs its file.
 
-    consents: the file of consents; None for the user's own. Raises UserError where it may not run,
-    or fails.
+    Args:
+        spec: Where the function is.
+        has_gradient: Whether it computes with torch throughout.
+        trust_store: The file of trusted functions; None for the user's own.
+
+    Raises:
+        UserError: The function is not trusted, or its file fails.
     """
-    function, contents = allowed_code(spec, store=consents)
-    with _told(function):
+    function, contents = trusted_code(spec, store=trust_store)
+    with _user_errors(function):
         module = _run(function, contents)
     scorer = module.__dict__.get(function.name)
     if not callable(scorer):
         raise UserError(
-            f'{function.file}: "{function.name}" is {_kind(scorer)}',
-            "A function was expected",
+            f'{function.file}: "{function.name}" is {_type_name(scorer)}',
+            "Expected a function",
             "Check its name",
         )
     return FunctionReward(function, scorer, has_gradient)
 
 
-def _run(function: OwnFunction, contents: tuple[bytes, ...]) -> ModuleType:
-    """The function's module, after the very bytes that were allowed, whatever is there by now."""
+def _run(function: UserFunction, contents: tuple[bytes, ...]) -> ModuleType:
+    """Import the function's module from the exact bytes that are trusted, not from the disk."""
     if function.module is not None:
-        with _Allowed(function, contents).first():
+        with _TrustedFinder(function, contents).installed():
             module = importlib.import_module(function.module)
         if module.__file__ is None or Path(module.__file__).absolute() != function.file:
             raise UserError(
-                f"{function.module}: {module.__file__} was imported",
-                f"{function.file} was allowed",
-                "Give the path of the file in place of the module",
+                f"{function.module}: the import found {module.__file__}",
+                f"The trusted file is {function.file}",
+                "Give the path of the file instead of the module",
             )
         return module
     module = ModuleType(f"own_reward_{function.file.stem}")
     module.__file__ = str(function.file)
-    sys.modules[module.__name__] = module  # where dataclasses look their module up
+    sys.modules[module.__name__] = module  # where dataclasses look up their module
     with _importable(function.file.parent):
         exec(compile(contents[-1], str(function.file), "exec"), module.__dict__)
     return module
 
 
-class _Bytes(SourceFileLoader):
-    """Loads a module from bytes; not from its file, nor from what was compiled of it before."""
+class _BytesLoader(SourceFileLoader):
+    """Loads a module from bytes, never from its file or its compiled cache."""
 
     def __init__(self, name: str, path: Path, content: bytes) -> None:
         super().__init__(name, str(path))
@@ -126,11 +133,11 @@ class _Bytes(SourceFileLoader):
         return self.source_to_code(self._content, self.path)
 
 
-class _Allowed:
-    """Finds the modules of a function, before anything else does."""
+class _TrustedFinder:
+    """Finds the modules of a function, before other finders do."""
 
-    def __init__(self, function: OwnFunction, contents: tuple[bytes, ...]) -> None:
-        self._found = {
+    def __init__(self, function: UserFunction, contents: tuple[bytes, ...]) -> None:
+        self._contents = {
             name: (file, content)
             for name, file, content in zip(function.modules, function.files, contents, strict=True)
         }
@@ -138,16 +145,16 @@ class _Allowed:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Where a module is; None for any other."""
+        """Return the spec of one of the function's modules; None for others."""
         del path, target
-        if name not in self._found:
+        if name not in self._contents:
             return None
-        file, content = self._found[name]
-        return spec_from_file_location(name, file, loader=_Bytes(name, file, content))
+        file, content = self._contents[name]
+        return spec_from_file_location(name, file, loader=_BytesLoader(name, file, content))
 
     @contextmanager
-    def first(self) -> Iterator[None]:
-        """Meanwhile it is asked first."""
+    def installed(self) -> Iterator[None]:
+        """Install this as the first finder."""
         sys.meta_path.insert(0, self)
         try:
             yield
@@ -157,7 +164,7 @@ class _Allowed:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Meanwhile files beside a function's can be imported, as where Python runs it as a script."""
+    """Make files next to a function's importable, as when Python runs it as a script."""
     sys.path.insert(0, str(folder))
     try:
         yield
@@ -166,25 +173,25 @@ def _importable(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _told(function: OwnFunction) -> Iterator[None]:
-    """Whatever a person's code raises, as an error with its place; a lack of memory as it is."""
+def _user_errors(function: UserFunction) -> Iterator[None]:
+    """Convert exceptions of user code to errors with their location; but not out of memory."""
     try:
         yield
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise
     except (Exception, SystemExit) as error:
         line = _line(error, function.file)
-        place = f"{function.file}, line {line}" if line else str(function.file)
-        words = str(error).partition("\n")[0]
+        location = f"{function.file}, line {line}" if line else str(function.file)
+        message = str(error).partition("\n")[0]
         raise UserError(
-            f"{place}: {type(error).__name__}{f': {words}' if words else ''}",
+            f"{location}: {type(error).__name__}{f': {message}' if message else ''}",
             f"The reward {function.name} runs this code",
-            "Correct that place",
+            "Correct the code there",
         ) from error
 
 
 def _line(error: BaseException, file: Path) -> int:
-    """The last line of a file that an error came through; 0 for none."""
+    """Return the last line of a file in an error's traceback; 0 for none."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno or 0 for frame in frames if frame.filename == str(file)]
     if not lines and isinstance(error, SyntaxError) and error.filename == str(file):
@@ -192,5 +199,5 @@ def _line(error: BaseException, file: Path) -> int:
     return lines[-1] if lines else 0
 
 
-def _kind(value: object) -> str:
+def _type_name(value: object) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"

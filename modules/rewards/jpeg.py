@@ -1,7 +1,7 @@
-"""How small a picture becomes as JPEG: smoothly, for a gradient, and truly, by Pillow.
+"""JPEG file size of images: a differentiable approximation, and the true size by Pillow.
 
 Source: ITU-T T.81 (1992), the baseline process with 4:2:0 and the tables of its Annex K; JFIF 1.02
-for the colors. Black et al. 2023, arXiv:2305.13301, have the size as a reward.
+for the colors. Black et al. 2023, arXiv:2305.13301, use the size as a reward.
 """
 
 import io
@@ -13,12 +13,12 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from modules.memory.to_device import sent
+from modules.memory.to_device import to_device
 from modules.rewards.measures import LUMA, luma
 
 _BLOCK = 8
 _LEVELS = 255
-_MIDDLE = 128  # of the levels: taken off before the transform
+_MIDDLE = 128  # of the levels: subtracted before the transform
 # Annex K, tables K.1 and K.2: steps of luma and chroma, row by row from low to high frequencies.
 _LUMA_STEPS = (
     (16, 11, 10, 16, 24, 40, 51, 61),
@@ -37,17 +37,17 @@ _CHROMA_STEPS = (
     (47, 66, 99, 99, 99, 99, 99, 99),
     *4 * ((99,) * _BLOCK,),
 )
-# What a block without any detail takes: the codes for no change of the first coefficient, and for
-# the block's end, in Annex K's tables K.3 to K.6.
+# The bits of a block without any detail: the codes of an unchanged first coefficient and of the
+# block's end, in Annex K's tables K.3 to K.6.
 _LUMA_BLOCK_BITS, _CHROMA_BLOCK_BITS = 2 + 4, 2 + 2
-# So many steps cost the first bit. Fitted to libjpeg's sizes of photographs and of noise with all
-# kinds of spectra: at qualities from 30 to 95 the smooth size is within a quarter of them.
+# Quantization steps that cost the first bit. Fitted to libjpeg's sizes of photographs and of noise
+# of various spectra: at qualities from 30 to 95 the approximation is within a quarter of them.
 _FIRST_BIT = 0.4
 
 
 @dataclass(frozen=True)
 class Compressibility:
-    """Minus the bits a pixel that a picture would take as JPEG, with a smooth gradient.
+    """Minus the approximate bits per pixel of an image as JPEG, with a smooth gradient.
 
     quality: from 1 to 100, as libjpeg scales the tables.
     """
@@ -58,7 +58,7 @@ class Compressibility:
     def has_gradient(self) -> bool:
         return True
 
-    def own_modules(self) -> nn.Module:
+    def extra_modules(self) -> nn.Module:
         return nn.Module()
 
     def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
@@ -68,9 +68,9 @@ class Compressibility:
 
 @dataclass(frozen=True)
 class JpegSize:
-    """Minus the bits a pixel of the picture's JPEG file, by Pillow; without a gradient.
+    """Minus the bits per pixel of the image's JPEG file, by Pillow; without a gradient.
 
-    The whole file counts, with the 600 bytes or so that every file begins with.
+    Counts the whole file, with the header of about 600 bytes.
     quality: from 1 to 100.
     """
 
@@ -80,128 +80,129 @@ class JpegSize:
     def has_gradient(self) -> bool:
         return False
 
-    def own_modules(self) -> nn.Module:
+    def extra_modules(self) -> nn.Module:
         return nn.Module()
 
     def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
         del prompts
-        if images.is_meta:  # in a forecast: nothing to write
+        if images.is_meta:  # in a forecast: nothing to encode
             return images.new_zeros(len(images))
         levels = (images.detach() * _LEVELS).round().to(torch.uint8)
-        rows = levels.permute(0, 2, 3, 1).contiguous().cpu()  # waits for the card: Pillow is here
-        return _beside(images, [-_true_bits(row, self.quality) for row in rows])
+        rows = levels.permute(0, 2, 3, 1).contiguous().cpu()  # waits for the GPU: Pillow needs it
+        return _like(images, [-_file_bits(row, self.quality) for row in rows])
 
 
 def smooth_bits(images: Tensor, quality: int) -> Tensor:
-    """About how many bits a pixel a JPEG takes, (B,), smooth in the pictures.
+    """Approximate the bits per pixel of a JPEG, (B,), differentiably.
 
-    A coefficient of c quantization steps counts as log2(1 + (c / 0.4)²) bits, in place of what its
-    rounded value takes in Huffman's code; of each block's first one the difference from the block
-    before counts, as in the code. Without the file's head. pictures: (B, 3, H, W), in [0, 1].
+    A coefficient of c quantization steps counts as log2(1 + (c / 0.4)²) bits, instead of the bits
+    of its rounded value in the Huffman code; of each block's first one the difference from the
+    previous block counts, as in the code. The file's header is not included.
+
+    Args:
+        images: (B, 3, H, W), in [0, 1].
+        quality: From 1 to 100.
     """
     height, width = images.shape[-2:]
-    light, blueness, redness = color_planes(images)
-    bits = _plane_bits(light, luma_steps(quality), _LUMA_BLOCK_BITS)
-    for plane in (blueness, redness):
-        bits = bits + _plane_bits(_halved(plane), chroma_steps(quality), _CHROMA_BLOCK_BITS)
+    y, cb, cr = color_planes(images)
+    bits = _plane_bits(y, luma_steps(quality), _LUMA_BLOCK_BITS)
+    for plane in (cb, cr):
+        even = _padded(plane, 2)
+        # The mean of each 2 x 2 pixels: chroma of 4:2:0.
+        halves = even.reshape(len(even), even.shape[1] // 2, 2, even.shape[2] // 2, 2)
+        half = halves.mean(dim=(2, 4))
+        bits = bits + _plane_bits(half, chroma_steps(quality), _CHROMA_BLOCK_BITS)
     return bits / (height * width)
 
 
 def luma_steps(quality: int) -> tuple[tuple[int, ...], ...]:
-    """The quantization steps of luma, 8 x 8, of libjpeg's quality."""
+    """Return the quantization steps of luma, 8 x 8, at a libjpeg quality."""
     return _scaled(_LUMA_STEPS, quality)
 
 
 def chroma_steps(quality: int) -> tuple[tuple[int, ...], ...]:
-    """The quantization steps of chroma, 8 x 8, of libjpeg's quality."""
+    """Return the quantization steps of chroma, 8 x 8, at a libjpeg quality."""
     return _scaled(_CHROMA_STEPS, quality)
 
 
 def color_planes(images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Y, Cb and Cr, (B, H, W) each, in levels of 255 around 0, as JFIF has them.
+    """Compute Y, Cb and Cr, (B, H, W) each, in levels of 255 around 0, as JFIF defines them.
 
-    pictures: (B, 3, H, W), in [0, 1].
+    images: (B, 3, H, W), in [0, 1].
     """
     levels = images * _LEVELS
-    light = luma(levels)
+    y = luma(levels)
     return (
-        light - _MIDDLE,
-        (levels[:, 2] - light) / (2 * (1 - LUMA[2])),
-        (levels[:, 0] - light) / (2 * (1 - LUMA[0])),
+        y - _MIDDLE,
+        (levels[:, 2] - y) / (2 * (1 - LUMA[2])),
+        (levels[:, 0] - y) / (2 * (1 - LUMA[0])),
     )
 
 
 def block_coefficients(plane: Tensor) -> Tensor:
-    """The cosine transform of each 8 x 8 block, (B, blocks, 8, 8), blocks row by row.
+    """Compute the cosine transform of each 8 x 8 block, (B, blocks, 8, 8), blocks row by row.
 
-    Orthonormal, as T.81's own (A.3.3). plane: (B, H, W); its last row and column are repeated up to
+    Orthonormal, as in T.81 (A.3.3). plane: (B, H, W); its last row and column are repeated to fill
     whole blocks.
     """
     plane = _padded(plane, _BLOCK)
     batch, height, width = plane.shape
     blocks = plane.reshape(batch, height // _BLOCK, _BLOCK, width // _BLOCK, _BLOCK).transpose(2, 3)
-    waves = _beside(plane, _waves())
-    return (waves @ blocks @ waves.T).flatten(1, 2)
-
-
-def _halved(plane: Tensor) -> Tensor:
-    """The mean of each 2 x 2 pixels: chroma of 4:2:0."""
-    plane = _padded(plane, 2)
-    batch, height, width = plane.shape
-    return plane.reshape(batch, height // 2, 2, width // 2, 2).mean(dim=(2, 4))
+    cosines = _like(plane, _cosine_matrix())
+    return (cosines @ blocks @ cosines.T).flatten(1, 2)
 
 
 def _plane_bits(plane: Tensor, steps: tuple[tuple[int, ...], ...], block_bits: int) -> Tensor:
-    """(B,), in all."""
-    counted = block_coefficients(plane) / _beside(plane, steps)
-    first = counted[:, :, 0, 0]
+    """Approximate the bits of a plane, (B,)."""
+    coefficients = block_coefficients(plane) / _like(plane, steps)
+    first = coefficients[:, :, 0, 0]
     change = first.diff(dim=1, prepend=torch.zeros_like(first[:, :1]))
-    counted = torch.cat([change[:, :, None], counted.flatten(2)[:, :, 1:]], dim=2)
+    counted = torch.cat([change[:, :, None], coefficients.flatten(2)[:, :, 1:]], dim=2)
     bits = torch.log2(1 + (counted / _FIRST_BIT).square())
     return bits.sum(dim=(1, 2)) + block_bits * first.shape[1]
 
 
 def _scaled(steps: tuple[tuple[int, ...], ...], quality: int) -> tuple[tuple[int, ...], ...]:
-    """As libjpeg's jpeg_quality_scaling and jpeg_add_quant_table do, baseline enforced."""
+    """Scale as libjpeg's jpeg_quality_scaling and jpeg_add_quant_table do, baseline enforced."""
     percent = 5000 // quality if quality < 50 else 200 - 2 * quality
     return tuple(
         tuple(min(max((step * percent + 50) // 100, 1), _LEVELS) for step in row) for row in steps
     )
 
 
-def _waves() -> list[list[float]]:
-    """The cosine transform's matrix, (frequency, place)."""
+def _cosine_matrix() -> list[list[float]]:
+    """Return the cosine transform's matrix, (frequency, position)."""
     return [
         [
             math.sqrt((1 if frequency == 0 else 2) / _BLOCK)
-            * math.cos((2 * place + 1) * frequency * math.pi / (2 * _BLOCK))
-            for place in range(_BLOCK)
+            * math.cos((2 * position + 1) * frequency * math.pi / (2 * _BLOCK))
+            for position in range(_BLOCK)
         ]
         for frequency in range(_BLOCK)
     ]
 
 
 def _padded(plane: Tensor, multiple: int) -> Tensor:
-    """Repeats the last column and row, as libjpeg does; (B, H, W), both then multiples.
+    """Repeat the last column and row, as libjpeg does, up to a multiple of a size; (B, H, W).
 
-    Not by torch's own padding, whose gradient on a card differs from one time to the next.
+    Not by torch's own padding, whose gradient on a GPU is not deterministic.
     """
     height, width = plane.shape[-2:]
-    right, below = -width % multiple, -height % multiple
+    right, bottom = -width % multiple, -height % multiple
     if right:
         plane = torch.cat([plane, plane[:, :, -1:].expand(-1, -1, right)], dim=2)
-    if below:
-        plane = torch.cat([plane, plane[:, -1:].expand(-1, below, -1)], dim=1)
+    if bottom:
+        plane = torch.cat([plane, plane[:, -1:].expand(-1, bottom, -1)], dim=1)
     return plane
 
 
-def _beside(tensor: Tensor, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
-    """Plain numbers as a tensor of the same device and dtype."""
-    return sent(torch.tensor(values, dtype=tensor.dtype), tensor.device)
+def _like(tensor: Tensor, values: Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
+    """Create a tensor of numbers with another's device and dtype."""
+    return to_device(torch.tensor(values, dtype=tensor.dtype), tensor.device)
 
 
-def _true_bits(levels: Tensor, quality: int) -> float:
-    """Bits a pixel of the file. levels: (H, W, 3), uint8, on the CPU."""
+def _file_bits(levels: Tensor, quality: int) -> float:
+    """Return the bits per pixel of the file. levels: (H, W, 3), uint8, on the CPU."""
     file = io.BytesIO()
     Image.fromarray(levels.numpy()).save(file, "JPEG", quality=quality, subsampling="4:2:0")
     return 8 * file.tell() / (levels.shape[0] * levels.shape[1])

@@ -1,4 +1,4 @@
-"""A config's reward as an object: its network read, or its formula chosen."""
+"""Construction of rewards from the config: loads networks, or selects formulas."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,15 +18,20 @@ from modules.rewards.networks.clip import PERCENT, Clip, TextScore
 from modules.rewards.networks.clip_load import Published, empty_clip, load_clip, published_clip
 from modules.rewards.networks.heads import empty_head, load_head
 from modules.rewards.networks.image_reward import empty_image_reward, load_image_reward
-from modules.rewards.networks.network_files import NetworkFiles, Tell, find_network, find_vocabulary
-from modules.rewards.reference import LikenessByClip, likeness_by_clip, likeness_by_color
+from modules.rewards.networks.network_files import (
+    NetworkFiles,
+    Report,
+    find_network,
+    find_vocabulary,
+)
+from modules.rewards.reference import ClipSimilarity, clip_similarity, color_similarity
 from modules.rewards.reference_images import reference_images
 from onetrainer.config.rewards.reward import READS_TEXT, RewardName
 from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError
 
-# Weight files under the names that their authors publish them by, the newer ones first.
-USUAL: Mapping[RewardName, tuple[str, ...]] = {
+# Weight files under the names that their authors publish, newer ones first.
+PREFERRED_FILES: Mapping[RewardName, tuple[str, ...]] = {
     "hpsv2": (
         "HPS_v2.1_compressed.safetensors",
         "HPS_v2.1_compressed.pt",
@@ -34,7 +39,7 @@ USUAL: Mapping[RewardName, tuple[str, ...]] = {
     ),
     "image_reward": ("ImageReward.safetensors", "ImageReward.pt"),
 }
-_LARGE: tuple[RewardName, ...] = ("pickscore", "hpsv2")  # made of OpenCLIP's ViT-H/14
+_LARGE: tuple[RewardName, ...] = ("pickscore", "hpsv2")  # fine-tuned from OpenCLIP's ViT-H/14
 
 
 def make_rewards(
@@ -43,19 +48,19 @@ def make_rewards(
     device: torch.device,
     dtype: torch.dtype,
     offline: bool,
-    tell: Tell,
-    consents: Path | None = None,
+    report: Report,
+    trust_store: Path | None = None,
 ) -> list[Reward]:
-    """The rewards of a config's entries, see `make_reward`; those of one CLIP share it."""
-    clips = _Clips()
+    """Load the rewards of a config's entries, see `make_reward`; they share equal CLIPs."""
+    clips = _ClipCache()
     return [
         make_reward(
             section,
             device=device,
             dtype=dtype,
             offline=offline,
-            tell=tell,
-            consents=consents,
+            report=report,
+            trust_store=trust_store,
             clips=clips,
         )
         for section in sections
@@ -68,110 +73,120 @@ def make_reward(
     device: torch.device,
     dtype: torch.dtype,
     offline: bool,
-    tell: Tell,
-    consents: Path | None = None,
-    clips: "_Clips | None" = None,
+    report: Report,
+    trust_store: Path | None = None,
+    clips: "_ClipCache | None" = None,
 ) -> Reward:
-    """The reward of a config's entry, its network frozen on the device, in evaluation mode.
+    """Load the reward of a config's entry, its network frozen on the device, in evaluation mode.
 
-    dtype: of the network's weights; heads stay float32. offline: downloads nothing. tell: gets
-    words for what is being done. consents: the file of functions that may be run; None for the
-    user's own. clips: those that other rewards have loaded. Raises UserError where
-    something is missing, not what it should be, or not allowed.
+    Args:
+        section: The config's entry.
+        device: Where the network computes.
+        dtype: Of the network's weights; heads stay float32.
+        offline: Download nothing.
+        report: Called with messages about progress.
+        trust_store: The file of trusted functions; None for the user's own.
+        clips: Those that other rewards have loaded.
+
+    Raises:
+        UserError: A file is missing or invalid, or a function is not trusted.
     """
 
     def clip_of(*, texts: bool) -> Clip:
-        files = _files(section, offline=offline, tell=tell)
+        files = _files(section, offline=offline, report=report)
         return load_clip(files, texts=texts, device=device, dtype=dtype)
 
-    clips = clips or _Clips()
+    clips = clips or _ClipCache()
     match section.reward:
         case "aesthetic" | "clip" | "pickscore" | "hpsv2":
-            clip = clips.of(section, clip_of)
+            clip = clips.get(section, clip_of)
             if section.reward == "aesthetic":
                 return Aesthetic(clip, load_head(Path(section.head).expanduser()).to(device))
             return _text_score(section, clip)
         case "image_reward":
-            files = _files(section, offline=offline, tell=tell)
-            words = find_vocabulary(files, section.model, offline=offline, tell=tell)
+            files = _files(section, offline=offline, report=report)
+            vocabulary = find_vocabulary(files, section.model, offline=offline, report=report)
             return load_image_reward(
-                files, vocabulary=words, text=section.text, device=device, dtype=dtype
+                files, vocabulary=vocabulary, text=section.text, device=device, dtype=dtype
             )
         case "reference":
             images = reference_images(Path(section.folder).expanduser())
             if not section.model:
-                return likeness_by_color(images)
-            return likeness_by_clip(clips.of(section, clip_of), images)
+                return color_similarity(images)
+            return clip_similarity(clips.get(section, clip_of), images)
         case "function":
             return load_function(
-                section.function, has_gradient=section.has_gradient, consents=consents
+                section.function, has_gradient=section.has_gradient, trust_store=trust_store
             )
         case _:
             return _formula(section)
 
 
 def empty_rewards(sections: Sequence[Section], *, dtype: torch.dtype) -> list[Reward]:
-    """The rewards of a config's entries without weights, see `empty_reward`."""
-    clips = _Clips()
+    """Build the rewards of a config's entries without weights, see `empty_reward`."""
+    clips = _ClipCache()
     return [empty_reward(section, dtype=dtype, clips=clips) for section in sections]
 
 
-def empty_reward(section: Section, *, dtype: torch.dtype, clips: "_Clips | None" = None) -> Reward:
-    """The reward without weights, on the meta device, for counting what it would take.
+def empty_reward(
+    section: Section, *, dtype: torch.dtype, clips: "_ClipCache | None" = None
+) -> Reward:
+    """Build the reward without weights, on the meta device, for forecasts.
 
-    Of the sizes of its own file where that is on this disk, of the published networks' otherwise.
-    Nothing is downloaded, and no function of a person's is run: such a one counts as if it took
-    nothing. clips: those of other rewards.
+    With the sizes of its own file if that is on this disk, otherwise of the published networks.
+    Downloads nothing, and runs no user function: a reward of that kind counts as free.
+    clips: those of other rewards.
     """
-    clips = clips or _Clips()
+    clips = clips or _ClipCache()
     clip_of = partial(_empty_clip, section, dtype=dtype)
     match section.reward:
         case "aesthetic" | "clip" | "pickscore" | "hpsv2":
-            clip = clips.of(section, clip_of)
+            clip = clips.get(section, clip_of)
             if section.reward == "aesthetic":
                 return Aesthetic(clip, empty_head(clip.width))
             return _text_score(section, clip)
         case "image_reward":
             return empty_image_reward(section.text, dtype)
         case "reference" if section.model:
-            clip = clips.of(section, clip_of)
-            return LikenessByClip(clip, torch.zeros(clip.width))
+            clip = clips.get(section, clip_of)
+            return ClipSimilarity(clip, torch.zeros(clip.width))
         case "reference":
-            return likeness_by_color([torch.zeros(3, 1, 1)])
+            return color_similarity([torch.zeros(3, 1, 1)])
         case "function":
             return _Mean(section.has_gradient)
         case _:
             return _formula(section)
 
 
-class _Clips:
-    """The CLIPs of some rewards, each loaded once."""
+class _ClipCache:
+    """The CLIPs of several rewards, each loaded once."""
 
     def __init__(self) -> None:
         self._loaded: dict[tuple[object, ...], Clip] = {}
 
-    def of(self, section: Section, load: Callable[..., Clip]) -> Clip:
-        """That of a reward, with what reads texts if it needs that. load: told whether to read
-        texts.
+    def get(self, section: Section, load: Callable[..., Clip]) -> Clip:
+        """Return the CLIP of a reward, with the text tower if the reward reads texts.
+
+        load: called with `texts`, whether the text tower is needed.
         """
         texts = section.reward in READS_TEXT
-        # Of a folder, which file is taken depends on the reward.
-        key = (section.model, USUAL.get(section.reward))
-        known = self._loaded.get(key)
-        if known is None or (texts and known.text is None):
+        # In a folder, the file depends on the reward.
+        key = (section.model, PREFERRED_FILES.get(section.reward))
+        cached = self._loaded.get(key)
+        if cached is None or (texts and cached.text is None):
             clip = load(texts=texts)
-            known = clip if known is None else replace(clip, vision=known.vision)
-            self._loaded[key] = known
-        return known if texts else replace(known, text=None, tokenizer=None)
+            cached = clip if cached is None else replace(clip, vision=cached.vision)
+            self._loaded[key] = cached
+        return cached if texts else replace(cached, text=None, tokenizer=None)
 
 
 @dataclass(frozen=True)
 class _Mean:
-    """Stands in for a function that is not run."""
+    """Placeholder for a function that is not run."""
 
     has_gradient: bool
 
-    def own_modules(self) -> nn.Module:
+    def extra_modules(self) -> nn.Module:
         return nn.Module()
 
     def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
@@ -180,7 +195,7 @@ class _Mean:
 
 
 def _text_score(section: Section, clip: Clip) -> TextScore:
-    """A score of CLIP's as its authors' programs give it: see the file that computes it."""
+    """Build a CLIP score, scaled as its authors' program does; see `clip.py`."""
     text, unlike = section.text, section.unlike
     match section.reward:
         case "pickscore":
@@ -192,7 +207,7 @@ def _text_score(section: Section, clip: Clip) -> TextScore:
 
 
 def _formula(section: Section) -> Reward:
-    """Those that need no network."""
+    """Build a reward that needs no network."""
     match section.reward:
         case "color":
             return Measure(partial(measures.color, name=section.color))
@@ -214,19 +229,15 @@ def _formula(section: Section) -> Reward:
             raise ValueError(other)
 
 
-def _files(section: Section, *, offline: bool, tell: Tell) -> NetworkFiles:
-    usual = USUAL.get(section.reward, ())
-    return find_network(section.model, usual=usual, offline=offline, tell=tell)
+def _files(section: Section, *, offline: bool, report: Report) -> NetworkFiles:
+    preferred = PREFERRED_FILES.get(section.reward, ())
+    return find_network(section.model, preferred=preferred, offline=offline, report=report)
 
 
 def _empty_clip(section: Section, *, texts: bool, dtype: torch.dtype) -> Clip:
     try:
-        files = _files(section, offline=True, tell=_to_nobody)
+        files = _files(section, offline=True, report=lambda _: None)
         return empty_clip(files, texts=texts, dtype=dtype)
     except UserError:
         name: Published = "vit-h-14" if section.reward in _LARGE else "vit-l-14"
         return published_clip(name, texts=texts, dtype=dtype)
-
-
-def _to_nobody(words: str) -> None:
-    del words

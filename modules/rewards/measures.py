@@ -1,8 +1,8 @@
-"""What can be measured of a picture without a network: its color, light, contrast and form.
+"""Measures of images without a network: color, brightness, contrast and shape.
 
-All take pictures, (B, 3, H, W), floating, red, green and blue in [0, 1] as they are shown (sRGB),
-and give (B,). All are means over a picture's pixels, so that pictures of any size compare, and have
-a finite gradient everywhere, at flat, black and white pictures too.
+All take images, (B, 3, H, W), floating point, in sRGB in [0, 1], and return (B,). All are means
+over an image's pixels, so that images of any size compare, and have a finite gradient everywhere,
+also for uniform, black and white images.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +13,8 @@ from typing import Literal
 from torch import Tensor, nn
 
 ColorName = Literal["warm", "cool", "red", "green", "blue"]
-LUMA = (0.299, 0.587, 0.114)  # of red, green, blue: ITU-R BT.601, as JPEG has it
-# Of red, green, blue. Each adds up to 0, so that gray has none of any color.
+LUMA = (0.299, 0.587, 0.114)  # of red, green, blue: ITU-R BT.601, as in JPEG
+# Of red, green, blue. Each sums to 0, so that gray has none of any color.
 _COLORS: Mapping[ColorName, tuple[float, float, float]] = MappingProxyType(
     {
         "warm": (1.0, 0.0, -1.0),
@@ -26,12 +26,12 @@ _COLORS: Mapping[ColorName, tuple[float, float, float]] = MappingProxyType(
 )
 # Below a quarter of a level of 8 bits: there roots become parabolas, whose slope is finite.
 _SMOOTH = 1e-3
-_FLAT = 1e-4  # the variance of a contrast of 0.01, too little to tell left from right by
+_FLAT = 1e-4  # the variance of a contrast of 0.01, too small to compare left and right
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A formula over pictures alone, as a reward. formula: (B, 3, H, W) to (B,)."""
+    """A formula of the images alone, as a reward. formula: (B, 3, H, W) to (B,)."""
 
     formula: Callable[[Tensor], Tensor]
 
@@ -39,7 +39,7 @@ class Measure:
     def has_gradient(self) -> bool:
         return True
 
-    def own_modules(self) -> nn.Module:
+    def extra_modules(self) -> nn.Module:
         return nn.Module()
 
     def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
@@ -48,7 +48,7 @@ class Measure:
 
 
 def color(images: Tensor, name: ColorName) -> Tensor:
-    """How much of a color there is, in [-1, 1]; 0 for gray.
+    """Measure the amount of a color, in [-1, 1]; 0 for gray.
 
     "warm" is red minus blue, so that red and yellow have 1, blue and cyan -1; "cool" is the
     opposite. The others are that channel minus the mean of the other two.
@@ -57,12 +57,12 @@ def color(images: Tensor, name: ColorName) -> Tensor:
 
 
 def brightness(images: Tensor) -> Tensor:
-    """The mean luma, from 0, black, to 1, white."""
+    """Compute the mean luma, from 0, black, to 1, white."""
     return luma(images).mean(dim=(1, 2))
 
 
 def contrast(images: Tensor) -> Tensor:
-    """The standard deviation of luma, from 0, flat, to 0.5, half black and half white.
+    """Compute the standard deviation of luma, from 0, uniform, to 0.5, half black and half white.
 
     Source: Peli 1990, "Contrast in complex images" (RMS contrast).
     """
@@ -70,40 +70,40 @@ def contrast(images: Tensor) -> Tensor:
 
 
 def saturation(images: Tensor) -> Tensor:
-    """The mean distance of the pixels from gray, from 0 to 1, which the six purest colors have.
+    """Compute the mean distance of the pixels from gray, from 0 to 1, that of the purest colors.
 
     Of each pixel sqrt(3/2) times the distance of (red, green, blue) from their mean. Unlike HSV's
-    saturation it is small for dark pixels, whose color nobody sees, and smooth.
+    saturation it is small for dark pixels, whose color is invisible, and smooth.
     """
     from_gray = images - images.mean(dim=1, keepdim=True)
     return _root(1.5 * from_gray.square().sum(dim=1)).mean(dim=(1, 2))
 
 
 def sharpness(images: Tensor) -> Tensor:
-    """The root mean square of luma's slope, from 0, flat, to 1.4; photographs have about 0.1.
+    """Compute the root mean square slope of luma, from 0 to 1.4; photographs have about 0.1.
 
-    The slope is that from pixel to pixel, to the right and down. Squares make one step in place of
-    a ramp count more, so that it is not only the number of edges that matters; noise counts too.
-    A picture that is merely enlarged has less of it.
+    The slope is that between adjacent pixels, to the right and down. Because of the squares a
+    single step counts more than a ramp, so that not only the number of edges matters; noise counts
+    too. Upscaling an image lowers it.
     """
     light = luma(images)
-    across = (light[:, :, 1:] - light[:, :, :-1]).square().mean(dim=(1, 2))
-    down = (light[:, 1:] - light[:, :-1]).square().mean(dim=(1, 2))
-    return _root(across + down)
+    horizontal = (light[:, :, 1:] - light[:, :, :-1]).square().mean(dim=(1, 2))
+    vertical = (light[:, 1:] - light[:, :-1]).square().mean(dim=(1, 2))
+    return _root(horizontal + vertical)
 
 
 def symmetry(images: Tensor) -> Tensor:
-    """How much the left half is the right one's mirror image: 1 the same, 0 unlike, -1 opposite.
+    """Measure left-right symmetry: 1 symmetric, 0 uncorrelated, -1 opposite.
 
-    The correlation of the picture with its mirror image, channel by channel around its mean. A
-    flat picture has 1. Making a picture paler does not make it more symmetric.
+    The correlation of the image with its mirror image, channel by channel around its mean. A
+    uniform image has 1. Lowering the contrast does not raise it.
     """
-    apart = (images - images.flip(-1)).square().mean(dim=(1, 2, 3))
-    return 1 - apart / (2 * _variance(images).mean(dim=1) + _FLAT)
+    difference = (images - images.flip(-1)).square().mean(dim=(1, 2, 3))
+    return 1 - difference / (2 * _variance(images).mean(dim=1) + _FLAT)
 
 
 def luma(images: Tensor) -> Tensor:
-    """How light each pixel is, (B, H, W), in [0, 1]."""
+    """Compute the luma of each pixel, (B, H, W), in [0, 1]."""
     return _weighted(images, LUMA)
 
 
@@ -113,10 +113,10 @@ def _weighted(images: Tensor, weights: tuple[float, float, float]) -> Tensor:
 
 
 def _variance(values: Tensor) -> Tensor:
-    """Over the last two dimensions."""
+    """Compute the variance over the last two dimensions."""
     return (values - values.mean(dim=(-2, -1), keepdim=True)).square().mean(dim=(-2, -1))
 
 
 def _root(square: Tensor) -> Tensor:
-    """The square root, which far below _SMOOTH becomes x² / (2 * _SMOOTH): no infinite slope."""
+    """Compute the square root, which far below _SMOOTH becomes x² / (2 * _SMOOTH): finite slope."""
     return (square + _SMOOTH**2).sqrt() - _SMOOTH

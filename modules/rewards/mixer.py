@@ -1,8 +1,8 @@
-"""Several rewards as one: weighted, in comparable units, and enough where it is enough."""
+"""Weighted sum of several rewards, normalized and limited at their targets."""
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -10,17 +10,17 @@ from torch import Tensor, nn
 
 from modules.interfaces import Reward
 
-_ROUNDING = 1e-6  # a spread below this share of the mean is float32's rounding, not a spread
+_ROUNDING = 1e-6  # a deviation below this fraction of the mean is float32's rounding
 
 
 @dataclass(frozen=True)
-class Named:
-    """A reward and how it counts beside the others.
+class NamedReward:
+    """A reward with its name and weight.
 
-    name: as it is told. is_trained: whether it counts at all; otherwise it is only watched.
-    weight: below 0, less of it is wanted. target: in the reward's own units, beyond which more
-    (with a weight below 0: less) gains nothing; None means never. normalize: whether it counts in
-    spreads from the mean of the base's pictures.
+    is_trained: whether it is part of the total; otherwise it is only monitored. weight: negative to
+    lower the score. target: in the reward's own units, beyond which a score gains nothing; None
+    means no limit. normalize: whether it is normalized by mean and standard deviation of the base
+    model's images.
     """
 
     name: str
@@ -33,10 +33,10 @@ class Named:
 
 @dataclass(frozen=True)
 class Scores:
-    """What a batch's pictures are worth.
+    """The scores of a batch's images.
 
-    total: (B,), what is trained; with a graph where a trained reward has a gradient.
-    by_name: each reward's own score, watched ones too, (B,), detached.
+    total: (B,), what is trained; with a graph if a trained reward has a gradient.
+    by_name: each reward's own score, including monitored ones, (B,), detached.
     """
 
     total: Tensor
@@ -47,12 +47,11 @@ class Scores:
 class Mixer:
     """All rewards of a run.
 
-    members: each with a name of its own; ValueError otherwise. base: by name, mean and standard
-    deviation of the plain scores of the base's pictures. As long as they are unknown a reward
-    counts in its own units.
+    members: with unique names, otherwise ValueError. base: by name, mean and standard deviation of
+    the scores of the base model's images. Until they are known, a reward counts in its own units.
     """
 
-    members: Sequence[Named]
+    members: Sequence[NamedReward]
     base: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -61,68 +60,65 @@ class Mixer:
             raise ValueError(f"two rewards have the same name: {', '.join(names)}")
 
     def with_base(self, stats: Mapping[str, tuple[float, float]]) -> "Mixer":
-        """The same rewards, measured by what the base's pictures score: mean and spread by name."""
+        """Return the same rewards, normalized by mean and standard deviation of each name."""
         return Mixer(self.members, dict(stats))
 
     def trained(self) -> "Mixer":
-        """Only those that are trained."""
+        """Return a mixer of the trained rewards only."""
         return Mixer([member for member in self.members if member.is_trained], self.base)
 
-    def own_modules(self) -> nn.ModuleList:
-        """All rewards' networks, so that they can be moved."""
-        return nn.ModuleList([member.reward.own_modules() for member in self.members])
+    def extra_modules(self) -> nn.ModuleList:
+        """Return all rewards' networks, to move them."""
+        return nn.ModuleList([member.reward.extra_modules() for member in self.members])
 
     def score(self, images: Tensor, prompts: Sequence[str]) -> Scores:
-        """What each picture scores, by each reward and in all.
+        """Score images by each reward and in total.
 
-        pictures: (B, 3, H, W), float32 in [0, 1]. The total is the sum over the trained rewards of
-        weight * (hinged - mean) / spread. Autocast is off meanwhile.
+        The total is the sum over the trained rewards of weight * (limited score - mean) / standard
+        deviation. Autocast is disabled meanwhile.
+
+        Args:
+            images: (B, 3, H, W), float32 in [0, 1].
+            prompts: One per image.
         """
         total = images.new_zeros(len(images))
         by_name = {}
-        with _without_autocast(images):
+        # torch has no autocast for the meta device.
+        is_meta = images.is_meta
+        with nullcontext() if is_meta else torch.autocast(images.device.type, enabled=False):
             for member in self.members:
-                plain = _plain(member, images, prompts)
-                by_name[member.name] = plain.detach()
+                # Monitored rewards would keep a graph for nothing.
+                if member.is_trained and member.reward.has_gradient:
+                    scores = member.reward.score(images, prompts)
+                else:
+                    with torch.no_grad():
+                        scores = member.reward.score(images.detach(), prompts)
+                by_name[member.name] = scores.detach()
                 if member.is_trained:
-                    total = total + self._worth(member, plain)
+                    total = total + self._contribution(member, scores)
         return Scores(total, by_name)
 
     def total(self, by_name: Mapping[str, Tensor]) -> Tensor:
-        """What pictures are worth in all, (B,), by the plain scores of each reward, (B,)."""
+        """Compute the total, (B,), from the scores of each reward, (B,)."""
         first = next(iter(by_name.values()))
         trained = [member for member in self.members if member.is_trained]
         return sum(
-            (self._worth(member, by_name[member.name]) for member in trained),
+            (self._contribution(member, by_name[member.name]) for member in trained),
             start=torch.zeros_like(first),
         )
 
-    def _worth(self, member: Named, plain: Tensor) -> Tensor:
-        hinged = plain
+    def _contribution(self, member: NamedReward, scores: Tensor) -> Tensor:
+        limited = scores
         if member.target is not None and member.weight < 0:
-            hinged = plain.clamp(min=member.target)
+            limited = scores.clamp(min=member.target)
         elif member.target is not None:
-            hinged = plain.clamp(max=member.target)
-        mean, spread = self._unit(member)
-        return member.weight * (hinged - mean) / spread
+            limited = scores.clamp(max=member.target)
+        mean, deviation = self._normalization(member)
+        return member.weight * (limited - mean) / deviation
 
-    def _unit(self, member: Named) -> tuple[float, float]:
+    def _normalization(self, member: NamedReward) -> tuple[float, float]:
         if not member.normalize or member.name not in self.base:
             return 0.0, 1.0
-        mean, spread = self.base[member.name]
-        is_known = math.isfinite(spread) and spread > _ROUNDING * abs(mean)
-        return mean, spread if is_known else 1.0
-
-
-def _without_autocast(images: Tensor) -> AbstractContextManager[object]:
-    if images.is_meta:  # torch knows no autocast there
-        return nullcontext()
-    return torch.autocast(images.device.type, enabled=False)
-
-
-def _plain(member: Named, images: Tensor, prompts: Sequence[str]) -> Tensor:
-    """(B,), with a graph only where it is needed: what is watched would keep one for nothing."""
-    if member.is_trained and member.reward.has_gradient:
-        return member.reward.score(images, prompts)
-    with torch.no_grad():
-        return member.reward.score(images.detach(), prompts)
+        mean, deviation = self.base[member.name]
+        is_usable = math.isfinite(deviation) and deviation > _ROUNDING * abs(mean)
+        return mean, deviation if is_usable else 1.0

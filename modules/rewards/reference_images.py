@@ -1,4 +1,4 @@
-"""The pictures that others are to be like, as tensors."""
+"""Loading of reference images."""
 
 from pathlib import Path
 
@@ -11,51 +11,59 @@ from onetrainer.concepts.folder_listing import list_images
 from onetrainer.errors import UserError
 from onetrainer.images.image_file import DEEP_MODES, ImageError, open_image, orientation
 
-MOST = 1000
-"""So many pictures are looked at; more would take long and hardly change the mean."""
-_LONGEST = 512  # pixels; what looks at them sees 224, or 16
+MAX_IMAGES = 1000
+"""Images that are used; more would take long and hardly change the mean."""
+_MAX_SIDE = 512  # pixels; the rewards resize to 224, or 16
 _SIDEWAYS, _MIRRORED, _UPSIDE_DOWN = (5, 6, 7, 8), (2, 3, 6, 7), (3, 4, 7, 8)
 _DEEP_WHITE = 65535
 
 
 def reference_images(folder: Path) -> list[Tensor]:
-    """The folder's own pictures, (3, H, W), float32 in [0, 1], upright, 512 px at most.
+    """Load the folder's images, (3, H, W), float32 in [0, 1], upright, 512 px at most.
 
-    Raises UserError where there is none, or one cannot be read.
+    Raises:
+        UserError: The folder has none, or one cannot be read.
     """
     if not folder.is_dir():
         raise UserError(
-            f"{folder}: there is no such folder",
-            "A folder with the pictures to be like was expected",
+            f"{folder}: no such folder",
+            "Expected a folder with the reference images",
             "Check the path",
         )
-    found = [one.path for one in list_images(folder, recursive=False) if not one.reason]
-    if not found:
+    paths = [image.path for image in list_images(folder, recursive=False) if not image.reason]
+    if not paths:
         raise UserError(
-            f"{folder}: there are no pictures in this folder",
-            "The pictures to be like were expected in it, not in folders below",
+            f"{folder}: no images in this folder",
+            "Expected the reference images in it, not in subfolders",
             "Choose another folder",
         )
     try:
-        return [_read(path) for path in found[:MOST]]
+        return [_read(path) for path in paths[:MAX_IMAGES]]
     except ImageError as error:
-        raise UserError(str(error), "", "Remove this picture, or mend it") from error
+        raise UserError(str(error), "", "Remove or repair this image") from error
 
 
 def _read(path: Path) -> Tensor:
     try:
         with path.open("rb") as file, open_image(file, path) as opened_file:
-            turn = orientation(opened_file, file)
+            exif_orientation = orientation(opened_file, file)
             image = _opaque(opened_file)
     except OSError as error:
         raise ImageError(path, f"cannot be read ({error.strerror})") from error
-    image.thumbnail((_LONGEST, _LONGEST), Image.Resampling.LANCZOS)
+    image.thumbnail((_MAX_SIDE, _MAX_SIDE), Image.Resampling.LANCZOS)
     pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).to(torch.float32) / 255
-    return _upright(pixels, turn).contiguous()
+    # Undoes EXIF's orientation (CIPA DC-008, tag 0x0112): 1 is upright already.
+    if exif_orientation in _SIDEWAYS:
+        pixels = pixels.transpose(-1, -2)
+    if exif_orientation in _MIRRORED:
+        pixels = pixels.flip(-1)
+    if exif_orientation in _UPSIDE_DOWN:
+        pixels = pixels.flip(-2)
+    return pixels.contiguous()
 
 
 def _opaque(image: Image.Image) -> Image.Image:
-    """In "RGB"; what is transparent becomes white."""
+    """Convert to "RGB"; what is transparent becomes white."""
     if image.mode in DEEP_MODES:
         levels = np.asarray(image).astype(np.float32) * (255 / _DEEP_WHITE)
         return Image.fromarray(levels.round().astype(np.uint8)).convert("RGB")
@@ -64,11 +72,3 @@ def _opaque(image: Image.Image) -> Image.Image:
     page = Image.new("RGBA", image.size, "white")
     page.alpha_composite(image.convert("RGBA"))
     return page.convert("RGB")
-
-
-def _upright(pixels: Tensor, turn: int) -> Tensor:
-    """EXIF's orientation undone (CIPA DC-008, tag 0x0112): 1 is upright already."""
-    if turn in _SIDEWAYS:
-        pixels = pixels.transpose(-1, -2)
-    flipped = [axis for axis, turns in ((-1, _MIRRORED), (-2, _UPSIDE_DOWN)) if turn in turns]
-    return pixels.flip(flipped) if flipped else pixels

@@ -1,4 +1,4 @@
-"""How much people like to look at a picture, whatever it shows, from about 1 to 10.
+"""The LAION aesthetic score: how much people like an image's look, from about 1 to 10.
 
 CLIP ViT-L/14 and a small head on its unit vector: a linear one or a chain of linear layers.
 Source: LAION-AI/aesthetic-predictor and christophschuhmann/improved-aesthetic-predictor, 2022.
@@ -16,7 +16,7 @@ from onetrainer.errors import UserError
 
 @dataclass(frozen=True)
 class Aesthetic:
-    """LAION's aesthetic score. Raises UserError where the head was made for another CLIP."""
+    """LAION's aesthetic score. Raises UserError if the head was trained for another CLIP."""
 
     clip: Clip
     head: Head
@@ -24,18 +24,18 @@ class Aesthetic:
     def __post_init__(self) -> None:
         if self.head.width != self.clip.width:
             raise UserError(
-                f"this head reads {self.head.width} numbers, and this CLIP gives {self.clip.width}",
-                "The published heads were made for CLIP ViT-L/14, which gives 768",
-                "Choose that CLIP as the network, or the head that belongs to this one",
+                f"the head reads {self.head.width} numbers, this CLIP returns {self.clip.width}",
+                "The published heads were trained on CLIP ViT-L/14, which returns 768",
+                "Choose that CLIP as the network, or a head for this one",
             )
 
     @property
     def has_gradient(self) -> bool:
         return True
 
-    def own_modules(self) -> nn.Module:
+    def extra_modules(self) -> nn.Module:
         return nn.ModuleList([self.clip.modules(), self.head]).eval()
 
     def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
-        scores: Tensor = self.head(self.clip.of_images(images))
+        scores: Tensor = self.head(self.clip.embed_images(images))
         return scores[:, 0]

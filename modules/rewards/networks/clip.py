@@ -1,7 +1,7 @@
-"""CLIP: how near a picture is to a text, and the networks that were made of it.
+"""CLIP similarity of images and texts, also of networks fine-tuned from CLIP.
 
-Scores: "clip", 100 times the cosine of both; "pickscore", the cosine times the network's own scale;
-"hpsv2", the cosine itself; as their authors' programs give them.
+Scores, as their authors' programs scale them: "clip", 100 times the cosine; "pickscore", the cosine
+times the network's own scale; "hpsv2", the cosine itself.
 Sources: Radford et al. 2021, arXiv:2103.00020; Kirstain et al. 2023, arXiv:2305.01569 (PickScore);
 Wu et al. 2023, arXiv:2306.09341 (HPSv2).
 """
@@ -18,7 +18,7 @@ from transformers import (
     CLIPVisionModelWithProjection,
 )
 
-from modules.memory.to_device import sent
+from modules.memory.to_device import to_device
 from modules.rewards.networks.clip_pixels import Fit, clip_pixels
 
 PERCENT = 100.0
@@ -28,8 +28,8 @@ PERCENT = 100.0
 class Clip:
     """A frozen CLIP in evaluation mode.
 
-    text, tokenizer: None where only pictures are looked at. scale: by which the network itself
-    multiplies cosines; 1 where its file does not say.
+    text, tokenizer: None if only images are scored. scale: the network's own factor of cosines; 1
+    if its file has none.
     """
 
     vision: CLIPVisionModelWithProjection
@@ -39,18 +39,20 @@ class Clip:
 
     @property
     def width(self) -> int:
-        """How many numbers a picture or a text becomes."""
+        """The length of image and text embeddings."""
         return int(self.vision.config.projection_dim)
 
     def modules(self) -> nn.ModuleList:
-        """Its networks."""
+        """Return its networks."""
         towers = [self.vision] if self.text is None else [self.vision, self.text]
         return nn.ModuleList(towers).eval()
 
-    def of_images(self, images: Tensor, *, fit: Fit = "cut") -> Tensor:
-        """Unit vectors, (B, width), float32, with a gradient.
+    def embed_images(self, images: Tensor, *, fit: Fit = "crop") -> Tensor:
+        """Compute unit vectors, (B, width), float32, with a gradient.
 
-        pictures: (B, 3, H, W), float32 in [0, 1]; cast to the network's dtype once they are scaled.
+        Args:
+            images: (B, 3, H, W), float32 in [0, 1]; cast to the network's dtype after resizing.
+            fit: How images become squares.
         """
         size = self.vision.config.image_size
         assert isinstance(size, int)
@@ -58,12 +60,12 @@ class Clip:
         features = self.vision(pixel_values=pixels.to(self.vision.dtype)).image_embeds
         return _unit(features)
 
-    def of_texts(self, texts: Sequence[str]) -> Tensor:
-        """Unit vectors, (B, width), float32, without a gradient; what is too long is cut off."""
+    def embed_texts(self, texts: Sequence[str]) -> Tensor:
+        """Compute unit vectors, (B, width), float32, without a gradient; long texts are cut off."""
         assert self.text is not None
         assert self.tokenizer is not None
         different = list(dict.fromkeys(texts))
-        # Whatever stands behind a text's end is not looked at, so all are as long as they can be.
+        # What follows a text's end is masked, so all are padded to the maximum length.
         ids = self.tokenizer(
             different,
             padding="max_length",
@@ -72,41 +74,41 @@ class Clip:
             return_tensors="pt",
         )["input_ids"]
         with torch.no_grad():
-            features = self.text(input_ids=sent(ids, self.text.device)).text_embeds
+            features = self.text(input_ids=to_device(ids, self.text.device)).text_embeds
         rows = torch.tensor([different.index(text) for text in texts])
         units = _unit(features)
-        return units[sent(rows, units.device)]
+        return units[to_device(rows, units.device)]
 
 
 @dataclass(frozen=True)
 class TextScore:
-    """How near pictures are to their prompts, or to a text.
+    """The similarity of images to their prompts, or to a text.
 
-    scale: multiplies cosines. text: stands in for all prompts; "" for none. unlike: a text whose
-    score is taken off; "" for none. fit: how pictures become squares.
+    scale: multiplies cosines. text: replaces all prompts; "" for none. unlike: a text whose score
+    is subtracted; "" for none. fit: how images become squares.
     """
 
     clip: Clip
     scale: float
     text: str = ""
     unlike: str = ""
-    fit: Fit = "cut"
+    fit: Fit = "crop"
 
     @property
     def has_gradient(self) -> bool:
         return True
 
-    def own_modules(self) -> nn.Module:
+    def extra_modules(self) -> nn.Module:
         return self.clip.modules()
 
     def score(self, images: Tensor, prompts: Sequence[str]) -> Tensor:
-        wanted = self.clip.of_texts([self.text or prompt for prompt in prompts])
+        target = self.clip.embed_texts([self.text or prompt for prompt in prompts])
         if self.unlike:
-            wanted = wanted - self.clip.of_texts([self.unlike])
-        return self.scale * (self.clip.of_images(images, fit=self.fit) * wanted).sum(dim=-1)
+            target = target - self.clip.embed_texts([self.unlike])
+        return self.scale * (self.clip.embed_images(images, fit=self.fit) * target).sum(dim=-1)
 
 
 def _unit(features: Tensor) -> Tensor:
-    """Unit vectors, in float32 at least."""
+    """Normalize vectors to unit length, in float32 at least."""
     precise = torch.promote_types(features.dtype, torch.float32)
     return functional.normalize(features.to(precise), dim=-1)

@@ -1,4 +1,4 @@
-"""CLIP's networks out of files: with their weights, or empty for counting."""
+"""Loading of CLIP networks from files: with their weights, or empty for forecasts."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -19,9 +19,9 @@ from modules.formats.files.tensor_source import TensorReader, open_tensors
 from modules.formats.original.layout import MissingTensorsError, read_component
 from modules.rewards.networks.clip import Clip
 from modules.rewards.networks.clip_convert import (
-    Found,
-    Told,
     Tower,
+    TowerConfig,
+    TowerLocation,
     find_tower,
     recipes,
     text_config,
@@ -30,9 +30,9 @@ from modules.rewards.networks.clip_convert import (
 from modules.rewards.networks.network_files import NetworkFiles
 from onetrainer.errors import UserError
 
-TOKENIZER = MODELS / "sd15" / "tokenizer"  # OpenCLIP's networks have the same words
+TOKENIZER = MODELS / "sd15" / "tokenizer"  # OpenCLIP's networks have the same vocabulary
 Published = Literal["vit-l-14", "vit-h-14"]
-# Width and layers of the vision tower and of the text tower, whose width is also what both give.
+# Width and layers of the vision tower and of the text tower, whose width both project to.
 _PUBLISHED: Mapping[Published, tuple[tuple[int, int], tuple[int, int]]] = {
     "vit-l-14": ((1024, 24), (768, 12)),
     "vit-h-14": ((1280, 32), (1024, 24)),
@@ -43,26 +43,27 @@ _META = torch.device("meta")
 def load_clip(
     files: NetworkFiles, *, texts: bool, device: torch.device, dtype: torch.dtype
 ) -> Clip:
-    """The CLIP in some files. texts: whether texts are to be looked at, too.
+    """Load the CLIP of some files. texts: whether to load the text tower, too.
 
-    Raises UserError where the files hold none, or not all of it.
+    Raises:
+        UserError: The files hold no complete CLIP.
     """
     with open_tensors(files.weights) as reader:
         vision = _empty_vision(_vision_config(reader, files))
-        found = _tower(reader, "vision", files)
-        _fill(vision, reader, found, "vision", device=device, dtype=dtype)
+        location = _tower(reader, "vision", files)
+        _fill(vision, reader, location, "vision", device=device, dtype=dtype)
         if not texts:
             return Clip(vision, None, None)
         text = _empty_text(_text_config(reader, files))
-        found = _tower(reader, "text", files)
-        _fill(text, reader, found, "text", device=device, dtype=dtype)
-        name = f"{found.prefix}logit_scale"
+        location = _tower(reader, "text", files)
+        _fill(text, reader, location, "text", device=device, dtype=dtype)
+        name = f"{location.prefix}logit_scale"
         scale = reader.read_as(name, torch.float32).exp().item() if name in reader else 1.0
     return Clip(vision, text, _tokenizer(files), scale)
 
 
 def empty_clip(files: NetworkFiles, *, texts: bool, dtype: torch.dtype) -> Clip:
-    """The same without weights, on the meta device; of the files only the headers are read."""
+    """Build it without weights, on the meta device; reads only the files' headers."""
     with open_tensors(files.weights) as reader:
         vision = _vision_config(reader, files)
         text = _text_config(reader, files) if texts else None
@@ -70,10 +71,10 @@ def empty_clip(files: NetworkFiles, *, texts: bool, dtype: torch.dtype) -> Clip:
 
 
 def published_clip(name: Published, *, texts: bool, dtype: torch.dtype) -> Clip:
-    """A published network without weights, on the meta device.
+    """Build a published network without weights, on the meta device.
 
-    "vit-l-14": OpenAI's, which the aesthetic heads read. "vit-h-14": OpenCLIP's, which PickScore
-    and HPSv2 began as.
+    "vit-l-14": OpenAI's, which the aesthetic heads were trained on. "vit-h-14": OpenCLIP's, from
+    which PickScore and HPSv2 were fine-tuned.
     """
     (width, layers), (text_width, text_layers) = _PUBLISHED[name]
     vision = CLIPVisionConfig(
@@ -96,13 +97,13 @@ def published_clip(name: Published, *, texts: bool, dtype: torch.dtype) -> Clip:
 
 
 def _empty(vision: CLIPVisionConfig, text: CLIPTextConfig | None, dtype: torch.dtype) -> Clip:
-    seeing = _empty_vision(vision)
-    _prepare(seeing, dtype)
+    vision_tower = _empty_vision(vision)
+    _prepare(vision_tower, dtype)
     if text is None:
-        return Clip(seeing, None, None)
-    reading = _empty_text(text)
-    _prepare(reading, dtype)
-    return Clip(seeing, reading, _common_tokenizer())
+        return Clip(vision_tower, None, None)
+    text_tower = _empty_text(text)
+    _prepare(text_tower, dtype)
+    return Clip(vision_tower, text_tower, _common_tokenizer())
 
 
 def _prepare(network: nn.Module, dtype: torch.dtype) -> None:
@@ -111,13 +112,13 @@ def _prepare(network: nn.Module, dtype: torch.dtype) -> None:
 
 
 def _vision_config(reader: TensorReader, files: NetworkFiles) -> CLIPVisionConfig:
-    found = _tower(reader, "vision", files)
-    return vision_config(found, _shapes(reader), _told(files.config(), "vision_config"))
+    location = _tower(reader, "vision", files)
+    return vision_config(location, _shapes(reader), _section(files.config(), "vision_config"))
 
 
 def _text_config(reader: TensorReader, files: NetworkFiles) -> CLIPTextConfig:
-    found = _tower(reader, "text", files)
-    return text_config(found, _shapes(reader), _told(files.config(), "text_config"))
+    location = _tower(reader, "text", files)
+    return text_config(location, _shapes(reader), _section(files.config(), "text_config"))
 
 
 def _empty_vision(config: CLIPVisionConfig) -> CLIPVisionModelWithProjection:
@@ -136,7 +137,7 @@ def _common_tokenizer() -> CLIPTokenizer:
 
 
 def _tokenizer(files: NetworkFiles) -> CLIPTokenizer:
-    """The folder's, if it has other words than the common one."""
+    """Load the folder's tokenizer if its vocabulary differs from the common one."""
     common = _common_tokenizer()
     if not (files.home / "vocab.json").is_file() and not (files.home / "tokenizer.json").is_file():
         return common
@@ -144,34 +145,34 @@ def _tokenizer(files: NetworkFiles) -> CLIPTokenizer:
     return common if own.get_vocab() == common.get_vocab() else own
 
 
-def _tower(reader: TensorReader, tower: Tower, files: NetworkFiles) -> Found:
-    found = find_tower(reader.names, tower)
-    if found is None:
+def _tower(reader: TensorReader, tower: Tower, files: NetworkFiles) -> TowerLocation:
+    location = find_tower(reader.names, tower)
+    if location is None:
         raise UserError(
-            f"{files.weights[0]}: there is no CLIP's {tower} tower in it",
-            "A CLIP in the layout of transformers or OpenCLIP was expected",
+            f"{files.weights[0]}: no {tower} tower of a CLIP in this file",
+            "Expected a CLIP in the layout of transformers or OpenCLIP",
             "Choose another file; a text encoder alone, as models have it, is not enough",
         )
-    return found
+    return location
 
 
 def _shapes(reader: TensorReader) -> Mapping[str, Size]:
     return {name: reader.shape(name) for name in reader.names}
 
 
-def _told(config: Mapping[str, object], part: str) -> Told:
-    """A tower's part of a config; a lone tower's config is that part."""
-    inner = config.get(part)
+def _section(config: Mapping[str, object], key: str) -> TowerConfig:
+    """Return a tower's section of a config, which may be the config of that tower alone."""
+    inner = config.get(key)
     if isinstance(inner, dict) and config.get("model_type") == "clip":
         return inner
-    kind = config.get("model_type")
-    return config if kind == f"clip_{part.removesuffix('_config')}_model" else {}
+    model_type = config.get("model_type")
+    return config if model_type == f"clip_{key.removesuffix('_config')}_model" else {}
 
 
 def _fill(
     network: nn.Module,
     reader: TensorReader,
-    found: Found,
+    location: TowerLocation,
     tower: Tower,
     *,
     device: torch.device,
@@ -179,13 +180,13 @@ def _fill(
 ) -> None:
     shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
     try:
-        taken = recipes(found, tower, shapes)
-        state = read_component(reader, taken, shapes, dtype=dtype, device=device)
+        mapping = recipes(location, tower, shapes)
+        state = read_component(reader, mapping, shapes, dtype=dtype, device=device)
     except MissingTensorsError as error:
         raise UserError(
             f"{reader.tables[0].path}: {len(error.names)} tensors of the {tower} tower are missing"
             f" or have another shape, first {error.names[0]}",
-            "A complete CLIP was expected",
+            "Expected a complete CLIP",
             "Choose another file, or download it again",
         ) from error
     network.load_state_dict(state, assign=True)
