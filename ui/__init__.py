@@ -1,1 +1,1 @@
-"""The window: tkinter and customtkinter, no torch."""
+"""The window."""

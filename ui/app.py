@@ -1,4 +1,4 @@
-"""The window: puts header, pages and status line together, and keeps them in step."""
+"""The window: creates header, pages and status line, and keeps them up to date."""
 
 import tkinter as tk
 from dataclasses import dataclass
@@ -42,8 +42,8 @@ _MIN_SIZE = (960, 640)
 _SAVE_AFTER_MS = 1000
 _BUILD_AFTER_MS = 400
 _BUILD_INTERVAL_MS = 30
-# customtkinter looks this often whether the desktop's appearance or scaling has changed. Both
-# are set by us, so its loops have nothing to find and only cost time.
+# Interval in which customtkinter checks the desktop's appearance and scaling. The window sets
+# both itself, so the checks would only cost time.
 _DAY_MS = 24 * 3600 * 1000
 
 
@@ -51,9 +51,11 @@ _DAY_MS = 24 * 3600 * 1000
 class Opening:
     """What the window opens with.
 
-    preset: a name or a path; "" for what was edited last. demo: the folder of the demo.
-    with_demo: whether the demo is made and loaded at the first start. is_demo_named: whether a
-    person has named its folder and so wants it in any case.
+    Attributes:
+        preset: Name or path; "" for the last draft.
+        demo: Folder of the demo.
+        with_demo: Whether to create and load the demo at the first start.
+        is_demo_named: Whether the user named the folder of the demo, so that it is always loaded.
     """
 
     preset: str
@@ -63,20 +65,20 @@ class Opening:
 
 
 class App:
-    """One window. Everything that is seen follows from the draft and the session."""
+    """One window, whose contents follow from the draft and the session."""
 
     def __init__(self, opening: Opening) -> None:
-        self.remembered = read_state()
+        self.window_state = read_state()
         customtkinter.AppearanceModeTracker.update_loop_interval = _DAY_MS
         customtkinter.ScalingTracker.update_loop_interval = _DAY_MS
-        customtkinter.set_appearance_mode(self.remembered.mode)
+        customtkinter.set_appearance_mode(self.window_state.mode)
         self.root: tk.Tk = customtkinter.CTk(fg_color=pair("window"), className="OneTrainer")
         self.root.withdraw()
         self.error_log = ErrorLog(self.show_message)
         self.root.report_callback_exception = self.error_log.report
         self.jobs = Jobs()
         self.kit = Kit(Theme(self.root), self.jobs)
-        self.kit.theme.apply(self.remembered.mode)
+        self.kit.theme.apply(self.window_state.mode)
         self.draft = Draft()
         self.session = Session()
         self.plans = pages()
@@ -97,18 +99,18 @@ class App:
         self.root.after(_BUILD_AFTER_MS, self._build_next_page)
 
     def run(self) -> None:
-        """Shows the window until it is closed."""
+        """Show the window until it is closed."""
         self.root.mainloop()
 
     def refresh(self) -> None:
-        """Brings what is on the screen in step with the draft and the session."""
+        """Update the screen to the draft and the session."""
         self.shell.refresh(is_checking=self.runs.is_checking)
         view = self._views.get(self.page)
         if view is not None:
             view.refresh()
 
     def show_page(self, name: str) -> None:
-        """Goes to a page; it is made at its first visit."""
+        """Show a page; it is created at its first visit."""
         if name != self.page:
             self.commit()
             if self.page in self._views:
@@ -116,18 +118,18 @@ class App:
             self.page = name
             self.view(name).outer.pack(fill="both", expand=True)
             self.shell.nav.show_current(name)
-            self.remembered.page = name
+            self.window_state.page = name
             self.save_state_soon()
         self.refresh()
 
     def view(self, name: str) -> View:
-        """A page, made now if it was not there."""
+        """Return a page, creating it if necessary."""
         if name not in self._views:
             self._views[name] = make_view(self.context, self.shell.stage, name)
         return self._views[name]
 
     def jump(self, path: str) -> None:
-        """Goes to a setting and gives it the keyboard."""
+        """Go to a setting and focus it."""
         self.show_page(page_of(path))
         view = self.view(self.page)
         if isinstance(view, SettingsPage):
@@ -136,7 +138,7 @@ class App:
                 self._explain(path)
 
     def jump_to_problem(self, by: int = 1) -> None:
-        """Goes to the next problem after the one visited last."""
+        """Go to the next problem, or to the previous one for -1."""
         self.commit()
         problems = [problem for problem in self.draft.problems if problem.path]
         if problems:
@@ -144,64 +146,64 @@ class App:
             self.jump(problems[self._problem_index].path)
 
     def commit(self) -> None:
-        """Hands everything that is being typed to the draft."""
+        """Pass everything that is being typed to the draft."""
         for view in self._views.values():
             if isinstance(view, SettingsPage):
                 view.commit()
 
     def switch_mode(self) -> None:
-        """Dark becomes light and light dark."""
-        self.remembered.mode = "light" if self.kit.theme.mode == "dark" else "dark"
-        self.kit.theme.apply(self.remembered.mode)
+        """Switch between dark and light."""
+        self.window_state.mode = "light" if self.kit.theme.mode == "dark" else "dark"
+        self.kit.theme.apply(self.window_state.mode)
         self.shell.repaint()
         self.refresh()
         self.save_state_soon()
 
     def help(self) -> None:
-        """Says what the setting with the keyboard does, or shows the keys."""
+        """Explain the focused setting, or show the page of keys."""
         focus = focused(self.root)
         paths = (name for name, widget in self.kit.named.items() if widget is focus)
         if not self._explain(next(paths, "")):
             self.show_page("keys")
 
     def _explain(self, path: str) -> bool:
-        """Says in a message what a setting does; whether there is one at the path."""
+        """Show the help of a setting in a message; return whether the path has a setting."""
         setting = find_setting(path, self.draft.variants)
         if setting is not None:
             self.show_message(f"{setting.ui.label}: {setting.help_text}")
         return setting is not None
 
     def save_state_soon(self) -> None:
-        """Keeps what the window remembers, a second after the last change."""
+        """Save the window's state a second after the last change."""
         if self._save_timer:
             self.root.after_cancel(self._save_timer)
-        self._save_timer = self.root.after(_SAVE_AFTER_MS, self.remember)
+        self._save_timer = self.root.after(_SAVE_AFTER_MS, self.save_state)
 
-    def remember(self) -> None:
-        """Keeps what the window remembers."""
+    def save_state(self) -> None:
+        """Save the window's state."""
         self._save_timer = ""
-        self.remembered.store_draft(self.draft)
+        self.window_state.store_draft(self.draft)
         if self.root.winfo_viewable():
-            # Where the frame is, which is what is set; `winfo_geometry` is of the inside, so that
-            # the window would sink by its title bar each time.
-            self.remembered.geometry = self.root.geometry()
+            # Position of the frame; `winfo_geometry` is that of the inside, so that the window
+            # would move down by its title bar each time.
+            self.window_state.geometry = self.root.geometry()
         folder = self.session.folder
-        self.remembered.run_folder = str(folder.path) if folder else ""
+        self.window_state.run_folder = str(folder.path) if folder else ""
         try:
-            write_state(self.remembered)
+            write_state(self.window_state)
         except OSError as error:
-            self.show_message(f"What the window remembers cannot be kept: {error}")
+            self.show_message(f"The window's state could not be saved: {error}")
 
     @property
     def is_on_settings(self) -> bool:
-        """Whether the page on the screen is one of settings."""
+        """Whether the current page shows settings."""
         return self.page in SETTINGS_PAGES
 
     def show_message(self, text: str, offer: Offer | None = None) -> None:
-        """Shows a short message in a quiet bar, with a button for what it offers."""
+        """Show a short message, with a button for an offer."""
         self.shell.show_message(text, offer)
 
-    # The rest of what pages may ask for (`context.Actions`) is done by others.
+    # The remaining actions of `context.Actions` are passed on.
 
     def start(self) -> None:
         self.runs.start()
@@ -254,7 +256,7 @@ class App:
             self.session,
             Forecaster(self.draft, self.jobs, start_job),
             images,
-            self.remembered,
+            self.window_state,
             self,
             PAGES,
         )
@@ -275,9 +277,9 @@ class App:
             self.show_message(implied_change_message(implied_change, self.draft.variants))
 
     def _open(self, opening: Opening) -> None:
-        is_first = not self.remembered.draft
-        self.remembered.restore_draft(self.draft)
-        page = self.remembered.page if self.remembered.page in SETTINGS_PAGES else ""
+        is_first = not self.window_state.draft
+        self.window_state.restore_draft(self.draft)
+        page = self.window_state.page if self.window_state.page in SETTINGS_PAGES else ""
         if opening.preset:
             try:
                 aside = self.draft.load(locate(opening.preset))
@@ -291,18 +293,18 @@ class App:
         elif is_empty:
             page = "welcome"
         self.show_page(page or "model")
-        # A person who has edited something since goes on with that.
+        # Edits made since the first start are kept.
         if opening.with_demo and (is_first or opening.is_demo_named):
             self.root.after_idle(self.load_demo)
 
     def _attach_last_run(self) -> None:
-        folder = self.remembered.run_folder
+        folder = self.window_state.run_folder
         if not folder:
             return
         try:
             self.session.attach(Path(folder))
         except UserError:
-            return  # the folder has been removed since; there is nothing to show
+            return  # the folder was deleted
 
     def _place_window(self) -> None:
         root, px = self.root, self.kit.px
@@ -311,7 +313,7 @@ class App:
             min(px(_MIN_SIZE[0]), root.winfo_screenwidth()),
             min(px(_MIN_SIZE[1]), root.winfo_screenheight()),
         )
-        root.geometry(_visible_geometry(self.remembered.geometry, root) or self._default_size())
+        root.geometry(_visible_geometry(self.window_state.geometry, root) or self._default_size())
         self.root.deiconify()
 
     def _default_size(self) -> str:
@@ -320,14 +322,14 @@ class App:
         return f"{width}x{height}"
 
     def _build_next_page(self) -> None:
-        """Makes the pages that have not been visited yet, one at a time, while nothing else is."""
+        """Create the next unvisited page while the window is idle."""
         missing = [plan.name for plan in self.plans if plan.name not in self._views]
         if missing:
             self.view(missing[0])
             self.root.after(_BUILD_INTERVAL_MS, self._build_next_page)
 
     def _close(self) -> None:
-        self.remember()
+        self.save_state()
         self.context.forecasts.close()
         preview = self._views.get("preview")
         if isinstance(preview, PreviewPage):
@@ -337,7 +339,7 @@ class App:
 
 
 def _visible_geometry(geometry: str, root: tk.Tk) -> str:
-    """The geometry of last time; "" if no such screen is there any more."""
+    """Return the last geometry; "" if it is no longer on the screen."""
     size, *offsets = geometry.replace("-", "+").split("+")
     width, _, height = size.partition("x")
     if not (width.isdecimal() and height.isdecimal() and len(offsets) == 2):

@@ -1,4 +1,4 @@
-"""What every page is given: the widgets' maker, the draft, the run, and what can be done."""
+"""What pages receive: widgets, draft, run, and actions."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from ui.widgets.widgets import Kit
 
 @dataclass(frozen=True)
 class Offer:
-    """What a short message offers to do; it is withdrawn once it does not hold any more."""
+    """Action that a message offers until it no longer holds."""
 
     label: str
     name: str
@@ -26,68 +26,68 @@ class Offer:
 
 
 class Actions(Protocol):
-    """What a person can have done from any page."""
+    """Actions that every page can trigger."""
 
     @property
     def is_on_settings(self) -> bool:
-        """Whether the page on the screen is one of settings."""
+        """Whether the current page shows settings."""
 
     def show_page(self, name: str) -> None:
-        """Goes to a page."""
+        """Show a page."""
 
     def jump(self, path: str) -> None:
-        """Goes to a setting."""
+        """Go to a setting."""
 
     def start(self) -> None:
-        """Checks the draft and starts a run with it."""
+        """Check the draft and start a run with it."""
 
     def send(self, command: CommandName) -> None:
-        """Asks the worker for something."""
+        """Send a command to the worker."""
 
     def kill(self) -> None:
-        """Ends the worker at once."""
+        """Kill the worker."""
 
     def resume(self) -> None:
-        """Takes the shown run up again."""
+        """Resume the displayed run."""
 
     def attach(self, folder: Path) -> None:
-        """Shows a run of the runs folder."""
+        """Show a run of the runs folder."""
 
     def open_path(self, path: Path) -> None:
-        """Opens a folder or a file with the desktop's own program."""
+        """Open a folder or a file with the desktop's own program."""
 
     def choose_preset(self) -> None:
-        """Lets a person choose a preset."""
+        """Open the preset menu."""
 
     def load_file(self, path: Path) -> None:
-        """Takes the settings of a config file over."""
+        """Load a config file."""
 
     def show_sample(self, prompt: int, step: int) -> None:
-        """Goes to the page of samples and shows one."""
+        """Show one sample on the page of samples."""
 
     def show_changes(self) -> None:
-        """Lists what differs from the preset."""
+        """List the changes to the preset."""
 
     def save_preset(self) -> object:
-        """Saves the preset, or asks for a name."""
+        """Save the preset, or ask for a name."""
 
     def load_demo(self) -> None:
-        """Makes the demo and loads it."""
+        """Create the demo and load it."""
 
     def start_blocked_reason(self) -> str:
-        """Why no run can be started now; "" if one can."""
+        """Return why no run can be started now; "" if one can."""
 
     def commit(self) -> None:
-        """Hands everything that is being typed to the draft."""
+        """Pass everything that is being typed to the draft."""
 
     def refresh(self) -> None:
-        """Brings what is on the screen in step with the draft and the run."""
+        """Update the screen to the draft and the run."""
 
     def show_message(self, text: str, offer: Offer | None = None) -> None:
-        """Shows a short message in a quiet bar, with a button for what it offers."""
+        """Show a short message, with a button for an offer."""
 
     def save_state_soon(self) -> None:
-        """Keeps what the window remembers, a second after the last change."""
+        """Save the window's state a second after the last change."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Context:
-    """The parts of one window that its pages share."""
+    """Shared objects of one window's pages."""
 
     root: tk.Tk
     kit: Kit
@@ -115,16 +115,16 @@ class Context:
     session: Session
     forecasts: Forecaster
     images: ImageCache
-    remembered: WindowState
+    window_state: WindowState
     act: Actions
     pages: tuple[Page, ...]
 
 
 class View(Protocol):
-    """One page. refresh: shows what is true now; called only while the page is on the screen."""
+    """One page."""
 
     name: str
     outer: tk.Widget
 
     def refresh(self) -> None:
-        """Shows what is true now."""
+        """Update the page; called only while it is displayed."""

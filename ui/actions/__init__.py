@@ -1,1 +1,1 @@
-"""What menus, buttons and keys do."""
+"""Actions of menus, buttons and keys."""

@@ -1,4 +1,4 @@
-"""How the window closes: what it asks first, and what it waits for."""
+"""Closing of the window, and the question about a running training."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ _POLL_MS = 100
 
 
 class Closing:
-    """Asks about a run at work. What is being edited is remembered without being asked."""
+    """Closes the window after asking about a running training; saves the draft without asking."""
 
     def __init__(self, context: Context, end: Callable[[], None]) -> None:
         self._context = context
@@ -18,7 +18,7 @@ class Closing:
         self._is_asking = False
 
     def ask(self) -> None:
-        """Closes the window unless a person decides against it."""
+        """Close the window unless the user cancels."""
         if self._is_asking:
             return
         self._is_asking = True
@@ -42,9 +42,7 @@ class Closing:
             show_error(self._context.kit, self._context.root, error)
             return
         self._context.act.show_page("run")
-        self._context.act.show_message(
-            "The run is being saved; the window closes when it is done …"
-        )
+        self._context.act.show_message("Saving the run; the window closes when it is done …")
         self._close_after_run()
 
     def _ask_about_run(self) -> str:
@@ -53,9 +51,9 @@ class Closing:
         return ask(
             context.kit,
             context.root,
-            "Training is still going on",
-            f"“{name}” is at step {context.session.state.step}. It can go on without the window; "
-            "the next window finds it again.",
+            "Training is still running",
+            f"“{name}” is at step {context.session.state.step}. It can continue without the "
+            "window; the next window reconnects to it.",
             [
                 Choice("keep", "Keep training in the background", "primary"),
                 Choice("stop", "Stop and save"),

@@ -1,4 +1,4 @@
-"""Looks at the files and folders that the draft names, in a thread, a moment after a change."""
+"""Check of the draft's files and folders, in a thread shortly after each change."""
 
 from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Problem, UserError
@@ -11,7 +11,7 @@ CHECK_AFTER_MS = 400
 
 
 class FileCheck:
-    """Keeps the draft's problems true as far as files go."""
+    """Keeps the draft's problems of files up to date."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -21,7 +21,7 @@ class FileCheck:
         self._schedule()
 
     def _schedule(self) -> None:
-        """Looks when nothing has changed for a while; typing a path changes it with each key."""
+        """Check after a pause in changes, because typing changes a path with each key."""
         draft, root = self._context.draft, self._context.root
         if not draft.needs_file_check or draft.file_settings == self._scheduled:
             return
@@ -47,22 +47,26 @@ class FileCheck:
     def _store(self, file_settings: FileSettings, found: list[Problem]) -> None:
         draft = self._context.draft
         self._scheduled = None
-        # An answer to what is no longer asked; the next look is on its way.
+        # Drop the result of outdated settings; the next check is scheduled.
         if file_settings == draft.file_settings:
             draft.set_file_problems(found, file_settings)
 
     def _failed(self, file_settings: FileSettings, error: Exception) -> None:
         if not isinstance(error, UserError):
             raise error
-        # Only a place in somebody's home that is not there gets here; it is told of by its text.
+        # Only the home of an unknown user fails; the message begins with the path.
         paths = zip(CHECKED_SETTINGS, file_settings, strict=True)
         path = next((path for path, value in paths if _starts_with_path(error.what, value)), "")
         self._store(file_settings, [Problem(path, error.what, error.expected, error.remedy)])
 
 
 def check_files(config: TrainConfig) -> list[Problem]:
-    """What is wrong with the files and folders of a config. Raises UserError for a wrong path."""
-    # Loaded late: it looks into files, which a window that only opens does not need.
+    """Return the problems of the files and folders of a config.
+
+    Raises:
+        UserError: If a path is in the home of an unknown user.
+    """
+    # Imported late to keep the start of the window fast.
     from onetrainer.checks.preflight import check_environment
 
     return check_environment(with_absolute_paths(config))

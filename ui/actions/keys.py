@@ -1,4 +1,4 @@
-"""Binds the keys of the window; key_list.py tells people of them."""
+"""Key bindings of the window; messages/keys.py lists them for people."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from ui.shell.shell import Shell
 
 
 class Window(Protocol):
-    """What keys reach."""
+    """Parts of the window that keys use."""
 
     root: tk.Tk
     context: Context
@@ -37,7 +37,7 @@ class Window(Protocol):
 
 
 def bind_keys(window: Window) -> None:
-    """Binds the keys of the whole window."""
+    """Bind the keys of the whole window."""
     root, draft = window.root, window.draft
 
     def undo(step: Callable[[], None]) -> None:
@@ -64,7 +64,7 @@ def bind_keys(window: Window) -> None:
         if page.key:
             actions[f"<{page.key}>"] = partial(window.show_page, page.name)
     listed = [page.name for page in pages if page.group]
-    # As they lie on the keyboard: the zero comes after the nine.
+    # In the order of the keyboard: zero follows nine.
     for place, name in enumerate(listed[:10], start=1):
         actions[f"<Alt-Key-{place % 10}>"] = partial(window.show_page, name)
     for sequence, action in actions.items():
@@ -73,8 +73,8 @@ def bind_keys(window: Window) -> None:
 
 def _bind(root: tk.Tk, sequence: str, action: Callable[[], object]) -> None:
     def pressed(event: "tk.Event[tk.Misc]") -> str | None:
-        # A dialog has the keyboard to itself, also one of Tk's own, whose widgets tkinter knows
-        # only by their path. So has a menu or a list that is open, by its grab.
+        # Ignore keys in dialogs, also Tk's own, whose widgets tkinter knows only by path, and
+        # while a menu or list is open, which has the grab.
         top = str(root.tk.call("winfo", "toplevel", str(event.widget)))
         if top != str(root) or root.tk.call("grab", "current", root):
             return None
@@ -83,6 +83,6 @@ def _bind(root: tk.Tk, sequence: str, action: Callable[[], object]) -> None:
 
     root.bind_all(sequence, pressed)
     if sequence in ("<Control-o>", "<Control-d>", "<Control-f>"):
-        # Tk's own meaning of these in a text (new line, delete, forward) would come as well.
+        # Otherwise Tk's own bindings of these keys (new line, delete, forward) would run too.
         root.bind_class("Text", sequence, pressed)
         root.bind_class("TEntry", sequence, pressed)

@@ -1,4 +1,4 @@
-"""What the preset menu does: open, save, save as, reset, and the demo."""
+"""Actions of the preset menu: open, save, save as, reset, and the demo."""
 
 import tkinter as tk
 from functools import partial
@@ -19,7 +19,7 @@ _FORBIDDEN = '\\:*?"<>|'
 
 
 class PresetActions:
-    """Asks before anything is lost, and shows a person what cannot be read or written."""
+    """Loads and saves presets, and shows errors."""
 
     def __init__(self, context: Context, demo: Path) -> None:
         self._context = context
@@ -31,20 +31,21 @@ class PresetActions:
         self._is_making_demo = False
 
     def show_menu(self, anchor: tk.Misc | None = None) -> None:
-        """Opens the menu below the header's button."""
+        """Open the menu below the button in the header."""
         self.menu.show(anchor or self._context.kit.named["presets"])
 
     def open_file(self) -> None:
-        """Lets a person choose a preset file."""
+        """Let the user choose a preset file and load it."""
         source = self._context.draft.source.path
         path = choose_preset(str(source) if source else "")
         if path:
             self.load(Path(path))
 
     def load(self, path: Path, preset: Preset | None = None) -> list[str]:
-        """Takes a preset over, and tells what was set aside for it; undo brings that back.
+        """Load a preset and report replaced changes.
 
-        Gives the settings that were set aside.
+        Returns:
+            The settings whose changes were replaced.
         """
         act = self._context.act
         act.commit()
@@ -54,26 +55,26 @@ class PresetActions:
             show_error(self._context.kit, self._context.root, error)
             return []
         act.save_state_soon()
-        # Whoever looks at settings sees there what the preset says of them.
+        # A page of settings already shows the values of the preset.
         if not act.is_on_settings and not self._context.session.is_running:
             act.show_page("model")
         self.report_replaced_changes(len(replaced))
         return replaced
 
     def report_replaced_changes(self, count: int) -> None:
-        """Says that another preset has taken the place of changes, and offers them back."""
+        """Report that a preset has replaced changes, and offer to undo it."""
         if not count:
             return
         draft = self._context.draft
         loaded = draft.last_change
         changes = f"{count} changes were" if count != 1 else "change was"
         self._context.act.show_message(
-            f"{draft.source.name} is open; your {changes} set aside.",
+            f"Opened {draft.source.name}; your {changes} replaced.",
             Offer("Undo", "undo open", draft.undo, lambda: draft.last_change is loaded),
         )
 
     def save(self) -> bool:
-        """Saves over the preset, or asks for a name; whether it has been saved."""
+        """Save over the preset, or ask for a name; return whether it was saved."""
         self._context.act.commit()
         source = self._context.draft.source
         if source.path is None or not source.can_overwrite:
@@ -81,7 +82,7 @@ class PresetActions:
         return self._save(source.path, source.description)
 
     def save_as(self) -> bool:
-        """Asks for a name and saves; whether it has been saved."""
+        """Ask for a name and save; return whether the preset was saved."""
         context = self._context
         context.act.commit()
         try:
@@ -92,29 +93,29 @@ class PresetActions:
         folder = user_folder() / "presets"
         source = context.draft.source
         name, description = suggested_name(source)
-        words = f"Kept in {folder}"
+        hint = f"Saved in {folder}"
         while True:
             name, description = ask_name(
-                context.kit, context.root, name=name, place=words, description=description
+                context.kit, context.root, name=name, place=hint, description=description
             )
             if not name:
                 return False
             wrong = name_error(name)
             path = folder / f"{name.removesuffix('.json').strip('/')}.json"
             if wrong:
-                words = f"⚠ {wrong}"
+                hint = f"⚠ {wrong}"
             elif path.exists() and path != source.path and not self._may_replace(path):
-                words = "⚠ A preset of this name is there already."
+                hint = "⚠ A preset with this name already exists."
             else:
                 return self._save(path, description)
 
     def reset(self) -> None:
-        """Takes every value back to the preset's; can be undone."""
+        """Reset every value to the preset's; can be undone."""
         self._context.act.commit()
         self._context.draft.reset_all()
 
     def show_changes(self) -> None:
-        """Lists what differs from the preset; each change leads to its setting."""
+        """List the changes to the preset; each leads to its setting."""
         context = self._context
         context.act.commit()
         draft = context.draft
@@ -130,7 +131,7 @@ class PresetActions:
             context.act.jump(answer)
 
     def load_demo(self) -> None:
-        """Makes the demo where it is not there yet, and loads it."""
+        """Load the demo, creating it if it is missing."""
         if self._is_making_demo:
             return
         config = self._demo / "demo.json"
@@ -138,7 +139,7 @@ class PresetActions:
             self.load(config)
             return
         self._is_making_demo = True
-        self._context.act.show_message("The demo is being made: a small model and some pictures …")
+        self._context.act.show_message("Creating the demo: a small model and some images …")
         self._context.kit.jobs.run(
             partial(_make_demo, self._demo), self._demo_written, self._demo_failed
         )
@@ -157,7 +158,7 @@ class PresetActions:
 
     def _may_replace(self, path: Path) -> bool:
         choices = [Choice("yes", "Replace", "danger"), Choice("", "Cancel")]
-        text = f"{path} is there already."
+        text = f"{path} already exists."
         context = self._context
         return ask(context.kit, context.root, "Replace the preset?", text, choices) == "yes"
 
@@ -176,7 +177,7 @@ class PresetActions:
 
 
 def suggested_name(source: Source) -> tuple[str, str]:
-    """A name and a description for a preset made of a source; its own only if it is yours."""
+    """Return a name and a description for a new preset; those of the source if it is the user's."""
     if source.can_overwrite and source.name:
         return source.name, source.description
     is_built_in = source.path is not None and source.path.is_relative_to(BUILT_IN)
@@ -186,18 +187,18 @@ def suggested_name(source: Source) -> tuple[str, str]:
 
 
 def name_error(name: str) -> str:
-    """Why a preset cannot have a name; "" if it can."""
+    """Return why a preset cannot have a name; "" if it can."""
     wrong = [sign for sign in _FORBIDDEN if sign in name]
     if wrong:
         return f"A preset's name cannot contain {' '.join(wrong)}"
     parts = name.removesuffix(".json").strip("/").split("/")
     if any(not part.strip() or part.strip() != part or part.endswith(".") for part in parts):
-        return "A preset's name, and that of a folder before it, is text that ends without a dot."
+        return "The names of a preset and its folders cannot be empty or end with a dot."
     return ""
 
 
 def _make_demo(folder: Path) -> Path:
-    # Loaded late: only the first start needs it.
+    # Imported late to keep the start of the window fast.
     from onetrainer.demo.write import write_demo
 
     return write_demo(folder).config

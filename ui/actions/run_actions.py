@@ -1,4 +1,4 @@
-"""What the buttons of a run do: check and start, command, resume, attach, open."""
+"""Actions of a run: check and start, command, resume, attach, open."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from ui.model.draft import FileSettings
 
 
 class RunActions:
-    """Asks the session, and shows a person what it refuses."""
+    """Passes actions to the session, and shows errors."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -24,7 +24,7 @@ class RunActions:
         self._files = FileCheck(context)
 
     def start_blocked_reason(self) -> str:
-        """Why no run can be started now; "" if one can."""
+        """Return why no run can be started now; "" if one can."""
         session = self._context.session
         if self.is_checking:
             return "The settings are being checked."
@@ -33,13 +33,13 @@ class RunActions:
         return ""
 
     def start(self) -> None:
-        """Checks everything, then starts; or lists what is to be put right."""
+        """Check everything, then start a run or list the errors."""
         context = self._context
         context.act.commit()
         if self.start_blocked_reason():
             context.act.show_message(self.start_blocked_reason())
             return
-        # Files may have been put right since they were looked at; they are looked at again below.
+        # Files may have been fixed since their last check; they are checked again below.
         errors = context.draft.value_errors
         if errors:
             show_problems(context.kit, context.root, errors, context.act.jump)
@@ -48,7 +48,7 @@ class RunActions:
             return
         config, file_settings = context.draft.config(), context.draft.file_settings
         if not confirm_functions(context.kit, context.root, config):
-            context.act.show_message("Nothing was started, and none of your code was run.")
+            context.act.show_message("Training was not started, and none of your code was run.")
             return
         self.is_checking = True
         context.act.refresh()
@@ -59,7 +59,7 @@ class RunActions:
         )
 
     def send(self, command: CommandName) -> None:
-        """Asks the worker for something."""
+        """Send a command to the worker."""
         try:
             self._context.session.send(command)
         except UserError as error:
@@ -67,12 +67,12 @@ class RunActions:
         self._context.act.refresh()
 
     def kill(self) -> None:
-        """Ends the worker at once."""
+        """Kill the worker."""
         self._context.session.kill()
         self._context.act.refresh()
 
     def resume(self) -> None:
-        """Takes the shown run up again."""
+        """Resume the displayed run."""
         try:
             if not self._confirm_resumed_code():
                 return
@@ -83,7 +83,7 @@ class RunActions:
         self._context.act.save_state_soon()
 
     def attach(self, folder: Path) -> None:
-        """Shows a run of the runs folder."""
+        """Show a run of the runs folder."""
         session = self._context.session
         if session.is_running and session.folder is not None and session.folder.path != folder:
             self._context.act.show_message(self.start_blocked_reason())
@@ -97,7 +97,7 @@ class RunActions:
         self._context.act.save_state_soon()
 
     def open_path(self, path: Path) -> None:
-        """Opens a folder or a file with the desktop's own program."""
+        """Open a folder or a file with the desktop's own program."""
         opener = {"darwin": "open", "win32": "explorer"}.get(sys.platform, "xdg-open")
         try:
             subprocess.Popen(
@@ -110,12 +110,15 @@ class RunActions:
         except OSError:
             self._context.root.clipboard_clear()
             self._context.root.clipboard_append(str(path))
-            self._context.act.show_message(f"No file manager was found. The path is copied: {path}")
+            self._context.act.show_message(
+                f"No file manager was found. The path was copied: {path}"
+            )
 
     def _confirm_resumed_code(self) -> bool:
-        """Whether all code of a person's own that the shown run needs may be run.
+        """Return whether all functions of the user that the displayed run needs may be run.
 
-        Raises UserError if its config cannot be read.
+        Raises:
+            UserError: If its config cannot be read.
         """
         context, folder = self._context, self._context.session.folder
         if folder is None or context.session.has_worker:
@@ -124,15 +127,15 @@ class RunActions:
         return confirm_functions(context.kit, context.root, config)
 
     def _confirm_new_run(self) -> bool:
-        """Whether a new run is to be started beside the paused one, which is resumed if not."""
+        """Ask whether to start a new run or resume the paused one; return whether to start."""
         context = self._context
         name = context.session.folder.name if context.session.folder else "the run"
         answer = ask(
             context.kit,
             context.root,
             f"Resume “{name}” or start a new run?",
-            f"“{name}” is paused at step {context.session.state.step:,}. Resume goes on with the "
-            "settings that it was started with; a new run begins with those of now.",
+            f"“{name}” is paused at step {context.session.state.step:,}. Resume continues with the "
+            "settings it was started with; a new run uses the current settings.",
             [
                 Choice("resume", "Resume", "primary"),
                 Choice("new", "Start a new run"),

@@ -1,1 +1,1 @@
-"""Dialogs: questions, files, presets, trust."""
+"""Dialogs and menus of the window."""

@@ -1,4 +1,4 @@
-"""Questions and messages in windows of their own; Escape leaves each of them."""
+"""Modal dialogs for questions and messages; Escape closes each of them."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from ui.model.form_fields import find_setting, page_title
 from ui.widgets.widgets import Button, ButtonKind, Kit
 
 _WIDTH = 460
-_MOST_SHOWN = 8
-_MOST_CHANGES = 14
-_LONGEST_VALUE = 28
+_MAX_PROBLEMS = 8
+_MAX_CHANGES = 14
+_MAX_VALUE_LENGTH = 28
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One answer to a question; the first one is taken by Return."""
+    """Answer button of a dialog; Return takes the first one."""
 
     answer: str
     label: str
@@ -27,7 +27,7 @@ class Choice:
 
 
 class Dialog:
-    """A window over the main one that has to be answered."""
+    """Modal window over the main window."""
 
     def __init__(self, kit: Kit, root: tk.Tk, title: str) -> None:
         self.kit = kit
@@ -48,12 +48,12 @@ class Dialog:
         self._guard = _Guard(root, self.window)
 
     def add_text(self, text: str, style: str = "Dim") -> None:
-        """Adds a paragraph."""
+        """Add a paragraph."""
         label = self.kit.label(self.body, text, style=style, wrap=_WIDTH)
         label.pack(anchor="w", pady=(self.kit.px(8), 0))
 
     def add_buttons(self, choices: list[Choice]) -> None:
-        """Adds the answers, the first one nearest to the corner."""
+        """Add the answers, the first one nearest to the corner."""
         line = self.kit.frame(self.body)
         line.pack(fill="x", pady=(self.kit.px(20), 0))
         self._buttons = [
@@ -70,7 +70,7 @@ class Dialog:
             button.widget.pack(side="right", padx=(self.kit.px(8), 0))
 
     def close(self, answer: str) -> None:
-        """Ends the dialog with an answer; "" for none."""
+        """Close the dialog with an answer; "" for none."""
         self.answer = answer
         for name in [name for name in self.kit.named if name.startswith("answer ")]:
             self.kit.named.pop(name)
@@ -80,7 +80,7 @@ class Dialog:
         self.window.destroy()
 
     def wait(self, focus: tk.Misc | None = None) -> str:
-        """Shows the dialog until it is answered. The rest of the window goes on meanwhile."""
+        """Show the dialog and return its answer; the event loop continues meanwhile."""
         self.window.update_idletasks()
         self._center()
         self.window.deiconify()
@@ -102,10 +102,10 @@ class Dialog:
 
 
 class _Guard:
-    """Keeps pointer and keyboard with a window while it waits, and then hands them back.
+    """Keeps pointer and keyboard in a dialog, and returns them afterwards.
 
-    A grab alone keeps only the pointer: the window manager gives the keyboard to the window that
-    was clicked on, also when that takes no clicks.
+    A grab holds the pointer only: the window manager gives the keyboard to any window that is
+    clicked, even if it ignores clicks.
     """
 
     def __init__(self, root: tk.Tk, window: tk.Toplevel) -> None:
@@ -117,24 +117,24 @@ class _Guard:
         self._is_on = False
 
     def begin(self) -> None:
-        """Takes pointer and keyboard."""
+        """Take pointer and keyboard."""
         root, window = self._root, self._window
-        # Asked of Tk: its own dialogs have no widget of tkinter's.
+        # Queried from Tk, because its own dialogs have no tkinter widget.
         self._grab_before = str(root.tk.call("grab", "current", root))
         self._close_before = str(root.protocol("WM_DELETE_WINDOW"))
         self._is_on = True
         window.grab_set()
-        # The command goes with the dialog; one of the root's would stay for good.
+        # Registered with the dialog, so that the command is deleted with it.
         called = window.register(self._return)
         root.protocol("WM_DELETE_WINDOW", called)
-        # With a tag of its own, because the root's binding of this event is customtkinter's.
+        # Bound to a separate tag, because customtkinter binds this event on the root.
         root.bindtags((*root.bindtags(), self._tag))
         root.tk.call("bind", self._tag, "<FocusIn>", called)
-        # The grab has presses anywhere else in the program come here.
+        # The grab redirects clicks elsewhere in the program to the dialog.
         window.bind("<Button-1>", self._pressed)
 
     def end(self) -> None:
-        """Gives both back to who had them."""
+        """Return pointer and keyboard to their owners."""
         if not self._is_on:
             return
         self._is_on = False
@@ -143,7 +143,7 @@ class _Guard:
         root.bindtags(tuple(tag for tag in root.bindtags() if tag != self._tag))
         root.protocol("WM_DELETE_WINDOW", self._close_before)
         is_available = before and int(root.tk.call("winfo", "exists", before))
-        # A menu that has been closed meanwhile would hold it for good.
+        # A menu that was closed meanwhile would keep the grab forever.
         if is_available and int(root.tk.call("winfo", "viewable", before)):
             root.tk.call("grab", "set", before)
 
@@ -152,20 +152,20 @@ class _Guard:
         left, top = event.x_root - window.winfo_rootx(), event.y_root - window.winfo_rooty()
         if not (0 <= left < window.winfo_width() and 0 <= top < window.winfo_height()):
             self._return()
-        # customtkinter would give the keyboard to whatever is clicked on, such as a paragraph.
+        # Otherwise customtkinter would focus any clicked widget, such as a paragraph.
         return "break"
 
     def _return(self) -> None:
-        """Comes to the front again, unless another dialog is before this one."""
+        """Raise the dialog, unless another dialog is in front of it."""
         root, window = self._root, self._window
         if self._is_on and str(root.tk.call("grab", "current", root)) == str(window):
             window.lift()
-            # To where it was inside of the dialog.
+            # Back to the widget of the dialog that had it.
             root.tk.call("focus", "-force", root.tk.call("focus", "-lastfor", window))
 
 
 def ask(kit: Kit, root: tk.Tk, title: str, text: str, choices: list[Choice]) -> str:
-    """The answer to a question; "" if the dialog was closed without one."""
+    """Ask a question and return the answer; "" if the dialog was closed without one."""
     dialog = Dialog(kit, root, title)
     dialog.add_text(text)
     dialog.add_buttons(choices)
@@ -173,7 +173,7 @@ def ask(kit: Kit, root: tk.Tk, title: str, text: str, choices: list[Choice]) -> 
 
 
 def show_error(kit: Kit, root: tk.Tk, error: UserError) -> None:
-    """Shows what is wrong, what was expected and what to do."""
+    """Show an error: what is wrong, what was expected, and what to do."""
     what, *details = str(error.what).splitlines() or [""]
     dialog = Dialog(kit, root, "That did not work")
     dialog.add_text(sentence(what), style="")
@@ -187,12 +187,10 @@ def show_error(kit: Kit, root: tk.Tk, error: UserError) -> None:
 def show_problems(
     kit: Kit, root: tk.Tk, problems: list[Problem], jump: Callable[[str], None]
 ) -> None:
-    """Lists what forbids a start; each problem leads to its setting."""
+    """List the problems that prevent a start; each leads to its setting."""
     count = len(problems)
     title = (
-        "One thing is to be put right first"
-        if count == 1
-        else f"{count} things are to be put right first"
+        "Fix one setting before starting" if count == 1 else f"Fix {count} settings before starting"
     )
     dialog = Dialog(kit, root, title)
     choices = [Choice("", "Close")]
@@ -201,9 +199,9 @@ def show_problems(
             anchor="w", pady=(kit.px(10), 0)
         )
         dialog.add_text(problem_text(problems[0]))
-        choices.insert(0, Choice("problem 0", "Go there", "primary"))
+        choices.insert(0, Choice("problem 0", "Go to setting", "primary"))
     else:
-        dialog.add_text("Choose one to go to its setting.")
+        dialog.add_text("Select one to go to its setting.")
         _list_problems(dialog, problems)
     dialog.add_buttons(choices)
     answer = dialog.wait()
@@ -212,14 +210,21 @@ def show_problems(
 
 
 def list_changes(kit: Kit, root: tk.Tk, name: str, changes: list[tuple[str, str, str]]) -> str:
-    """The path of the change that was chosen, "reset" to take all back, or "".
+    """List the changes of settings.
 
-    changes: for each setting its path, the value that was loaded and the one of now.
+    Args:
+        kit: Creates the widgets.
+        root: The main window.
+        name: Name of the preset; "" for none.
+        changes: Path, loaded value and current value of each changed setting.
+
+    Returns:
+        The path of the selected change, "reset" to undo all, or "".
     """
     dialog = Dialog(kit, root, f"Changes to “{name}”" if name else "Changes to the defaults")
     box = kit.frame(dialog.body)
     box.pack(fill="x", pady=(kit.px(10), 0))
-    for line, (path, old, new) in enumerate(changes[:_MOST_CHANGES]):
+    for line, (path, old, new) in enumerate(changes[:_MAX_CHANGES]):
         setting = find_setting(path)
         label = setting.ui.label if setting else path
         button = kit.button(box, label, partial(dialog.close, path), name=f"answer change {line}")
@@ -230,24 +235,24 @@ def list_changes(kit: Kit, root: tk.Tk, name: str, changes: list[tuple[str, str,
             else (f"{_cut(old)}  →  {_cut(new)}")
         )
         kit.label(box, change).grid(row=line, column=1, sticky="w", padx=kit.px(12))
-    if len(changes) > _MOST_CHANGES:
-        dialog.add_text(f"… and {len(changes) - _MOST_CHANGES} more.")
-    dialog.add_buttons([Choice("", "Close", "primary"), Choice("reset", "Take all back")])
+    if len(changes) > _MAX_CHANGES:
+        dialog.add_text(f"… and {len(changes) - _MAX_CHANGES} more.")
+    dialog.add_buttons([Choice("", "Close", "primary"), Choice("reset", "Reset all")])
     return dialog.wait()
 
 
 def _cut(text: str) -> str:
     if not text:
-        return "nothing"
-    return text if len(text) <= _LONGEST_VALUE else f"…{text[-_LONGEST_VALUE:]}"
+        return "empty"
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"…{text[-_MAX_VALUE_LENGTH:]}"
 
 
 def ask_name(kit: Kit, root: tk.Tk, *, name: str, place: str, description: str) -> tuple[str, str]:
-    """A name and a description for a preset; ("", "") if the dialog was left."""
-    dialog = Dialog(kit, root, "Save as a preset")
+    """Ask for the name and description of a preset; ("", "") if cancelled."""
+    dialog = Dialog(kit, root, "Save as preset")
     dialog.add_text("Name")
-    label = tk.StringVar(dialog.window, name)
-    entry = ttk.Entry(dialog.body, textvariable=label, font="OneTrainerBody", width=46)
+    name_text = tk.StringVar(dialog.window, name)
+    entry = ttk.Entry(dialog.body, textvariable=name_text, font="OneTrainerBody", width=46)
     entry.pack(fill="x", pady=(kit.px(3), 0))
     dialog.add_text("Description")
     about = tk.StringVar(dialog.window, description)
@@ -261,14 +266,14 @@ def ask_name(kit: Kit, root: tk.Tk, *, name: str, place: str, description: str) 
         field.bind("<Return>", lambda _: dialog.close("save"))
     if dialog.wait(entry) != "save":
         return "", ""
-    return label.get().strip(), about.get().strip()
+    return name_text.get().strip(), about.get().strip()
 
 
 def _list_problems(dialog: Dialog, problems: list[Problem]) -> None:
     kit = dialog.kit
     box = kit.frame(dialog.body)
     box.pack(fill="x", pady=(kit.px(10), 0))
-    for place, problem in enumerate(problems[:_MOST_SHOWN]):
+    for place, problem in enumerate(problems[:_MAX_PROBLEMS]):
         line = kit.frame(box)
         line.pack(fill="x", pady=kit.px(3))
         go, name = partial(dialog.close, f"problem {place}"), f"answer problem {place}"
@@ -276,12 +281,12 @@ def _list_problems(dialog: Dialog, problems: list[Problem]) -> None:
         kit.label(line, problem_text(problem), style="SmallDim", wrap=_WIDTH).pack(
             anchor="w", padx=kit.px(4), pady=(kit.px(3), 0)
         )
-    if len(problems) > _MOST_SHOWN:
-        dialog.add_text(f"… and {len(problems) - _MOST_SHOWN} more.")
+    if len(problems) > _MAX_PROBLEMS:
+        dialog.add_text(f"… and {len(problems) - _MAX_PROBLEMS} more.")
 
 
 def _location(problem: Problem) -> str:
-    """Where a setting is: "Training › Learning rate"."""
+    """Return the page and label of a problem's setting: "Training › Learning rate"."""
     setting = find_setting(problem.path)
     label = setting.ui.label if setting else problem.path or "The config"
     return f"{page_title(problem.path)} › {label}"

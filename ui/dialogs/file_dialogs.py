@@ -1,4 +1,4 @@
-"""Choosing files and folders with the dialogs of the system."""
+"""File and folder dialogs of the system."""
 
 import tkinter as tk
 from contextlib import suppress
@@ -13,8 +13,8 @@ MODEL_FILES: tuple[str, ...] = ("*.safetensors", "*.ckpt", "*.pt", "*.pth", "*.b
 
 
 def hide_hidden_files(root: tk.Tk) -> None:
-    """Has Tk's own dialogs on Linux leave out files that begin with a dot."""
-    # They are loaded at their first use, before which there is nothing to set.
+    """Hide files that begin with a dot in Tk's own dialogs on Linux."""
+    # A first call loads the dialogs; only then are there variables to set.
     with suppress(tk.TclError):
         root.tk.call("tk_getOpenFile", "-no-such-option")
     with suppress(tk.TclError):
@@ -23,42 +23,45 @@ def hide_hidden_files(root: tk.Tk) -> None:
 
 
 def choose_folder(current: str) -> str:
-    """The folder that a person chooses; "" if none."""
+    """Let the user choose a folder; "" if cancelled."""
     return (
-        filedialog.askdirectory(initialdir=_initial_folder(current), title="Choose a folder") or ""
+        filedialog.askdirectory(initialdir=_initial_folder(current), title="Select a folder") or ""
     )
 
 
 def choose_file(current: str) -> str:
-    """The file that a person chooses; "" if none."""
+    """Let the user choose a file; "" if cancelled."""
     return (
-        filedialog.askopenfilename(initialdir=_initial_folder(current), title="Choose a file") or ""
+        filedialog.askopenfilename(initialdir=_initial_folder(current), title="Select a file") or ""
     )
 
 
 def choose_model(current: str) -> str:
-    """The model file that a person chooses; "" if none."""
-    kinds: list[tuple[str, str | tuple[str, ...]]] = [("Models", MODEL_FILES), ("All files", "*")]
+    """Let the user choose a model file; "" if cancelled."""
+    file_types: list[tuple[str, str | tuple[str, ...]]] = [
+        ("Models", MODEL_FILES),
+        ("All files", "*"),
+    ]
     chosen = filedialog.askopenfilename(
-        initialdir=_initial_folder(current), filetypes=kinds, title="Choose a model file"
+        initialdir=_initial_folder(current), filetypes=file_types, title="Select a model file"
     )
     return chosen or ""
 
 
 def choose_preset(current: str) -> str:
-    """The preset file that a person chooses; "" if none."""
-    kinds = [("Presets", "*.json"), ("All files", "*")]
+    """Let the user choose a preset file; "" if cancelled."""
+    file_types = [("Presets", "*.json"), ("All files", "*")]
     chosen = filedialog.askopenfilename(
-        initialdir=_initial_folder(current), filetypes=kinds, title="Open a preset"
+        initialdir=_initial_folder(current), filetypes=file_types, title="Open a preset"
     )
     return chosen or ""
 
 
 def _initial_folder(current: str) -> str:
-    """The folder to begin in: the nearest one that there is; home for what is no path."""
+    """Return the nearest existing folder of a path; the home folder for other text."""
     path = Path.home()
     if current and not is_hub_name(current):
-        with suppress(UserError):  # the home of somebody who is not there
+        with suppress(UserError):  # the home of an unknown user
             path = Path(expanded(current))
     while not path.is_dir() and path != path.parent:
         path = path.parent

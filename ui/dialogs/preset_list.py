@@ -1,4 +1,4 @@
-"""The preset menu on the screen: a short list, with families and the like in lists beside it."""
+"""Preset menu on the screen: a short list with submenus."""
 
 import tkinter as tk
 from collections.abc import Callable, Sequence
@@ -12,16 +12,16 @@ from ui.dialogs.preset_menu import family_groups, menu_line, other_demos, own_pr
 
 _GAP = 4
 _CURRENT = "  ✓  "
-# Beyond so many lines a list would not fit onto a screen of 800 pixels.
-MOST_LINES = 20
-# So many of a person's own stand in the first list, which has other lines as well.
-_MOST_OWN = 8
+# Longer lists would not fit on a screen of 800 pixels.
+MAX_LINES = 20
+# The first list has other lines as well.
+_MAX_OWN = 8
 Load = Callable[[Path, Preset | None], object]
 
 
 @dataclass(frozen=True)
 class MenuActions:
-    """What the menu does."""
+    """Actions of the menu."""
 
     open_file: Callable[[], object]
     save: Callable[[], object]
@@ -32,7 +32,7 @@ class MenuActions:
 
 
 class PresetMenu:
-    """Filled anew each time, since files come and go."""
+    """Preset menu; filled each time it opens, because files come and go."""
 
     def __init__(self, context: Context, demo: Path, actions: MenuActions) -> None:
         self._context = context
@@ -42,13 +42,13 @@ class PresetMenu:
         self._inner: list[tk.Menu] = []
 
     def show(self, anchor: tk.Misc) -> None:
-        """Opens the menu below a button."""
+        """Open the menu below a widget."""
         self.fill()
         top = anchor.winfo_rooty() + anchor.winfo_height() + self._context.kit.px(2)
         self.menu.tk_popup(anchor.winfo_rootx(), top)
 
     def fill(self) -> None:
-        """Makes the menu's lines."""
+        """Fill the menu."""
         self.menu.delete(0, "end")
         for inner in self._inner:
             inner.destroy()
@@ -59,13 +59,13 @@ class PresetMenu:
         own = own_presets(found)
         if own:
             self._add_heading("Your presets")
-            self._add_presets(self.menu, own, most=_MOST_OWN)
-        self._add_heading("To try things out")
+            self._add_presets(self.menu, own, most=_MAX_OWN)
+        self._add_heading("Demos")
         demo = self._demo / "demo.json"
         load_demo = self._actions.load_demo
         self._add_preset(self.menu, ("The demo", ""), load_demo, is_current=self._is_open(demo))
         self._add_list(self.menu, "Other demos", other_demos(self._demo))
-        self._add_heading("For a model of")
+        self._add_heading("Built-in presets")
         for group in family_groups(found):
             self._add_list(self.menu, group.title, group.presets)
 
@@ -86,7 +86,7 @@ class PresetMenu:
             fg="text",
             activebackground="fill",
             activeforeground="on_fill",
-            # Only headings are disabled; what cannot be done now says why when it is chosen.
+            # Only headings are disabled; an unavailable action explains itself when chosen.
             disabledforeground="accent",
         )
 
@@ -101,22 +101,22 @@ class PresetMenu:
                 foreground=palette.dim,
                 activeforeground=palette.dim,
                 activebackground=palette.card,
-                command=partial(self._context.act.show_message, "Nothing has been changed."),
+                command=partial(self._context.act.show_message, "There are no changes."),
             )
 
     def _add_heading(self, title: str) -> None:
-        # Tk's own separator is a relief, which stands out more than any of the words.
+        # Tk's own separator is a relief that stands out more than the text.
         self.menu.add_command(state="disabled", font=(self._context.kit.theme.family, _GAP))
         self.menu.add_command(label=f"  {title}", state="disabled", font="OneTrainerSmall")
 
     def _add_list(self, menu: tk.Menu, title: str, presets: Sequence[Preset]) -> None:
-        """Adds a line that opens a list of presets beside it; none for no presets."""
+        """Add a submenu of presets; nothing if there are none."""
         if not presets:
             return
         inner = tk.Menu(menu, tearoff=False)
         self._inner.append(inner)
         self._paint(inner)
-        self._add_presets(inner, presets, most=MOST_LINES)
+        self._add_presets(inner, presets, most=MAX_LINES)
         is_current = any(self._is_open(preset.path) for preset in presets)
         menu.add_cascade(label=f"{self._mark(is_current=is_current)}{title}", menu=inner)
 
@@ -138,7 +138,7 @@ class PresetMenu:
         return path == self._context.draft.source.path
 
     def _mark(self, *, is_current: bool) -> str:
-        """A sign before a line, or room as wide as it, so that all begin at the same place."""
+        """Return a check mark or an equally wide space, so that all lines are aligned."""
         theme = self._context.kit.theme
         spaces = " " * round(theme.measure(_CURRENT) / theme.measure(" "))
         return _CURRENT if is_current else spaces

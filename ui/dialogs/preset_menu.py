@@ -1,4 +1,4 @@
-"""What the preset menu offers, in its order: by owner, and the built-in ones by family. No Tk."""
+"""Contents and order of the preset menu: the user's presets, and the built-in ones by family."""
 
 import re
 from contextlib import suppress
@@ -10,11 +10,11 @@ from onetrainer.errors import UserError
 from onetrainer.json_file import read_json
 from onetrainer.presets.presets import Preset
 
-# The one to begin with in each family.
+# Listed first in each family.
 RECOMMENDED = "lora"
 _ENDS = (". ", "; ", ": ")
 _FAMILY = re.compile(r" (?:for|of) (?:Stable Diffusion [\d.]+|SDXL)(?!'|\.\d)")
-# What is left of a family's name where something of it is told.
+# Replacements of a family's name where something specific follows it.
 _SHORTER = (
     (re.compile(r"Stable Diffusion [\d.]+ base\b"), "the base model"),
     (re.compile(r"SDXL's"), "the"),
@@ -23,19 +23,19 @@ _SHORTER = (
 
 @dataclass(frozen=True)
 class MenuGroup:
-    """Presets under a title: "Your presets", "SDXL"."""
+    """Presets under a title, such as "SDXL"."""
 
     title: str
     presets: tuple[Preset, ...]
 
 
 def own_presets(found: list[Preset]) -> list[Preset]:
-    """A person's own presets, by name."""
+    """Return the user's presets by name."""
     return sorted((preset for preset in found if preset.origin == "yours"), key=_by_name)
 
 
 def family_groups(found: list[Preset]) -> list[MenuGroup]:
-    """The presets of each family in the order of the settings, the one to begin with first."""
+    """Return the built-in presets by family; the recommended one of each family is first."""
     built_in = [preset for preset in found if preset.origin == "built in"]
     folders = {preset.name.partition("/")[0] for preset in built_in}
     groups = []
@@ -47,7 +47,7 @@ def family_groups(found: list[Preset]) -> list[MenuGroup]:
 
 
 def other_demos(folder: Path) -> list[Preset]:
-    """The demo's other configs, as far as they are there and can be read."""
+    """Return the demo's other configs that can be read."""
     found = []
     for path in folder.glob("demo-*.json"):
         with suppress(UserError):
@@ -57,7 +57,7 @@ def other_demos(folder: Path) -> list[Preset]:
 
 
 def menu_line(preset: Preset) -> tuple[str, str]:
-    """A preset's line in the menu: the words that say most, and what stands at its end."""
+    """Return the label of a preset in the menu, and the text at the end of its line."""
     if preset.origin == "yours":
         return preset.name, ""
     name = short_name(preset)
@@ -65,25 +65,25 @@ def menu_line(preset: Preset) -> tuple[str, str]:
 
 
 def short_name(preset: Preset) -> str:
-    """A preset's name below its family: "lora-12gb"."""
+    """Return a preset's name without its family: "lora-12gb"."""
     return preset.name.partition("/")[2] or preset.name
 
 
 def without_family(description: str) -> str:
-    """A description as it stands under its family's name: "LoRA at 512 px. …"."""
+    """Return a description without the name of the family: "LoRA at 512 px. …"."""
     for pattern, replacement in _SHORTER:
         description = pattern.sub(replacement, description)
     return _FAMILY.sub("", description, count=1)
 
 
 def summary(description: str) -> str:
-    """The first part of a description: "LoRA for SDXL at 1024 px"."""
+    """Return the first part of a description: "LoRA for SDXL at 1024 px"."""
     ends = [place for place in (description.find(end) for end in _ENDS) if place > 0]
     return description[: min(ends)] if ends else description.rstrip(".")
 
 
 def _by_name(preset: Preset) -> tuple[tuple[str, int], ...]:
-    """Its name with the numbers in it as numbers: 8gb before 12gb."""
+    """Return a sort key with numeric parts as numbers: 8gb before 12gb."""
     parts = re.findall(r"(\D*)(\d*)", preset.name.casefold())
     return tuple((text, int(digits or 0)) for text, digits in parts)
 

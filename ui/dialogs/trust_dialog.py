@@ -1,4 +1,4 @@
-"""Asks a person before code of theirs is run: which file and function, and what it begins with."""
+"""Question whether the user's own reward functions may be run, showing their code."""
 
 import tkinter as tk
 from collections.abc import Iterator
@@ -12,21 +12,21 @@ from ui.dialogs.dialogs import Choice, Dialog, show_error
 from ui.widgets.widgets import Kit
 
 _LINES, _COLUMNS = 14, 76
-# As many lines as a person may scroll through in the dialog.
-_MOST_LINES = 2_000
+# Lines of code shown in the dialog.
+_MAX_LINES = 2_000
 _WHAT = {
-    "unknown": "A reward of these settings is a function of yours. Its file is run with all of"
-    " your rights: it can read, change and delete whatever you can. Allow it only if you know"
-    " what it does, and where it comes from.",
-    "changed": "This file has changed since you allowed it to be run. Look at what it is now before"
-    " you allow it again: it is run with all of your rights.",
+    "unknown": "A reward of these settings is a Python function. Its file runs with all of your"
+    " rights: it can read, change and delete whatever you can. Allow it only if you know what it"
+    " does and where it comes from.",
+    "changed": "This file has changed since you allowed it. Read it before you allow it again: it"
+    " runs with all of your rights.",
 }
 
 
 def untrusted_functions(config: TrainConfig) -> Iterator[str]:
-    """The functions of a config that are not allowed to run yet, each once.
+    """Yield the functions of a config that are not allowed yet.
 
-    Not those that are not there: that is told with the other problems.
+    Missing functions are skipped; they are reported with the other problems.
     """
     section = config.objective
     if not isinstance(section, AlignProp):
@@ -38,15 +38,18 @@ def untrusted_functions(config: TrainConfig) -> Iterator[str]:
 
 
 def confirm_functions(kit: Kit, root: tk.Tk, config: TrainConfig) -> bool:
-    """Asks for each function that is not allowed yet; whether all may be run now.
+    """Ask for each function that is not allowed yet; return whether all may be run.
 
-    config: with absolute paths.
+    Args:
+        kit: Creates the widgets.
+        root: The main window.
+        config: With absolute paths.
     """
     return all(_confirm(kit, root, spec) for spec in untrusted_functions(config))
 
 
 def _confirm(kit: Kit, root: tk.Tk, spec: str) -> bool:
-    """Asks for one function, and again where its file changes while the question is open."""
+    """Ask for one function, and again if its file changes while the dialog is open."""
     while True:
         asked = trusted_files.check_trust(spec)
         if asked.status == "allowed":
@@ -54,14 +57,14 @@ def _confirm(kit: Kit, root: tk.Tk, spec: str) -> bool:
         if asked.function is None or asked.status not in _WHAT:
             return False
         try:
-            shown = trusted_files.preview(spec, _MOST_LINES)
+            shown = trusted_files.preview(spec, _MAX_LINES)
             files = asked.function.files
             if (
                 _show_dialog(kit, root, asked.function.name, files, shown, _WHAT[asked.status])
                 != "run"
             ):
                 return False
-            # What was read is what is allowed, or it is shown again.
+            # Allow exactly the code that was shown; if it has changed, show it again.
             trusted_files.trust_function(spec, expected_digest=asked.digest)
         except UserError as error:
             show_error(kit, root, error)
@@ -76,13 +79,13 @@ def _show_dialog(
     for file in files:
         dialog.add_text(str(file), style="Bold")
     _show_code(dialog, code)
-    # The safe answer first: Return takes it.
-    dialog.add_buttons([Choice("", "Do not", "primary"), Choice("run", "Run my code")])
+    # The safe answer first, because Return takes it.
+    dialog.add_buttons([Choice("", "Do not run", "primary"), Choice("run", "Run my code")])
     return dialog.wait()
 
 
 def _show_code(dialog: Dialog, code: str) -> None:
-    """The code in a box that can be scrolled, and copied from, but not written into."""
+    """Show code in a read-only text box."""
     kit = dialog.kit
     box = tk.Text(
         dialog.body,

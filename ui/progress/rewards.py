@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
-from onetrainer.metrics.evaluation_messages import MOST_DRIFT
+from onetrainer.metrics.evaluation_messages import MAX_DRIFT
 from onetrainer.run.events import Evaluated, Rewarded, Sample
 from ui.progress.curve import Curve
 from ui.progress.samples import SampleBook
@@ -260,7 +260,7 @@ def _reward_trend(rewards: Rewards, name: str) -> Trend:
 def _is_suspicious(name: str, fraction: float, least_diversity: float) -> bool:
     if name in ("diversity", "variety"):
         return fraction < least_diversity
-    return name != "distance" and abs(fraction - 1) > MOST_DRIFT
+    return name != "distance" and abs(fraction - 1) > MAX_DRIFT
 
 
 def _column(title: str, evaluation: Evaluated, rows: int) -> GridColumn:

@@ -1,1 +1,1 @@
-"""The frame around the pages: header, navigation, status line, search."""
+"""Frame of the window: header, navigation, status line and search."""

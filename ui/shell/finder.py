@@ -1,4 +1,4 @@
-"""The search box, with what it finds in a list below it."""
+"""Search box with a list of matching settings."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _HINT = "Find a setting   Ctrl+F"
 
 
 class Finder:
-    """Return or a click jumps to the setting; arrows choose; Escape closes."""
+    """Search box: Return or a click jumps to a setting, arrow keys select, Escape closes."""
 
     def __init__(
         self,
@@ -65,18 +65,18 @@ class Finder:
         self.entry.bind("<Return>", lambda _: self._choose())
         self.entry.bind("<Escape>", lambda _: self.close())
         self.entry.bind("<FocusIn>", lambda _: self._hint.place_forget())
-        # A click into the list takes the focus first; the list must still be there then.
+        # A click on the list takes the focus first; the list must still exist then.
         self.entry.bind("<FocusOut>", lambda _: root.after(200, self._left))
         self._list.bind("<ButtonRelease-1>", lambda _: self._choose())
 
     def open(self) -> None:
-        """Gives the box the keyboard, with its text selected."""
+        """Focus the box and select its text."""
         self.entry.focus_set()
         self.entry.selection_range(0, "end")
         self._search()
 
     def close(self) -> None:
-        """Closes the list and forgets the text."""
+        """Close the list and clear the text."""
         self._text.set("")
         self._list.place_forget()
         self._root.focus_set()
@@ -97,7 +97,7 @@ class Finder:
         if not self._text.get().strip():
             self._list.place_forget()
             return
-        lines = [self._line(hit) for hit in self._hits] or ["  Nothing is called that"]
+        lines = [self._line(hit) for hit in self._hits] or ["  No setting found"]
         for line in lines:
             self._list.insert("end", line)
         self._list.configure(height=len(lines))

@@ -1,4 +1,4 @@
-"""The line at the bottom of every page: problems on the left, the run on the right."""
+"""Status line: problems on the left, the run on the right."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from ui.widgets.widgets import Kit
 
 
 class Footer:
-    """Problems that can be clicked, and the current run in one line."""
+    """Status line with a button for the problems and one for the run."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class Footer:
         self._is_running = False
 
     def show_problems(self, problems: list[Problem]) -> None:
-        """Says how many problems there are, as far as the run leaves room for it."""
+        """Show the number of problems."""
         self._found = problems
         self._show_message()
 
     def show_run(self, name: str, state: RunState | None) -> None:
-        """Says how the run stands; nothing without one."""
+        """Show the status of the run; nothing without one."""
         self._is_running = state is not None and state.status in ("starting", "running")
         self._show_message()
         if state is None:
@@ -63,7 +63,7 @@ class Footer:
 
 
 def problems_line(problems: list[Problem], *, is_running: bool) -> str:
-    """How many problems there are, or that there are none; "" where a run says enough."""
+    """Return the number of problems, or that there are none; "" for none during a run."""
     kinds = [problem.severity for problem in problems]
     if "error" in kinds:
         return f"⚠ {_count(kinds.count('error'), 'problem')} · F8 goes to the next"

@@ -1,4 +1,4 @@
-"""The line at the top: the preset and what is changed, the search box, Start."""
+"""Header with the preset, its changes, the search box and Start."""
 
 import tkinter as tk
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _MARGIN = 28
 
 @dataclass(frozen=True)
 class HeaderActions:
-    """What the header's buttons do."""
+    """Actions of the header's buttons."""
 
     home: Callable[[], None]
     presets: Callable[[], None]
@@ -25,12 +25,12 @@ class HeaderActions:
 
 
 class Header:
-    """Shows which preset is being edited and how many of its values differ."""
+    """Shows the name of the preset and the number of changes."""
 
     def __init__(self, kit: Kit, parent: tk.Misc, act: HeaderActions) -> None:
         self.outer = kit.frame(parent, ground="side")
         px = kit.px
-        # As wide as the navigation, so that the preset stands over the page's own edge.
+        # As wide as the navigation, so that the preset is aligned with the page.
         corner = kit.frame(self.outer, ground="side")
         corner.configure(width=px(WIDTH + _MARGIN), height=px(48))
         corner.pack_propagate(False)
@@ -66,13 +66,13 @@ class Header:
         self._right = px(16)
 
     def finish(self, search: tk.Widget) -> None:
-        """Places the search box before Start, in the order in which the Tab key visits them."""
+        """Place the search box before Start, in the tab order."""
         self.start.widget.pack(side="right", padx=(0, self._right))
         search.pack(side="right", padx=(0, self._right))
         self.start.widget.lift()
 
     def refresh(self, draft: Draft, *, start_blocked_reason: str, is_checking: bool) -> None:
-        """Shows the draft's name and changes, and whether Start can be pressed."""
+        """Show the name and changes of the draft, and whether Start is enabled."""
         name = draft.source.name or "No preset"
         if len(name) > _LONGEST_NAME:
             name = "…" + name[-_LONGEST_NAME:]
@@ -84,7 +84,7 @@ class Header:
         elif not self._changes.winfo_manager():
             self._changes.pack(side="left", padx=(self._gap, 0), before=self.save.widget)
         is_saved = bool(draft.source.name) and not draft.is_dirty
-        self.save.enable("Nothing has been changed." if is_saved else "")
+        self.save.enable("There are no changes." if is_saved else "")
         self.start.set_text("Checking…" if is_checking else "▶  Start")
         self.start.enable(
             "The settings are being checked." if is_checking else start_blocked_reason

@@ -1,4 +1,4 @@
-"""The list of pages on the left, with a mark of how each stands."""
+"""Navigation: list of pages with a mark for problems and changes."""
 
 import tkinter as tk
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from ui.theme.theme import pair
 from ui.widgets.widgets import Kit, focusable
 
 WIDTH = 196
-# Of an entry, in a window of the usual height and in a low one.
+# Height of an entry, in a window of the usual height and in a low one.
 _HEIGHT, _LOW_HEIGHT = 34, 27
 
 
 class NavItem:
-    """One page's entry."""
+    """Entry of one page."""
 
     def __init__(
         self, kit: Kit, parent: tk.Misc, name: str, title: str, go: Callable[[], None]
@@ -49,7 +49,7 @@ class NavItem:
         focusable(self.button, go, self._show_focus)
 
     def set_current(self, is_current: bool) -> None:
-        """Shows whether this is the page on the screen."""
+        """Show whether this is the current page."""
         if is_current == self._is_current:
             return
         self._is_current = is_current
@@ -62,11 +62,11 @@ class NavItem:
         self._paint_mark()
 
     def set_low(self, *, is_low: bool) -> None:
-        """Takes less height, or as much as usual."""
+        """Reduce the height, or restore it."""
         self.button.configure(height=_LOW_HEIGHT if is_low else _HEIGHT)
 
     def set_mark(self, text: str, tone: str) -> None:
-        """Shows a word or sign at the right end. tone: that of a label, such as "Danger"."""
+        """Show a text at the right end. tone: style of a label, such as "Danger"."""
         if (text, tone) == self.mark:
             return
         self.mark = (text, tone)
@@ -82,7 +82,7 @@ class NavItem:
             self._label.place_forget()
 
     def repaint(self) -> None:
-        """Takes the colors of the theme as it is now."""
+        """Update the colors to the theme."""
         self._label.configure(background=self._ground())
 
     def _ground(self) -> str:
@@ -94,7 +94,7 @@ class NavItem:
 
 
 class Nav:
-    """All entries, in groups."""
+    """Navigation with groups of entries."""
 
     def __init__(
         self,
@@ -123,24 +123,24 @@ class Nav:
         self.outer.bind("<Configure>", self._fit)
 
     def show_current(self, name: str) -> None:
-        """Shows which page is on the screen."""
+        """Highlight the current page."""
         for key, item in self._items.items():
             item.set_current(key == name)
 
     def mark(self, name: str, text: str, tone: str = "Dim") -> None:
-        """Shows how a page stands."""
+        """Show the mark of a page."""
         if name in self._items:
             self._items[name].set_mark(text, tone)
 
     @property
     def marks(self) -> dict[str, str]:
-        """How each page stands that has a mark: "Warning ⚠ 1"."""
+        """Mark of each page that has one: "Warning ⚠ 1"."""
         marked = {name: item.mark for name, item in self._items.items()}
         return {name: f"{tone} {text}" for name, (text, tone) in marked.items() if text}
 
     def _fit(self, event: "tk.Event[tk.Misc]") -> None:
-        """Keeps all entries and the foot within a low window."""
-        if not self._needed:  # at their usual height, which they have at first
+        """Reduce the height of the entries if the window is too low for them."""
+        if not self._needed:  # at the usual height of the entries
             margin = 2 * self._kit.px(18) + 2 * self._kit.px(8)
             children = self.outer.winfo_children()
             self._needed = margin + sum(child.winfo_reqheight() + 2 for child in children)
@@ -151,6 +151,6 @@ class Nav:
                 item.set_low(is_low=is_low)
 
     def repaint(self) -> None:
-        """Takes the colors of the theme as it is now."""
+        """Update the colors to the theme."""
         for item in self._items.values():
             item.repaint()

@@ -1,4 +1,4 @@
-"""Header, navigation, stage and status line, and the quiet bar for messages."""
+"""Layout of the window: header, navigation, page, status line and message bar."""
 
 import tkinter as tk
 from collections import Counter
@@ -19,7 +19,7 @@ _MESSAGE_MARGIN = 180
 
 
 class Owner(Protocol):
-    """What the shell asks of the window."""
+    """Actions that the shell needs from the window."""
 
     def jump_to_problem(self, by: int = 1) -> None: ...
 
@@ -27,7 +27,7 @@ class Owner(Protocol):
 
 
 class Shell:
-    """What stays on the screen whatever the page."""
+    """Parts of the window that every page shares."""
 
     def __init__(self, context: Context, plans: tuple[PagePlan, ...], owner: Owner) -> None:
         self._context = context
@@ -49,7 +49,7 @@ class Shell:
         self.nav.outer.pack(side="left", fill="y")
         self._mode: ttk.Button = self._make_foot(owner)
         self.footer = Footer(kit, root, owner.jump_to_problem, lambda: act.show_page("run"))
-        # Placed before the page, which must not push it out of a low window.
+        # Packed before the page, which would push it out of a low window.
         self.footer.outer.pack(fill="x", side="bottom")
         _line(context, root).pack(fill="x", side="bottom")
         middle.pack(fill="both", expand=True)
@@ -64,7 +64,7 @@ class Shell:
         self.repaint()
 
     def refresh(self, *, is_checking: bool) -> None:
-        """Shows how the draft and the run stand."""
+        """Show the state of the draft and the run."""
         draft, session = self._context.draft, self._context.session
         self.header.refresh(
             draft,
@@ -80,12 +80,12 @@ class Shell:
             self._hide_bar()
 
     def show_message(self, text: str, offer: Offer | None = None) -> None:
-        """Shows a short message for a while, longer where it offers something."""
+        """Show a message for a while, longer if it offers an action."""
         self._show_offer(offer)
         room = self.stage.winfo_width() - self._context.kit.px(_MESSAGE_MARGIN)
         self._message.configure(text=text, wraplength=max(0, room))
-        # Over the page, not before it: what a person is about to click on stays where it is.
-        # At the lower edge, because buttons are at the upper one.
+        # Placed over the page, so that buttons stay where the user is about to click, and at the
+        # lower edge, because most buttons are at the upper one.
         self._bar.place(relx=0, rely=1, relwidth=1, anchor="sw")
         self._bar.lift()
         if self._hiding:
@@ -95,17 +95,17 @@ class Shell:
 
     @property
     def message(self) -> str:
-        """The message on the screen; "" if there is none."""
+        """Displayed message; "" if there is none."""
         return str(self._message.cget("text")) if self._bar.winfo_manager() else ""
 
     def repaint(self) -> None:
-        """Takes the colors of the theme as it is now."""
+        """Update the colors to the theme."""
         self.nav.repaint()
         other = "Light" if self._context.kit.theme.mode == "dark" else "Dark"
         self._mode.configure(text=other)
 
     def _set_title(self) -> None:
-        """The run in the window's title, so that it is told of while the window is away."""
+        """Show the run's progress in the window title, also for a hidden window."""
         session = self._context.session
         title = "OneTrainer"
         if session.is_running and session.folder is not None:
@@ -126,7 +126,7 @@ class Shell:
         if before is not None:
             kit.named.pop(before.name, None)
         if before is not None and focused(self._accept) is self._accept:
-            self._context.root.focus_set()  # the button goes, and must not take the keyboard along
+            self._context.root.focus_set()  # a hidden button must not keep the focus
         self._offer = offer
         if offer is None:
             self._accept.pack_forget()

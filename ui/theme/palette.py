@@ -1,4 +1,4 @@
-"""The colors of the window, dark and light, as plain data."""
+"""Colors of the window, dark and light."""
 
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
@@ -32,11 +32,11 @@ Role = Literal[
 
 @dataclass(frozen=True)
 class Palette:
-    """One appearance: what each role looks like.
+    """Colors of one appearance by role.
 
     Texts (text, dim, accent, danger, warning, good, validation) have a contrast of at least 4.5:1
-    on window, side, card and field; the borders of fields have 3:1. `line` only divides and may
-    be fainter.
+    on window, side, card and field; borders of fields have 3:1. `line` only divides and may be
+    fainter.
     """
 
     window: str
@@ -119,9 +119,8 @@ LIGHT = Palette(
     validation_band="#f7dcc8",
 )
 
-# Parts of a whole, told apart by eyes of every kind, in the order in which they follow each other.
-# Blue, orange and so on stay themselves in both; each has 3:1 on a card. The last, a gray, is for
-# what is not told apart.
+# Colors of the parts of a whole, distinguishable with any color vision, in their order in a bar.
+# Both appearances use the same hues; each has 3:1 on a card. The last, a gray, is for the rest.
 # Source of the order: Okabe & Ito 2008, "Color Universal Design", with lightness set for a card.
 SERIES_COLORS: dict[Mode, tuple[str, ...]] = {
     "dark": (
@@ -151,7 +150,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast of two colors, 1 to 21. Source: WCAG 2.1, "contrast ratio"."""
+    """Return the contrast of two colors, 1 to 21. Source: WCAG 2.1, "contrast ratio"."""
     brighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (brighter + 0.05) / (darker + 0.05)
 

@@ -1,11 +1,11 @@
-"""Small pictures with smooth edges, which Tk's own lines and circles do not have."""
+"""Small antialiased images, because Tk draws lines and circles without smoothing."""
 
 import math
 import tkinter as tk
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-# A shape at a point: how far the point is outside of it (negative inside), in pixels; its color.
+# A shape at a point: its signed distance in pixels (negative inside), and its color.
 Layer = tuple[float, str]
 Rows = list[list[str]]
 
@@ -16,9 +16,13 @@ _STROKE = 0.8
 def paint(
     width: int, height: int, ground: str, layers: Callable[[float, float], list[Layer]]
 ) -> Rows:
-    """The colors of a picture's pixels; edges are mixed by how much of the pixel they cover.
+    """Return the colors of an image's pixels, antialiased at the edges of shapes.
 
-    layers: the shapes at a point, from the lowest to the uppermost; (0, 0) is the middle.
+    Args:
+        width: In pixels.
+        height: In pixels.
+        ground: Color of the background.
+        layers: Returns the shapes at a point, the lowest first; (0, 0) is the center.
     """
 
     def color(x: float, y: float) -> str:
@@ -33,15 +37,15 @@ def paint(
 
 
 def make(root: tk.Misc, width: int, height: int) -> str:
-    """The name of a new picture, transparent as yet; it lives as long as the window.
+    """Create a transparent image that lives as long as the window; return its name.
 
-    Not tkinter's PhotoImage: Python may drop one in another thread, which Tk does not bear.
+    Not tkinter's PhotoImage, because Python may delete one in another thread, where Tk crashes.
     """
     return str(root.tk.call("image", "create", "photo", "-width", width, "-height", height))
 
 
 def fill(root: tk.Misc, image: str, rows: Rows) -> None:
-    """Gives a picture its pixels, in its middle; it stays transparent around them."""
+    """Put pixels into the center of an image; the margin stays transparent."""
     width, height = (int(root.tk.call("image", side, image)) for side in ("width", "height"))
     place = (width - len(rows[0])) // 2, (height - len(rows)) // 2
     lines = " ".join("{" + " ".join(row) + "}" for row in rows)
@@ -49,11 +53,11 @@ def fill(root: tk.Misc, image: str, rows: Rows) -> None:
 
 
 def chevron(size: int, scale: float, *, color: str, ground: str) -> Rows:
-    """An arrow that points down, in a square."""
+    """Return an arrow that points down, in a square."""
     reach, half = _CHEVRON * scale, _CHEVRON * scale / 2
 
     def layers(x: float, y: float) -> list[Layer]:
-        # The nearest point of the stroke from (0, half) up to (reach, -half); both sides are alike.
+        # Nearest point of the stroke from (0, half) up to (reach, -half), mirrored for x < 0.
         along = (abs(x) * reach - (y - half) * reach) / (2 * reach * reach)
         share = min(max(along, 0.0), 1.0)
         away = math.hypot(abs(x) - share * reach, y - half + share * reach)
@@ -71,10 +75,15 @@ def area(
     foot: float,
     colors: tuple[str, str, str],
 ) -> Rows:
-    """A curve and what lies between it and its foot, from left to right.
+    """Return a curve filled down to a base line.
 
-    line: its corners, in pixels from the upper left corner of the picture. foot: the height of its
-    foot. colors: of the ground, of the area and of the curve.
+    Args:
+        width: In pixels.
+        height: In pixels.
+        line: Points of the curve from left to right, in pixels from the upper left corner.
+        thickness: Of the curve, in pixels.
+        foot: Height of the base line, in pixels from the top.
+        colors: Of the background, the area and the curve.
     """
     ground, below, above = colors
     rows = [[ground] * width for _ in range(height)]
@@ -91,7 +100,7 @@ def area(
 
 
 def _height_at(line: Sequence[tuple[float, float]], x: float) -> float | None:
-    """The height of a line over a place; None beside it."""
+    """Return the height of a line at x; None outside of it."""
     for (left, start), (right, end) in pairwise(line):
         if left <= x <= right and left < right:
             return start + (end - start) * (x - left) / (right - left)
@@ -99,7 +108,7 @@ def _height_at(line: Sequence[tuple[float, float]], x: float) -> float | None:
 
 
 def _covered(line: Sequence[tuple[float, float]], reach: float) -> dict[tuple[int, int], float]:
-    """How much of each pixel a line covers that reaches so far to both sides."""
+    """Return how much of each pixel a line of width 2 · reach covers."""
     found: dict[tuple[int, int], float] = {}
     for (left, start), (right, end) in pairwise(line):
         across, down = right - left, end - start

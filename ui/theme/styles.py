@@ -1,4 +1,4 @@
-"""The ttk styles under the window's dense parts: fields, labels, tables, scroll bars."""
+"""ttk styles of fields, labels, tables and scroll bars."""
 
 from collections.abc import Callable
 from tkinter import ttk
@@ -13,9 +13,13 @@ Px = Callable[[float], int]
 
 
 def restyle(style: ttk.Style, palette: Palette, px: Px, arrow: str) -> None:
-    """Sets every style anew; widgets on the screen follow.
+    """Set every style; existing widgets are updated.
 
-    arrow: the name of the picture for the arrow of combo boxes.
+    Args:
+        style: The window's styles.
+        palette: Colors.
+        px: Scales a length to the screen.
+        arrow: Name of the image for the arrow of combo boxes.
     """
     style.theme_use(_BASE)
     _unite_combo_box(style, arrow)
@@ -69,10 +73,10 @@ def _labels(style: ttk.Style, palette: Palette, ground: Role) -> None:
 
 
 def _unite_combo_box(style: ttk.Style, arrow: str) -> None:
-    """Puts field and arrow into one frame; each has its own in the theme."""
+    """Put field and arrow of a combo box into one frame; the theme gives each its own."""
     if _ARROW not in style.element_names():
         style.element_create(_ARROW, "image", arrow, sticky="")
-    # The theme's field of a combo box has no right edge; that of an entry has.
+    # The theme's combo box field lacks a right edge; that of an entry has one.
     style.layout(
         "TCombobox",
         [
@@ -124,7 +128,7 @@ def _entries(style: ttk.Style, palette: Palette, px: Px) -> None:
         )
     style.map(
         "TCombobox",
-        # A chosen value is no selected text.
+        # A selected value must not look like selected text.
         selectbackground=[("readonly", palette.field)],
         selectforeground=[("readonly", palette.text)],
     )

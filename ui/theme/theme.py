@@ -1,4 +1,4 @@
-"""Fonts, sizes and colors of everything in the window, and the switch from dark to light."""
+"""Fonts, sizes and colors of the window, and the switch between dark and light."""
 
 import tkinter as tk
 import tkinter.font
@@ -24,7 +24,7 @@ TITLE = "OneTrainerTitle"
 MONO = "OneTrainerMono"
 _ARROW, _ARROW_ROOM = 12, 24
 _LIST_MARGIN = 5
-# Tk makes the list of a combo box once and keeps its colors; and has no margin for its lines.
+# Tk keeps the first colors of a combo box's list, and has no margin for its lines.
 _DRESS_LIST = """+
     %W.f.l configure {*}$::OneTrainerList
     set [%W.f.l cget -listvariable] [lmap line [%W.f.l get 0 end] {string cat {  } $line}]
@@ -33,27 +33,27 @@ _SIZES = {BODY: 13, SMALL: 12, BOLD: 13, HEADING: 15, TITLE: 22, MONO: 12}
 
 
 def pair(role: Role) -> tuple[str, str]:
-    """A color as customtkinter wants it: light, dark."""
+    """Return a color for customtkinter: light, dark."""
     return LIGHT[role], DARK[role]
 
 
 class Theme:
-    """The look of one window."""
+    """Appearance of one window."""
 
     def __init__(self, root: tk.Tk) -> None:
         self.root = root
         self.mode: Mode = "dark"
         self._painted: WeakKeyDictionary[tk.Misc, dict[str, Role]] = WeakKeyDictionary()
-        # Tk and customtkinter know no screen density on Linux; both are told the same factor.
+        # Tk and customtkinter ignore the screen density on Linux; both use this factor.
         self.scale = max(1.0, round(root.winfo_fpixels("1i") / _DPI * 4) / 4)
         if self.scale != 1.0:
             customtkinter.set_widget_scaling(self.scale)
-            # It also ties the window to its size for a second, which is not to be seen.
+            # It also fixes the size of the window for a second.
             root.wm_maxsize(root.winfo_screenwidth(), root.winfo_screenheight())
         families = set(tkinter.font.families(root))
         self.family = _first(_FAMILIES, families)
         self.mono = _first(_MONO_FAMILIES, families)
-        # Named fonts live as long as somebody holds them.
+        # Named fonts live as long as a reference to them.
         self._fonts = {name: self._font(name, size) for name, size in _SIZES.items()}
         room = self.px(_ARROW_ROOM)
         self._arrow = smooth.make(root, room, room)
@@ -61,23 +61,23 @@ class Theme:
 
     @property
     def palette(self) -> Palette:
-        """The colors in use."""
+        """Colors in use."""
         return PALETTES[self.mode]
 
     def px(self, length: float) -> int:
-        """A length in pixels of this screen, for one of a screen with 96 dots an inch."""
+        """Scale a length from 96 dots per inch to this screen."""
         return round(length * self.scale)
 
     def measure(self, text: str, font: str = BODY) -> int:
-        """How wide a text is in one of the window's fonts, in pixels of this screen."""
+        """Return the width of a text in pixels of this screen."""
         return self._fonts[font].measure(text)
 
     def ctk_font(self, size: int = 13, *, bold: bool = False) -> customtkinter.CTkFont:
-        """A font for a customtkinter widget, of the same family as the rest."""
+        """Return a font for a customtkinter widget."""
         return customtkinter.CTkFont(self.family, size, "bold" if bold else "normal")
 
     def apply(self, mode: Mode) -> None:
-        """Shows the whole window dark or light."""
+        """Switch the window to dark or light."""
         self.mode = mode
         customtkinter.set_appearance_mode(mode)
         palette, size = self.palette, self.px(_ARROW)
@@ -91,7 +91,7 @@ class Theme:
         self.root.event_generate("<<ThemeChanged>>")
 
     def paint(self, widget: tk.Misc, **roles: Role) -> None:
-        """Colors a plain Tk widget, now and after each switch: `paint(canvas, bg="card")`."""
+        """Color a plain Tk widget now and after each switch: `paint(canvas, bg="card")`."""
         known = self._painted.setdefault(widget, {})
         known.update(roles)
         self._color(widget, roles)
@@ -102,8 +102,8 @@ class Theme:
 
     def _font(self, name: str, size: int) -> tkinter.font.Font:
         family = self.mono if name == MONO else self.family
-        # Of Roboto, which comes with customtkinter, there is no bold cut, and one made from its
-        # medium, which is the usual one, runs together. Being larger sets words apart instead.
+        # Roboto, which comes with customtkinter, has no bold cut, and one synthesized from its
+        # medium cut is hard to read. Bold text is larger instead.
         is_medium = family == "Roboto"
         is_bold = name in (BOLD, HEADING, TITLE) and not is_medium
         weight: Literal["bold", "normal"] = "bold" if is_bold else "normal"
@@ -113,7 +113,7 @@ class Theme:
         )
 
     def _set_options(self) -> None:
-        """Colors of what Tk makes by itself: the lists of combo boxes, menus, file dialogs."""
+        """Color the widgets that Tk creates itself: lists of combo boxes, menus, dialogs."""
         palette = self.palette
         for pattern, color in (
             ("*Menu.background", palette.card),

@@ -173,7 +173,7 @@ def test_what_is_done_to_a_image_is_told_with_what_is_much():
         )
 
     plain = CropGeometry(64, 64, 0, 0, Bucket(64, 64))
-    assert words(128, 128, plain) == ("128 × 128  ·  made 50% as wide", False)
+    assert words(128, 128, plain) == ("128 × 128  ·  scaled to 50%", False)
     assert words(32, 32, plain) == ("32 × 32  ·  enlarged 2 times", True)
     wide = CropGeometry(128, 64, 0, 0, Bucket(64, 64))
     assert words(256, 128, wide) == ("256 × 128  ·  scaled to 50%  ·  50% cropped", True)
@@ -245,7 +245,7 @@ def test_findings_are_sorted_by_kinds_that_there_are(tmp_path, watch):
     assert kinds[""] == len(checked.findings) == sum(kinds.values()) - kinds[""]
     assert (kinds["unreadable"], kinds["orphan"]) == (1, 1)
     assert [each.path.name for each in findings_in(checked.findings, "orphan")] == ["lost.txt"]
-    assert result_text(checked).startswith("12 pictures looked at: ")
+    assert result_text(checked).startswith("12 images checked: ")
 
 
 def test_it_is_said_that_others_may_be_validation_until_similar_images_are_known(

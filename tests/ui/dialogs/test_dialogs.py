@@ -56,7 +56,7 @@ def test_a_dialog_over_a_dialog_gives_the_pointer_back(root, kit):
 @pytest.mark.parametrize(
     ("paths", "answer", "words"),
     [
-        (["optimizer.lr"], "answer problem 0", "Go there"),
+        (["optimizer.lr"], "answer problem 0", "Go to setting"),
         (["optimizer.lr", "data.folder"], "answer problem 1", "Data › Pictures"),
     ],
 )

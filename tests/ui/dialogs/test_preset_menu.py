@@ -143,14 +143,14 @@ def test_the_menu_marks_the_preset_that_is_open_and_greys_no_heading(home, make_
     assert [label for label in shown if "✓" in label] == ["  ✓  SDXL", "  ✓  LoRA at 1024 px"]
     first = lines(made.menu)
     headings = [label.strip() for _, state, label in first if state == "disabled" and label]
-    assert headings == ["To try things out", "For a model of"]
+    assert headings == ["Demos", "Built-in presets"]
     lists = [label.strip(" ✓") for kind, _, label in first if kind == "cascade"]
     assert lists == ["SD 1.5", "SD 2", "SDXL"]
     palette = made._context.kit.theme.palette
     assert str(made.menu.cget("disabledforeground")) == palette.accent
     assert str(made.menu.entrycget(1, "foreground")) == palette.dim
     made.menu.invoke(1)
-    assert said == ["Nothing has been changed."]
+    assert said == ["There are no changes."]
 
 
 def test_no_list_is_higher_than_a_small_screen_however_many_presets_there_are(home, make_menu):

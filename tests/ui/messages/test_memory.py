@@ -115,7 +115,7 @@ def test_what_was_counted_is_said_where_it_is_not_plain():
         "No GPU was found: the forecast is for host memory. "
         "Samples are not included: there is no prompt."
     )
-    assert forecast_notes(main, is_for_processor=True).startswith("The device is the processor:")
+    assert forecast_notes(main, is_for_processor=True).startswith("The device is the CPU:")
 
 
 def test_a_failure_is_told_without_the_log():

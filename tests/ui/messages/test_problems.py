@@ -71,7 +71,7 @@ def test_a_stopped_run_offers_its_output_where_there_is_some(tmp_path):
 
 def test_stopping_is_said_as_something_that_is_not_done_yet():
     session = Session()
-    session.asked = PendingCommand("stop", 0.0)
+    session.pending_command = PendingCommand("stop", 0.0)
     assert activity(session) == "Stopping: finishing this step, then saving…"
 
 
@@ -262,7 +262,7 @@ def test_a_image_that_is_too_small_is_said_to_be_of_no_use(tmp_path):
 def test_the_first_folder_is_the_one_that_a_run_reads(draft):
     draft.set("data.caption_source", "names")
     draft.set("data.include_subfolders", True)
-    (run,) = concepts_of(draft.alone("data"))
+    (run,) = concepts_of(draft.section_alone("data"))
     seen = first_folder(draft)
     for name in (
         "folder",

@@ -146,7 +146,7 @@ def hits(query, variants):
         ("prodigy", "optimizer.kind", "Prodigy"),
         ("min snr", "objective.weighting.kind", "min-SNR"),
         ("dora", "method.kind", "DoRA"),
-        ("logit", "objective.timesteps.kind", "logit-normal (a hill)"),
+        ("logit", "objective.timesteps.kind", "logit-normal"),
         ("finetune", "method.kind", "Fine-tuning"),
         ("full finetune", "method.kind", "Fine-tuning"),
         ("full fine-tuning", "method.kind", "Fine-tuning"),

@@ -29,8 +29,8 @@ def test_a_name_that_is_taken_gets_a_number_within_its_brackets(text, taken, nam
 def test_words_are_told_apart_and_prompts_may_be_alike():
     words, _ = with_new_entry(WORDS, [], {})
     words, place = with_new_entry(WORDS, [{**words[0], "vectors": 4}], {})
-    assert (words[1]["word"], words[1]["vectors"], place) == ("<my-word-2>", 4, 1)
-    assert with_unique_name(WORDS, dict(words[1]), words)["word"] == "<my-word-3>"
+    assert (words[1]["token"], words[1]["vectors"], place) == ("<my-word-2>", 4, 1)
+    assert with_unique_name(WORDS, dict(words[1]), words)["token"] == "<my-word-3>"
     prompt = {"prompt": "a cat"}
     assert with_unique_name(PROMPTS, prompt, [prompt]) == prompt
 

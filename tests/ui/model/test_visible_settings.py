@@ -60,7 +60,7 @@ def test_what_keeps_the_model_is_weighed_where_there_are_such_images(home, folde
 
 def test_what_one_folder_is_enough_for_says_so():
     words = or_with_text("data.concepts.*.masks", ("files", "alpha"))
-    assert words == "Or with Masks picture files and transparency in one of “More folders”"
+    assert words == "Or with Masks image files and transparency in one of “More folders”"
 
 
 def test_what_one_entry_is_enough_for_names_choices_of_entries_that_there_are():
