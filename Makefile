@@ -4,7 +4,7 @@ WORKERS ?= 2
 RUN := .venv/bin/python -m
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt format lint type test test-long test-gpu bench screenshots docs all packages
+.PHONY: help setup fmt format lint type test test-long mutate test-gpu bench screenshots docs all packages
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -19,23 +19,30 @@ fmt: setup ## format every file and mend what lint can mend
 format: setup ## is every file formatted?
 	@$(RUN) ruff format --check .
 
-lint: setup ## does every file keep the rules of ruff?
+lint: setup ## does every file keep the rules of ruff, and American spelling?
 	@$(RUN) ruff check .
+	@.venv/bin/codespell $(shell git ls-files '*.py' '*.md' '*.toml' 2>/dev/null)
 
 type: setup ## does everything fit together, for mypy in its strict mode?
 	@$(RUN) mypy
 	@$(RUN) mypy --strict start-ui.py
 
-# All of the gates run, and the tests after them, also where one fails: one look shows everything.
+# All of the gates and the tests run, also where one fails: one look shows everything. Types are
+# checked beside the tests; mypy keeps what it found in .mypy_cache.
 test: setup packages ## format, lint, types and every test; sets up what it needs
-	@failed=""; \
-	for gate in format lint type; do \
+	@failed=""; types=$$(mktemp); \
+	$(MAKE) --no-print-directory type >$$types 2>&1 & checking=$$!; \
+	for gate in format lint; do \
 		$(MAKE) --no-print-directory $$gate || failed="$$failed $$gate"; \
 	done; \
 	$(RUN) pytest -n $(WORKERS) --dist worksteal; code=$$?; \
+	wait $$checking || failed="$$failed type"; cat $$types; rm -f $$types; \
 	if [ -n "$$failed" ]; then echo "make test: not passed, see above:$$failed"; fi; \
 	if [ -n "$$failed" ] && [ $$code -eq 0 ]; then code=1; fi; \
 	exit $$code
+
+mutate: setup ## plant twenty faults one at a time: do the tests find them?
+	@$(RUN) tests.mutate
 
 test-long: setup packages ## the random campaigns and cross products that `make test` leaves out
 	@$(RUN) pytest -n $(WORKERS) --dist worksteal -m long

@@ -11,7 +11,9 @@ import pytest
 from onetrainer import ROOT
 from tests import rules
 
-IMPORT_SECONDS = 0.5
+# Processor time to load all of the contract, in multiples of what its libraries take in the same
+# process. About 3.5 on each machine tried; a forgotten import of torch makes it 20.
+MOST_IMPORT_RATIO = 6.0
 DATA_SUFFIXES = {".json", ".txt", ".safetensors"}
 DATA_NAMES = {"LICENSE", "NOTICE"}
 
@@ -36,15 +38,17 @@ def test_r1_contract_loads_fast_and_without_torch_or_tkinter(sources):
     names = [source.module for source in sources if source.module.startswith("onetrainer")]
     code = (
         "import importlib, sys, time\n"
+        "import numpy, PIL.Image\n"
+        "from pydantic import BaseModel, Field, TypeAdapter\n"
+        "libraries = time.process_time()\n"
         f"for name in {[name for name in names if not name.endswith('__main__')]!r}:\n"
         "    importlib.import_module(name)\n"
-        "print(time.process_time(), *sys.modules)"
+        "print(time.process_time() / libraries, *sys.modules)"
     )
     answers = [_output_of(code).split() for _ in range(3)]
     assert set(answers[0]) & rules.HOMES.keys() == set()
-    # The process's own computing time, which busy neighbours do not lengthen much; best of three,
-    # as the first one may have to compile.
-    assert min(float(seconds) for seconds, *_ in answers) < IMPORT_SECONDS
+    # Best of three, as the first one may have to compile.
+    assert min(float(ratio) for ratio, *_ in answers) < MOST_IMPORT_RATIO
 
 
 def test_r1_window_loads_without_torch(sources):

@@ -1,6 +1,7 @@
 """How long it takes to begin, in wall seconds: `python -m tests.benchmarks.start_up`.
 
-help and check: a process from its start to its end. first_step: from starting a run whose cache
+help and check: a process from its start to its end. window: from its start to its first answer,
+and the processor time of that. first_step: from starting a run whose cache
 is filled to the event of its first step. Best of several, beside the bare start of Python and of
 the libraries alone, which tell how fast the machine is.
 """
@@ -12,9 +13,12 @@ import tempfile
 from pathlib import Path
 from time import perf_counter
 
+import psutil
+
 from onetrainer.run import client
 from onetrainer.run.events import Progress
 from tests import runs
+from tests.ui.desk import Desk, screen
 
 REPEATS = 5
 LIBRARIES = (
@@ -33,9 +37,25 @@ def main() -> None:
             "check": _command([*cli, "check", str(config)]),
             "libraries": _command([sys.executable, "-c", LIBRARIES]),
             "first_step": min(_first_step(config) for _ in range(REPEATS)),
+            **_window(config, Path(folder) / "home"),
         }
     for name, seconds in results.items():
         sys.stdout.write(json.dumps({"benchmark": name, "seconds": round(seconds, 3)}) + "\n")
+
+
+def _window(config: Path, home: Path) -> dict[str, float]:
+    home.mkdir()
+    seconds, computing = [], []
+    with screen() as display:
+        for _ in range(REPEATS):
+            start = perf_counter()
+            desk = Desk(display, home, str(config))
+            desk.ask("state")  # answered when the window is on the screen and idle
+            seconds.append(perf_counter() - start)
+            times = psutil.Process(desk.process.pid).cpu_times()
+            computing.append(times.user + times.system)
+            desk.end()
+    return {"window": min(seconds), "window_computing": min(computing)}
 
 
 def _command(command: list[str]) -> float:

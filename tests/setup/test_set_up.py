@@ -131,8 +131,13 @@ def test_finished_set_up_is_left_alone_and_costs_next_to_nothing(installed: Chec
         assert installed.start("--setup-only").stdout == ""
         seconds.append(time.perf_counter() - begin)
     assert (installed.venv / "setup.log").read_bytes() == log
-    # 0.06 s alone on the machine, Python's own start included; the rest is for busy neighbours.
-    assert min(seconds) < 0.4
+    bare = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "import json, hashlib, argparse"], check=True)
+        bare.append(time.perf_counter() - begin)
+    # Little more than Python's own start; pip alone would take ten times as long.
+    assert min(seconds) < 4 * min(bare)
 
 
 @pytest.mark.parametrize("pip", ["", "raise SystemExit(1)"])
