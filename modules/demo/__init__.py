@@ -1,1 +1,1 @@
-"""Train and check the demo's base model; nothing here runs when a person trains."""
+"""Training and evaluation of the demo's base model."""

@@ -1,4 +1,4 @@
-"""The demo's autoencoder: SD 1.5's VAE a hundred times smaller, trained on doodles."""
+"""The demo's autoencoder: SD 1.5's VAE a hundred times smaller, trained on random drawings."""
 
 import logging
 import random
@@ -21,10 +21,10 @@ logger = logging.getLogger(__name__)
 
 STEPS = 3600
 PEAK_RATE = 1e-3
-CROP_SIDE, CROPS = 64, 8  # quarter pictures: four times as many steps a second
+CROP_SIDE, CROPS = 64, 8  # quarter images: four times as many steps per second
 WHOLE = 4
-WHOLE_SHARE = 0.1  # the last steps see whole pictures, so the attention meets its real size
-# Strong enough that neighboring latents mean similar pictures (a small UNet needs that), weak
+WHOLE_FRACTION = 0.1  # the last steps use whole images, so the attention is trained at full size
+# Strong enough that neighboring latents mean similar images (a small UNet needs that), weak
 # enough that edges stay sharp. Latent diffusion (arXiv:2112.10752) uses far less, with a far
 # bigger UNet.
 KL_WEIGHT = 2e-4
@@ -33,14 +33,14 @@ POLISH_NOISE = 0.15  # of latents with a deviation of about 2
 
 
 def build() -> AutoencoderKL:
-    """An untrained autoencoder with the blocks of SD 1.5's and 1/8 of its widths or less."""
+    """Build an untrained autoencoder with the blocks of SD 1.5's and 1/8 of its widths or less."""
     vae = AutoencoderKL(
         block_out_channels=(16, 32, 48, 48),
         down_block_types=("DownEncoderBlock2D",) * 4,
         up_block_types=("UpDecoderBlock2D",) * 4,
         layers_per_block=2,
         latent_channels=4,
-        # Four channels a group as in SD 1.5: smaller groups would normalize colors away.
+        # Four channels per group as in SD 1.5: smaller groups would normalize colors away.
         norm_num_groups=4,
         sample_size=128,
     )
@@ -49,21 +49,21 @@ def build() -> AutoencoderKL:
 
 
 def train(vae: AutoencoderKL, *, steps: int, seed: int) -> None:
-    """Trains in place on freshly drawn doodles."""
+    """Train in place on newly generated drawings."""
 
     def loss(step: int) -> Tensor:
-        pixels = _doodles(whole=step >= steps * (1 - WHOLE_SHARE), seed=seed, step=step)
+        pixels = _doodles(whole=step >= steps * (1 - WHOLE_FRACTION), seed=seed, step=step)
         return _loss(vae, pixels, seeds.generator(seed, "demo autoencoder noise", step))
 
     _optimize(vae, loss, steps=steps, name="autoencoder")
 
 
 def polish(vae: AutoencoderKL, *, steps: int, seed: int) -> None:
-    """Trains only the decoder, in place, to draw clean edges from slightly wrong latents.
+    """Train only the decoder, in place, to decode clean edges from slightly wrong latents.
 
-    A UNet's latents are never exactly what the encoder would give, and a decoder that has only
-    seen the encoder's shows every small error as a smudge. Latents keep their meaning, so the UNet
-    can be trained before or after.
+    A UNet's latents are never exactly the encoder's, and a decoder trained only on the encoder's
+    shows every small error as a smudge. Latents keep their meaning, so the UNet can be trained
+    before or after.
     """
 
     def loss(step: int) -> Tensor:
@@ -75,8 +75,8 @@ def polish(vae: AutoencoderKL, *, steps: int, seed: int) -> None:
         return _difference(vae.decode(latents).sample, pixels)
 
     vae.requires_grad_(False)
-    for part in (vae.post_quant_conv, vae.decoder):
-        part.requires_grad_(True)
+    for module in (vae.post_quant_conv, vae.decoder):
+        module.requires_grad_(True)
     _optimize(vae, loss, steps=steps, name="polish")
 
 
@@ -100,7 +100,7 @@ def _optimize(
 
 
 def _doodles(*, whole: bool, seed: int, step: int) -> Tensor:
-    """(CROPS, 3, 64, 64) or, whole, (WHOLE, 3, 128, 128)."""
+    """Return drawings as pixels, (CROPS, 3, 64, 64) or, whole, (WHOLE, 3, 128, 128)."""
     rng = random.Random(f"{seed} doodle {step}")
     images: list[Image.Image]
     if whole:
@@ -112,7 +112,7 @@ def _doodles(*, whole: bool, seed: int, step: int) -> Tensor:
 
 
 def _whole_images(*, seed: int, step: int) -> Tensor:
-    """(WHOLE, 3, 128, 128): one doodle, else pictures like those that the UNet learns."""
+    """Return pixels, (WHOLE, 3, 128, 128), of training images of the UNet and one drawing."""
     rng = random.Random(f"{seed} polish {step}")
     images = [draw(random_scene(rng)) for _ in range(WHOLE - 1)]
     images.append(doodles.doodle(rng))
@@ -120,17 +120,17 @@ def _whole_images(*, seed: int, step: int) -> Tensor:
 
 
 def _loss(vae: AutoencoderKL, pixels: Tensor, generator: torch.Generator) -> Tensor:
-    """What the latents lose, plus the pull that makes them like unit noise."""
+    """Return the reconstruction loss plus the weighted KL divergence from unit noise."""
     posterior = vae.encode(pixels).latent_dist
     restored = vae.decode(posterior.sample(generator)).sample
-    # kl() sums over a picture's latents; the mean keeps one weight for crops and whole pictures.
+    # kl() sums over an image's latents; the mean keeps one weight for crops and whole images.
     kl_loss = posterior.kl().mean() / posterior.mean[0].numel()
     loss: Tensor = _difference(restored, pixels) + KL_WEIGHT * kl_loss
     return loss
 
 
 def _difference(restored: Tensor, pixels: Tensor) -> Tensor:
-    """Mean difference of pixels and of neighboring pixels' steps, which makes edges sharp."""
+    """Return the mean difference of pixels and of their gradients, which makes edges sharp."""
     loss = functional.l1_loss(restored, pixels)
     for axis in (2, 3):
         loss = loss + functional.l1_loss(restored.diff(dim=axis), pixels.diff(dim=axis))

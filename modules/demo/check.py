@@ -1,10 +1,10 @@
-"""Does the demo's base model draw what it is told? Measured, picture by picture.
+"""Measures how well the demo's base model follows its prompts.
 
     python -m modules.demo.check FOLDER [--pictures 60] [--sheet SHEET.png]
 
-FOLDER is the base model with its tokenizer or without. Each picture counts as right when the
-shape's pixels have the asked color, the corners the asked background, and the shape drawn is nearer
-to the asked one than to any other. The sheet shows all pictures, wrong ones framed in red.
+FOLDER is the base model with its tokenizer or without. An image counts as right if the shape's
+pixels have the asked color, the corners the asked background, and the shape is closer to the asked
+one than to any other. The sheet shows all images, wrong ones framed in red.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from PIL import Image
 from transformers import CLIPTokenizer
 
 from modules.demo.folder import SD15
-from modules.demo.recognition import Recognition, look
+from modules.demo.recognition import Recognition, recognize
 from onetrainer.demo.captions import caption
 from onetrainer.demo.images import Scene, random_scene
 
@@ -31,15 +31,15 @@ BATCH = 12
 
 
 class Result(NamedTuple):
-    """A scene, what the model painted for its caption, and what that shows."""
+    """A scene, the image generated for its caption, and what the image shows."""
 
     scene: Scene
     image: Image.Image
-    seen: Recognition
+    recognition: Recognition
 
 
 def open_base(folder: Path) -> StableDiffusionPipeline:
-    """The model in the library's own pipeline, with DDIM: a judge that shares none of our code."""
+    """Open the model in the library's pipeline, with DDIM, which shares no code with ours."""
     pipeline = StableDiffusionPipeline.from_pretrained(
         folder,
         tokenizer=CLIPTokenizer.from_pretrained(SD15 / "tokenizer"),
@@ -51,8 +51,10 @@ def open_base(folder: Path) -> StableDiffusionPipeline:
     return pipeline
 
 
-def paint(pipeline: StableDiffusionPipeline, prompts: list[str], *, seed: int) -> list[Image.Image]:
-    """One picture for each prompt, each from its own noise."""
+def generate(
+    pipeline: StableDiffusionPipeline, prompts: list[str], *, seed: int
+) -> list[Image.Image]:
+    """Generate one image for each prompt, each from its own noise."""
     generators = [torch.Generator().manual_seed(seed + index) for index in range(len(prompts))]
     result = pipeline(
         prompts,
@@ -66,58 +68,63 @@ def paint(pipeline: StableDiffusionPipeline, prompts: list[str], *, seed: int) -
 
 
 def measure(folder: Path, *, count: int, seed: int) -> list[Result]:
-    """The model on the captions of random scenes."""
+    """Generate and recognize images for the captions of random scenes."""
     pipeline = open_base(folder)
     rng = random.Random(seed)
     scenes = [random_scene(rng) for _ in range(count)]
     images: list[Image.Image] = []
     for start in range(0, count, BATCH):
         prompts = [caption(scene) for scene in scenes[start : start + BATCH]]
-        images += paint(pipeline, prompts, seed=seed + start)
-    return [Result(scene, image, look(image)) for scene, image in zip(scenes, images, strict=True)]
+        images += generate(pipeline, prompts, seed=seed + start)
+    return [
+        Result(scene, image, recognize(image)) for scene, image in zip(scenes, images, strict=True)
+    ]
 
 
 def report(results: list[Result]) -> str:
-    """Shares of right pictures, and what went wrong in the others."""
+    """Summarize how many images are right, and list the wrong ones."""
     count = len(results)
-    wrong = [result for result in results if not result.seen.agrees(result.scene)]
-    lines = [f"wrong: {caption(result.scene)}: {result.seen}" for result in wrong]
+    wrong = [result for result in results if not result.recognition.matches(result.scene)]
+    lines = [f"wrong: {caption(result.scene)}: {result.recognition}" for result in wrong]
     for what, right in (
-        ("background", [seen.background == scene.background for scene, _, seen in results]),
-        ("color", [seen.color == scene.color for scene, _, seen in results]),
-        ("shape", [seen.shape == scene.shape for scene, _, seen in results]),
-        ("all", [seen.agrees(scene) for scene, _, seen in results]),
+        (
+            "background",
+            [recognition.background == scene.background for scene, _, recognition in results],
+        ),
+        ("color", [recognition.color == scene.color for scene, _, recognition in results]),
+        ("shape", [recognition.shape == scene.shape for scene, _, recognition in results]),
+        ("all", [recognition.matches(scene) for scene, _, recognition in results]),
     ):
         lines.append(f"{what}: {sum(right)} of {count} right")
     return "\n".join(lines)
 
 
-def sheet(results: list[Result], columns: int = 12) -> Image.Image:
-    """All pictures on one, wrong ones framed in red."""
+def contact_sheet(results: list[Result], columns: int = 12) -> Image.Image:
+    """Return all images in a grid, wrong ones framed in red."""
     cell = 136
     rows = -(-len(results) // columns)
     page = Image.new("RGB", (columns * cell, rows * cell), "white")
-    for index, (scene, image, seen) in enumerate(results):
-        frame = Image.new("RGB", (cell, cell), "white" if seen.agrees(scene) else "red")
+    for index, (scene, image, recognition) in enumerate(results):
+        frame = Image.new("RGB", (cell, cell), "white" if recognition.matches(scene) else "red")
         frame.paste(image, (4, 4))
         page.paste(frame, (index % columns * cell, index // columns * cell))
     return page
 
 
 def main() -> None:
-    """Reads the command line and reports."""
+    """Read the command line and print the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--pictures", type=int, default=60)
+    parser.add_argument("--pictures", dest="images", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1000)
     parser.add_argument("--sheet", type=Path)
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    torch.set_num_threads(1)  # two threads on a busy machine wait for each other
+    torch.set_num_threads(1)  # two threads on a busy computer wait for each other
     results = measure(options.folder, count=options.images, seed=options.seed)
     logger.info("%s", report(results))
     if options.sheet:
-        sheet(results).save(options.sheet)
+        contact_sheet(results).save(options.sheet)
 
 
 if __name__ == "__main__":

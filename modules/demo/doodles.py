@@ -1,8 +1,8 @@
-"""Busy pictures for the demo's autoencoder: scenes with small things scattered over them.
+"""Busy random drawings for the demo's autoencoder: scenes with small marks scattered over them.
 
-The autoencoder must be able to show more than the base model can draw, because the demo then
-teaches the base something new (a face has small dark eyes and a thin mouth). So it practices on
-dots, lines, arcs and many shapes of many colors, cut out at random places.
+The autoencoder must be able to show more than the base model can generate, because the demo then
+trains the base on something new (a face has small dark eyes and a thin mouth). So it is trained on
+dots, lines, arcs and many shapes of many colors, cropped at random places.
 """
 
 import random
@@ -23,7 +23,7 @@ SIDE = 128
 
 
 def doodle(rng: random.Random) -> Image.Image:
-    """A picture of SIDE x SIDE pixels with one or two shapes and up to six small marks."""
+    """Draw an image of SIDE x SIDE pixels with one or two shapes and up to six small marks."""
     image = draw_background(random_scene(rng).background, SIDE, SIDE)
     for _ in range(rng.randint(1, 2)):
         radius = rng.uniform(0.1, 0.4) * SIDE
@@ -38,13 +38,13 @@ def doodle(rng: random.Random) -> Image.Image:
 
 
 def crop(image: Image.Image, side: int, rng: random.Random) -> Image.Image:
-    """A square cut out at a random place."""
+    """Crop a square at a random place."""
     left, top = rng.randint(0, SIDE - side), rng.randint(0, SIDE - side)
     return image.crop((left, top, left + side, top + side))
 
 
 def _tone(rng: random.Random) -> Rgb:
-    """A palette color two times out of three, else near black or any color."""
+    """Return a palette color two times out of three, else near black or any color."""
     match rng.randrange(5):
         case 0:
             return (rng.randint(10, 60), rng.randint(10, 60), rng.randint(10, 60))
@@ -55,7 +55,7 @@ def _tone(rng: random.Random) -> Rgb:
 
 
 def _mark(brush: ImageDraw.ImageDraw, rng: random.Random) -> None:
-    """A dot, a line or an arc, at four times the picture's scale."""
+    """Draw a dot, a line or an arc, at four times the image's scale."""
     x, y = rng.uniform(0, SIDE * 4), rng.uniform(0, SIDE * 4)
     size = rng.uniform(8, 32)
     width = rng.randint(6, 16)

@@ -1,4 +1,4 @@
-"""The learning rate's course in both trainings of the demo's base model."""
+"""Learning-rate schedule of both trainings of the demo's base model."""
 
 import math
 
@@ -7,7 +7,7 @@ HOLD = 0.4
 
 
 def one_cycle(step: int, steps: int) -> float:
-    """Multiplier of the peak rate: rises over the first 4 %, holds to 40 %, falls to 1 %."""
+    """Return the factor of the peak rate: rises over 4 %, holds to 40 %, falls to 1 %."""
     done = step / steps
     if done < WARMUP:
         return (step + 1) / (steps * WARMUP + 1)

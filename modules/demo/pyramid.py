@@ -1,10 +1,10 @@
-"""Initial weights that make an autoencoder shrink and enlarge its pictures from the first step.
+"""Initial weights that make an autoencoder shrink and enlarge images from the first step.
 
-With the library's weights thousands of steps go by before colors come through: the group norms
-before both outputs remove a picture's overall color and contrast, and the network has to find a
-way around them. Here the way is built in: colors travel in pairs (+c, -c) beside a pair of
-constants (+K, -K). The constants dominate their group's mean and deviation, so the norm becomes a
-fixed scale; and silu(c) - silu(-c) = c makes the activation linear for the pair.
+With the library's weights, thousands of steps pass before colors come through: the group norms
+before both outputs remove an image's overall color and contrast, and the network has to find a way
+around them. Here it is built in: colors travel in pairs (+c, -c) next to a pair of constants (+K,
+-K). The constants dominate their group's mean and deviation, so the norm becomes a fixed scale; and
+silu(c) - silu(-c) = c makes the activation linear for the pair.
 """
 
 import torch
@@ -16,27 +16,27 @@ from diffusers.models.upsampling import Upsample2D
 from torch import Tensor, nn
 
 COLORS = 3
-LANE = 4  # channels that a color takes: +c, -c, +K, -K
+LANE = 4  # channels per color: +c, -c, +K, -K
 CONSTANT = 3.0
-LATENT_GAIN = 1.0  # latents of typical pictures then come out near unit deviation
+LATENT_GAIN = 1.0  # gives latents of typical images about unit deviation
 
 
 @torch.no_grad()
 def initialize_as_pyramid(vae: AutoencoderKL) -> None:
-    """Sets the weights in place; detail is left for training to find.
+    """Set the weights in place; details are left to training.
 
     The autoencoder's first and last stage must have at least 12 channels and groups of 4 channels
-    at 16, of 12 at 48 (whole lanes to a group).
+    at 16, of 12 at 48 (whole lanes per group).
     """
     for module in vae.modules():
         match module:
-            case ResnetBlock2D():  # begins as its shortcut
+            case ResnetBlock2D():  # starts as its shortcut
                 nn.init.zeros_(module.conv2.weight)
                 nn.init.zeros_(module.conv2.bias)
                 if module.conv_shortcut is not None:
                     nn.init.dirac_(module.conv_shortcut.weight)
                     nn.init.zeros_(module.conv_shortcut.bias)
-            case Downsample2D():  # begins as the mean of 2 x 2
+            case Downsample2D():  # starts as the mean of 2 x 2
                 channels = torch.arange(module.channels)
                 nn.init.zeros_(module.conv.weight)
                 nn.init.zeros_(module.conv.bias)
@@ -48,18 +48,18 @@ def initialize_as_pyramid(vae: AutoencoderKL) -> None:
             case Attention():
                 nn.init.zeros_(module.to_out[0].weight)
                 nn.init.zeros_(module.to_out[0].bias)
-    for part, gain in ((vae.encoder, LATENT_GAIN), (vae.decoder, 1 / LATENT_GAIN)):
-        _fill_lanes(part.conv_in.weight, part.conv_in.bias)
-        _read_lanes(part.conv_out.weight, part.conv_out.bias, part.conv_norm_out, gain)
+    for half, gain in ((vae.encoder, LATENT_GAIN), (vae.decoder, 1 / LATENT_GAIN)):
+        _fill_lanes(half.conv_in.weight, half.conv_in.bias)
+        _read_lanes(half.conv_out.weight, half.conv_out.bias, half.conv_norm_out, gain)
     for quant in (vae.quant_conv, vae.post_quant_conv):
         nn.init.dirac_(quant.weight)
         nn.init.zeros_(quant.bias)
-    # The posterior starts narrow; at its usual width of 1 noise drowns the first lessons.
+    # The posterior starts narrow; at its usual width of 1, noise would dominate the first steps.
     nn.init.constant_(vae.quant_conv.bias[4:], -5.0)
 
 
 def _fill_lanes(weight: Tensor, bias: Tensor) -> None:
-    """Makes a convolution put each input color c into its lane."""
+    """Make a convolution put each input color c into its lane."""
     for color in range(COLORS):
         lane = slice(LANE * color, LANE * (color + 1))
         weight[lane] = 0
@@ -69,7 +69,7 @@ def _fill_lanes(weight: Tensor, bias: Tensor) -> None:
 
 
 def _read_lanes(weight: Tensor, bias: Tensor, norm: nn.GroupNorm, gain: float) -> None:
-    """Makes a convolution after that norm and silu give gain * c for each color."""
+    """Make a convolution after this norm and silu output gain * c for each color."""
     width = norm.num_channels // norm.num_groups
     lanes = min(COLORS, width // LANE)
     # Deviation of a group: two constants for each lane in it, colors counted as small.

@@ -1,7 +1,7 @@
-"""Recognizes what one of the demo's pictures shows, by palette and outline.
+"""Recognition of what a demo image shows, by palette and outline.
 
-Independent of the model: true for any picture in the style of onetrainer.demo.images, which the
-tests use to check the recognizer on drawn pictures before it judges generated ones.
+Independent of the model: works for any image in the style of onetrainer.demo.images, which the
+tests use to check it on drawn images before it judges generated ones.
 """
 
 from dataclasses import dataclass
@@ -27,21 +27,21 @@ Array = NDArray[numpy.float64]
 Mask = NDArray[numpy.bool_]
 
 CORNER = 6  # px; corners are free of shapes whatever their size
-FOREGROUND_DISTANCE = 34.0  # RGB distance from which a pixel is no longer background or its shadow
+FOREGROUND_DISTANCE = 34.0  # RGB distance from background and shadow of a foreground pixel
 SHADOW = 0.75  # shadows keep three quarters of the background's light
-FEWEST_PIXELS = 80  # less is noise, not a shape
+MIN_PIXELS = 80  # of a shape; less is noise
 
 
 @dataclass(frozen=True)
 class Recognition:
-    """What a picture shows; without a shape the other two are None."""
+    """What an image shows; `color` and `shape` are None without a shape."""
 
     background: Background
     color: Color | None
     shape: Shape | None
 
-    def agrees(self, scene: Scene) -> bool:
-        """Whether background, color and shape are the asked ones."""
+    def matches(self, scene: Scene) -> bool:
+        """Return whether background, color and shape are those of the scene."""
         return (self.background, self.color, self.shape) == (
             scene.background,
             scene.color,
@@ -49,21 +49,22 @@ class Recognition:
         )
 
 
-def look(image: Image.Image) -> Recognition:
-    """What the picture shows."""
+def recognize(image: Image.Image) -> Recognition:
+    """Recognize what the image shows."""
     pixels = numpy.asarray(image.convert("RGB"), dtype=numpy.float64)  # (H, W, 3)
     upper = _median(pixels[:CORNER, :CORNER], pixels[:CORNER, -CORNER:])
     lower = _median(pixels[-CORNER:, :CORNER], pixels[-CORNER:, -CORNER:])
     background = _nearest_background(upper, lower)
     mask = _foreground(pixels, upper, lower)
-    if mask.sum() < FEWEST_PIXELS:
+    if mask.sum() < MIN_PIXELS:
         return Recognition(background, None, None)
-    color = _nearest_color(numpy.median(pixels[mask], axis=0))
+    tone = numpy.median(pixels[mask], axis=0)
+    color = min(COLORS, key=lambda color: float(numpy.linalg.norm(tone - shape_rgb(color))))
     return Recognition(background, color, _nearest_shape(mask))
 
 
 def _median(*patches: Array) -> Array:
-    """The tone, (3,), of some areas of (h, w, 3) pixels."""
+    """Return the tone, (3,), of some areas of (h, w, 3) pixels."""
     pixels = numpy.concatenate([patch.reshape(-1, 3) for patch in patches])
     tone: Array = numpy.median(pixels, axis=0)
     return tone
@@ -77,12 +78,8 @@ def _nearest_background(upper: Array, lower: Array) -> Background:
     return min(BACKGROUNDS, key=distance)
 
 
-def _nearest_color(tone: Array) -> Color:
-    return min(COLORS, key=lambda color: float(numpy.linalg.norm(tone - shape_rgb(color))))
-
-
 def _foreground(pixels: Array, upper: Array, lower: Array) -> Mask:
-    """(H, W): pixels that are neither background nor its shadow."""
+    """Return (H, W), which pixels are neither background nor its shadow."""
     share = numpy.linspace(0, 1, len(pixels))[:, None, None]
     ground = upper * (1 - share) + lower * share
     distances = [numpy.linalg.norm(pixels - tone, axis=2) for tone in (ground, ground * SHADOW)]
@@ -91,7 +88,7 @@ def _foreground(pixels: Array, upper: Array, lower: Array) -> Mask:
 
 
 def _nearest_shape(mask: Mask) -> Shape:
-    """The shape whose outline overlaps the mask best, both stretched to one box."""
+    """Return the shape whose outline overlaps the mask best, both stretched to one box."""
     found = _in_box(mask)
 
     def overlap(shape: Shape) -> float:
@@ -102,13 +99,13 @@ def _nearest_shape(mask: Mask) -> Shape:
 
 
 def _in_box(mask: Mask) -> Mask:
-    """The mask's bounding box, stretched to (64, 64)."""
+    """Return the mask's bounding box, stretched to (64, 64)."""
     rows, columns = _span(mask.sum(axis=1)), _span(mask.sum(axis=0))
     cut = Image.fromarray(mask[rows, columns])
     return numpy.asarray(cut.resize((64, 64)))
 
 
 def _span(counts: NDArray[numpy.int64]) -> slice:
-    """From the first to the last row (or column) with more than a stray pixel."""
+    """Return the range of rows (or columns) with more than a stray pixel."""
     filled = numpy.flatnonzero(counts > 1)
     return slice(filled[0], filled[-1] + 1) if len(filled) else slice(0, len(counts))

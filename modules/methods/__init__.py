@@ -1,1 +1,1 @@
-"""What is trained: which parameters, and the file they become."""
+"""Training methods: which parameters are trained, and the files they become."""

@@ -1,4 +1,4 @@
-"""Full fine-tuning: a model's own weights move, all of them or those of chosen layers."""
+"""Full fine-tuning: trains a model's own weights, all of them or those of chosen layers."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -26,20 +26,23 @@ WEIGHT_DTYPES: Mapping[WeightPrecision, torch.dtype] = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
 }
-# Weight decay would move the rows of the tens of thousands of tokens that no caption has.
+# Weight decay would change the rows of the tens of thousands of tokens that no caption has.
 TABLES = ("token_embedding", "position_embedding")
-# What the names of a preset's layers have in them, in the UNet and in text encoders.
+# Substrings of the names of a preset's layers, in the UNet and in text encoders.
 ATTENTION = (".attn1.", ".attn2.", ".self_attn.")
 BLOCKS = (".attentions.", ".encoder.layers.")
 
 
 @dataclass(frozen=True)
 class Full:
-    """A family whose own weights train; `modules.interfaces.Method` tells what each method gives.
+    """A family whose own weights are trained; implements `modules.interfaces.Method`.
 
-    weights: what trains, by component, then by name there, text encoders' with `text_model.`.
-    groups: the same by learning rate. trained: the networks that any of it belongs to.
-    original: what the weights were before; None if it was not to be kept.
+    Attributes:
+        weights: Trained parameters by component, then by name there, text encoders' with
+            `text_model.`.
+        groups: The same by learning rate.
+        trained: The networks that have any of them.
+        original: Their values before training; None if not kept.
     """
 
     family: Family
@@ -57,11 +60,16 @@ class Full:
         source: ModelSource,
         keep_original: torch.device | None = None,
     ) -> "Full":
-        """Lets the chosen weights of a family train, which was loaded with `part_dtypes`.
+        """Make the chosen weights of a family trainable; load it with `component_dtypes`.
 
-        source: where the family came from. keep_original: where a copy of the weights is kept for
-        `untouched`; None for nowhere. Raises UserError for a pattern that no layer's name has, and
-        where no layer of the networks that train is chosen.
+        Args:
+            family: Loaded with `component_dtypes`.
+            section: The method's settings.
+            source: Files the family was loaded from.
+            keep_original: Device for a copy of the weights for `base_model`; None for no copy.
+
+        Raises:
+            UserError: For a pattern that matches no layer, and if no layer is chosen.
         """
         components = {
             component: family.unet if component == "unet" else family.text_encoders[component]
@@ -86,9 +94,13 @@ class Full:
                 for name, (parameter, _) in chosen.items()
             }
         if components and not groups:
-            raise _nothing_error()
+            raise _no_layer_error()
         named = {name: weight for group in groups for name, weight in group.parameters.items()}
-        _enable(named, WEIGHT_DTYPES[section.weights])
+        dtype = WEIGHT_DTYPES[section.weights]
+        for name, weight in named.items():
+            if weight.dtype != dtype:  # casting it now would round it twice
+                raise ValueError(f"{name} was loaded as {weight.dtype}, not as {dtype}")
+            weight.requires_grad_(True)
         original = OriginalWeights.of(named, keep_original) if keep_original else None
         return Full(family, source, weights, tuple(groups), tuple(components.values()), original)
 
@@ -106,7 +118,7 @@ class Full:
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Raises ValueError unless names and shapes are exactly those of `state_dict`."""
+        """Raise ValueError unless names and shapes are exactly those of `state_dict`."""
         load_weights(self.state_dict(), state)
 
     def train(self, mode: bool) -> None:
@@ -114,7 +126,7 @@ class Full:
             module.train(mode)
 
     def base_model(self) -> AbstractContextManager[None]:
-        """Raises ValueError if the original weights were not to be kept."""
+        """Raise ValueError if the original weights were not kept."""
         if self.original is None:
             raise ValueError("the original weights were not kept")
         return self.original.restored()
@@ -123,36 +135,36 @@ class Full:
         return inference_mode(self.trained)
 
     def after_step(self) -> None:
-        """Nothing: weights may become whatever they like."""
+        """Do nothing: weights are not constrained."""
 
     def export(self, path: Path, options: ExportOptions) -> list[Path]:
-        """Writes the whole model; what did not train is that of its files."""
+        """Write the whole model; untrained weights are read from its files."""
         trained = {
-            diffusers_name: {name: weight.detach() for name, weight in own.items()}
-            for diffusers_name, own in self.weights.items()
+            diffusers_name: {name: weight.detach() for name, weight in parameters.items()}
+            for diffusers_name, parameters in self.weights.items()
         }
         return self.source.write(path, self.family, trained, options)
 
 
 def trained_components(section: FullSection, base: Base) -> list[LoraComponent]:
-    """The networks of a base that the section trains."""
+    """Return the networks of a base that the section trains."""
     return [component for component in LORA_COMPONENTS[base] if _network(section, component).train]
 
 
 def component_dtypes(section: FullSection, base: Base) -> dict[str, torch.dtype]:
-    """The dtype in which each trained network of a base is to be loaded."""
+    """Return the dtype to load each trained network of a base in."""
     dtype = WEIGHT_DTYPES[section.weights]
     return dict.fromkeys(map(str, trained_components(section, base)), dtype)
 
 
-def load_weights(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-    """Copies a state into tensors; raises ValueError unless names and shapes are the same."""
-    if own.keys() != state.keys():
-        raise ValueError(f"other weights: {sorted(own.keys() ^ state.keys())[:4]}")
-    for name, tensor in own.items():
+def load_weights(tensors: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Copy a state into tensors; raise ValueError unless names and shapes are equal."""
+    if tensors.keys() != state.keys():
+        raise ValueError(f"other weights: {sorted(tensors.keys() ^ state.keys())[:4]}")
+    for name, tensor in tensors.items():
         if tensor.shape != state[name].shape:
             raise ValueError(f"{name}: {state[name].shape} is not {tensor.shape}")
-    for name, tensor in own.items():
+    for name, tensor in tensors.items():
         tensor.copy_(state[name])
 
 
@@ -169,7 +181,7 @@ def _network(section: FullSection, component: LoraComponent) -> Unet | TextEncod
 def _chosen(
     component: LoraComponent, module: nn.Module, section: FullSection
 ) -> dict[str, tuple[nn.Parameter, float | None]]:
-    """Every parameter that is to train, with its learning rate, by its name in checkpoints."""
+    """Return every parameter to train, with its learning rate, by its name in checkpoints."""
     diffusers_name, chosen = DIFFUSERS_COMPONENTS[component], {}
     for path, parameter in module.named_parameters():
         layer = layer_name(component, path.rpartition(".")[0])
@@ -181,7 +193,7 @@ def _chosen(
 
 
 def _is_target(layer: str, section: FullSection) -> bool:
-    """Whether a layer that no rule is about trains.
+    """Return whether a layer that no rule matches is trained.
 
     "attn": the projections of self- and cross-attention. "attn-mlp": the transformer blocks with
     their norms, and the UNet's projections into and out of them.
@@ -203,13 +215,13 @@ def _groups(
     chosen: Mapping[str, tuple[nn.Parameter, float | None]],
     section: FullSection,
 ) -> list[ParameterGroup]:
-    """One group for each learning rate, in the order in which the network has them."""
+    """Return one group for each learning rate, in the network's order."""
     rates = dict.fromkeys(lr for _, lr in chosen.values())
     stop = _network(section, component).stop_after
     return [
         ParameterGroup(
             component,
-            {name: weight for name, (weight, own) in chosen.items() if own == lr},
+            {name: weight for name, (weight, rate) in chosen.items() if rate == lr},
             lr,
             stop_after=stop,
         )
@@ -217,17 +229,9 @@ def _groups(
     ]
 
 
-def _enable(weights: Mapping[str, nn.Parameter], dtype: torch.dtype) -> None:
-    for name, weight in weights.items():
-        if weight.dtype != dtype:  # cast now, they would have been rounded twice
-            raise ValueError(f"{name} was loaded as {weight.dtype}, and not as {dtype}")
-        weight.requires_grad_(True)
-
-
-def _nothing_error() -> UserError:
+def _no_layer_error() -> UserError:
     return UserError(
-        "method: no layer is left to train",
-        "A network with layers that may move was expected",
-        "Train the UNet or a text encoder, or change the choice of layers (method.targets,"
-        " method.layers)",
+        "method: no layer is chosen for training",
+        "Expected a network with trainable layers",
+        "Train the UNet or a text encoder, or choose other layers (method.targets, method.layers)",
     )

@@ -1,4 +1,4 @@
-"""Words that are learned beside something else: a method made of two."""
+"""Textual inversion combined with another training method."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,35 +11,35 @@ from modules.interfaces import ExportOptions, Method, ParameterGroup
 from modules.methods.embedding import Embeddings
 
 PREFIX = "embeddings."
-"""Before the words' names in checkpoints; the names of other methods' tensors begin otherwise."""
+"""Prefix of the tokens' names in checkpoints; no other method's tensors have it."""
 
 
 @dataclass(frozen=True)
 class Joint:
-    """A method and words; `modules.interfaces.Method` tells what each method gives."""
+    """Another method and trained tokens; implements `modules.interfaces.Method`."""
 
     main: Method
     embeddings: Embeddings
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        words = [
-            replace(group, parameters=_prefixed(group.parameters))
+        tokens = [
+            replace(group, parameters={PREFIX + name: p for name, p in group.parameters.items()})
             for group in self.embeddings.parameter_groups()
         ]
-        return [*self.main.parameter_groups(), *words]
+        return [*self.main.parameter_groups(), *tokens]
 
     def extra_modules(self) -> nn.Module:
         return nn.ModuleList([self.main.extra_modules(), self.embeddings.extra_modules()])
 
     def state_dict(self) -> dict[str, Tensor]:
-        words = {PREFIX + name: rows for name, rows in self.embeddings.state_dict().items()}
-        return self.main.state_dict() | words
+        tokens = {PREFIX + name: rows for name, rows in self.embeddings.state_dict().items()}
+        return self.main.state_dict() | tokens
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Raises ValueError unless names and shapes are exactly those of `state_dict`."""
-        words = {name.removeprefix(PREFIX): t for name, t in state.items() if _is_word(name)}
-        self.main.load_state_dict({name: t for name, t in state.items() if not _is_word(name)})
-        self.embeddings.load_state_dict(words)
+        """Raise ValueError unless names and shapes are exactly those of `state_dict`."""
+        tokens = {name.removeprefix(PREFIX): t for name, t in state.items() if _is_token(name)}
+        self.main.load_state_dict({name: t for name, t in state.items() if not _is_token(name)})
+        self.embeddings.load_state_dict(tokens)
 
     def train(self, mode: bool) -> None:
         self.main.train(mode)
@@ -60,16 +60,12 @@ class Joint:
         self.embeddings.after_step()
 
     def export(self, path: Path, options: ExportOptions) -> list[Path]:
-        """The method's files, and one for each word; a LoRA's holds the words, too, if wanted."""
+        """Write the method's files and one per token; a LoRA's bundles the tokens if wanted."""
         is_bundled = self.embeddings.section.bundle
         bundle = self.embeddings.trained() if is_bundled else ()
         main = self.main.export(path, replace(options, bundle=bundle))
         return [*main, *self.embeddings.export_each(path, options)]
 
 
-def _is_word(name: str) -> bool:
+def _is_token(name: str) -> bool:
     return name.startswith(PREFIX)
-
-
-def _prefixed(parameters: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
-    return {PREFIX + name: rows for name, rows in parameters.items()}

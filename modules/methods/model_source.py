@@ -1,4 +1,4 @@
-"""The base model's files, out of which a fine-tuned model is written with what has changed."""
+"""The base model's files, from which a fine-tuned model is written with its changes."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -18,15 +18,16 @@ from onetrainer.config.run.model import Model, base_of
 from onetrainer.model_files import ModelFile, inspect_model
 
 Trained = Mapping[Component, Mapping[str, Tensor]]
-"""Tensors that have changed, by their names in the component, text encoders' with `text_model.`."""
+"""Trained tensors by component, then by name there, text encoders' with `text_model.`."""
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where the parts of a loaded model came from.
+    """The files a model was loaded from.
 
-    vae: the file or folder whose VAE takes the place of the model's own; None for its own.
-    configs: the folder with each base's component configs, for single files.
+    Attributes:
+        vae: File or folder of another VAE; None for the model's own.
+        configs: Folder with each base's component configs, for single files.
     """
 
     model: ModelFile
@@ -35,22 +36,28 @@ class ModelSource:
 
     @staticmethod
     def of(section: Model, *, configs: Path = MODELS) -> "ModelSource":
-        """That of the config's base model. section.path: a folder or a file, not a hub name."""
+        """Return the files of the config's base model, whose path is a folder or a file."""
         vae = Path(section.vae) if section.vae else None
         return ModelSource(inspect_model(Path(section.path)), vae, configs)
 
     def write(
         self, path: Path, family: Family, trained: Trained, options: ExportOptions
     ) -> list[Path]:
-        """The whole model, complete or not at all; gives what was written.
+        """Write the whole model, complete or not at all, and return the paths written.
 
-        path: without an ending. What was not trained is read from its file now, tensor by tensor,
-        and cast once. Raises UserError where the source is gone, or the disk has too little room.
+        Untrained tensors are read from the source now, one by one, and cast once.
+
+        path: Without suffix.
+
+        Raises:
+            UserError: If the source is gone, or the disk has too little space.
         """
         with open_stored_model(self.model, self._description(family), vae=self.vae) as stored:
             model = stored.model
-            components = {name: {**own, **trained.get(name, {})} for name, own in
-                          model.components.items()}  # fmt: skip
+            components = {
+                name: {**tensors, **trained.get(name, {})}
+                for name, tensors in model.components.items()
+            }
             changed = replace(model, components=components, metadata=options.metadata)
             if options.model_format == "diffusers":
                 write_model_folder(path, changed, dtype=options.dtype, overwrite=True)
@@ -62,18 +69,18 @@ class ModelSource:
             return [file]
 
     def open_vae(self, family: Family) -> AbstractContextManager[StoredVae]:
-        """The VAE that the family was loaded with, while the block lasts."""
+        """Open the VAE that the family was loaded with."""
         description = self._description(family)
         return open_stored_vae(
             self.vae or self.model.path, base_of(family.name), description.configs["vae"]
         )
 
     def _description(self, family: Family) -> Description:
-        is_own = self.model.layout == "folder"
+        is_model_folder = self.model.layout == "folder"
         return describe(
-            self.model.path if is_own else self.configs / base_of(family.name),
+            self.model.path if is_model_folder else self.configs / base_of(family.name),
             family.name,
             prediction=family.prediction,
             zero_terminal_snr=family.schedule.settings.zero_terminal_snr,
-            is_own=is_own,
+            is_model_folder=is_model_folder,
         )

@@ -1,4 +1,4 @@
-"""The weights that a model had before its training, to compute with them in between."""
+"""Weights that a model had before training, for computing with the base model in between."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 class OriginalWeights:
     """Copies of trained parameters as they were, by name.
 
-    On any device: those that are not on the parameters' own are copied there when they are used.
+    On any device; copies on another device than the parameters' are transferred when they are used.
     """
 
     parameters: Mapping[str, nn.Parameter]
@@ -21,7 +21,7 @@ class OriginalWeights:
 
     @staticmethod
     def of(parameters: Mapping[str, nn.Parameter], device: torch.device) -> "OriginalWeights":
-        """Copies of what the parameters hold now, kept on a device."""
+        """Copy the current values of parameters to a device."""
         copies = {
             name: parameter.detach().to(device, copy=True) for name, parameter in parameters.items()
         }
@@ -29,19 +29,19 @@ class OriginalWeights:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Meanwhile the parameters hold the copies; afterwards they hold the very same memory.
+        """Put the copies into the parameters within the context; then the same memory as before.
 
-        Nothing is written over: gradients, and graphs that wait for their backward, stay right.
+        Nothing is overwritten, so gradients and graphs that wait for their backward stay valid.
         """
         self._pin()
         trained = {name: parameter.data for name, parameter in self.parameters.items()}
-        # Autocast remembers its casts by parameter, not by memory: it would go on with the casts
-        # of the other weights, and with casts made without gradients.
+        # Autocast caches casts by parameter, not by memory: it would reuse casts of the other
+        # weights, and casts made without gradients.
         torch.clear_autocast_cache()
         try:
             for name, parameter in self.parameters.items():
                 copy = self.copies[name]
-                # From pinned memory they come one after the other, and nobody waits for them.
+                # Transfers from pinned memory are asynchronous.
                 parameter.data = copy.to(parameter.device, non_blocking=copy.device.type == "cpu")
             with torch.no_grad():
                 yield
@@ -51,9 +51,9 @@ class OriginalWeights:
             torch.clear_autocast_cache()
 
     def _pin(self) -> None:
-        """Puts copies in main memory where a card can read them by itself, if there is a card.
+        """Pin copies in host memory, once, if the parameters are on a GPU.
 
-        Once, and for good. What cannot be pinned stays as it is: then whoever uses it waits.
+        Copies that cannot be pinned stay as they are; their transfer then blocks.
         """
         if self._was_pinned or not any(weight.is_cuda for weight in self.parameters.values()):
             return
@@ -63,5 +63,5 @@ class OriginalWeights:
                 continue
             try:
                 self.copies[name] = copy.pin_memory()
-            except RuntimeError:  # there is too little memory for it
+            except RuntimeError:  # out of pinned memory
                 return

@@ -1,4 +1,4 @@
-"""Quantizing the frozen networks of a model, before adapters are put on them."""
+"""Quantization of a model's frozen networks, before adapters are attached."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -29,14 +29,19 @@ def quantize_family(
     trains: Collection[str],
     device: torch.device,
 ) -> tuple[str, ...]:
-    """Quantizes the linear layers of a family's UNet and text encoders; gives notes for people.
+    """Quantize the linear layers of a family's UNet and text encoders; return notes for people.
 
-    After loading, and before the method is attached: adapters then take what they begin with from
-    the weights that are computed with (DoRA its lengths), and keep the layers that they lie on.
-    patterns: parts of the names of layers, or regular expressions found in them; none means all.
-    trains: the parts that are left as they are. device: where it is computed; parts stay where
-    they are. Raises UserError for a pattern that no layer's name has, and where the package for
-    the number format is missing.
+    Call it after loading and before the method is attached: adapters then take their initial values
+    (DoRA's norms) from the quantized weights, and keep the layers they are attached to.
+
+    kind: Number format.
+    patterns: Substrings of layer names, or regular expressions; all layers match if empty.
+    trains: Components to leave as they are.
+    device: Where to compute; components stay where they are.
+
+    Raises:
+        UserError: For a pattern that matches no layer, and if the package for the number format is
+            missing.
     """
     problem = missing_quantizer(kind)
     if problem is not None:
@@ -61,13 +66,13 @@ def quantize_family(
         quantize(module, kind, partial(_is_chosen, patterns, component), device=device)
         for component, module in frozen.items()
     )
-    return () if count else (f"no layer is left that could be kept as {kind}: all of them train",)
+    return () if count else (f"no layer can be quantized to {kind}: all of them are trained",)
 
 
 def unquantized_components(section: Method, base: Base) -> frozenset[str]:
-    """The parts of a base that are not to be quantized: what trains, and is no UNet with adapters.
+    """Return the components of a base that are not quantized: those trained, except adapted UNets.
 
-    Text encoders with adapters are small, and read captions better with all their digits.
+    Text encoders with adapters are small, and read captions better in full precision.
     """
     match section:
         case Full():
@@ -87,21 +92,21 @@ def _is_chosen(patterns: Sequence[str], component: LoraComponent, path: str) -> 
 
 
 def _require_all_used(patterns: Sequence[str], names: Sequence[str]) -> None:
-    """Raises UserError for a pattern that is found in none of the names."""
+    """Raise UserError for a pattern that matches none of the names."""
     for place, pattern in enumerate(patterns):
         where = f'hardware.quantized_layers.{place}.pattern: "{pattern}"'
         try:
             is_used = any(re.search(pattern, name) for name in names)
         except re.error as error:
             raise UserError(
-                f"{where} is no regular expression ({error})",
-                "A part of the layers' names was expected",
-                "Put a backslash before characters that mean something else: . * + ? ( ) [ ]",
+                f"{where} is not a regular expression ({error})",
+                "Expected a part of the layers' names",
+                "Put a backslash before special characters: . * + ? ( ) [ ]",
             ) from error
         if not is_used:
-            near = similar_names(pattern, names)
+            similar = similar_names(pattern, names)
             raise UserError(
-                f"{where} matches none of the {len(names)} linear layers that are frozen here",
-                "Names are like " + ", ".join(near) if near else "",
-                "Correct it, or remove it; layers of text encoders that train do not count",
+                f"{where} matches none of the {len(names)} frozen linear layers",
+                "Expected names such as " + ", ".join(similar) if similar else "",
+                "Correct it, or remove it; layers of trained text encoders are not quantized",
             )

@@ -1,4 +1,4 @@
-"""Fine-tuning of a VAE's decoder; the encoder, and with it the latents, stays as it is."""
+"""Fine-tuning of a VAE's decoder; the encoder, and with it the latents, stays unchanged."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -20,15 +20,16 @@ from onetrainer.config.run.model import base_of
 
 PART = "vae"
 DECODER = ("post_quant_conv.", "decoder.")
-"""What latents go through to become pictures, by the starts of diffusers' names."""
+"""Prefixes of diffusers' names of the decoder's tensors."""
 
 
 @dataclass(frozen=True)
 class VaeDecoder:
-    """A family whose decoder trains; `modules.interfaces.Method` tells what each method gives.
+    """A family whose VAE decoder is trained; implements `modules.interfaces.Method`.
 
-    weights: the decoder's, by the VAE's names. original: what they were before; None if it was
-    not to be kept.
+    Attributes:
+        weights: The decoder's parameters, by the VAE's names.
+        original: Their values before training; None if not kept.
     """
 
     family: Family
@@ -44,10 +45,13 @@ class VaeDecoder:
         source: ModelSource,
         keep_original: torch.device | None = None,
     ) -> "VaeDecoder":
-        """Lets the decoder train, in the section's number format; the encoder keeps its own.
+        """Make the decoder trainable in the section's number format; the encoder keeps its dtype.
 
-        source: where the family came from. keep_original: where a copy of the weights is kept for
-        `untouched`; None for nowhere.
+        Args:
+            family: Its decoder is changed in place.
+            section: The method's settings.
+            source: Files the family was loaded from.
+            keep_original: Device for a copy of the weights for `base_model`; None for no copy.
         """
         weights = {
             name: parameter
@@ -71,14 +75,14 @@ class VaeDecoder:
         return {f"{PART}.{name}": weight.detach() for name, weight in self.weights.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Raises ValueError unless names and shapes are exactly those of `state_dict`."""
+        """Raise ValueError unless names and shapes are exactly those of `state_dict`."""
         load_weights(self.state_dict(), state)
 
     def train(self, mode: bool) -> None:
         self.family.vae.train(mode)
 
     def base_model(self) -> AbstractContextManager[None]:
-        """Raises ValueError if the original weights were not to be kept."""
+        """Raise ValueError if the original weights were not kept."""
         if self.original is None:
             raise ValueError("the original weights were not kept")
         return self.original.restored()
@@ -87,10 +91,10 @@ class VaeDecoder:
         return inference_mode((self.family.vae,))
 
     def after_step(self) -> None:
-        """Nothing: weights may become whatever they like."""
+        """Do nothing: weights are not constrained."""
 
     def export(self, path: Path, options: ExportOptions) -> list[Path]:
-        """Writes the VAE alone; its encoder is that of its file."""
+        """Write the VAE alone; its encoder is read from the source."""
         with self.source.open_vae(self.family) as stored:
             tensors: dict[str, Tensor | LazyTensor] = {**stored.tensors}
             tensors |= {name: weight.detach() for name, weight in self.weights.items()}

@@ -1,1 +1,1 @@
-"""Textual-inversion files, and the metadata standard that all written files follow."""
+"""Textual-inversion files, and the ModelSpec metadata of all written files."""

@@ -1,4 +1,4 @@
-"""Embeddings from one file to another: from any form in use to the one that most programs read."""
+"""Conversion of an embedding file of any form to the one that most programs read."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +19,12 @@ def convert_embedding(
     overwrite: bool = False,
     name: str = "",
 ) -> list[str]:
-    """Writes the embedding of a file as .safetensors; returns what a person should know of it.
+    """Write the embedding of a file as .safetensors and return notes for people.
 
-    name: which one of a file that bundles several; of a file with one, what it is called now.
-    Raises UserError if there is no such embedding, or the target is taken or of another kind.
+    name: Which embedding of a file that bundles several; for a file with one, its new name.
+
+    Raises:
+        UserError: If there is no such embedding, or the target exists or has another suffix.
     """
     require_safetensors(target, "embeddings")
     embedding = read_embedding(source, name=name)
@@ -33,20 +35,20 @@ def convert_embedding(
 
 
 def require_safetensors(target: Path, what: str) -> None:
-    """Raises UserError unless the name is one of a safetensors file. what: a word for messages."""
+    """Raise UserError unless the file name ends in .safetensors. what: Subject of the message."""
     if target.suffix.lower() != SUFFIX:
         raise UserError(
-            f"{target.name}: {what} are written as {SUFFIX} only",
-            f"A name that ends in {SUFFIX} was expected",
+            f"{target.name}: {what} can only be written as {SUFFIX}",
+            f"Expected a name that ends in {SUFFIX}",
             f"Use {target.stem}{SUFFIX}; every program reads it",
         )
 
 
 def _notes(embedding: Embedding, target: Path) -> list[str]:
     count = f"{embedding.length} vector{'s' if embedding.length != 1 else ''}"
-    notes = [f'An embedding of {count} for {embedding.family}, called "{embedding.name}".']
+    notes = [f'An embedding of {count} for {embedding.family}, named "{embedding.name}".']
     if embedding.name != target.stem:
-        notes.append(f'Programs that go by the file\'s name call it "{target.stem}".')
+        notes.append(f'Programs that use the file name as the token call it "{target.stem}".')
     if embedding.outputs:
         notes.append("Few programs read its vectors for the text encoders' output.")
     return notes

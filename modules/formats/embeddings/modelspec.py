@@ -1,4 +1,4 @@
-"""What a file says about itself in the words of ModelSpec 1.0.1, which many programs show.
+"""Metadata by ModelSpec 1.0.1, which many programs show.
 
 Source: Stability AI, "Model Metadata Standard Specification", version 1.0.1.
 """
@@ -17,13 +17,13 @@ PREFIX = "modelspec."
 FileKind = Literal["model", "lora", "textual-inversion", "vae"]
 Layout = Literal["original", "diffusers"]
 
-# The code whose names the tensors have, by the bare names that the specification suggests.
+# The code whose names the tensors have, by the short names that the specification suggests.
 IMPLEMENTATIONS: Mapping[Layout, str] = MappingProxyType(
     {"original": "sgm", "diffusers": "diffusers"}
 )
 
-# The specification names the first four; those for inpainting are the names that ComfyUI and
-# SwarmUI use, and for SDXL, where nobody has published one, the same made in the same way.
+# The specification names the first four; those for inpainting are the names of ComfyUI and
+# SwarmUI, and for SDXL, where no name is published, a name formed likewise.
 _ARCHITECTURES: Mapping[FamilyName, str] = MappingProxyType(
     {
         "sd15": "stable-diffusion-v1",
@@ -35,8 +35,8 @@ _ARCHITECTURES: Mapping[FamilyName, str] = MappingProxyType(
     }
 )
 _SD2_V = "stable-diffusion-v2-768-v"
-# A VAE by itself is that of all models with its latents, whatever they predict or paint into; the
-# specification has no word for it. These are the names by which SwarmUI knows them.
+# A separate VAE fits all models with its latents; the specification has no name for it. These are
+# SwarmUI's.
 _VAES: Mapping[Base, str] = MappingProxyType(
     {
         "sd15": "stable-diffusion-v1/vae",
@@ -48,12 +48,17 @@ _VAES: Mapping[Base, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The facts and words of one file; empty ones are not written.
+    """ModelSpec metadata of one file; empty fields are not written.
 
-    layout: whose names the tensors have. resolution: (width, height) in pixels that it was trained
-    at. encoder_layer: the clip skip to use, 0 if it is the family's own. tags, trigger_words:
-    separated by commas. thumbnail: a small JPEG. date: ISO 8601. is_negative_embedding: whether an
-    embedding belongs into negative prompts; None for whatever is no embedding.
+    Attributes:
+        layout: Whose names the tensors have.
+        resolution: (width, height) in pixels of the training.
+        encoder_layer: The clip skip to use; 0 for the family's default.
+        tags: Separated by commas, as `trigger_words`.
+        thumbnail: A small JPEG.
+        date: ISO 8601.
+        is_negative_embedding: Whether an embedding belongs into negative prompts; None for other
+            files.
     """
 
     family: FamilyName
@@ -74,15 +79,16 @@ class ModelSpec:
     is_negative_embedding: bool | None = None
 
     def fields(self) -> dict[str, str]:
-        """Everything but the hash, which whoever writes the file computes."""
+        """Return all fields but the hash, which is computed when the file is written."""
         is_negative, predicts = self.is_negative_embedding, self.kind != "vae"
-        found = {
+        prediction_type = "v" if self.prediction == "v_prediction" else "epsilon"
+        fields = {
             "sai_model_spec": VERSION,
             "architecture": architecture(self.family, self.prediction, self.kind),
             "implementation": IMPLEMENTATIONS[self.layout],
             "title": self.title,
             "resolution": "{}x{}".format(*self.resolution),
-            "prediction_type": _predicted(self.prediction) if predicts else "",
+            "prediction_type": prediction_type if predicts else "",
             "encoder_layer": str(self.encoder_layer) if self.encoder_layer and predicts else "",
             "author": self.author.strip(),
             "description": self.description.strip(),
@@ -94,11 +100,11 @@ class ModelSpec:
             "date": self.date,
             "is_negative_embedding": "" if is_negative is None else str(is_negative).lower(),
         }
-        return {PREFIX + key: text for key, text in found.items() if text}
+        return {PREFIX + key: text for key, text in fields.items() if text}
 
 
 def architecture(family: FamilyName, prediction: Prediction, kind: FileKind) -> str:
-    """The specification's name of what a file is, or is for: "stable-diffusion-v1/lora"."""
+    """Return the specification's name of a file's architecture: "stable-diffusion-v1/lora"."""
     if kind == "vae":
         return _VAES[base_of(family)]
     is_sd2_v = family == "sd2" and prediction == "v_prediction"
@@ -106,29 +112,25 @@ def architecture(family: FamilyName, prediction: Prediction, kind: FileKind) -> 
     return base if kind == "model" else f"{base}/{kind}"
 
 
-def embedding_metadata(metadata: Mapping[str, str], word: str) -> dict[str, str]:
-    """A run's metadata as the file of one of its embeddings tells it: its kind, and its word.
+def embedding_metadata(metadata: Mapping[str, str], token: str) -> dict[str, str]:
+    """Return a run's metadata for the file of one of its embeddings.
 
-    Its tensors have the original programs' names, whatever a LoRA beside it has.
+    Its tensors have the original layout's names, whatever the run's LoRA has.
     """
     kind: FileKind = "textual-inversion"
-    changed = {"name": word}
+    changed = {"name": token}
     if base := metadata.get(f"{PREFIX}architecture", "").split("/")[0]:
         changed |= {
             f"{PREFIX}architecture": f"{base}/{kind}",
             f"{PREFIX}implementation": IMPLEMENTATIONS["original"],
-            f"{PREFIX}trigger_phrase": word,
+            f"{PREFIX}trigger_phrase": token,
         }
     return {**metadata, **changed}
 
 
 def comma_separated(text: str) -> str:
-    """The entries of a list with commas, without what is empty or only spaces."""
+    """Normalize a comma-separated list, without empty entries."""
     return ", ".join(part.strip() for part in text.split(",") if part.strip())
-
-
-def _predicted(prediction: Prediction) -> str:
-    return "v" if prediction == "v_prediction" else "epsilon"
 
 
 def _data_url(jpeg: bytes) -> str:

@@ -1,4 +1,4 @@
-"""An optimizer's values as tensors and JSON, so that no checkpoint needs pickle."""
+"""Optimizer state as tensors and JSON, so that checkpoints need no pickle."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 State = dict[int, dict[str, Any]]
 
-# Whose tensor classes a checkpoint may name: those of optimizers with 4 and 8 bits.
+# Libraries whose tensor classes a checkpoint may name: those of 4-bit and 8-bit optimizers.
 _LIBRARIES = ("torchao",)
 _DTYPES = {
     str(dtype): dtype
@@ -18,10 +18,11 @@ _DTYPES = {
 
 
 class Packer:
-    """Takes values apart.
+    """Separates values into JSON and tensors.
 
-    tensors: what was met so far, by key; one that several values share is there once, as
-    safetensors demands.
+    Attributes:
+        tensors: Tensors packed so far, by key; a shared one is stored once, as safetensors
+            requires.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class Packer:
         self._known: dict[tuple[int, torch.Size, torch.dtype], str] = {}
 
     def pack(self, value: object, key: str) -> object:
-        """A value as JSON that refers to tensors. Raises TypeError for what cannot be kept."""
+        """Return a value as JSON that refers to tensors; raise TypeError for unsupported values."""
         match value:
             case None | bool() | int() | float() | str():
                 return value
@@ -67,9 +68,10 @@ class Packer:
 
 
 def unpack(packed: object, tensors: Mapping[str, Tensor]) -> object:
-    """A value as it was, with the given tensors in it.
+    """Return a value restored from JSON and tensors.
 
-    Raises ValueError, KeyError or TypeError for what `Packer` has not written.
+    Raises:
+        ValueError: For JSON that `Packer` has not written; also KeyError and TypeError.
     """
     match packed:
         case None | bool() | int() | float() | str():
@@ -93,7 +95,7 @@ def unpack(packed: object, tensors: Mapping[str, Tensor]) -> object:
 
 
 def unpack_entries(packed: object, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Values by name; raises what `unpack` does."""
+    """Return values by name; raises what `unpack` does."""
     entries = unpack(packed, tensors)
     if not isinstance(entries, dict):
         raise ValueError(f"{str(packed)[:80]} is not a table of values")
@@ -101,7 +103,7 @@ def unpack_entries(packed: object, tensors: Mapping[str, Tensor]) -> dict[str, A
 
 
 def unpack_plain(tensors: Mapping[str, Tensor], values: Mapping[str, Mapping[str, Any]]) -> State:
-    """The state by the parameters' numbers, of checkpoints from before groups had progress."""
+    """Return the state by parameter number, from checkpoints of the format without groups."""
     state: State = {int(number): dict(entries) for number, entries in values.items()}
     for key, tensor in tensors.items():
         number, _, name = key.partition(".")
@@ -110,11 +112,11 @@ def unpack_plain(tensors: Mapping[str, Tensor], values: Mapping[str, Mapping[str
 
 
 def _tensor_class(name: str) -> type[Tensor]:
-    """The class of a tensor; of no library but those known, for a file is not to run code."""
+    """Return a tensor class, of known libraries only: a file must not run code."""
     module, _, attribute = name.partition(":")
     if module.partition(".")[0] not in _LIBRARIES:
-        raise ValueError(f"{name} is not a known kind of tensor")
+        raise ValueError(f"{name} is not a known tensor class")
     found = vars(importlib.import_module(module)).get(attribute)
     if not (isinstance(found, type) and issubclass(found, Tensor)):
-        raise ValueError(f"{name} is not a kind of tensor")
+        raise ValueError(f"{name} is not a tensor class")
     return found

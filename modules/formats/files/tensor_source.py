@@ -1,7 +1,7 @@
-"""Tensors read from files one at a time: safetensors and pickles alike, nothing is executed.
+"""Reading of single tensors from safetensors and pickle files, without executing code.
 
-A tensor is read by its place in the file into memory of its own. Mapping the file instead would
-count its pages as the process's own, and would break when the file is replaced.
+A tensor is read by its offset into its own memory. Memory-mapping would count the file's pages as
+the process's memory, and would break when the file is replaced.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,9 +33,9 @@ DTYPES: Mapping[str, torch.dtype] = {
     "I64": torch.int64,
     "U64": torch.uint64,
 }
-"""safetensors' words, in the order in which its library writes tensors."""
+"""Dtypes by safetensors' names, in the order in which its library writes tensors."""
 
-PIECE = 4 << 20  # bytes; a multiple of every dtype's size
+BUFFER_BYTES = 4 << 20  # a multiple of every dtype's size
 
 PRECISIONS: Mapping[str, torch.dtype | None] = {
     "keep": None,
@@ -43,14 +43,15 @@ PRECISIONS: Mapping[str, torch.dtype | None] = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
-"""The words for a file's precision; None leaves each tensor in its own."""
+"""Names of a file's precision; None keeps each tensor's own."""
 
 
 @dataclass(frozen=True)
 class LazyTensor:
-    """A tensor that is made when it is needed.
+    """A tensor that is created when it is needed.
 
-    read: gives it on the CPU in this dtype and shape, anew each time.
+    Attributes:
+        read: Returns it on the CPU in this dtype and shape, newly each time.
     """
 
     dtype: torch.dtype
@@ -58,65 +59,67 @@ class LazyTensor:
     read: Callable[[], Tensor]
 
     def numel(self) -> int:
-        """How many numbers it holds."""
+        """Return the number of elements."""
         return self.shape.numel()
 
     def element_size(self) -> int:
-        """Bytes of each number."""
+        """Return the bytes of an element."""
         return self.dtype.itemsize
 
 
 @dataclass(frozen=True)
 class TensorReader:
-    """Open files of tensors; of two tensors with one name the later file's is meant.
+    """Open tensor files; a later file's tensor replaces one of the same name. Not thread-safe.
 
-    piece: one room for all casts, because rooms that come and go between the tensors that stay
-    would scatter the memory. It and the files' positions make a reader one for a single thread.
+    Attributes:
+        file_indices: Index of the file of each tensor, by name.
+        buffer: Memory for all casts: buffers allocated between tensors that stay would fragment the
+            memory.
     """
 
     tables: Sequence[TensorTable]
     files: Sequence[BinaryIO]
-    places: Mapping[str, int]  # which of the files each name is in
-    piece: Tensor
+    file_indices: Mapping[str, int]
+    buffer: Tensor
 
     @property
     def names(self) -> list[str]:
         """Every tensor's name, sorted."""
-        return sorted(self.places)
+        return sorted(self.file_indices)
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What the files' headers say besides their tensors."""
+        """The metadata of the files' headers."""
         return {key: value for table in self.tables for key, value in table.metadata.items()}
 
     def __contains__(self, name: str) -> bool:
-        return name in self.places
+        return name in self.file_indices
 
     def entry(self, name: str) -> TensorEntry:
-        """What the header says of a tensor; KeyError if there is none of this name."""
-        return self.tables[self.places[name]].entries[name]
+        """Return a tensor's header entry; KeyError for an unknown name."""
+        return self.tables[self.file_indices[name]].entries[name]
 
     def path(self, name: str) -> Path:
-        """The file that a tensor is in; KeyError if there is none of this name."""
-        return self.tables[self.places[name]].path
+        """Return the file of a tensor; KeyError for an unknown name."""
+        return self.tables[self.file_indices[name]].path
 
     def shape(self, name: str) -> Size:
-        """A tensor's shape; KeyError if there is none of this name."""
+        """Return a tensor's shape; KeyError for an unknown name."""
         return Size(self.entry(name).shape)
 
     def dtype(self, name: str) -> torch.dtype:
-        """A tensor's dtype; UserError if torch has none like it."""
-        word = self.entry(name).dtype
-        if word not in DTYPES:
+        """Return a tensor's dtype; raise UserError if torch has no such dtype."""
+        dtype_name = self.entry(name).dtype
+        if dtype_name not in DTYPES:
             raise UserError(
-                f"{self.path(name).name}: the tensor {name} is stored as {word}",
-                "One of " + ", ".join(DTYPES) + " was expected",
+                f"{self.path(name).name}: the tensor {name} is stored as {dtype_name}",
+                "Expected one of " + ", ".join(DTYPES),
                 "Choose another version of this model",
             )
-        return DTYPES[word]
+        return DTYPES[dtype_name]
 
     def read(self, name: str) -> Tensor:
-        """A tensor on the CPU in the file's dtype, contiguous, in memory of its own."""
+        """Read a tensor to the CPU in the file's dtype, contiguous, in its own memory."""
         entry, dtype = self.entry(name), self.dtype(name)
         data = torch.empty(entry.size, dtype=torch.uint8)
         self._read_bytes(data, name, 0)
@@ -126,32 +129,32 @@ class TensorReader:
         return elements.as_strided(entry.shape, entry.strides).contiguous()
 
     def read_as(self, name: str, dtype: torch.dtype) -> Tensor:
-        """A tensor on the CPU in another dtype, without ever holding all of it in the file's.
+        """Read a tensor to the CPU in another dtype, without ever holding all of it in the file's.
 
         A few MiB at a time, which stay in the processor's cache: four times as fast as reading a
-        large tensor before it is cast (measured on the CPU, fp16 to bf16).
+        large tensor before casting it (measured on the CPU, fp16 to bf16).
         """
         entry, stored = self.entry(name), self.dtype(name)
         if entry.strides is not None or stored == dtype or not entry.shape:
             return self.read(name).to(dtype)
         result = torch.empty(entry.shape, dtype=dtype)
         flat = result.view(-1)
-        for start in range(0, entry.size, PIECE):
-            part = self.piece[: min(PIECE, entry.size - start)]
-            self._read_bytes(part, name, start)
+        for start in range(0, entry.size, BUFFER_BYTES):
+            data = self.buffer[: min(BUFFER_BYTES, entry.size - start)]
+            self._read_bytes(data, name, start)
             first = start // stored.itemsize
-            flat[first : first + len(part) // stored.itemsize].copy_(part.view(stored))
+            flat[first : first + len(data) // stored.itemsize].copy_(data.view(stored))
         return result
 
     def lazy(self, name: str) -> LazyTensor:
-        """A tensor that is read when it is needed, as long as the reader is open."""
+        """Return a tensor that is read when it is needed, while the reader is open."""
         return LazyTensor(self.dtype(name), self.shape(name), lambda: self.read(name))
 
-    def _read_bytes(self, room: Tensor, name: str, start: int) -> None:
-        """Fills the room with a tensor's bytes, from one of them on."""
-        file = self.files[self.places[name]]
+    def _read_bytes(self, target: Tensor, name: str, start: int) -> None:
+        """Fill `target` with a tensor's bytes from offset `start` on."""
+        file = self.files[self.file_indices[name]]
         file.seek(self.entry(name).offset + start)
-        memory, done = room.numpy().data, 0
+        memory, done = target.numpy().data, 0
         while done < len(memory):  # one call reads two gigabytes at most
             try:
                 count = file.readinto(memory[done:])  # type: ignore[attr-defined]  # FileIO's
@@ -167,7 +170,7 @@ class TensorReader:
 
 @contextmanager
 def open_tensors(paths: Path | Sequence[Path]) -> Iterator[TensorReader]:
-    """The tensors of a file, or of several files that are parts of one; UserError if unreadable."""
+    """Open the tensors of a file, or of a file's shards; raise UserError if unreadable."""
     with ExitStack() as stack:
         tables, files = list[TensorTable](), list[BinaryIO]()
         for path in [paths] if isinstance(paths, Path) else paths:
@@ -176,12 +179,12 @@ def open_tensors(paths: Path | Sequence[Path]) -> Iterator[TensorReader]:
                 files.append(stack.enter_context(path.open("rb", buffering=0)))
             except OSError as error:
                 raise _unreadable_error(path, error) from error
-        places = {name: place for place, table in enumerate(tables) for name in table.entries}
-        yield TensorReader(tables, files, places, torch.empty(PIECE, dtype=torch.uint8))
+        indices = {name: index for index, table in enumerate(tables) for name in table.entries}
+        yield TensorReader(tables, files, indices, torch.empty(BUFFER_BYTES, dtype=torch.uint8))
 
 
 def as_lazy(tensor: Tensor | LazyTensor) -> LazyTensor:
-    """The tensor as one that is made when it is needed, on the CPU; one without data stays so."""
+    """Return the tensor as a lazy one on the CPU; a meta tensor stays one."""
     if isinstance(tensor, LazyTensor):
         return tensor
     return LazyTensor(
@@ -189,10 +192,10 @@ def as_lazy(tensor: Tensor | LazyTensor) -> LazyTensor:
     )
 
 
-def converted(tensor: Tensor | LazyTensor, dtype: torch.dtype | None, *, name: str) -> LazyTensor:
-    """The tensor in another dtype once it is made; None, and integers, leave it as it is.
+def cast_lazily(tensor: Tensor | LazyTensor, dtype: torch.dtype | None, *, name: str) -> LazyTensor:
+    """Return a lazy tensor in another dtype; None, and integers, keep the tensor's own.
 
-    name: what a person knows it by. Making it raises UserError if the dtype cannot hold it.
+    name: Label for messages. Reading raises UserError if the dtype cannot hold the values.
     """
     source = as_lazy(tensor)
     if dtype is None or not source.dtype.is_floating_point or source.dtype == dtype:
@@ -200,26 +203,28 @@ def converted(tensor: Tensor | LazyTensor, dtype: torch.dtype | None, *, name: s
     return LazyTensor(dtype, source.shape, lambda: _cast(source.read(), dtype, name))
 
 
-def combined(
+def combine_lazily(
     tensors: Sequence[Tensor | LazyTensor], combine: Callable[[Sequence[Tensor]], Tensor]
 ) -> LazyTensor:
-    """What a function makes of tensors, made when it is needed; its shape is found without data."""
+    """Return a function's result as a lazy tensor; its shape is computed without data."""
     sources = [as_lazy(tensor) for tensor in tensors]
-    shadows = [torch.empty(one.shape, dtype=one.dtype, device="meta") for one in sources]
+    shadows = [torch.empty(source.shape, dtype=source.dtype, device="meta") for source in sources]
     shadow = combine(shadows)
-    return LazyTensor(shadow.dtype, shadow.shape, lambda: combine([one.read() for one in sources]))
+    return LazyTensor(
+        shadow.dtype, shadow.shape, lambda: combine([source.read() for source in sources])
+    )
 
 
 def _cast(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:
     result, limit = tensor.to(dtype), torch.finfo(dtype).max
     if limit >= torch.finfo(tensor.dtype).max or not tensor.numel():
         return result
-    low, high = tensor.aminmax()  # five times as fast as a look at each result
+    low, high = tensor.aminmax()  # five times as fast as isfinite on the result
     is_inside = -limit <= low.item() and high.item() <= limit
     if not is_inside and bool((result.isinf() & tensor.isfinite()).any()):
         raise UserError(
-            f"the tensor {name} has numbers from {low.item():.3g} to {high.item():.3g}",
-            f"{dtype} holds numbers up to {limit:.3g}",
+            f"the tensor {name} has values from {low.item():.3g} to {high.item():.3g}",
+            f"{dtype} holds values up to {limit:.3g}",
             'Choose "bf16", "fp32" or "keep" as precision',
         )
     return result
@@ -228,5 +233,5 @@ def _cast(tensor: Tensor, dtype: torch.dtype, name: str) -> Tensor:
 def _unreadable_error(path: Path, error: OSError) -> UserError:
     return UserError(
         f"{path}: the file cannot be read ({(error.strerror or str(error)).lower()})",
-        remedy="Check the path, the rights to read it and the disk",
+        remedy="Check the path, its permissions and the disk",
     )

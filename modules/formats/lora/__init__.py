@@ -1,1 +1,1 @@
-"""LoRA files and their relatives, in the naming of every program."""
+"""LoRA and related adapter files in every program's naming."""

@@ -1,4 +1,4 @@
-"""A LoRA file in another naming or another precision, with embeddings beside it if wished."""
+"""Conversion of a LoRA file to another naming or precision, optionally bundling embeddings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from modules.formats.embeddings.embedding_file import bundled_tensors, read_embe
 from modules.formats.files.files import refuse_existing
 from modules.formats.files.tensor_source import PRECISIONS, open_tensors
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
-from modules.formats.lora.lora_keys import Kinds, rank_of
+from modules.formats.lora.lora_keys import AdapterTensors, rank_of
 from modules.formats.lora.lora_names import LORA_COMPONENTS, Naming
 from modules.formats.lora.standard_names import standard_names
 from onetrainer.config.run.model import Base, FamilyName, base_of
@@ -21,8 +21,7 @@ from onetrainer.messages.byte_sizes import format_size
 from onetrainer.model_files import inspect_model
 from onetrainer.model_files.adapter_family import family_of_adapter, is_for_others
 from onetrainer.model_files.adapter_keys import ALPHA, is_of_adapter, is_of_text_encoder, split
-from onetrainer.model_files.kinds import NAMES, Kind
-from onetrainer.model_files.tensors import family_of_vectors
+from onetrainer.model_files.tensors import NAMES, Kind, family_of_vectors
 
 Shapes = Mapping[str, Size]
 
@@ -37,16 +36,25 @@ def convert_lora(
     overwrite: bool,
     bundle: Sequence[str] = (),
 ) -> list[str]:
-    """Writes a LoRA file anew and gives notes for people.
+    """Convert a LoRA file and return notes for people.
 
-    family: None means that the file tells. bundle: files of embeddings that come into the new one,
-    beside those that are there. Metadata and bundled embeddings are kept, hashes are computed anew.
-    Raises UserError for files that are no LoRA, that are for another kind of model or do not tell
-    for which, for a family that is not the file's, and for kinds of adapters that the naming has no
-    words for.
+    Metadata and bundled embeddings are kept; hashes are computed again.
+
+    family: None to detect it.
+    bundle: Embedding files to add to those of the file.
+
+    Raises:
+        UserError: For files that are no LoRA, that are for an unknown or another model family, and
+            for adapters that the naming does not support.
     """
     require_safetensors(target, "LoRAs")
-    _refuse_overlap(target, bundle)
+    # Sources are never overwritten, even if overwriting is allowed.
+    if target.resolve() in [Path(path).resolve() for path in bundle]:
+        raise UserError(
+            f"{target}: this file is to be bundled",
+            "Expected another path for the output",
+            "Choose another name",
+        )
     if not overwrite:
         refuse_existing(target)
     with open_tensors(source) as reader:
@@ -69,114 +77,106 @@ def convert_lora(
     return [_summary(target, file, naming), *_unknown_notes(file, base), *notes]
 
 
-def _refuse_overlap(target: Path, bundle: Sequence[str]) -> None:
-    """What is read is never written over, not even when overwriting is allowed."""
-    if target.resolve() in [Path(path).resolve() for path in bundle]:
-        raise UserError(
-            f"{target}: this is what is to be bundled",
-            "A place of its own was expected for what is written",
-            "Choose another name",
-        )
-
-
 def _base(
     path: Path, shapes: Shapes, metadata: Mapping[str, str], family: FamilyName | None
 ) -> Base:
-    """The base whose names are meant."""
+    """Return the base that the file is for."""
     if not any(map(is_of_adapter, shapes)):
         raise UserError(
-            f"{path.name}: no adapter in it",
-            "A LoRA file was expected",
-            "Choose another file; `onetrainer show` tells what this one is",
+            f"{path.name}: the file contains no adapter",
+            "Expected a LoRA file",
+            "Choose another file; `onetrainer show` says what this one is",
         )
-    # What is chosen counts for more than metadata, which programs copy carelessly.
-    told = family_of_adapter(shapes, {} if family else metadata)
-    known = next((base for base in LORA_COMPONENTS if base == told), None)
-    if (told is not None and known is None) or is_for_others(shapes):
-        raise _other_kind(path, told)
+    # The chosen family overrides metadata, which other programs may have copied from elsewhere.
+    detected = family_of_adapter(shapes, {} if family else metadata)
+    known = next((base for base in LORA_COMPONENTS if base == detected), None)
+    if (detected is not None and known is None) or is_for_others(shapes):
+        raise _other_family_error(path, detected)
     if family is None:
         if known is None:
-            raise _unclear(path, shapes)
+            raise _unclear_error(path, shapes)
         return known
     base = base_of(family)
     if known not in (None, base):
         raise UserError(
             f"{path.name}: this LoRA is for {NAMES[known]}, not for {NAMES[base]}",
-            "The family that it was trained on was expected",
+            "Expected the family that it was trained on",
             f'Choose "{known}", or leave the family out',
         )
     return base
 
 
 def _require_layers(path: Path, file: LoraFile, chosen: Base | None) -> None:
-    """Some text encoders are several kinds' of models, so that their layers alone tell nothing.
+    """Raise UserError if none of the layers is of the base.
 
-    chosen: the base, if a person has named it.
+    Some text encoders are shared by several model families, so their layers alone are no proof.
+
+    chosen: The base, if a person has chosen it.
     """
     strange = [key for key in file.unknown if is_of_adapter(key) and not is_of_text_encoder(key)]
     has_unet = any(layer.component == "unet" for layer in file.layers)
     if not file.layers or (strange and not has_unet):
         if chosen is None:
-            raise _other_kind(path)
+            raise _other_family_error(path)
         raise UserError(
-            f"{path.name}: none of this LoRA's layers is one of {NAMES[chosen]}",
-            "The family that it was trained on was expected",
+            f"{path.name}: this LoRA has no layers of {NAMES[chosen]}",
+            "Expected the family that it was trained on",
             "Choose another --family, or leave it out",
         )
 
 
-def _other_kind(path: Path, kind: Kind | None = None) -> UserError:
-    words = NAMES[kind] if kind else "another kind of model, such as Flux"
+def _other_family_error(path: Path, kind: Kind | None = None) -> UserError:
+    family = NAMES[kind] if kind else "another model family, such as Flux"
     return UserError(
-        f"{path.name}: this is a LoRA for {words}",
-        "A LoRA for SD 1.x, SD 2.x or SDXL was expected",
-        "Choose another file; nothing else is converted here",
+        f"{path.name}: this is a LoRA for {family}",
+        "Expected a LoRA for SD 1.x, SD 2.x or SDXL",
+        "Choose another file; others cannot be converted",
     )
 
 
-def _unclear(path: Path, shapes: Shapes) -> UserError:
+def _unclear_error(path: Path, shapes: Shapes) -> UserError:
     layers = [found[0] for key in shapes if (found := split(key))]
     fitting = [
         base for base in LORA_COMPONENTS if any(standard_names(base).find(name) for name in layers)
     ]
     if not fitting:
-        return _other_kind(path)
+        return _other_family_error(path)
     return UserError(
-        f"{path.name}: nothing in this LoRA clearly tells what it was trained on",
-        "The family of its base model was expected",
-        f"Name it: --family, one of {', '.join(fitting)}",
+        f"{path.name}: it cannot be detected which model family this LoRA was trained on",
+        "Expected the family of its base model",
+        f"Choose it: --family, one of {', '.join(fitting)}",
     )
 
 
 def _with_bundle(file: LoraFile, base: Base, bundle: Sequence[str]) -> tuple[LoraFile, list[str]]:
-    """The file with the embeddings of other files, and what a person should know of them."""
+    """Return the file with the embeddings of other files, and notes for people."""
     embeddings: dict[str, Mapping[str, Tensor]] = dict(file.embeddings)
     notes = []
     for path in map(Path, bundle):
-        for word, embedding in read_embeddings_by_token(path).items():
+        for token, embedding in read_embeddings_by_token(path).items():
             members = bundled_tensors(embedding)
             kind = family_of_vectors({key: rows.shape for key, rows in members.items()})
             if kind not in (None, base):
                 raise UserError(
                     f"{path.name}: this embedding is for {NAMES[kind]}, and the LoRA for"
                     f" {NAMES[base]}",
-                    "Embeddings for the LoRA's own family were expected",
+                    "Expected embeddings for the LoRA's family",
                     "Leave it out, or choose another one",
                 )
-            if word in embeddings:
+            if token in embeddings:
                 raise UserError(
-                    f'{path.name}: there is an embedding called "{word}" already',
-                    "A word of its own was expected for each embedding",
+                    f'{path.name}: another embedding already uses the token "{token}"',
+                    "Expected a different token for each embedding",
                     "Rename the file, or leave it out",
                 )
-            embeddings[word] = members
+            embeddings[token] = members
             vectors = "vector" if embedding.length == 1 else "vectors"
-            notes.append(f'Bundled "{word}", an embedding of {embedding.length} {vectors}.')
+            notes.append(f'Bundled "{token}", an embedding of {embedding.length} {vectors}.')
     return replace(file, embeddings=embeddings), notes
 
 
 def _summary(target: Path, file: LoraFile, naming: Naming) -> str:
-    """For example "kohya -> diffusers, fp16, 721 kB, 192 layers"."""
+    """Summarize the result: "kohya -> diffusers, fp16, 721 kB, 192 layers"."""
     count = len(file.layers)
     facts = [
         naming if naming == file.naming else f"{file.naming} -> {naming}",
@@ -184,16 +184,16 @@ def _summary(target: Path, file: LoraFile, naming: Naming) -> str:
         format_size(target.stat().st_size),
         f"{count} layer{'s' if count != 1 else ''}",
     ]
-    told = ", ".join(filter(None, facts))
-    if naming == "diffusers" and any(_has_other_alpha(kinds) for kinds in file.layers.values()):
-        told += "; alpha / rank is multiplied into the weights, as this naming has no alpha"
-    return told
+    summary = ", ".join(filter(None, facts))
+    if naming == "diffusers" and any(_has_other_alpha(tensors) for tensors in file.layers.values()):
+        summary += "; alpha / rank is multiplied into the weights, as this naming has no alpha"
+    return summary
 
 
-def _has_other_alpha(kinds: Kinds) -> bool:
-    """Whether a layer's alpha is other than its rank, so that it changes the weights."""
-    rank = rank_of(kinds)
-    return ALPHA in kinds and rank is not None and float(kinds[ALPHA]) != rank
+def _has_other_alpha(tensors: AdapterTensors) -> bool:
+    """Return whether a layer's alpha differs from its rank, so that it scales the weights."""
+    rank = rank_of(tensors)
+    return ALPHA in tensors and rank is not None and float(tensors[ALPHA]) != rank
 
 
 def _unknown_notes(file: LoraFile, base: Base) -> list[str]:
@@ -201,6 +201,6 @@ def _unknown_notes(file: LoraFile, base: Base) -> list[str]:
         return []
     first = min(file.unknown)
     count = len(file.unknown)
-    they = "tensor belongs" if count == 1 else "tensors belong"
+    belong = "tensor belongs" if count == 1 else "tensors belong"
     kept = "is kept under its name" if count == 1 else "are kept under their names, first"
-    return [f"{count} {they} to no layer of {NAMES[base]} and {kept}: {first}"]
+    return [f"{count} {belong} to no layer of {NAMES[base]} and {kept}: {first}"]

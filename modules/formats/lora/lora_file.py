@@ -1,8 +1,8 @@
-"""LoRA files of every naming, in and out.
+"""Reading and writing of LoRA files in every naming.
 
 For each layer `lora_down.weight` (rank, in, …), `lora_up.weight` (out, rank, …) and `alpha`: the
-layer's weight changes by alpha / rank * up @ down, and a missing alpha means the rank.
-Source: kohya-ss/sd-scripts, networks/lora.py; LyCORIS for the other kinds of tensors.
+layer's weight changes by alpha / rank * up @ down, and a missing alpha means the rank. Source:
+kohya-ss/sd-scripts, networks/lora.py; LyCORIS for the other adapters.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from modules.formats.files.files import write_safetensors
 from modules.formats.files.tensor_source import open_tensors
-from modules.formats.lora.lora_keys import Kinds
+from modules.formats.lora.lora_keys import AdapterTensors
 from modules.formats.lora.lora_metadata import metadata_as_written
 from modules.formats.lora.lora_names import Layer, LayerNames, Naming
 from modules.formats.lora.lora_peft import add_alphas, diffusers_tensors, from_magnitude
@@ -36,13 +36,14 @@ from onetrainer.model_files.embedding_keys import bundled, bundled_name
 
 @dataclass(frozen=True)
 class LoraFile:
-    """What a LoRA file holds, whatever its naming.
+    """Contents of a LoRA file, whatever its naming.
 
-    embeddings: bundled ones by their word, then by "clip_l", "clip_g" ….
-    unknown: tensors that belong to no layer of the model, by their key.
+    Attributes:
+        embeddings: Bundled ones by their token, then by "clip_l", "clip_g" ….
+        unknown: Tensors that belong to no layer of the model, by their key.
     """
 
-    layers: Mapping[Layer, Kinds]
+    layers: Mapping[Layer, AdapterTensors]
     embeddings: Mapping[str, Mapping[str, Tensor]]
     unknown: Mapping[str, Tensor]
     metadata: Mapping[str, str]
@@ -50,39 +51,44 @@ class LoraFile:
 
 
 def read_lora(path: Path, names: LayerNames) -> LoraFile:
-    """Everything a LoRA file holds, on the CPU, as it was written.
+    """Read everything a LoRA file holds, on the CPU, as it was written.
 
-    names: of the model that it is for. Raises UserError for files without any adapter.
+    names: Of the model it is for.
+
+    Raises:
+        UserError: For files without an adapter.
     """
     with open_tensors(path) as reader:
-        tensors = {name: reader.read(name) for name in reader.names}
+        file_tensors = {name: reader.read(name) for name in reader.names}
         metadata = dict(reader.metadata)
     layers: dict[Layer, dict[str, Tensor]] = {}
     embeddings: dict[str, dict[str, Tensor]] = {}
     unknown: dict[str, Tensor] = {}
-    for key, tensor in tensors.items():
+    for key, tensor in file_tensors.items():
         if member := bundled(key):
             embeddings.setdefault(member[0], {})[member[1]] = tensor
         elif (found := split(key)) and (layer := names.find(found[0])):
-            kind = DORA if found[1] == MAGNITUDE else found[1]
-            layers.setdefault(layer, {})[kind] = (
-                from_magnitude(tensor) if found[1] == MAGNITUDE else tensor
+            is_magnitude = found[1] == MAGNITUDE
+            layers.setdefault(layer, {})[DORA if is_magnitude else found[1]] = (
+                from_magnitude(tensor) if is_magnitude else tensor
             )
         else:
             unknown[key] = tensor
-    _set_aside_weights(layers, unknown, names)
+    # IA3's tensor is called "weight", as in every model: without IA3's other tensor it is none.
+    for layer in [layer for layer, tensors in layers.items() if tensors.keys() == {"weight"}]:
+        unknown[f"{names.name(layer, 'diffusers')}.weight"] = layers.pop(layer)["weight"]
     if not (layers or embeddings or any(map(is_of_adapter, unknown))):
         raise UserError(
-            f"{path.name}: no adapter in it",
-            "A LoRA file was expected",
-            "Choose another file; `onetrainer show` tells what this one is",
+            f"{path.name}: the file contains no adapter",
+            "Expected a LoRA file",
+            "Choose another file; `onetrainer show` says what this one is",
         )
     add_alphas(layers, metadata)
-    return LoraFile(layers, embeddings, unknown, metadata, detect_naming(tensors))
+    return LoraFile(layers, embeddings, unknown, metadata, detect_naming(file_tensors))
 
 
 def detect_naming(keys: Mapping[str, object]) -> Naming:
-    """The naming that a file's keys are nearest to."""
+    """Return the naming that a file's keys are closest to."""
     for key in keys:
         if key.startswith(("lora_unet_", "lora_te", "lycoris_", "oft_unet_")):
             return "kohya"
@@ -101,77 +107,71 @@ def write_lora(
     overwrite: bool = True,
     hashes: bool = False,
 ) -> None:
-    """Writes a LoRA file in a naming, complete or not at all.
+    """Write a LoRA file in a naming, complete or not at all.
 
-    dtype: None keeps each tensor's own. alpha stays float32, since half precision would round it,
-    and so do DoRA's lengths: of a length of 1 half precision drops what is below 0.0005 (fp16) or
-    0.004 (bf16), and training moves it by no more.
-    "diffusers" has no alpha: up matrices are multiplied by alpha / rank, in float32. The metadata
-    is made to tell what is written.
-    Raises UserError for weights that dtype cannot hold, and for kinds that a naming has no word
-    for.
+    Metadata is adapted to the naming. "diffusers" has no alpha: up matrices are multiplied by alpha
+    / rank, in float32. Alpha and DoRA's norms stay float32: of a norm of 1, half precision drops
+    changes below 0.0005 (fp16) or 0.004 (bf16), and training makes no larger ones.
+
+    dtype: Of the tensors; None keeps each tensor's own.
+
+    Raises:
+        UserError: For weights that dtype cannot hold, and adapters that a naming does not support.
     """
-    tensors: dict[str, Tensor] = {}
-    for layer, kinds in file.layers.items():
+    file_tensors: dict[str, Tensor] = {}
+    for layer, tensors in file.layers.items():
         name = names.name(layer, naming)
         match naming:
             case "kohya":
-                own = dict(kinds)
+                named = dict(tensors)
             case "comfyui":
-                own = _comfyui_kinds(kinds)
+                named = _comfyui_tensors(tensors)
             case "diffusers":
-                own = diffusers_tensors(path, names.base, layer, kinds, dtype)
-        tensors |= {f"{name}.{kind}": tensor for kind, tensor in own.items()}
-    for word, vectors in file.embeddings.items():
-        tensors |= {bundled_name(word, key): tensor for key, tensor in vectors.items()}
-    tensors |= file.unknown
+                named = diffusers_tensors(path, names.base, layer, tensors, dtype)
+        file_tensors |= {f"{name}.{key}": tensor for key, tensor in named.items()}
+    for token, vectors in file.embeddings.items():
+        file_tensors |= {bundled_name(token, key): tensor for key, tensor in vectors.items()}
+    file_tensors |= file.unknown
     metadata = metadata_as_written(
         file.metadata, file.layers.values(), base=names.base, naming=naming
     )
-    written = {key: _cast(key, tensor, dtype) for key, tensor in tensors.items()}
+    written = {key: _cast(key, tensor, dtype) for key, tensor in file_tensors.items()}
     _require_finite(path, written, dtype)
     write_safetensors(path, written, metadata, overwrite=overwrite, hashes=hashes)
 
 
-def _comfyui_kinds(kinds: Kinds) -> dict[str, Tensor]:
-    """ComfyUI knows no middle matrix beside lora_A and lora_B."""
-    if MID in kinds:
-        return dict(kinds)
-    words = {DOWN: "lora_A.weight", UP: "lora_B.weight"}
-    return {words.get(kind, kind): tensor for kind, tensor in kinds.items()}
+def _comfyui_tensors(tensors: AdapterTensors) -> dict[str, Tensor]:
+    """Rename the matrices; ComfyUI supports no middle matrix with lora_A and lora_B."""
+    if MID in tensors:
+        return dict(tensors)
+    renamed = {DOWN: "lora_A.weight", UP: "lora_B.weight"}
+    return {renamed.get(key, key): tensor for key, tensor in tensors.items()}
 
 
 def _cast(key: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     if key.endswith(f".{ALPHA}"):
-        return tensor.to(torch.float32)  # kohya's are whole numbers where people gave such
+        return tensor.to(torch.float32)  # kohya's files may have integers
     if dtype is None or not tensor.is_floating_point():
         return tensor
     return tensor.to(torch.float32 if is_of_lengths(key) else dtype)
 
 
-def _require_finite(path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> None:
-    # float: torch cannot ask numbers of one byte.
-    sound = read_flags([tensor.float().isfinite().all() for tensor in tensors.values()])
-    too_large = [key for key, is_sound in zip(tensors, sound, strict=True) if not is_sound]
+def _require_finite(
+    path: Path, file_tensors: Mapping[str, Tensor], dtype: torch.dtype | None
+) -> None:
+    # float: torch has no isfinite for fp8.
+    sound = read_flags([tensor.float().isfinite().all() for tensor in file_tensors.values()])
+    too_large = [key for key, is_sound in zip(file_tensors, sound, strict=True) if not is_sound]
     if too_large and dtype is None:
         raise UserError(
-            f"{path.name}: {len(too_large)} tensors hold something that is no number, first"
-            f" {too_large[0]}",
-            "Trained weights were expected",
-            "Choose another file; the training of this one went wrong",
+            f"{path.name}: {len(too_large)} tensors contain NaN or infinity, first {too_large[0]}",
+            "Expected finite weights",
+            "Choose another file; the training of this one diverged",
         )
     if too_large:
         raise UserError(
             f"{path.name}: {len(too_large)} tensors do not fit the number format"
             f" {dtype}, first {too_large[0]}",
-            "Expected trained weights within its range",
-            "Save as fp32 or bf16 (output.precision); a lower learning rate keeps weights small.",
+            "Expected weights within its range",
+            "Save as fp32 or bf16 (output.precision); a lower learning rate keeps weights small",
         )
-
-
-def _set_aside_weights(
-    layers: dict[Layer, dict[str, Tensor]], unknown: dict[str, Tensor], names: LayerNames
-) -> None:
-    """IA3 calls its tensor "weight", as every model does: without its other tensor it is none."""
-    for layer in [layer for layer, kinds in layers.items() if kinds.keys() == {"weight"}]:
-        unknown[f"{names.name(layer, 'diffusers')}.weight"] = layers.pop(layer)["weight"]

@@ -1,4 +1,4 @@
-"""What the tensors of a LoRA's layer say about it: its rank and its scale."""
+"""Rank and scale of an adapter from the tensors of its layer."""
 
 from collections.abc import Mapping
 
@@ -7,23 +7,23 @@ from torch import Tensor
 from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, MID, UP
 
 PLAIN = frozenset({DOWN, UP, MID, ALPHA, DORA})
-"""What a LoRA with or without DoRA has; every other kind is another method's."""
+"""Keys of a LoRA with or without DoRA; all others belong to other methods."""
 
-Kinds = Mapping[str, Tensor]
-"""A layer's tensors by what they are."""
+AdapterTensors = Mapping[str, Tensor]
+"""A layer's tensors by the last part of their names, such as "lora_up.weight"."""
 
 
-def scale_of(kinds: Kinds) -> float:
-    """Alpha / rank, by which a low-rank change is multiplied; 1 without an alpha."""
-    rank = rank_of(kinds)
-    if rank is None or ALPHA not in kinds:
+def scale_of(tensors: AdapterTensors) -> float:
+    """Return alpha / rank, the factor of a low-rank change; 1 without an alpha."""
+    rank = rank_of(tensors)
+    if rank is None or ALPHA not in tensors:
         return 1.0
-    return float(kinds[ALPHA]) / rank
+    return float(tensors[ALPHA]) / rank
 
 
-def rank_of(kinds: Kinds) -> int | None:
-    """The rank of a layer's adapter; None where nothing in it is of low rank."""
-    for kind in (DOWN, "hada_w1_b", "lokr_w2_b", "lokr_w1_b", "a2.weight"):
-        if kind in kinds:
-            return len(kinds[kind])
+def rank_of(tensors: AdapterTensors) -> int | None:
+    """Return the rank of a layer's adapter; None if none of its tensors is of low rank."""
+    for key in (DOWN, "hada_w1_b", "lokr_w2_b", "lokr_w1_b", "a2.weight"):
+        if key in tensors:
+            return len(tensors[key])
     return None

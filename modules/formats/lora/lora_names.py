@@ -1,4 +1,4 @@
-"""What each layer of a model is called in LoRA files, in every naming.
+"""Names of a model's layers in LoRA files, in every naming.
 
 Three namings are written: kohya's (sd-scripts; all programs read it), diffusers' (peft's module
 paths) and ComfyUI's (the original layout's paths). Source: kohya-ss/sd-scripts, networks/lora.py;
@@ -29,16 +29,16 @@ DIFFUSERS_COMPONENTS: Mapping[LoraComponent, Component] = {
     "te1": "text_encoder",
     "te2": "text_encoder_2",
 }
-"""The folder of each part in the diffusers layout, which also starts diffusers' names."""
+"""Each component's folder in the diffusers layout, which is also the prefix of its names."""
 
-TEXT_LEVEL = "text_model."  # which transformers since 5.6 leaves out of some modules' paths
-PROJECTION = "text_projection"  # the one layer of a text encoder that lies beside that level
-LYCORIS = "lycoris_"  # how LyCORIS names layers when it is given a bare UNet
+TEXT_LEVEL = "text_model."  # transformers since 5.6 omits it from some modules' paths
+PROJECTION = "text_projection"  # the only layer of a text encoder outside of that level
+LYCORIS = "lycoris_"  # prefix of LyCORIS for the layers of a bare UNet
 
 
 @dataclass(frozen=True, order=True)
 class Layer:
-    """One layer of a model: its part, and its path as diffusers and transformers spell it.
+    """One layer of a model: its component, and its path in diffusers and transformers.
 
     Paths of text encoders always have the `text_model.` level.
     """
@@ -51,7 +51,9 @@ class Layer:
 class LayerNames:
     """Every layer of a model with its names.
 
-    names: what is written. spellings: everything that is read.
+    Attributes:
+        names: Names to write.
+        spellings: All names that are read.
     """
 
     base: Base
@@ -60,16 +62,18 @@ class LayerNames:
 
     @staticmethod
     def of(base: Base, tensors: Mapping[LoraComponent, Iterable[str]]) -> "LayerNames":
-        """The names of the layers of a model.
+        """Return the names of a model's layers.
 
-        tensors: by part, the names of its tensors as in `state_dict`, with or without the
+        tensors: By component, the names of its tensors as in `state_dict`, with or without the
         `text_model.` level.
         """
         names: dict[Naming, dict[Layer, str]] = {naming: {} for naming in NAMINGS}
         spellings: dict[str, Layer] = {}
-        for component, own in tensors.items():
+        for component, tensor_names in tensors.items():
             rows = (
-                _unet_rows(base, own) if component == "unet" else _text_rows(base, component, own)
+                _unet_rows(base, tensor_names)
+                if component == "unet"
+                else _text_rows(base, component, tensor_names)
             )
             for layer, written, others in rows:
                 for naming in NAMINGS:
@@ -81,31 +85,31 @@ class LayerNames:
 
     @property
     def layers(self) -> list[Layer]:
-        """In the model's order."""
+        """All layers in the model's order."""
         return list(self.names["kohya"])
 
     def find(self, name: str) -> Layer | None:
-        """The layer that a name of any naming means; None if the model has no such layer."""
+        """Return the layer of this name in any naming; None if the model has no such layer."""
         return self.spellings.get(name.removeprefix(WRAPPED))
 
     def name(self, layer: Layer, naming: Naming) -> str:
-        """What a file in that naming calls the layer; KeyError if the model does not have it."""
+        """Return the layer's name in a naming; KeyError if the model lacks the layer."""
         return self.names[naming][layer]
 
 
 Row = tuple[Layer, Mapping[Naming, str], tuple[str, ...]]
-"""A layer, its written names, and what else it is called."""
+"""A layer, its names to write, and further names to read."""
 
 
 def canonical_path(component: LoraComponent, path: str) -> str:
-    """A layer's path with the `text_model.` level where it belongs."""
+    """Return a layer's path with the `text_model.` level where it belongs."""
     if component == "unet" or path.partition(".")[0] == PROJECTION:
         return path
     return TEXT_LEVEL + path.removeprefix(TEXT_LEVEL)
 
 
 def kohya_path(path: str) -> str:
-    """A path as kohya's names have it."""
+    """Return a path as in kohya's names."""
     return path.replace(".", "_")
 
 
@@ -117,7 +121,7 @@ def _unet_rows(base: Base, tensors: Iterable[str]) -> Iterator[Row]:
     }
     for path in dict.fromkeys(_layer_path(name) for name in tensors):
         original = originals[path]
-        # sd-scripts builds its own UNet for SDXL, with the names of the first release.
+        # sd-scripts has its own UNet for SDXL, with the names of the original layout.
         kohya, other = (original, path) if base == "sdxl" else (path, original)
         written: dict[Naming, str] = {
             "kohya": f"lora_unet_{kohya_path(kohya)}",
@@ -142,8 +146,8 @@ def _text_rows(base: Base, component: LoraComponent, tensors: Iterable[str]) -> 
         component
     ]
     # Some programs write lora_te1_ and clip_l for the one encoder of SD 1.x and 2.x.
-    kohya_words = ("te", "te1") if component == "te" else (component,)
-    clip_words = (clip, "clip_l") if component == "te" else (clip,)
+    kohya_encoders = ("te", "te1") if component == "te" else (component,)
+    clip_encoders = (clip, "clip_l") if component == "te" else (clip,)
     for path in dict.fromkeys(canonical_path(component, _layer_path(name)) for name in tensors):
         written: dict[Naming, str] = {
             "kohya": f"lora_{component}_{kohya_path(path)}",
@@ -152,17 +156,20 @@ def _text_rows(base: Base, component: LoraComponent, tensors: Iterable[str]) -> 
         }
         others = [
             spelling
-            for way in (path, path.removeprefix(TEXT_LEVEL))
+            for spelling_path in (path, path.removeprefix(TEXT_LEVEL))
             for spelling in (
-                *(f"lora_{word}_{kohya_path(way)}" for word in kohya_words),
-                *(f"{LYCORIS}{word}_{kohya_path(way)}" for word in kohya_words),
-                *(f"text_encoders.{word}.transformer.{way}" for word in clip_words),
-                f"{diffusers_name}.{way}",
+                *(f"lora_{encoder}_{kohya_path(spelling_path)}" for encoder in kohya_encoders),
+                *(f"{LYCORIS}{encoder}_{kohya_path(spelling_path)}" for encoder in kohya_encoders),
+                *(
+                    f"text_encoders.{encoder}.transformer.{spelling_path}"
+                    for encoder in clip_encoders
+                ),
+                f"{diffusers_name}.{spelling_path}",
             )
         ]
         yield Layer(component, path), written, tuple(others)
 
 
 def _layer_path(tensor: str) -> str:
-    """A tensor's name without its last word, which is "weight" or "bias"."""
+    """Return a tensor's name without "weight" or "bias"."""
     return tensor.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""The layers of each base's published models, for files that come without a model."""
+"""Layers of each base's published models, for files that come without a model."""
 
 from functools import cache
 
@@ -10,7 +10,7 @@ from onetrainer.config.run.model import Base
 
 @cache
 def standard_names(base: Base) -> LayerNames:
-    """The names of every layer of a full-size model; takes about a second for SDXL, once."""
+    """Return the names of every layer of a full-size model; takes a second for SDXL, once."""
     tensors = {}
     for component in LORA_COMPONENTS[base]:
         diffusers_name = DIFFUSERS_COMPONENTS[component]

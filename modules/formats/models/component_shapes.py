@@ -1,4 +1,4 @@
-"""The names and shapes of a component's tensors, from its config alone."""
+"""Names and shapes of a component's tensors, from its config alone."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ ABOVE_TEXT_LEVEL = "text_projection."
 
 
 def shapes_of(component: Component, config: Config) -> Mapping[str, Size]:
-    """Each tensor's shape by our name; text encoders' with the `text_model.` level."""
+    """Return each tensor's shape by our name; text encoders' with the `text_model.` level."""
     return _shapes_of(component, json.dumps(config, sort_keys=True))
 
 
@@ -34,7 +34,7 @@ def _shapes_of(component: Component, config: str) -> Mapping[str, Size]:
 
 
 def canonical_name(component: Component, name: str) -> str:
-    """A name with the `text_model.` level, which transformers since 5.6 leaves out of some."""
+    """Return a name with the `text_model.` level, which transformers since 5.6 omits from some."""
     is_encoder = component in ("text_encoder", "text_encoder_2")
     if not is_encoder or name.startswith((TEXT_LEVEL, ABOVE_TEXT_LEVEL)):
         return name

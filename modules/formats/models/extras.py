@@ -1,6 +1,6 @@
-"""What single files hold besides the components: markers, buffers, layers that nobody uses.
+"""Tensors of single files outside the components: markers, buffers, unused layers.
 
-Other programs expect some of it, and a file that was read keeps all of it when it is written.
+Other programs expect some of them; a file that was read keeps all of them when it is written.
 """
 
 import math
@@ -12,26 +12,26 @@ from torch import Tensor
 
 from modules.formats.files.tensor_source import LazyTensor
 from modules.formats.models.whole_model import Description
-from modules.formats.original.layout import Component, leftovers, prefix
+from modules.formats.original.layout import Component, prefix, unused_names
 from modules.formats.original.recipe import Recipe
 from onetrainer.config.run.model import Base
 from onetrainer.model_files.signs import V_MARKER, ZERO_SNR_MARKER
 
 EMA = "model_ema."
 MODEL = "model."
-LOGIT_SCALE = math.log(100)  # where CLIP's training stops it. Source: Radford et al. 2021, 2.5
+LOGIT_SCALE = math.log(100)  # CLIP's limit in training. Source: Radford et al. 2021, 2.5
 OLD_POSITIONS = "cond_stage_model.transformer.embeddings.position_ids"
 _EXTRAS: Mapping[str, str] = {
-    ".resblocks.": "a layer of the text encoder that no program uses",
+    ".resblocks.": "an unused layer of the text encoder",
     "text_projection": "text projection",
     "logit_scale": "logit scale",
 }
-"""What made-up extras are called, by a part of their names."""
+"""Descriptions of standard extras, by a part of their names."""
 POSITIONS = "text_model.embeddings.position_ids"
 
 
 def markers(description: Description) -> dict[str, Tensor]:
-    """The markers of a model that does not predict noise, or whose schedule ends in noise alone."""
+    """Return marker tensors of a model with v-prediction or a zero terminal SNR."""
     wanted = {
         V_MARKER: description.prediction == "v_prediction",
         ZERO_SNR_MARKER: description.zero_terminal_snr,
@@ -40,7 +40,7 @@ def markers(description: Description) -> dict[str, Tensor]:
 
 
 def ema_recipe(recipe: Recipe) -> Recipe:
-    """Where the average of a UNet's tensor is.
+    """Return the recipe of the EMA copy of a UNet's tensor.
 
     Source: CompVis/stable-diffusion, ldm/modules/ema.py.
     """
@@ -49,21 +49,23 @@ def ema_recipe(recipe: Recipe) -> Recipe:
 
 
 def extra_names(names: Iterable[str], taken: Sequence[Recipe]) -> dict[str, str]:
-    """Every extra by the name that it is written under -> the name it has in the file.
+    """Return every extra's name to write -> its name in the file.
 
-    taken: the recipes of all components. An average's copies are no extras.
+    taken: The recipes of all components. EMA copies are no extras.
     """
-    found = (n for n in leftovers(names, taken) if n not in (V_MARKER, ZERO_SNR_MARKER))
-    return {_modern(name): name for name in found if not name.startswith(EMA)}
+    # The text encoder's tensors are written with the `text_model.` level.
+    modern = {OLD_POSITIONS: prefix("sd15", "text_encoder") + POSITIONS}
+    extras = (n for n in unused_names(names, taken) if n not in (V_MARKER, ZERO_SNR_MARKER))
+    return {modern.get(name, name): name for name in extras if not name.startswith(EMA)}
 
 
 def is_schedule_table(name: str) -> bool:
-    """Whether an extra is a table of the noise schedule, which keeps its own precision."""
+    """Return whether an extra is a table of the noise schedule, which keeps its dtype."""
     return "." not in name
 
 
 def is_position_ids(name: str) -> bool:
-    """Whether an extra holds position ids: 0 to 76 in every file, of which nothing is told."""
+    """Return whether an extra holds position ids: 0 to 76 in every file, not worth a note."""
     return name.endswith(".position_ids")
 
 
@@ -72,9 +74,9 @@ def standard_extras(
     components: Mapping[Component, Mapping[str, Tensor | LazyTensor]],
     originals: Mapping[str, LazyTensor],
 ) -> dict[str, Tensor | LazyTensor]:
-    """The extras that the published file of this base has, for a folder that knows none.
+    """Return the extras of this base's published file, for a folder without extras.
 
-    originals: all the components' tensors in the original layout.
+    originals: All the components' tensors in the original layout.
     """
     match base:
         case "sd15":
@@ -87,15 +89,15 @@ def standard_extras(
 
 
 def standard_extras_notes(names: Iterable[str]) -> list[str]:
-    """What a person should know of the extras that were made up, by their names."""
-    told = [name for name in names if not is_position_ids(name)]
-    if not told:
+    """Return notes for people on standard extras that were added, by their names."""
+    noted = [name for name in names if not is_position_ids(name)]
+    if not noted:
         return []
-    kinds = [words for part, words in _EXTRAS.items() if any(part in name for name in told)]
-    count = "1 standard tensor" if len(told) == 1 else f"{len(told)} standard tensors"
+    labels = [text for part, text in _EXTRAS.items() if any(part in name for name in noted)]
+    count = "1 standard tensor" if len(noted) == 1 else f"{len(noted)} standard tensors"
     return [
-        f"Added {count} that single files have and folders do not ({', '.join(kinds)});"
-        " no weights of the model are invented."
+        f"Added {count} that single files have and folders do not ({', '.join(labels)});"
+        " the model's weights are unchanged."
     ]
 
 
@@ -107,9 +109,9 @@ def _positions(
 
 
 def _open_clip_extras(originals: Mapping[str, LazyTensor]) -> dict[str, Tensor | LazyTensor]:
-    """SD 2's files hold a layer after the last one that is used, and what CLIP needs for pictures.
+    """Return SD 2's layer after the last one used, and CLIP's tensors for images.
 
-    Programs that build the whole encoder fail without; nothing that they compute depends on it.
+    Programs that build the whole encoder fail without them; they affect no results.
     """
     start = prefix("sd2", "text_encoder")
     blocks = {
@@ -129,8 +131,3 @@ def _open_clip_extras(originals: Mapping[str, LazyTensor]) -> dict[str, Tensor |
         start + "text_projection": torch.eye(width),
         start + "logit_scale": torch.tensor(LOGIT_SCALE),
     }
-
-
-def _modern(name: str) -> str:
-    """With the `text_model.` level that the text encoder's tensors are written with."""
-    return prefix("sd15", "text_encoder") + POSITIONS if name == OLD_POSITIONS else name

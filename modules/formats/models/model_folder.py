@@ -1,4 +1,4 @@
-"""A whole model as a diffusers folder."""
+"""Writing of a whole model as a diffusers folder."""
 
 import json
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from modules.formats.files.component_configs import MODELS, Config, read_config
 from modules.formats.files.files import (
     atomic_folder,
     atomic_write,
-    bytes_of,
+    byte_count,
     refuse_existing,
     require_space,
     write_safetensors,
 )
-from modules.formats.files.tensor_source import LazyTensor, converted
+from modules.formats.files.tensor_source import cast_lazily
 from modules.formats.models.single_file import convert_extras
 from modules.formats.models.whole_model import INDEX, Description, WholeModel
 from modules.formats.original.layout import Component
@@ -24,7 +24,7 @@ from onetrainer.errors import UserError
 from onetrainer.model_files.folders import DIFFUSERS_WEIGHTS, TRANSFORMERS_WEIGHTS
 
 EXTRAS_FILE = "original_extras.safetensors"
-"""What single files hold and folders do not, for the way back."""
+"""Tensors that only single files hold, kept for conversion back to one."""
 
 WEIGHTS: Mapping[Component, str] = {
     "unet": DIFFUSERS_WEIGHTS,
@@ -43,37 +43,40 @@ PIPELINES: Mapping[FamilyName, str] = {
 VOCABULARY = ("vocab.json", "merges.txt")
 TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER_FILES = (*VOCABULARY, "tokenizer.json", "special_tokens_map.json", "added_tokens.json")
-# Where transformers writes which folders and files a tokenizer came from; it reads none of them.
+# Keys in which transformers notes the folders and files of a tokenizer; it reads none of them.
 TOKENIZER_PLACES = ("name_or_path", "_name_or_path", "cache_dir")
-# What an index says of drawing with the model. Source: the arguments of diffusers' pipelines.
+# Sampling settings in an index. Source: the arguments of diffusers' pipelines.
 FLAGS: Mapping[FamilyName, tuple[str, ...]] = {
     "sdxl": ("force_zeros_for_empty_prompt",),
     "sdxl-inpainting": ("force_zeros_for_empty_prompt", "requires_aesthetics_score"),
 }
 TOKENIZERS = ("tokenizer", "tokenizer_2")
 TORCH_FILE = {"format": "pt"}  # without it, some versions of transformers refuse a file
-SMALL_FILES = 8 * 1024**2  # room for configs and two tokenizers, with much to spare
+SMALL_FILES = 8 * 1024**2  # a generous allowance for configs and two tokenizers
 
 
 def write_model_folder(
     path: Path, model: WholeModel, *, dtype: torch.dtype | None, overwrite: bool
 ) -> None:
-    """Writes the model, complete or not at all, as diffusers' pipelines load it.
+    """Write the model, complete or not at all, for diffusers' pipelines.
 
-    dtype: of every weight; None keeps each tensor's own. Raises UserError, before anything is
-    written, if the path is taken or the disk has too little room; later, if the dtype cannot hold
-    a weight.
+    dtype: Of every weight; None keeps each tensor's own.
+
+    Raises:
+        UserError: Before writing, if the path exists or the disk has too little space; later, if
+            the dtype cannot hold a weight.
     """
     weights = {
         component: {
-            name: converted(tensor, dtype, name=f"{component}/{name}")
+            name: cast_lazily(tensor, dtype, name=f"{component}/{name}")
             for name, tensor in tensors.items()
         }
         for component, tensors in model.components.items()
     }
     extras = None if model.extras is None else convert_extras(model.extras, dtype)
     _refuse_taken(path, overwrite=overwrite)
-    require_space(path, _size(weights, extras or {}))
+    size = sum(map(byte_count, weights.values())) + byte_count(extras or {})
+    require_space(path, size + SMALL_FILES)
     with atomic_folder(path) as folder:
         for component, tensors in weights.items():
             file = folder / component / f"{WEIGHTS[component]}.safetensors"
@@ -83,8 +86,8 @@ def write_model_folder(
         _write_descriptions(folder, model.description)
 
 
-def left_out(index: Config) -> list[str]:
-    """The parts that a folder's index names, and that are not written: "safety checker"."""
+def unwritten_components(index: Config) -> list[str]:
+    """Return the components of a folder's index that are not written: "safety checker"."""
     written = (*WEIGHTS, *TOKENIZERS, "scheduler")
     return [
         name.replace("_", " ")
@@ -94,17 +97,17 @@ def left_out(index: Config) -> list[str]:
 
 
 def _refuse_taken(path: Path, *, overwrite: bool) -> None:
-    """Only what looks like a model is ever replaced: a folder may hold anything."""
+    """Raise UserError unless the path may be replaced: only folders that look like a model."""
     if not overwrite:
         refuse_existing(path)
     if path.is_dir() and any(path.iterdir()) and not (path / INDEX).is_file():
         raise UserError(
-            f"{path}: this folder holds something else than a model",
-            f"An empty folder, or one with {INDEX}, was expected",
+            f"{path}: this folder holds something other than a model",
+            f"Expected an empty folder, or one with {INDEX}",
             "Choose another name",
         )
     if path.is_file():
-        raise UserError(f"{path}: this is a file", "A folder was expected", "Choose another name")
+        raise UserError(f"{path}: this is a file", "Expected a folder", "Choose another name")
 
 
 def _write_descriptions(folder: Path, description: Description) -> None:
@@ -119,29 +122,29 @@ def _write_descriptions(folder: Path, description: Description) -> None:
 
 
 def _index(description: Description) -> Config:
-    """The published models' index, with what the model's own says of drawing and tokenizers."""
-    family, own = description.family, description.index
+    """Return the published models' index with the model's sampling settings and tokenizers."""
+    family, index = description.family, description.index
     kept = (*FLAGS.get(family, ()), *TOKENIZERS)
     published = read_config(MODELS / base_of(family) / INDEX)
     return {
         **published,
-        **{name: own[name] for name in kept if _is_named(own.get(name))},
+        **{name: index[name] for name in kept if _is_present(index.get(name))},
         "_class_name": PIPELINES[family],
         "scheduler": ["diffusers", description.scheduler["_class_name"]],
     }
 
 
-def _is_named(entry: object) -> bool:
-    """Whether an index says something: [null, null] is how it says that a part is not there."""
+def _is_present(entry: object) -> bool:
+    """Return whether an index has an entry: [null, null] stands for a missing component."""
     return entry is not None and not (isinstance(entry, list) and None in entry)
 
 
 def _copy_tokenizer(folder: Path, description: Description) -> None:
-    """The model's own tokenizer; what it lacks is the same in all of Stable Diffusion."""
+    """Copy the model's tokenizer; missing files are the same in all of Stable Diffusion."""
     folder.mkdir(parents=True)
-    own = description.home / folder.name
-    published = MODELS / base_of(description.family) / folder.name
-    source = own if own.is_dir() else published
+    source = description.home / folder.name
+    if not source.is_dir():
+        source = MODELS / base_of(description.family) / folder.name
     for name in TOKENIZER_FILES:
         if (source / name).is_file():
             _copy(source / name, folder / name)
@@ -159,7 +162,7 @@ def _copy(source: Path, target: Path) -> None:
     except OSError as error:
         raise UserError(
             f"{source}: the file cannot be read ({(error.strerror or str(error)).lower()})",
-            remedy="Check the rights to read it and the disk",
+            remedy="Check its permissions and the disk",
         ) from error
     with atomic_write(target) as file:
         file.write(data)
@@ -177,9 +180,3 @@ def _write_json(path: Path, content: Config) -> None:
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
-
-
-def _size(
-    weights: Mapping[Component, Mapping[str, LazyTensor]], extras: Mapping[str, LazyTensor]
-) -> int:
-    return sum(map(bytes_of, weights.values())) + bytes_of(extras) + SMALL_FILES

@@ -1,4 +1,4 @@
-"""Opens a whole model from a folder or a single file, without reading its weights yet."""
+"""Opening of a whole model from a folder or a single file without reading its weights yet."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,7 +11,7 @@ from modules.formats.files.component_configs import Config, read_config
 from modules.formats.files.tensor_source import LazyTensor, TensorReader, open_tensors
 from modules.formats.models.component_shapes import shapes_of
 from modules.formats.models.extras import EMA, ema_recipe, extra_names, is_position_ids
-from modules.formats.models.model_folder import EXTRAS_FILE, WEIGHTS, left_out
+from modules.formats.models.model_folder import EXTRAS_FILE, WEIGHTS, unwritten_components
 from modules.formats.models.whole_model import Description, WholeModel, drop_source_path
 from modules.formats.original.layout import (
     COMPONENTS,
@@ -31,7 +31,7 @@ Tensors = Mapping[str, LazyTensor]
 
 @dataclass(frozen=True)
 class StoredModel:
-    """An open model, and what a person should know of where its tensors come from."""
+    """An open model, and notes for people on where its tensors come from."""
 
     model: WholeModel
     notes: list[str]
@@ -47,10 +47,13 @@ class StoredVae:
 
 @contextmanager
 def open_stored_vae(path: Path, base: Base, config: Config) -> Iterator[StoredVae]:
-    """A VAE, whose tensors are read when they are needed, while the block lasts.
+    """Open a VAE whose tensors are read when they are needed within the context.
 
-    path: its folder, a file in either spelling, or a whole model in either layout. config: what is
-    assumed of a file, which does not tell. Raises UserError if tensors are missing.
+    path: Its folder, a file in either layout, or a whole model in either layout.
+    config: Assumed for files, which have none.
+
+    Raises:
+        UserError: If tensors are missing.
     """
     with ExitStack() as stack:
         yield _open_vae(stack, path, base, config)
@@ -60,10 +63,13 @@ def open_stored_vae(path: Path, base: Base, config: Config) -> Iterator[StoredVa
 def open_stored_model(
     found: ModelFile, description: Description, *, vae: Path | None = None, ema: bool = False
 ) -> Iterator[StoredModel]:
-    """A whole model, whose tensors are read when they are needed, while the block lasts.
+    """Open a whole model whose tensors are read when they are needed within the context.
 
-    vae: a file or folder whose VAE takes the place of the model's own. ema: takes the averaged
-    weights of the UNet. Raises UserError if tensors are missing.
+    vae: File or folder of another VAE; None for the model's own.
+    ema: Use the UNet's EMA weights.
+
+    Raises:
+        UserError: If tensors are missing.
     """
     base = base_of(description.family)
     own = [name for name in COMPONENTS[base] if not (vae and name == "vae")]
@@ -74,8 +80,17 @@ def open_stored_model(
             stored = _open_file(stack, found.path, description, own, ema=ema)
         if vae is not None:
             opened = _open_vae(stack, vae, base, description.configs["vae"])
-            stored = _with_vae(stored, opened.config, opened.tensors)
-            stored.notes.append(f"The VAE is that of {vae.name}.")
+            model = stored.model
+            configs = {**model.description.configs, "vae": opened.config}
+            stored = replace(
+                stored,
+                model=replace(
+                    model,
+                    description=replace(model.description, configs=configs),
+                    components={**model.components, "vae": opened.tensors},
+                ),
+            )
+            stored.notes.append(f"Used the VAE of {vae.name}.")
         yield stored
 
 
@@ -86,14 +101,14 @@ def _open_file(
     base = base_of(description.family)
     shapes = {name: shapes_of(name, config) for name, config in description.configs.items()}
     plain = {name: recipes(base, name, shapes[name]) for name in shapes}
-    chosen = plain | ({"unet": [ema_recipe(one) for one in plain["unet"]]} if ema else {})
-    averages = [name for name in reader.names if name.startswith(EMA)]
-    if ema and not averages:
-        raise _no_average_error(path)
+    chosen = plain | ({"unet": [ema_recipe(recipe) for recipe in plain["unet"]]} if ema else {})
+    ema_count = sum(name.startswith(EMA) for name in reader.names)
+    if ema and not ema_count:
+        raise _no_ema_error(path)
     components = {name: _component(reader, path, name, chosen[name], shapes[name]) for name in own}
-    taken = [recipe for found in plain.values() for recipe in found]
+    taken = [recipe for component_recipes in plain.values() for recipe in component_recipes]
     extras = {name: reader.lazy(old) for name, old in extra_names(reader.names, taken).items()}
-    notes = _extra_notes(extras) + _average_notes(len(averages), ema=ema)
+    notes = _extra_notes(extras) + _ema_notes(ema_count, ema=ema)
     return StoredModel(WholeModel(description, components, extras, reader.metadata), notes)
 
 
@@ -101,11 +116,11 @@ def _open_folder(
     stack: ExitStack, path: Path, description: Description, own: Sequence[Component], *, ema: bool
 ) -> StoredModel:
     if ema:
-        raise _no_average_error(path)
+        raise _no_ema_error(path)
     components = {
         name: _folder_component(stack, path / name, name, description.configs[name]) for name in own
     }
-    unwritten = left_out(description.index)
+    unwritten = unwritten_components(description.index)
     notes = ["Left out " + ", ".join(unwritten) + "."] if unwritten else []
     if not (path / EXTRAS_FILE).is_file():
         return StoredModel(WholeModel(description, components, None, {}), notes)
@@ -118,19 +133,19 @@ def _open_folder(
 def _folder_component(
     stack: ExitStack, folder: Path, component: Component, config: Config
 ) -> Tensors:
-    """A component's tensors by our names, whichever of the libraries' versions wrote them."""
+    """Open a component's tensors by our names, whichever library version wrote them."""
     reader = stack.enter_context(open_tensors(weight_files(folder, WEIGHTS[component])))
     shapes = shapes_of(component, config)
-    if component == "vae":  # the one with names of several ages; the base does not matter to it
+    if component == "vae":  # has names of several versions; the base does not matter
         return _component(reader, folder, "vae", vae_recipes("sd15", shapes, reader.names), shapes)
     found = [Recipe(name, (name,), "same") for name in shapes]
     return _component(reader, folder, component, found, shapes)
 
 
 def _open_vae(stack: ExitStack, path: Path, base: Base, config: Config) -> StoredVae:
-    """A VAE of its own: a folder, a file in either spelling, or the VAE of a whole model.
+    """Open a VAE: a folder, a file in either layout, or the VAE of a whole model.
 
-    config: what is assumed of a file, which does not tell.
+    config: Assumed for files, which have none.
     """
     if path.is_dir():
         folder = path / "vae" if (path / "vae").is_dir() else path
@@ -140,13 +155,6 @@ def _open_vae(stack: ExitStack, path: Path, base: Base, config: Config) -> Store
     shapes = shapes_of("vae", config)
     found = vae_recipes(base, shapes, reader.names)
     return StoredVae(config, _component(reader, path, "vae", found, shapes))
-
-
-def _with_vae(stored: StoredModel, config: Config, tensors: Tensors) -> StoredModel:
-    model = stored.model
-    description = replace(model.description, configs={**model.description.configs, "vae": config})
-    components = {**model.components, "vae": tensors}
-    return replace(stored, model=replace(model, description=description, components=components))
 
 
 def _component(
@@ -160,31 +168,31 @@ def _component(
         return open_component(reader, found, shapes)
     except MissingTensorsError as error:
         raise UserError(
-            f"{path.name}: {len(error.names)} of the tensors of the {component.replace('_', ' ')}"
-            f" are missing or have another shape, first {error.names[0]}",
-            "A complete model was expected",
-            "Choose another file; this one was perhaps made for another kind of model",
+            f"{path.name}: {len(error.names)} tensors of the {component.replace('_', ' ')} are"
+            f" missing or have another shape, first {error.names[0]}",
+            "Expected a complete model",
+            "Choose another file; this one may be for another model family",
         ) from error
 
 
 def _extra_notes(extras: Tensors) -> list[str]:
-    told = [name for name in extras if not is_position_ids(name)]
-    if not told:
+    noted = [name for name in extras if not is_position_ids(name)]
+    if not noted:
         return []
-    names = ", ".join(told[:3]) + (", …" if len(told) > 3 else "")
-    count = "1 tensor" if len(told) == 1 else f"{len(told)} tensors"
-    return [f"Kept {count} that no part of the model uses: {names}."]
+    names = ", ".join(noted[:3]) + (", …" if len(noted) > 3 else "")
+    count = "1 tensor" if len(noted) == 1 else f"{len(noted)} tensors"
+    return [f"Kept {count} that no component uses: {names}."]
 
 
-def _average_notes(count: int, *, ema: bool) -> list[str]:
+def _ema_notes(count: int, *, ema: bool) -> list[str]:
     if ema:
-        return ["The UNet's weights are the averaged (EMA) ones of the file."]
-    return [f"Left out {count} averaged (EMA) weights."] if count else []
+        return ["Used the EMA weights of the UNet."]
+    return [f"Left out {count} EMA weights."] if count else []
 
 
-def _no_average_error(path: Path) -> UserError:
+def _no_ema_error(path: Path) -> UserError:
     return UserError(
-        f"{path.name}: there are no averaged (EMA) weights in it",
-        f"Names that begin with {EMA} were expected",
-        "Leave out the choice of averaged weights, or choose the model's full file",
+        f"{path.name}: the file has no EMA weights",
+        f"Expected tensors whose names begin with {EMA}",
+        "Turn off the use of EMA weights, or choose the model's full file",
     )

@@ -1,4 +1,4 @@
-"""A VAE by itself, as programs take it in place of a model's own."""
+"""Writing of a separate VAE, as programs use it in place of a model's own."""
 
 import json
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from modules.formats.files.component_configs import Config
 from modules.formats.files.files import (
     atomic_folder,
     atomic_write,
-    bytes_of,
+    byte_count,
     require_space,
     write_safetensors,
 )
-from modules.formats.files.tensor_source import LazyTensor, converted
+from modules.formats.files.tensor_source import LazyTensor, cast_lazily
 from modules.formats.models.whole_model import Tensors
 from modules.formats.original.layout import prefix, recipes, to_original
 from onetrainer.config.run.model import Base
@@ -24,16 +24,18 @@ from onetrainer.model_files.folders import DIFFUSERS_WEIGHTS
 
 CONFIG = "config.json"
 TORCH_FILE = {"format": "pt"}  # without it, some versions of diffusers refuse a file
-SMALL_FILES = 1024**2  # room for a config, with much to spare
+SMALL_FILES = 1024**2  # a generous allowance for a config
 
 
 def write_vae_file(
     path: Path, base: Base, tensors: Tensors, *, dtype: torch.dtype, metadata: Mapping[str, str]
 ) -> None:
-    """One file in the original layout, whose names begin with "encoder." and "decoder.".
+    """Write one file in the original layout, whose names begin with "encoder." and "decoder.".
 
-    tensors: by diffusers' names. Complete or not at all. Raises UserError if the disk has too
-    little room, or the dtype cannot hold a weight.
+    tensors: By diffusers' names. The file is written completely or not at all.
+
+    Raises:
+        UserError: If the disk has too little space, or the dtype cannot hold a weight.
     """
     start = prefix(base, "vae")
     bare = [
@@ -45,13 +47,14 @@ def write_vae_file(
 
 
 def write_vae_folder(path: Path, config: Config, tensors: Tensors, *, dtype: torch.dtype) -> None:
-    """A folder as diffusers' AutoencoderKL loads it, complete or not at all.
+    """Write a folder for diffusers' AutoencoderKL, complete or not at all.
 
-    Raises UserError as `write_vae_file`, and if there is something at the path that is no VAE.
+    Raises:
+        UserError: As `write_vae_file`, and if the path holds something other than a VAE.
     """
     weights = _cast(tensors, dtype)
     _refuse_foreign(path)
-    require_space(path, bytes_of(weights) + SMALL_FILES)
+    require_space(path, byte_count(weights) + SMALL_FILES)
     with atomic_folder(path) as folder:
         write_safetensors(folder / f"{DIFFUSERS_WEIGHTS}.safetensors", weights, TORCH_FILE)
         with atomic_write(folder / CONFIG) as file:
@@ -60,14 +63,14 @@ def write_vae_folder(path: Path, config: Config, tensors: Tensors, *, dtype: tor
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Only what looks like a VAE is ever replaced: a folder may hold anything."""
+    """Raise UserError unless the path may be replaced: only folders that look like a VAE."""
     if path.is_file() or (path.is_dir() and any(path.iterdir()) and not (path / CONFIG).is_file()):
         raise UserError(
-            f"{path}: there is something else than a VAE here",
-            f"An empty folder, or one with {CONFIG}, was expected",
+            f"{path}: this is not a VAE",
+            f"Expected an empty folder, or one with {CONFIG}",
             "Choose another name",
         )
 
 
 def _cast(tensors: Tensors, dtype: torch.dtype) -> dict[str, LazyTensor]:
-    return {name: converted(tensor, dtype, name=name) for name, tensor in tensors.items()}
+    return {name: cast_lazily(tensor, dtype, name=name) for name, tensor in tensors.items()}

@@ -1,1 +1,1 @@
-"""Stable Diffusion in the layout of its first releases: one file, other names."""
+"""The original layout of Stable Diffusion: one file, with other tensor names than diffusers."""

@@ -1,7 +1,7 @@
-"""Where each component's tensors are in the original layout, for every base.
+"""Names of each component's tensors in the original layout, for every base.
 
-Each name is worked out from ours (those of diffusers and transformers), so one rule serves reading
-and writing, models of every width and the tests' tiny ones.
+Each name is derived from ours (those of diffusers and transformers), so one rule serves reading and
+writing, models of every width and the tests' tiny ones.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Size, Tensor
 
-from modules.formats.files.tensor_source import LazyTensor, TensorReader, combined
+from modules.formats.files.tensor_source import LazyTensor, TensorReader, combine_lazily
 from modules.formats.original.open_clip import open_clip_recipes
 from modules.formats.original.recipe import Recipe, fits, merge, split
 from modules.formats.original.unet_names import unet_names
@@ -37,9 +37,8 @@ COMPONENTS: Mapping[Base, tuple[Component, ...]] = {
     "sd2": ("unet", "vae", "text_encoder"),
     "sdxl": ("unet", "vae", "text_encoder", "text_encoder_2"),
 }
-TEXT_LEVEL = "text_model."  # some old files leave this level out
-# What stands beside the weights of a layer that are stored as fp8 and have to be multiplied by it.
-# Source: ComfyUI's names, of 2024 and of 2025.
+TEXT_LEVEL = "text_model."  # some old files omit this level
+# Scale factors of a layer's weights that are stored as fp8. Source: ComfyUI's names of 2024, 2025.
 WEIGHT, SCALES = ".weight", (".scale_weight", ".weight_scale")
 
 
@@ -52,62 +51,71 @@ class MissingTensorsError(Exception):
 
 
 def prefix(base: Base, component: Component) -> str:
-    """What the names of a component's tensors begin with."""
+    """Return the prefix of the names of a component's tensors."""
     return SHARED_PREFIXES.get(component) or ENCODER_PREFIXES[base, component]
 
 
 def recipes(base: Base, component: Component, ours: Iterable[str]) -> list[Recipe]:
-    """How each tensor of a component's original is made of ours, sorted by its name.
+    """Return how each tensor of a component's original is made of ours, sorted by its name.
 
-    ours: all the component's names; text encoders' with their `text_model.` level.
-    Raises KeyError for a name that the layout has no place for.
+    ours: All the component's names; text encoders' with their `text_model.` level.
+
+    Raises:
+        KeyError: For a name that the layout does not have.
     """
     start, names = prefix(base, component), set(ours)
     match component:
         case "unet":
-            found = [
+            component_recipes = [
                 Recipe(start + name, (own,), "same") for own, name in unet_names(names).items()
             ]
         case "vae":
-            found = [
+            component_recipes = [
                 Recipe(
                     start + vae_name(own), (own,), "conv1x1" if is_attention_matrix(own) else "same"
                 )
                 for own in names
             ]
         case _ if (base, component) in OPEN_CLIP:
-            found = open_clip_recipes(names, start)
+            component_recipes = open_clip_recipes(names, start)
         case _:
-            found = [Recipe(start + own, (own,), "same") for own in names]
-    return sorted(found, key=lambda recipe: recipe.original)
+            component_recipes = [Recipe(start + own, (own,), "same") for own in names]
+    return sorted(component_recipes, key=lambda recipe: recipe.original)
 
 
 def to_original(
-    found: Sequence[Recipe], state: Mapping[str, Tensor | LazyTensor]
+    component_recipes: Sequence[Recipe], state: Mapping[str, Tensor | LazyTensor]
 ) -> dict[str, LazyTensor]:
-    """A component's tensors in the original layout, each made when it is needed."""
+    """Return a component's tensors in the original layout as lazy tensors."""
     return {
-        recipe.original: combined([state[name] for name in recipe.ours], partial(merge, recipe))
-        for recipe in found
+        recipe.original: combine_lazily(
+            [state[name] for name in recipe.ours], partial(merge, recipe)
+        )
+        for recipe in component_recipes
     }
 
 
 def read_component(
     reader: TensorReader,
-    found: Sequence[Recipe],
+    component_recipes: Sequence[Recipe],
     shapes: Mapping[str, Size],
     *,
     dtype: torch.dtype,
     device: torch.device,
 ) -> dict[str, Tensor]:
-    """A component's tensors by our names, read one by one straight to the device.
+    """Read a component's tensors by our names, one by one straight to the device.
 
-    shapes: of ours. Raises MissingTensorsError before anything is read.
+    shapes: Of ours.
+
+    Raises:
+        MissingTensorsError: Before anything is read.
     """
     state: dict[str, Tensor] = {}
-    for recipe, stored in zip(found, locate(reader, found, shapes), strict=True):
+    for recipe, stored in zip(
+        component_recipes, find_stored_names(reader, component_recipes, shapes), strict=True
+    ):
         original = reader.read_as(stored, dtype)
-        # Each in memory of its own: what is fused in the file is freed and changed separately.
+        # In separate memory: tensors that are fused in the file are freed and changed separately.
         copies = recipe.how in ("fused", "transposed")
         parts = split(recipe, original, [shapes[name] for name in recipe.ours])
         for name, part in zip(recipe.ours, parts, strict=True):
@@ -116,29 +124,37 @@ def read_component(
 
 
 def open_component(
-    reader: TensorReader, found: Sequence[Recipe], shapes: Mapping[str, Size]
+    reader: TensorReader, component_recipes: Sequence[Recipe], shapes: Mapping[str, Size]
 ) -> dict[str, LazyTensor]:
-    """A component's tensors by our names in the file's dtype, each read when it is needed.
+    """Return a component's tensors by our names in the file's dtype as lazy tensors.
 
-    Raises MissingTensorsError. A fused tensor is read anew for each of its parts.
+    A fused tensor is read again for each of its parts.
+
+    Raises:
+        MissingTensorsError: If tensors are missing.
     """
     state: dict[str, LazyTensor] = {}
-    for recipe, stored in zip(found, locate(reader, found, shapes), strict=True):
+    for recipe, stored in zip(
+        component_recipes, find_stored_names(reader, component_recipes, shapes), strict=True
+    ):
         wanted = [shapes[name] for name in recipe.ours]
         for place, name in enumerate(recipe.ours):
-            part = partial(_part, recipe, shapes=wanted, place=place)
-            state[name] = combined([reader.lazy(stored)], part)
+            part = partial(_split_part, recipe, shapes=wanted, place=place)
+            state[name] = combine_lazily([reader.lazy(stored)], part)
     return state
 
 
-def locate(reader: TensorReader, found: Sequence[Recipe], shapes: Mapping[str, Size]) -> list[str]:
-    """The name that each recipe's original has in a file.
+def find_stored_names(
+    reader: TensorReader, component_recipes: Sequence[Recipe], shapes: Mapping[str, Size]
+) -> list[str]:
+    """Return the name that each recipe's original has in a file, with or without `text_model.`.
 
-    Raises MissingTensorsError, and UserError for weights that are not what they stand for. Old
-    files have no `text_model.` level; both spellings are found.
+    Raises:
+        MissingTensorsError: If tensors are missing.
+        UserError: For scaled weights.
     """
     stored, missing = [], []
-    for recipe in found:
+    for recipe in component_recipes:
         name = next((one for one in _spellings(recipe) if one in reader), None)
         wanted = [shapes[own] for own in recipe.ours]
         if name is None or not fits(recipe, reader.shape(name), wanted):
@@ -151,14 +167,14 @@ def locate(reader: TensorReader, found: Sequence[Recipe], shapes: Mapping[str, S
     return stored
 
 
-def leftovers(names: Iterable[str], found: Iterable[Recipe]) -> list[str]:
-    """The names in a file that no recipe takes, sorted."""
-    taken = {name for recipe in found for name in _spellings(recipe)}
+def unused_names(names: Iterable[str], component_recipes: Iterable[Recipe]) -> list[str]:
+    """Return the names in a file that no recipe uses, sorted."""
+    taken = {name for recipe in component_recipes for name in _spellings(recipe)}
     return sorted(set(names) - taken)
 
 
 def _refuse_scaled(reader: TensorReader, stored: Sequence[str]) -> None:
-    """Raises UserError for scaled weights: without their scale they are noise."""
+    """Raise UserError for scaled weights, which are useless without their scale."""
     scaled = [
         name
         for name in stored
@@ -169,12 +185,12 @@ def _refuse_scaled(reader: TensorReader, stored: Sequence[str]) -> None:
         raise UserError(
             f"{reader.path(scaled[0]).name}: {len(scaled)} tensors are stored as scaled fp8, first"
             f" {scaled[0]}",
-            "Weights in fp32, fp16, bf16 or plain fp8 were expected",
+            "Expected weights in fp32, fp16, bf16 or plain fp8",
             "Choose the fp16 version of this model",
         )
 
 
-def _part(
+def _split_part(
     recipe: Recipe, originals: Sequence[Tensor], *, shapes: Sequence[Size], place: int
 ) -> Tensor:
     return split(recipe, originals[0], shapes)[place]

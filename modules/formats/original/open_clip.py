@@ -1,4 +1,4 @@
-"""The text encoders of SD 2 and SDXL in OpenCLIP's layout, from ours.
+"""Names of the text encoders of SD 2 and SDXL in OpenCLIP's layout, from ours.
 
 Source: the model definition of mlfoundations/open_clip.
 """
@@ -14,8 +14,8 @@ TOP = {
     "text_model.final_layer_norm.weight": "ln_final.weight",
     "text_model.final_layer_norm.bias": "ln_final.bias",
 }
-# OpenCLIP multiplies the pooled vector by this matrix from the right; a linear layer, as we have
-# it, multiplies by its weight's transpose. Square in the published models, so no error tells.
+# OpenCLIP multiplies the pooled vector by this matrix from the right; our linear layer multiplies
+# by its weight's transpose. Square in the published models, so a mistake raises no error.
 PROJECTION, ORIGINAL_PROJECTION = "text_projection.weight", "text_projection"
 LAYER = {
     "layer_norm1": "ln_1",
@@ -28,12 +28,12 @@ FUSED = ("q_proj", "k_proj", "v_proj")
 
 
 def open_clip_recipes(ours: Iterable[str], prefix: str) -> list[Recipe]:
-    """Each tensor of an encoder in OpenCLIP's layout, under names that begin with the prefix."""
+    """Return the recipe of each tensor of an encoder in OpenCLIP's layout, with prefixed names."""
     return [found for name in ours if (found := _recipe(name, prefix)) is not None]
 
 
 def _recipe(ours: str, prefix: str) -> Recipe | None:
-    """The recipe that begins with this tensor; None where another tensor stands for it."""
+    """Return the recipe that begins with this tensor; None if another tensor's includes it."""
     if ours == PROJECTION:
         return Recipe(prefix + ORIGINAL_PROJECTION, (ours,), "transposed")
     if ours in TOP:
@@ -44,8 +44,8 @@ def _recipe(ours: str, prefix: str) -> Recipe | None:
     layer, number, inner, leaf = found.groups()
     block = f"{prefix}transformer.resblocks.{number}."
     if inner == f"self_attn.{FUSED[0]}":
-        parts = tuple(f"{layer}self_attn.{part}.{leaf}" for part in FUSED)
-        return Recipe(f"{block}attn.in_proj_{leaf}", parts, "fused")
+        projections = tuple(f"{layer}self_attn.{name}.{leaf}" for name in FUSED)
+        return Recipe(f"{block}attn.in_proj_{leaf}", projections, "fused")
     if inner.startswith("self_attn.") and inner.removeprefix("self_attn.") in FUSED:
         return None
     return Recipe(f"{block}{LAYER[inner]}.{leaf}", (ours,), "same")

@@ -1,4 +1,4 @@
-"""How one tensor of the original layout is made of ours, and taken apart again."""
+"""Conversion of one tensor between the original layout and ours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +14,12 @@ How = Literal["same", "conv1x1", "transposed", "fused"]
 class Recipe:
     """One tensor of the original layout.
 
-    original: its full name. ours: the tensors it is made of, by diffusers' and transformers' names.
-    how: "same": the one tensor as it is. "conv1x1": a linear layer's weight, (out, in), as that of
-    a 1x1 convolution, (out, in, 1, 1). "transposed": a matrix turned over. "fused": several
-    tensors one below the other.
+    Attributes:
+        original: Its full name.
+        ours: The tensors it is made of, by diffusers' and transformers' names.
+        how: "same": unchanged. "conv1x1": a linear layer's weight, (out, in), as that of a 1x1
+            convolution, (out, in, 1, 1). "transposed": a transposed matrix. "fused": several
+            tensors concatenated along their rows.
     """
 
     original: str
@@ -26,7 +28,7 @@ class Recipe:
 
 
 def merge(recipe: Recipe, tensors: Sequence[Tensor]) -> Tensor:
-    """The original's tensor, of ours in the recipe's order; may share their memory."""
+    """Return the original's tensor, of ours in the recipe's order; may share their memory."""
     match recipe.how:
         case "same":
             return tensors[0]
@@ -39,10 +41,14 @@ def merge(recipe: Recipe, tensors: Sequence[Tensor]) -> Tensor:
 
 
 def split(recipe: Recipe, original: Tensor, shapes: Sequence[Size]) -> list[Tensor]:
-    """Our tensors, in the recipe's order; may share the original's memory.
+    """Return our tensors, in the recipe's order; may share the original's memory.
 
-    shapes: of ours. Where the original's tensor is a 1x1 convolution and ours a linear layer, or
-    the other way round, it is reshaped. Raises ValueError if it cannot be taken apart like that.
+    Linear layers stored as 1x1 convolutions, and the reverse, are reshaped.
+
+    shapes: Of ours.
+
+    Raises:
+        ValueError: If the tensor cannot be split into these shapes.
     """
     if not fits(recipe, original.shape, shapes):
         raise ValueError(f"{recipe.original}: {tuple(original.shape)} for {shapes}")
@@ -56,10 +62,10 @@ def split(recipe: Recipe, original: Tensor, shapes: Sequence[Size]) -> list[Tens
 
 
 def fits(recipe: Recipe, original: Size, shapes: Sequence[Size]) -> bool:
-    """Whether a tensor of this shape can be taken apart into tensors of these shapes."""
+    """Return whether a tensor of this shape can be split into tensors of these shapes."""
     match recipe.how:
         case "same" | "conv1x1":
-            # Some programs wrote linear layers as 1x1 convolutions and the other way round.
+            # Some programs wrote linear layers as 1x1 convolutions, or the reverse.
             return _squeezed(original) == _squeezed(shapes[0])
         case "transposed":
             return original == shapes[0][::-1]
@@ -69,7 +75,7 @@ def fits(recipe: Recipe, original: Size, shapes: Sequence[Size]) -> bool:
 
 
 def _squeezed(shape: Size) -> tuple[int, ...]:
-    """A shape without the trailing ones by which a 1x1 convolution differs from a linear layer."""
+    """Return a shape without trailing ones, in which 1x1 convolutions and linear layers differ."""
     sides = tuple(shape)
     while len(sides) > 1 and sides[-1] == 1:
         sides = sides[:-1]

@@ -1,4 +1,4 @@
-"""The UNet's names in the original layout, from ours.
+"""Names of the UNet's tensors in the original layout, from ours.
 
 Source: the model definitions of CompVis/stable-diffusion and Stability-AI/generative-models; every
 level holds two resnets, as in all of Stable Diffusion.
@@ -24,11 +24,11 @@ RESNET = {
     "conv2": "out_layers.3",
     "conv_shortcut": "skip_connection",
 }
-PLACES = 3  # a level: two resnets and a downsampler on the way down, three resnets on the way up
+BLOCKS = 3  # per level: two resnets and a downsampler on the way down, three resnets on the way up
 
 
 def unet_names(ours: Iterable[str]) -> dict[str, str]:
-    """Our name of each of a UNet's tensors -> the original's, without its prefix."""
+    """Return our name of each of a UNet's tensors -> the original's, without its prefix."""
     names = set(ours)
     return {name: _original(name, names) for name in names}
 
@@ -37,13 +37,13 @@ def _original(ours: str, names: set[str]) -> str:
     module, leaf = ours.rsplit(".", 1)
     if module in TOP:
         return f"{TOP[module]}.{leaf}"
-    place, rest = _place(ours, names)
+    block, rest = _block(ours, names)
     inner = rest.removesuffix(f".{leaf}")
-    return f"{place}.{RESNET.get(inner, inner)}.{leaf}"  # attentions have the same names inside
+    return f"{block}.{RESNET.get(inner, inner)}.{leaf}"  # attentions have the same names inside
 
 
-def _place(ours: str, names: set[str]) -> tuple[str, str]:
-    """The numbered block a tensor lies in, and its name inside that block."""
+def _block(ours: str, names: set[str]) -> tuple[str, str]:
+    """Return the numbered block of a tensor, and its name inside that block."""
     if found := re.match(r"mid_block\.(resnets|attentions)\.(\d)\.(.+)", ours):
         kind, index, rest = found.groups()
         return f"middle_block.{1 if kind == 'attentions' else 2 * int(index)}", rest
@@ -51,15 +51,15 @@ def _place(ours: str, names: set[str]) -> tuple[str, str]:
     if found is None:
         raise KeyError(ours)
     side, block, kind, index, rest = found.groups()
-    start = PLACES * int(block)
+    start = BLOCKS * int(block)
     match side, kind:
         case "down", "downsamplers":
-            return f"input_blocks.{start + PLACES}.0", rest.replace("conv", "op", 1)
+            return f"input_blocks.{start + BLOCKS}.0", rest.replace("conv", "op", 1)
         case "up", "upsamplers":
             has_attention = any(n.startswith(f"up_blocks.{block}.attentions.") for n in names)
-            return f"output_blocks.{start + PLACES - 1}.{2 if has_attention else 1}", rest
+            return f"output_blocks.{start + BLOCKS - 1}.{2 if has_attention else 1}", rest
         case "down", _:
-            place = f"input_blocks.{start + int(index) + 1}"
+            original = f"input_blocks.{start + int(index) + 1}"
         case _:
-            place = f"output_blocks.{start + int(index)}"
-    return f"{place}.{1 if kind == 'attentions' else 0}", rest
+            original = f"output_blocks.{start + int(index)}"
+    return f"{original}.{1 if kind == 'attentions' else 0}", rest

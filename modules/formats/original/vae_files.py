@@ -1,4 +1,4 @@
-"""Where a VAE's tensors are, in whatever file people have it."""
+"""Names of a VAE's tensors in every kind of file."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -8,19 +8,20 @@ from modules.formats.original.recipe import Recipe
 from modules.formats.original.vae_names import modern_vae_name
 from onetrainer.config.run.model import Base
 
-MARK = "encoder.mid.block_1.norm1.weight"  # the original layout alone calls a tensor so
+ORIGINAL_MARKER = "encoder.mid.block_1.norm1.weight"  # a name only the original layout has
 
 
 def vae_recipes(base: Base, ours: Iterable[str], present: Collection[str]) -> list[Recipe]:
-    """How each tensor of a VAE is found in a file.
+    """Return the recipe of each tensor of a VAE for a file.
 
-    ours: the VAE's names. present: those of the file, which may be a whole model in the original
-    layout, a VAE of it without the prefix, or a VAE by diffusers' names, new or former.
+    ours: The VAE's names.
+    present: Those of the file: a whole model in the original layout, a VAE of it without the
+    prefix, or a VAE by diffusers' names, new or old.
     """
     start = prefix(base, "vae")
     if any(name.startswith(start) for name in present):
         return recipes(base, "vae", ours)
-    if MARK in present:
+    if ORIGINAL_MARKER in present:
         return [
             replace(recipe, original=recipe.original.removeprefix(start))
             for recipe in recipes(base, "vae", ours)

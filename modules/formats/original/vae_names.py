@@ -1,4 +1,4 @@
-"""The VAE's names in the original layout, from ours.
+"""Names of the VAE's tensors in the original layout, from ours.
 
 Source: the model definitions of CompVis/stable-diffusion.
 """
@@ -17,25 +17,25 @@ LEVELS = 4
 
 
 def vae_name(ours: str) -> str:
-    """The original's name of a tensor, without its prefix."""
+    """Return the original's name of a tensor, without its prefix."""
     name = ours.replace("conv_shortcut", "nin_shortcut").replace("conv_norm_out", "norm_out")
     for inner, original in ATTENTION.items():
         name = name.replace(f"mid_block.attentions.0.{inner}.", f"mid.attn_1.{original}.")
     name = re.sub(r"mid_block\.resnets\.(\d)", lambda m: f"mid.block_{int(m[1]) + 1}", name)
     name = re.sub(r"down_blocks\.(\d)\.resnets\.", r"down.\1.block.", name)
     name = re.sub(r"down_blocks\.(\d)\.downsamplers\.0\.", r"down.\1.downsample.", name)
-    # The decoder's levels are counted from the picture's side in the original layout.
+    # The original layout counts the decoder's levels from the image's side.
     name = re.sub(r"up_blocks\.(\d)", lambda m: f"up.{LEVELS - 1 - int(m[1])}", name)
     return name.replace(".resnets.", ".block.").replace("upsamplers.0.", "upsample.")
 
 
 def is_attention_matrix(ours: str) -> bool:
-    """Whether it is a linear layer with us and a 1x1 convolution in the original layout."""
+    """Return whether it is a linear layer here and a 1x1 convolution in the original layout."""
     return "mid_block.attentions.0.to_" in ours and ours.endswith(".weight")
 
 
 def modern_vae_name(stored: str) -> str:
-    """Our name of a tensor that a diffusers folder of 2022 calls otherwise."""
+    """Return our name of a tensor from a diffusers folder of 2022."""
     for former, ours in FORMER_ATTENTION.items():
         stored = stored.replace(
             f"mid_block.attentions.0.{former}.", f"mid_block.attentions.0.{ours}."

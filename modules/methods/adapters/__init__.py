@@ -1,1 +1,1 @@
-"""LoRA and its relatives."""
+"""Adapters: LoRA, DoRA, LoHa, LoKr and OFT."""

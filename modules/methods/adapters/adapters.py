@@ -1,6 +1,6 @@
-"""Adapters: small trained matrices beside the frozen weights, of every kind.
+"""Training of adapters: small matrices attached to layers with frozen weights.
 
-Which layers get one is said by `adapter_plan`; what one computes by the file of its kind.
+`layer_settings` chooses the layers; the file of each variant computes its adapter.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from modules.formats.embeddings.embedding_file import bundled_tensors
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
-from modules.formats.lora.lora_keys import Kinds
+from modules.formats.lora.lora_keys import AdapterTensors
 from modules.formats.lora.lora_names import Layer, LayerNames, LoraComponent
 from modules.interfaces import ExportOptions, Family, ParameterGroup
 from modules.methods.adapters.export import adapter_metadata, with_alpha_folded
@@ -34,11 +34,13 @@ from onetrainer.model_files.adapter_keys import UP
 
 @dataclass(frozen=True)
 class Adapters:
-    """Adapters attached to a family; `modules.interfaces.Method` tells what each method gives.
+    """Adapters attached to a family; implements `modules.interfaces.Method`.
 
-    adapters: by part ("unet", "te" …), then by `adapter_name`; float32. plans: what each of them
-    lies on, by its name. notes: what a person should know of them, and of the file that they go
-    on from.
+    Attributes:
+        adapters: By component ("unet", "te" …), then by `adapter_name`; float32.
+        plans: The layer and settings of each adapter, by its name.
+        components: The networks they are attached to.
+        notes: Notes for people on the adapters and their start file.
     """
 
     adapters: Mapping[LoraComponent, nn.ModuleDict]
@@ -51,50 +53,55 @@ class Adapters:
 
     @staticmethod
     def attach(family: Family, section: Adapter, *, seed: int) -> "Adapters":
-        """Puts adapters on the family's chosen layers.
+        """Attach adapters to the family's chosen layers.
 
-        They change nothing yet, or what the file to go on from says. Initial values depend on the
-        seed and on each layer's name, on nothing else.
-        Raises UserError for patterns that no layer matches and for a file that does not fit.
+        They have no effect at first, or that of the start file. Initial values depend on the seed
+        and each layer's name alone.
+
+        Raises:
+            UserError: For patterns that match no layer, and for a start file that does not fit.
         """
         names, components = layer_names(family), trained_components(family, section)
         adapters: dict[LoraComponent, nn.ModuleDict] = {
             component: nn.ModuleDict() for component in components
         }
-        found: dict[str, AdapterPlan] = {}
+        plans_by_name: dict[str, AdapterPlan] = {}
         wanted, notes = plan_adapters(components, section)
         for plan in wanted:
             name = adapter_name(plan.layer)
-            found[name] = plan
+            plans_by_name[name] = plan
             adapters[plan.layer.component][name] = make_adapter(name, plan, section, seed=seed)
-        own = {component: held for component, held in adapters.items() if held}
-        notes += _notes(section, _each(own))
+        trained = {component: modules for component, modules in adapters.items() if modules}
+        by_name = _adapters_by_name(trained)
+        notes += _notes(section, by_name)
         if section.start_from:
             path = Path(section.start_from)
-            by_layer = {found[name].layer: adapter for name, adapter in _each(own).items()}
+            by_layer = {plans_by_name[name].layer: adapter for name, adapter in by_name.items()}
             notes += load_start_file(path, read_lora(path, names), by_layer, section)
-        for adapter in _each(own).values():
+        for adapter in by_name.values():
             adapter.apply_to()
-        return Adapters(own, found, components, names, family.prediction, section, notes)
+        return Adapters(
+            trained, plans_by_name, components, names, family.prediction, section, notes
+        )
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        """One for each network, learning rate, and ratio of LoRA+."""
+        """Return one group for each component, learning rate and LoRA+ ratio."""
         groups: dict[tuple[LoraComponent, float | None, float], dict[str, nn.Parameter]] = {}
-        ratio = self.section.plus_ratio if isinstance(self.section, Lora | Dora) else 1.0
-        for component, held in self.adapters.items():
-            for name, parameter in held.named_parameters():
+        plus_ratio = self.section.plus_ratio if isinstance(self.section, Lora | Dora) else 1.0
+        for component, modules in self.adapters.items():
+            for name, parameter in modules.named_parameters():
                 rate = self.plans[name.partition(".")[0]].lr
-                own_ratio = ratio if name.endswith(f".{UP}") else 1.0
-                groups.setdefault((component, rate, own_ratio), {})[name] = parameter
+                ratio = plus_ratio if name.endswith(f".{UP}") else 1.0
+                groups.setdefault((component, rate, ratio), {})[name] = parameter
         return [
             ParameterGroup(
                 component,
-                own,
+                parameters,
                 rate,
-                own_ratio,
+                ratio,
                 component_settings(self.section, component).stop_after,
             )
-            for (component, rate, own_ratio), own in groups.items()
+            for (component, rate, ratio), parameters in groups.items()
         ]
 
     def extra_modules(self) -> nn.Module:
@@ -103,16 +110,16 @@ class Adapters:
     def state_dict(self) -> dict[str, Tensor]:
         return {
             name: parameter.detach()
-            for held in self.adapters.values()
-            for name, parameter in held.named_parameters()
+            for modules in self.adapters.values()
+            for name, parameter in modules.named_parameters()
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Raises ValueError unless names and shapes are exactly those of `state_dict`."""
-        own = self.state_dict()
-        if own.keys() != state.keys():
-            raise ValueError(f"other adapters: {sorted(own.keys() ^ state.keys())[:4]}")
-        for name, tensor in own.items():
+        """Raise ValueError unless names and shapes are exactly those of `state_dict`."""
+        expected = self.state_dict()
+        if expected.keys() != state.keys():
+            raise ValueError(f"other adapters: {sorted(expected.keys() ^ state.keys())[:4]}")
+        for name, tensor in expected.items():
             if tensor.shape != state[name].shape:
                 raise ValueError(f"{name}: {state[name].shape} is not {tensor.shape}")
             tensor.copy_(state[name])
@@ -123,7 +130,7 @@ class Adapters:
 
     @contextmanager
     def base_model(self) -> Iterator[None]:
-        adapters = list(_each(self.adapters).values())
+        adapters = list(_adapters_by_name(self.adapters).values())
         strengths = [adapter.multiplier for adapter in adapters]
         for adapter in adapters:
             adapter.multiplier = 0.0
@@ -134,19 +141,19 @@ class Adapters:
                 adapter.multiplier = strength
 
     def merged(self) -> AbstractContextManager[None]:
-        return merged(self.components.values(), _each(self.adapters).values())
+        return merged(self.components.values(), _adapters_by_name(self.adapters).values())
 
     def after_step(self) -> None:
-        """Nothing: adapters may become as large as they like."""
+        """Do nothing: adapters are not constrained after a step."""
 
     def export(self, path: Path, options: ExportOptions) -> list[Path]:
-        """Writes an adapter file; the options' metadata wins over what is known here."""
-        layers: dict[Layer, Kinds] = {
+        """Write an adapter file; the options' metadata overrides the adapters' own."""
+        layers: dict[Layer, AdapterTensors] = {
             self.plans[name].layer: adapter.tensors()
-            for name, adapter in _each(self.adapters).items()
+            for name, adapter in _adapters_by_name(self.adapters).items()
         }
         if options.fold_alpha:
-            layers = {layer: with_alpha_folded(kinds) for layer, kinds in layers.items()}
+            layers = {layer: with_alpha_folded(tensors) for layer, tensors in layers.items()}
         known = adapter_metadata(
             self.section,
             list(self.plans.values()),
@@ -154,8 +161,8 @@ class Adapters:
             prediction=self.prediction,
             fold_alpha=options.fold_alpha,
         )
-        words = {embedding.name: bundled_tensors(embedding) for embedding in options.bundle}
-        file = LoraFile(layers, words, {}, known | dict(options.metadata), options.naming)
+        tokens = {embedding.name: bundled_tensors(embedding) for embedding in options.bundle}
+        file = LoraFile(layers, tokens, {}, known | dict(options.metadata), options.naming)
         target = path.with_name(f"{path.name}.safetensors")
         write_lora(
             target, file, self.names, naming=options.naming, dtype=options.dtype, hashes=True
@@ -164,23 +171,23 @@ class Adapters:
 
 
 def _notes(section: Adapter, adapters: Mapping[str, AdapterModule]) -> tuple[str, ...]:
-    """What a config does not tell of its adapters."""
+    """Return notes on what the config does not show."""
     if not isinstance(section, LoKr) or section.full_matrix:
         return ()
     whole = sum(isinstance(each, LokrAdapter) and each.is_whole for each in adapters.values())
     if not whole:
         return ()
     return (
-        f"LoKr: rank, alpha and rank dropout do not count on {whole} of {len(adapters)} layers,"
-        " which are so small beside the rank that both matrices are kept whole",
+        f"LoKr: rank, alpha and rank dropout have no effect on {whole} of {len(adapters)} layers,"
+        " which are too small for this rank: both matrices are kept whole",
     )
 
 
-def _each(adapters: Mapping[LoraComponent, nn.ModuleDict]) -> dict[str, AdapterModule]:
-    """Every adapter by its name."""
-    found = {}
-    for held in adapters.values():
-        for name, adapter in held.items():
+def _adapters_by_name(adapters: Mapping[LoraComponent, nn.ModuleDict]) -> dict[str, AdapterModule]:
+    """Return every adapter by its name."""
+    plans_by_name = {}
+    for modules in adapters.values():
+        for name, adapter in modules.items():
             assert isinstance(adapter, AdapterModule)
-            found[name] = adapter
-    return found
+            plans_by_name[name] = adapter
+    return plans_by_name

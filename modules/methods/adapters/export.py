@@ -1,11 +1,11 @@
-"""What an adapter's file says: its tensors' scale, and the words by which programs know it."""
+"""Metadata of adapter files, and folding of alpha into their matrices."""
 
 import json
 from collections.abc import Iterable, Sequence
 
 import torch
 
-from modules.formats.lora.lora_keys import Kinds, rank_of, scale_of
+from modules.formats.lora.lora_keys import AdapterTensors, rank_of, scale_of
 from modules.formats.lora.lora_metadata import ALPHA as ALPHA_TOLD
 from modules.formats.lora.lora_metadata import ARGUMENTS, DIM
 from modules.methods.adapters.layer_settings import AdapterPlan
@@ -14,16 +14,16 @@ from onetrainer.config.run.model import Base, Prediction
 from onetrainer.model_files.adapter_keys import ALPHA, DOWN
 
 LARGE = (DOWN, "hada_w1_b", "lokr_w1", "lokr_w1_a")
-"""The matrices that begin large, which lose no digits in half precision when made smaller."""
+"""Matrices with large initial values, which keep their precision in fp16 when scaled down."""
 
 
-def with_alpha_folded(kinds: Kinds) -> Kinds:
-    """The same change with alpha = rank: one matrix is multiplied by alpha / rank."""
-    rank = rank_of(kinds)
+def with_alpha_folded(tensors: AdapterTensors) -> AdapterTensors:
+    """Return tensors of the same change with alpha = rank, one matrix scaled by alpha / rank."""
+    rank = rank_of(tensors)
     if rank is None:
-        return kinds
-    large = next(kind for kind in LARGE if kind in kinds)
-    return {**kinds, large: kinds[large] * scale_of(kinds), ALPHA: torch.tensor(float(rank))}
+        return tensors
+    large = next(key for key in LARGE if key in tensors)
+    return {**tensors, large: tensors[large] * scale_of(tensors), ALPHA: torch.tensor(float(rank))}
 
 
 def adapter_metadata(
@@ -34,7 +34,7 @@ def adapter_metadata(
     prediction: Prediction,
     fold_alpha: bool,
 ) -> dict[str, str]:
-    """The words by which other programs tell what a file is for. Source: kohya-ss/sd-scripts."""
+    """Return the metadata by which other programs know a file. Source: kohya-ss/sd-scripts."""
     known = {
         "ss_network_module": "networks.lora" if isinstance(section, Lora) else "lycoris.kohya",
         "ss_base_model_version": _base_model_version(base, prediction),
@@ -47,13 +47,15 @@ def adapter_metadata(
         rank = _common(plan.rank for plan in plans)
         alpha = rank if fold_alpha else _common(plan.alpha for plan in plans)
         known |= {DIM: rank, ALPHA_TOLD: alpha}
-        if any(_has_kernel(plan) for plan in plans):
+        # kohya's metadata keeps convolutions of more than one pixel apart.
+        convolutions = (plan.module for plan in plans if isinstance(plan.module, torch.nn.Conv2d))
+        if any(module.kernel_size != (1, 1) for module in convolutions):
             arguments |= {"conv_dim": rank, "conv_alpha": alpha}
     return known | ({ARGUMENTS: json.dumps(arguments)} if arguments else {})
 
 
 def _arguments(section: Adapter) -> dict[str, str]:
-    """More arguments of the network, as sd-scripts' metadata has them: LyCORIS' words."""
+    """Return the network arguments of sd-scripts' metadata, in LyCORIS' names."""
     match section:
         case Lora():
             return {}
@@ -73,18 +75,13 @@ def _arguments(section: Adapter) -> dict[str, str]:
 
 
 def _common(values: Iterable[float | None]) -> str:
-    """The value that all have; "Dynamic", sd-scripts' own word, where they differ."""
-    found = {str(value) for value in values}
-    return found.pop() if len(found) == 1 else "Dynamic"
-
-
-def _has_kernel(plan: AdapterPlan) -> bool:
-    """Whether a layer is a convolution over more than one pixel, which kohya's words tell apart."""
-    return isinstance(plan.module, torch.nn.Conv2d) and plan.module.kernel_size != (1, 1)
+    """Return the value all have in common; "Dynamic", as in sd-scripts, if they differ."""
+    distinct = {str(value) for value in values}
+    return distinct.pop() if len(distinct) == 1 else "Dynamic"
 
 
 def _base_model_version(base: Base, prediction: Prediction) -> str:
-    """The word of kohya's programs, which have none for an SDXL of velocity."""
+    """Return kohya's name of the base; it has none for SDXL with v-prediction."""
     velocity = "_v" if prediction == "v_prediction" else ""
     match base:
         case "sd15":

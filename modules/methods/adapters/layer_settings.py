@@ -1,4 +1,4 @@
-"""Which layers get an adapter, and with which settings."""
+"""Choice of the layers that get an adapter, and their settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,14 +27,17 @@ from onetrainer.config.base.components import (
 from onetrainer.config.methods.adapters import Adapter, Oft
 from onetrainer.errors import UserError
 
-Network = Unet | TextEncoder | TextEncoder2
+ComponentSettings = Unet | TextEncoder | TextEncoder2
 
 
 @dataclass(frozen=True)
 class AdapterPlan:
-    """An adapter to be.
+    """An adapter to make.
 
-    rank, alpha: None for kinds that have none. lr: None means the optimizer's.
+    Attributes:
+        rank: None for variants without ranks.
+        alpha: None for variants without ranks.
+        lr: None for the optimizer's.
     """
 
     layer: Layer
@@ -44,8 +47,8 @@ class AdapterPlan:
     lr: float | None
 
 
-def component_settings(section: Adapter, component: LoraComponent) -> Network:
-    """The settings of the network that a part is."""
+def component_settings(section: Adapter, component: LoraComponent) -> ComponentSettings:
+    """Return the settings of a component's network."""
     match component:
         case "unet":
             return section.unet
@@ -56,7 +59,7 @@ def component_settings(section: Adapter, component: LoraComponent) -> Network:
 
 
 def trained_components(family: Family, section: Adapter) -> dict[LoraComponent, nn.Module]:
-    """The networks of a family that get adapters."""
+    """Return the networks of a family that get adapters."""
     components: dict[LoraComponent, nn.Module] = {"unet": family.unet}
     components |= {
         component: family.text_encoders[component]
@@ -73,10 +76,10 @@ def trained_components(family: Family, section: Adapter) -> dict[LoraComponent, 
 def plan_adapters(
     components: Mapping[LoraComponent, nn.Module], section: Adapter
 ) -> tuple[list[AdapterPlan], tuple[str, ...]]:
-    """The adapters that a config wants, in the model's order, and notes for people.
+    """Return the adapters that a config wants, in the model's order, and notes for people.
 
-    Raises UserError for a rule that no layer of these networks goes by, and where no layer at all
-    gets an adapter.
+    Raises:
+        UserError: For a rule that applies to no layer, and if no layer gets an adapter.
     """
     layers = {
         Layer(component, canonical_path(component, path)): (path, module)
@@ -92,35 +95,36 @@ def plan_adapters(
         for layer, (path, module) in layers.items()
         if (plan := _plan(layer, path, module, section))
     ]
-    found = [plan for plan in chosen if not _cannot_turn(plan, section)]
-    if not found:
+    usable = [plan for plan in chosen if not _has_no_blocks(plan, section)]
+    if not usable:
         raise UserError(
             "method.targets: no layer gets an adapter",
-            "One layer at least was expected",
+            "Expected at least one layer",
             "Choose other layers, or train another network",
         )
-    return found, _left_out([plan for plan in chosen if _cannot_turn(plan, section)])
+    return usable, _skipped_notes([plan for plan in chosen if _has_no_blocks(plan, section)])
 
 
-def _cannot_turn(plan: AdapterPlan, section: Adapter) -> bool:
-    """Whether OFT can do nothing on a layer: its outputs divide into blocks of one alone."""
+def _has_no_blocks(plan: AdapterPlan, section: Adapter) -> bool:
+    """Return whether OFT has no effect on a layer: its outputs divide into blocks of 1 only."""
     if not isinstance(section, Oft):
         return False
     return oft_block_size(output_count(plan.module), section.block_size) == 1
 
 
-def _left_out(plans: Sequence[AdapterPlan]) -> tuple[str, ...]:
+def _skipped_notes(plans: Sequence[AdapterPlan]) -> tuple[str, ...]:
     if not plans:
         return ()
     names = [layer_name(plan.layer.component, plan.layer.path) for plan in plans]
     layers = f"{len(names)} layer{'s' if len(names) > 1 else ''}"
     return (
-        f"OFT leaves {layers} out, whose outputs no block larger than 1 divides: {format_names(names)}",
+        f"OFT skips {layers} whose outputs cannot be divided into blocks larger than 1:"
+        f" {format_names(names)}",
     )
 
 
 def _plan(layer: Layer, path: str, module: nn.Module, section: Adapter) -> AdapterPlan | None:
-    """None for a layer that gets no adapter; the rule for it counts more than the preset."""
+    """Return None for a layer without adapter; a matching rule overrides the preset."""
     rule = rule_for(layer_name(layer.component, layer.path), section.layers)
     if not (rule.train if rule else is_chosen(layer.component, path, section.targets)):
         return None

@@ -1,4 +1,4 @@
-"""LoHa: a layer's change as the product, number by number, of two low-rank matrices.
+"""LoHa: a layer's change as the elementwise product of two low-rank matrices.
 
 Source: Hyeon-Woo et al. 2022, arXiv:2108.06098; Yeh et al. 2023, arXiv:2309.14859.
 """
@@ -15,11 +15,11 @@ MATRICES = ("hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b")
 
 
 class LohaAdapter(LohaModule):  # type: ignore[misc] # LyCORIS has no types
-    """One layer's LoHa: scale * (w1_a w1_b) ∘ (w2_a w2_b), made in float32 and passed in x's dtype.
+    """One layer's LoHa: scale * (w1_a w1_b) ∘ (w2_a w2_b), computed in float32, cast to x's dtype.
 
-    Rank dropout leaves out ranks of the first pair: the product then loses its share of the change
-    on average, as the second pair is whole. LyCORIS leaves out outputs, has no ordinary dropout,
-    chooses a kernel at every call, and under autocast makes the product in half precision.
+    Rank dropout drops ranks of the first pair: the product then loses that fraction of the change
+    on average, since the second pair is complete. LyCORIS drops outputs, has no ordinary dropout,
+    chooses a kernel at every call, and under autocast computes the product in half precision.
     """
 
     def __init__(
@@ -35,24 +35,24 @@ class LohaAdapter(LohaModule):  # type: ignore[misc] # LyCORIS has no types
             bypass_mode=True,
         )
         self.inputs_dropout = nn.Dropout(dropouts.inputs)  # LyCORIS prints that it has none
-        # A tensor beside the others: made at each call it would wait for the graphics card.
+        # As a buffer: creating it at each call would synchronize with the GPU.
         self.register_buffer("gamma", torch.tensor(self.scale), persistent=False)
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Initial values, with which the adapter changes nothing; LyCORIS' distributions."""
+        """Set initial values, by LyCORIS' distributions, with which the adapter has no effect."""
         nn.init.normal_(self.hada_w1_b, std=1, generator=generator)
         nn.init.normal_(self.hada_w1_a, std=0.1, generator=generator)
         nn.init.normal_(self.hada_w2_b, std=1, generator=generator)
         nn.init.zeros_(self.hada_w2_a)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layer's output with the adapter's change, in x's dtype."""
+        """Return the layer's output with the adapter's change, in x's dtype."""
         return adapter_output(self, x, self._change)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a file holds of it."""
-        own = dict(self.named_parameters())
-        return {**{kind: own[kind].detach() for kind in MATRICES}, ALPHA: self.alpha.detach()}
+        """Return the tensors of the adapter's file."""
+        matrices = dict(self.named_parameters())
+        return {**{key: matrices[key].detach() for key in MATRICES}, ALPHA: self.alpha.detach()}
 
     def _change(self, x: Tensor, output: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):

@@ -19,9 +19,9 @@ class LokrAdapter(LokrModule):  # type: ignore[misc] # LyCORIS has no types
     """One layer's LoKr, computed without building the product.
 
     Each of the two matrices is whole ("lokr_w1", "lokr_w2") or a product of low rank ("…_a",
-    "…_b"). Rank dropout leaves out ranks of the larger one, or of the smaller if only that has
-    any; where both are whole, it does nothing. LyCORIS leaves out outputs, has no ordinary
-    dropout, and chooses a kernel at every call.
+    "…_b"). Rank dropout drops ranks of the larger one, or of the smaller if only that has any; it
+    has no effect if both are whole. LyCORIS drops outputs, has no ordinary dropout, and chooses a
+    kernel at every call.
     """
 
     def __init__(
@@ -50,40 +50,40 @@ class LokrAdapter(LokrModule):  # type: ignore[misc] # LyCORIS has no types
 
     @property
     def is_whole(self) -> bool:
-        """Whether neither matrix is of low rank, so that rank and alpha do not count."""
+        """Whether neither matrix is of low rank, so that rank and alpha have no effect."""
         return bool(self.use_w1 and self.use_w2)
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Initial values, with which the adapter changes nothing; LyCORIS' distributions."""
-        own = dict(self.named_parameters())
-        nothing = "lokr_w2" if self.use_w2 else "lokr_w2_b"
-        for kind in sorted(own):
-            if kind == nothing:
-                nn.init.zeros_(own[kind])
+        """Set initial values, by LyCORIS' distributions, with which the adapter has no effect."""
+        matrices = dict(self.named_parameters())
+        zero_initialized = "lokr_w2" if self.use_w2 else "lokr_w2_b"
+        for key in sorted(matrices):
+            if key == zero_initialized:
+                nn.init.zeros_(matrices[key])
             else:
-                nn.init.kaiming_uniform_(own[kind], a=math.sqrt(5), generator=generator)
+                nn.init.kaiming_uniform_(matrices[key], a=math.sqrt(5), generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layer's output with the adapter's change, in x's dtype."""
+        """Return the layer's output with the adapter's change, in x's dtype."""
         return adapter_output(self, x, self._change)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a file holds of it."""
-        own = {kind: parameter.detach() for kind, parameter in self.named_parameters()}
-        return {**own, ALPHA: self.alpha.detach()}
+        """Return the tensors of the adapter's file."""
+        matrices = {key: parameter.detach() for key, parameter in self.named_parameters()}
+        return {**matrices, ALPHA: self.alpha.detach()}
 
     def _change(self, x: Tensor, output: Tensor) -> Tensor:
-        own = dict(self.named_parameters())
+        matrices = dict(self.named_parameters())
         ranks = "lokr_w1_a" if self.use_w2 else "lokr_w2_a"
-        if ranks in own:
-            own[ranks] = drop_ranks(self, own[ranks])
+        if ranks in matrices:
+            matrices[ranks] = drop_ranks(self, matrices[ranks])
         kernel = self.shape[2:]
-        if "lokr_w2_b" in own and kernel:  # stored as (rank, in * kernel)
-            inputs = own["lokr_w2_b"]
-            own["lokr_w2_b"] = inputs.view(len(inputs), -1, *kernel)
+        if "lokr_w2_b" in matrices and kernel:  # stored as (rank, in * kernel)
+            inputs = matrices["lokr_w2_b"]
+            matrices["lokr_w2_b"] = inputs.view(len(inputs), -1, *kernel)
         w1, w1_a, w1_b, w2, w2_a, w2_b = (
-            own[kind].to(x.dtype) if kind in own else None
-            for kind in ("lokr_w1", "lokr_w1_a", "lokr_w1_b", "lokr_w2", "lokr_w2_a", "lokr_w2_b")
+            matrices[key].to(x.dtype) if key in matrices else None
+            for key in ("lokr_w1", "lokr_w1_a", "lokr_w1_b", "lokr_w2", "lokr_w2_a", "lokr_w2_b")
         )
         added: Tensor = kron_bypass(
             self.inputs_dropout(x),

@@ -1,4 +1,4 @@
-"""OFT: a layer's outputs turned in blocks, by orthogonal matrices.
+"""OFT: a layer's outputs rotated in blocks by orthogonal matrices.
 
 Source: Qiu et al. 2023, arXiv:2306.07280; in LyCORIS' form and files ("diag-oft").
 """
@@ -13,21 +13,21 @@ from modules.methods.adapters.dropout import adapter_output
 from onetrainer.model_files.adapter_keys import ALPHA
 
 BLOCKS = "oft_blocks"
-NOT_ZERO = 1e-8  # added to norms before dividing by them
+EPSILON = 1e-8  # added to norms before dividing by them
 
 
-def oft_block_size(outputs: int, most: int) -> int:
-    """The largest size of blocks that divides a layer's outputs, at most `most`.
+def oft_block_size(outputs: int, max_size: int) -> int:
+    """Return the largest block size that divides a layer's outputs, at most `max_size`.
 
-    Never more than there are blocks: LyCORIS makes its blocks from their size alone, and takes the
-    smaller of size and count as the size.
+    Never more than the number of blocks: LyCORIS derives its blocks from the size alone, and takes
+    the smaller of size and count as the size.
     """
-    largest = min(most, math.isqrt(outputs))
+    largest = min(max_size, math.isqrt(outputs))
     return max(size for size in range(1, largest + 1) if outputs % size == 0)
 
 
 def output_count(layer: nn.Module) -> int:
-    """How many outputs a linear layer or a convolution has."""
+    """Return the number of outputs of a linear layer or a convolution."""
     if isinstance(layer, nn.Conv2d):
         return layer.out_channels
     assert isinstance(layer, nn.Linear)
@@ -35,12 +35,12 @@ def output_count(layer: nn.Module) -> int:
 
 
 class OftAdapter(DiagOFTModule):  # type: ignore[misc] # LyCORIS has no types
-    """One layer's OFT, which turns what the layer's weight gives, without its bias.
+    """One layer's OFT, which rotates the output of the layer's weight, without its bias.
 
-    block_size: the most outputs that are turned together.
-    Turning the output is turning the weight's rows; no weight is rebuilt, and what is added keeps
-    its digits in half precision. LyCORIS rounds its rebuilt weight, or turns the bias, too, and
-    waits for the graphics card at every call.
+    block_size: The most outputs rotated together.
+    Rotating the output equals rotating the weight's rows; no weight is rebuilt, and the change
+    keeps its precision in half precision. LyCORIS rounds its rebuilt weight, or rotates the bias
+    too, and synchronizes with the GPU at every call.
     """
 
     def __init__(
@@ -56,21 +56,21 @@ class OftAdapter(DiagOFTModule):  # type: ignore[misc] # LyCORIS has no types
         )
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Initial values, with which the adapter changes nothing: OFT begins with none at all."""
+        """Set initial values with which the adapter has no effect: zeros."""
         nn.init.zeros_(self.oft_blocks)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layer's output with the adapter's change, in x's dtype."""
+        """Return the layer's output with the adapter's change, in x's dtype."""
         return adapter_output(self, x, self._change)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a file holds of it, with the constraint already applied.
+        """Return the tensors of the adapter's file, with the constraint applied.
 
-        Programs do not agree on what a constraint in a file means: ComfyUI takes it as it is,
+        Programs disagree on the meaning of a constraint in a file: ComfyUI takes it as it is,
         LyCORIS for each output.
         """
         blocks = self.oft_blocks.detach()
-        return {BLOCKS: blocks * self._within(blocks), ALPHA: torch.tensor(0.0)}
+        return {BLOCKS: blocks * self._constraint_factor(blocks), ALPHA: torch.tensor(0.0)}
 
     def _change(self, x: Tensor, output: Tensor) -> Tensor:
         bias = self.org_module[0].bias
@@ -78,27 +78,27 @@ class OftAdapter(DiagOFTModule):  # type: ignore[misc] # LyCORIS has no types
         if bias is not None:
             output = output - bias.to(output.dtype).view(-1, *[1] * len(kernel))
         with torch.autocast(x.device.type, enabled=False):
-            turns = self._turns().to(output.dtype)  # (blocks, size, size), less identity
-        blocks, size, _ = turns.shape
+            rotations = self._rotations().to(output.dtype)  # (blocks, size, size), less identity
+        blocks, size, _ = rotations.shape
         if kernel:
             rows = output.reshape(len(output), blocks, size, -1)
-            return torch.einsum("knm,bknp->bkmp", turns, rows).reshape(output.shape)
+            return torch.einsum("knm,bknp->bkmp", rotations, rows).reshape(output.shape)
         rows = output.reshape(*output.shape[:-1], blocks, size)
-        return torch.einsum("knm,...kn->...km", turns, rows).reshape(output.shape)
+        return torch.einsum("knm,...kn->...km", rotations, rows).reshape(output.shape)
 
-    def _turns(self) -> Tensor:
-        """Cayley's transform less the identity: (1 + Q) / (1 - Q) - 1 = 2 Q / (1 - Q), float32."""
+    def _rotations(self) -> Tensor:
+        """Return Cayley's transform less the identity: 2 Q / (1 - Q), float32."""
         skew = self.oft_blocks - self.oft_blocks.transpose(1, 2)
-        skew = skew * self._within(self.oft_blocks)
+        skew = skew * self._constraint_factor(self.oft_blocks)
         identity = torch.eye(skew.shape[-1], device=skew.device)
-        # solve_ex asks the card for no error: 1 - Q of a skew Q can always be inverted.
-        turns: Tensor = torch.linalg.solve_ex(identity - skew, 2 * skew, left=False).result
-        return turns
+        # solve_ex does not check for errors on the GPU: 1 - Q is invertible for every skew Q.
+        rotations: Tensor = torch.linalg.solve_ex(identity - skew, 2 * skew, left=False).result
+        return rotations
 
-    def _within(self, blocks: Tensor) -> Tensor:
-        """What blocks are to be multiplied by, so that they turn no further than allowed."""
+    def _constraint_factor(self, blocks: Tensor) -> Tensor:
+        """Return the factor that limits the blocks' rotation to the constraint."""
         if not self.constraint:
             return blocks.new_ones(())
         skew = blocks - blocks.transpose(1, 2)
-        share: Tensor = self.constraint / (torch.linalg.vector_norm(skew) + NOT_ZERO)
-        return share.clamp(max=1)
+        factor: Tensor = self.constraint / (torch.linalg.vector_norm(skew) + EPSILON)
+        return factor.clamp(max=1)

@@ -1,10 +1,10 @@
-"""Going on from an adapter file, in whatever naming it is written."""
+"""Continuing the training of an adapter file, in any naming."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from modules.formats.lora.lora_file import LoraFile
-from modules.formats.lora.lora_keys import Kinds, scale_of
+from modules.formats.lora.lora_keys import AdapterTensors, scale_of
 from modules.formats.lora.lora_names import Layer
 from modules.methods.adapters.variants import AdapterModule
 from modules.methods.adapters.weight_formulas import constrain_blocks
@@ -13,118 +13,122 @@ from onetrainer.config.methods.adapters import Adapter, Dora, LoHa, LoKr, Lora, 
 from onetrainer.errors import UserError
 from onetrainer.model_files.adapter_keys import ALPHA, DORA, DOWN, UP, is_of_text_encoder
 
-SMALL = (UP, "hada_w2_a", "lokr_w2", "lokr_w2_b")
-"""The matrices that begin as zero; what another alpha would change is multiplied into one."""
+ZERO_INITIALIZED = (UP, "hada_w2_a", "lokr_w2", "lokr_w2_b")
+"""Matrices with initial values of zero; one of them is scaled to make up for another alpha."""
 TITLES = {"lora": "LoRA", "dora": "DoRA", "loha": "LoHa", "lokr": "LoKr", "oft": "OFT"}
 
 
 def load_start_file(
     path: Path, file: LoraFile, adapters: Mapping[Layer, AdapterModule], section: Adapter
 ) -> tuple[str, ...]:
-    """Copies a file's tensors into untrained adapters; gives notes for people.
+    """Copy a file's tensors into untrained adapters and return notes for people.
 
-    The effect is the file's, whatever its alpha. Raises UserError for another kind of adapter,
-    another rank, and layers that are not trained here, as these would be lost.
+    The effect is the file's, whatever its alpha. Raises UserError for another variant of adapter,
+    another rank, and layers that are not trained here, since they would be lost.
     """
-    _require_kind(path, file, section)
+    _require_variant(path, file, section)
     _require_trained(path, file, adapters)
     for layer, adapter in adapters.items():
         if layer in file.layers:
-            _copy(path, layer, file.layers[layer], adapter, section)
+            _copy_tensors(path, layer, file.layers[layer], adapter, section)
     return tuple(_notes(path, file, adapters))
 
 
-def _require_kind(path: Path, file: LoraFile, section: Adapter) -> None:
-    for layer, kinds in file.layers.items():
-        kind = _kind_of(kinds)
-        if kind == section.kind:
+def _require_variant(path: Path, file: LoraFile, section: Adapter) -> None:
+    for layer, tensors in file.layers.items():
+        variant = _variant_of(tensors)
+        if variant == section.kind:
             continue
-        if kinds.keys() - {ALPHA} == {DOWN, UP, DORA} and kind != "dora":
+        name = layer_name(layer.component, layer.path)
+        if tensors.keys() - {ALPHA} == {DOWN, UP, DORA} and variant != "dora":
             raise UserError(
-                f"{path.name}: {layer_name(layer.component, layer.path)} holds DoRA, and its lengths are"
-                " those of outputs; this program trains those of inputs",
-                f"A file of {section.title} was expected to go on from",
+                f"{path.name}: {name} holds DoRA with norms of outputs; this program trains norms"
+                " of inputs",
+                f"Expected a {section.title} file to continue from",
                 "Choose another file (method.start_from)",
             )
-        what = f"holds {TITLES[kind]}" if kind else f"has {', '.join(sorted(kinds))}"
-        remedy = f'Choose "{kind}" as the method, or' if kind else "Choose"
+        content = f"holds {TITLES[variant]}" if variant else f"has {', '.join(sorted(tensors))}"
+        remedy = f'Choose "{variant}" as the method, or' if variant else "Choose"
         raise UserError(
-            f"{path.name}: {layer_name(layer.component, layer.path)} {what}",
-            f"A file of {section.title} was expected to go on from",
+            f"{path.name}: {name} {content}",
+            f"Expected a {section.title} file to continue from",
             f"{remedy} another file (method.start_from)",
         )
 
 
-def _kind_of(kinds: Kinds) -> str:
-    """The method that trains such an adapter; "" if none does."""
-    own = kinds.keys() - {ALPHA}
-    if own == {DOWN, UP}:
+def _variant_of(tensors: AdapterTensors) -> str:
+    """Return the method that trains such an adapter; "" if none does."""
+    keys = tensors.keys() - {ALPHA}
+    if keys == {DOWN, UP}:
         return "lora"
-    if own == {DOWN, UP, DORA} and kinds[DORA].shape[0] == 1:  # lengths of inputs, as ours
+    if keys == {DOWN, UP, DORA} and tensors[DORA].shape[0] == 1:  # norms of inputs
         return "dora"
-    if own == {"hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"}:
+    if keys == {"hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"}:
         return "loha"
-    if own and all(kind.startswith(("lokr_w1", "lokr_w2")) for kind in own):
+    if keys and all(key.startswith(("lokr_w1", "lokr_w2")) for key in keys):
         return "lokr"
-    return "oft" if own == {"oft_blocks"} and kinds["oft_blocks"].ndim == 3 else ""
+    return "oft" if keys == {"oft_blocks"} and tensors["oft_blocks"].ndim == 3 else ""
 
 
 def _require_trained(path: Path, file: LoraFile, adapters: Mapping[Layer, AdapterModule]) -> None:
-    strange = sorted(key for key in file.unknown if not is_of_text_encoder(key))
-    if strange:
+    unknown = sorted(key for key in file.unknown if not is_of_text_encoder(key))
+    if unknown:
         raise UserError(
-            f"{path.name}: {len(strange)} tensors for layers that this model does not have,"
-            f" first {strange[0]}",
-            "A file for the same kind of model was expected",
+            f"{path.name}: {len(unknown)} tensors are for layers that this model does not have,"
+            f" first {unknown[0]}",
+            "Expected a file for the same model family",
             "Choose another file (method.start_from)",
         )
-    lost = [layer for layer in file.layers if layer not in adapters]
-    if lost:
+    untrained = [layer for layer in file.layers if layer not in adapters]
+    if untrained:
         raise UserError(
-            f"{path.name}: it has {len(lost)} layers that are not trained here and would be lost:"
-            f" {_listed(lost)}",
-            "A file was expected whose layers are all trained",
-            "Train these networks, too, and choose more layers (method.targets) or name these"
+            f"{path.name}: {len(untrained)} of its layers are not trained and would be lost:"
+            f" {_format_layers(untrained)}",
+            "Expected a file whose layers are all trained",
+            "Train these networks too, and choose more layers (method.targets) or name them"
             " (method.layers); or choose another file",
         )
 
 
-def _copy(path: Path, layer: Layer, kinds: Kinds, adapter: AdapterModule, section: Adapter) -> None:
-    own = {kind: parameter.detach() for kind, parameter in adapter.named_parameters()}
-    like = next(iter(own.values()))  # its dtype and device
-    given = {kind: tensor.to(like) for kind, tensor in kinds.items()}
+def _copy_tensors(
+    path: Path, layer: Layer, tensors: AdapterTensors, adapter: AdapterModule, section: Adapter
+) -> None:
+    targets = {key: parameter.detach() for key, parameter in adapter.named_parameters()}
+    reference = next(iter(targets.values()))  # its dtype and device
+    loaded = {key: tensor.to(reference) for key, tensor in tensors.items()}
     if isinstance(section, Oft):
-        given["oft_blocks"] = constrain_blocks(given)
-        given.pop(ALPHA, None)
+        loaded["oft_blocks"] = constrain_blocks(loaded)
+        loaded.pop(ALPHA, None)
     else:
-        _require_rank(path, layer, given, own, section)
+        _require_rank(path, layer, loaded, targets, section)
         # scale_of: alpha / rank in the file; adapter.scale: the same here.
-        small = next((kind for kind in SMALL if kind in given), None)
-        if small is not None:
-            given[small] = given[small] * (scale_of(given) / adapter.scale)
-    for kind, tensor in own.items():
-        fits = kind in given and given[kind].flatten(1).shape == tensor.flatten(1).shape
-        if not fits:
-            theirs = {kind: tuple(t.shape) for kind, t in kinds.items() if kind != ALPHA}
-            raise _misfit(path, layer, f"its matrices {theirs} are of other sizes", section)
-        tensor.copy_(given[kind].view_as(tensor))
+        scaled = next((key for key in ZERO_INITIALIZED if key in loaded), None)
+        if scaled is not None:
+            loaded[scaled] = loaded[scaled] * (scale_of(loaded) / adapter.scale)
+    for key, target in targets.items():
+        if key not in loaded or loaded[key].flatten(1).shape != target.flatten(1).shape:
+            shapes = {key: tuple(t.shape) for key, t in tensors.items() if key != ALPHA}
+            raise _misfit_error(path, layer, f"its matrices {shapes} have other sizes", section)
+        target.copy_(loaded[key].view_as(target))
 
 
-def _require_rank(path: Path, layer: Layer, given: Kinds, own: Kinds, section: Adapter) -> None:
-    """Only where there are ranks on both sides; shapes tell the rest."""
-    for kind in (DOWN, "hada_w1_b", "lokr_w2_b", "lokr_w1_b"):
-        if kind in given and kind in own and len(given[kind]) != len(own[kind]):
-            raise _misfit(
+def _require_rank(
+    path: Path, layer: Layer, loaded: AdapterTensors, targets: AdapterTensors, section: Adapter
+) -> None:
+    """Raise UserError if the ranks differ; without ranks on both sides, shapes are compared."""
+    for key in (DOWN, "hada_w1_b", "lokr_w2_b", "lokr_w1_b"):
+        if key in loaded and key in targets and len(loaded[key]) != len(targets[key]):
+            raise _misfit_error(
                 path,
                 layer,
-                f"its rank is {len(given[kind])}, and here it is {len(own[kind])}",
+                f"its rank is {len(loaded[key])}, not {len(targets[key])} as set here",
                 section,
-                rank=len(given[kind]),
+                rank=len(loaded[key]),
             )
 
 
-def _misfit(
-    path: Path, layer: Layer, what: str, section: Adapter, *, rank: int | None = None
+def _misfit_error(
+    path: Path, layer: Layer, problem: str, section: Adapter, *, rank: int | None = None
 ) -> UserError:
     match section:
         case Lora() | Dora() | LoHa():
@@ -140,8 +144,8 @@ def _misfit(
             " method.layers"
         )
     return UserError(
-        f"{path.name}: {layer_name(layer.component, layer.path)} does not fit: {what}",
-        "The same sizes as in the file were expected",
+        f"{path.name}: {layer_name(layer.component, layer.path)} does not fit: {problem}",
+        "Expected the same sizes as in the file",
         remedy,
     )
 
@@ -150,20 +154,20 @@ def _notes(path: Path, file: LoraFile, adapters: Mapping[Layer, AdapterModule]) 
     notes = []
     if file.unknown:
         notes.append(
-            f"{path.name}: {len(file.unknown)} tensors belong to no layer and are left out,"
+            f"{path.name}: {len(file.unknown)} tensors belong to no layer and are ignored,"
             f" first {min(file.unknown)}"
         )
     if file.embeddings:
-        words = ", ".join(f'"{word}"' for word in file.embeddings)
-        notes.append(f"{path.name}: the embeddings in it are left out: {words}")
-    fresh = [layer for layer in adapters if layer not in file.layers]
-    if fresh:
+        tokens = ", ".join(f'"{token}"' for token in file.embeddings)
+        notes.append(f"{path.name}: its embeddings are ignored: {tokens}")
+    missing = [layer for layer in adapters if layer not in file.layers]
+    if missing:
         notes.append(
-            f"{path.name}: {len(fresh)} trained layers are not in it and begin anew:"
-            f" {_listed(fresh)}"
+            f"{path.name}: it lacks {len(missing)} trained layers, which start from scratch:"
+            f" {_format_layers(missing)}"
         )
     return notes
 
 
-def _listed(layers: list[Layer]) -> str:
+def _format_layers(layers: list[Layer]) -> str:
     return format_names([layer_name(layer.component, layer.path) for layer in layers])

@@ -1,4 +1,4 @@
-"""Making the adapter of a layer, of whichever kind is wanted."""
+"""Construction of a layer's adapter of any variant."""
 
 import torch
 
@@ -16,11 +16,11 @@ AdapterModule = LoraAdapter | DoraAdapter | LohaAdapter | LokrAdapter | OftAdapt
 
 
 def make_adapter(name: str, plan: AdapterPlan, section: Adapter, *, seed: int) -> AdapterModule:
-    """An adapter that changes nothing yet, in float32 beside its layer, which it is not put on.
+    """Make an adapter without effect, in float32 on its layer's device, not attached yet.
 
-    Its values depend on the seed and its name, on nothing else.
+    Its values depend on the seed and its name alone.
     """
-    # LyCORIS draws initial values from the global generator, which is not ours to move.
+    # LyCORIS samples initial values from the global generator, whose state must not change.
     with torch.random.fork_rng(devices=[]):
         adapter = _build_adapter(name, plan, section)
     adapter.initialize(seeds.generator(seed, f"lora-init {name}"))

@@ -1,1 +1,1 @@
-"""The layers of a model: names, presets, rules, and inference in the middle of training."""
+"""Layers of a model: names, presets and rules; inference during training."""

@@ -1,4 +1,4 @@
-"""Computing without gradients in the middle of training."""
+"""Inference without gradients during training."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -11,10 +11,10 @@ from modules.memory.eval_mode import eval_mode
 
 @contextmanager
 def inference_mode(networks: Collection[nn.Module]) -> Iterator[None]:
-    """Meanwhile networks compute without gradients, in evaluation mode.
+    """Switch networks to evaluation mode without gradients within the context.
 
-    Afterwards autocast forgets its casts of weights that train: it would keep those without
-    gradients beside the others until its context ends.
+    Afterwards autocast's cache is cleared: it would reuse casts of trained weights that were made
+    without gradients.
     """
     with eval_mode(*networks):
         try:

@@ -1,4 +1,4 @@
-"""The layers of a model, and which of them the presets name."""
+"""Names of a model's layers, and the presets that choose among them."""
 
 from collections.abc import Iterator
 
@@ -22,38 +22,38 @@ TEXT_MLP = ("fc1", "fc2")
 
 
 def layer_names(family: Family) -> LayerNames:
-    """What every layer of a family is called in LoRA files."""
+    """Return the names of a family's layers in LoRA files."""
     tensors = {component: list(module.state_dict()) for component, module in _parts(family).items()}
     return LayerNames.of(base_of(family.name), tensors)
 
 
 def named_layers(family: Family) -> Iterator[tuple[Layer, nn.Module]]:
-    """Every module of a family's UNet and text encoders."""
+    """Yield every module of a family's UNet and text encoders with its layer."""
     for component, module in _parts(family).items():
         yield from (
-            (Layer(component, canonical_path(component, path)), own)
-            for path, own in module.named_modules()
+            (Layer(component, canonical_path(component, path)), submodule)
+            for path, submodule in module.named_modules()
         )
 
 
 def is_chosen(component: LoraComponent, path: str, targets: AdapterTargets) -> bool:
-    """Whether a preset names a linear or convolution layer; path: the module's."""
+    """Return whether a preset includes a linear or convolution layer; path: the module's."""
     if component == "unet":
         return _is_chosen_in_unet(path, targets)
     return _is_chosen_in_text(path, targets)
 
 
 def adapter_name(layer: Layer) -> str:
-    """An adapter's name in checkpoints, the same for every base: kohya's with diffusers' paths."""
+    """Return an adapter's name in checkpoints: kohya's with diffusers' paths, for every base."""
     return f"lora_{layer.component}_{kohya_path(layer.path)}"
 
 
 def _is_chosen_in_unet(path: str, targets: AdapterTargets) -> bool:
-    """Whether a linear or convolution layer of the UNet gets an adapter.
+    """Return whether a preset includes a linear or convolution layer of the UNet.
 
-    "attn": the projections of self- and cross-attention. "attn-mlp": every layer of the
-    transformer blocks and the projections into and out of them, which is what kohya's and most
-    other LoRAs train. "full": every linear and convolution layer.
+    "attn": the projections of self- and cross-attention. "attn-mlp": every layer of the transformer
+    blocks and the projections into and out of them, as kohya's and most other LoRAs. "full": every
+    linear and convolution layer.
     """
     match targets:
         case "attn":
@@ -67,7 +67,7 @@ def _is_chosen_in_unet(path: str, targets: AdapterTargets) -> bool:
 
 
 def _is_chosen_in_text(path: str, targets: AdapterTargets) -> bool:
-    """Attention alone for "attn", attention and feed-forward for "attn-mlp" and "full"."""
+    """Return whether a preset includes a text encoder's layer: attention, or attention and MLP."""
     match targets:
         case "attn":
             return path.endswith(TEXT_ATTENTION)

@@ -3,8 +3,8 @@
 import pytest
 from safetensors import safe_open
 
-from modules.demo.check import open_base, paint
-from modules.demo.recognition import look
+from modules.demo.check import generate, open_base
+from modules.demo.recognition import recognize
 from onetrainer.demo.captions import caption
 from onetrainer.demo.images import Scene
 from onetrainer.demo.write import BASE
@@ -46,7 +46,7 @@ def test_text_encoder_keys_have_the_prefix_that_other_programs_read():
 
 
 def test_model_draws_what_it_is_told(pipeline):
-    images = paint(pipeline, [caption(scene) for scene in SCENES], seed=0)
+    images = generate(pipeline, [caption(scene) for scene in SCENES], seed=0)
 
-    right = [look(image).agrees(scene) for image, scene in zip(images, SCENES, strict=True)]
+    right = [recognize(image).matches(scene) for image, scene in zip(images, SCENES, strict=True)]
     assert sum(right) >= 3, "one of four may fail: libraries change the last digits of the noise"

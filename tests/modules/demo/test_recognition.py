@@ -4,7 +4,7 @@ import random
 
 from PIL import Image
 
-from modules.demo.recognition import look
+from modules.demo.recognition import recognize
 from onetrainer.demo.images import Scene, draw, draw_background, random_scene
 
 
@@ -12,23 +12,23 @@ def test_drawn_images_are_recognized():
     rng = random.Random(5)
     scenes = [random_scene(rng) for _ in range(100)]
 
-    assert all(look(draw(scene)).agrees(scene) for scene in scenes)
+    assert all(recognize(draw(scene)).matches(scene) for scene in scenes)
 
 
 def test_wrong_color_shape_or_background_disagrees():
-    seen = look(draw(Scene("circle", "red", "blue")))
+    recognition = recognize(draw(Scene("circle", "red", "blue")))
 
-    assert not seen.agrees(Scene("circle", "green", "blue"))
-    assert not seen.agrees(Scene("square", "red", "blue"))
-    assert not seen.agrees(Scene("circle", "red", "gray"))
+    assert not recognition.matches(Scene("circle", "green", "blue"))
+    assert not recognition.matches(Scene("square", "red", "blue"))
+    assert not recognition.matches(Scene("circle", "red", "gray"))
 
 
 def test_empty_image_has_no_shape():
-    assert look(draw_background("night", 128, 128)).shape is None
+    assert recognize(draw_background("night", 128, 128)).shape is None
 
 
 def test_blurred_image_is_still_recognized():
     scene = Scene("heart", "pink", "white")
     blurred = draw(scene).resize((64, 64)).resize((128, 128), Image.Resampling.BILINEAR)
 
-    assert look(blurred).agrees(scene)
+    assert recognize(blurred).matches(scene)

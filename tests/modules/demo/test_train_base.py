@@ -4,16 +4,16 @@ import pytest
 import torch
 
 from modules.demo.check import open_base
+from modules.demo.denoiser import BATCH
 from modules.demo.learning_rate import one_cycle
-from modules.demo.painter import BATCH
 from modules.demo.pixels import to_images, to_pixels
-from modules.demo.train_base import train_painter, trained_autoencoder
+from modules.demo.train_base import load_or_train_autoencoder, train_denoiser
 from onetrainer.demo.images import Scene, draw
 
 
 def test_one_step_of_each_stage_gives_a_complete_model(tmp_path):
-    vae = trained_autoencoder(tmp_path / "vae", steps=1, seed=0, polish_steps=1)
-    train_painter(tmp_path / "base", vae, steps=1, seed=0, scenes=BATCH)
+    vae = load_or_train_autoencoder(tmp_path / "vae", steps=1, seed=0, polish_steps=1)
+    train_denoiser(tmp_path / "base", vae, steps=1, seed=0, scenes=BATCH)
 
     pipeline = open_base(tmp_path / "base")
     assert pipeline.vae.config.scaling_factor != 0.18215

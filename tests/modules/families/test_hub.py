@@ -163,7 +163,7 @@ def test_what_goes_wrong_is_told_with_its_remedy(play, names, error, words):
 
 def test_offline_and_not_downloaded_is_told(play):
     play()
-    with pytest.raises(UserError, match=r"not downloaded yet.*offline") as raised:
+    with pytest.raises(UserError, match=r"not been downloaded yet.*offline") as raised:
         fetch(offline=True)
     assert "Turn off model.offline to have it downloaded" in raised.value.remedy
 
@@ -191,7 +191,7 @@ def test_a_commit_on_this_disk_is_taken_though_the_hub_has_it_no_more(play, tmp_
     [
         (False, RevisionNotFoundError, ["the hub did not give it", "start a new run"]),
         (False, RepositoryNotFoundError, ["the hub did not give it", "login"]),
-        (True, None, ["network is not to be used", "model.offline"]),
+        (True, None, ["offline mode is on", "model.offline"]),
     ],
 )
 def test_a_commit_that_cannot_be_had_is_told(play, offline, error, words):
@@ -226,5 +226,5 @@ def test_a_full_disk_is_told(play, monkeypatch):
 
 
 def test_a_name_that_cannot_be_one_is_told_by_the_library_itself():
-    with pytest.raises(UserError, match="can have this name"):
+    with pytest.raises(UserError, match="not a valid hub model name"):
         fetch("owner/..model--x")

@@ -117,7 +117,7 @@ def write_folder(
     base = base_of(family)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        parts = {name: _part(configs, base, family, name) for name in COMPONENTS[base]}
+        networks = {name: _network(configs, base, family, name) for name in COMPONENTS[base]}
     pads = {"tokenizer": "!" if base == "sd2" else "<|endoftext|>"}
     pads |= {"tokenizer_2": "!"} if base == "sdxl" else {}
     tokenizers = {
@@ -128,23 +128,23 @@ def write_folder(
     scheduler.register_to_config(prediction_type=prediction)
     others = {} if base == "sdxl" else {"safety_checker": None, "feature_extractor": None}
     options = {} if base == "sdxl" else {"requires_safety_checker": False}
-    pipeline = PIPELINES[family](**parts, **tokenizers, scheduler=scheduler, **others, **options)
+    pipeline = PIPELINES[family](**networks, **tokenizers, scheduler=scheduler, **others, **options)
     pipeline.save_pretrained(folder)
     return folder
 
 
-def _part(configs: Path, base: str, family: str, component: str) -> nn.Module:
+def _network(configs: Path, base: str, family: str, component: str) -> nn.Module:
     config = json.loads((configs / base / component / "config.json").read_text())
     if component.startswith("text_encoder"):
-        part = CLASSES[component](CLIPTextConfig(**config))
+        network = CLASSES[component](CLIPTextConfig(**config))
     else:
         if component == "unet" and family.endswith("-inpainting"):
             config["in_channels"] = 9
-        part = CLASSES[component].from_config(config)
-    for tensor in part.state_dict().values():  # biases and norms are zeros and ones otherwise
+        network = CLASSES[component].from_config(config)
+    for tensor in network.state_dict().values():  # biases and norms are zeros and ones otherwise
         if tensor.is_floating_point():
             tensor.add_(torch.randn(tensor.shape) * 0.05)
-    return part
+    return network
 
 
 def read_folder(folder: Path) -> dict[str, torch.Tensor]:

@@ -11,10 +11,10 @@ from modules.formats.embeddings.embedding_file import (
     write_embedding,
 )
 from modules.interfaces import ExportOptions
-from modules.methods.embedding import Embeddings, file_names, tokens_in_vocabulary
+from modules.methods.embedding import Embeddings, tokens_in_vocabulary, unique_file_names
 from modules.sampling.sampler import sample
 from onetrainer.config.methods.embedding import Embeddings as Section
-from onetrainer.config.methods.embedding import Word
+from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.config.run.sampling import Prompt
 from onetrainer.errors import UserError
 from tests import tiny
@@ -26,7 +26,7 @@ OPTIONS = ExportOptions(torch.float32, {})
 
 def attach(family, *words, seed=3, **section):
     return Embeddings.attach(
-        family, Section(words=[Word(**word) for word in words], **section), seed=seed
+        family, Section(tokens=[EmbeddingToken(**word) for word in words], **section), seed=seed
     )
 
 
@@ -290,11 +290,13 @@ def test_several_words_get_a_file_each_in_the_wanted_precision(tmp_path):
 
 def test_file_names_are_safe_and_apart():
     words = ["<my cat>", "My-Cat", "a/b\\c:d", "***", "…", "日本" * 40]
-    found = file_names(words)
+    found = unique_file_names(words)
     assert found[:5] == ["my-cat", "My-Cat-2", "a-b-c-d", "word", "word-2"]
     assert found[5] == "日本" * 10
 
 
 def test_words_of_the_vocabulary_are_named():
-    section = Section(words=[Word(word=word) for word in ("cat", "<cat>", "sks", "smilley", "Red")])
+    section = Section(
+        tokens=[EmbeddingToken(token=word) for word in ("cat", "<cat>", "sks", "smilley", "Red")]
+    )
     assert tokens_in_vocabulary(tiny.family(), section) == ["cat", "sks", "Red"]

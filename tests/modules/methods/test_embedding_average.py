@@ -10,7 +10,7 @@ from modules.optim.ema import Ema
 from modules.optim.exported_weights import ExportedWeights
 from modules.optim.update import WeightUpdater
 from onetrainer.config.methods.embedding import Embeddings as Section
-from onetrainer.config.methods.embedding import Word
+from onetrainer.config.methods.embedding import EmbeddingToken
 from tests import tiny
 
 PLACES = pytest.mark.parametrize("place", ["input", "output"])
@@ -18,8 +18,8 @@ PLACES = pytest.mark.parametrize("place", ["input", "output"])
 
 def trained(base, *, place, preserve_norm):
     """A word whose vectors went far in different directions, and their average."""
-    word = Word(word="<cat>", vectors=3, initial_text="a cat", place=place)
-    section = Section(words=(word,), preserve_norm=preserve_norm)
+    word = EmbeddingToken(token="<cat>", vectors=3, initial_text="a cat", place=place)
+    section = Section(tokens=(word,), preserve_norm=preserve_norm)
     _, method = Embeddings.attach(tiny.family(base), section, seed=3)
     (group,) = method.parameter_groups()
     weights = dict(group.parameters)
@@ -50,7 +50,7 @@ def file_of(method, folder):
 @pytest.mark.parametrize("base", ["sd15", "sdxl"])
 def test_an_average_has_the_length_that_its_vectors_keep(tmp_path, base, place):
     method, ema, shown = trained(base, place=place, preserve_norm=True)
-    (word,) = method.words
+    (word,) = method.tokens
     before = {name: rows.clone() for name, rows in method.state_dict().items()}
     averages = {name: rows.clone() for name, rows in ema.state_dict().items()}
     for name, rows in averages.items():
@@ -75,7 +75,7 @@ def test_an_average_has_the_length_that_its_vectors_keep(tmp_path, base, place):
 
 def test_an_average_keeps_its_length_after_its_word_has_stopped(tmp_path):
     method, _, shown = trained("sd15", place="input", preserve_norm=True)
-    (rows,) = method.words[0].trained.values()
+    (rows,) = method.tokens[0].trained.values()
     expected = lengths(rows)
     rows.requires_grad_(False)
     with shown.for_files():
@@ -85,11 +85,11 @@ def test_an_average_keeps_its_length_after_its_word_has_stopped(tmp_path):
 
 
 def test_what_has_not_moved_is_shown_as_it_began(tmp_path):
-    word = Word(word="<cat>", initial_text="a red cat")
-    _, method = Embeddings.attach(tiny.family(), Section(words=(word,)), seed=3)
+    word = EmbeddingToken(token="<cat>", initial_text="a red cat")
+    _, method = Embeddings.attach(tiny.family(), Section(tokens=(word,)), seed=3)
     before = method.trained()[0].vectors["te"]
     method.after_step()
-    assert torch.equal(method.words[0].trained["te"].detach(), before)
+    assert torch.equal(method.tokens[0].trained["te"].detach(), before)
     assert torch.equal(file_of(method, tmp_path)["te"], before)
 
 
@@ -99,4 +99,4 @@ def test_where_no_length_is_kept_the_average_is_shown_as_it_is(tmp_path):
     with shown.for_files():
         assert torch.equal(file_of(method, tmp_path)["te"], average)
     with shown.for_samples():
-        assert torch.equal(method.words[0].trained["te"].detach(), average)
+        assert torch.equal(method.tokens[0].trained["te"].detach(), average)

@@ -15,7 +15,7 @@ from modules.memory.precision import autocast
 from modules.methods.embedding import Embeddings
 from modules.sampling.sampler import SamplingContexts, sample
 from onetrainer.config.methods.embedding import Embeddings as Section
-from onetrainer.config.methods.embedding import Word
+from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.config.run.sampling import Prompt
 from tests import tiny
 from tests.managed import checkpoint
@@ -43,8 +43,10 @@ def family(name, dtype, unet_dtype):
 
 def attached(made):
     """Two words, one that the encoders read and one that they say."""
-    words = [Word(word=f"<{place}>", initial_text="red cat", place=place) for place in PLACES]
-    return Embeddings.attach(made, Section(words=words), seed=3)
+    words = [
+        EmbeddingToken(token=f"<{place}>", initial_text="red cat", place=place) for place in PLACES
+    ]
+    return Embeddings.attach(made, Section(tokens=words), seed=3)
 
 
 def gradients(made, method, precision):

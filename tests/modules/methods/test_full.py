@@ -84,7 +84,7 @@ def test_rules_freeze_add_and_set_rates_and_the_first_one_counts(family):
 
 
 @pytest.mark.parametrize(
-    ("name", "parts"),
+    ("name", "components"),
     [("sd15", ["unet", "te"]), ("sd2", ["unet", "te"]), ("sdxl", ["unet", "te1", "te2"])],
 )
 def test_networks_train_in_groups_of_their_own(name, components):
@@ -104,12 +104,12 @@ def test_networks_train_in_groups_of_their_own(name, components):
 def test_a_pattern_without_layers_and_layers_without_training_are_refused(family):
     with pytest.raises(UserError, match=r"text_encoder.*matches none"):
         full(family, layers=[LayerRule(pattern="text_encoder")])
-    with pytest.raises(UserError, match="no layer is left to train"):
+    with pytest.raises(UserError, match="no layer is chosen for training"):
         full(family, layers=[LayerRule(pattern="unet", train=False)])
 
 
 def test_weights_in_another_number_format_are_refused(family):
-    with pytest.raises(ValueError, match=r"loaded as torch.float32, and not as torch.bfloat16"):
+    with pytest.raises(ValueError, match=r"loaded as torch.float32, not as torch.bfloat16"):
         full(family, weights="bf16")
 
 

@@ -12,7 +12,7 @@ from modules.methods.embedding import Embeddings
 from modules.methods.joint import Joint
 from onetrainer.config.methods.adapters import Lora as LoraSection
 from onetrainer.config.methods.embedding import Embeddings as Section
-from onetrainer.config.methods.embedding import Word
+from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.model_files.embedding_keys import bundled
 from tests import tiny
 
@@ -21,9 +21,12 @@ CPU = torch.device("cpu")
 
 
 def attach(base="sdxl", *, dtype=torch.float32, **section):
-    words = [Word(word="<cat>", initial_text="cat", vectors=2), Word(word="<dog>", place="output")]
+    words = [
+        EmbeddingToken(token="<cat>", initial_text="cat", vectors=2),
+        EmbeddingToken(token="<dog>", place="output"),
+    ]
     family = tiny.family(base, compute_dtype=dtype)
-    family, embeddings = Embeddings.attach(family, Section(words=words, **section), seed=3)
+    family, embeddings = Embeddings.attach(family, Section(tokens=words, **section), seed=3)
     lora = Adapters.attach(family, LoraSection(rank=2, **tiny.encoders()), seed=3)
     return family, Joint(lora, embeddings)
 
@@ -91,7 +94,10 @@ def test_the_files_are_the_adapters_and_each_words(tmp_path, is_bundled):
     assert words == ({"<cat>", "<dog>"} if is_bundled else set())
     if is_bundled:
         for path, word in zip(paths[1:], ("<cat>", "<dog>"), strict=True):
-            (alone,), together = read_embeddings_by_token(path).values(), read_embeddings_by_token(paths[0])[word]
+            (alone,), together = (
+                read_embeddings_by_token(path).values(),
+                read_embeddings_by_token(paths[0])[word],
+            )
             for one, same in ((alone.vectors, together.vectors), (alone.outputs, together.outputs)):
                 assert one.keys() == same.keys()
                 assert all(torch.equal(one[te], same[te]) for te in one)

@@ -95,7 +95,7 @@ def test_a_file_for_another_base_is_refused_and_changes_nothing(tmp_path, family
     _, path = export(tmp_path, "sdxl")
     before = {name: tensor.clone() for name, tensor in family.unet.state_dict().items()}
     file = read_lora(path, layer_names(family))
-    with pytest.raises(UserError, match=r"\d+ tensors for layers that this model does not have"):
+    with pytest.raises(UserError, match=r"\d+ tensors are for layers that this model does not have"):
         merge_loras(family, [(file, 1.0)])
     after = family.unet.state_dict()
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
@@ -124,5 +124,5 @@ def test_layers_of_text_encoders_that_nobody_knows_are_told(family):
     key = "lora_te_text_model_encoder_layers_0_self_attn.lora_down.weight"
     notes = merge_loras(family, [(LoraFile({}, {}, {key: torch.ones(1)}, {}, "kohya"), 1.0)])
     assert len(notes) == 1
-    assert "1 tensors belong to no layer and are left out" in notes[0]
+    assert "1 tensors belong to no layer and are ignored" in notes[0]
     assert key in notes[0]

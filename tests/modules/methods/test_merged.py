@@ -16,7 +16,7 @@ from modules.methods.quantized import quantize_family
 from modules.methods.vae import VaeDecoder
 from modules.optim.ema import Ema
 from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
-from onetrainer.config.methods.embedding import Word
+from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.methods.full import Vae as VaeSection
 from tests import pretend, tiny
@@ -214,10 +214,10 @@ def methods_of(name: str):
             method = Full.attach(family, FullSection(weights="fp32"), source=None)
             return family, method, family.unet.mid_block.attentions[0].proj_in.weight
         case "embeddings":
-            word = EmbeddingsSection(words=[Word(word="cat", initial_text="dog")])
+            word = EmbeddingsSection(tokens=[EmbeddingToken(token="cat", initial_text="dog")])
             family, method = Embeddings.attach(family, word, seed=0)
         case "joint":
-            word = EmbeddingsSection(words=[Word(word="cat", initial_text="dog")])
+            word = EmbeddingsSection(tokens=[EmbeddingToken(token="cat", initial_text="dog")])
             family, words = Embeddings.attach(family, word, seed=0)
             method = Joint(attach(family), words)
     return family, method, list(method.extra_modules().parameters())[-1]

@@ -17,7 +17,7 @@ from modules.methods.embedding import Embeddings
 from modules.methods.layers.layer_presets import layer_names
 from modules.methods.quantized import quantize_family, unquantized_components
 from onetrainer.checks import packages
-from onetrainer.config.methods.embedding import EmbeddingOnly, Word
+from onetrainer.config.methods.embedding import EmbeddingOnly, EmbeddingToken
 from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
 from onetrainer.config.methods.full import Full, Vae
 from onetrainer.errors import UserError
@@ -127,11 +127,13 @@ def test_layers_have_the_names_in_files_that_they_have_without(name):
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_gradients_reach_words_through_quantized_encoders(name):
-    words = EmbeddingsSection(words=(Word(word="<cat>", initial_text="a dog"),))
+    words = EmbeddingsSection(tokens=(EmbeddingToken(token="<cat>", initial_text="a dog"),))
     family, method = Embeddings.attach(quantized(name=name), words, seed=0)
     noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))
     conditioning = family.encode_text(["a photo of <cat>"])
-    family.predict(noisy, torch.tensor([500]), conditioning, time_ids=FRAME).square().sum().backward()
+    family.predict(
+        noisy, torch.tensor([500]), conditioning, time_ids=FRAME
+    ).square().sum().backward()
     for group in method.parameter_groups():
         assert all(rows.grad.any() for rows in group.parameters.values())
 
@@ -162,7 +164,7 @@ def test_patterns_choose_layers_by_the_names_that_methods_know():
         ("attn2.to_kk", r"matches none of the \d+ linear layers .*attn2\.to_k"),
         ("conv_in", "matches none"),
         ("text_encoder.*fc1", "matches none"),
-        ("attn[", "no regular expression"),
+        ("attn[", "not a regular expression"),
     ],
 )
 def test_a_pattern_without_layers_is_told_with_names_like_it(pattern, words):
@@ -194,7 +196,11 @@ def test_networks_whose_own_weights_train_are_left():
     only_text = Full(unet={"train": False}, text_encoder={"train": True})
     assert unquantized_components(only_text, "sd15") == {"te"}
     assert unquantized_components(Full(), "sd15") == {"unet"}
-    assert unquantized_components(EmbeddingOnly(), "sdxl") == unquantized_components(Vae(), "sd15") == frozenset()
+    assert (
+        unquantized_components(EmbeddingOnly(), "sdxl")
+        == unquantized_components(Vae(), "sd15")
+        == frozenset()
+    )
 
 
 def test_caches_tell_quantized_encoders_from_others():

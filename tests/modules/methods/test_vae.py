@@ -118,7 +118,7 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path):
     _, method = attached(origin)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(UserError, match="something else than a VAE"):
+    with pytest.raises(UserError, match="this is not a VAE"):
         method.export(tmp_path / "mine", FOLDER)
     assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
 

@@ -168,7 +168,7 @@ def test_embeddings_are_read_by_the_word_of_the_bundle_or_the_name_of_the_file(t
 
 def test_a_lora_without_embeddings_is_no_embedding(tmp_path):
     save_file({"lora_unet_x.alpha": torch.tensor(1.0)}, tmp_path / "x.safetensors")
-    with pytest.raises(UserError, match="this is a LoRA, and no embedding comes with it"):
+    with pytest.raises(UserError, match="this is a LoRA without bundled embeddings"):
         read_embedding(tmp_path / "x.safetensors", name="cat")
 
 
@@ -231,7 +231,7 @@ def test_a_pickle_becomes_a_safetensors_file(tmp_path, precision, dtype):
     torch.save({"string_to_param": {"*": rows(3, 768)}, "name": "smiley"}, source)
     notes = convert_embedding(source, target, precision=precision, overwrite=False, name="")
     assert_same(load_file(target), {"emb_params": rows(3, 768).to(dtype)})
-    assert notes == ['An embedding of 3 vectors for SD 1.x, called "smiley".']
+    assert notes == ['An embedding of 3 vectors for SD 1.x, named "smiley".']
 
 
 def test_a_name_chooses_from_a_bundle_and_is_told(tmp_path):

@@ -17,7 +17,7 @@ from modules.formats.files.files import (
     require_space,
     write_safetensors,
 )
-from modules.formats.files.tensor_source import DTYPES, LazyTensor, converted
+from modules.formats.files.tensor_source import DTYPES, LazyTensor, cast_lazily
 from onetrainer.errors import UserError
 
 Usage = namedtuple("Usage", "total used free")
@@ -68,7 +68,7 @@ def test_bytes_do_not_depend_on_the_order_of_what_is_given(tmp_path):
 def test_lazy_and_strided_tensors_are_written_as_they_are(tmp_path):
     whole = torch.randn(6, 4)
     source = LazyTensor(torch.float32, torch.Size((4, 6)), lambda: whole.T)
-    lazy = converted(source, torch.bfloat16, name="lazy")
+    lazy = cast_lazily(source, torch.bfloat16, name="lazy")
     write_safetensors(tmp_path / "x", {"lazy": lazy, "column": whole[:, 1]}, {})
     found = load_file(tmp_path / "x")
     assert torch.equal(found["lazy"], whole.T.to(torch.bfloat16))
@@ -104,7 +104,7 @@ def test_legacy_hash_of_a_file_that_ends_before_or_inside_its_window(tmp_path, s
 def test_existing_file_is_refused_or_replaced(tmp_path):
     path = tmp_path / "x.safetensors"
     path.write_bytes(b"mine")
-    with pytest.raises(UserError, match=r"x\.safetensors: this file exists already"):
+    with pytest.raises(UserError, match=r"x\.safetensors: this file already exists"):
         write_safetensors(path, {"a": torch.zeros(2)}, {}, overwrite=False)
     assert path.read_bytes() == b"mine"
     write_safetensors(path, {"a": torch.zeros(2)}, {}, overwrite=True)
@@ -235,5 +235,5 @@ def test_folder_is_never_replaced_by_a_file_and_told_before_anything_is_read(tmp
 
 def test_link_that_leads_nowhere_is_something_that_exists(tmp_path):
     (tmp_path / "x").symlink_to(tmp_path / "away")
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         write_safetensors(tmp_path / "x", {"a": torch.zeros(2)}, {}, overwrite=False)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from modules.formats.files.tensor_source import DTYPES, combined, converted, open_tensors
+from modules.formats.files.tensor_source import DTYPES, cast_lazily, combine_lazily, open_tensors
 from onetrainer.errors import UserError
 
 
@@ -90,16 +90,18 @@ def test_every_dtype_of_the_table_is_one_of_torch():
 
 def test_conversion_leaves_integers_and_what_is_right_already():
     ids, weight = torch.arange(3), torch.ones(3)
-    assert converted(ids, torch.float16, name="x").dtype == torch.int64
-    assert converted(weight, None, name="x").dtype == torch.float32
-    assert converted(weight, torch.float32, name="x").read() is weight
-    assert_equal(converted(weight, torch.bfloat16, name="x").read(), weight.bfloat16())
+    assert cast_lazily(ids, torch.float16, name="x").dtype == torch.int64
+    assert cast_lazily(weight, None, name="x").dtype == torch.float32
+    assert cast_lazily(weight, torch.float32, name="x").read() is weight
+    assert_equal(cast_lazily(weight, torch.bfloat16, name="x").read(), weight.bfloat16())
 
 
 def test_combination_tells_its_shape_without_data(tmp_path):
     save_file({"a": torch.ones(2, 3), "b": torch.zeros(1, 3)}, tmp_path / "x.safetensors")
     with open_tensors(tmp_path / "x.safetensors") as reader:
-        both = combined([reader.lazy("a"), reader.lazy("b")], lambda parts: torch.cat(list(parts)))
+        both = combine_lazily(
+            [reader.lazy("a"), reader.lazy("b")], lambda parts: torch.cat(list(parts))
+        )
         assert both.shape == (3, 3)
         assert torch.equal(both.read(), torch.tensor([[1.0] * 3, [1.0] * 3, [0.0] * 3]))
 
@@ -107,19 +109,19 @@ def test_combination_tells_its_shape_without_data(tmp_path):
 @pytest.mark.parametrize("number", [70_000.0, -70_000.0])
 def test_weight_that_a_dtype_cannot_hold_is_told_by_its_name(number):
     weight = torch.tensor([0.0, number])
-    with pytest.raises(UserError, match=r"tensor a\.weight has numbers from .*7e\+04"):
-        converted(weight, torch.float16, name="a.weight").read()
-    assert_equal(converted(weight, torch.bfloat16, name="x").read(), weight.bfloat16())
+    with pytest.raises(UserError, match=r"tensor a\.weight has values from .*7e\+04"):
+        cast_lazily(weight, torch.float16, name="a.weight").read()
+    assert_equal(cast_lazily(weight, torch.bfloat16, name="x").read(), weight.bfloat16())
 
 
 def test_infinite_weight_stays_as_it_is():
     weight = torch.tensor([1.0, float("inf"), float("nan")])
-    found = converted(weight, torch.float16, name="x").read()
+    found = cast_lazily(weight, torch.float16, name="x").read()
     assert torch.equal(found[:2], weight[:2].half())
     assert found[2].isnan()
     weight[0] = 70_000  # and what stands beside it is still looked at
     with pytest.raises(UserError, match="the tensor x has"):
-        converted(weight, torch.float16, name="x").read()
+        cast_lazily(weight, torch.float16, name="x").read()
 
 
 def test_file_that_cannot_be_read_is_told_as_such(tmp_path):

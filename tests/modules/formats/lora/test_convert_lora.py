@@ -156,7 +156,7 @@ SILENT = "mid_block.attentions.0.proj_in"
 def test_a_file_that_does_not_tell_its_family_needs_it_named(tmp_path):
     source, target = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
     save_file(pair("sd15", "unet", SILENT, 1280), source)
-    with pytest.raises(UserError, match=r"Name it: --family, one of sd15, sd2, sdxl"):
+    with pytest.raises(UserError, match=r"Choose it: --family, one of sd15, sd2, sdxl"):
         convert(source, target)
     assert not target.exists()
     assert len(convert(source, target, family="sd2")) == 1
@@ -200,7 +200,7 @@ def test_loras_of_other_models_are_refused(tmp_path, layer, family, with_text):
     save_file(tensors, tmp_path / "in.safetensors")
     with pytest.raises(UserError) as refusal:
         convert(tmp_path / "in.safetensors", tmp_path / "out.safetensors", family=family)
-    words = "another kind of model, such as Flux"
+    words = "another model family, such as Flux"
     assert words in str(refusal.value) or (with_text and "--family" in str(refusal.value))
     assert not (tmp_path / "out.safetensors").exists()
 
@@ -263,12 +263,12 @@ def test_a_bundle_can_be_added_to_and_goes_through_every_naming(tmp_path):
 
 def test_a_word_that_is_taken_or_for_another_family_is_refused(tmp_path):
     path, target = bundled(tmp_path, cat=CAT), tmp_path / "new.safetensors"
-    with pytest.raises(UserError, match='an embedding called "cat" already'):
+    with pytest.raises(UserError, match='already uses the token "cat"'):
         convert(path, target, bundle=[str(tmp_path / "cat.safetensors")])
     write_embedding(tmp_path / "dog.safetensors", Embedding("", {"te": torch.ones(1, 1024)}))
     with pytest.raises(UserError, match="this embedding is for SD 2"):
         convert(path, target, bundle=[str(tmp_path / "dog.safetensors")])
-    with pytest.raises(UserError, match="is what is to be bundled"):
+    with pytest.raises(UserError, match="this file is to be bundled"):
         convert(path, tmp_path / "dog.safetensors", bundle=[str(tmp_path / "dog.safetensors")])
     assert not target.exists()
 
@@ -300,11 +300,11 @@ def test_metadata_tells_what_is_written_and_not_what_was_read(tmp_path):
 def test_an_existing_file_is_left_alone_and_no_lora_is_refused(tmp_path):
     save_file(pair("sd15", "unet", ATTN2["sd15"], 768), tmp_path / "in.safetensors")
     (tmp_path / "out.safetensors").write_bytes(b"old")
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         convert(tmp_path / "in.safetensors", tmp_path / "out.safetensors")
     assert (tmp_path / "out.safetensors").read_bytes() == b"old"
     save_file({"unet.conv_in.weight": torch.ones(1)}, tmp_path / "model.safetensors")
-    with pytest.raises(UserError, match="no adapter in it"):
+    with pytest.raises(UserError, match="contains no adapter"):
         convert(tmp_path / "model.safetensors", tmp_path / "new.safetensors")
 
 
@@ -322,7 +322,7 @@ def flux_by_kohya() -> dict:
 @pytest.mark.parametrize("family", [None, "sdxl"])
 def test_flux_lora_of_kohya_without_metadata_is_told_as_one(tmp_path, family):
     save_file(flux_by_kohya(), tmp_path / "flux.safetensors")
-    with pytest.raises(UserError, match="another kind of model, such as Flux"):
+    with pytest.raises(UserError, match="another model family, such as Flux"):
         convert(tmp_path / "flux.safetensors", tmp_path / "out.safetensors", family=family)
 
 
@@ -331,7 +331,7 @@ def test_wrong_chosen_family_is_told_as_wrong(tmp_path):
     tensors = {f"{name}.lora_down.weight": torch.ones(2, 320, 1, 1)}
     tensors[f"{name}.lora_up.weight"] = torch.ones(320, 2, 1, 1)
     save_file(tensors, tmp_path / "lora.safetensors")
-    with pytest.raises(UserError, match="none of this LoRA's layers is one of SDXL") as caught:
+    with pytest.raises(UserError, match="has no layers of SDXL") as caught:
         convert(tmp_path / "lora.safetensors", tmp_path / "out.safetensors", family="sdxl")
     assert "another --family" in caught.value.remedy
 

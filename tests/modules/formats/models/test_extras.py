@@ -7,9 +7,8 @@ def test_made_up_extras_are_told_in_words():
     names = [f"{LAYER}{n}" for n in range(12)]
     names += ["cond_stage_model.model.text_projection", "cond_stage_model.model.logit_scale"]
     assert standard_extras_notes(names) == [
-        "Added 14 standard tensors that single files have and folders do not (a layer of the text"
-        " encoder that no program uses, text projection, logit scale); no weights of the model are"
-        " invented."
+        "Added 14 standard tensors that single files have and folders do not (an unused layer of"
+        " the text encoder, text projection, logit scale); the model's weights are unchanged."
     ]
 
 

@@ -19,11 +19,11 @@ from modules.formats.files.tensor_source import open_tensors
 from modules.formats.original.layout import (
     COMPONENTS,
     MissingTensorsError,
-    leftovers,
     open_component,
     read_component,
     recipes,
     to_original,
+    unused_names,
 )
 from modules.formats.original.recipe import split
 from onetrainer import ROOT
@@ -82,7 +82,7 @@ def test_full_size_models_map_both_ways_with_no_key_left_over(base, count):
             parts = split(recipe, original[recipe.original], [state[n].shape for n in recipe.ours])
             assert [part.shape for part in parts] == [state[n].shape for n in recipe.ours]
         assert not names & original.keys()
-        assert not leftovers(original, found)
+        assert not unused_names(original, found)
         names |= original.keys()
     assert len(names) == count
 
@@ -231,7 +231,7 @@ def test_missing_and_misshapen_tensors_are_named_as_in_the_file(tmp_path):
 def test_leftovers_are_what_no_recipe_takes():
     found = recipes("sd15", "text_encoder", ["text_model.final_layer_norm.bias"])
     start = "cond_stage_model.transformer."
-    assert leftovers(
+    assert unused_names(
         [
             f"{start}text_model.final_layer_norm.bias",
             f"{start}final_layer_norm.bias",

@@ -132,7 +132,9 @@ def test_checkpointing_drops_the_same_and_gives_equal_gradients(kind, dtype):
         noisy = torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(2))
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype != torch.float32):
             conditioning = family.encode_text(["a cat"])
-            out = family.predict(noisy, torch.tensor([500]), conditioning, time_ids=torch.ones(1, 6))
+            out = family.predict(
+                noisy, torch.tensor([500]), conditioning, time_ids=torch.ones(1, 6)
+            )
         out.square().mean().backward()
         groups = method.parameter_groups()
         found.append([p.grad for group in groups for p in group.parameters.values()])
@@ -239,4 +241,6 @@ def test_up_matrices_learn_faster_with_lora_plus():
         group.lr_ratio: {name.partition(".")[2] for name in group.parameters} for group in groups
     }
     assert found == {1.0: {"lora_down.weight"}, 16.0: {"lora_up.weight"}}
-    assert [(group.component, group.lr, group.stop_after) for group in groups] == [("unet", 1e-4, 7)] * 2
+    assert [(group.component, group.lr, group.stop_after) for group in groups] == [
+        ("unet", 1e-4, 7)
+    ] * 2

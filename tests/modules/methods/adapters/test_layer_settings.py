@@ -128,7 +128,7 @@ def test_where_the_rank_of_lokr_does_not_count_is_told():
     adapters = method.adapters["unet"].values()
     whole = [one for one in adapters if not any("_w2_" in n for n, _ in one.named_parameters())]
     (note,) = method.notes
-    assert f"do not count on {len(whole)} of {len(method.plans)} layers" in note
+    assert f"have no effect on {len(whole)} of {len(method.plans)} layers" in note
     assert attach(section("lokr", rank=1, factor=2)).notes == ()
     assert attach(section("lokr-whole")).notes == ()  # there the settings say so
 

@@ -222,9 +222,9 @@ def test_what_diffusers_naming_has_no_words_for_is_refused(tmp_path, family):
     layer = names.layers[0]
     plain = {"lora_up.weight": torch.ones(8, 2, 1, 1), "lora_down.weight": torch.ones(2, 4, 3, 3)}
     for kinds, words in (
-        ({"lokr_w1": torch.ones(2, 2), "lokr_w2": torch.ones(4, 2)}, "no words for lokr_w1"),
-        ({**plain, "lora_mid.weight": torch.ones(2, 2, 3, 3)}, "no words for lora_mid.weight"),
-        ({**plain, "dora_scale": torch.ones(1, 4, 1, 1)}, "DoRA scales for its inputs"),
+        ({"lokr_w1": torch.ones(2, 2), "lokr_w2": torch.ones(4, 2)}, "does not support lokr_w1"),
+        ({**plain, "lora_mid.weight": torch.ones(2, 2, 3, 3)}, "does not support lora_mid.weight"),
+        ({**plain, "dora_scale": torch.ones(1, 4, 1, 1)}, "DoRA scales of its inputs"),
     ):
         file = LoraFile({layer: kinds}, {}, {}, {}, "kohya")
         with pytest.raises(UserError, match=words):

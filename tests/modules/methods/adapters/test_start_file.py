@@ -51,7 +51,7 @@ def test_another_rank_is_refused_with_the_setting_to_change(tmp_path, kind):
     with pytest.raises(UserError) as told:
         Adapters.attach(tiny.family(), section(kind, rank=1, start_from=str(path)), seed=0)
     ranks = KINDS[kind].rank
-    assert f"its rank is {ranks}, and here it is 1" in told.value.what
+    assert f"its rank is {ranks}, not 1 as set here" in told.value.what
     assert "unet.down_blocks.0.attentions.0" in told.value.what
     assert f"Set the rank to {ranks}" in told.value.remedy
 
@@ -78,7 +78,7 @@ def test_another_kind_of_adapter_is_refused(tmp_path):
 def test_layers_that_would_be_lost_are_refused(tmp_path):
     _, path = written(tmp_path, "lora", text=True)
     for changes in ({"text": False}, {"text": True, "targets": "attn"}):
-        with pytest.raises(UserError, match="not trained here and would be lost"):
+        with pytest.raises(UserError, match="not trained and would be lost"):
             Adapters.attach(tiny.family(), section("lora", **changes, start_from=str(path)), seed=0)
 
 
@@ -96,7 +96,7 @@ def test_trained_layers_that_are_not_in_the_file_begin_anew_and_are_told(tmp_pat
     fresh = Adapters.attach(tiny.family(), section("lora", targets="attn-mlp"), seed=5).state_dict()
     same = {name for name, tensor in state.items() if torch.equal(tensor, fresh[name])}
     assert len(method.notes) == 1
-    assert "64 trained layers are not in it" in method.notes[0]
+    assert "it lacks 64 trained layers" in method.notes[0]
     assert len(same) == 2 * 64
     assert not any(".attn" in name for name in same)
 
@@ -129,7 +129,7 @@ def test_lengths_of_outputs_are_refused(tmp_path):
         for layer, kinds in read_lora(path, names).layers.items()
     }
     write_lora(path, LoraFile(layers, {}, {}, {}, "kohya"), names, naming="kohya", dtype=None)
-    said = "its lengths are those of outputs; this program trains those of inputs"
+    said = "holds DoRA with norms of outputs; this program trains norms of inputs"
     for kind in ("dora", "lora"):
         with pytest.raises(UserError, match=said):
             Adapters.attach(tiny.family(), section(kind, start_from=str(path)), seed=0)

@@ -34,7 +34,7 @@ def test_a_pattern_that_matches_nothing_is_told_with_the_names_it_was_meant_for(
     with pytest.raises(UserError) as raised:
         require_all_used(rules, NAMES)
     assert str(raised.value).startswith(f'method.layers.1.pattern: "{pattern}" matches none of the')
-    assert raised.value.expected.startswith(f"Names are like {near}")
+    assert raised.value.expected.startswith(f"Expected names such as {near}")
 
 
 def test_a_pattern_like_no_name_is_told_with_the_first_names():
@@ -42,7 +42,7 @@ def test_a_pattern_like_no_name_is_told_with_the_first_names():
 
 
 def test_a_broken_pattern_is_told():
-    with pytest.raises(UserError, match=re.escape('"attn2)" is no regular expression')):
+    with pytest.raises(UserError, match=re.escape('"attn2)" is not a regular expression')):
         require_all_used([LayerRule(pattern="attn2)")], NAMES)
 
 

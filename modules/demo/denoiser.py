@@ -1,7 +1,7 @@
 """The demo's UNet and text encoder: SD 1.5's topology, trained together from random weights.
 
-Noise, schedule, target and the two networks' use are the program's own (modules.diffusion,
-modules.families); only here every weight trains, and the pictures come out of memory.
+Noise, schedule, target and the networks' use are the program's (modules.diffusion,
+modules.families); only here all weights are trained, on images in memory.
 """
 
 import logging
@@ -31,17 +31,17 @@ STEPS = 4000
 PEAK_RATE = 1.2e-3
 BATCH = 32
 SCENES = 6000
-EMPTY_PROMPTS = 0.1  # share of captions left out, so that guidance has something to steer from
+EMPTY_CAPTIONS = 0.1  # fraction of captions dropped, which classifier-free guidance needs
 SLOW_NOISE = ((1, 0.25), (2, 0.25), (4, 0.35), (8, 0.4))  # grid side, strength
 TWINS, TWIN_WEIGHT = ("circle", "square"), 2.5
-MOST_WEIGHT = 25.0  # of a timestep; 1 / signal power goes up to 215
+MAX_WEIGHT = 25.0  # of a timestep; 1 / signal power is up to 215
 EMA_DECAY = 0.995
 WIDTH = 56
 PREVIEW_EVERY = 400
 
 
 class Denoiser(nn.Module):
-    """The two networks that learn together, as one module to optimize and to average."""
+    """UNet and text encoder as one module, for one optimizer and one EMA."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,10 +50,10 @@ class Denoiser(nn.Module):
             block_out_channels=(32, 64, 64, 64),
             layers_per_block=2,
             cross_attention_dim=WIDTH,
-            # As in SD 1.5's config this counts heads, not channels; two, because the attention
-            # maps of eight would be most of a step's work at these widths.
+            # As in SD 1.5's config, the number of heads, not channels; two, because the attention
+            # maps of eight would take most of a step's time at these widths.
             attention_head_dim=2,
-            # Eight channels a group, near SD 1.5's ten; smaller groups normalize too much away.
+            # Eight channels per group, near SD 1.5's ten; smaller groups remove too much.
             norm_num_groups=4,
         )
         self.text_encoder = CLIPTextModel(
@@ -67,7 +67,7 @@ class Denoiser(nn.Module):
                 max_position_embeddings=77,
                 hidden_act="quick_gelu",
                 bos_token_id=49406,
-                # transformers then pools at the true end even when tokens are added.
+                # transformers then pools at the true end even if tokens are added.
                 eos_token_id=49407,
                 pad_token_id=49407,
             )
@@ -82,7 +82,7 @@ class TrainingData:
     moments: LatentMoments
 
     def weights(self) -> list[float]:
-        """How often each scene comes, relative to the others.
+        """Return how often each scene is sampled, relative to the others.
 
         A circle and a square differ only at four corners, and are confused longest.
         """
@@ -90,8 +90,8 @@ class TrainingData:
 
 
 @torch.no_grad()
-def prepare(vae: AutoencoderKL, *, seed: int, count: int = SCENES) -> TrainingData:
-    """Draws the scenes and encodes them; sets the autoencoder's scaling factor by them."""
+def prepare_data(vae: AutoencoderKL, *, seed: int, count: int = SCENES) -> TrainingData:
+    """Draw the scenes and encode them; sets the autoencoder's scaling factor accordingly."""
     rng = random.Random(f"{seed} scenes")
     scenes = tuple(random_scene(rng) for _ in range(count))
     posteriors = [
@@ -100,74 +100,74 @@ def prepare(vae: AutoencoderKL, *, seed: int, count: int = SCENES) -> TrainingDa
     ]
     mean = torch.cat([posterior.mean for posterior in posteriors])
     std = torch.cat([posterior.std for posterior in posteriors])
-    # Makes sampled latents of unit deviation, as 0.18215 does for SD 1.5's autoencoder.
+    # Gives sampled latents unit deviation, as 0.18215 does for SD 1.5's autoencoder.
     scale = round(float((mean.var() + std.square().mean()).rsqrt()), 5)
     vae.register_to_config(scaling_factor=scale)
     logger.info("latents are scaled by %.5f", scale)
     return TrainingData(scenes, LatentMoments(mean * scale, std * scale))
 
 
-def untrained(seed: int) -> Denoiser:
-    """A painter with random weights."""
+def build_denoiser(seed: int) -> Denoiser:
+    """Build a denoiser with random weights."""
     with torch.random.fork_rng():
-        # Both libraries draw initial weights from the global generator.
+        # Both libraries sample initial weights from the global generator.
         torch.manual_seed(seeds.derive(seed, "demo painter"))
         return Denoiser()
 
 
 def train(
-    painter: Denoiser,
+    denoiser: Denoiser,
     family: StableDiffusion,
-    lessons: TrainingData,
+    data: TrainingData,
     *,
     steps: int,
     seed: int,
     preview: Callable[[Denoiser], None],
 ) -> Denoiser:
-    """A trained painter with averaged weights.
+    """Train a denoiser and return it with EMA weights.
 
-    family: made of the painter's networks. preview: called with the averaged painter now and then,
-    so that a long run can be judged early.
+    family: Made of the denoiser's networks.
+    preview: Called with the EMA weights regularly, so that a long run can be judged early.
     """
-    average = AveragedModel(painter, multi_avg_fn=get_ema_multi_avg_fn(EMA_DECAY))  # type: ignore[no-untyped-call]  # torch's
-    optimizer = torch.optim.AdamW(painter.parameters(), lr=PEAK_RATE, betas=(0.9, 0.99))
-    painter.unet.to(memory_format=torch.channels_last)  # a tenth faster on a CPU
+    ema_model = AveragedModel(denoiser, multi_avg_fn=get_ema_multi_avg_fn(EMA_DECAY))  # type: ignore[no-untyped-call]  # torch's
+    optimizer = torch.optim.AdamW(denoiser.parameters(), lr=PEAK_RATE, betas=(0.9, 0.99))
+    denoiser.unet.to(memory_format=torch.channels_last)  # a tenth faster on a CPU
     losses: list[Tensor] = []
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = PEAK_RATE * one_cycle(step, steps)
-        loss = _loss(family, lessons, seed=seed, step=step)
+        loss = _loss(family, data, seed=seed, step=step)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]  # torch's
-        nn.utils.clip_grad_norm_(painter.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(denoiser.parameters(), 1.0)
         optimizer.step()
-        average.update_parameters(painter)
+        ema_model.update_parameters(denoiser)
         losses.append(loss.detach())
         if (step + 1) % 50 == 0:
             recent = float(torch.stack(losses[-50:]).mean())
             logger.info("painter step %d of %d, loss %.4f", step + 1, steps, recent)
         if (step + 1) % PREVIEW_EVERY == 0:
-            preview(_averaged(average))
-    return _averaged(average)
+            preview(_ema_weights(ema_model))
+    return _ema_weights(ema_model)
 
 
-def _averaged(average: AveragedModel) -> Denoiser:
-    assert isinstance(average.module, Denoiser)
-    return average.module
+def _ema_weights(ema_model: AveragedModel) -> Denoiser:
+    assert isinstance(ema_model.module, Denoiser)
+    return ema_model.module
 
 
-def _loss(family: StableDiffusion, lessons: TrainingData, *, seed: int, step: int) -> Tensor:
-    """The epsilon loss of one batch of random scenes."""
+def _loss(family: StableDiffusion, data: TrainingData, *, seed: int, step: int) -> Tensor:
+    """Return the epsilon loss of one batch of random scenes."""
     rng = random.Random(f"{seed} batch {step}")
     generator = seeds.generator(seed, "demo painter", step)
-    chosen = rng.choices(range(len(lessons.scenes)), lessons.weights(), k=BATCH)
-    mean, std = lessons.moments.mean[chosen], lessons.moments.std[chosen]
+    chosen = rng.choices(range(len(data.scenes)), data.weights(), k=BATCH)
+    mean, std = data.moments.mean[chosen], data.moments.std[chosen]
     latents = mean + std * torch.randn(mean.shape, generator=generator)
     noise = _noise(mean.shape, generator)
     timesteps = _timesteps(generator)
     noisy = family.schedule.add_noise(latents, noise, timesteps)
-    conditioning = family.encode_text(_captions(lessons, chosen, rng))
-    time_ids = noisy.new_zeros(len(noisy), 6)  # SD 1.x pays no heed
+    conditioning = family.encode_text(_captions(data, chosen, rng))
+    time_ids = noisy.new_zeros(len(noisy), 6)  # ignored by SD 1.x
     predicted = family.predict(noisy, timesteps, conditioning, time_ids=time_ids)
     wanted = target(
         family.prediction,
@@ -181,13 +181,13 @@ def _loss(family: StableDiffusion, lessons: TrainingData, *, seed: int, step: in
 
 
 def _noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """White noise with more of its slow parts than usual, of that shape (B, 4, h, w).
+    """Return white noise, (B, 4, h, w), with more low frequencies than usual.
 
-    Even the noisiest picture of the schedule shows its overall color and form, so a model trained
-    with white noise alone takes both from the picture, at sampling from nothing but noise, and
-    words are not heard. Hidden in slow noise they have to come from the words: "offset noise" does
-    this for colors, its finer kin for shapes. Measured: a model with 12 of 36 backgrounds right
-    after 2100 steps without it had all 36 after 500 more with it.
+    Even the noisiest image of the schedule shows its overall color and form, so a model trained
+    with white noise alone takes both from the image, and ignores the caption when sampling from
+    pure noise. Hidden in low-frequency noise they have to come from the caption: "offset noise"
+    does this for colors, the higher frequencies here for shapes. Measured: a model with 12 of 36
+    backgrounds right after 2100 steps without it had all 36 after 500 more with it.
     """
     noise = torch.randn(shape, generator=generator)
     for side, strength in SLOW_NOISE:
@@ -197,10 +197,10 @@ def _noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
 
 
 def _timesteps(generator: torch.Generator) -> Tensor:
-    """(BATCH,), int64: half of them even, a quarter from 600 on, a quarter from 850 on.
+    """Return timesteps, (BATCH,), int64: half uniform, a quarter from 600, a quarter from 850 on.
 
-    What the words decide (colors first, then shapes) is decided there: below, the noisy picture
-    itself shows it, and a flat one shows it long.
+    The caption's influence (colors first, then shapes) is decided there: below, the noisy image
+    itself shows it, and a uniform one shows it long.
     """
     from_even, from_shapes, from_colors = BATCH // 2, BATCH // 4, BATCH // 4
     lowest = torch.tensor([0] * from_even + [600] * from_shapes + [850] * from_colors)
@@ -209,17 +209,16 @@ def _timesteps(generator: torch.Generator) -> Tensor:
 
 
 def _weights(family: StableDiffusion, timesteps: Tensor) -> Tensor:
-    """(BATCH,): 1 / signal power, at most MOST_WEIGHT.
+    """Return loss weights, (BATCH,): 1 / signal power, at most MAX_WEIGHT.
 
-    In noise, mistaking the color costs the plain epsilon loss next to nothing, so it is learned
-    last. Up to the limit this is the loss of velocity prediction (arXiv:2202.00512, section 4).
+    In noise, a wrong color costs the plain epsilon loss next to nothing, so it is trained last. Up
+    to the limit this is the loss of velocity prediction (arXiv:2202.00512, section 4).
     """
-    return family.schedule.alphas_cumprod[timesteps].reciprocal().clamp(max=MOST_WEIGHT)
+    return family.schedule.alphas_cumprod[timesteps].reciprocal().clamp(max=MAX_WEIGHT)
 
 
-def _captions(lessons: TrainingData, chosen: list[int], rng: random.Random) -> list[str]:
-    """What is said about each scene this time, sometimes nothing."""
+def _captions(data: TrainingData, chosen: list[int], rng: random.Random) -> list[str]:
+    """Return a random caption of each scene, sometimes empty."""
     return [
-        "" if rng.random() < EMPTY_PROMPTS else spoken(lessons.scenes[index], rng)
-        for index in chosen
+        "" if rng.random() < EMPTY_CAPTIONS else spoken(data.scenes[index], rng) for index in chosen
     ]
