@@ -220,7 +220,7 @@ def test_metadata_of_the_source_is_kept_and_its_hashes_are_not(tmp_path, singles
 @pytest.mark.parametrize("target", ["one.safetensors", "folder"])
 def test_what_exists_is_replaced_only_when_allowed(tmp_path, folders, run, target):
     run(folders["sd15", "epsilon"], tmp_path / target)
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         run(folders["sd15", "epsilon"], tmp_path / target)
     run(folders["sd15", "epsilon"], tmp_path / target, precision="fp16", overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == [target]
@@ -232,7 +232,7 @@ def test_what_exists_is_replaced_only_when_allowed(tmp_path, folders, run, targe
 def test_folder_that_holds_something_else_is_never_replaced(tmp_path, folders, run):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(UserError, match="something else than a model"):
+    with pytest.raises(UserError, match="something other than a model"):
         run(folders["sd15", "epsilon"], tmp_path / "mine", overwrite=True)
     assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
 

@@ -56,7 +56,7 @@ def test_weights_that_the_precision_cannot_hold_are_refused(tmp_path, singles, r
     tensors = load_file(singles["sd15", "epsilon"])
     tensors[f"{UNET}out.2.weight"].view(-1)[3] = 70_000
     save_file(tensors, tmp_path / "large.safetensors")
-    with pytest.raises(UserError, match=f"tensor {name} has numbers from"):
+    with pytest.raises(UserError, match=f"tensor {name} has values from"):
         run(tmp_path / "large.safetensors", tmp_path / target, precision="fp16")
     run(tmp_path / "large.safetensors", tmp_path / target, precision="bf16")
 
@@ -121,7 +121,7 @@ def test_place_that_cannot_be_written_is_told_as_such(tmp_path, folders, run):
 
 def test_vectors_that_the_precision_cannot_hold_are_refused(tmp_path, run):
     save_file({"emb_params": torch.full((2, 768), 70_000.0)}, tmp_path / "cat.safetensors")
-    with pytest.raises(UserError, match="tensor emb_params has numbers from"):
+    with pytest.raises(UserError, match="tensor emb_params has values from"):
         run(tmp_path / "cat.safetensors", tmp_path / "out.safetensors", precision="fp16")
     assert not (tmp_path / "out.safetensors").exists()
 

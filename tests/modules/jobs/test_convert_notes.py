@@ -12,7 +12,7 @@ def test_what_single_files_have_besides_is_told_in_words(tmp_path, folders, run,
     notes = run(folders[family, "epsilon"], tmp_path / "one.safetensors")
     told = [note for note in notes if note.startswith("Added")]
     assert [int(note.split()[1]) for note in told] == [added] * bool(added)
-    assert all("no weights of the model are invented" in note for note in told)
+    assert all("the model's weights are unchanged" in note for note in told)
     notes += run(tmp_path / "one.safetensors", tmp_path / "folder", prediction="epsilon")
     notes += run(tmp_path / "folder", tmp_path / "again.safetensors")
     assert "position_ids" not in " ".join(notes)

@@ -40,7 +40,7 @@ def test_averaged_weights_are_taken_when_asked_for(tmp_path, singles, run):
     notes = run(tmp_path / "full.safetensors", tmp_path / "ema.safetensors", ema=True)
     expected = {n: 2 * t if n.startswith(UNET) else t for n, t in tensors.items()}
     assert_equal(load_file(tmp_path / "ema.safetensors"), expected)
-    assert "The UNet's weights are the averaged (EMA) ones of the file." in notes
+    assert "Used the EMA weights of the UNet." in notes
 
 
 def test_file_with_averaged_weights_alone_is_opened_when_they_are_asked_for(tmp_path, singles, run):
@@ -108,7 +108,7 @@ def test_other_vae_takes_the_place_of_the_models_own(tmp_path, configs, folders,
         target = tmp_path / f"out-{place}"
         notes = run(tmp_path / "no-vae.safetensors", target, vae=str(vae))
         assert_equal(read_folder(target), expected)
-        assert f"The VAE is that of {vae.name}." in notes
+        assert f"Used the VAE of {vae.name}." in notes
 
 
 def test_file_without_a_vae_is_refused_by_name(tmp_path, singles, run):
@@ -180,7 +180,7 @@ def test_incomplete_file_names_what_is_missing(tmp_path, singles, run):
     del tensors[f"{UNET}out.2.weight"]
     save_file(tensors, tmp_path / "bad.safetensors")
     with pytest.raises(
-        UserError, match=r"1 of the tensors of the unet are missing.*out\.2\.weight"
+        UserError, match=r"1 tensors of the unet are missing.*out\.2\.weight"
     ):
         run(tmp_path / "bad.safetensors", tmp_path / "folder")
     assert not (tmp_path / "folder").exists()

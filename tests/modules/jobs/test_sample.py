@@ -294,7 +294,7 @@ def test_an_embedding_of_another_width_is_told_in_one_sentence_each(draw, tmp_pa
     with pytest.raises(UserError) as raised:
         draw(prompts=("a wide",), embeddings=(str(tmp_path / "wide.safetensors"),))
     assert 'The embedding "wide" has vectors of 31 numbers' in str(raised.value)
-    assert f"This model reads vectors of {tiny.WIDTH} (" in str(raised.value)
+    assert f"Expected vectors of {tiny.WIDTH} numbers (" in str(raised.value)
 
 
 def test_the_hub_name_of_a_model_is_told_whole(draw, base, monkeypatch, tmp_path):

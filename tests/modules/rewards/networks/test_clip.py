@@ -16,9 +16,9 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 
 from modules.rewards.load import empty_reward, empty_rewards, make_reward, make_rewards
 from modules.rewards.networks.clip_load import published_clip
-from modules.rewards.networks.clip_pixels import MEAN, SPREAD, clip_pixels
+from modules.rewards.networks.clip_pixels import DEVIATION, MEAN, clip_pixels
 from modules.rewards.networks.heads import PUBLISHED
-from modules.rewards.networks.network_files import choose
+from modules.rewards.networks.network_files import select_files
 from onetrainer.config.rewards.reward import Reward as Section
 from onetrainer.errors import UserError
 
@@ -104,7 +104,7 @@ def in_open_clip(state):
 
 def reward(model, kind="clip", dtype=torch.float32, **settings):
     section = Section(reward=kind, model=str(model), **settings)
-    return make_reward(section, device=CPU, dtype=dtype, offline=True, tell=print)
+    return make_reward(section, device=CPU, dtype=dtype, offline=True, report=print)
 
 
 def images(count=2, height=40, width=32, seed=0):
@@ -129,7 +129,7 @@ def test_pixels_equal_those_of_transformers_up_to_a_level(size):
     )
     wanted = processor(image, return_tensors="pt")["pixel_values"]
     apart = (clip_pixels(levels[None] / 255, SIDE) - wanted).abs()
-    apart = apart * torch.tensor(SPREAD)[:, None, None] * 255  # in levels; Pillow rounds twice
+    apart = apart * torch.tensor(DEVIATION)[:, None, None] * 255  # in levels; Pillow rounds twice
     assert apart.max() <= 1.5
     assert apart.mean() <= 0.5
 
@@ -202,7 +202,7 @@ def test_a_image_scores_the_same_alone_and_among_others(folder):
 
 
 def test_networks_are_frozen_and_never_train(folder):
-    networks = reward(folder).own_modules()
+    networks = reward(folder).extra_modules()
     assert not any(module.training for module in networks.modules())
     assert not any(parameter.requires_grad for parameter in networks.parameters())
     assert sum(parameter.numel() for parameter in networks.parameters()) > 1_000_000
@@ -215,18 +215,18 @@ def test_rewards_of_one_network_share_it_and_score_as_alone(folder, tmp_path):
         Section(reward="clip", model=str(folder)),
         Section(reward="clip", model=str(folder), unlike="dull"),
     ]
-    made = make_rewards(sections, device=CPU, dtype=torch.float32, offline=True, tell=print)
+    made = make_rewards(sections, device=CPU, dtype=torch.float32, offline=True, report=print)
     towers = [one.clip.vision for one in made]
     assert towers[0] is towers[1] is towers[2]
     assert made[1].clip.text is made[2].clip.text
     assert made[0].clip.text is None
     empty = empty_rewards(sections, dtype=torch.float32)
     for shared in (made, empty):
-        networks = torch.nn.ModuleList([one.own_modules() for one in shared])
-        alone = torch.nn.ModuleList([shared[0].own_modules(), shared[1].own_modules()])
+        networks = torch.nn.ModuleList([one.extra_modules() for one in shared])
+        alone = torch.nn.ModuleList([shared[0].extra_modules(), shared[1].extra_modules()])
         assert len([*networks.parameters()]) == len([*alone.parameters()])
     for one, section in zip(made, sections, strict=True):
-        own = make_reward(section, device=CPU, dtype=torch.float32, offline=True, tell=print)
+        own = make_reward(section, device=CPU, dtype=torch.float32, offline=True, report=print)
         assert torch.equal(one.score(images(), PROMPTS), own.score(images(), PROMPTS))
 
 
@@ -256,12 +256,12 @@ def test_aesthetic_score_is_the_head_of_the_unit_vector(network, folder, tmp_pat
 
 def test_a_head_of_another_network_is_refused_in_words(folder, tmp_path):
     head_file(tmp_path / "head.pth", width=WIDTH + 1)
-    with pytest.raises(UserError, match=f"reads {WIDTH + 1} numbers, and this CLIP gives {WIDTH}"):
+    with pytest.raises(UserError, match=f"reads {WIDTH + 1} numbers, this CLIP returns {WIDTH}"):
         reward(folder, "aesthetic", head=str(tmp_path / "head.pth"))
 
 
 def test_a_file_that_is_no_head_is_refused_in_words(folder, open_clip_file):
-    with pytest.raises(UserError, match="no head of a reward"):
+    with pytest.raises(UserError, match="not a reward head"):
         reward(folder, "aesthetic", head=str(open_clip_file))
 
 
@@ -277,7 +277,7 @@ def test_a_vision_tower_alone_is_enough_where_no_text_is_read(network, folder, t
         for model in (tmp_path / "vision.safetensors", folder)
     ]
     torch.testing.assert_close(*scores)
-    with pytest.raises(UserError, match="no CLIP's text tower"):
+    with pytest.raises(UserError, match="no text tower of a CLIP"):
         reward(tmp_path / "vision.safetensors", "clip")
 
 
@@ -306,13 +306,13 @@ def test_an_empty_reward_computes_without_numbers_or_files(kind):
     assert scores.shape == (2,)
     assert scores.is_meta
     assert scores.requires_grad
-    assert all(parameter.is_meta for parameter in empty.own_modules().parameters())
+    assert all(parameter.is_meta for parameter in empty.extra_modules().parameters())
 
 
 def test_an_empty_reward_has_the_sizes_of_its_own_file(folder):
     empty = empty_reward(Section(reward="clip", model=str(folder)), dtype=torch.float32)
-    full = reward(folder).own_modules()
-    assert [tensor.shape for tensor in empty.own_modules().parameters()] == [
+    full = reward(folder).extra_modules()
+    assert [tensor.shape for tensor in empty.extra_modules().parameters()] == [
         tensor.shape for tensor in full.parameters()
     ]
 
@@ -334,13 +334,13 @@ def test_an_empty_reward_has_the_sizes_of_its_own_file(folder):
     ],
 )
 def test_of_a_repository_one_form_of_the_weights_is_taken(names, usual, wanted):
-    assert set(choose(names, usual)) == {*wanted, *({"vocab.json"} & {*names})}
+    assert set(select_files(names, usual)) == {*wanted, *({"vocab.json"} & {*names})}
 
 
 def test_a_network_that_is_not_there_is_told_without_asking_anybody(no_network, tmp_path):
     with pytest.raises(UserError, match="no such file or folder"):
         reward(tmp_path / "missing.safetensors")
-    with pytest.raises(UserError, match="not downloaded yet"):
+    with pytest.raises(UserError, match="not been downloaded yet"):
         reward("nobody/nothing-at-all")
 
 
