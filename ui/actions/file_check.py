@@ -55,8 +55,9 @@ class FileCheck:
         if not isinstance(error, UserError):
             raise error
         # Only the home of an unknown user fails; the message begins with the path.
-        paths = zip(CHECKED_SETTINGS, file_settings, strict=True)
-        path = next((path for path, value in paths if _starts_with_path(error.what, value)), "")
+        values = zip(CHECKED_SETTINGS, file_settings, strict=True)
+        paths = (path for path, value in values if value and error.what.startswith(f"{value}:"))
+        path = next(paths, "")
         self._store(file_settings, [Problem(path, error.what, error.expected, error.remedy)])
 
 
@@ -70,7 +71,3 @@ def check_files(config: TrainConfig) -> list[Problem]:
     from onetrainer.checks.preflight import check_environment
 
     return check_environment(with_absolute_paths(config))
-
-
-def _starts_with_path(text: str, value: object) -> bool:
-    return isinstance(value, str) and bool(value) and text.startswith(f"{value}:")

@@ -5,6 +5,7 @@ The job is followed in a thread; its events are handed over by `Jobs`.
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol
 
 from onetrainer.config.train import TrainConfig
@@ -119,7 +120,7 @@ class Forecaster:
     def _follow(self, request: int, config: TrainConfig) -> None:
         """Start the job and hand over its events; runs in a thread."""
         for event in self._start_job(request, config).events():
-            self._jobs.post(_call(self._handle_event, request, event))
+            self._jobs.post(partial(self._handle_event, request, event))
 
     def _start_job(self, request: int, config: TrainConfig) -> ForecastJob:
         """Start the job; stop it at once if the forecast was cancelled meanwhile."""
@@ -177,10 +178,6 @@ def start_job(config: TrainConfig) -> ForecastJob:
     from onetrainer.jobs.plan_request import PlanRequest
 
     return Job("plan", PlanRequest(config=config))
-
-
-def _call(heard: Callable[[int, Event], None], request: int, event: Event) -> Callable[[], None]:
-    return lambda: heard(request, event)
 
 
 def _memory_settings(draft: Draft) -> Document:

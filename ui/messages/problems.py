@@ -12,11 +12,9 @@ from ui.model.variants import Variants, all_settings, is_variant_choice, section
 
 def problem_text(problem: Problem) -> str:
     """Return the text of a problem next to its field."""
-    parts = [
-        capitalized(problem.what),
-        problem.expected,
-        "" if _is_plain(problem) else problem.remedy,
-    ]
+    # A remedy that only says to correct the value is obvious next to its field.
+    remedy = "" if problem.remedy.startswith(("Correct it", "Choose one")) else problem.remedy
+    parts = [capitalized(problem.what), problem.expected, remedy]
     return " ".join(sentence(_with_labels(part, problem.path)) for part in parts if part)
 
 
@@ -51,11 +49,6 @@ def join_list(words: Sequence[str]) -> str:
     """Join texts: "VAE, UNet and text encoder"."""
     *most, last = words or ("",)
     return f"{', '.join(most)} and {last}" if most else last
-
-
-def _is_plain(problem: Problem) -> bool:
-    """Return whether the remedy only says to correct the value, which is obvious there."""
-    return problem.remedy.startswith(("Correct it", "Choose one"))
 
 
 def _with_labels(text: str, path: str) -> str:

@@ -38,16 +38,16 @@ def require_outside_run(path: Path) -> None:
 def without_demo_value(value: object) -> object:
     """Return the user's value without what only the demo has set; None if nothing is left."""
     if isinstance(value, list):
-        kept = [item for item in value if not _is_demo_prompt(item)]
+        kept = [
+            item
+            for item in value
+            if not (isinstance(item, dict) and item.get("prompt") in _DEMO_PROMPTS)
+        ]
         # A list that was empty before was emptied by the user.
         return kept if kept or not value else None
     if isinstance(value, str) and (value in _DEMO_NAMES or _is_in_demo(value)):
         return None
     return value
-
-
-def _is_demo_prompt(item: object) -> bool:
-    return isinstance(item, dict) and item.get("prompt") in _DEMO_PROMPTS
 
 
 def _is_in_demo(value: str) -> bool:

@@ -132,10 +132,11 @@ def facts(validation: Validation) -> list[tuple[str, str, Role]]:
         ("Loss now", with_band(newest.loss, newest.error), "text"),
     ]
     if newest.since_start is not None:
-        band = newest.since_start_error or 0.0
-        found.append(
-            ("Since the start", _difference(newest.since_start, band), _tone(newest, band))
-        )
+        since, band = newest.since_start, newest.since_start_error or 0.0
+        change = f"{'+' if since > 0 else '−'}{with_band(abs(since), band)}"
+        # Good or bad only if the change is larger than its band.
+        tone: Role = "good" if since + band < 0 else "warning" if since - band > 0 else "text"
+        found.append(("Since the start", change, tone))
     best = validation.best
     if best is not None:
         lowest = "now" if best.step == newest.step else f"step {best.step:,} · {best.loss:.4f}"
@@ -158,19 +159,6 @@ def format_change(change: float | None) -> str:
         return ""
     sign = "+" if change > 0 else "−"
     return f"{sign}{abs(change):.1%}".replace("%", " %")
-
-
-def _difference(value: float, error: float) -> str:
-    sign = "+" if value > 0 else "−"
-    return f"{sign}{with_band(abs(value), error)}"
-
-
-def _tone(newest: Validated, band: float) -> Role:
-    """Return "good" or "warning" only if the change is larger than its band."""
-    change = newest.since_start or 0.0
-    if change + band < 0:
-        return "good"
-    return "warning" if change - band > 0 else "text"
 
 
 def _loss_parts(

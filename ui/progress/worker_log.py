@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 _TAIL_BYTES = 64 * 1024
-_MOST_LINES = 20
+_MAX_LINES = 20
 # Line of a tqdm progress bar: "12/40 [00:03<00:07, 4.1it/s]".
 _BAR = re.compile(r"(it/s|s/it)[^\]]*\]")
 
@@ -23,10 +23,10 @@ def worker_log_tail(path: Path) -> list[str]:
 
 def relevant_lines(lines: list[str]) -> list[str]:
     """Return the lines of the last worker without progress bars and empty lines."""
-    begins = (place for place, line in enumerate(lines) if _begins_worker(line))
+    begins = (
+        index
+        for index, line in enumerate(lines)
+        if line.startswith("worker ") and "begins at" in line
+    )
     own = lines[max(begins, default=-1) + 1 :]
-    return [line for line in own if line.strip() and not _BAR.search(line)][-_MOST_LINES:]
-
-
-def _begins_worker(line: str) -> bool:
-    return line.startswith("worker ") and "begins at" in line
+    return [line for line in own if line.strip() and not _BAR.search(line)][-_MAX_LINES:]

@@ -61,7 +61,7 @@ class Finder:
         kit.name(self.entry, "search")
         kit.name(self._list, "search hits")
         for key, by in (("<Down>", 1), ("<Up>", -1)):
-            self.entry.bind(key, partial(self._arrow, by))
+            self.entry.bind(key, partial(self._move, by))
         self.entry.bind("<Return>", lambda _: self._choose())
         self.entry.bind("<Escape>", lambda _: self.close())
         self.entry.bind("<FocusIn>", lambda _: self._hint.place_forget())
@@ -124,10 +124,7 @@ class Finder:
         places = [place for place in range(len(self._hits)) if self._list.selection_includes(place)]
         return places[0] if places else 0
 
-    def _arrow(self, by: int, _: "tk.Event[tk.Misc]") -> str:
-        return self._move(by)
-
-    def _move(self, by: int) -> str:
+    def _move(self, by: int, _: "tk.Event[tk.Misc]") -> str:
         target = min(max(self._chosen() + by, 0), max(0, len(self._hits) - 1))
         self._list.selection_clear(0, "end")
         self._list.selection_set(target)

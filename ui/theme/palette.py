@@ -1,6 +1,6 @@
 """Colors of the window, dark and light."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 Mode = Literal["dark", "light"]
@@ -63,10 +63,7 @@ class Palette:
     validation_band: str
 
     def __getitem__(self, role: Role) -> str:
-        return self._by_role()[role]
-
-    def _by_role(self) -> dict[str, str]:
-        return {item.name: str(vars(self)[item.name]) for item in fields(self)}
+        return str(vars(self)[role])
 
 
 DARK = Palette(

@@ -97,8 +97,10 @@ class Theme:
         self._color(widget, roles)
 
     def _color(self, widget: tk.Misc, roles: dict[str, Role]) -> None:
-        colors = {option: self.palette[role] for option, role in roles.items()}
-        widget.tk.call(str(widget), "configure", *_as_options(colors))
+        options = [
+            word for name, role in roles.items() for word in (f"-{name}", self.palette[role])
+        ]
+        widget.tk.call(str(widget), "configure", *options)
 
     def _font(self, name: str, size: int) -> tkinter.font.Font:
         family = self.mono if name == MONO else self.family
@@ -135,7 +137,3 @@ class Theme:
 
 def _first(wanted: tuple[str, ...], families: set[str]) -> str:
     return next((family for family in wanted if family in families), "TkDefaultFont")
-
-
-def _as_options(colors: dict[str, str]) -> list[str]:
-    return [word for option, color in colors.items() for word in (f"-{option}", color)]
