@@ -12,7 +12,7 @@ from modules.interfaces import ParameterGroup
 from modules.optim.build import build_optimizer
 from modules.optim.construct import set_lr
 from modules.optim.optimizer_state import OptimizerProgress
-from modules.optim.update import Movement
+from modules.optim.update import WeightUpdater
 from onetrainer.config.optimizers.optimizer import Optimizer
 from onetrainer.config.optimizers.optimizer_section import OptimizerSection
 
@@ -74,8 +74,10 @@ class Run:
         self.trained = weights(dtype)
         self.optimizer = built(section, self.trained)
         self.progress = OptimizerProgress(self.optimizer, self.trained)
-        self.movement = Movement(
-            self.optimizer, rounding_seed=rounding_seed, moves_alone=section.moves_alone
+        self.updater = WeightUpdater(
+            self.optimizer,
+            rounding_seed=rounding_seed,
+            updates_independently=section.updates_independently,
         )
 
     def go(self, steps: Iterable[int]) -> None:
@@ -83,8 +85,8 @@ class Run:
             make_steps(self.optimizer, self.trained, [number], lambda n=number: self._step(n))
 
     def _step(self, number: int) -> None:
-        self.movement.begin(number)
-        self.movement.move_all()
+        self.updater.begin(number)
+        self.updater.update_all()
 
     def saved(self) -> tuple[dict[str, torch.Tensor], bytes, str]:
         """Everything as it goes through files."""

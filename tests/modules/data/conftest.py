@@ -9,9 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
-from modules.data.batches import Shelf
+from modules.data.batches import BatchSource
 from modules.data.cache import EncodeOptions, encode_captions, encode_images, encoder_digests
-from modules.data.encoded_items import Views
+from modules.data.encoded_items import TransformTable
 from modules.data.shards import Store
 from modules.families.stable_diffusion import StableDiffusion
 from onetrainer.concepts.concepts import ConceptSettings
@@ -124,11 +124,13 @@ class Workbench:
         options = EncodeOptions(**({"threads": 0} | changes))
         with closing(ImageIndex(folder)) as memory:
             items = self.index().items if items is None else items
-            views = Views(items, concepts, is_plain=is_plain)
-            images = encode_images(self.family, views, memory=memory, options=options, **common)
+            transforms = TransformTable(items, concepts, is_plain=is_plain)
+            images = encode_images(
+                self.family, transforms, file_digests=memory, options=options, **common
+            )
         captions = ["", *(caption for item in images.items for caption in item.captions)]
         texts = encode_captions(self.family, captions, **common) if with_text else None
-        return Shelf(
+        return BatchSource(
             images,
             texts,
             tuple(concepts),

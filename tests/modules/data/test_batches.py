@@ -22,9 +22,9 @@ from tests import tiny
 from tests.modules.data.conftest import noise
 
 
-def planned(shelf, batch_size=2, accumulation=1):
-    dataset = Dataset(shelf.concepts, shelf.images.items)
-    portions = concept_slices(dataset, is_cached=shelf.images.is_kept)
+def planned(batch_source, batch_size=2, accumulation=1):
+    dataset = Dataset(batch_source.concepts, batch_source.images.items)
+    portions = concept_slices(dataset, is_cached=batch_source.images.is_cached)
     return BatchPlan(portions, batch_size=batch_size, accumulation=accumulation, seed=0)
 
 
@@ -35,10 +35,10 @@ def steps_of(plan, count):
 @pytest.mark.parametrize("keeps", [True, False])
 def test_batch_holds_images_captions_and_positions(bench, keeps):
     bench.set(augmentation=Augmentation(flip="random", rotate=5))
-    shelf = bench.encode(keeps_latents=keeps)
-    items = shelf.images.items
-    for step in steps_of(planned(shelf), 12):
-        batch = load_batch(shelf, step, 0)
+    batch_source = bench.encode(caches_latents=keeps)
+    items = batch_source.images.items
+    for step in steps_of(planned(batch_source), 12):
+        batch = load_batch(batch_source, step, 0)
         assert batch.captions == tuple(items[one.item].captions[0] for one in step.images)
         assert batch.positions == tuple(range(len(step.images)))
         assert batch.weight == 0.5
@@ -49,7 +49,7 @@ def test_batch_holds_images_captions_and_positions(bench, keeps):
             moments = bench.family.inner.encode_images(pixels[None])
             assert torch.equal(batch.moments.mean[place : place + 1], moments.mean)
             assert torch.equal(batch.moments.std[place : place + 1], moments.std)
-            hidden = shelf.texts.conditioning(batch.captions[place]).hidden
+            hidden = batch_source.texts.conditioning(batch.captions[place]).hidden
             assert torch.equal(batch.conditioning.hidden[place : place + 1], hidden)
             expected = size_conditioning(
                 items[one.item], image_transform(items[one.item], bench.concept, one.transform)
@@ -72,14 +72,16 @@ def test_microbatches_see_the_same_as_the_whole_batch(bench):
     bench.caption("p0", "word " * 100)  # a caption of two chunks
     bench.caption("p2", "word " * 200)  # and one of three
     bench.set(captions=Captions(dropout=0.3))
-    shelf = bench.encode()
-    tokens = {shelf.texts.tokens(item.caption) for item in shelf.images.items}
+    batch_source = bench.encode()
+    tokens = {batch_source.texts.tokens(item.caption) for item in batch_source.images.items}
     assert tokens == {77, 154, 231}
-    whole, halves = planned(shelf, 4, 1), planned(shelf, 2, 2)
+    whole, halves = planned(batch_source, 4, 1), planned(batch_source, 2, 2)
     for step in range(6):
         count = len(halves.at(step).microbatches)
-        one = joined([load_batch(shelf, whole.at(step), 0)])
-        other = joined([load_batch(shelf, halves.at(step), number) for number in range(count)])
+        one = joined([load_batch(batch_source, whole.at(step), 0)])
+        other = joined(
+            [load_batch(batch_source, halves.at(step), number) for number in range(count)]
+        )
         assert torch.equal(one[0], other[0])
         assert torch.equal(one[1], other[1])
         assert one[2:] == other[2:]
@@ -87,46 +89,48 @@ def test_microbatches_see_the_same_as_the_whole_batch(bench):
 
 def test_short_captions_are_followed_by_the_empty_prompt(bench):
     bench.caption("p0", "word " * 100)
-    shelf = bench.encode()
-    plan = planned(shelf, 8)
+    batch_source = bench.encode()
+    plan = planned(batch_source, 8)
     step = next(step for step in steps_of(plan, 9) if 0 in {one.item for one in step.images})
-    batch = load_batch(shelf, step, 0)
+    batch = load_batch(batch_source, step, 0)
     assert batch.conditioning.hidden.shape[1] == 154
-    empty = shelf.texts.conditioning("").hidden[0]
+    empty = batch_source.texts.conditioning("").hidden[0]
     for hidden, one in zip(batch.conditioning.hidden, step.images, strict=True):
-        caption = shelf.images.items[one.item].caption
-        expected = shelf.texts.conditioning(caption).hidden[0]
+        caption = batch_source.images.items[one.item].caption
+        expected = batch_source.texts.conditioning(caption).hidden[0]
         assert torch.equal(hidden, expected if one.item == 0 else torch.cat([expected, empty]))
 
 
 def test_dropped_caption_is_conditioned_on_the_empty_one(bench):
     bench.set(captions=Captions(dropout=1.0))
-    shelf = bench.encode()
-    batch = load_batch(shelf, planned(shelf).at(0), 0)
+    batch_source = bench.encode()
+    batch = load_batch(batch_source, planned(batch_source).at(0), 0)
     assert set(batch.captions) == {""}
-    empty = shelf.texts.conditioning("").hidden
+    empty = batch_source.texts.conditioning("").hidden
     assert torch.equal(batch.conditioning.hidden, empty.expand_as(batch.conditioning.hidden))
 
 
 def test_captions_are_those_of_the_turn(bench):
-    shelf = replace(bench.encode(with_text=False), caption_of=lambda item, turn: f"{turn}")
-    plan = planned(shelf)
+    batch_source = replace(bench.encode(with_text=False), caption_of=lambda item, turn: f"{turn}")
+    plan = planned(batch_source)
     for step in steps_of(plan, 12):
-        assert load_batch(shelf, step, 0).captions == tuple(str(one.turn) for one in step.images)
+        assert load_batch(batch_source, step, 0).captions == tuple(
+            str(one.turn) for one in step.images
+        )
 
 
 def test_without_encoded_text_the_captions_are_left_to_the_objective(bench):
-    shelf = bench.encode(with_text=False)
-    batch = load_batch(shelf, planned(shelf).at(0), 0)
+    batch_source = bench.encode(with_text=False)
+    batch = load_batch(batch_source, planned(batch_source).at(0), 0)
     assert batch.conditioning is None
     assert all(batch.captions)
 
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_means_alone_leave_nothing_open(bench, keeps):
-    shelf = bench.encode(keeps_latents=keeps)
-    plan = planned(shelf)
-    drawn, mean = (load_batch(replace(shelf, latents=kind), plan.at(0), 0).moments
+    batch_source = bench.encode(caches_latents=keeps)
+    plan = planned(batch_source)
+    drawn, mean = (load_batch(replace(batch_source, latents=kind), plan.at(0), 0).moments
                    for kind in ("sample", "mean"))  # fmt: skip
     assert torch.equal(drawn.mean, mean.mean)
     assert drawn.std.min() > 0
@@ -155,20 +159,20 @@ def mixed(bench, tmp_path):
 
 def test_roles_and_weights_of_images_are_told(mixed):
     bench, items, concepts = mixed
-    shelf = bench.encode(items=items, concepts=concepts)
+    batch_source = bench.encode(items=items, concepts=concepts)
     plan = replace(
-        planned(shelf).at(0),
+        planned(batch_source).at(0),
         bucket=Bucket(64, 64),
         microbatches=(
             tuple(ImageRepeat(place, 0, 0) for place in (0, 5, 7, 6)),
             (ImageRepeat(0, 0, 0),),
         ),
     )
-    batch = load_batch(shelf, plan, 0)
+    batch = load_batch(batch_source, plan, 0)
     assert batch.is_prior == (False, True, True, True)
     assert batch.own_prediction == (False, False, True, False)
     assert batch.loss_weights == (1.0, 0.5, 1.0, 0.5)
-    alone = load_batch(shelf, plan, 1)
+    alone = load_batch(batch_source, plan, 1)
     assert (alone.is_prior, alone.own_prediction, alone.loss_weights) == ((), (), ())
     assert alone.positions == (4,)
 
@@ -186,10 +190,10 @@ def test_a_kind_of_which_nothing_can_be_read_is_told(mixed, lost, words):
 @pytest.mark.parametrize("keeps", [True, False])
 def test_batch_holds_the_images_themselves_where_asked(bench, keeps):
     bench.set(augmentation=Augmentation(flip="random"))
-    shelf = bench.encode(with_text=False, keeps_latents=keeps)
-    items = shelf.images.items
-    for step in steps_of(planned(shelf), 6):
-        batch = load_batch(shelf, step, 0, with_pixels=True)
+    batch_source = bench.encode(with_text=False, caches_latents=keeps)
+    items = batch_source.images.items
+    for step in steps_of(planned(batch_source), 6):
+        batch = load_batch(batch_source, step, 0, with_pixels=True)
         shown = [
             load_pixels(
                 items[one.item], image_transform(items[one.item], bench.concept, one.transform)
@@ -197,20 +201,20 @@ def test_batch_holds_the_images_themselves_where_asked(bench, keeps):
             for one in step.images
         ]
         assert torch.equal(batch.pixels, torch.stack(shown))
-        assert load_batch(shelf, step, 0).pixels is None
+        assert load_batch(batch_source, step, 0).pixels is None
 
 
 def test_mask_is_one_all_over_images_without(bench):
     bench.add_beside("p0", "masklabel", (64, 64), seed=20)
-    shelf = bench.encode(with_text=False)
+    batch_source = bench.encode(with_text=False)
     plan = replace(
-        planned(shelf).at(0),
+        planned(batch_source).at(0),
         microbatches=((ImageRepeat(0, 0, 0), ImageRepeat(2, 0, 0)), (ImageRepeat(2, 0, 0),)),
     )
-    batch = load_batch(shelf, plan, 0)
-    assert torch.equal(batch.mask[:1], shelf.images.mask(0, 0))
+    batch = load_batch(batch_source, plan, 0)
+    assert torch.equal(batch.mask[:1], batch_source.images.mask(0, 0))
     assert bool((batch.mask[1:] == 1).all())
-    assert load_batch(shelf, plan, 1).mask is None
+    assert load_batch(batch_source, plan, 1).mask is None
 
 
 def test_image_that_went_away_in_the_run_is_told_in_words(bench):
@@ -222,11 +226,11 @@ def test_image_that_went_away_in_the_run_is_told_in_words(bench):
 
 def test_sdxl_captions_are_dropped_with_their_pooled_vector(bench):
     bench.family.inner = tiny.family("sdxl")
-    shelf = bench.encode()
+    batch_source = bench.encode()
     empty = bench.family.inner.encode_text([""])
-    step = planned(shelf).at(0)
-    kept = load_batch(shelf, step, 0)
-    dropped = load_batch(replace(shelf, caption_of=lambda item, turn: ""), step, 0)
+    step = planned(batch_source).at(0)
+    kept = load_batch(batch_source, step, 0)
+    dropped = load_batch(replace(batch_source, caption_of=lambda item, turn: ""), step, 0)
     for place, caption in enumerate(kept.captions):
         alone = bench.family.inner.encode_text([caption])
         assert torch.equal(kept.conditioning.pooled[place], alone.pooled[0])
@@ -258,8 +262,8 @@ def test_a_turned_image_is_framed_and_encoded_as_it_stands_upright(bench, turn, 
     upright = np.random.default_rng(turn).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
     bench.add_turned("a", upright, turn, TURNED[turn])
     bench.set(buckets=Buckets(sizes=(Size(width=96, height=176), Size(width=176, height=96))))
-    shelf = bench.encode()
-    batch = load_batch(shelf, planned(shelf).at(0), 0)
+    batch_source = bench.encode()
+    batch = load_batch(batch_source, planned(batch_source).at(0), 0)
     assert batch.time_ids.tolist() == [list(told)]
     shown = Image.fromarray(upright).resize(scaled, Image.Resampling.LANCZOS).crop(cut)
     pixels = torch.from_numpy(np.array(shown)).permute(2, 0, 1)[None] / 127.5 - 1

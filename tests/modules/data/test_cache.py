@@ -21,10 +21,10 @@ from tests import pretend, tiny
 IMAGES, TEXTS = 5, 5  # four distinct captions and the empty one
 
 
-def views_of(shelf):
+def views_of(batch_source):
     """Every picture's place and view."""
-    concepts = shelf.concepts
-    items = enumerate(shelf.images.items)
+    concepts = batch_source.concepts
+    items = enumerate(batch_source.images.items)
     return [
         (i, number) for i, one in items for number in range(transform_count(concepts[one.concept]))
     ]
@@ -45,15 +45,15 @@ def same(one, other):
 
 def test_cached_is_what_the_family_encodes(bench):
     bench.set(augmentation=Augmentation(flip="random", rotate=10, brightness=0.2))
-    shelf = bench.encode(threads=2)
+    batch_source = bench.encode(threads=2)
     assert bench.family.encoded() == (4 * IMAGES, TEXTS)
-    for place, number in views_of(shelf):
-        item = shelf.images.items[place]
+    for place, number in views_of(batch_source):
+        item = batch_source.images.items[place]
         pixels = load_pixels(item, image_transform(item, bench.concept, number))
         expected = bench.family.inner.encode_images(pixels[None])
-        assert torch.equal(shelf.images.moments(place, number).mean, expected.mean)
-        assert torch.equal(shelf.images.moments(place, number).std, expected.std)
-    assert (shelf.images.skipped, shelf.images.warnings) == ((), ())
+        assert torch.equal(batch_source.images.moments(place, number).mean, expected.mean)
+        assert torch.equal(batch_source.images.moments(place, number).std, expected.std)
+    assert (batch_source.images.skipped, batch_source.images.warnings) == ((), ())
 
 
 def test_cached_caption_is_what_the_family_encodes(bench):
@@ -147,8 +147,8 @@ def test_another_cut_of_the_same_scaling_is_another_entry(bench):
     bench.encode(with_text=False)
     bench.family.encoded()
     bench.set(buckets=Buckets(crop="focus", focus_x=1.0, focus_y=1.0))
-    shelf = bench.encode(with_text=False)
-    loses = [item for item in shelf.images.items if item.width != item.height]
+    batch_source = bench.encode(with_text=False)
+    loses = [item for item in batch_source.images.items if item.width != item.height]
     assert bench.family.encoded() == (len(loses), 0)
 
 
@@ -215,14 +215,14 @@ def test_interrupted_caching_goes_on_and_encodes_nothing_twice(bench, seed, sett
     bench.encode(folder=bench.folder.parent / "other", **settings)
     once = bench.family.encoded()
     chance = random.Random(seed)
-    shelf = None
-    while shelf is None:
+    batch_source = None
+    while batch_source is None:
         try:
-            shelf = bench.encode(should_stop=lambda: chance.random() < 0.15, **settings)
+            batch_source = bench.encode(should_stop=lambda: chance.random() < 0.15, **settings)
         except CachingStopped:
             continue
     assert (bench.family.images, len(bench.family.texts)) == once
-    assert same(shelf, bench.encode(folder=bench.folder.parent / "other", **settings))
+    assert same(batch_source, bench.encode(folder=bench.folder.parent / "other", **settings))
 
 
 def test_caching_stops_also_where_nothing_is_missing(bench, later):
@@ -253,14 +253,14 @@ def test_damaged_entry_is_noticed_and_made_anew(bench, kind, count):
 
 
 def test_entry_damaged_while_training_is_told(bench):
-    shelf = bench.encode()
+    batch_source = bench.encode()
     for file in entry_files(bench, "latents"):
         with file.open("r+b") as opened:  # in place: another file would not be the one mapped
             opened.seek(-5, 2)
             opened.write(b"\0\1\2\3")
     with pytest.raises(UserError, match="Start again"):
-        for at in views_of(shelf):
-            shelf.images.moments(*at)
+        for at in views_of(batch_source):
+            batch_source.images.moments(*at)
 
 
 def test_images_are_never_written(bench):

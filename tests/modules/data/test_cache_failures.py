@@ -27,7 +27,7 @@ def test_image_with_cut_off_pixels_is_skipped_and_the_run_goes_on(bench):
     path.write_bytes(path.read_bytes()[:-200])
     images = bench.encode(threads=2).images
     assert [item.path.name for item in images.items] == ["p0.png", "p1.png", "p2.png", "p4.png"]
-    assert images.kept == (0, 1, 2, 4)
+    assert images.usable == (0, 1, 2, 4)
     (skipped,) = images.skipped
     assert skipped.path == path
     assert skipped.reason
@@ -81,7 +81,7 @@ def test_one_encoding_that_is_not_a_number_leaves_the_others(bench, threads):
     images = bench.encode(threads=threads, with_text=False).images
     assert [one.path.name for one in images.skipped] == ["p4.png", "p5.png"]
     assert all("not a number" in one.reason for one in images.skipped)
-    assert images.kept == (0, 1, 2, 3)
+    assert images.usable == (0, 1, 2, 3)
 
 
 @pytest.fixture
@@ -100,13 +100,13 @@ def emptied(bench, monkeypatch):
 
 
 def test_entries_that_another_program_removes_meanwhile_are_made_again(emptied, monkeypatch):
-    shelf = emptied.encode(with_text=False)
-    assert len(shelf.images.items) == IMAGES and not shelf.images.skipped
+    batch_source = emptied.encode(with_text=False)
+    assert len(batch_source.images.items) == IMAGES and not batch_source.images.skipped
     assert emptied.family.encoded() == (2 * IMAGES, 0)
     monkeypatch.undo()
     fresh = emptied.encode(folder=emptied.folder.parent / "fresh", with_text=False)
     for place in range(IMAGES):
-        found, expected = (one.images.moments(place, 0).mean for one in (shelf, fresh))
+        found, expected = (one.images.moments(place, 0).mean for one in (batch_source, fresh))
         assert torch.equal(found, expected)
 
 
@@ -147,14 +147,16 @@ def test_entries_that_merging_finds_damaged_are_made_again(bench, batch):
     told = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Store, "seal", seal)
-        shelf = bench.encode(batch=batch, progress=lambda done, total: told.append((done, total)))
-    images = shelf.images
+        batch_source = bench.encode(
+            batch=batch, progress=lambda done, total: told.append((done, total))
+        )
+    images = batch_source.images
     assert len(images.items) == IMAGES + 1 and not images.skipped
     assert images.store.damaged
     fresh = bench.encode(folder=bench.folder.parent / "fresh", batch=batch)
     for place, item in enumerate(images.items):
         assert torch.equal(images.moments(place, 0).mean, fresh.images.moments(place, 0).mean)
-        found = shelf.texts.conditioning(item.captions[0]).hidden
+        found = batch_source.texts.conditioning(item.captions[0]).hidden
         assert torch.equal(found, fresh.texts.conditioning(item.captions[0]).hidden)
     assert all(done <= total for done, total in told)
 

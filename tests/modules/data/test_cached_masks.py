@@ -24,11 +24,14 @@ def step_of(*places):
 
 def test_batch_has_the_masks_of_its_images_and_ones_elsewhere(bench):
     draw(bench, "p0", 51)
-    shelf = bench.encode()
-    assert [shelf.images.mask(place, 0) is None for place in range(5)] == [False, *[True] * 4]
+    batch_source = bench.encode()
+    assert [batch_source.images.mask(place, 0) is None for place in range(5)] == [
+        False,
+        *[True] * 4,
+    ]
     step = step_of(2, 4, 0)
-    assert load_batch(shelf, step, 0).mask is None
-    mask = load_batch(shelf, step, 1).mask
+    assert load_batch(batch_source, step, 0).mask is None
+    mask = load_batch(batch_source, step, 1).mask
     assert mask.shape == (2, 1, 8, 8)
     assert mask.mean(dim=(1, 2, 3)).tolist() == pytest.approx([1.0, 0.2])
 

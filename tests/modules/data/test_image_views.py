@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.transforms import color, noise, pixels_of, saved, smooth, view_of
 
 from modules.data.images import decode_conditioning, load_pixels
 from onetrainer.dataset.buckets import Bucket, CropGeometry, Magnification
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.images.image_file import ImageError
-from tests.views import color, noise, pixels_of, saved, smooth, view_of
 
 WHITE, BLACK = 1.0, -1.0
 
@@ -39,8 +39,8 @@ def test_cut_is_counted_in_the_mirrored_image(tmp_path):
     image.paste("white", (0, 0, 16, 16))
     item = saved(tmp_path, image)
     for flip, left in [(False, 0), (True, 32)]:
-        view = ImageTransform(CropGeometry(48, 16, left, 0, Bucket(16, 16)), flip=flip)
-        assert load_pixels(item, view).eq(WHITE).all()
+        transform = ImageTransform(CropGeometry(48, 16, left, 0, Bucket(16, 16)), flip=flip)
+        assert load_pixels(item, transform).eq(WHITE).all()
 
 
 @pytest.mark.parametrize("angle", [-45, -7.3, 0.01, 20, 45])
@@ -55,13 +55,13 @@ def test_turned_image_has_no_empty_corners(tmp_path, angle, size, bucket):
 @pytest.mark.parametrize("bucket", [(64, 64), (96, 40)])
 def test_turned_image_is_what_pillow_turns_about_the_middle(tmp_path, angle, bucket):
     item = saved(tmp_path, smooth((150, 90)))
-    view = view_of((150, 90), bucket, Magnification(1.1, angle))
-    cut = view.geometry
+    transform = view_of((150, 90), bucket, Magnification(1.1, angle))
+    cut = transform.geometry
     middle = (cut.left + bucket[0] / 2, cut.top + bucket[1] / 2)
     scaled = Image.open(item.path).resize((cut.width, cut.height), Image.Resampling.LANCZOS)
     turned = scaled.rotate(angle, Image.Resampling.BICUBIC, center=middle).crop(cut.box)
     expected = torch.from_numpy(np.array(turned)).permute(2, 0, 1) / 127.5 - 1
-    torch.testing.assert_close(load_pixels(item, view), expected, rtol=0, atol=1.01 / 127.5)
+    torch.testing.assert_close(load_pixels(item, transform), expected, rtol=0, atol=1.01 / 127.5)
 
 
 def test_positive_angles_turn_against_the_clock(tmp_path):
@@ -142,20 +142,20 @@ def test_conditioning_image_that_is_the_image_is_shown_alike(tmp_path, turn):
     item = saved(tmp_path, noise((90, 60)), exif=exif)
     size = (60, 90) if turn == 6 else (90, 60)
     item = replace(item, width=size[0], height=size[1], conditioning=item.path)
-    view = view_of(size, (48, 32), Magnification(1.2, 12), **ALL)
+    transform = view_of(size, (48, 32), Magnification(1.2, 12), **ALL)
     with item.path.open("rb") as file:
-        beside = decode_conditioning(item, view, file)
-    assert torch.equal(beside, load_pixels(item, view))
+        beside = decode_conditioning(item, transform, file)
+    assert torch.equal(beside, load_pixels(item, transform))
 
 
 def test_conditioning_image_of_another_size_lies_over_its_image(tmp_path):
     image = smooth((240, 160))
     image.resize((120, 90), Image.Resampling.BICUBIC).save(tmp_path / "a-condlabel.png")
     item = replace(saved(tmp_path, image), conditioning=tmp_path / "a-condlabel.png")
-    view = view_of((240, 160), (64, 64), Magnification(1.2, 12), **ALL)
+    transform = view_of((240, 160), (64, 64), Magnification(1.2, 12), **ALL)
     with item.conditioning.open("rb") as file:
-        beside = decode_conditioning(item, view, file)
-    torch.testing.assert_close(beside, load_pixels(item, view), rtol=0, atol=0.06)
+        beside = decode_conditioning(item, transform, file)
+    torch.testing.assert_close(beside, load_pixels(item, transform), rtol=0, atol=0.06)
 
 
 def test_damaged_conditioning_image_is_told_as_its_images_fault(tmp_path):

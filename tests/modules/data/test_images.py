@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.transforms import color, pixels_of, saved
 
 from modules.data.images import load_pixels
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transforms import plain_transform
 from onetrainer.images.image_file import ImageError
-from tests.views import color, pixels_of, saved
 
 WHITE, BLACK = 1.0, -1.0
 
@@ -172,11 +172,11 @@ def test_large_jpeg_is_nearly_what_full_decoding_gives(tmp_path, turn):
     exif = Image.Exif()
     exif[0x0112] = turn
     smooth.convert("RGB").save(tmp_path / "a.jpg", quality=95, exif=exif)
-    item, view = indexed(tmp_path)
-    pixels = load_pixels(item, view)
+    item, transform = indexed(tmp_path)
+    pixels = load_pixels(item, transform)
     image = Image.open(tmp_path / "a.jpg").convert("RGB")
     image = image.transpose(Image.Transpose.ROTATE_270) if turn == 6 else image
-    width, height = view.bucket.width, view.bucket.height
+    width, height = transform.bucket.width, transform.bucket.height
     scale = max(width / image.width, height / image.height)
     image = image.resize((round(image.width * scale), round(image.height * scale)), 1)
     left, top = (image.width - width) // 2, (image.height - height) // 2

@@ -48,6 +48,16 @@ def as_diffusers(image, mask):
     return small, (pixels * (mask < 0.5)).contiguous()
 
 
+def inpainting_input(images, index):
+    """What an inpainting model gets for an image; None where that is the same for all."""
+    if not images.blanks:
+        return None
+    mean = images.masked_image(index, 0)
+    if mean is not None and not images.is_cached:
+        mean = images.encode(mean).mean
+    return images.inpainting_input(index, 0, mean)
+
+
 def blank(family, height=64, width=64):
     mean = family.encode_images(torch.zeros(1, 3, height, width)).mean
     return torch.cat([torch.ones_like(mean[:, :1]), mean], dim=1)
@@ -55,11 +65,11 @@ def blank(family, height=64, width=64):
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_what_a_mask_leaves_is_seen_as_diffusers_shows_it(masked, keeps):
-    images = set_up(masked, "masks")(keeps_latents=keeps)
+    images = set_up(masked, "masks")(caches_latents=keeps)
     image, mask = (Image.open(masked.folder / f"p0{kind}.png") for kind in ("", "-masklabel"))
     hole, rest = as_diffusers(image, mask)
     assert 0 < hole.mean() < 1
-    seen = images.masked(0, 0)
+    seen = inpainting_input(images, 0)
     assert torch.equal(seen[:, :1], hole)
     expected = masked.family.inner.encode_images(rest).mean
     torch.testing.assert_close(seen[:, 1:], expected, atol=1e-5, rtol=0)
@@ -68,23 +78,23 @@ def test_what_a_mask_leaves_is_seen_as_diffusers_shows_it(masked, keeps):
 @pytest.mark.parametrize("conditioning", ["masks", "files"])
 def test_all_of_a_image_without_a_hole_is_to_be_painted(masked, conditioning):
     images = set_up(masked, conditioning)()
-    assert torch.equal(images.masked(4, 0), blank(masked.family.inner))
+    assert torch.equal(inpainting_input(images, 4), blank(masked.family.inner))
 
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_images_of_their_own_are_seen_with_their_masks_or_whole(masked, keeps):
-    images = set_up(masked, "files")(keeps_latents=keeps)
+    images = set_up(masked, "files")(caches_latents=keeps)
     for place, has_mask in ((0, True), (2, False)):
         own = Image.open(masked.folder / f"p{place}-condlabel.png")
         _, whole = as_diffusers(own, Image.new("L", own.size, 0))
         expected = masked.family.inner.encode_images(whole).mean
-        seen = images.masked(place, 0)
+        seen = inpainting_input(images, place)
         torch.testing.assert_close(seen[:, 1:], expected, atol=1e-5, rtol=0)
         assert bool((seen[:, :1] == 1).all()) != has_mask
 
 
 def test_nothing_is_seen_where_nothing_is_asked_for(masked):
-    assert set_up(masked, "blank")().masked(0, 0) is None
+    assert inpainting_input(set_up(masked, "blank")(), 0) is None
     assert masked.family.encoded() == (5, 0)
 
 
@@ -105,8 +115,8 @@ def test_changed_mask_of_a_image_of_its_own_encodes_nothing(masked):
     masked.add_beside("p0", "masklabel", (64, 64), seed=31)
     after = encode()
     assert masked.family.encoded() == (0, 0)
-    assert not torch.equal(before.masked(0, 0)[:, :1], after.masked(0, 0)[:, :1])
-    assert torch.equal(before.masked(0, 0)[:, 1:], after.masked(0, 0)[:, 1:])
+    assert not torch.equal(inpainting_input(before, 0)[:, :1], inpainting_input(after, 0)[:, :1])
+    assert torch.equal(inpainting_input(before, 0)[:, 1:], inpainting_input(after, 0)[:, 1:])
 
 
 def test_changed_conditioning_image_alone_is_encoded_again(masked):
@@ -171,10 +181,13 @@ def test_masks_and_what_they_leave_go_through_the_same_mirror(masked):
 def test_a_batch_holds_what_each_of_its_images_shows(masked):
     set_up(masked, "masks")
     for keeps in (True, False):
-        shelf = masked.encode(conditioning="masks", keeps_latents=keeps)
+        batch_source = masked.encode(conditioning="masks", caches_latents=keeps)
         plan = StepPlan(0, 0, Bucket(64, 64), ((ImageRepeat(4, 0, 0), ImageRepeat(0, 0, 0)),), 0.5)
-        batch = load_batch(shelf, plan, 0)
-        expected = [shelf.images.masked(4, 0), shelf.images.masked(0, 0)]
+        batch = load_batch(batch_source, plan, 0)
+        expected = [
+            inpainting_input(batch_source.images, 4),
+            inpainting_input(batch_source.images, 0),
+        ]
         assert torch.equal(batch.masked, torch.cat(expected))
         assert torch.equal(batch.masked[:1], blank(masked.family.inner))
 
@@ -182,9 +195,9 @@ def test_a_batch_holds_what_each_of_its_images_shows(masked):
 def test_the_unet_takes_it(masked):
     masked.family.inner = family = tiny.family("sd15-inpainting")
     set_up(masked, "masks")
-    shelf = masked.encode(conditioning="masks")
+    batch_source = masked.encode(conditioning="masks")
     plan = StepPlan(0, 0, Bucket(64, 64), ((ImageRepeat(0, 0, 0),),), 1.0)
-    batch = load_batch(shelf, plan, 0)
+    batch = load_batch(batch_source, plan, 0)
     with torch.no_grad():
         told = [
             family.predict(
@@ -206,7 +219,7 @@ def test_image_whose_mask_or_conditioning_image_cannot_be_read_is_skipped(masked
     path = masked.folder / f"p0-{kind}.png"
     path.write_bytes(path.read_bytes()[:-200])
     images = masked.encode(
-        items=items, conditioning="files", keeps_latents=keeps, threads=2, with_text=False
+        items=items, conditioning="files", caches_latents=keeps, threads=2, with_text=False
     ).images
     (skipped,) = images.skipped
     assert skipped.path.name == "p0.png"
@@ -215,7 +228,7 @@ def test_image_whose_mask_or_conditioning_image_cannot_be_read_is_skipped(masked
 
 
 def test_mask_that_goes_away_in_the_run_is_told_in_words(masked):
-    images = masked.encode(keeps_latents=False, with_text=False).images
+    images = masked.encode(caches_latents=False, with_text=False).images
     (masked.folder / "p0-masklabel.png").unlink()
     with pytest.raises(UserError, match=r'p0\.png: its mask "p0-masklabel\.png" cannot be read'):
         images.mask(0, 0)

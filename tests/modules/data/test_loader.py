@@ -7,7 +7,7 @@ import torch
 
 from modules.data import loader as loading
 from modules.data.loader import Loader
-from modules.data.prefetch import Line, ahead
+from modules.data.prefetch import WorkQueue, prefetch
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.captions import Captions
 from onetrainer.errors import UserError
@@ -24,9 +24,13 @@ def content(batch):
     return plain, [None if one is None else one.tolist() for one in tensors]
 
 
-def loader_of(shelf, *, threads, with_pixels=False):
+def loader_of(batch_source, *, threads, with_pixels=False):
     return Loader(
-        shelf, planned(shelf, 1, 2), threads=threads, steps=STEPS, with_pixels=with_pixels
+        batch_source,
+        planned(batch_source, 1, 2),
+        threads=threads,
+        steps=STEPS,
+        with_pixels=with_pixels,
     )
 
 
@@ -45,9 +49,10 @@ def test_number_of_threads_changes_no_bit(bench, keeps, with_pixels):
         captions=Captions(dropout=0.3, shuffle=True),
         conditioning="masks",
     )
-    shelf = bench.encode(keeps_latents=keeps, conditioning="masks")
+    batch_source = bench.encode(caches_latents=keeps, conditioning="masks")
     runs = [
-        run(loader_of(shelf, threads=threads, with_pixels=with_pixels)) for threads in (0, 1, 4)
+        run(loader_of(batch_source, threads=threads, with_pixels=with_pixels))
+        for threads in (0, 1, 4)
     ]
     assert sum(map(len, runs[0])) > STEPS
     assert runs[0] == runs[1] == runs[2]
@@ -55,17 +60,17 @@ def test_number_of_threads_changes_no_bit(bench, keeps, with_pixels):
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_any_step_can_be_asked_for_in_any_order(bench, threads):
-    shelf = bench.encode()
-    whole = run(loader_of(shelf, threads=0))
+    batch_source = bench.encode()
+    whole = run(loader_of(batch_source, threads=0))
     order = [4, 5, 6, 2, 3, 8, 0, 1, 1, 7]
-    assert run(loader_of(shelf, threads=threads), order) == [whole[step] for step in order]
+    assert run(loader_of(batch_source, threads=threads), order) == [whole[step] for step in order]
 
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_a_step_that_was_left_begins_anew(bench, threads):
-    shelf = bench.encode()
-    whole = run(loader_of(shelf, threads=0))
-    loader = loader_of(shelf, threads=threads)
+    batch_source = bench.encode()
+    whole = run(loader_of(batch_source, threads=0))
+    loader = loader_of(batch_source, threads=threads)
     step = next(number for number, batches in enumerate(whole) if number and len(batches) == 2)
     list(loader.at(step - 1))
     next(loader.at(step))
@@ -74,14 +79,14 @@ def test_a_step_that_was_left_begins_anew(bench, threads):
 
 
 def test_nothing_is_read_beyond_the_last_step(bench, monkeypatch):
-    shelf, read = bench.encode(), []
+    batch_source, read = bench.encode(), []
 
-    def note(shelf, plan, number, **_):
+    def note(batch_source, plan, number, **_):
         read.append(plan.step)
         return lambda: None
 
     monkeypatch.setattr(loading, "read_batch", note)
-    loader = loader_of(shelf, threads=4)
+    loader = loader_of(batch_source, threads=4)
     for step in range(STEPS):
         list(loader.at(step))
     loader.close()
@@ -89,9 +94,9 @@ def test_nothing_is_read_beyond_the_last_step(bench, monkeypatch):
 
 
 def test_no_thread_outlives_the_loader(bench):
-    shelf = bench.encode()
+    batch_source = bench.encode()
     before = set(threading.enumerate())
-    loader = loader_of(shelf, threads=4)
+    loader = loader_of(batch_source, threads=4)
     list(loader.at(0))
     assert (its := set(threading.enumerate()) - before)
     loader.close()
@@ -100,17 +105,17 @@ def test_no_thread_outlives_the_loader(bench):
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_what_goes_wrong_in_a_thread_is_told_where_it_is_asked_for(bench, threads):
-    shelf = bench.encode(keeps_latents=False)
-    for item in shelf.images.items:
+    batch_source = bench.encode(caches_latents=False)
+    for item in batch_source.images.items:
         item.path.unlink()
-    loader = loader_of(shelf, threads=threads)
+    loader = loader_of(batch_source, threads=threads)
     with pytest.raises(UserError, match="must be left alone"):
         list(loader.at(0))
     loader.close()
 
 
 def test_vae_encodes_on_the_thread_that_asks(bench):
-    shelf, threads = bench.encode(keeps_latents=False), set()
+    batch_source, threads = bench.encode(caches_latents=False), set()
     inner = bench.family.inner
 
     def note(pixels):
@@ -118,7 +123,7 @@ def test_vae_encodes_on_the_thread_that_asks(bench):
         return inner.encode_images(pixels)
 
     bench.family.encode_images = note
-    run(loader_of(shelf, threads=3))
+    run(loader_of(batch_source, threads=3))
     assert threads == {threading.current_thread()}
 
 
@@ -132,12 +137,12 @@ def test_results_come_in_the_order_of_the_work(threads):
             gates[min(number + 1, 19)].wait(10)
         return number * number
 
-    assert list(ahead(work, range(20), threads=threads, most=8)) == [n * n for n in range(20)]
+    assert list(prefetch(work, range(20), threads=threads, most=8)) == [n * n for n in range(20)]
 
 
 def test_no_more_is_begun_than_may_wait():
     begun = []
-    results = ahead(lambda number: number, (begun.append(n) or n for n in range(100)),
+    results = prefetch(lambda number: number, (begun.append(n) or n for n in range(100)),
                     threads=2, most=5)  # fmt: skip
     assert next(results) == 0
     assert len(begun) == 6
@@ -145,18 +150,18 @@ def test_no_more_is_begun_than_may_wait():
 
 
 def test_what_work_raises_is_raised_where_its_result_is_taken():
-    line = Line(threads=1, most=0)
-    line.give(lambda: 1 / 0)
+    line = WorkQueue(threads=1, most=0)
+    line.submit(lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        list(line.due())
+        list(line.excess())
     line.close()
 
 
 def test_tensors_of_a_batch_are_its_own(bench):
     """A view of the cache's file would change with it, and be lost with it."""
-    shelf = bench.encode()
-    (batch,) = list(loader_of(shelf, threads=0).at(0))[:1]
-    before = shelf.images.moments(0, 0).mean.clone()
+    batch_source = bench.encode()
+    (batch,) = list(loader_of(batch_source, threads=0).at(0))[:1]
+    before = batch_source.images.moments(0, 0).mean.clone()
     batch.moments.mean.add_(1)
     batch.moments.std.add_(1)
-    assert torch.equal(shelf.images.moments(0, 0).mean, before)
+    assert torch.equal(batch_source.images.moments(0, 0).mean, before)

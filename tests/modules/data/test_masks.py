@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.transforms import view_of
 from torch.nn.functional import avg_pool2d
 
 from modules.data.images import load_pixels
-from modules.data.masks import decode_hole, decode_mask
+from modules.data.masks import decode_inpaint_mask, decode_mask
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.buckets import Magnification
 from onetrainer.dataset.items import Item, index_concept
 from onetrainer.dataset.transforms import plain_transform
 from onetrainer.images.image_file import ImageError
-from tests.views import view_of
 
 
 def mask_of(path, size, bucket, image, suffix="png", decode=decode_mask, **options):
@@ -56,10 +56,10 @@ def test_mask_that_is_the_image_itself_equals_it_after_the_cut(tmp_path, size, t
     scaled = [round(side * mask_scale) for side in size]
     mask = tmp_path / "a-masklabel.png"
     image.resize(scaled, Image.Resampling.BICUBIC).save(mask, exif=exif)
-    item, view = indexed(tmp_path, "files")
-    made = decode_mask(item, view, io.BytesIO(mask.read_bytes()))
-    shown = (load_pixels(item, view)[:1] + 1) / 2  # (1, H, W), in [0, 1]
-    assert made.shape == (1, 1, view.bucket.height // 8, view.bucket.width // 8)
+    item, transform = indexed(tmp_path, "files")
+    made = decode_mask(item, transform, io.BytesIO(mask.read_bytes()))
+    shown = (load_pixels(item, transform)[:1] + 1) / 2  # (1, H, W), in [0, 1]
+    assert made.shape == (1, 1, transform.bucket.height // 8, transform.bucket.width // 8)
     torch.testing.assert_close(made[0], avg_pool2d(shown, 8), rtol=0, atol=0.02)
 
 
@@ -142,10 +142,10 @@ def test_mask_goes_through_the_geometry_of_its_image(tmp_path, zoom, angle, flip
     item = Item(tmp_path / "a.png", ("",), 200, 130, tmp_path / "a-masklabel.png")
     flip, flip_vertical = flips
     closer = Magnification(zoom, angle)
-    view = view_of((200, 130), (96, 64), closer, flip=flip, flip_vertical=flip_vertical)
-    shown = (load_pixels(item, view)[:1] + 1) / 2
+    transform = view_of((200, 130), (96, 64), closer, flip=flip, flip_vertical=flip_vertical)
+    shown = (load_pixels(item, transform)[:1] + 1) / 2
     with item.path.open("rb") as file:
-        made = decode_mask(item, view, file)
+        made = decode_mask(item, transform, file)
     torch.testing.assert_close(made[0], avg_pool2d(shown, 8), rtol=0, atol=0.01)
 
 
@@ -154,7 +154,10 @@ def test_colors_do_not_change_a_mask(tmp_path):
     smooth(64, 64).save(mask)
     item = Item(tmp_path / "a.png", ("",), 64, 64, mask)
     plain, colored = view_of((64, 64)), view_of((64, 64), brightness=1.0, contrast=-1.0)
-    made = [decode_mask(item, view, io.BytesIO(mask.read_bytes())) for view in (plain, colored)]
+    made = [
+        decode_mask(item, transform, io.BytesIO(mask.read_bytes()))
+        for transform in (plain, colored)
+    ]
     assert torch.equal(*made)
 
 
@@ -162,27 +165,27 @@ def test_turned_white_mask_stays_white_to_the_corners(tmp_path):
     mask = tmp_path / "mask.png"
     Image.new("L", (70, 90), 255).save(mask)
     item = Item(tmp_path / "a.png", ("",), 140, 180, mask)
-    view = view_of((140, 180), (128, 32), Magnification(1, 45))
-    assert decode_mask(item, view, io.BytesIO(mask.read_bytes())).eq(1).all()
+    transform = view_of((140, 180), (128, 32), Magnification(1, 45))
+    assert decode_mask(item, transform, io.BytesIO(mask.read_bytes())).eq(1).all()
 
 
 def test_hole_is_where_the_mask_counts_by_half_and_has_sharp_edges(tmp_path):
     rows = np.repeat([[0, 100, 127, 128, 200, 255, 0, 255]], 8, axis=0)
-    made = mask_of(tmp_path, (8, 8), (8, 8), gray(rows), decode=decode_hole)
+    made = mask_of(tmp_path, (8, 8), (8, 8), gray(rows), decode=decode_inpaint_mask)
     expected = torch.tensor([0.0, 0, 0, 1, 1, 1, 0, 1]).expand(1, 1, 8, 8)
     assert torch.equal(made, expected)
 
 
 def test_half_of_a_mask_is_hole(tmp_path):
     stripes = np.tile([0, 255], (8, 8))
-    made = mask_of(tmp_path, (8, 8), (8, 8), gray(stripes), decode=decode_hole)
+    made = mask_of(tmp_path, (8, 8), (8, 8), gray(stripes), decode=decode_inpaint_mask)
     assert made[..., 1:-1].eq(1).all()
 
 
 def test_hole_is_cut_like_its_image_and_as_large(tmp_path):
     rows = np.zeros((30, 60))
     rows[:, :30] = 255
-    made = mask_of(tmp_path, (60, 30), (16, 16), gray(rows), decode=decode_hole)
+    made = mask_of(tmp_path, (60, 30), (16, 16), gray(rows), decode=decode_inpaint_mask)
     assert made.shape == (1, 1, 16, 16)
     assert made[..., :8].eq(1).all()
     assert made[..., 8:].eq(0).all()

@@ -53,10 +53,10 @@ def test_every_tensor_is_read_bit_for_bit_before_and_after_sealing(tmp_path):
     store = Store(tmp_path)
     for number, key in enumerate(KEYS):
         store.put("latents", key, _tensors(number))
-    single = store.places("latents", KEYS)
+    single = store.locate("latents", KEYS)
     assert all(_is_right(store.read(single, i), i) for i in range(COUNT))
     store.seal("latents")
-    merged = store.places("latents", KEYS)
+    merged = store.locate("latents", KEYS)
     assert len(_files(store)) == 1 and len(set(merged.shard.tolist())) == 1
     assert all(_is_right(store.read(merged, i), i) for i in range(COUNT))
     assert all(_is_right(store.read(single, i), i) for i in range(COUNT))
@@ -64,10 +64,10 @@ def test_every_tensor_is_read_bit_for_bit_before_and_after_sealing(tmp_path):
 
 
 def test_places_are_in_the_order_of_the_keys(store):
-    places = store.places("latents", [KEYS[3], entry_key("none"), KEYS[0], KEYS[3]])
+    places = store.locate("latents", [KEYS[3], entry_key("none"), KEYS[0], KEYS[3]])
     assert places.missing == [1] and places.shard.dtype == places.row.dtype == np.int32
     assert [int(store.read(places, i)["count"]) for i in (0, 2, 3)] == [3, 0, 3]
-    assert len(store.places("text", KEYS).missing) == COUNT
+    assert len(store.locate("text", KEYS).missing) == COUNT
 
 
 def test_store_has_what_was_put_sealed_or_not(store):
@@ -78,28 +78,28 @@ def test_store_has_what_was_put_sealed_or_not(store):
 
 def test_gathered_rows_equal_stacked_ones(store):
     store.put("latents", entry_key("more"), _tensors(9))
-    places = store.places("latents", [*KEYS, entry_key("more")])
+    places = store.locate("latents", [*KEYS, entry_key("more")])
     for rows in ([4, 0, 4], [6, 7, 1]):
         for name in _tensors(0):
             stacked = torch.stack([store.read(places, row)[name] for row in rows])
-            gathered = store.gather(places, rows, name)
-            assert torch.equal(gathered, stacked) and gathered.dtype == stacked.dtype
+            gather = store.gather(places, rows, name)
+            assert torch.equal(gather, stacked) and gather.dtype == stacked.dtype
 
 
 def test_gathered_tensors_are_one_s_own(store):
-    places = store.places("latents", KEYS)
+    places = store.locate("latents", KEYS)
     store.gather(places, [0, 1], "mean").zero_()
     assert _is_right(store.read(places, 0), 0)
 
 
 def test_writing_into_a_view_does_not_reach_the_file(store):
     before = _files(store)[0].read_bytes()
-    store.read(store.places("latents", KEYS), 0)["mean"].zero_()
+    store.read(store.locate("latents", KEYS), 0)["mean"].zero_()
     assert _files(store)[0].read_bytes() == before
 
 
 def test_views_are_of_the_file_and_not_copied(store):
-    places = store.places("latents", KEYS)
+    places = store.locate("latents", KEYS)
     first, again = (store.read(places, 2)["mean"] for _ in range(2))
     assert first.data_ptr() == again.data_ptr()
     storages = {store.read(places, i)["mean"].data_ptr() for i in range(COUNT)}
@@ -108,7 +108,7 @@ def test_views_are_of_the_file_and_not_copied(store):
 
 def test_rows_that_cannot_be_stacked_are_refused(store):
     store.put("latents", entry_key("wide"), _tensors(9, width=8))
-    places = store.places("latents", [KEYS[0], entry_key("wide"), entry_key("none")])
+    places = store.locate("latents", [KEYS[0], entry_key("wide"), entry_key("none")])
     for rows in ([0, 1], [0, 2], []):
         with pytest.raises(ValueError, match=r"mean|without"):
             store.gather(places, rows, "mean")
@@ -117,7 +117,7 @@ def test_rows_that_cannot_be_stacked_are_refused(store):
 def test_another_store_finds_what_was_put_without_sealing(store):
     other = Store(store.folder)
     store.put("text", KEYS[0], _tensors(0))
-    assert other.places("text", KEYS[:1]).missing == []
+    assert other.locate("text", KEYS[:1]).missing == []
     assert _is_right(other.get("text", KEYS[0]), 0)
     assert other.get("text", KEYS[1]) is None
     other.close()
@@ -127,7 +127,7 @@ def test_places_stay_readable_when_others_merge_and_prune(store):
     for number in range(20, 24):
         store.put("latents", entry_key(number), _tensors(number))
     keys = [*KEYS, *map(entry_key, range(20, 24))]
-    places, before = store.places("latents", keys), _files(store)
+    places, before = store.locate("latents", keys), _files(store)
     other = Store(store.folder)
     other.seal("latents")
     prune(store.folder, limit_bytes=0)
@@ -136,7 +136,7 @@ def test_places_stay_readable_when_others_merge_and_prune(store):
     assert all(
         _is_right(store.read(places, i), n) for i, n in enumerate([*range(7), *range(20, 24)])
     )
-    assert not store.places("latents", keys).missing
+    assert not store.locate("latents", keys).missing
 
 
 def test_lookup_that_is_overtaken_by_merging_looks_again(store, monkeypatch):
@@ -150,15 +150,15 @@ def test_lookup_that_is_overtaken_by_merging_looks_again(store, monkeypatch):
         other.seal("latents")
 
     monkeypatch.setattr(store._index, "find", overtaken)
-    places = store.places("latents", KEYS)
+    places = store.locate("latents", KEYS)
     assert all(_is_right(store.read(places, i), i) for i in range(COUNT))
     other.close()
 
 
 def test_entry_damaged_under_a_run_is_told_and_made_anew(store):
-    places = store.places("latents", KEYS)
+    places = store.locate("latents", KEYS)
     path, row = _files(store)[0], int(places.row[3])
-    part = read_shard(path).parts[0]
+    part = read_shard(path).tensors[0]
     with path.open("r+b") as file:
         file.seek(part.begin + row * part.row_bytes)
         byte = file.read(1)
@@ -168,13 +168,13 @@ def test_entry_damaged_under_a_run_is_told_and_made_anew(store):
         with pytest.raises(DamagedEntry, match=path.name):
             read()
     assert path.name in store.damaged[0]
-    assert store.places("latents", KEYS).missing == [3]
+    assert store.locate("latents", KEYS).missing == [3]
     store.put("latents", KEYS[3], _tensors(3))
     assert _is_right(store.get("latents", KEYS[3]), 3)
 
 
 def test_damaged_entry_is_told_as_such_where_the_folder_takes_no_more(store, monkeypatch):
-    places = store.places("latents", KEYS)
+    places = store.locate("latents", KEYS)
     path = _files(store)[0]
     with path.open("r+b") as file:
         file.seek(-1, os.SEEK_END)
@@ -195,7 +195,7 @@ def test_index_that_lies_is_found_out(store):
         connection.execute("UPDATE entries SET row = 6 - row")
 
     store._index.database.ask(swap)
-    places = store.places("latents", KEYS)
+    places = store.locate("latents", KEYS)
     assert all(_is_right(store.read(places, i), i) for i in range(COUNT))
 
 
@@ -204,12 +204,12 @@ def test_shards_that_are_exchanged_under_a_run_give_no_other_entry(tmp_path):
     for number, key in enumerate(keys):
         store.put("latents", key, _tensors(number, width=4 + number % 2))
     store.seal("latents")
-    store.places("latents", keys)
+    store.locate("latents", keys)
     one, other = _files(store)
     one.rename(tmp_path / "one")
     other.rename(one)
     (tmp_path / "one").rename(other)
-    places = store.places("latents", [*keys, entry_key("none")])  # so that it is looked for
+    places = store.locate("latents", [*keys, entry_key("none")])  # so that it is looked for
     found = [i for i in range(6) if i not in places.missing]
     assert found and all(_is_right(store.read(places, i), i, 4 + i % 2) for i in found)
     store.close()
@@ -223,7 +223,7 @@ def test_index_that_always_lies_gives_no_other_entry(store, monkeypatch):
         yield from [told[1], told[0], *told[2:]]
 
     monkeypatch.setattr(store._index, "find", lie)
-    places = store.places("latents", KEYS)
+    places = store.locate("latents", KEYS)
     assert places.missing == [0, 1]
     assert all(_is_right(store.read(places, i), i) for i in range(2, COUNT))
 
@@ -237,7 +237,7 @@ def test_shard_that_cannot_be_opened_counts_as_missing(store, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(shards._Mapped, "open", refuse)
-        assert len(other.places("latents", KEYS).missing) == COUNT
+        assert len(other.locate("latents", KEYS).missing) == COUNT
     assert name in other.damaged[0]
     other.put("latents", KEYS[0], _tensors(0))
     assert _is_right(other.get("latents", KEYS[0]), 0)
@@ -250,7 +250,7 @@ def test_many_single_files_are_merged_while_they_are_put(tmp_path, monkeypatch):
     for number, key in enumerate(KEYS):
         store.put("latents", key, _tensors(number))
         assert len(_files(store)) <= 3
-    places = store.places("latents", KEYS)
+    places = store.locate("latents", KEYS)
     assert all(_is_right(store.read(places, i), i) for i in range(COUNT))
     store.close()
 
@@ -262,7 +262,7 @@ def test_threads_read_and_write_at_once(tmp_path):
         try:
             for number in range(first, first + 10):
                 store.put("latents", entry_key(number), _tensors(number))
-                places = store.places("latents", [entry_key(number)])
+                places = store.locate("latents", [entry_key(number)])
                 assert _is_right(store.read(places, 0), number)
                 if number % 5 == 0:
                     store.seal("latents")
@@ -274,7 +274,7 @@ def test_threads_read_and_write_at_once(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert failures == [] and not store.places("latents", [*map(entry_key, range(40))]).missing
+    assert failures == [] and not store.locate("latents", [*map(entry_key, range(40))]).missing
     store.close()
 
 
@@ -301,7 +301,7 @@ def test_full_disk_while_sealing_is_told_and_loses_nothing(store, monkeypatch):
         patch.setattr("os.fsync", refuse)
         with pytest.raises(UserError, match="disk is full"):
             store.seal("latents")
-    places = store.places("latents", [*KEYS, entry_key("more")])
+    places = store.locate("latents", [*KEYS, entry_key("more")])
     assert not places.missing and len(_files(store)) == 2
     assert len(list((store.folder / "latents").iterdir())) == 2
 
@@ -318,7 +318,7 @@ def test_a_folder_that_takes_no_more_does_not_spoil_the_end(store, monkeypatch, 
         patch.setattr(store._index.database, "ask", refuse)
         store.close()
     other = Store(store.folder)
-    assert not other.places("latents", [*KEYS, entry_key("more")]).missing
+    assert not other.locate("latents", [*KEYS, entry_key("more")]).missing
     other.close()
 
 

@@ -10,7 +10,7 @@ from onetrainer.errors import UserError
 def test_moments_are_those_of_the_cache_bit_for_bit(bench):
     bench.set(augmentation=Augmentation(flip="random", rotate=9))
     kept = bench.encode().images
-    anew = bench.encode(keeps_latents=False).images
+    anew = bench.encode(caches_latents=False).images
     for place in range(len(kept.items)):
         for number in range(4):
             one, other = anew.moments(place, number), kept.moments(place, number)
@@ -21,7 +21,7 @@ def test_moments_are_those_of_the_cache_bit_for_bit(bench):
 
 def test_nothing_is_encoded_before_it_is_asked_for_and_nothing_is_kept(bench):
     bench.add_beside("p0", "masklabel")
-    images = bench.encode(keeps_latents=False, with_text=False).images
+    images = bench.encode(caches_latents=False, with_text=False).images
     assert bench.family.encoded() == (0, 0)
     for _ in range(2):
         assert not images.moments(0, 0).mean.requires_grad
@@ -31,7 +31,7 @@ def test_nothing_is_encoded_before_it_is_asked_for_and_nothing_is_kept(bench):
 
 def test_every_turn_may_be_another_variation(bench):
     bench.set(augmentation=Augmentation(rotate=20))
-    images = bench.encode(keeps_latents=False, with_text=False).images
+    images = bench.encode(caches_latents=False, with_text=False).images
     seen = {images.pixels(0, number).sum().item() for number in range(1000, 1010)}
     assert len(seen) == 10
 
@@ -39,7 +39,7 @@ def test_every_turn_may_be_another_variation(bench):
 def test_masks_are_cut_as_the_images_are(bench):
     bench.add_beside("p0", "masklabel")
     bench.set(augmentation=Augmentation(rotate=20))
-    anew = bench.encode(keeps_latents=False, with_text=False).images
+    anew = bench.encode(caches_latents=False, with_text=False).images
     kept = bench.encode(with_text=False).images
     for number in range(4):
         assert torch.equal(anew.mask(0, number), kept.mask(0, number))
@@ -53,12 +53,12 @@ def test_a_image_that_cannot_be_decoded_is_left_out_in_every_run(bench, later, t
     broken.write_bytes(whole[: len(whole) // 2])
     bench.caption("broken", "a picture")
     for _ in range(2):  # the second run knows its digest
-        images = bench.encode(keeps_latents=False, threads=threads).images
+        images = bench.encode(caches_latents=False, threads=threads).images
         assert [one.path for one in images.skipped] == [broken]
 
 
 def test_a_image_that_is_taken_away_meanwhile_is_told(bench):
-    images = bench.encode(keeps_latents=False).images
+    images = bench.encode(caches_latents=False).images
     images.items[0].path.unlink()
     with pytest.raises(UserError, match="must be left alone"):
         images.moments(0, 0)

@@ -36,9 +36,9 @@ def test_each_step_equals_that_of_diffusers(settings, prediction, eta):
             expected = scheduler.step(
                 predicted, step.timestep, latents, eta=eta, variance_noise=noise
             )
-            found = step.next(latents, predicted, noise if step.fresh else None)
+            found = step.next(latents, predicted, noise if step.noise_std else None)
             assert torch.allclose(found, expected.prev_sample, atol=1e-11)
-            clean = step.clean.of(latents, predicted)
+            clean = step.clean.combine(latents, predicted)
             assert torch.allclose(clean, expected.pred_original_sample, atol=1e-10)
 
 
@@ -55,8 +55,8 @@ def test_of_the_right_prediction_image_and_noise_are_foretold_exactly(settings, 
         wanted = target(
             prediction, schedule=schedule, latents=image, noise=noise, timesteps=timesteps
         )
-        assert torch.allclose(step.clean.of(noisy, wanted), image, atol=1e-4)
-        assert torch.allclose(step.noise.of(noisy, wanted), noise, atol=1e-5)
+        assert torch.allclose(step.clean.combine(noisy, wanted), image, atol=1e-4)
+        assert torch.allclose(step.noise.combine(noisy, wanted), noise, atol=1e-5)
 
 
 def test_noise_cannot_be_predicted_where_there_is_nothing_else():
@@ -67,6 +67,6 @@ def test_noise_cannot_be_predicted_where_there_is_nothing_else():
 def test_the_first_step_from_nothing_but_noise_is_new_noise_and_the_foretold_image():
     step = ddim_steps(ZERO_SNR, "v_prediction", steps=10, eta=1)[0]
     latents, predicted, noise = torch.randn(3, 1, 4, 2, 2, generator=torch.Generator())
-    expected = step.following.predicted * predicted + step.fresh * noise
-    assert step.following.latents == pytest.approx(0, abs=1e-7)
+    expected = step.next_latents.predicted * predicted + step.noise_std * noise
+    assert step.next_latents.latents == pytest.approx(0, abs=1e-7)
     assert torch.allclose(step.next(latents, predicted, noise), expected, atol=1e-6)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from modules.diffusion.masks import averaged, shares
+from modules.diffusion.masks import mask_weights, masked_mean
 
 # Half of the first picture, none of the second, all of the third.
 MASK = torch.tensor([[[[1.0, 0.0]]], [[[0.0, 0.0]]], [[[1.0, 1.0]]]])
@@ -24,7 +24,7 @@ KEPT = torch.tensor([10.0, 6.0]).view(1, 1, 1, 2).expand(3, 1, 1, 2)
     ],
 )
 def test_masked_losses_are_the_means_by_hand(outside, prior, normalize, expected):
-    counts = shares(MASK, outside=outside, prior=prior)
+    counts = mask_weights(MASK, outside=outside, prior=prior)
     kept = KEPT if prior else None
-    ours = averaged(ERROR, kept, counts, normalize_area=normalize)
+    ours = masked_mean(ERROR, kept, counts, normalize_area=normalize)
     assert ours.tolist() == pytest.approx(expected)

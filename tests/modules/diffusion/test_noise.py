@@ -23,7 +23,7 @@ def normal(purpose, shape=SHAPE):
 def test_without_settings_it_is_plain_noise_and_all_of_it_is_wanted():
     noise = draw_noise(NoiseSettings(), DRAWS, shape=SHAPE)
     assert torch.equal(noise.added, normal("noise"))
-    assert noise.wanted is noise.added
+    assert noise.target is noise.added
 
 
 def test_everything_is_added_in_its_order():
@@ -31,7 +31,7 @@ def test_everything_is_added_in_its_order():
     noise = draw_noise(settings, DRAWS, shape=SHAPE)
     wanted = normal("noise") + 0.1 * normal("offset-noise", (4, 1, 1))
     wanted = wanted + 0.2 * normal("perturbation-noise")
-    torch.testing.assert_close(noise.wanted, wanted)
+    torch.testing.assert_close(noise.target, wanted)
     torch.testing.assert_close(noise.added, wanted + 0.3 * normal("input-noise"))
 
 
@@ -122,5 +122,5 @@ def test_a_images_noise_is_the_same_in_every_microbatch(settings):
     together = draw_noise(settings, Draws(3, 7, (0, 1, 2, 3)), shape=SHAPE)
     alone = [draw_noise(settings, Draws(3, 7, (place,)), shape=SHAPE) for place in range(4)]
     assert torch.equal(together.added, torch.cat([one.added for one in alone]))
-    assert torch.equal(together.wanted, torch.cat([one.wanted for one in alone]))
+    assert torch.equal(together.target, torch.cat([one.target for one in alone]))
     assert not torch.equal(together.added, draw_noise(settings, DRAWS, shape=SHAPE).added[4:8])

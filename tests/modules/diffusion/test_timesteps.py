@@ -42,7 +42,7 @@ def statistic(drawn, probabilities):
 def test_draws_follow_the_density(fields):
     section = TypeAdapter(Timesteps).validate_python(fields)
     table = timestep_table(section, steps=STEPS)
-    drawn = weighted(COUNT, below=table, generator=torch.Generator().manual_seed(5))
+    drawn = weighted(COUNT, cdf=table, generator=torch.Generator().manual_seed(5))
     value, freedom = statistic(drawn, density(section, STEPS))
     # Mean: the degrees of freedom; deviation: the root of twice as many. Four of these.
     assert value < freedom + 4 * math.sqrt(2 * freedom)
@@ -51,7 +51,7 @@ def test_draws_follow_the_density(fields):
 def test_a_slightly_other_density_would_be_noticed():
     section = TypeAdapter(Timesteps).validate_python({"kind": "logit_normal", "mean": 0.03})
     table = timestep_table(section, steps=STEPS)
-    drawn = weighted(COUNT, below=table, generator=torch.Generator().manual_seed(5))
+    drawn = weighted(COUNT, cdf=table, generator=torch.Generator().manual_seed(5))
     other = TypeAdapter(Timesteps).validate_python({"kind": "logit_normal"})
     value, freedom = statistic(drawn, density(other, STEPS))
     assert value > freedom + 4 * math.sqrt(2 * freedom)
@@ -62,7 +62,7 @@ def test_draws_by_image_follow_the_density_too():
     section = TypeAdapter(Timesteps).validate_python({"kind": "cosine_map"})
     table = timestep_table(section, steps=10)
     drawn = [
-        weighted(1, below=table, generator=seeds.generator(1, "timestep", step, position))
+        weighted(1, cdf=table, generator=seeds.generator(1, "timestep", step, position))
         for step in range(1000)
         for position in range(4)
     ]
@@ -77,7 +77,7 @@ def test_timesteps_without_probability_are_never_drawn():
     assert below.tolist() == pytest.approx([0, 0.3, 0.3, 1, 1])
     ends = torch.tensor([0.0, 0.3, 1 - 2**-53], dtype=torch.float64)
     assert torch.searchsorted(below, ends, right=True).tolist() == [1, 3, 3]
-    drawn = weighted(10_000, below=below, generator=torch.Generator().manual_seed(0))
+    drawn = weighted(10_000, cdf=below, generator=torch.Generator().manual_seed(0))
     assert set(drawn.tolist()) == {1, 3}
 
 

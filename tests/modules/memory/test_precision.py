@@ -1,10 +1,11 @@
 import warnings
+from itertools import product
 
 import pytest
 import torch
 
 from modules.memory import precision
-from modules.memory.precision import PartPrecision, precision_of
+from modules.memory.precision import ComponentPrecision, precision_of
 from modules.memory.scaling import LossScale
 from modules.methods.adapters.adapters import Adapters
 from onetrainer.config.methods.adapters import Lora as LoraSection
@@ -14,8 +15,14 @@ from tests import tiny
 FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-@pytest.mark.parametrize("number_format", FORMATS)
-@pytest.mark.parametrize("kind", ["sd15", "sd2", "sdxl"])
+FEW = [("sd15", "bf16"), ("sd2", "fp32"), ("sdxl", "fp16")]
+CASES = [
+    pytest.param(*case, marks=[] if case in FEW else pytest.mark.long)
+    for case in product(["sd15", "sd2", "sdxl"], FORMATS)
+]
+
+
+@pytest.mark.parametrize(("kind", "number_format"), CASES)
 def test_lora_steps_move_every_adapter_and_stay_finite(kind, number_format):
     family = tiny.family(kind, compute_dtype=precision.compute_dtype(number_format))
     section = LoraSection(rank=2, alpha=2, targets="full", **tiny.encoders(True))
@@ -35,7 +42,7 @@ def test_lora_steps_move_every_adapter_and_stay_finite(kind, number_format):
         with precision.autocast(tiny.CPU, number_format):
             conditioning = family.encode_text(["a cat"])
             predicted = family.predict(
-                noise, torch.tensor([500]), conditioning, frames=torch.full((1, 6), 128.0)
+                noise, torch.tensor([500]), conditioning, time_ids=torch.full((1, 6), 128.0)
             )
         scale.scaled((predicted - noise).square().mean()).backward()
         assert scale.unscale([p.grad for p in parameters]).item() == 0
@@ -55,25 +62,17 @@ def test_autocast_is_off_for_fp32():
 
 
 @pytest.mark.parametrize(("name", "dtype"), FORMATS.items())
-def test_frozen_networks_are_kept_in_what_they_are_computed_in(name, dtype):
-    for part in ("unet", "te", "te1", "te2"):
-        assert precision_of(part, precision=name) == PartPrecision(dtype, dtype)
-
-
-@pytest.mark.parametrize("kept", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("name", "dtype"), FORMATS.items())
-def test_trained_networks_are_kept_as_asked_for_and_computed_in_the_precision(name, dtype, kept):
-    found = precision_of("unet", precision=name, trained_as=kept)
-    assert found == PartPrecision(kept, dtype)
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_adapters_are_fp32_and_so_is_a_vae_unless_something_else_is_asked_for(name):
+def test_networks_are_stored_and_computed_in_the_dtypes_that_are_asked_for(name, dtype):
+    for component in ("unet", "te", "te1", "te2"):
+        assert precision_of(component, precision=name) == ComponentPrecision(dtype, dtype)
+    for stored in (torch.float32, torch.bfloat16):
+        found = precision_of("unet", precision=name, trained_as=stored)
+        assert found == ComponentPrecision(stored, dtype)
     assert precision_of("method", precision=name).storage == torch.float32
-    fp32 = PartPrecision(torch.float32, torch.float32)
+    fp32 = ComponentPrecision(torch.float32, torch.float32)
     assert precision_of("vae", precision=name) == fp32
     half = precision_of("vae", precision=name, vae_precision="bf16")
-    assert half == PartPrecision(torch.bfloat16, torch.bfloat16)
+    assert half == ComponentPrecision(torch.bfloat16, torch.bfloat16)
     assert precision_of("vae", precision=name, trained_as=torch.float32) == fp32
 
 

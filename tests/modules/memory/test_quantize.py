@@ -232,7 +232,7 @@ def test_each_layer_makes_room_before_the_next_is_quantized(monkeypatch):
 
 def test_what_trains_is_refused():
     net = nn.Sequential(linear().requires_grad_(True))
-    with pytest.raises(ValueError, match="trains"):
+    with pytest.raises(ValueError, match="is trainable"):
         quantize(net, "int8", lambda _: True, device=CPU)
 
 

@@ -6,17 +6,25 @@ import pytest
 import torch
 from torch import nn
 
-from modules.memory.residency import AVERAGE, METHOD, OPTIMIZER, PHASES, Needs, Residency, places
+from modules.memory.residency import (
+    EMA,
+    METHOD,
+    OPTIMIZER,
+    PHASES,
+    PlacementInputs,
+    Residency,
+    placement_table,
+)
 from tests import pretend
 
 CPU, META = torch.device("cpu"), torch.device("meta")
-PLAIN = Needs(
+PLAIN = PlacementInputs(
     encoders=("te1", "te2"),
     trained=frozenset(),
     predicts=True,
     encodes_images=False,
     encodes_text=False,
-    draws=True,
+    samples=True,
 )
 
 
@@ -24,11 +32,11 @@ TRAINED = (frozenset(), {"unet"}, {"vae"}, {"unet", "te1"})
 
 
 def needs(**changes):
-    return Needs(**{**vars(PLAIN), **changes})
+    return PlacementInputs(**{**vars(PLAIN), **changes})
 
 
 def where(part, **changes):
-    return places(needs(**changes))[part]
+    return placement_table(needs(**changes))[part]
 
 
 def test_encoders_and_vae_visit_the_device_when_they_are_needed():
@@ -53,29 +61,29 @@ def test_what_trains_stays_from_the_first_step_on(part):
 
 def test_what_nothing_asks_for_any_more_is_given_back():
     for part in ("te1", "te2", "vae"):
-        row = where(part, draws=False)
+        row = where(part, samples=False)
         assert (row["caching"], row["training"]) == ("train", "nowhere")
-    blanks = where("vae", draws=False, encodes_blanks=True, encodes_images=True)
+    blanks = where("vae", samples=False, encodes_blanks=True, encodes_images=True)
     assert (blanks["caching"], blanks["training"]) == ("train", "train")
-    assert where("unet", predicts=False, draws=False)["training"] == "nowhere"
+    assert where("unet", predicts=False, samples=False)["training"] == "nowhere"
 
 
 def test_the_optimizers_statistics_and_the_average_have_their_places():
     assert where(OPTIMIZER)["caching"] == "nowhere"
     assert where(OPTIMIZER)["validation"] == "train"
-    assert where(AVERAGE)["training"] == "nowhere"
-    assert where(AVERAGE, average="temp")["training"] == "temp"
+    assert where(EMA)["training"] == "nowhere"
+    assert where(EMA, ema="temp")["training"] == "temp"
 
 
 def test_every_phase_has_what_it_computes_with_in_every_combination():
     flags = product([False, True], [False, True], [False, True], [False, True], TRAINED)
     for predicts, images, text, draws, trained in flags:
-        table = places(
+        table = placement_table(
             needs(
                 predicts=predicts,
                 encodes_images=images,
                 encodes_text=text,
-                draws=draws,
+                samples=draws,
                 trained=trained,
             )
         )
@@ -96,14 +104,14 @@ class Model:
         for part in (self.vae, self.te):
             part.requires_grad_(False)
         self.residency = Residency(
-            places(needs(encoders=("te",), **changes)),
+            placement_table(needs(encoders=("te",), **changes)),
             {"unet": self.unet, "vae": self.vae, "te": self.te, METHOD: nn.Module()},
             train_device=CPU,
             offload_device=CPU,
         )
 
     def at(self):
-        return {part: self.residency.place_of(part) for part in ("unet", "vae", "te")}
+        return {part: self.residency.placement_of(part) for part in ("unet", "vae", "te")}
 
 
 def test_leaving_a_phase_puts_back_what_was_before():
@@ -130,11 +138,11 @@ def test_an_exception_puts_back_too():
 
 
 def test_a_part_that_is_not_needed_any_more_has_no_memory():
-    model = Model(draws=False)
+    model = Model(samples=False)
     with model.residency.phase("training"):
         assert model.vae.weight.device == META
         assert not model.vae.weight.requires_grad
-    assert model.residency.place_of("vae") == "nowhere"
+    assert model.residency.placement_of("vae") == "nowhere"
 
 
 def networks():
@@ -153,7 +161,7 @@ def devices(part):
 
 def residency_on_a_card(parts):
     return Residency(
-        places(needs(encoders=("te",))),
+        placement_table(needs(encoders=("te",))),
         parts,
         train_device=torch.device("cuda"),
         offload_device=CPU,
@@ -192,7 +200,7 @@ def test_a_move_that_runs_out_of_memory_is_undone():
         with pytest.raises(torch.OutOfMemoryError), residency.phase("caching"):
             pass
         assert all(devices(part) == {"cpu"} for part in parts.values())
-        assert {residency.place_of(part) for part in parts} == {"temp"}
+        assert {residency.placement_of(part) for part in parts} == {"temp"}
         assert card.allocated == 0
 
 

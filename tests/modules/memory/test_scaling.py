@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from modules.memory.scaling import INTERVAL, LARGEST, LossScale
+from modules.memory.scaling import GROWTH_INTERVAL, MAX_SCALE, LossScale
 from tests import pretend
 
 LOSS = torch.tensor(1e-4)
@@ -34,7 +34,7 @@ def test_it_grows_and_falls_as_torchs_own(seed):
     draws = torch.rand(60, generator=torch.Generator().manual_seed(seed))
     for number, draw in enumerate(draws):
         if number % 10 == 0:  # nearly two thousand good steps at once
-            good = {**ours.state_dict(), "_growth_tracker": INTERVAL - 2}
+            good = {**ours.state_dict(), "_growth_tracker": GROWTH_INTERVAL - 2}
             ours.load_state_dict(good)
             theirs.load_state_dict(good)
             theirs.scale(LOSS)
@@ -87,10 +87,10 @@ def test_gradients_may_be_in_two_places_and_nothing_is_read(places, wrong):
 
 def test_it_never_grows_beyond_what_a_loss_can_be():
     made = LossScale()
-    state = made.state_dict() | {"scale": 2.0**127, "_growth_tracker": INTERVAL - 1}
+    state = made.state_dict() | {"scale": 2.0**127, "_growth_tracker": GROWTH_INTERVAL - 1}
     made.load_state_dict(state)
     made.update(has_overflown=False)
-    assert made.scale == 2.0**127 <= LARGEST
+    assert made.scale == 2.0**127 <= MAX_SCALE
     assert made.state_dict()["_growth_tracker"] == 0
 
 

@@ -11,10 +11,10 @@ from modules.interfaces import ANCHOR, LAST_STEPS, REWARD, Conditioning, PromptB
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.full import Full
 from modules.objectives.alignprop import AlignProp
-from modules.objectives.trajectories import courses_of
+from modules.objectives.trajectories import trajectories_of
 from modules.rewards.measures import Measure, brightness, color
-from modules.rewards.mixer import Mixer, Named
-from modules.sampling.rollout import Course, Rollout
+from modules.rewards.mixer import Mixer, NamedReward
+from modules.sampling.rollout import Rollout, Trajectory
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.rewards import algorithms
 from onetrainer.config.rewards.alignprop import AlignProp as Section
@@ -22,8 +22,8 @@ from tests import adapters, exact, tiny
 
 SEED, STEP, STEPS = 3, 5, 3
 PROMPTS = ("a cat", "a large dog", "a bird")
-WARM = Named("color", Measure(lambda images: color(images, "warm")))
-MIXER = Mixer((WARM, Named("brightness", Measure(brightness), is_trained=False)))
+WARM = NamedReward("color", Measure(lambda images: color(images, "warm")))
+MIXER = Mixer((WARM, NamedReward("brightness", Measure(brightness), is_trained=False)))
 
 
 def batch_of(family, *places, is_encoded=True):
@@ -41,7 +41,7 @@ def batch_of(family, *places, is_encoded=True):
         step_prompts=PROMPTS,
         conditioning=conditioning,
         empty=empty,
-        frames=torch.tensor([[64.0, 64.0, 0.0, 0.0, 64.0, 64.0]] * len(places)),
+        time_ids=torch.tensor([[64.0, 64.0, 0.0, 0.0, 64.0, 64.0]] * len(places)),
         positions=places,
         weight=1 / 3,
         size=(64, 64),
@@ -56,7 +56,7 @@ def rollout_of(family, **changes):
 
 def objective_of(family, algorithm=None, *, method=None, anchor=0.0, denoising=None, **rollout):
     section = Section(algorithm=algorithm or algorithms.AlignPropSteps(), keep={"anchor": anchor})
-    contexts = {} if method is None else {"untouched": method.untouched, "merged": method.merged}
+    contexts = {} if method is None else {"base_model": method.base_model, "merged": method.merged}
     return AlignProp(
         family,
         section=section,
@@ -66,6 +66,12 @@ def objective_of(family, algorithm=None, *, method=None, anchor=0.0, denoising=N
         device=tiny.CPU,
         **contexts,
     )
+
+
+@pytest.fixture(scope="module")
+def family():
+    """In float64; tests change nothing but which of its weights train."""
+    return exact.family()
 
 
 def trained(family):
@@ -90,15 +96,14 @@ def distance(found, expected):
 
 ALGORITHMS = {
     "random": algorithms.AlignPropSteps(),
-    "draft_lv": algorithms.DraftLv(gradients=3),
+    "draft_lv": algorithms.DraftLv(gradients_per_image=3),
     "refl": algorithms.ReFL(earliest=0.25),
     "drtune": algorithms.DRTune(trained_steps=2, early_stop=0.5),
 }
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_step_is_the_same_however_it_is_cut_into_microbatches(name):
-    family = exact.family()
+def test_a_step_is_the_same_however_it_is_cut_into_microbatches(family, name):
     weights = trained(family)
     objective = objective_of(family, ALGORITHMS[name])
     whole, expected = gradient_of(objective, batch_of(family, 0, 1, 2), weights)
@@ -111,8 +116,7 @@ def test_a_step_is_the_same_however_it_is_cut_into_microbatches(name):
     assert sum(loss.value for loss, _ in parts).item() == pytest.approx(whole.value.item())
 
 
-def test_the_loss_is_minus_the_trained_reward_and_tells_every_score():
-    family = exact.family()
+def test_the_loss_is_minus_the_trained_reward_and_tells_every_score(family):
     trained(family)
     loss = objective_of(family, algorithms.AlignPropSteps(through="fixed", last_steps=2)).loss(
         batch_of(family, 0, 2), seed=SEED, step=STEP
@@ -135,15 +139,15 @@ def noise_of(place, number):
     return torch.randn(4, 8, 8, generator=generator)
 
 
-def drawn_by_hand(family, place, course):
+def drawn_by_hand(family, place, trajectory):
     """A picture's latents by the documented draws."""
     batch = batch_of(family, place)
-    return rollout_of(family, checkpoint=False).draw(
+    return rollout_of(family, checkpoint=False).generate(
         start_of(place),
         conditioning=batch.conditioning,
         empty=batch.empty,
-        frames=batch.frames,
-        courses=[course],
+        time_ids=batch.time_ids,
+        trajectories=[trajectory],
         noise=lambda _, number: noise_of(place, number),
     )
 
@@ -152,34 +156,34 @@ def warm(family, latents):
     return color((family.decode_latents(latents) + 1) / 2, "warm").sum()
 
 
-def test_noise_is_a_function_of_seed_step_position_and_number():
-    family = exact.family()
+def test_noise_is_a_function_of_seed_step_position_and_number(family):
     weights = trained(family)
     loss, found = gradient_of(
         objective_of(family, algorithms.Draft(last_steps=2)), batch_of(family, 1), weights
     )
-    latents = drawn_by_hand(family, 1, Course((False, True, True), STEPS))
+    latents = drawn_by_hand(family, 1, Trajectory((False, True, True), STEPS))
     reward = warm(family, latents)
     assert loss.per_item.item() == pytest.approx(-reward.item(), abs=1e-7)
     assert distance(found, torch.autograd.grad(-reward / 3, weights)) < 1e-6
 
 
-def test_draft_lv_averages_the_gradients_of_last_steps_from_the_same_image():
-    family = exact.family()
+def test_draft_lv_averages_the_gradients_of_last_steps_from_the_same_image(family):
     weights = trained(family)
     loss, found = gradient_of(
-        objective_of(family, algorithms.DraftLv(gradients=3)), batch_of(family, 1), weights
+        objective_of(family, algorithms.DraftLv(gradients_per_image=3)),
+        batch_of(family, 1),
+        weights,
     )
     scheduler = exact.scheduler(family.schedule.settings, "epsilon", steps=STEPS)
     timestep, batch = scheduler.timesteps[-1], batch_of(family, 1)
-    finished = drawn_by_hand(family, 1, Course((False, False, True), STEPS))
+    finished = drawn_by_hand(family, 1, Trajectory((False, False, True), STEPS))
     rewards = [warm(family, finished)]
     for number in (STEPS, STEPS + 2):
         level = scheduler.alphas_cumprod[timestep]
-        fresh = noise_of(1, number)
-        noisy = level.sqrt() * finished.detach() + (1 - level).sqrt() * fresh
+        noise_std = noise_of(1, number)
+        noisy = level.sqrt() * finished.detach() + (1 - level).sqrt() * noise_std
         asked, nothing = (
-            family.predict(noisy, timestep[None], text, frames=batch.frames)
+            family.predict(noisy, timestep[None], text, time_ids=batch.time_ids)
             for text in (batch.conditioning, batch.empty)
         )
         latents = scheduler.step(
@@ -195,39 +199,41 @@ def test_draft_lv_averages_the_gradients_of_last_steps_from_the_same_image():
     assert distance(found, expected) < 1e-6
 
 
-def courses(algorithm, steps, count=2000):
-    return courses_of(algorithm, steps=steps, draws=Draws(SEED, STEP, tuple(range(count))))
+def trajectories(algorithm, steps, count=2000):
+    return trajectories_of(algorithm, steps=steps, draws=Draws(SEED, STEP, tuple(range(count))))
 
 
 @pytest.mark.parametrize("steps", [5, 10])
 def test_the_last_steps_are_drawn_evenly_and_for_each_image(steps):
-    drawn = courses(algorithms.AlignPropSteps(), steps)
-    counts = Counter(len(course.trained_steps) for course in drawn)
+    drawn = trajectories(algorithms.AlignPropSteps(), steps)
+    counts = Counter(len(trajectory.trained_steps) for trajectory in drawn)
     expected = len(drawn) / steps
     # Chi-squared of at most 9 degrees of freedom is above 30 once in 2000 times.
     assert sum((counts[n] - expected) ** 2 / expected for n in range(1, steps + 1)) < 30
-    for course in drawn:
-        count = len(course.trained_steps)
-        assert course.trained == (False,) * (steps - count) + (True,) * count
-        assert (course.begin, course.end, course.detaches_inputs) == (0, steps, False)
+    for trajectory in drawn:
+        count = len(trajectory.trained_steps)
+        assert trajectory.trained == (False,) * (steps - count) + (True,) * count
+        assert (trajectory.begin, trajectory.end, trajectory.detaches_inputs) == (0, steps, False)
 
 
 def test_refl_foretells_the_image_from_the_one_trained_step():
-    drawn = courses(algorithms.ReFL(), 20)
-    assert {course.end for course in drawn} == set(range(15, 20))
-    assert all(course.trained_steps == (course.end,) for course in drawn)
+    drawn = trajectories(algorithms.ReFL(), 20)
+    assert {trajectory.end for trajectory in drawn} == set(range(15, 20))
+    assert all(trajectory.trained_steps == (trajectory.end,) for trajectory in drawn)
 
 
 def test_drtune_trains_steps_apart_with_detached_inputs_up_to_an_early_end():
-    drawn = courses(algorithms.DRTune(trained_steps=3, early_stop=0.4), 10)
-    assert {course.end for course in drawn} == {5, 6, 7, 8, 10}
-    assert all(len(course.trained_steps) == 3 and course.detaches_inputs for course in drawn)
-    assert {number for course in drawn for number in course.trained_steps} == set(range(10))
+    drawn = trajectories(algorithms.DRTune(trained_steps=3, early_stop=0.4), 10)
+    assert {trajectory.end for trajectory in drawn} == {5, 6, 7, 8, 10}
+    assert all(
+        len(trajectory.trained_steps) == 3 and trajectory.detaches_inputs for trajectory in drawn
+    )
+    assert {number for trajectory in drawn for number in trajectory.trained_steps} == set(range(10))
 
 
 def test_best_of_n_has_no_courses():
     with pytest.raises(ValueError, match="no gradient"):
-        courses(algorithms.BestOfN(), 10)
+        trajectories(algorithms.BestOfN(), 10)
 
 
 def lora(family, **settings):
@@ -237,7 +243,7 @@ def lora(family, **settings):
 
 
 @pytest.mark.parametrize("prediction", ["epsilon", "v_prediction"])
-def test_the_anchor_is_the_distance_to_the_untouched_predictions_of_noise(prediction):
+def test_the_anchor_is_the_distance_to_the_base_models_predictions_of_noise(prediction):
     family = exact.family(prediction=prediction)
     method = lora(family)
     through = algorithms.Draft(last_steps=2)
@@ -258,8 +264,8 @@ def test_the_anchor_is_the_distance_to_the_untouched_predictions_of_noise(predic
         factor = 1 if prediction == "epsilon" else scheduler.alphas_cumprod[timestep]
         latents = begun_by_hand(family, place)[number]
         one = batch_of(family, place)
-        told = {"conditioning": one.conditioning, "frames": one.frames}
-        with method.untouched(), torch.no_grad():
+        told = {"conditioning": one.conditioning, "time_ids": one.time_ids}
+        with method.base_model(), torch.no_grad():
             own = family.predict(latents, timestep[None], **told)
         mean = factor * (family.predict(latents, timestep[None], **told) - own).square().mean()
         assert loss.scores[ANCHOR][place].item() == pytest.approx(mean.item(), rel=1e-4)
@@ -276,14 +282,14 @@ def begun_by_hand(family, place):
     begun = {}
     batch = batch_of(family, place)
     with torch.no_grad():
-        rollout_of(family).draw(
+        rollout_of(family).generate(
             start_of(place),
             conditioning=batch.conditioning,
             empty=batch.empty,
-            frames=batch.frames,
-            courses=[Course((False,) * STEPS, STEPS)],
+            time_ids=batch.time_ids,
+            trajectories=[Trajectory((False,) * STEPS, STEPS)],
             noise=lambda _, number: noise_of(place, number),
-            look=lambda _, number, latents: begun.setdefault(number, latents),
+            on_step=lambda _, number, latents: begun.setdefault(number, latents),
         )
     return begun
 
@@ -346,7 +352,7 @@ def test_images_of_the_user_are_trained_by_denoising():
     assert objective.validation(batch, None) == (batch, None)
 
 
-@pytest.mark.parametrize("name", ["sd15", "sdxl"])
+@pytest.mark.parametrize("name", ["sd15", pytest.param("sdxl", marks=pytest.mark.long)])
 def test_updates_in_bf16_raise_the_reward(name):
     family = tiny.family(name, compute_dtype=torch.bfloat16)
     method = lora(family, targets="attn")

@@ -13,11 +13,11 @@ from modules.assembly.prompts import MixedBatches
 from modules.data.prompts import EMPTY, EncodedPrompts, PromptBatches
 from modules.interfaces import REWARD, Batch, LatentMoments
 from modules.methods.adapters.adapters import Adapters
-from modules.objectives.best_of_n import BestOfN
-from modules.objectives.candidate_files import Rounds
+from modules.objectives.best_of_n import BestOfN, _shuffled
+from modules.objectives.candidate_files import RoundFiles
 from modules.objectives.candidates import Candidates
 from modules.objectives.denoising import Denoising
-from modules.rewards.mixer import Mixer, Named
+from modules.rewards.mixer import Mixer, NamedReward
 from modules.sampling.rollout import Rollout, untrained
 from onetrainer.config.objectives.denoising import Denoising as DenoisingSection
 from onetrainer.config.rewards.algorithms import BestOfN as Section
@@ -30,7 +30,9 @@ from tests.managed import Calls
 CPU = torch.device("cpu")
 SEED, STEPS = 5, 2
 PROMPTS = ("a cat", "a dog on a very long leash in the park", "two birds")
-SECTION = Section(candidates=3, keep=1, prompts=2, steps=4)
+SECTION = Section(
+    candidates_per_prompt=3, kept_per_prompt=1, prompts_per_round=2, steps_per_round=4
+)
 
 
 class Mean(nn.Module):
@@ -42,7 +44,7 @@ class Mean(nn.Module):
         super().__init__()
         self.broken, self.seen = set(broken), 0
 
-    def own_modules(self):
+    def extra_modules(self):
         return self
 
     def score(self, images, prompts):
@@ -68,7 +70,7 @@ def best_of_n(
     prompts = PromptBatches(
         PROMPTS, EncodedPrompts.of(family, every) if encoded else None, *cut, SEED, (64, 64)
     )
-    mixer = Mixer([Named("mean", reward or Mean(), normalize=False)])
+    mixer = Mixer([NamedReward("mean", reward or Mean(), normalize=False)])
     rollout = Rollout(
         family,
         steps=STEPS,
@@ -80,7 +82,7 @@ def best_of_n(
     )
     candidates = Candidates(family, section, lambda: mixer, rollout, prompts, **more)
     denoising = Denoising(family, section=DenoisingSection(), device=CPU)
-    return BestOfN(candidates, denoising, section.steps, rounds)
+    return BestOfN(candidates, denoising, section.steps_per_round, rounds)
 
 
 def steps_of(objective, *steps):
@@ -103,12 +105,12 @@ def drawn_alone(objective, number, place, candidate):
         return torch.randn(4, 8, 8, generator=generator)
 
     with torch.no_grad():
-        return own.rollout.draw(
+        return own.rollout.generate(
             normal("candidate-start")[None],
             conditioning=texts,
             empty=empty,
-            frames=torch.tensor([[64.0, 64, 0, 0, 64, 64]]),
-            courses=[untrained(STEPS)],
+            time_ids=torch.tensor([[64.0, 64, 0, 0, 64, 64]]),
+            trajectories=[untrained(STEPS)],
             noise=lambda _, step: normal("candidate-noise", step),
         )
 
@@ -120,7 +122,7 @@ def test_of_each_prompt_those_are_kept_that_score_best(name):
     )
     number = 1
     with torch.no_grad():
-        made = objective.candidates.drawn(number, seed=SEED, step=4)
+        made = objective.candidates.generate(number, seed=SEED, step=4)
     batches = replace(objective.candidates.prompts, batch_size=2, accumulation=1)
     assert made.prompts == batches.of_step(number)
     for place in range(2):
@@ -143,14 +145,14 @@ def test_a_step_learns_the_kept_images_as_if_they_were_the_users(family):
     (found,) = steps_of(objective, 5)
     made = objective._round
     assert made.step == 5  # round 1 begins with step 4: nobody had drawn it
-    order = [objective._picked(made, turn, seed=SEED, number=1) for turn in (2, 3)]
+    order = [_shuffled(made, turn, seed=SEED, number=1) for turn in (2, 3)]
     prompts = [made.prompts[place] for place in order]
     batch = Batch(
         moments=LatentMoments(made.latents[order], torch.zeros(2, 4, 8, 8)),
         captions=tuple(prompts),
         step_captions=tuple(prompts),
         conditioning=family.encode_text(prompts),
-        frames=torch.tensor([[64.0, 64, 0, 0, 64, 64]] * 2),
+        time_ids=torch.tensor([[64.0, 64, 0, 0, 64, 64]] * 2),
         positions=(0, 1),
         weight=0.5,
     )
@@ -163,7 +165,7 @@ def test_each_kept_image_is_trained_as_often_and_each_candidate_told_in_turn(fam
     objective = best_of_n(family, cut=(1, 1))
     told = [float(loss.scores[REWARD]) for loss in steps_of(objective, 0, 1, 2, 3)]
     made = objective._round
-    picked = Counter(objective._picked(made, turn, seed=SEED, number=0) for turn in range(12))
+    picked = Counter(_shuffled(made, turn, seed=SEED, number=0) for turn in range(12))
     assert picked == {0: 6, 1: 6}
     totals = made.scores[REWARD]
     assert told == [float(totals[turn % 2, turn // 2]) for turn in range(4)]
@@ -171,10 +173,12 @@ def test_each_kept_image_is_trained_as_often_and_each_candidate_told_in_turn(fam
 
 def test_steps_on_the_users_images_take_nobodys_turn(family):
     """Every other step is one; a round has four steps, and so two that learn what was drawn."""
-    mixed = MixedBatches(None, None, share=0.5, is_leaving=lambda: False)
-    objective = replace(best_of_n(family, cut=(1, 1)), drawn_before=mixed.drawn_before)
+    mixed = MixedBatches(None, None, denoising_fraction=0.5, is_leaving=lambda: False)
+    objective = replace(
+        best_of_n(family, cut=(1, 1)), reward_steps_before=mixed.reward_steps_before
+    )
     for first in (0, 4):
-        own = [step for step in range(first, first + 4) if not mixed.is_ordinary(step)]
+        own = [step for step in range(first, first + 4) if not mixed.is_denoising_step(step)]
         told = [float(loss.scores[REWARD]) for loss in steps_of(objective, *own)]
         totals = objective._round.scores[REWARD]
         assert told == [float(totals[0, 0]), float(totals[1, 0])]
@@ -195,11 +199,11 @@ def test_a_step_is_the_same_however_it_is_cut(family, encoded):
 
 
 def test_a_resumed_round_is_read_and_bit_for_bit_the_same(tmp_path, family):
-    before = best_of_n(family, rounds=Rounds(tmp_path, until=0))
+    before = best_of_n(family, rounds=RoundFiles(tmp_path, completed_steps=0))
     first = steps_of(before, 0, 1, 4)
     (tmp_path / "round-000001.safetensors.part").touch()
     calls = Calls(family.unet)
-    after = best_of_n(family, rounds=Rounds(tmp_path, until=4))
+    after = best_of_n(family, rounds=RoundFiles(tmp_path, completed_steps=4))
     # Round 1 was drawn in step 4, which has not been made: it is to be drawn anew.
     assert [path.name for path in tmp_path.iterdir()] == ["round-000000.safetensors"]
     again = steps_of(after, 0, 1)
@@ -222,18 +226,18 @@ def test_rounds_are_drawn_by_the_model_as_it_has_become():
     assert objective._round is base  # within a round nothing is drawn
     steps_of(objective, 4)
     method.train(False)  # without dropout
-    beside = replace(objective.candidates, merged=torch.no_grad).drawn(1, seed=SEED, step=4)
+    beside = replace(objective.candidates, merged=torch.no_grad).generate(1, seed=SEED, step=4)
     made = objective._round
     torch.testing.assert_close(made.scores[REWARD], beside.scores[REWARD], atol=1e-4, rtol=1e-4)
-    with method.untouched():
-        plain = objective.candidates.drawn(1, seed=SEED, step=4)
+    with method.base_model():
+        plain = objective.candidates.generate(1, seed=SEED, step=4)
     assert (plain.scores[REWARD] - made.scores[REWARD]).abs().max() > 1e-3
 
 
 def test_a_score_that_is_no_number_is_never_kept_and_told_where_there_is_no_other(family):
     objective = best_of_n(family, reward=Mean(broken=[0, 4]))
-    made = objective.candidates.drawn(0, seed=SEED, step=0)
-    known = best_of_n(family).candidates.drawn(0, seed=SEED, step=0)
+    made = objective.candidates.generate(0, seed=SEED, step=0)
+    known = best_of_n(family).candidates.generate(0, seed=SEED, step=0)
     assert made.scores[REWARD].isnan().sum() == 2
     best = known.scores[REWARD].clone()
     best[0, 0] = best[1, 1] = -1
@@ -241,19 +245,21 @@ def test_a_score_that_is_no_number_is_never_kept_and_told_where_there_is_no_othe
         [float(own.nan_to_num(-1).max()) for own in made.scores[REWARD]], best.amax(1).tolist()
     )
     broken = best_of_n(family, reward=Mean(broken=[3, 4, 5]))
-    with pytest.raises(UserError, match=f'"{made.prompts[1]}": the reward .* is not a number'):
-        broken.candidates.drawn(0, seed=SEED, step=0)
+    with pytest.raises(
+        UserError, match=f'"{made.prompts[1]}": the reward .* is not a finite number'
+    ):
+        broken.candidates.generate(0, seed=SEED, step=0)
 
 
 def test_files_that_do_not_fit_are_told(tmp_path, family):
-    steps_of(best_of_n(family, rounds=Rounds(tmp_path, until=0)), 0)
+    steps_of(best_of_n(family, rounds=RoundFiles(tmp_path, completed_steps=0)), 0)
     more = SECTION.model_copy(update={"kept_per_prompt": 2})
-    other = best_of_n(family, section=more, rounds=Rounds(tmp_path, until=1))
-    with pytest.raises(UserError, match=r"round-000000.*was drawn from other prompts"):
+    other = best_of_n(family, section=more, rounds=RoundFiles(tmp_path, completed_steps=1))
+    with pytest.raises(UserError, match=r"round-000000.*generated from other prompts"):
         steps_of(other, 0)
     (tmp_path / "round-000000.safetensors").write_bytes(b"no tensors")
     with pytest.raises(UserError, match=r"round-000000.*cannot be read"):
-        Rounds(tmp_path, until=1)
+        RoundFiles(tmp_path, completed_steps=1)
 
 
 def test_what_is_drawn_is_told_and_whoever_is_told_may_end_it(family):
@@ -264,7 +270,7 @@ def test_what_is_drawn_is_told_and_whoever_is_told_may_end_it(family):
         if len(told) == 2:
             raise KeyboardInterrupt
 
-    objective = best_of_n(family, tell=tell)
+    objective = best_of_n(family, report=tell)
     with pytest.raises(KeyboardInterrupt):
         steps_of(objective, 5)
     assert told == [(5, 0, 6), (5, 2, 6)]

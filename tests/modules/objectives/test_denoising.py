@@ -32,7 +32,7 @@ def batch_of(family, positions, weight=0.25):
         captions=captions,
         step_captions=captions,
         conditioning=conditioning,
-        frames=torch.tensor([[64.0, 64.0, 0.0, 0.0, 64.0, 64.0]] * len(positions)),
+        time_ids=torch.tensor([[64.0, 64.0, 0.0, 0.0, 64.0, 64.0]] * len(positions)),
         positions=tuple(positions),
         weight=weight,
     )
@@ -80,8 +80,8 @@ def test_a_image_draws_the_same_whatever_the_microbatch(family):
 
 def test_captions_are_encoded_when_nothing_is_cached(family):
     cached = batch_of(family, (0,))
-    fresh = replace(cached, conditioning=None)
-    torch.testing.assert_close(per_item(family, fresh).value, per_item(family, cached).value)
+    noise_std = replace(cached, conditioning=None)
+    torch.testing.assert_close(per_item(family, noise_std).value, per_item(family, cached).value)
 
 
 @pytest.mark.parametrize("zero_snr", [False, True])
@@ -115,7 +115,7 @@ def test_velocity_is_the_target_of_models_that_predict_it(zero_snr):
 def test_sdxl_is_told_sizes_and_pooled_text():
     family = tiny.family("sdxl")
     batch = batch_of(family, (0, 1))
-    moved = replace(batch, frames=batch.frames + 500)
+    moved = replace(batch, time_ids=batch.time_ids + 500)
     silent = replace(
         batch,
         conditioning=replace(

@@ -43,7 +43,7 @@ def batch_of(family, positions=(0, 1), weight=0.5, pixels=None):
         captions=names,
         step_captions=names,
         conditioning=None,
-        frames=torch.zeros(len(positions), 6),
+        time_ids=torch.zeros(len(positions), 6),
         positions=tuple(positions),
         weight=weight,
         pixels=pixels,

@@ -35,7 +35,7 @@ def batch_of(family):
         captions=("a picture",),
         step_captions=("a picture",),
         conditioning=conditioning,
-        frames=torch.tensor([[64.0, 64.0, 0.0, 0.0, 64.0, 64.0]]),
+        time_ids=torch.tensor([[64.0, 64.0, 0.0, 0.0, 64.0, 64.0]]),
         positions=(0,),
         weight=0.25,
     )
@@ -117,8 +117,8 @@ def test_a_mask_counts_and_its_area_does_not(family, outside):
 
 def test_captions_that_are_not_encoded_are_encoded_now(family):
     batch = batch_of(family)
-    fresh = validation(family, replace(batch, conditioning=None))
-    torch.testing.assert_close(fresh, validation(family, batch))
+    noise_std = validation(family, replace(batch, conditioning=None))
+    torch.testing.assert_close(noise_std, validation(family, batch))
 
 
 @pytest.mark.parametrize("name", tiny.FAMILIES)

@@ -11,15 +11,15 @@ from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.run.run_folder import create_run
 from tests.stepping import Training, equal
 
-PLACES = pytest.mark.parametrize("place", ["device", "host"])
+PLACES = pytest.mark.parametrize("location", ["device", "host"])
 
 
 def weight_of(*values, dtype=torch.float32):
     return nn.Parameter(torch.tensor(values, dtype=dtype))
 
 
-def ema_of(weight, *, decay=0.9, ramp=False, every=1, place="device"):
-    return Ema({"w": weight}, decay=decay, ramp=ramp, every=every, place=place)
+def ema_of(weight, *, decay=0.9, ramp=False, every=1, location="device"):
+    return Ema({"w": weight}, decay=decay, ramp=ramp, every=every, location=location)
 
 
 def move(weight, by):
@@ -28,10 +28,10 @@ def move(weight, by):
 
 
 @PLACES
-def test_a_constant_gradient_gives_the_closed_form(place):
+def test_a_constant_gradient_gives_the_closed_form(location):
     # Weights 0, -1, -2 … -n: the average lags behind by the geometric series d (1 - d^n) / (1 - d).
     weight = weight_of(0.0)
-    ema = ema_of(weight, place=place)
+    ema = ema_of(weight, location=location)
     for step in range(1, 41):
         move(weight, -1.0)
         ema.update(step)
@@ -41,9 +41,9 @@ def test_a_constant_gradient_gives_the_closed_form(place):
 
 @PLACES
 @pytest.mark.parametrize("ramp", [False, True])
-def test_it_equals_diffusers_average(place, ramp):
+def test_it_equals_diffusers_average(location, ramp):
     weight = nn.Parameter(torch.randn(5, 3, generator=torch.Generator().manual_seed(0)))
-    ours = ema_of(weight, decay=0.7, ramp=ramp, place=place)
+    ours = ema_of(weight, decay=0.7, ramp=ramp, location=location)
     # Its counter runs two behind ours, and without its ramp it still begins with decay 0.
     theirs = EMAModel([weight], decay=0.7, min_decay=0.0 if ramp else 0.7, update_after_step=-1)
     for step in range(1, 21):
@@ -74,9 +74,9 @@ def test_every_n_steps_the_decay_counts_for_each_of_them():
 
 @PLACES
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_weights_come_back_exactly_and_are_never_the_average(place, dtype):
+def test_the_weights_come_back_exactly_and_are_never_the_average(location, dtype):
     weight = weight_of(1.0, 2.0, dtype=dtype)
-    ema = ema_of(weight, place=place)
+    ema = ema_of(weight, location=location)
     assert ema.state_dict()["w"].untyped_storage().data_ptr() != weight.untyped_storage().data_ptr()
     move(weight, 1.0)
     ema.update(1)
@@ -91,15 +91,15 @@ def test_the_weights_come_back_exactly_and_are_never_the_average(place, dtype):
 
 
 @PLACES
-def test_lent_to_the_weights_the_average_is_neither_copied_nor_rounded(place):
+def test_lent_to_the_weights_the_average_is_neither_copied_nor_rounded(location):
     weight = weight_of(1.0, 2.0, dtype=torch.bfloat16)
     told = []
     weight.register_post_accumulate_grad_hook(lambda moved: told.append(moved.dtype))
-    ema = ema_of(weight, decay=0.999, place=place)
+    ema = ema_of(weight, decay=0.999, location=location)
     move(weight, 2.0**-6)
     ema.update(1)
     own, kept, average = weight.data_ptr(), weight.detach().clone(), ema.state_dict()["w"].clone()
-    with pytest.raises(ZeroDivisionError), ema.lent():
+    with pytest.raises(ZeroDivisionError), ema.applied_float32():
         assert torch.equal(weight.detach(), average)
         assert not torch.equal(average, average.bfloat16().float())
         assert weight.data_ptr() == ema.state_dict()["w"].data_ptr()

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from modules.optim.freeze_schedule import Stop, Stops
+from modules.optim.freeze_schedule import FreezePoint, FreezeSchedule
 from modules.optim.schedule_free import evaluation_form
 from modules.training.checkpoints import newest_record
 from onetrainer.config.optimizers.adam import AdamW
@@ -41,10 +41,10 @@ def test_from_its_step_on_a_group_stays_and_the_others_go_on(section):
 def test_the_shown_form_of_what_has_stopped_stays_too(kind):
     section = next(section for section in SECTIONS if section.kind == kind)
     made = Training(section, stop_after=(0, 4)).run(0, 5)
-    with evaluation_form(made.movement):
+    with evaluation_form(made.updater):
         te = part(made, "te")
     made.run(5, 9)
-    with evaluation_form(made.movement):
+    with evaluation_form(made.updater):
         assert equal(part(made, "te"), te)
 
 
@@ -93,4 +93,4 @@ def test_a_step_of_the_other_group_is_not_changed_by_it():
     ("ends", "last"), [((2, 3), 3), ((0, 3), 0), ((0, 0), 0), ((5,), 5), ((), 0)]
 )
 def test_the_end_of_all_is_that_of_the_last(ends, last):
-    assert Stops([Stop([], after) for after in ends]).end == last
+    assert FreezeSchedule([FreezePoint([], after) for after in ends]).end == last

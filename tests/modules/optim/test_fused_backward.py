@@ -17,7 +17,7 @@ SECTIONS = [
     for kind in get_args(get_args(Optimizer)[0])
     if not missing_package(kind()) and "paged" not in kind().kind  # that is for graphics cards
 ]
-ALONE = [section for section in SECTIONS if section.moves_alone]
+ALONE = [section for section in SECTIONS if section.updates_independently]
 SEED = derive(0, "a test")
 
 
@@ -40,7 +40,7 @@ def test_plain_bf16_gives_the_weights_of_the_normal_step():
 
 def test_only_one_gradient_is_there_at_a_time():
     made = Training(AdamW(), in_backward=True)
-    weights = made.movement.parameters
+    weights = made.updater.parameters
     alive = []
 
     def count(*_):
@@ -55,7 +55,7 @@ def test_only_one_gradient_is_there_at_a_time():
 def test_of_the_normal_step_all_gradients_are_there():
     # That the count above can be another.
     made = Training(AdamW())
-    weights, alive = made.movement.parameters, []
+    weights, alive = made.updater.parameters, []
     made.optimizer.register_step_pre_hook(
         lambda *_: alive.append(sum(weight.grad is not None for weight in weights))
     )
@@ -110,8 +110,8 @@ def test_weights_without_a_gradient_count_like_those_of_the_normal_step():
 def test_an_optimizer_whose_groups_depend_on_all_weights_is_found_out():
     section = next(section for section in SECTIONS if section.kind == "prodigy")
     made = Training(section)
-    made.movement.moves_alone = True
-    made.engine.fused_backward()
+    made.updater.updates_independently = True
+    made.engine.enable_fused_backward()
     with pytest.raises(AssertionError):
         made.run(1, 3)
 

@@ -18,7 +18,7 @@ SECTIONS = [
     for kind in get_args(get_args(Optimizer)[0])
     if not missing_package(kind()) and "paged" not in kind().kind  # that is for graphics cards
 ]
-ALONE = [section for section in SECTIONS if section.moves_alone]
+ALONE = [section for section in SECTIONS if section.updates_independently]
 INFINITE = float("inf")
 
 

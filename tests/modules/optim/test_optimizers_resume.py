@@ -3,12 +3,26 @@
 import pytest
 import torch
 
+from onetrainer.config.optimizers.adam import AdamW
+from onetrainer.config.optimizers.adaptive import Prodigy
+from onetrainer.config.optimizers.low_bits import AdamW8bit
 from tests.optimizer_steps import SECTIONS, Run
 
+FORMATS = [(torch.float32, None), (torch.bfloat16, None), (torch.bfloat16, 7)]
+CASES = [
+    pytest.param(
+        section,
+        *number_format,
+        id=f"{section.__name__}-{number_format}",
+        # All in fp32, three in every format, and the rest in long runs.
+        marks=[] if section in (AdamW, Prodigy, AdamW8bit) or not place else pytest.mark.long,
+    )
+    for section in SECTIONS
+    for place, number_format in enumerate(FORMATS)
+]
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-@pytest.mark.parametrize("rounding_seed", [None, 7], ids=["nearest", "stochastic"])
-@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+
+@pytest.mark.parametrize(("section", "dtype", "rounding_seed"), CASES)
 def test_ten_steps_equal_five_and_five_after_a_checkpoint(section, dtype, rounding_seed):
     whole = Run(section(), dtype, rounding_seed=rounding_seed)
     whole.go(range(10))

@@ -9,7 +9,7 @@ import torch
 from modules.interfaces import ParameterGroup
 from modules.optim.build import arguments_of, build_optimizer
 from modules.optim.construct import is_matrix, set_lr
-from modules.optim.update import Movement
+from modules.optim.update import WeightUpdater
 from onetrainer.config.optimizers.adafactor import Adafactor, AdafactorRelative
 from onetrainer.config.optimizers.adam import AdamW
 from onetrainer.config.optimizers.adaptive import DAdaptLion, Prodigy
@@ -66,12 +66,6 @@ BESIDE = {
     (DAdaptLion, "beta1"): {"d0": 0.5},
 }
 OTHER = {"d0": 1e-3, "eps2": 1.0, "ns_steps": 3, "prodigy_steps": 3, "ramp": 6, "growth_rate": 1.01}
-CASES = [
-    pytest.param(section, name, id=f"{section.__name__}.{name}")
-    for section in SECTIONS
-    for name in section.model_fields
-    if name not in ("kind", "fused_backward")
-]
 
 
 def another(name, value):
@@ -86,15 +80,22 @@ def another(name, value):
     return value / 2 if value > 0.1 else value + 0.05
 
 
-@pytest.mark.parametrize(("section", "name"), CASES)
-def test_every_setting_changes_the_outcome(section, name):
-    beside = BESIDE.get((section, name), {})
-    results = []
-    for values in ({}, {name: another(name, section.model_fields[name].default)}):
-        trained = weights()
-        make_steps(built(section(**beside, **values), trained), trained, range(12))
-        results.append(trained)
-    assert any(not torch.equal(results[0][each], results[1][each]) for each in results[0])
+def outcome(section):
+    trained = weights()
+    make_steps(built(section, trained), trained, range(12))
+    return trained
+
+
+@name_of
+def test_every_setting_changes_the_outcome(section):
+    plain = outcome(section())
+    for name, field in section.model_fields.items():
+        if name in ("kind", "fused_backward"):
+            continue
+        beside = BESIDE.get((section, name), {})
+        before = outcome(section(**beside)) if beside else plain
+        after = outcome(section(**beside, **{name: another(name, field.default)}))
+        assert any(not torch.equal(before[each], after[each]) for each in before), name
 
 
 @name_of
@@ -154,25 +155,25 @@ def test_4_bit_state_takes_half_a_byte_a_number(section):
 
 @name_of
 def test_exactly_what_moves_alone_can_fused_backward(section):
-    assert ("fused_backward" in section.model_fields) is section.moves_alone
+    assert ("fused_backward" in section.model_fields) is section.updates_independently
 
 
 @pytest.mark.parametrize(
     "section",
-    [section for section in SECTIONS if section.moves_alone],
+    [section for section in SECTIONS if section.updates_independently],
     ids=lambda section: section.__name__,
 )
 def test_weights_moved_one_by_one_end_where_all_at_once_do(section):
     together, apart = weights(), weights()
     make_steps(built(section(), together), together, range(6))
     optimizer = built(section(), apart)
-    movement = Movement(optimizer, rounding_seed=None, moves_alone=True)
+    updater = WeightUpdater(optimizer, rounding_seed=None, updates_independently=True)
 
     def one_by_one():
-        movement.begin(0)
-        for weight in reversed(movement.parameters):
-            movement.move_one(weight)
-        movement.finish()
+        updater.begin(0)
+        for weight in reversed(updater.parameters):
+            updater.update_one(weight)
+        updater.finish()
 
     make_steps(optimizer, apart, range(6), one_by_one)
     # Muon multiplies matrices of a shape in one go, and sums in another order, in bfloat16.

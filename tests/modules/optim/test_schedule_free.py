@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from modules.optim.exported_weights import ShownWeights
+from modules.optim.exported_weights import ExportedWeights
 from modules.optim.schedule_free import evaluation_form
 from modules.training.checkpoints import newest_record
 from onetrainer.config.optimizers.adam import AdamW
@@ -43,12 +43,12 @@ def trained(section, rounds=False):
 def test_runs_with_and_without_samples_train_the_same_weights(section, rounds):
     plain, sampled = trained(section, rounds), trained(section, rounds)
     for step in range(8):
-        with evaluation_form(sampled.movement):
+        with evaluation_form(sampled.updater):
             pass
         plain.step(step)
         sampled.step(step)
         before = sampled.snapshot()
-        with evaluation_form(sampled.movement):
+        with evaluation_form(sampled.updater):
             assert step < 3 or not equal(sampled.snapshot(), before)
         assert equal(sampled.snapshot(), before)
     assert equal(sampled.snapshot(), plain.snapshot())
@@ -59,7 +59,7 @@ def test_the_form_is_the_average_of_the_paper():
     made = trained(SECTIONS[0]).run(0, 8)
     y = made.snapshot()
     z = {name: made.optimizer.state[w]["z"].clone() for name, w in made.weights.items()}
-    with evaluation_form(made.movement):
+    with evaluation_form(made.updater):
         for name, x in made.snapshot().items():
             expected = (y[name].double() - 0.2 * z[name].double()) / 0.8
             torch.testing.assert_close(x.double(), expected, rtol=0, atol=1e-6)
@@ -73,7 +73,7 @@ def test_the_average_of_schedule_free_sgd_is_that_of_its_sequence():
         made.step(step)
         for name, weight in made.weights.items():
             sums[name] = sums.get(name, 0) + made.optimizer.state[weight]["z"].double()
-    with evaluation_form(made.movement):
+    with evaluation_form(made.updater):
         for name, x in made.snapshot().items():
             torch.testing.assert_close(x.double(), sums[name] / 6, rtol=0, atol=1e-6)
 
@@ -82,7 +82,7 @@ def test_the_average_of_schedule_free_sgd_is_that_of_its_sequence():
 def test_the_training_form_comes_back_also_when_sampling_fails(section):
     made = trained(section).run(0, 5)
     before = made.snapshot()
-    with pytest.raises(ZeroDivisionError), evaluation_form(made.movement):
+    with pytest.raises(ZeroDivisionError), evaluation_form(made.updater):
         raise ZeroDivisionError
     assert equal(made.snapshot(), before)
     made.step(5)
@@ -92,13 +92,13 @@ def test_the_training_form_comes_back_also_when_sampling_fails(section):
 def test_checkpoints_hold_the_training_form(tmp_path, section):
     folder = create_run(tmp_path, name="run", config={})
     made = trained(section).run(0, 5)
-    with ShownWeights(made.movement, None, nothing).final():
+    with ExportedWeights(made.updater, None, nothing).for_samples():
         pass
     made.save(folder, 5)
     other = Training(section, seed=1)
     other.checkpoints(folder).restore(newest_record(folder))
     assert equal(other.snapshot(), made.snapshot())
-    with evaluation_form(made.movement), evaluation_form(other.movement):
+    with evaluation_form(made.updater), evaluation_form(other.updater):
         assert equal(other.snapshot(), made.snapshot())
 
 
@@ -106,9 +106,9 @@ def test_checkpoints_hold_the_training_form(tmp_path, section):
 def test_files_of_schedule_free_optimizers_hold_the_evaluation_form(section):
     made = trained(section).run(0, 5)
     training = made.snapshot()
-    with evaluation_form(made.movement):
+    with evaluation_form(made.updater):
         evaluation = made.snapshot()
-    with ShownWeights(made.movement, None, nothing).exported():
+    with ExportedWeights(made.updater, None, nothing).for_files():
         assert equal(made.snapshot(), evaluation)
     assert equal(made.snapshot(), training) and not equal(training, evaluation)
 
@@ -122,8 +122,8 @@ def test_what_a_method_wants_of_its_weights_counts_while_they_are_an_average(sec
         with torch.no_grad():
             made.net.first.weight.fill_(3.0)
 
-    shown = ShownWeights(made.movement, None, keep)
-    for form in (shown.final, shown.exported, shown.last):
+    shown = ExportedWeights(made.updater, None, keep)
+    for form in (shown.for_samples, shown.for_files, shown.without_ema):
         with form():
             assert bool((made.net.first.weight == 3).all())
         assert equal(made.snapshot(), before)
@@ -133,8 +133,8 @@ def test_weights_that_are_no_average_are_left_alone():
     def keep():
         raise AssertionError("weights of the last step were changed")
 
-    shown = ShownWeights(Training(AdamW()).run(0, 3).movement, None, keep)
-    for form in (shown.final, shown.exported, shown.last):
+    shown = ExportedWeights(Training(AdamW()).run(0, 3).updater, None, keep)
+    for form in (shown.for_samples, shown.for_files, shown.without_ema):
         with form():
             pass
 
@@ -142,16 +142,16 @@ def test_weights_that_are_no_average_are_left_alone():
 def test_other_optimizers_are_shown_as_they_are():
     made = Training(AdamW()).run(0, 3)
     before = made.snapshot()
-    with ShownWeights(made.movement, None, nothing).final():
+    with ExportedWeights(made.updater, None, nothing).for_samples():
         assert equal(made.snapshot(), before)
 
 
 def test_with_an_average_that_is_shown_and_the_last_weights_are_when_asked_for():
     made = Training(AdamW(lr=0.01), ema=True).run(0, 8)
-    before, shown = made.snapshot(), ShownWeights(made.movement, made.ema, nothing)
-    with shown.last():
+    before, shown = made.snapshot(), ExportedWeights(made.updater, made.ema, nothing)
+    with shown.without_ema():
         assert equal(made.snapshot(), before)
-    for form in (shown.final, shown.exported):
+    for form in (shown.for_samples, shown.for_files):
         with form():
             assert equal(made.snapshot(), made.ema.state_dict())
     assert equal(made.snapshot(), before)

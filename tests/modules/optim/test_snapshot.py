@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from modules.optim.snapshot import Kept
+from modules.optim.snapshot import WeightSnapshot
 
 WRONG, RIGHT = torch.tensor(True), torch.tensor(False)
 
@@ -29,18 +29,18 @@ def move(weight, optimizer):
     state["later"] = torch.ones(3)
 
 
-def put_back(kept, is_wrong):
+def restoring(kept, is_wrong):
     with torch.no_grad():
-        kept.put_back_where(is_wrong)
+        kept.restore_where(is_wrong)
     if is_wrong:
-        kept.without_copies().put_back_rest()
+        kept.without_copies().restore_host_state()
 
 
 def test_after_a_wrong_move_everything_is_as_it_was():
     weight, optimizer = known({"mean": torch.ones(3), "square": torch.ones(3), "count": 7})
-    kept = Kept.of(weight, optimizer)
+    kept = WeightSnapshot.take(weight, optimizer)
     move(weight, optimizer)
-    put_back(kept, WRONG)
+    restoring(kept, WRONG)
     assert weight.tolist() == [1.0] * 3
     state = optimizer.state[weight]
     assert state.keys() == {"mean", "square", "count"}
@@ -50,9 +50,9 @@ def test_after_a_wrong_move_everything_is_as_it_was():
 
 def test_after_the_first_move_nothing_is_known_if_it_was_wrong():
     weight, optimizer = known()
-    kept = Kept.of(weight, optimizer)
+    kept = WeightSnapshot.take(weight, optimizer)
     move(weight, optimizer)
-    put_back(kept, WRONG)
+    restoring(kept, WRONG)
     assert weight not in optimizer.state
     assert weight.tolist() == [1.0] * 3
 
@@ -63,10 +63,10 @@ def test_a_right_move_stays_bit_for_bit(state):
         known(state and dict(state)),
         known(state and dict(state)),
     )
-    kept = Kept.of(weight, optimizer)
+    kept = WeightSnapshot.take(weight, optimizer)
     for one, its in ((weight, optimizer), (other, others)):
         move(one, its)
-    put_back(kept, RIGHT)
+    restoring(kept, RIGHT)
     assert torch.equal(weight, other)
     for name, value in others.state[other].items():
         found = optimizer.state[weight][name]

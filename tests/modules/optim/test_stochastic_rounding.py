@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from modules.optim.stochastic_rounding import round_stochastically, rounded, widened
+from modules.optim.stochastic_rounding import in_float32, round_stochastically, stochastic_rounding
 
 BF16_STEP = 2.0**-7  # between 1 and 2
 
@@ -63,7 +63,7 @@ def test_every_weight_and_step_and_seed_has_other_chances_and_each_the_same_agai
     def result(number, step, seed):
         weight = nn.Parameter(torch.ones(1000, dtype=torch.bfloat16))
         weight.grad = torch.zeros_like(weight)
-        with rounded({number: weight}, seed=seed, step=step):
+        with stochastic_rounding({number: weight}, seed=seed, step=step):
             weight.data += BF16_STEP / 2
         return weight.detach()
 
@@ -76,7 +76,7 @@ def test_within_weight_and_gradient_are_float32_and_autograd_sees_the_change():
     weight, still = (nn.Parameter(torch.ones(4, dtype=torch.bfloat16)) for _ in range(2))
     weight.grad = torch.full_like(weight, 0.5)
     version = weight._version
-    with rounded({0: weight, 1: still}, seed=0, step=0):
+    with stochastic_rounding({0: weight, 1: still}, seed=0, step=0):
         assert (weight.dtype, weight.grad.dtype) == (torch.float32, torch.float32)
         assert still.dtype == torch.bfloat16  # it has no gradient and does not move
         weight.data += 1.0
@@ -86,7 +86,7 @@ def test_within_weight_and_gradient_are_float32_and_autograd_sees_the_change():
 
 
 @pytest.mark.parametrize(
-    "context", [lambda w: rounded({0: w}, seed=0, step=0), lambda w: widened({0: w})]
+    "context", [lambda w: stochastic_rounding({0: w}, seed=0, step=0), lambda w: in_float32({0: w})]
 )
 def test_a_step_that_fails_leaves_the_weights_as_they_were(context):
     weight = nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
@@ -105,7 +105,7 @@ def test_small_steps_add_up_with_it_and_are_lost_without():
         for step in range(200):
             weight.grad = -torch.ones_like(weight)
             if rounds:
-                with rounded({0: weight}, seed=0, step=step):
+                with stochastic_rounding({0: weight}, seed=0, step=step):
                     optimizer.step()
             else:
                 optimizer.step()

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from modules.rewards.measures import Measure, brightness
-from modules.rewards.mixer import Mixer, Named
+from modules.rewards.mixer import Mixer, NamedReward
 
 
 @dataclass
@@ -19,7 +19,7 @@ class Channel:
     network: nn.Module = field(default_factory=lambda: nn.Linear(1, 1))
     asked: list = field(default_factory=list)
 
-    def own_modules(self):
+    def extra_modules(self):
         return self.network
 
     def score(self, images, prompts):
@@ -37,10 +37,10 @@ THREE = ((0.1, 0.2, 0.3), (0.5, 0.6, 0.7), (0.9, 0.4, 0.0))
 
 
 def test_total_is_the_weighted_sum_in_spreads_from_the_bases_mean():
-    red = Named("red", Channel(0), weight=2.0, target=6.0)
-    green = Named("green", Channel(1), weight=-3.0, target=3.0)
-    blue = Named("blue", Channel(2), weight=0.5, normalize=False)
-    watched = Named("watched", Channel(2), is_trained=False, weight=100.0)
+    red = NamedReward("red", Channel(0), weight=2.0, target=6.0)
+    green = NamedReward("green", Channel(1), weight=-3.0, target=3.0)
+    blue = NamedReward("blue", Channel(2), weight=0.5, normalize=False)
+    watched = NamedReward("watched", Channel(2), is_trained=False, weight=100.0)
     mixer = Mixer([red, green, blue, watched])
     base = dict.fromkeys(("red", "green", "blue", "watched"), (4.0, 0.5))
 
@@ -59,8 +59,8 @@ def test_total_is_the_weighted_sum_in_spreads_from_the_bases_mean():
 
 def test_gradient_ends_beyond_the_target_in_the_direction_that_is_wanted():
     shown = images(*THREE, requires_grad=True)
-    enough = Named("enough", Channel(0), weight=1.0, target=4.0)
-    less = Named("less", Channel(1), weight=-1.0, target=5.0)
+    enough = NamedReward("enough", Channel(0), weight=1.0, target=4.0)
+    less = NamedReward("less", Channel(1), weight=-1.0, target=5.0)
     Mixer([enough, less]).score(shown, [""] * 3).total.sum().backward()
 
     slopes = shown.grad.sum(dim=(2, 3))
@@ -71,9 +71,9 @@ def test_gradient_ends_beyond_the_target_in_the_direction_that_is_wanted():
 def test_only_trained_rewards_with_a_gradient_keep_a_graph():
     trained, plain, watched = Channel(0), Channel(1, has_gradient=False), Channel(2)
     members = [
-        Named("trained", trained),
-        Named("plain", plain),
-        Named("watched", watched, is_trained=False),
+        NamedReward("trained", trained),
+        NamedReward("plain", plain),
+        NamedReward("watched", watched, is_trained=False),
     ]
     shown = images(*THREE, requires_grad=True)
     scores = Mixer(members).score(shown, ["a", "b", "c"])
@@ -93,21 +93,21 @@ def test_only_trained_rewards_with_a_gradient_keep_a_graph():
     "base", [{}, {"red": (5.0, 0.0)}, {"red": (5.0, float("nan"))}, {"red": (5.0, 1e-9)}]
 )
 def test_reward_without_a_known_spread_counts_in_its_own_units(base):
-    mixer = Mixer([Named("red", Channel(0), weight=2.0)]).with_base(base)
+    mixer = Mixer([NamedReward("red", Channel(0), weight=2.0)]).with_base(base)
     mean = 5.0 if base else 0.0
     total = mixer.score(images(*THREE), [""] * 3).total
     assert total.tolist() == pytest.approx([2 * (10 * red - mean) for red, _, _ in THREE])
 
 
 def test_tiny_spread_counts_as_long_as_it_is_no_rounding():
-    mixer = Mixer([Named("red", Channel(0))]).with_base({"red": (0.001, 1e-7)})
+    mixer = Mixer([NamedReward("red", Channel(0))]).with_base({"red": (0.001, 1e-7)})
     total = mixer.score(images((0.5, 0, 0)), [""]).total
     assert total.tolist() == pytest.approx([(5 - 0.001) / 1e-7])
 
 
 def test_mixer_of_trained_rewards_asks_no_other_and_keeps_the_base():
     watched = Channel(1)
-    members = [Named("red", Channel(0)), Named("watched", watched, is_trained=False)]
+    members = [NamedReward("red", Channel(0)), NamedReward("watched", watched, is_trained=False)]
     mixer = Mixer(members).with_base({"red": (5.0, 2.0)}).trained()
     scores = mixer.score(images((0.9, 0, 0)), [""])
     assert scores.total.tolist() == pytest.approx([2.0])
@@ -117,7 +117,7 @@ def test_mixer_of_trained_rewards_asks_no_other_and_keeps_the_base():
 def test_rewards_are_never_under_autocast():
     reward = Channel(0)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        Mixer([Named("red", reward)]).score(images((0.9, 0, 0)), [""])
+        Mixer([NamedReward("red", reward)]).score(images((0.9, 0, 0)), [""])
         assert torch.is_autocast_enabled("cpu")
     assert reward.asked[0][2] is False
 
@@ -125,9 +125,9 @@ def test_rewards_are_never_under_autocast():
 def test_networks_of_all_rewards_can_be_moved():
     rewards = [Channel(0), Channel(1)]
     mixer = Mixer(
-        [Named("a", rewards[0]), Named("b", rewards[1], is_trained=False)],
+        [NamedReward("a", rewards[0]), NamedReward("b", rewards[1], is_trained=False)],
     )
-    assert set(mixer.own_modules().parameters()) == {
+    assert set(mixer.extra_modules().parameters()) == {
         parameter for reward in rewards for parameter in reward.network.parameters()
     }
 
@@ -135,7 +135,7 @@ def test_networks_of_all_rewards_can_be_moved():
 def test_same_name_twice_is_refused():
     reward = Measure(brightness)
     with pytest.raises(ValueError, match="same name: light, light"):
-        Mixer([Named("light", reward), Named("light", reward)])
+        Mixer([NamedReward("light", reward), NamedReward("light", reward)])
 
 
 def test_no_reward_at_all_is_worth_nothing():
@@ -144,7 +144,7 @@ def test_no_reward_at_all_is_worth_nothing():
 
 
 def test_scores_on_the_meta_device_have_their_shape():
-    scores = Mixer([Named("light", Measure(brightness))]).score(
+    scores = Mixer([NamedReward("light", Measure(brightness))]).score(
         torch.empty(2, 3, 8, 8, device="meta"), ["", ""]
     )
     assert (scores.total.shape, scores.total.is_meta) == ((2,), True)

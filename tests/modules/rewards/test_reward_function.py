@@ -25,10 +25,10 @@ def make(tmp_path):
         file.write_text(code)
         spec = f"{file}:{name}"
         if allowed:
-            trusted_files.allow(spec, store=store)
+            trusted_files.trust_function(spec, store=store)
         section = Section(reward="function", function=spec, has_gradient=has_gradient)
         return make_reward(
-            section, device=CPU, dtype=torch.float32, offline=True, tell=print, consents=store
+            section, device=CPU, dtype=torch.float32, offline=True, report=print, trust_store=store
         )
 
     return made
@@ -41,7 +41,7 @@ def images():
 def test_nothing_is_run_before_consent(make, tmp_path):
     trace = tmp_path / "trace"
     code = f"import pathlib\npathlib.Path({str(trace)!r}).touch()\ndef score(p, q): return [0, 0]\n"
-    with pytest.raises(UserError, match="you have not said yet that this code may be run"):
+    with pytest.raises(UserError, match="this code is not trusted yet"):
         make(code, allowed=False)
     assert not trace.exists()
     make(code)
@@ -62,13 +62,13 @@ def test_scores_may_be_tensors_or_numbers(make, answer):
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ("None", "it gave nothing"),
-        ("'high'", "it gave a str"),
-        ("1.0", r"shape \(\) for 2 pictures"),
-        ("[1]", r"shape \(1,\) for 2 pictures"),
-        ("pictures.mean((2, 3))", r"shape \(2, 3\) for 2 pictures"),
-        ("[1, float('nan')]", "no finite number"),
-        ("[1, float('inf')]", "no finite number"),
+        ("None", "it returned nothing"),
+        ("'high'", "it returned a str"),
+        ("1.0", r"shape \(\) for 2 images"),
+        ("[1]", r"shape \(1,\) for 2 images"),
+        ("pictures.mean((2, 3))", r"shape \(2, 3\) for 2 images"),
+        ("[1, float('nan')]", "not a finite number"),
+        ("[1, float('inf')]", "not a finite number"),
     ],
 )
 def test_an_answer_that_is_no_score_is_told(make, answer, words):
@@ -134,10 +134,10 @@ def test_a_module_is_run_by_its_name(tmp_path, monkeypatch):
     (tmp_path / "own_reward_module.py").write_text("def score(p, q): return p.mean((1, 2, 3))\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     spec, store = "own_reward_module:score", tmp_path / "allowed.json"
-    trusted_files.allow(spec, store=store)
+    trusted_files.trust_function(spec, store=store)
     section = Section(reward="function", function=spec)
     own = make_reward(
-        section, device=CPU, dtype=torch.float32, offline=True, tell=print, consents=store
+        section, device=CPU, dtype=torch.float32, offline=True, report=print, trust_store=store
     )
     shown = images()
     torch.testing.assert_close(own.score(shown, PROMPTS), shown.mean((1, 2, 3)))
@@ -155,9 +155,9 @@ def test_what_was_compiled_of_a_module_before_is_not_run(tmp_path, monkeypatch):
         (package / name).write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     spec, store = "own_compiled_package.light:score", tmp_path / "allowed.json"
-    trusted_files.allow(spec, store=store)
+    trusted_files.trust_function(spec, store=store)
     section = Section(reward="function", function=spec)
     own = make_reward(
-        section, device=CPU, dtype=torch.float32, offline=True, tell=print, consents=store
+        section, device=CPU, dtype=torch.float32, offline=True, report=print, trust_store=store
     )
     assert own.score(images(), PROMPTS).tolist() == [1, 1]

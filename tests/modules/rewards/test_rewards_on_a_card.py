@@ -31,7 +31,7 @@ def models(tmp_path_factory):
 def scored(section, device, waits=lambda: []):
     """Scores, their gradient, and for what was waited meanwhile."""
     device = torch.device(device)
-    made = make_reward(section, device=device, dtype=torch.float32, offline=True, tell=print)
+    made = make_reward(section, device=device, dtype=torch.float32, offline=True, report=print)
     shown = torch.rand(2, 3, 40, 36, generator=torch.Generator().manual_seed(1)).to(device)
     shown.requires_grad_()
     before = len(waits())

@@ -16,7 +16,7 @@ PROMPTS = ("a cat", "a red house by the sea")
 
 def reward(kind, **settings):
     section = Section(reward=kind, **settings)
-    return make_reward(section, device=CPU, dtype=torch.float32, offline=True, tell=print)
+    return make_reward(section, device=CPU, dtype=torch.float32, offline=True, report=print)
 
 
 def images(count=2, height=40, width=32):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from modules.interfaces import Conditioning
-from modules.sampling.rollout import Course, Rollout
+from modules.sampling.rollout import Rollout, Trajectory
 from tests import pretend, tiny
 
 STEPS = 3
@@ -13,7 +13,7 @@ FRAME = [64.0, 64.0, 0.0, 0.0, 64.0, 64.0]
 
 def last(*counts):
     """Courses whose last steps carry a gradient."""
-    return [Course(tuple(n >= STEPS - k for n in range(STEPS)), STEPS) for k in counts]
+    return [Trajectory(tuple(n >= STEPS - k for n in range(STEPS)), STEPS) for k in counts]
 
 
 def distance(found, expected):
@@ -43,10 +43,10 @@ def test_checkpoints_change_no_gradient_in_half_precision(guidance_gradient):
             offload_device=tiny.CPU,
         )
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            latents = rollout.draw(
+            latents = rollout.generate(
                 torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(0)),
-                courses=last(1, 2),
-                frames=torch.tensor([FRAME] * 2),
+                trajectories=last(1, 2),
+                time_ids=torch.tensor([FRAME] * 2),
                 noise=lambda *_: torch.zeros(4, 8, 8),
                 **told,
             )
@@ -73,12 +73,12 @@ def test_on_a_card_nothing_is_waited_for_and_nothing_mixed():
             offload_device=tiny.CPU,
         )
         card.syncs.clear()
-        latents = rollout.draw(
+        latents = rollout.generate(
             torch.randn(2, 4, 8, 8),
             conditioning=Conditioning(texts.hidden[:2]),
             empty=Conditioning(texts.hidden[2:]),
-            frames=torch.tensor([FRAME] * 2),
-            courses=last(1, 2),
+            time_ids=torch.tensor([FRAME] * 2),
+            trajectories=last(1, 2),
             noise=lambda *_: torch.randn(4, 8, 8),
         )
         rollout.decode(latents).sum().backward()

@@ -1,6 +1,7 @@
 """Our sampler against diffusers' pipelines: same scheduler, starting noise and conditioning."""
 
 from functools import cache
+from itertools import product
 
 import pytest
 import torch
@@ -96,31 +97,40 @@ def assert_near(ours, expected, tolerance=TOLERANCE):
     torch.testing.assert_close(ours, expected, atol=tolerance, rtol=0)
 
 
-@pytest.mark.parametrize("name", SCHEDULERS)
-@pytest.mark.parametrize("prediction", ["epsilon", "v_prediction"])
+# Velocity with all of them below, and without zero terminal SNR in long runs.
+FEW = [*((name, "epsilon") for name in SCHEDULERS), ("euler_a", "v_prediction")]
+ALL = [
+    pytest.param(*case, marks=[] if case in FEW else pytest.mark.long)
+    for case in product(SCHEDULERS, ["epsilon", "v_prediction"])
+]
+
+
+@pytest.mark.parametrize(("name", "prediction"), ALL)
 def test_image_equals_the_one_by_diffusers_pipeline(name, prediction):
     model = family(prediction=prediction)
-    ours = sampler.sample(model, [PROMPT], steps=5, guidance=3.0, sampler=name)
+    ours = sampler.sample(model, [PROMPT], steps=4, guidance=3.0, sampler=name)
     assert ours.shape == (1, 3, 64, 128)
-    assert_near(ours, reference(model, PROMPT, name))
+    assert_near(ours, reference(model, PROMPT, name, steps=4))
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_image_with_zero_terminal_snr_equals_diffusers(name):
     model = family(prediction="v_prediction", zero=True)
-    ours = sampler.sample(model, [PROMPT], steps=5, guidance=3.0, sampler=name)
+    ours = sampler.sample(model, [PROMPT], steps=4, guidance=3.0, sampler=name)
     assert ours.isfinite().all()
-    assert_near(ours, reference(model, PROMPT, name, zero=True))
+    assert_near(ours, reference(model, PROMPT, name, steps=4, zero=True))
 
 
-@pytest.mark.parametrize(("steps", "guidance"), [(1, 7.0), (7, 3.0), (20, 5.0)])
+@pytest.mark.parametrize(
+    ("steps", "guidance"), [(1, 7.0), (7, 3.0), pytest.param(20, 5.0, marks=pytest.mark.long)]
+)
 def test_ddim_is_what_it_was_to_a_hundred_thousandth(steps, guidance):
     ours = sampler.sample(family(), [PROMPT], steps=steps, guidance=guidance)
     expected = reference(family(), PROMPT, steps=steps, guidance=guidance)
     assert_near(ours, expected, tolerance=1e-5)
 
 
-@pytest.mark.parametrize("name", ["ddim", "euler_a"])
+@pytest.mark.parametrize("name", ["euler_a"])
 def test_sdxl_is_told_sizes_and_pooled_text_as_diffusers_tells_it(name):
     model = family("sdxl")
     ours = sampler.sample(model, [PROMPT], steps=4, guidance=3.0, sampler=name)
@@ -133,12 +143,11 @@ def test_every_family_draws(name):
     assert ours.isfinite().all()
 
 
-@pytest.mark.parametrize("amount", [0.3, 1.0])
-def test_guidance_rescale_equals_diffusers(amount):
-    ours = sampler.sample(family(), [PROMPT], steps=4, guidance=9.0, guidance_rescale=amount)
-    expected = reference(family(), PROMPT, steps=4, guidance=9.0, guidance_rescale=amount)
+def test_guidance_rescale_equals_diffusers():
+    ours = sampler.sample(family(), [PROMPT], steps=3, guidance=9.0, guidance_rescale=0.3)
+    expected = reference(family(), PROMPT, steps=3, guidance=9.0, guidance_rescale=0.3)
     assert_near(ours, expected)
-    plain = sampler.sample(family(), [PROMPT], steps=4, guidance=9.0)
+    plain = sampler.sample(family(), [PROMPT], steps=3, guidance=9.0)
     assert (ours - plain).abs().max() > 1e-3
 
 
@@ -148,14 +157,13 @@ def test_rescale_is_diffusers_formula():
     assert_near(ours, rescale_noise_cfg(5 * guided, prompted, 0.7), tolerance=1e-5)
 
 
-@pytest.mark.parametrize("name", ["ddim", *ANCESTRAL])
+@pytest.mark.parametrize("name", ["ddim", "euler_a", "dpmpp_2m_sde"])
 def test_a_image_does_not_depend_on_its_batch(name):
     options = {"steps": 3, "guidance": 3.0, "sampler": name}
     alone = sampler.sample(family(), [PROMPT], **options)
     together = sampler.sample(family(), [OTHERS[0], PROMPT, OTHERS[1]], **options)
     assert together.shape == (3, 3, 64, 128)
     assert_near(together[1:2], alone, tolerance=1e-5)
-    assert_near(together[:1], sampler.sample(family(), OTHERS[:1], **options), tolerance=1e-5)
 
 
 def test_a_image_of_sdxl_does_not_depend_on_its_batch():
@@ -165,7 +173,7 @@ def test_a_image_of_sdxl_does_not_depend_on_its_batch():
     assert_near(together[2:], alone, tolerance=1e-5)
 
 
-@pytest.mark.parametrize("name", ["ddim", *ANCESTRAL])
+@pytest.mark.parametrize("name", ["ddim", "euler_a", "dpmpp_2m_sde"])
 def test_same_seed_same_image_whatever_was_drawn_before(name):
     options = {"steps": 2, "guidance": 2.0, "sampler": name}
     first = sampler.sample(family(), [PROMPT], **options)
@@ -177,7 +185,7 @@ def test_same_seed_same_image_whatever_was_drawn_before(name):
 
 @pytest.mark.parametrize("name", ANCESTRAL)
 def test_ancestral_samplers_add_noise_of_the_images_own_seed(name, monkeypatch):
-    options = {"steps": 4, "guidance": 2.0, "sampler": name}
+    options = {"steps": 3, "guidance": 2.0, "sampler": name}
     first = sampler.sample(family(), [PROMPT], **options)
     start = torch.randn(1, 4, 8, 16, generator=torch.Generator().manual_seed(PROMPT.seed))
     monkeypatch.setattr(sampler, "_noise", lambda prompt, generator: start)

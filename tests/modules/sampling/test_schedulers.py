@@ -101,12 +101,12 @@ def test_dpmpp_2m_is_the_published_formula():
     for index, timestep in enumerate(made.timesteps):
         noise = torch.randn(1, 4, 4, 4, generator=generator)
         latents = step(made, noise, timestep, latents, [generator])
-        now, following = sigmas[index], sigmas[index + 1]
+        now, next_latents = sigmas[index], sigmas[index + 1]
         clean = x - now * noise
         corrected = clean
-        if before is not None and following > 0:
-            ratio = (sigmas[index - 1] / now).log() / (now / following).log()
+        if before is not None and next_latents > 0:
+            ratio = (sigmas[index - 1] / now).log() / (now / next_latents).log()
             corrected = clean + (clean - before) / (2 * ratio)
-        x = following / now * x + (1 - following / now) * corrected
+        x = next_latents / now * x + (1 - next_latents / now) * corrected
         before = clean
     torch.testing.assert_close(latents.double(), x, rtol=1e-4, atol=1e-4)

@@ -164,9 +164,9 @@ def test_casts_of_weights_are_not_kept_until_autocast_ends():
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ((3, CPU, CPU), TypeError, "forward has to be callable"),
-        ((Net, "cuda", CPU), TypeError, "train_device has to be a torch.device: 'cuda'"),
-        ((Net, CPU, None), TypeError, "offload_device has to be a torch.device: None"),
+        ((3, CPU, CPU), TypeError, "forward must be callable"),
+        ((Net, "cuda", CPU), TypeError, "train_device must be a torch.device: 'cuda'"),
+        ((Net, CPU, None), TypeError, "offload_device must be a torch.device: None"),
         ((Net, CPU), TypeError, "offload_device"),
         ((Net,), TypeError, "train_device"),
     ],

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from modules.families.layers import layers_of
-from modules.memory.layers.layers import LayerSettings, evenly, size_of
+from modules.families.layers import component_layers
+from modules.memory.layers.layers import LayerSettings, size_of, spread_evenly
 from tests import tiny
 from tests.managed import Calls, Journeys, checkpoint, manage
 
@@ -23,7 +23,7 @@ def layers(*widths):
 def test_what_is_chosen_reaches_the_share_at_every_point_and_exceeds_it_by_less_than_one(
     sizes, share
 ):
-    chosen = evenly(sizes, share)
+    chosen = spread_evenly(sizes, share)
     taken = [size * is_chosen for size, is_chosen in zip(sizes, chosen, strict=True)]
     for sum_taken, total in zip(
         itertools.accumulate(taken), itertools.accumulate(sizes), strict=True
@@ -33,19 +33,19 @@ def test_what_is_chosen_reaches_the_share_at_every_point_and_exceeds_it_by_less_
 
 
 def test_a_third_is_every_third_and_the_ends_are_none_and_all():
-    assert evenly([1] * 9, 1 / 3) == (True, False, False) * 3
-    assert not any(evenly([3, 1, 2], 0))
-    assert all(evenly([3, 1, 2], 1))
+    assert spread_evenly([1] * 9, 1 / 3) == (True, False, False) * 3
+    assert not any(spread_evenly([3, 1, 2], 0))
+    assert all(spread_evenly([3, 1, 2], 1))
 
 
 def test_waiting_are_the_weights_of_layers_that_reach_the_share_of_each_part():
     family = tiny.family()
-    listed = layers_of(family)
-    waiting = manage(family, LayerSettings(offload=0.5)).waiting
+    listed = component_layers(family)
+    offloaded = manage(family, LayerSettings(offload=0.5)).offloaded
     for own in listed.values():
         sizes = [size_of(layer) for layer in own]
-        waits = [all(weight in waiting for weight in layer.parameters()) for layer in own]
-        stays = [not any(weight in waiting for weight in layer.parameters()) for layer in own]
+        waits = [all(weight in offloaded for weight in layer.parameters()) for layer in own]
+        stays = [not any(weight in offloaded for weight in layer.parameters()) for layer in own]
         assert all(a != b for a, b in zip(waits, stays, strict=True))
         bytes_waiting = sum(s for s, is_waiting in zip(sizes, waits, strict=True) if is_waiting)
         assert 0.5 * sum(sizes) <= bytes_waiting < 0.5 * sum(sizes) + max(sizes)
@@ -55,7 +55,7 @@ def test_nothing_waits_where_both_devices_are_the_same():
     own, journeys = layers(4, 4), Journeys()
     managed = manage(own, ALL, journeys, is_apart=False)
     own["part"][0](own["part"][1](torch.ones(1, 4))).sum().backward()
-    assert managed.waiting == frozenset()
+    assert managed.offloaded == frozenset()
     assert journeys.fetched == journeys.sent == journeys.announced == []
 
 

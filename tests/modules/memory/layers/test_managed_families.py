@@ -12,9 +12,9 @@ from modules.memory.precision import autocast
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.embedding import Embeddings
 from modules.methods.original_weights import OriginalWeights
-from modules.sampling.sampler import Around, sample
-from onetrainer.config.methods.embedding import Embeddings as Words
-from onetrainer.config.methods.embedding import Word
+from modules.sampling.sampler import SamplingContexts, sample
+from onetrainer.config.methods.embedding import Embeddings as EmbeddingsSection
+from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.config.run.sampling import Prompt
 from tests import tiny
 from tests.adapters import section, shake
@@ -26,13 +26,20 @@ SETTINGS = {
     "half away": LayerSettings(checkpointing="selective", offload=0.5, activations=0.5),
     "all away": LayerSettings(offload=1.0, activations=1.0),
 }
-KINDS = ("lora", "dora", "loha", "lokr", "oft", "full", "words")
-CASES = [
-    *product(KINDS, ["sd15"], ["fp32"], ["selective", "half away"]),
-    *product(["lora"], ["sd15"], ["fp32"], ["block", "all away"]),
-    *product(["lora", "full", "words"], ["sdxl"], ["fp32"], ["half away"]),
-    *product(["lora", "dora", "full"], ["sd15"], ["bf16", "fp16"], ["half away"]),
+KINDS = ("lora", "dora", "loha", "lokr", "oft", "full", "embedding")
+# Each method, family, precision and setting once or more; every pair of them in long runs.
+FEW = [
+    *product(["lora"], ["sd15"], ["fp32"], SETTINGS),
+    ("dora", "sd15", "bf16", "half away"),
+    ("loha", "sd15", "fp32", "selective"),
+    ("lokr", "sd15", "fp32", "half away"),
+    ("oft", "sd15", "fp16", "half away"),
+    ("full", "sd15", "fp16", "selective"),
+    ("full", "sdxl", "fp32", "half away"),
+    ("embedding", "sdxl", "fp32", "half away"),
 ]
+ALL = product(KINDS, ["sd15", "sdxl"], ["fp32", "bf16", "fp16"], SETTINGS)
+CASES = [*FEW, *(pytest.param(*case, marks=pytest.mark.long) for case in ALL if case not in FEW)]
 DROPS = {"dropout": 0.2, "rank_dropout": 0.2, "module_dropout": 0.2}
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -46,9 +53,10 @@ def attached(kind, name, dtype):
         for part in parts:
             part.requires_grad_(True).train()
         return family, [weight for part in parts for weight in part.parameters()]
-    if kind == "words":
-        words = [Word(word="cat", initial_text="red cat", place="input")]
-        family, method = Embeddings.attach(family, Words(words=words), seed=3)
+    if kind == "embedding":
+        tokens = [EmbeddingToken(token="cat", initial_text="red cat", place="input")]
+        section_ = EmbeddingsSection(tokens=tokens)
+        family, method = Embeddings.attach(family, section_, seed=3)
     else:
         drops = {"module_dropout": 0.3} if kind == "oft" else DROPS
         method = Adapters.attach(family, section(kind, text=True, **drops), seed=0)
@@ -63,8 +71,8 @@ def loss_of(family, precision, *, seed=0):
     noisy = torch.randn(2, 4, 16, 16, generator=torch.Generator().manual_seed(seed))
     with autocast(CPU, precision):
         texts = family.encode_text(["a cat", "a dog"])
-        frames = torch.full((2, 6), 64.0)
-        predicted = family.predict(noisy, torch.tensor([10, 700]), texts, frames=frames)
+        time_ids = torch.full((2, 6), 64.0)
+        predicted = family.predict(noisy, torch.tensor([10, 700]), texts, time_ids=time_ids)
         return (predicted - noisy).square().mean()
 
 
@@ -95,19 +103,19 @@ def test_a_step_is_the_same(kind, name, precision, settings):
     assert all(map(torch.equal, found, expected))
 
 
-@pytest.mark.parametrize("settings", SETTINGS)
-def test_the_decoder_of_a_vae_is_the_same(settings):
+def test_the_decoder_of_a_vae_is_the_same():
     found = []
-    for managed in (False, True):
+    for settings in (None, *SETTINGS.values()):
         family = tiny.family()
-        if managed:
-            manage(family, SETTINGS[settings])
+        if settings:
+            manage(family, settings)
         family.vae.decoder.requires_grad_(True).train()
         latents = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(0))
         pixels = family.decode_unclamped(latents)
         pixels.square().mean().backward()
         found.append([pixels, *(weight.grad for weight in family.vae.decoder.parameters())])
-    assert all(map(torch.equal, *found))
+    for settings, managed in zip(SETTINGS, found[1:], strict=True):
+        assert all(map(torch.equal, found[0], managed)), settings
 
 
 @pytest.mark.parametrize("kind", ["lora", "full"])
@@ -123,7 +131,7 @@ def test_a_prediction_of_the_model_before_training_disturbs_no_step(kind):
                 weight *= 1.01
         torch.manual_seed(5)
         loss = loss_of(family, "fp32")
-        with original.in_place() if kind == "full" else nullcontext(), torch.no_grad():
+        with original.restored() if kind == "full" else nullcontext(), torch.no_grad():
             before = loss_of(family, "fp32", seed=1)
         (loss * before).backward()
         found.append([loss, before, *(w.grad for w in weights if w.grad is not None)])
@@ -134,10 +142,10 @@ def test_a_prediction_of_the_model_before_training_disturbs_no_step(kind):
 @pytest.mark.parametrize("name", ["sd15", "sdxl"])
 def test_samples_are_the_same(name):
     prompt = Prompt(prompt="a cat", width=64, height=64, seed=1)
-    around = Around(partial(autocast, CPU, "bf16"))
+    contexts = SamplingContexts(partial(autocast, CPU, "bf16"))
     drawn = []
     for settings in (LayerSettings(), SETTINGS["all away"]):
         family = tiny.family(name, compute_dtype=torch.bfloat16)
         manage(family, settings)
-        drawn.append(sample(family, [prompt], steps=2, guidance=3.0, around=around))
+        drawn.append(sample(family, [prompt], steps=2, guidance=3.0, contexts=contexts))
     assert torch.equal(*drawn)

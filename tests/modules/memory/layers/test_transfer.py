@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from modules.memory.layers.layers import LayerSettings, manage_layers
-from modules.memory.layers.streams import MOST_LEAVING, StreamedInputs, StreamedWeights
-from modules.memory.layers.transfer import DirectTransfer, all_copied
+from modules.memory.layers.streams import MAX_OUTGOING, StreamedInputs, StreamedWeights
+from modules.memory.layers.transfer import DirectTransfer, copy_all_to_device
 from onetrainer.errors import UserError
 from tests import pretend
 
@@ -47,10 +47,12 @@ def run(own, device):
 def managed(settings, *, trains=True):
     """Layers on the pretended card, but for those that wait."""
     own = layers(trains=trains)
-    waiting = manage_layers({"part": own}, settings, train_device=CUDA, offload_device=CPU).waiting
+    offloaded = manage_layers(
+        {"part": own}, settings, train_device=CUDA, offload_device=CPU
+    ).offloaded
     for layer in own:
         for weight in layer.parameters():
-            if weight not in waiting:
+            if weight not in offloaded:
                 weight.data = weight.data.to(CUDA)
     return own
 
@@ -82,7 +84,7 @@ def test_weights_on_the_card_are_two_layers_of_those_that_wait(prefetch):
         assert visiting <= (2 if prefetch else 1) * LAYER
 
 
-@pytest.mark.parametrize(("prefetch", "kept"), [(False, 0), (True, MOST_LEAVING)])
+@pytest.mark.parametrize(("prefetch", "kept"), [(False, 0), (True, MAX_OUTGOING)])
 def test_inputs_that_wait_are_not_on_the_card(prefetch, kept):
     with pretend.accelerator() as card:
         own = managed(LayerSettings("block", 0.0, 1.0, prefetch))
@@ -126,7 +128,7 @@ def test_copies_for_which_one_waits_once_can_be_read_at_once_and_keep_their_form
     with pretend.accelerator() as card:
         there = [torch.arange(6.0, device=CUDA).view(2, 3).T, torch.ones(4, device=CUDA).bfloat16()]
         card.syncs.clear()
-        copies = all_copied(there, CPU)
+        copies = copy_all_to_device(there, CPU)
         assert len(card.syncs) == 1
         assert copies[0].tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
         assert copies[0].stride() == (1, 3)
@@ -144,7 +146,7 @@ def test_gradients_come_one_by_one_where_no_memory_can_be_pinned(monkeypatch):
     with pretend.accelerator():
         there = [torch.full((2,), float(number), device=CUDA) for number in range(3)]
         monkeypatch.setattr(torch.Tensor, "to", refuse)
-        copies = all_copied(there, CPU)
+        copies = copy_all_to_device(there, CPU)
         assert [copy.tolist() for copy in copies] == [[0.0] * 2, [1.0] * 2, [2.0] * 2]
 
 

@@ -79,7 +79,7 @@ def file(tmp_path_factory):
 
 def reward(model, dtype=torch.float32, **settings):
     section = Section(reward="image_reward", model=str(model), **settings)
-    return make_reward(section, device=CPU, dtype=dtype, offline=True, tell=print)
+    return make_reward(section, device=CPU, dtype=dtype, offline=True, report=print)
 
 
 def by_hand(images, ids):
@@ -173,14 +173,14 @@ def test_in_bf16_a_finite_gradient_reaches_the_images(file):
 
 
 def test_networks_are_frozen_and_never_train(file):
-    networks = reward(file).own_modules()
+    networks = reward(file).extra_modules()
     assert not any(module.training for module in networks.modules())
     assert not any(parameter.requires_grad for parameter in networks.parameters())
 
 
 def test_what_is_missing_is_told(file, tmp_path):
     torch.save(file_tensors(), tmp_path / "ImageReward.pt")
-    with pytest.raises(UserError, match=r"vocab\.txt: there is no such file"):
+    with pytest.raises(UserError, match=r"vocab\.txt: no such file"):
         reward(tmp_path / "ImageReward.pt")
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
     torn = file_tensors()
