@@ -282,8 +282,8 @@ class App:
         page = self.window_state.page if self.window_state.page in SETTINGS_PAGES else ""
         if opening.preset:
             try:
-                aside = self.draft.load(locate(opening.preset))
-                self.root.after_idle(self.presets.report_replaced_changes, len(aside))
+                replaced = self.draft.load(locate(opening.preset))
+                self.root.after_idle(self.presets.report_replaced_changes, len(replaced))
             except UserError as error:
                 self.root.after_idle(partial(show_error, self.kit, self.root, error))
         is_empty = not self.draft.value("model.path") and not self.draft.value("data.folder")

@@ -96,7 +96,7 @@ class PresetActions:
         hint = f"Saved in {folder}"
         while True:
             name, description = ask_name(
-                context.kit, context.root, name=name, place=hint, description=description
+                context.kit, context.root, name=name, hint=hint, description=description
             )
             if not name:
                 return False

@@ -75,5 +75,5 @@ def result_text(checked: "CheckResult") -> str:
     """Return the result of a check in one line."""
     from onetrainer.images.findings import summary
 
-    words = summary(checked.findings, checked.images)
-    return words[:1].upper() + words[1:]
+    text = summary(checked.findings, checked.images)
+    return text[:1].upper() + text[1:]

@@ -247,7 +247,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MAX_VALUE_LENGTH else f"…{text[-_MAX_VALUE_LENGTH:]}"
 
 
-def ask_name(kit: Kit, root: tk.Tk, *, name: str, place: str, description: str) -> tuple[str, str]:
+def ask_name(kit: Kit, root: tk.Tk, *, name: str, hint: str, description: str) -> tuple[str, str]:
     """Ask for the name and description of a preset; ("", "") if cancelled."""
     dialog = Dialog(kit, root, "Save as preset")
     dialog.add_text("Name")
@@ -258,7 +258,7 @@ def ask_name(kit: Kit, root: tk.Tk, *, name: str, place: str, description: str) 
     about = tk.StringVar(dialog.window, description)
     second = ttk.Entry(dialog.body, textvariable=about, font="OneTrainerBody")
     second.pack(fill="x", pady=(kit.px(3), 0))
-    dialog.add_text(place, style="SmallDim")
+    dialog.add_text(hint, style="SmallDim")
     dialog.add_buttons([Choice("save", "Save", "primary"), Choice("", "Cancel")])
     entry.selection_range(0, "end")
     kit.name(entry, "answer name")
@@ -273,10 +273,10 @@ def _list_problems(dialog: Dialog, problems: list[Problem]) -> None:
     kit = dialog.kit
     box = kit.frame(dialog.body)
     box.pack(fill="x", pady=(kit.px(10), 0))
-    for place, problem in enumerate(problems[:_MAX_PROBLEMS]):
+    for index, problem in enumerate(problems[:_MAX_PROBLEMS]):
         line = kit.frame(box)
         line.pack(fill="x", pady=kit.px(3))
-        go, name = partial(dialog.close, f"problem {place}"), f"answer problem {place}"
+        go, name = partial(dialog.close, f"problem {index}"), f"answer problem {index}"
         kit.button(line, _location(problem), go, name=name).widget.pack(anchor="w")
         kit.label(line, problem_text(problem), style="SmallDim", wrap=_WIDTH).pack(
             anchor="w", padx=kit.px(4), pady=(kit.px(3), 0)

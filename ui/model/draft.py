@@ -44,7 +44,7 @@ class Draft:
     """Values being edited, as a document that may be invalid.
 
     Attributes:
-        base: Document that was loaded or saved last; what differs from it is changed.
+        base: Document that was loaded or saved last.
         load_count: How often a config was loaded.
         implied_change: What the last choice of a variant has changed elsewhere.
     """
@@ -109,8 +109,7 @@ class Draft:
     def set(self, path: str, value: object) -> None:
         """Change one setting; consecutive changes of one setting are undone as one.
 
-        A section whose variant changes returns as it was last, with the edits made in others since.
-        Choosing a method may also change the objective, see `implied_change`.
+        Choosing a variant restores its section; a method may also change the objective.
         """
         if self.value(path) == value and type(self.value(path)) is type(value):
             return
@@ -128,11 +127,8 @@ class Draft:
         before = self.document
         self._push_undo("")
         for path, value in values.items():
-            is_other = (
-                is_variant_choice(path) and isinstance(value, str) and value != self.value(path)
-            )
-            if is_other:
-                chosen = self._memory.with_variant(self.document, section_of(path), str(value))
+            if is_variant_choice(path) and isinstance(value, str) and value != self.value(path):
+                chosen = self._memory.with_variant(self.document, section_of(path), value)
                 self.document = self._with_objective(chosen, path)
             else:
                 self.document = presets.with_value(self.document, path, value)
@@ -179,8 +175,7 @@ class Draft:
 
     def changed(self) -> list[str]:
         """Return the paths of settings that differ from the loaded or saved ones."""
-        paths = (setting.path for setting in settings_in(self.variants))
-        return [path for path in paths if self.is_changed(path)]
+        return [s.path for s in settings_in(self.variants) if self.is_changed(s.path)]
 
     def is_changed(self, path: str) -> bool:
         """Return whether a setting differs from its loaded or saved value.
@@ -226,12 +221,7 @@ class Draft:
     def set_file_problems(
         self, problems: list[Problem], file_settings: FileSettings | None = None
     ) -> None:
-        """Store the problems of files and folders until those settings change.
-
-        Args:
-            problems: What the check has found.
-            file_settings: The checked values, if they may have changed meanwhile.
-        """
+        """Store the problems of the checked files until those settings change."""
         self._checked_inputs = self.file_settings if file_settings is None else file_settings
         self._file_problems = list(problems)
         self._changed()
@@ -254,11 +244,7 @@ class Draft:
             return None
 
     def config(self) -> TrainConfig:
-        """Return the complete config.
-
-        Raises:
-            ProblemsError: If a value is invalid.
-        """
+        """Return the complete config; raise ProblemsError if a value is invalid."""
         return presets.resolve(self.document, source="")
 
     def valid_config(self) -> TrainConfig | None:
@@ -272,10 +258,10 @@ class Draft:
         """Load a config file; settings that it omits get their defaults.
 
         A built-in preset keeps the user's model, images, prompts, names and metadata, except those
-        of the demo. The config of a run cannot be overwritten.
+        of the demo.
 
         Returns:
-            The settings whose values were the user's own and were replaced; `undo` restores them.
+            The user's changed settings that were replaced; `undo` restores them.
 
         Raises:
             UserError: If the file cannot be read or holds invalid values.

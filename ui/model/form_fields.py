@@ -197,8 +197,8 @@ def page_title(path: str) -> str:
 
 def section_title(section: str) -> str:
     """Return the title of a section: "Text encoder" for "method.text_encoder"."""
-    words = section_name(section)
-    return _TITLES.get(section) or words[:1].upper() + words[1:]
+    name = section_name(section)
+    return _TITLES.get(section) or name[:1].upper() + name[1:]
 
 
 def section_name(section: str) -> str:

@@ -17,17 +17,17 @@ _DIGITS = 4
 
 def entry_noun(setting: Setting) -> str:
     """Return what one entry of a list is called: "Folder" for the list "More folders"."""
-    words = setting.ui.label.partition(" by ")[0].removeprefix("More ")
-    return words.rstrip("s").capitalize()
+    noun = setting.ui.label.partition(" by ")[0].removeprefix("More ")
+    return noun.rstrip("s").capitalize()
 
 
 def entry_title(setting: Setting, entry: Document) -> str:
     """Return the title of an entry: its first text, or the last part of its path."""
     texts = [inner for inner in entries_of(setting) if inner.kind == "text"]
     for inner in sorted(texts, key=lambda inner: inner.ui.is_path):
-        said = str(entry.get(inner.path) or "").strip()
-        if said and "." not in inner.path and inner.ui.level == "basic" and not inner.ui.only_with:
-            return PurePath(said).name if inner.ui.is_path else said
+        text = str(entry.get(inner.path) or "").strip()
+        if text and "." not in inner.path and inner.ui.level == "basic" and not inner.ui.only_with:
+            return PurePath(text).name if inner.ui.is_path else text
     return ""
 
 
@@ -112,10 +112,10 @@ def _with_point(values: list[Document]) -> tuple[list[Document], int]:
     if not values or places[0] > 0:
         return [_point(0.0, 1.0), *values], 0
     gaps = [end - start for start, end in pairwise(places)]
-    place = gaps.index(max(gaps))
-    at = round((places[place] + places[place + 1]) / 2, _DIGITS)
-    factor = round((factors[place] + factors[place + 1]) / 2, _DIGITS)
-    return [*values[: place + 1], _point(at, factor), *values[place + 1 :]], place + 1
+    index = gaps.index(max(gaps))
+    at = round((places[index] + places[index + 1]) / 2, _DIGITS)
+    factor = round((factors[index] + factors[index + 1]) / 2, _DIGITS)
+    return [*values[: index + 1], _point(at, factor), *values[index + 1 :]], index + 1
 
 
 def _point(at: float, factor: float) -> Document:

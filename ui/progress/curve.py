@@ -45,7 +45,7 @@ class Curve:
 
     def _halve(self) -> None:
         pairs = zip(self._buckets[::2], self._buckets[1::2], strict=True)
-        self._buckets = [_merge(one, other) for one, other in pairs]
+        self._buckets = [_merge(first, second) for first, second in pairs]
         self._stride *= 2
 
 
@@ -90,12 +90,12 @@ def _bucket(values: list[tuple[int, float]]) -> Point:
     return Point(values[-1][0], min(numbers), max(numbers), sum(numbers) / len(numbers))
 
 
-def _merge(one: Point, other: Point) -> Point:
+def _merge(first: Point, second: Point) -> Point:
     return Point(
-        other.step,
-        min(one.lowest, other.lowest),
-        max(one.highest, other.highest),
-        (one.mean + other.mean) / 2,
+        second.step,
+        min(first.lowest, second.lowest),
+        max(first.highest, second.highest),
+        (first.mean + second.mean) / 2,
     )
 
 

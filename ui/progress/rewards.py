@@ -51,9 +51,9 @@ class Trend:
     figure: str
     tone: Role = "text"
 
-    def text_at(self, place: int) -> str:
+    def text_at(self, index: int) -> str:
         """Return the text of one value: "step 20: 0.412 ± 0.021"."""
-        point = self.points[place]
+        point = self.points[index]
         value = (
             format_percent(point.value) if self.is_fraction else with_band(point.value, point.error)
         )
@@ -274,7 +274,7 @@ def _column(title: str, evaluation: Evaluated, rows: int) -> GridColumn:
 def _lines(evaluation: Evaluated, image: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return the rewards of an image, the trained ones first, after the sum of several."""
     scores: Mapping[str, float] = image.get("rewards", {})
-    trained = [name for name, known in evaluation.rewards.items() if known.get("trained")]
+    trained = [name for name, values in evaluation.rewards.items() if values.get("trained")]
     others = [name for name in scores if name and name not in trained]
     names = [*(name for name in trained if name in scores), *others]
     found = [(name, format_score(scores[name])) for name in names]
@@ -291,9 +291,9 @@ def _prompt_and_seed(image: Mapping[str, Any]) -> tuple[str, int]:
     return str(image.get("prompt", "")), int(image.get("seed", 0))
 
 
-def _number(known: Mapping[str, float | None], name: str, *, nan: bool = False) -> float:
+def _number(values: Mapping[str, float | None], name: str, *, nan: bool = False) -> float:
     """Return a value of an evaluation; an unknown one is 0, or NaN if requested."""
-    value = known.get(name)
+    value = values.get(name)
     if value is None:
         return float("nan") if nan else 0.0
     return value if nan or isfinite(value) else 0.0

@@ -106,8 +106,8 @@ class RunState:
     @property
     def total_steps(self) -> int:
         """Number of steps of the run; 0 while unknown."""
-        known = self.progress or self.started
-        return known.total_steps if known else 0
+        event = self.progress or self.started
+        return event.total_steps if event else 0
 
     @property
     def is_early_end(self) -> bool:
@@ -145,10 +145,10 @@ class RunState:
 
 def phase_text(phase: Phase) -> str:
     """Return the text of a phase: "Encoding images and captions · 12 of 40"."""
-    words = _PHASE_WORDS.get(phase.name, phase.name.capitalize())
+    text = _PHASE_WORDS.get(phase.name, phase.name.capitalize())
     if phase.total > 1 and phase.name != "training":
-        return f"{words} · {phase.done} of {phase.total}"
-    return words
+        return f"{text} · {phase.done} of {phase.total}"
+    return text
 
 
 def format_time(seconds: float) -> str:

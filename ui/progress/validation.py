@@ -61,7 +61,7 @@ class Validation:
         if event.verdict == "first":
             stored.clear()
         stored[:] = sorted(
-            [*(one for one in stored if one.step != event.step), event], key=lambda one: one.step
+            [*(old for old in stored if old.step != event.step), event], key=lambda each: each.step
         )
 
     @property
@@ -75,13 +75,14 @@ class Validation:
         newest = self.newest
         if newest is None:
             return None
-        return next((one for one in self.exported if one.step == newest.best_step), None)
+        return next((event for event in self.exported if event.step == newest.best_step), None)
 
     @property
     def newest_without_ema(self) -> Validated | None:
         """The newest validation of the weights without EMA; None if they are not measured."""
         newest = self.newest
-        return next((one for one in self.without_ema if newest and one.step == newest.step), None)
+        events = (event for event in self.without_ema if newest and event.step == newest.step)
+        return next(events, None)
 
     def by_level(self) -> list[LossPart]:
         """Return the newest loss by noise level, from little noise to much."""
@@ -111,16 +112,16 @@ def _by_name(levels: list[float]) -> dict[str, float]:
     """Return the losses of a few ranges of timesteps: "0-25 %"."""
     count = len(levels)
     parts = min(count, _MAX_LEVELS)
-    edges = [count * place // parts for place in range(parts + 1)] if parts else []
+    edges = [count * index // parts for index in range(parts + 1)] if parts else []
     return {
         f"{round(100 * low / count)}-{round(100 * high / count)} %": fmean(levels[low:high])
         for low, high in pairwise(edges)
     }
 
 
-def half_band(one: Validated) -> float:
+def half_band(event: Validated) -> float:
     """Return half of the 95 % band; 0 if it is unknown, as for a single image."""
-    return one.error if isfinite(one.error) else 0.0
+    return event.error if isfinite(event.error) else 0.0
 
 
 def facts(validation: Validation) -> list[tuple[str, str, Role]]:

@@ -12,7 +12,7 @@ from ui.model.search import Hit, find_settings
 from ui.widgets.widgets import Kit, focused
 
 _WIDTH = 540
-_LONGEST_VALUE = 40
+_MAX_VALUE_LENGTH = 40
 _HINT = "Find a setting   Ctrl+F"
 
 
@@ -66,7 +66,7 @@ class Finder:
         self.entry.bind("<Escape>", lambda _: self.close())
         self.entry.bind("<FocusIn>", lambda _: self._hint.place_forget())
         # A click on the list takes the focus first; the list must still exist then.
-        self.entry.bind("<FocusOut>", lambda _: root.after(200, self._left))
+        self.entry.bind("<FocusOut>", lambda _: root.after(200, self._focus_left))
         self._list.bind("<ButtonRelease-1>", lambda _: self._choose())
 
     def open(self) -> None:
@@ -85,7 +85,7 @@ class Finder:
     def _show_hint(self) -> None:
         self._hint.place(x=self._kit.px(9), rely=0.5, anchor="w")
 
-    def _left(self) -> None:
+    def _focus_left(self) -> None:
         if focused(self._root) is not self.entry:
             self._list.place_forget()
             if not self._text.get():
@@ -118,7 +118,8 @@ class Finder:
         )
         if hit.choice and hit.choice != value:
             value = f"{value}, or {hit.choice}"
-        return f"  {setting.ui.label}   {shorten_at_word(value, _LONGEST_VALUE)}   —   {hit.place}"
+        value = shorten_at_word(value, _MAX_VALUE_LENGTH)
+        return f"  {setting.ui.label}   {value}   —   {hit.place}"
 
     def _chosen(self) -> int:
         places = [place for place in range(len(self._hits)) if self._list.selection_includes(place)]

@@ -59,8 +59,8 @@ def chevron(size: int, scale: float, *, color: str, ground: str) -> Rows:
     def layers(x: float, y: float) -> list[Layer]:
         # Nearest point of the stroke from (0, half) up to (reach, -half), mirrored for x < 0.
         along = (abs(x) * reach - (y - half) * reach) / (2 * reach * reach)
-        share = min(max(along, 0.0), 1.0)
-        away = math.hypot(abs(x) - share * reach, y - half + share * reach)
+        fraction = min(max(along, 0.0), 1.0)
+        away = math.hypot(abs(x) - fraction * reach, y - half + fraction * reach)
         return [(away - _STROKE * scale, color)]
 
     return paint(size, size, ground, layers)
@@ -90,12 +90,12 @@ def area(
     for x in range(width):
         top = _height_at(line, x + 0.5)
         for y in range(height) if top is not None else ():
-            share = min(y + 0.5 - (top or 0.0) + 0.5, foot - y, 1.0)
-            if share > 0:
-                rows[y][x] = _mix(ground, below, share)
-    for (x, y), share in _covered(line, thickness / 2).items():
+            fraction = min(y + 0.5 - (top or 0.0) + 0.5, foot - y, 1.0)
+            if fraction > 0:
+                rows[y][x] = _mix(ground, below, fraction)
+    for (x, y), fraction in _covered(line, thickness / 2).items():
         if 0 <= x < width and 0 <= y < height:
-            rows[y][x] = _mix(rows[y][x], above, share)
+            rows[y][x] = _mix(rows[y][x], above, fraction)
     return rows
 
 
@@ -109,7 +109,7 @@ def _height_at(line: Sequence[tuple[float, float]], x: float) -> float | None:
 
 def _covered(line: Sequence[tuple[float, float]], reach: float) -> dict[tuple[int, int], float]:
     """Return how much of each pixel a line of width 2 · reach covers."""
-    found: dict[tuple[int, int], float] = {}
+    coverage: dict[tuple[int, int], float] = {}
     for (left, start), (right, end) in pairwise(line):
         across, down = right - left, end - start
         length = across * across + down * down
@@ -121,14 +121,14 @@ def _covered(line: Sequence[tuple[float, float]], reach: float) -> dict[tuple[in
                 along = (to_x * across + to_y * down) / length if length else 0.0
                 along = min(max(along, 0.0), 1.0)
                 away = math.hypot(to_x - along * across, to_y - along * down)
-                share = min(reach + 0.5 - away, 1.0)
-                if share > found.get((x, y), 0.0):
-                    found[x, y] = share
-    return found
+                fraction = min(reach + 0.5 - away, 1.0)
+                if fraction > coverage.get((x, y), 0.0):
+                    coverage[x, y] = fraction
+    return coverage
 
 
-def _mix(below: str, above: str, share: float) -> str:
-    if share in (0.0, 1.0):
-        return above if share else below
+def _mix(below: str, above: str, fraction: float) -> str:
+    if fraction in (0.0, 1.0):
+        return above if fraction else below
     pairs = [(int(below[at : at + 2], 16), int(above[at : at + 2], 16)) for at in (1, 3, 5)]
-    return "#" + "".join(f"{round(low + (high - low) * share):02x}" for low, high in pairs)
+    return "#" + "".join(f"{round(low + (high - low) * fraction):02x}" for low, high in pairs)

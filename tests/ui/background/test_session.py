@@ -8,24 +8,26 @@ import pytest
 
 from onetrainer.presets.presets import load_document, resolve
 from onetrainer.run import client
+from tests.ui.window_server import ServedWorkers
 from ui.background.session import KILL_AFTER, Session
 
 DEADLINE = 30.0
 
 
 @pytest.fixture
-def config(home, project, monkeypatch):
+def config(home, project, monkeypatch, window_server):
     monkeypatch.setattr(client, "WORKER", "tests.ui.fake_worker")
+    monkeypatch.setattr(client, "subprocess", ServedWorkers(window_server))
     return resolve(load_document(project), source="")
 
 
 @pytest.fixture
 def session():
-    get_or_make = Session()
-    yield get_or_make
-    if get_or_make.run is not None:
-        get_or_make.kill()
-        get_or_make.run.wait(10)
+    made = Session()
+    yield made
+    if made.run is not None:
+        made.kill()
+        made.run.wait(10)
 
 
 def until(session, condition):
@@ -69,7 +71,7 @@ def test_a_paused_run_goes_on_where_it_ended(session, config, monkeypatch):
     assert session.state.started.step == paused_at
 
 
-def test_the_words_of_the_worker_before_are_no_end_of_the_resumed_run(session, config, monkeypatch):
+def test_the_end_of_the_worker_before_is_no_end_of_the_resumed_run(session, config, monkeypatch):
     start(session, config, monkeypatch, "slow")
     until(session, lambda: session.state.step >= 2)
     session.send("pause")
@@ -81,7 +83,7 @@ def test_the_words_of_the_worker_before_are_no_end_of_the_resumed_run(session, c
         time.sleep(0.01)
 
 
-def test_a_resumed_run_keeps_its_image_until_the_new_worker_has_told_all(
+def test_a_resumed_run_keeps_its_state_until_the_new_worker_has_reported_all(
     session, config, monkeypatch
 ):
     start(session, config, monkeypatch, "slow")
@@ -102,7 +104,7 @@ def test_a_resumed_run_keeps_its_image_until_the_new_worker_has_told_all(
 @pytest.mark.parametrize(
     ("sent", "name"), [(signal.SIGSEGV, "SIGSEGV"), (signal.SIGKILL, "memory")]
 )
-def test_a_worker_that_is_killed_is_told_of_in_words(session, config, monkeypatch, sent, name):
+def test_a_worker_that_is_killed_is_reported(session, config, monkeypatch, sent, name):
     start(session, config, monkeypatch, "slow")
     until(session, lambda: session.state.step >= 2)
     os.kill(session.state.started.pid, sent)
@@ -112,7 +114,7 @@ def test_a_worker_that_is_killed_is_told_of_in_words(session, config, monkeypatc
     assert "fake worker: loading" in session.state.unexpected_exit.log
 
 
-def test_a_worker_that_dies_before_it_goes_on_is_told_of(session, config, monkeypatch):
+def test_a_worker_that_dies_before_it_goes_on_is_reported(session, config, monkeypatch):
     start(session, config, monkeypatch, "slow")
     until(session, lambda: session.state.step >= 2)
     session.send("pause")

@@ -9,7 +9,7 @@ from ui.dialogs.dialogs import Choice, Dialog, show_problems
 
 def make_dialog(kit, root, title):
     dialog = Dialog(kit, root, title)
-    dialog.offer([Choice("yes", "Yes")])
+    dialog.add_buttons([Choice("yes", "Yes")])
     return dialog
 
 
@@ -57,7 +57,7 @@ def test_a_dialog_over_a_dialog_gives_the_pointer_back(root, kit):
     ("paths", "answer", "words"),
     [
         (["optimizer.lr"], "answer problem 0", "Go to setting"),
-        (["optimizer.lr", "data.folder"], "answer problem 1", "Data › Pictures"),
+        (["optimizer.lr", "data.folder"], "answer problem 1", "Data › Images"),
     ],
 )
 def test_a_problem_of_the_list_leads_to_its_setting(root, kit, paths, answer, words):

@@ -1,7 +1,5 @@
 """A forecast of memory in words, colors and shares."""
 
-import pytest
-
 from onetrainer.run.events import Failed, Forecast
 from ui.messages.memory import (
     REST,
@@ -23,18 +21,15 @@ def forecast(peak, free):
     return Forecast({"training": {"unet": round(peak * GIB)}}, "training", round(peak * GIB), free)
 
 
-@pytest.mark.parametrize(
-    ("peak", "words", "tone"),
-    [
+def test_it_is_said_whether_it_fits():
+    for peak, words, tone in [
         (9.4, "Fits: 9.4 GB of 12.0 GB", "good"),
         (11.5, "Only just: 11.5 GB of 12.0 GB", "warning"),
         (14.2, "Too much: 14.2 GB of 12.0 GB", "danger"),
-    ],
-)
-def test_it_is_said_whether_it_fits(peak, words, tone):
-    found = verdict(forecast(peak, 12 * GIB))
-    assert (found.text, found.tone) == (words, tone)
-    assert found.details == "Peak: training."
+    ]:
+        found = verdict(forecast(peak, 12 * GIB))
+        assert (found.text, found.tone) == (words, tone), (peak, words, tone)
+        assert found.details == "Peak: training.", (peak, words, tone)
 
 
 def test_without_knowing_what_is_free_only_the_need_is_said():
@@ -77,7 +72,7 @@ def test_a_part_keeps_its_color_whatever_is_beside_it():
 def test_parts_and_phases_begin_a_line_with_a_capital():
     assert [component_title(name) for name in ("unet", "average", REST)] == [
         "UNet",
-        "Average of the weights",
+        "EMA",
         "Everything else",
     ]
     assert [phase_title(name) for name in ("drawing", "new")] == ["Drawing samples", "New"]
@@ -96,15 +91,18 @@ def test_a_fix_says_what_it_comes_to_and_costs():
     assert (found.tone, found.changes) == ("good", fix["changes"])
 
 
-@pytest.mark.parametrize(
-    ("peak", "mark", "tone"),
-    [(10.8, "✓ fits", "good"), (11.5, "only just", "warning"), (13, "not enough alone", "dim")],
-)
-def test_a_fix_fits_where_the_verdict_would_say_so(peak, mark, tone):
-    found = fix_summary({"words": "x", "peak_bytes": round(peak * GIB)}, forecast(14.2, 12 * GIB))
-    assert (found.details.split(" · ")[0], found.tone) == (mark, tone)
-    after = verdict(forecast(peak, 12 * GIB))
-    assert after.tone == {"dim": "danger"}.get(tone, tone)
+def test_a_fix_fits_where_the_verdict_would_say_so():
+    for peak, mark, tone in [
+        (10.8, "✓ fits", "good"),
+        (11.5, "only just", "warning"),
+        (13, "not enough alone", "dim"),
+    ]:
+        found = fix_summary(
+            {"words": "x", "peak_bytes": round(peak * GIB)}, forecast(14.2, 12 * GIB)
+        )
+        assert (found.details.split(" · ")[0], found.tone) == (mark, tone), (peak, mark, tone)
+        after = verdict(forecast(peak, 12 * GIB))
+        assert after.tone == {"dim": "danger"}.get(tone, tone), (peak, mark, tone)
 
 
 def test_what_was_counted_is_said_where_it_is_not_plain():

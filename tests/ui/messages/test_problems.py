@@ -37,21 +37,18 @@ from ui.shell.footer import problems_line
 ERROR, WARNING = Problem("a", "x"), Problem("a", "x", severity="warning")
 
 
-@pytest.mark.parametrize(
-    ("problems", "is_running", "words"),
-    [
+def test_ready_is_said_only_when_it_is_known():
+    for problems, is_running, words in [
         ([], False, "✓ Ready to start"),
         ([], True, ""),
         ([PENDING], False, "Checking files…"),
         ([PENDING], True, ""),
         ([ERROR, WARNING, PENDING], False, "⚠ 1 problem ·"),
         ([WARNING, PENDING], False, "⚠ 1 warning ·"),
-    ],
-)
-def test_ready_is_said_only_when_it_is_known(problems, is_running, words):
-    line = problems_line(problems, is_running=is_running)
-    assert line.startswith(words)
-    assert bool(line) == bool(words)
+    ]:
+        line = problems_line(problems, is_running=is_running)
+        assert line.startswith(words), (problems, is_running, words)
+        assert bool(line) == bool(words), (problems, is_running, words)
 
 
 def test_a_run_stopped_before_its_first_step_has_saved_nothing(tmp_path):
@@ -88,22 +85,18 @@ def test_the_log_s_excerpt_is_that_of_the_last_worker_without_bars(tmp_path):
     assert worker_log_tail(tmp_path / "none.log") == []
 
 
-@pytest.mark.parametrize(
-    ("what", "words"),
-    [
+def test_a_sentence_begins_with_a_capital_but_the_name_of_a_file_stays():
+    for what, words in [
         ("sdxl.safetensors: this is SDXL", "sdxl.safetensors: this is SDXL."),
         ("my model.safetensors: cut off", "my model.safetensors: cut off."),
         ("base: no unet in this folder", "base: no unet in this folder."),
         ("the prompt is empty", "The prompt is empty."),
-    ],
-)
-def test_a_sentence_begins_with_a_capital_but_the_name_of_a_file_stays(what, words):
-    assert problem_text(Problem("model.path", what)) == words
+    ]:
+        assert problem_text(Problem("model.path", what)) == words, (what, words)
 
 
-@pytest.mark.parametrize(
-    ("path", "said", "words"),
-    [
+def test_settings_and_their_values_are_said_as_the_window_shows_them():
+    for path, said, words in [
         ("model.family", 'Choose "sdxl" as model.family', "Choose “SDXL” as “Model family”."),
         ("model.family", 'The one that is set is "sd15"', "The one that is set is “SD 1.5”."),
         (
@@ -117,24 +110,19 @@ def test_a_sentence_begins_with_a_capital_but_the_name_of_a_file_stays(what, wor
         ("data.folder", '"auto" is the name of a folder', '"auto" is the name of a folder.'),
         ("model.path", "choose a .safetensors version", "choose a .safetensors version."),
         ("sampling.prompts", "sampling.prompts.0.seed is wrong", "sampling.prompts.0.seed is"),
-    ],
-)
-def test_settings_and_their_values_are_said_as_the_window_shows_them(path, said, words):
-    assert words in problem_text(Problem(path, "wrong", said))
+    ]:
+        assert words in problem_text(Problem(path, "wrong", said)), (path, said, words)
 
 
-@pytest.mark.parametrize(
-    ("seen", "images", "words"),
-    [
+def test_it_is_said_how_often_each_image_is_seen():
+    for seen, images, words in [
         (1000, 3, "each of 3 images 333 times"),
         (240, 96, "each of 96 images 2.5 times"),
         (12, 12, "each of 12 images once"),
         (60, 1, "the one image 60 times"),
         (60, 1200, "not all of 1,200 images"),
-    ],
-)
-def test_it_is_said_how_often_each_image_is_seen(seen, images, words):
-    assert how_often(seen, images) == words
+    ]:
+        assert how_often(seen, images) == words, (seen, images, words)
 
 
 @pytest.mark.parametrize(
@@ -164,17 +152,14 @@ def test_times_at_which_samples_were_drawn_are_not_called_steps(steps, words):
     assert extent(SampleBook.of(samples)) == words
 
 
-@pytest.mark.parametrize(
-    ("fix", "words"),
-    [
+def test_a_button_that_puts_a_problem_right_says_how():
+    for fix, words in [
         (Fix("model.family", "sd15-inpainting"), "Use SD 1.5 inpainting"),
         (Fix("model.prediction", "auto"), "Set “Prediction” to automatic"),
         (Fix("training.gradient_clipping", 0.0), "Set “Gradient clipping” to 0"),
         (Fix("model.offline", value=False), "Turn “Offline” off"),
-    ],
-)
-def test_a_button_that_puts_a_problem_right_says_how(fix, words):
-    assert fix_label(fix, "model.family") == words
+    ]:
+        assert fix_label(fix, "model.family") == words, (fix, words)
 
 
 def test_a_button_beside_its_own_switch_says_no_name():
@@ -275,24 +260,21 @@ def test_the_first_folder_is_the_one_that_a_run_reads(draft):
         assert getattr(seen, name) == getattr(run, name)
 
 
-@pytest.mark.parametrize(
-    ("source", "proposed"),
-    [
+def test_a_new_preset_begins_with_a_name_of_its_own():
+    for source, proposed in [
         (Source(), ("my-preset", "")),
         (Source("sd15/lora", BUILT_IN / "sd15/lora.json", False, "Theirs"), ("my-lora", "")),
         (Source("paper-001", Path("/r/paper-001/config.json"), False, ""), ("paper-001", "")),
         (Source("mine", Path("/p/mine.json"), True, "My words"), ("mine", "My words")),
-    ],
-)
-def test_a_new_preset_begins_with_a_name_of_its_own(source, proposed):
-    assert suggested_name(source) == proposed
+    ]:
+        assert suggested_name(source) == proposed, (source, proposed)
 
 
-@pytest.mark.parametrize("name", ["what?", "a:b", "..", "a/../b", "/", "a//b", "end."])
-def test_a_name_that_no_file_can_have_is_refused_in_words(name):
-    assert name_error(name)
+def test_a_name_that_no_file_can_have_is_refused_in_words():
+    for name in ["what?", "a:b", "..", "a/../b", "/", "a//b", "end."]:
+        assert name_error(name), name
 
 
-@pytest.mark.parametrize("name", ["short one", "sd15/mine", "mine.json", "v1.5 fast"])
-def test_ordinary_names_are_taken(name):
-    assert name_error(name) == ""
+def test_ordinary_names_are_taken():
+    for name in ["short one", "sd15/mine", "mine.json", "v1.5 fast"]:
+        assert name_error(name) == "", name

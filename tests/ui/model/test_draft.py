@@ -157,7 +157,7 @@ def test_a_broken_file_leaves_the_draft_as_it_is(draft, tmp_path):
 
 
 def test_what_the_check_of_files_found_goes_when_that_setting_changes(draft):
-    draft.set_file_problems([Problem("data.folder", "there are no pictures")])
+    draft.set_file_problems([Problem("data.folder", "has no images")])
     assert draft.problem("data.folder") is not None
     draft.set("training.steps", 61)
     assert draft.problem("data.folder") is not None

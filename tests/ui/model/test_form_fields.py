@@ -1,5 +1,3 @@
-import pytest
-
 from onetrainer.presets.presets import defaults, with_variant
 from ui.model.form_fields import (
     display_text,
@@ -39,28 +37,21 @@ def shown_on(plan, variants):
     return [s for group in groups_in(plan, variants) for s in group.deep_settings]
 
 
-@pytest.fixture(params=EVERY_KIND, ids=lambda pair: "-".join(pair))
-def variants(request):
-    section, kind = request.param
-    outer = kinds_around(section)
-    return variants_in(with_variant(defaults(dict(outer)), section, kind))
+def test_every_setting_of_every_variant_is_explained_and_on_its_page_only():
+    for section, kind in EVERY_KIND:
+        outer = kinds_around(section)
+        variants = variants_in(with_variant(defaults(dict(outer)), section, kind))
+        shown = {plan.name: shown_on(plan, variants) for plan in pages()}
+        everything = [s for settings in shown.values() for s in settings]
+        wanted = [s.path for s in settings_in(variants) if s.ui.level != "hidden"]
+        assert sorted(s.path for s in everything) == sorted(wanted), (section, kind)
+        assert all(s.ui.label and s.help for s in everything), (section, kind)
+        for page, settings in shown.items():
+            assert {page_of(s.path) for s in settings} <= {page}, (section, kind)
 
 
-def test_every_setting_of_every_kind_is_on_one_page_and_explained(variants):
-    shown = [s for plan in pages() for s in shown_on(plan, variants)]
-    wanted = [s.path for s in settings_in(variants) if s.ui.level != "hidden"]
-    assert sorted(s.path for s in shown) == sorted(wanted)
-    assert all(s.ui.label and s.help for s in shown)
-
-
-def test_page_of_a_setting_is_the_page_that_shows_it(variants):
-    for plan in pages():
-        assert {page_of(s.path) for s in shown_on(plan, variants)} <= {plan.name}
-
-
-@pytest.mark.parametrize(
-    ("path", "text", "value"),
-    [
+def test_text_becomes_the_value_it_means():
+    for path, text, value in [
         ("optimizer.lr", "1e-4", 1e-4),
         ("optimizer.lr", " 0.003 ", 0.003),
         ("optimizer.lr", "1/4", 0.25),
@@ -73,20 +64,22 @@ def test_page_of_a_setting_is_the_page_that_shows_it(variants):
         ("method.text_encoder.lr", "", None),
         ("model.path", ' "/a b/c" ', "/a b/c"),
         ("sampling.prompts.0.seed", "7", 7),
-    ],
-)
-def test_text_becomes_the_value_it_means(path, text, value):
-    made = parse_value(text, setting(path))
-    assert made == value
-    assert type(made) is type(value)
+    ]:
+        made = parse_value(text, setting(path))
+        assert made == value, (path, text, value)
+        assert type(made) is type(value), (path, text, value)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(1e-4, "1e-4"), (2.5e-5, "2.5e-5"), (0.05, "0.05"), (16.0, "16"), (1e-8, "1e-8"), (None, "")],
-)
-def test_numbers_are_shown_as_people_write_them(value, text):
-    assert edit_text(value) == text
+def test_numbers_are_shown_as_people_write_them():
+    for value, text in [
+        (1e-4, "1e-4"),
+        (2.5e-5, "2.5e-5"),
+        (0.05, "0.05"),
+        (16.0, "16"),
+        (1e-8, "1e-8"),
+        (None, ""),
+    ]:
+        assert edit_text(value) == text, (value, text)
 
 
 def test_a_choice_is_told_by_its_word_and_anything_else_as_it_is():
@@ -98,14 +91,13 @@ def test_a_choice_is_told_by_its_word_and_anything_else_as_it_is():
     assert display_text(True, setting("validation.use")) == "on"
 
 
-@pytest.mark.parametrize("value", [1e-4, 3.3e-5, 0.999, 1e-8, 123456.5, 1e22])
-def test_a_number_shown_and_read_again_is_the_same(value):
-    assert parse_value(edit_text(value), setting("optimizer.lr")) == value
+def test_a_number_shown_and_read_again_is_the_same():
+    for value in [1e-4, 3.3e-5, 0.999, 1e-8, 123456.5, 1e22]:
+        assert parse_value(edit_text(value), setting("optimizer.lr")) == value, value
 
 
-@pytest.mark.parametrize(
-    ("query", "path"),
-    [
+def test_search_finds_settings_by_what_people_call_them():
+    for query, path in [
         ("lr", "optimizer.lr"),
         ("learning", "optimizer.lr"),
         ("vram", "hardware.gradient_checkpointing"),
@@ -123,11 +115,9 @@ def test_a_number_shown_and_read_again_is_the_same(value):
         ("vpred", "model.prediction"),
         ("euler", "sampling.sampler"),
         ("privacy", "metadata.include_config"),
-    ],
-)
-def test_search_finds_settings_by_what_people_call_them(query, path):
-    hits = find_settings(query, pages(), variants_in({}))
-    assert path in [hit.setting.path for hit in hits][:3]
+    ]:
+        hits = find_settings(query, pages(), variants_in({}))
+        assert path in [hit.setting.path for hit in hits][:3], (query, path)
 
 
 def test_search_for_nothing_finds_nothing():
@@ -139,9 +129,8 @@ def hits(query, variants):
     return find_settings(query, pages(), variants)
 
 
-@pytest.mark.parametrize(
-    ("query", "path", "choice"),
-    [
+def test_search_for_a_kind_finds_where_it_is_chosen():
+    for query, path, choice in [
         ("lion", "optimizer.kind", "Lion"),
         ("prodigy", "optimizer.kind", "Prodigy"),
         ("min snr", "objective.weighting.kind", "min-SNR"),
@@ -152,11 +141,13 @@ def hits(query, variants):
         ("full fine-tuning", "method.kind", "Fine-tuning"),
         ("fine tune", "method.kind", "Fine-tuning"),
         ("finetuning", "method.kind", "Fine-tuning"),
-    ],
-)
-def test_search_for_a_kind_finds_where_it_is_chosen(query, path, choice):
-    first = hits(query, variants_in({}))[0]
-    assert (first.target, first.choice, first.only_with) == (path, choice, "")
+    ]:
+        first = hits(query, variants_in({}))[0]
+        assert (first.target, first.choice, first.only_with) == (path, choice, ""), (
+            query,
+            path,
+            choice,
+        )
 
 
 def test_search_finds_what_other_kinds_have_and_says_which():

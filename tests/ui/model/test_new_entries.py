@@ -1,7 +1,5 @@
 """What new entries of lists begin with."""
 
-import pytest
-
 from onetrainer.config.fields import setting_at
 from onetrainer.config.run.schedule import Point
 from ui.model.new_entries import unique_name, with_new_entry, with_unique_name
@@ -11,19 +9,16 @@ WORDS, PROMPTS, POINTS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "taken", "name"),
-    [
+def test_a_name_that_is_taken_gets_a_number_within_its_brackets():
+    for text, taken, name in [
         ("<my-word>", set(), "<my-word>"),
         ("<my-word>", {"<my-word>"}, "<my-word-2>"),
         ("<my-word>", {"<my-word>", "<my-word-2>"}, "<my-word-3>"),
         ("<my-word-2>", {"<my-word-2>"}, "<my-word-3>"),
         ("Cat", {"cat"}, "Cat-2"),
         ("[[a]]", {"[[a]]"}, "[[a-2]]"),
-    ],
-)
-def test_a_name_that_is_taken_gets_a_number_within_its_brackets(text, taken, name):
-    assert unique_name(text, taken) == name
+    ]:
+        assert unique_name(text, taken) == name, (text, taken, name)
 
 
 def test_words_are_told_apart_and_prompts_may_be_alike():
@@ -48,20 +43,17 @@ def test_points_are_the_beginning_the_end_and_then_the_middle_of_the_widest_gap(
     assert places == [0, 1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("there", "added", "place"),
-    [
+def test_a_point_more_keeps_their_order():
+    for there, added, place in [
         ([(0.0, 1.0), (0.4, 2.0)], (1, 0), 2),
         ([(0.5, 2.0), (1.0, 0.0)], (0, 1), 0),
         ([(0.0, 1.0), (0.2, 3.0), (1.0, 1.0)], (0.6, 2), 2),
         ([(1.0, 2.0)], (0, 1), 0),
-    ],
-)
-def test_a_point_more_keeps_their_order(there, added, place):
-    values = [Point(at=at, factor=factor).model_dump() for at, factor in there]
-    made, where = with_new_entry(POINTS, values, {})
-    assert (points(made)[where], where) == (added, place)
-    assert made[:where] + made[where + 1 :] == values
+    ]:
+        values = [Point(at=at, factor=factor).model_dump() for at, factor in there]
+        made, where = with_new_entry(POINTS, values, {})
+        assert (points(made)[where], where) == (added, place), (there, added, place)
+        assert made[:where] + made[where + 1 :] == values, (there, added, place)
 
 
 def test_a_point_can_be_added_to_those_that_are_wrong_yet():

@@ -1,6 +1,6 @@
 """Which settings are shown: what counts for some of the pictures only, and depends on which."""
 
-import pytest
+from itertools import product
 
 from onetrainer.concepts.concepts import concepts_of, has_masks
 from onetrainer.config.base.variants import KIND
@@ -16,46 +16,43 @@ MASK = [s for s in all_settings() if s.path.startswith("objective.mask.")]
 CAT, OFF = {"folder": "/cats"}, {"folder": "/cats", "use": False}
 
 
-def draft_with(*concepts, **data):
-    draft = Draft()
-    draft.set("data.concepts", [Concept(**each).model_dump(mode="json") for each in concepts])
-    for key, value in data.items():
-        draft.set(f"data.{key}", value)
-    return draft
+def set_data(draft, concepts, **data):
+    entries = [Concept(**each).model_dump(mode="json") for each in concepts]
+    draft.set_all({"data.concepts": entries, **{f"data.{key}": v for key, v in data.items()}})
 
 
-@pytest.mark.parametrize("of_all", ["off", "files", "alpha"])
-@pytest.mark.parametrize(
-    "concepts",
-    [
-        [],
-        [CAT],
-        [CAT | {"masks": "off"}],
-        [CAT | {"masks": "files"}],
-        [CAT, CAT | {"masks": "alpha"}],
-        [OFF | {"masks": "files"}],
-        [OFF | {"masks": "files"}, CAT | {"masks": "alpha"}],
-    ],
-)
-def test_settings_of_masks_are_shown_where_a_folder_in_use_has_masks(home, of_all, concepts):
-    draft = draft_with(*concepts, masks=of_all)
-    expected = has_masks(draft.config())
+def test_settings_of_masks_are_shown_where_a_folder_in_use_has_masks(home):
     assert len(MASK) > 3
-    for setting in MASK:
-        assert is_visible(draft, setting, setting.path, Visibility(True, set())) == expected, (
-            setting.path
-        )
+    draft = Draft()
+    for concepts, of_all in [
+        ([], "off"),
+        ([], "alpha"),
+        ([CAT], "off"),
+        ([CAT], "files"),
+        ([CAT | {"masks": "off"}], "alpha"),
+        ([CAT | {"masks": "files"}], "off"),
+        ([CAT, CAT | {"masks": "alpha"}], "off"),
+        ([OFF | {"masks": "files"}], "off"),
+        ([OFF | {"masks": "files"}], "files"),
+        ([OFF | {"masks": "files"}, CAT | {"masks": "alpha"}], "off"),
+    ]:
+        set_data(draft, concepts, masks=of_all)
+        expected = has_masks(draft.config())
+        for setting in MASK:
+            visible = is_visible(draft, setting, setting.path, Visibility(True, set()))
+            assert visible == expected, (concepts, of_all, setting.path)
 
 
-@pytest.mark.parametrize("folder", ["", "/class"])
-@pytest.mark.parametrize("role", ["train", "validation", "prior", "own_prediction"])
-def test_what_keeps_the_model_is_weighed_where_there_are_such_images(home, folder, role):
-    draft = draft_with(CAT | {"role": role}, class_folder=folder)
-    found = concepts_of(draft.config())
+def test_what_keeps_the_model_is_weighed_where_there_are_such_images(home):
+    draft = Draft()
     weight, kind = (find_setting(f"objective.prior.{key}") for key in ("weight", KIND))
-    assert has_effect(draft, weight, weight.path) == any(each.is_prior for each in found)
-    trained = any(each.role == "prior" for each in found)
-    assert has_effect(draft, kind, kind.path) == trained
+    for role, folder in product(["train", "validation", "prior", "own_prediction"], ["", "/class"]):
+        set_data(draft, [CAT | {"role": role}], class_folder=folder)
+        found = concepts_of(draft.config())
+        is_weighed = any(each.is_prior for each in found)
+        assert has_effect(draft, weight, weight.path) == is_weighed, (role, folder)
+        is_trained = any(each.role == "prior" for each in found)
+        assert has_effect(draft, kind, kind.path) == is_trained, (role, folder)
 
 
 def test_what_one_folder_is_enough_for_says_so():

@@ -51,14 +51,11 @@ def test_thinning_keeps_the_extremes():
     assert (few[-1].lowest, few[-1].highest, few[-1].step) == (-999.0, 999.0, 999)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "most", "wanted"),
-    [
+def test_ticks_are_round_numbers_within():
+    for low, high, most, wanted in [
         (0.0, 1.0, 5, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
         (0.03, 0.31, 3, [0.1, 0.2, 0.3]),
         (0, 600, 6, [0, 100, 200, 300, 400, 500, 600]),
         (5.0, 5.0, 4, [5.0]),
-    ],
-)
-def test_ticks_are_round_numbers_within(low, high, most, wanted):
-    assert ticks(low, high, most) == pytest.approx(wanted)
+    ]:
+        assert ticks(low, high, most) == pytest.approx(wanted), (low, high, most, wanted)
