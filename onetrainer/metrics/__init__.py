@@ -1,1 +1,1 @@
-"""Statistics of validation losses and rewards: bands, paired differences, verdicts."""
+"""Statistics of validation losses and rewards: confidence bands, paired differences, verdicts."""

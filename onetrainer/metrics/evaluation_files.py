@@ -1,8 +1,7 @@
-"""The looks of a run at its held-out prompts: RUN/rewards/step-NNNNNN.json, one a look.
+"""Evaluations of a run's validation prompts: RUN/rewards/step-NNNNNN.json, one per evaluation.
 
-Beside each file a folder of its name holds the look's pictures. Events tell means; these files hold
-every single score, which paired differences to earlier looks are made of when a run is resumed, and
-which rewards are normalized by.
+A folder of the same name holds the images. Events have means only; these files have every score,
+which a resumed run needs for paired differences to earlier evaluations and for normalizing rewards.
 """
 
 import json
@@ -14,113 +13,118 @@ from typing import Any
 
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.errors import UserError
-from onetrainer.metrics.reward_guard import Look, Scored, stats_of
+from onetrainer.metrics.reward_guard import EvaluationResult, ScoredImage, reward_stats
 from onetrainer.run.run_folder import cannot_write, write_atomic
 
-_OF_THE_GRADIENT = {"checkpoint", "merge", "guidance_gradient"}
-"""Settings of the drawing that leave the pictures as they are."""
+_GRADIENT_SETTINGS = {"checkpoint", "merge", "guidance_gradient"}
+"""Settings of the rollout that do not change the images."""
 
 
 def grid_of(section: AlignProp, prompts: Sequence[str]) -> str:
-    """What tells looks that can be compared from others.
+    """Return a digest that is equal for comparable evaluations.
 
-    Of the prompts, the noise, and how pictures are drawn and scored. prompts: the held-out ones.
+    It covers the prompts, the noise, and how images are generated and scored. prompts: The
+    validation prompts.
     """
-    told = {
+    content = {
         "prompts": list(prompts),
         "seed": section.evaluation.seed,
         "seeds": section.evaluation.seeds,
-        "drawing": section.rollout.model_dump(mode="json", exclude=_OF_THE_GRADIENT),
-        "rewards": [one.model_dump(mode="json") for one in section.rewards],
+        "drawing": section.rollout.model_dump(mode="json", exclude=_GRADIENT_SETTINGS),
+        "rewards": [reward.model_dump(mode="json") for reward in section.rewards],
     }
-    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-class RewardFiles:
-    """The looks of a run up to a step, and those that are added to them.
+class EvaluationFiles:
+    """The evaluations of a run up to a step, and those added to them.
 
-    folder: made when the first is added. grid: tells looks from those that they cannot be compared
-    with, which count as if they were not there (see `grid_of`). until: files and pictures of later
-    steps are deleted, since those steps are made again; None deletes all.
-    Raises UserError where a file cannot be read or deleted.
+    folder: Created with the first evaluation. grid: A digest of what is evaluated (see `grid_of`);
+    evaluations of another grid cannot be compared and are ignored. until: Files and images of later
+    steps are deleted, since the run repeats these steps; None to delete all.
+
+    Raises:
+        UserError: If a file cannot be read or deleted.
     """
 
     def __init__(self, folder: Path, *, grid: str, until: int | None) -> None:
-        self.others = 0
-        """How many looks of the run were left aside: they cannot be compared with what comes."""
+        self.incomparable = 0
+        """The number of ignored evaluations of another grid."""
         self._folder = folder
         self._grid = grid
-        self._looks: list[Look] = []
+        self._evaluations: list[EvaluationResult] = []
         for step, path in _steps(folder):
             if until is None or step > until or path.suffix == ".part":
                 _delete(path)
             elif path.suffix == ".json":
-                self._take_up(path)
+                self._read(path)
 
-    def history(self) -> list[Look]:
-        """The looks in the order of their steps."""
-        return list(self._looks)
+    def history(self) -> list[EvaluationResult]:
+        """Return the evaluations in the order of their steps."""
+        return list(self._evaluations)
 
     def has(self, step: int) -> bool:
-        """Whether a step was looked at."""
-        return any(one.step == step for one in self._looks)
+        """Return whether a step was evaluated."""
+        return any(evaluation.step == step for evaluation in self._evaluations)
 
     def base(self) -> Mapping[str, tuple[float, float]] | None:
-        """The mean and the spread of each reward in the first look; None before it."""
-        return stats_of(self._looks[0]) if self._looks else None
+        """Return mean and deviation of each reward in the first evaluation; None before it."""
+        return reward_stats(self._evaluations[0]) if self._evaluations else None
 
     def images(self, step: int) -> Path:
-        """Where the pictures of a step's look belong; not made here."""
+        """Return the folder for the images of a step, which may not exist."""
         return self._folder / _stem(step)
 
-    def add(self, look: Look) -> None:
-        """Keeps a look, in place of what its step had. Raises UserError if it cannot be written."""
+    def add(self, evaluation: EvaluationResult) -> None:
+        """Save an evaluation, replacing that of the same step. Raises UserError if it cannot."""
         document = {
-            "step": look.step,
+            "step": evaluation.step,
             "grid": self._grid,
-            "drift": dict(look.drift),
-            "pictures": [{**vars(one), "rewards": dict(one.rewards)} for one in look.images],
+            "drift": dict(evaluation.drift),
+            "pictures": [
+                {**vars(image), "rewards": dict(image.rewards)} for image in evaluation.images
+            ],
         }
-        path = self._folder / f"{_stem(look.step)}.json"
+        path = self._folder / f"{_stem(evaluation.step)}.json"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             write_atomic(path, json.dumps(document).encode())
         except OSError as error:
             raise cannot_write(path, error) from error
-        kept = [one for one in self._looks if one.step != look.step]
-        self._looks = sorted([*kept, look], key=lambda one: one.step)
+        others = [other for other in self._evaluations if other.step != evaluation.step]
+        self._evaluations = sorted([*others, evaluation], key=lambda each: each.step)
 
-    def _take_up(self, path: Path) -> None:
+    def _read(self, path: Path) -> None:
         try:
             document = json.loads(path.read_text("utf-8"))
             if document["grid"] == self._grid:
-                self._looks.append(_look(document))
+                self._evaluations.append(_parse(document))
             else:
-                self.others += 1
+                self.incomparable += 1
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise UserError(
-                f"{path}: cannot be read as the rewards of a step",
-                "Expected a file of this version of the program",
-                "Delete it to go on without what was seen then.",
+                f"{path}: not a valid file of rewards",
+                "Expected a file written by this version of the program",
+                "Delete it to continue without this evaluation.",
             ) from error
 
 
-def _look(document: Mapping[str, Any]) -> Look:
-    """A look from its file. Raises one of ValueError, LookupError, TypeError, AttributeError."""
+def _parse(document: Mapping[str, Any]) -> EvaluationResult:
+    """Parse an evaluation. Raises ValueError, LookupError, TypeError or AttributeError."""
     images = tuple(
-        Scored(
-            prompt=str(one["prompt"]),
-            seed=int(one["seed"]),
-            path=str(one["path"]),
-            rewards={str(name): float(score) for name, score in one["rewards"].items()},
-            total=float(one["total"]),
+        ScoredImage(
+            prompt=str(image["prompt"]),
+            seed=int(image["seed"]),
+            path=str(image["path"]),
+            rewards={str(name): float(score) for name, score in image["rewards"].items()},
+            total=float(image["total"]),
         )
-        for one in document["pictures"]
+        for image in document["pictures"]
     )
     if not images:
-        raise ValueError("no pictures")
+        raise ValueError("no images")
     drift = {str(name): float(value) for name, value in document["drift"].items()}
-    return Look(int(document["step"]), images, drift)
+    return EvaluationResult(int(document["step"]), images, drift)
 
 
 def _stem(step: int) -> str:
@@ -128,13 +132,13 @@ def _stem(step: int) -> str:
 
 
 def _steps(folder: Path) -> Iterator[tuple[int, Path]]:
-    """What a folder has of steps, files and folders of pictures, in their order."""
-    found = []
+    """Yield the step and path of each file and image folder, sorted by step."""
+    paths = []
     for path in folder.glob("step-*"):
         number = path.name.removeprefix("step-").partition(".")[0]
         if number.isdecimal():
-            found.append((int(number), path))
-    yield from sorted(found)
+            paths.append((int(number), path))
+    yield from sorted(paths)
 
 
 def _delete(path: Path) -> None:

@@ -1,21 +1,20 @@
-"""What looks at held-out prompts amount to: bands, paired differences, and whether the reward still
-means anything.
+"""Statistics and verdicts of evaluations of the validation prompts.
 
-The same prompts are drawn from the same noise at each look, so looks are compared picture by
-picture. The pictures of one prompt change together; what is wanted is how it goes with prompts that
-were not trained. So each prompt's pictures are averaged first, and bands come from how the prompts
-differ. Of one or two prompts nothing can be said of others, and bands come from how the pictures of
-these prompts differ.
+Every evaluation generates images of the same prompts from the same noise, so evaluations are
+compared image by image. The images of one prompt change together, while the result should hold for
+prompts that were not trained. So each prompt's images are averaged first, and confidence bands come
+from the spread over prompts. One or two prompts say nothing about others; their bands come from the
+spread over images.
 
-The guard calls it *hacking* when the trained rewards together are surely above the base's while
-something that nobody trains shows harm: a reward that is only watched is surely below the base's or
-below its best so far, by a part of its spread that matters; or pictures have become alike: those of
-a prompt, or those of different prompts. *Surely* is beyond the 95 % band of the difference, which
-allows for how many rewards are watched and, of the best, for how many looks it is the best of
-(Bonferroni's inequality); and so many looks in a row have to show it as patience says. With a
-patience of 2, a run of 20 looks in which nothing watched truly changes is called hacking by chance
-in about 6 of 100 cases. Of one or two prompts, falls are told and not held against a run: what
-falls may be these prompts' own way.
+The verdict is *hacking* if the trained rewards together are significantly above the base's while
+something untrained shows harm: a monitored reward is significantly below the base's or its own best
+by a relevant part of its spread; or images have become similar, those of one prompt or those of
+different prompts. *Significantly* means beyond the 95 % band of the difference, corrected for the
+number of monitored rewards and, for the best, for the number of evaluations it is chosen from
+(Bonferroni's inequality); and the harm has to appear in `patience` evaluations in a row. With a
+patience of 2, a run of 20 evaluations without a true change is called hacking by chance in about 6
+of 100 cases. With one or two prompts, falls are reported but do not count as harm: they may be
+specific to these prompts.
 """
 
 import math
@@ -26,26 +25,26 @@ from statistics import fmean, stdev
 
 from onetrainer.config.rewards.evaluation import Evaluation
 from onetrainer.metrics import validation
-from onetrainer.metrics.evaluation_messages import Finding, words_of
+from onetrainer.metrics.evaluation_messages import GuardFinding, verdict_message
 from onetrainer.metrics.validation import CONFIDENCE, Band, Measurement, band, difference
 from onetrainer.run.events import Evaluated, RewardVerdict
 
-ALL_TOGETHER = ""
-"""What stands for the trained rewards together where rewards are told by name."""
+TOTAL = ""
+"""The name of the weighted sum of the trained rewards."""
 FEW_PROMPTS = 3
-LEAST_FALL = 0.2
-"""Of the spread of a reward over the base's pictures: a smaller fall is no harm, however sure."""
-"""Of fewer prompts than these, pictures are what bands come from."""
+"""With fewer prompts, bands come from images."""
+MIN_FALL = 0.2
+"""The smallest harmful fall, as a fraction of the reward's spread over the base's images."""
 DISTANCE = "distance"
 DIVERSITY, VARIETY = "diversity", "variety"
 
 
 @dataclass(frozen=True)
-class Scored:
-    """A picture of a held-out prompt. path: relative to the run folder. seed: of its noise.
+class ScoredImage:
+    """An image of a validation prompt. path: Relative to the run folder. seed: Of its noise.
 
-    rewards: by name, each in its own units, trained or only watched. total: all trained rewards
-    together, as they are weighed.
+    rewards: By name, each in its own units, trained or only monitored. total: The weighted sum of
+    the trained rewards.
     """
 
     prompt: str
@@ -56,52 +55,52 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Look:
-    """The held-out prompts after a step: in the same order, from the same noise, at each look.
+class EvaluationResult:
+    """The scored images of the validation prompts after a step, always in the same order.
 
-    drift: "diversity" of the pictures of a prompt, "variety" of those of different prompts,
-    "contrast" and "saturation" as they were measured, and "distance" to the base's noise
-    predictions; what was not measured is missing.
+    drift: "diversity" of the images of one prompt, "variety" of those of different prompts,
+    "contrast" and "saturation" as measured, and "distance" to the base's noise predictions; what
+    was not measured is missing.
     """
 
     step: int
-    images: tuple[Scored, ...]
+    images: tuple[ScoredImage, ...]
     drift: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those of its rewards."""
+        """The names of its rewards."""
         return tuple(self.images[0].rewards)
 
     @cached_property
     def is_finite(self) -> bool:
-        """Whether all of its scores are numbers."""
+        """Return whether all scores are finite."""
         return all(
             math.isfinite(score)
-            for one in self.images
-            for score in (one.total, *one.rewards.values())
+            for image in self.images
+            for score in (image.total, *image.rewards.values())
         )
 
     @cached_property
     def measured(self) -> dict[str, Measurement]:
-        """By reward, and ALL_TOGETHER: each prompt's scores; each picture's, of few prompts."""
-        found: dict[str, Measurement] = {}
-        is_few = len({one.prompt for one in self.images}) < FEW_PROMPTS
-        for name in (ALL_TOGETHER, *self.names):
+        """The scores by reward name and TOTAL: by prompt, or by image if there are few prompts."""
+        measurements: dict[str, Measurement] = {}
+        is_few = len({image.prompt for image in self.images}) < FEW_PROMPTS
+        for name in (TOTAL, *self.names):
             scores: dict[str, list[float]] = {}
-            for number, one in enumerate(self.images):
-                key = str(number) if is_few else one.prompt
-                scores.setdefault(key, []).append(one.rewards[name] if name else one.total)
-            found[name] = Measurement(self.step, scores)
-        return found
+            for number, image in enumerate(self.images):
+                key = str(number) if is_few else image.prompt
+                scores.setdefault(key, []).append(image.rewards[name] if name else image.total)
+            measurements[name] = Measurement(self.step, scores)
+        return measurements
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What the newest look of a run amounts to; each field as `Evaluated` has it.
+class EvaluationSummary:
+    """The verdict on the newest evaluation of a run; fields as in `Evaluated`.
 
-    reward: its error is None where there is no band. is_suspicious: whether this look shows harm,
-    which is called hacking if enough looks in a row do.
+    reward: Its error is None if there is no band. is_suspicious: Whether this evaluation shows
+    harm, which is called hacking if enough evaluations in a row do.
     """
 
     reward: Band
@@ -114,10 +113,10 @@ class Judged:
     is_suspicious: bool
     stops: bool
 
-    def event(self, look: Look) -> Evaluated:
-        """The event that tells it. look: the newest."""
+    def event(self, evaluation: EvaluationResult) -> Evaluated:
+        """Return the event that reports it. evaluation: The newest one."""
         return Evaluated(
-            step=look.step,
+            step=evaluation.step,
             reward=self.reward.mean,
             error=self.reward.error or 0.0,
             best_step=self.best_step,
@@ -128,42 +127,56 @@ class Judged:
             drift=self.drift,
             images=[
                 {
-                    "path": one.path,
-                    "prompt": one.prompt,
-                    "seed": one.seed,
-                    "rewards": {**one.rewards, ALL_TOGETHER: one.total},
+                    "path": image.path,
+                    "prompt": image.prompt,
+                    "seed": image.seed,
+                    "rewards": {**image.rewards, TOTAL: image.total},
                 }
-                for one in look.images
+                for image in evaluation.images
             ],
             stops=self.stops,
         )
 
 
 def judge(
-    history: Sequence[Look],
+    history: Sequence[EvaluationResult],
     *,
     trained: Mapping[str, float],
     watched: Mapping[str, float],
     settings: Evaluation,
-) -> Judged:
-    """What the newest of some looks amounts to, the others being those before it.
+) -> EvaluationSummary:
+    """Return the verdict on the newest evaluation of a history.
 
-    trained, watched: the weights of rewards by name; of a weight below 0, a rise counts as a fall.
-    The first look is what is compared with: the base, if it was taken before training.
-    *improving*: the trained rewards together are the highest so far, surely (`held_out.judge`).
-    *hacking*: see above; never if the guard is off. The best step is where they were highest among
-    looks that were not suspicious. Looks with scores that are no numbers are passed over.
+    trained, watched: The weights of trained and monitored rewards by name; with a negative weight,
+    a rise counts as a fall. The first evaluation is the reference: the base model, if it was
+    evaluated before training. *improving*: the trained rewards together are significantly the
+    highest so far (`validation.judge`). *hacking*: see above; never if the guard is off. The best
+    step is that of the highest total among unsuspicious evaluations. Evaluations with scores that
+    are not finite are ignored.
     """
     newest = history[-1]
-    looks = [one for one in history if one.is_finite]
+    evaluations = [evaluation for evaluation in history if evaluation.is_finite]
     if not newest.is_finite:
-        return _unmeasured(newest, looks, trained=trained, watched=watched, settings=settings)
-    findings = _findings(looks, watched=watched, settings=settings)
-    row = _row(findings)
-    is_hacking = row >= settings.patience
-    clean = [one for one, found in zip(looks, findings, strict=True) if not found.is_suspicious]
-    best = max(clean, key=lambda one: one.measured[ALL_TOGETHER].loss)  # the first of equals
-    losses = [_losses(one) for one in looks]
+        return _unmeasured(newest, evaluations, trained=trained, watched=watched, settings=settings)
+    findings = _findings(evaluations, watched=watched, settings=settings)
+    is_hacking = _suspicious_count(findings) >= settings.patience
+    clean = [
+        evaluation
+        for evaluation, finding in zip(evaluations, findings, strict=True)
+        if not finding.is_suspicious
+    ]
+    best = max(clean, key=lambda evaluation: evaluation.measured[TOTAL].loss)  # first of equals
+    # The total reward as a loss: the lower, the better.
+    losses = [
+        Measurement(
+            evaluation.step,
+            {
+                key: [-score for score in scores]
+                for key, scores in evaluation.measured[TOTAL].losses.items()
+            },
+        )
+        for evaluation in evaluations
+    ]
     verdict: RewardVerdict
     match validation.judge(losses).verdict:
         case _ if is_hacking:
@@ -172,15 +185,15 @@ def judge(
             verdict = same
         case _:
             verdict = "flat"
-    base = looks[0]
-    drift = shares(newest, base)
+    base = evaluations[0]
+    drift = relative_drift(newest, base)
     stops = is_hacking and settings.guard == "stop"
-    return Judged(
-        reward=_band(newest, ALL_TOGETHER),
+    return EvaluationSummary(
+        reward=_band(newest, TOTAL),
         best_step=best.step,
         is_best=best is newest,
         verdict=verdict,
-        words=words_of(
+        words=verdict_message(
             findings[-1],
             verdict=verdict,
             trained=trained,
@@ -189,75 +202,75 @@ def judge(
             best_step=best.step,
             stops=stops,
         ),
-        rewards=_told(newest, base, trained, watched),
+        rewards=_reward_values(newest, base, trained, watched),
         drift=drift,
         is_suspicious=findings[-1].is_suspicious,
         stops=stops,
     )
 
 
-def stats_of(look: Look) -> dict[str, tuple[float, float]]:
-    """The mean and the standard deviation over a look's pictures of each reward.
+def reward_stats(evaluation: EvaluationResult) -> dict[str, tuple[float, float]]:
+    """Return mean and standard deviation of each reward over an evaluation's images.
 
-    What rewards are normalized by, of a look before training. Scores that are no numbers are passed
-    over; of none the mean is 0, of one the deviation.
+    Rewards are normalized by those of the base. Scores that are not finite are ignored; without
+    scores the mean is 0, with a single one the deviation.
     """
     stats = {}
-    for name in look.names:
-        scores = [one.rewards[name] for one in look.images]
+    for name in evaluation.names:
+        scores = [image.rewards[name] for image in evaluation.images]
         scores = [score for score in scores if math.isfinite(score)]
         mean = fmean(scores) if scores else 0.0
         stats[name] = (mean, stdev(scores) if len(scores) > 1 else 0.0)
     return stats
 
 
-def shares(look: Look, base: Look) -> dict[str, float]:
-    """A look's drift as shares of the base's; the distance as it is.
+def relative_drift(evaluation: EvaluationResult, base: EvaluationResult) -> dict[str, float]:
+    """Return an evaluation's drift as fractions of the base's, and the distance unchanged.
 
-    What the base has nothing of has no share and is missing.
+    Values that are missing or 0 in the base are left out.
     """
-    found = {}
-    for name, value in look.drift.items():
+    fractions = {}
+    for name, value in evaluation.drift.items():
         if name == DISTANCE:
-            found[name] = value
+            fractions[name] = value
         elif base.drift.get(name):
-            found[name] = value / base.drift[name]
-    return found
+            fractions[name] = value / base.drift[name]
+    return fractions
 
 
 def _findings(
-    looks: Sequence[Look], *, watched: Mapping[str, float], settings: Evaluation
-) -> list[Finding]:
-    """What each look shows beside those before it."""
-    base = looks[0]
-    prompts = len({one.prompt for one in base.images})
-    spreads = {name: spread for name, (_, spread) in stats_of(base).items()}
+    evaluations: Sequence[EvaluationResult], *, watched: Mapping[str, float], settings: Evaluation
+) -> list[GuardFinding]:
+    """Compare each evaluation with those before it."""
+    base = evaluations[0]
+    prompts = len({image.prompt for image in base.images})
+    spreads = {name: spread for name, (_, spread) in reward_stats(base).items()}
     best = dict.fromkeys(watched, base)
-    found = []
-    for count, look in enumerate(looks):
+    findings = []
+    for count, evaluation in enumerate(evaluations):
         falls, rises = {}, set()
         for name, weight in watched.items() if count else ():
             sign = -1.0 if weight < 0 else 1.0
-            for other, looks_compared in ((best[name], count), (base, 1)):
-                change = _change(look, other, name, tests=looks_compared * len(watched))
-                is_large = -sign * change.mean >= LEAST_FALL * spreads[name]
+            for other, compared_count in ((best[name], count), (base, 1)):
+                change = _change(evaluation, other, name, tests=compared_count * len(watched))
+                is_large = -sign * change.mean >= MIN_FALL * spreads[name]
                 if is_large and _signed(change, sign).is_below_zero:
                     falls[name] = (change.mean, other.step)
-            if _signed(_change(look, base, name, tests=len(watched)), sign).is_above_zero:
+            if _signed(_change(evaluation, base, name, tests=len(watched)), sign).is_above_zero:
                 rises.add(name)
-            if sign * look.measured[name].loss > sign * best[name].measured[name].loss:
-                best[name] = look
-        now = shares(look, base)
+            if sign * evaluation.measured[name].loss > sign * best[name].measured[name].loss:
+                best[name] = evaluation
+        drift = relative_drift(evaluation, base)
         alike = {
-            name: now[name]
+            name: drift[name]
             for name in (DIVERSITY, VARIETY)
-            if now.get(name, 1.0) < settings.least_diversity
+            if drift.get(name, 1.0) < settings.least_diversity
         }
-        gain = _change(look, base, ALL_TOGETHER)
-        found.append(
-            Finding(
+        gain = _change(evaluation, base, TOTAL)
+        findings.append(
+            GuardFinding(
                 gain=gain,
-                changes={name: _change(look, base, name).mean for name in look.names},
+                changes={name: _change(evaluation, base, name).mean for name in evaluation.names},
                 falls=falls,
                 rises=frozenset(rises),
                 watched=len(watched),
@@ -267,48 +280,47 @@ def _findings(
                 and bool(alike or (falls and prompts >= FEW_PROMPTS)),
             )
         )
-    return found
+    return findings
 
 
-def _row(findings: Sequence[Finding]) -> int:
-    """How many looks in a row, up to the newest, are suspicious."""
-    row = 0
-    for found in reversed(findings):
-        if not found.is_suspicious:
+def _suspicious_count(findings: Sequence[GuardFinding]) -> int:
+    """Return how many evaluations in a row, up to the newest, are suspicious."""
+    count = 0
+    for finding in reversed(findings):
+        if not finding.is_suspicious:
             break
-        row += 1
-    return row
+        count += 1
+    return count
 
 
-def _change(look: Look, other: Look, name: str, *, tests: int = 1) -> Band:
-    """The mean paired difference of a score. tests: how many such are made, all to be right."""
+def _change(
+    evaluation: EvaluationResult, other: EvaluationResult, name: str, *, tests: int = 1
+) -> Band:
+    """Return the mean paired difference of a score. tests: Number of such comparisons."""
     confidence = 1 - (1 - CONFIDENCE) / tests
-    return difference(look.measured[name], other.measured[name], confidence=confidence)
+    return difference(evaluation.measured[name], other.measured[name], confidence=confidence)
 
 
 def _signed(change: Band, sign: float) -> Band:
     return Band(sign * change.mean, change.error)
 
 
-def _band(look: Look, name: str) -> Band:
-    return band(list(look.measured[name].means.values()))
+def _band(evaluation: EvaluationResult, name: str) -> Band:
+    return band(list(evaluation.measured[name].means.values()))
 
 
-def _losses(look: Look) -> Measurement:
-    """The trained rewards together as a loss: the lower, the better."""
-    scores = look.measured[ALL_TOGETHER].losses
-    return Measurement(look.step, {key: [-one for one in row] for key, row in scores.items()})
-
-
-def _told(
-    look: Look, base: Look | None, trained: Mapping[str, float], watched: Mapping[str, float]
+def _reward_values(
+    evaluation: EvaluationResult,
+    base: EvaluationResult | None,
+    trained: Mapping[str, float],
+    watched: Mapping[str, float],
 ) -> dict[str, dict[str, float | None]]:
-    """Each reward of a look, as `Evaluated.rewards` has it. base: None if it is the look itself."""
-    told: dict[str, dict[str, float | None]] = {}
-    for name in look.names:
-        now = _band(look, name)
-        change = None if base is None or base is look else _change(look, base, name)
-        told[name] = {
+    """Return the rewards of an evaluation as in `Evaluated.rewards`."""
+    values: dict[str, dict[str, float | None]] = {}
+    for name in evaluation.names:
+        now = _band(evaluation, name)
+        change = None if base is None or base is evaluation else _change(evaluation, base, name)
+        values[name] = {
             "mean": now.mean,
             "error": now.error,
             "since_base": change.mean if change else None,
@@ -316,28 +328,35 @@ def _told(
             "trained": float(name in trained),
             "weight": {**watched, **trained}.get(name, 1.0),
         }
-    return told
+    return values
 
 
 def _unmeasured(
-    newest: Look,
-    looks: Sequence[Look],
+    newest: EvaluationResult,
+    evaluations: Sequence[EvaluationResult],
     *,
     trained: Mapping[str, float],
     watched: Mapping[str, float],
     settings: Evaluation,
-) -> Judged:
-    """That of a look with scores that are no numbers. looks: those whose scores all are."""
-    before = judge(looks, trained=trained, watched=watched, settings=settings) if looks else None
-    means = {name: fmean(one.rewards[name] for one in newest.images) for name in newest.names}
+) -> EvaluationSummary:
+    """Return the summary of an evaluation with scores that are not finite.
+
+    evaluations: The ones with finite scores.
+    """
+    before = (
+        judge(evaluations, trained=trained, watched=watched, settings=settings)
+        if evaluations
+        else None
+    )
+    means = {name: fmean(image.rewards[name] for image in newest.images) for name in newest.names}
     broken = sorted(name for name, mean in means.items() if not math.isfinite(mean))
-    return Judged(
-        reward=Band(fmean(one.total for one in newest.images), None),
+    return EvaluationSummary(
+        reward=Band(fmean(image.total for image in newest.images), None),
         best_step=before.best_step if before else newest.step,
         is_best=before is None,
         verdict="flat" if before else "first",
-        words=f"Not every score is a number ({', '.join(broken) or 'all together'}), so nothing can"
-        " be said of this look.",
+        words=f"Some scores are not numbers ({', '.join(broken) or 'the total'}), so there is no"
+        " verdict on this evaluation.",
         rewards={
             name: {
                 "mean": mean,
@@ -349,7 +368,7 @@ def _unmeasured(
             }
             for name, mean in means.items()
         },
-        drift=shares(newest, looks[0]) if looks else {},
+        drift=relative_drift(newest, evaluations[0]) if evaluations else {},
         is_suspicious=False,
         stops=False,
     )

@@ -1,4 +1,4 @@
-"""What a config's rewards are called wherever they are told apart: events, files, curves."""
+"""The names of a config's rewards in events, files and charts."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from onetrainer.config.rewards.reward import Reward
 
 
 def names_of(rewards: Sequence[Reward]) -> tuple[str, ...]:
-    """A name for each entry, in their order: "clip", and "clip 2" for the second of a kind."""
-    seen = Counter[str]()
+    """Return a name for each reward, in order: "clip", and "clip 2" for the second of its type."""
+    counts = Counter[str]()
     names = []
     for entry in rewards:
-        seen[entry.reward] += 1
-        number = seen[entry.reward]
+        counts[entry.reward] += 1
+        number = counts[entry.reward]
         names.append(entry.reward if number == 1 else f"{entry.reward} {number}")
     return tuple(names)

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from modules.jobs.train import train
 from onetrainer.demo.write import write_demo
-from onetrainer.metrics.evaluation_files import RewardFiles, grid_of
+from onetrainer.metrics.evaluation_files import EvaluationFiles, grid_of
 from onetrainer.metrics.reward_guard import judge
 from onetrainer.presets.presets import load_document, resolve
 from onetrainer.run.events import Evaluated, Finished
@@ -54,7 +54,7 @@ def test_the_run_ends_early_as_hacked(looks, finished):
     assert [look.verdict for look in looks[:2]] == ["first", "improving"]
     assert [look.stops for look in looks] == [*[False] * (len(looks) - 1), True]
     assert looks[-1].verdict == "hacking"
-    assert "please the reward alone" in looks[-1].words
+    assert "exploit the reward" in looks[-1].words
     assert finished.step == looks[-1].step < STEPS
     assert any("The guard stopped it" in line for line in finished.summary)
 
@@ -62,7 +62,7 @@ def test_the_run_ends_early_as_hacked(looks, finished):
 def test_the_best_is_from_before_anything_was_wrong(folder, looks):
     section = resolve(load_document(folder.config), source="config").objective
     prompts = section.evaluation.prompts.splitlines()
-    files = RewardFiles(folder.rewards, grid=grid_of(section, prompts), until=looks[-1].step)
+    files = EvaluationFiles(folder.rewards, grid=grid_of(section, prompts), until=looks[-1].step)
     history = files.history()
     wrong = [
         look.step

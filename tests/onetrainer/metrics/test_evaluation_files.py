@@ -1,4 +1,4 @@
-"""Looks on disk: exact, of this run and of what can be compared only."""
+"""Evaluations on disk: exact, of this run and of what can be compared only."""
 
 import json
 import math
@@ -8,35 +8,35 @@ import pytest
 from onetrainer.config.rewards.alignprop import AlignProp
 from onetrainer.config.rewards.reward import Reward
 from onetrainer.errors import UserError
-from onetrainer.metrics.evaluation_files import RewardFiles, grid_of
-from onetrainer.metrics.reward_guard import Look, Scored
+from onetrainer.metrics.evaluation_files import EvaluationFiles, grid_of
+from onetrainer.metrics.reward_guard import EvaluationResult, ScoredImage
 
 GRID = "a grid"
 THIRD = 1 / 3
 
 
 def files(folder, grid=GRID, until=None):
-    return RewardFiles(folder, grid=grid, until=until)
+    return EvaluationFiles(folder, grid=grid, until=until)
 
 
-def look(step, *scores):
+def evaluation(step, *scores):
     images = [
-        Scored(
+        ScoredImage(
             "eine Katze äöü", seed, f"rewards/step-{step:06d}/0-{seed}.jpg", {"clip": score}, -score
         )
         for seed, score in enumerate(scores)
     ]
-    return Look(step, tuple(images), {"diversity": THIRD * step})
+    return EvaluationResult(step, tuple(images), {"diversity": THIRD * step})
 
 
-LOOKS = [look(0, 1.0, 3.0), look(10, THIRD, 2.0), look(20, 0.4, math.nan)]
+EVALUATIONS = [evaluation(0, 1.0, 3.0), evaluation(10, THIRD, 2.0), evaluation(20, 0.4, math.nan)]
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Three looks with a picture each."""
+    """Three evaluations with an image each."""
     made = files(tmp_path / "rewards")
-    for one in LOOKS:
+    for one in EVALUATIONS:
         made.add(one)
         made.images(one.step).mkdir()
         (made.images(one.step) / "0-0.jpg").write_bytes(b"a picture")
@@ -51,21 +51,21 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_looks_come_back_to_the_last_bit(folder):
+def test_evaluations_come_back_to_the_last_bit(folder):
     made = files(folder, until=20)
-    assert made.history()[:2] == LOOKS[:2]
+    assert made.history()[:2] == EVALUATIONS[:2]
     assert math.isnan(made.history()[2].images[1].rewards["clip"])
-    assert made.others == 0
+    assert made.incomparable == 0
 
 
-def test_the_base_is_the_first_look(folder):
+def test_the_base_is_the_first_evaluation(folder):
     assert files(folder, until=20).base() == {"clip": (2.0, pytest.approx(2**0.5))}
     assert files(folder).base() is None
 
 
 def test_what_comes_after_the_resumed_step_is_deleted_with_its_images(folder):
     (folder / "step-000010.json.part").write_text("half")
-    (folder / "step-000025").mkdir()  # of a look that was never finished
+    (folder / "step-000025").mkdir()  # of an evaluation that was never finished
     (folder / "round-000002.safetensors").write_bytes(b"another's")
     made = files(folder, until=15)
     assert steps(made) == [0, 10]
@@ -85,16 +85,16 @@ def test_a_run_from_the_start_keeps_nothing(folder):
     assert names(folder) == []
 
 
-def test_looks_of_another_grid_do_not_count(folder):
+def test_evaluations_of_another_grid_do_not_count(folder):
     made = files(folder, grid="another", until=20)
-    assert (steps(made), made.others, made.base()) == ([], 3, None)
+    assert (steps(made), made.incomparable, made.base()) == ([], 3, None)
 
 
-def test_a_step_that_is_looked_at_again_takes_the_place_of_the_old_one(folder):
+def test_a_step_that_is_evaluated_again_takes_the_place_of_the_old_one(folder):
     made = files(folder, until=20)
-    made.add(look(10, 9.0))
+    made.add(evaluation(10, 9.0))
     assert steps(made) == [0, 10, 20]
-    assert files(folder, until=20).history()[1] == look(10, 9.0)
+    assert files(folder, until=20).history()[1] == evaluation(10, 9.0)
 
 
 EMPTY = json.dumps({"step": 10, "grid": GRID, "drift": {}, "pictures": []})
@@ -111,7 +111,7 @@ def test_a_damaged_file_is_told_by_its_name(folder, content):
 def test_a_place_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "rewards").write_text("a file")
     with pytest.raises(UserError, match="cannot write"):
-        files(tmp_path / "rewards").add(LOOKS[0])
+        files(tmp_path / "rewards").add(EVALUATIONS[0])
 
 
 def changed(section, **sections):
@@ -126,7 +126,7 @@ def changed(section, **sections):
 def test_the_grid_is_of_prompts_noise_drawing_and_rewards():
     section = AlignProp(rewards=(Reward(),))
     prompts = ["a cat", "a dog"]
-    others = [
+    incomparable = [
         grid_of(section, ["a cat"]),
         grid_of(changed(section, evaluation={"seed": 1}), prompts),
         grid_of(changed(section, evaluation={"seeds": 5}), prompts),
@@ -135,4 +135,4 @@ def test_the_grid_is_of_prompts_noise_drawing_and_rewards():
     ]
     same = changed(section, rollout={"checkpoint": False, "merge": False}, evaluation={"every": 9})
     assert grid_of(same, prompts) == grid_of(section, prompts)
-    assert len({grid_of(section, prompts), *others}) == 1 + len(others)
+    assert len({grid_of(section, prompts), *incomparable}) == 1 + len(incomparable)

@@ -57,12 +57,12 @@ def test_a_run_from_the_start_keeps_nothing(folder):
 def test_measurements_of_another_grid_do_not_count(folder):
     made = files(folder, grid="another", until=20)
     assert steps(made) == []
-    assert (made.others, made.best_step()) == (3, None)
+    assert (made.incomparable, made.best_step()) == (3, None)
 
 
 def test_measurements_before_the_images_were_validation_do_not_count(folder):
     made = files(folder, until=20, since=20)
-    assert (steps(made), made.others) == ([20], 2)
+    assert (steps(made), made.incomparable) == ([20], 2)
     assert len(list(folder.iterdir())) == 3
 
 
