@@ -1,7 +1,7 @@
-"""The SQLite file behind the cache's index: its tables, and what is done when it is no good.
+"""The SQLite file of the cache index: its tables, and how damage is repaired.
 
-Several processes may use it at once. Nothing in it is needed: all but the times of last use can be
-had from the shards again.
+Several processes may use it at once. Everything in it but the times of last use can be rebuilt
+from the shards.
 """
 
 import sqlite3
@@ -17,10 +17,10 @@ from onetrainer.errors import UserError
 
 INDEX_NAME = "index.sqlite"
 VERSION = 1
-"""Raised when the tables change; an index of another version is made anew."""
+"""Increased when the tables change; an index of another version is rebuilt."""
 
 APPLICATION = 0x4F54_4331
-"""SQLite's mark of whose file it is: "OTC1"."""
+"""SQLite's application id: "OTC1"."""
 
 _PATIENCE_S = 60.0
 _MEMORY = ":memory:"
@@ -38,24 +38,24 @@ PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {VERSION};
 """
 _NOT_ITS_FAULT = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-"""Errors that say nothing against the index itself."""
+"""Errors that do not mean that the index is damaged."""
 
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _Result = TypeVar("_Result")
 
 
 class _ForeignIndex(Exception):
-    """A file in the index's place that another program has made."""
+    """A file in the index's place that belongs to another program."""
 
 
 class Database:
-    """The index's file, of which one thread at a time is served.
+    """The index file, used by one thread at a time.
 
-    refill: called when it has been replaced by an empty one, or another process may have done so.
+    refill is called after it was replaced by an empty one, possibly by another process.
     """
 
     def __init__(self, folder: Path, refill: Callable[[], None]) -> None:
-        """Raises UserError if another program does not let go of it, or the disk is full."""
+        """Open the index. Raises UserError if it stays locked or the disk is full."""
         self._folder = folder
         self._refill = refill
         self._lock = threading.RLock()
@@ -63,16 +63,16 @@ class Database:
         self._connection, self.is_shared = self._open()
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
     def transact(
         self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool = True
     ) -> _Result:
-        """What work gives, all of which is done at once or not at all.
+        """Run a function in one transaction and return its result.
 
-        An index that turns out damaged is made anew, and work is done again. Raises UserError.
+        A damaged index is rebuilt, and the function runs again. Raises UserError.
         """
         with self._lock:
             try:
@@ -85,18 +85,18 @@ class Database:
                 raise cannot_write(self._folder, error) from error
 
     def rows(self, asked: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """The answer to a question."""
+        """Return the rows of a query."""
         return self.transact(lambda c: c.execute(asked, tuple(values)).fetchall(), writes=False)
 
     def rebuild(self) -> None:
-        """Throws the index away, which was found to tell what is not so."""
+        """Discard the index, which was found to be inconsistent with the shards."""
         with self._lock:
-            self._recover(sqlite3.DatabaseError("the index tells what is not so"))
+            self._recover(sqlite3.DatabaseError("the index is inconsistent"))
 
     def _open(self) -> tuple[sqlite3.Connection, bool]:
-        """The index in the folder; an empty one where that is no good, in memory if need be.
+        """Open the index of the folder, or a new one if it is unusable, in memory if need be.
 
-        Then whether other processes see it, too.
+        Also returns whether other processes share it.
         """
         place = self._folder / INDEX_NAME
         try:
@@ -110,11 +110,11 @@ class Database:
         try:
             return _connect(place), True
         except sqlite3.DatabaseError:
-            # Some network folders know no locks. Then each process reads the headers for itself.
+            # Some network folders have no locks. Then each process reads the headers for itself.
             return _connect(_MEMORY), False
 
     def _recover(self, error: sqlite3.DatabaseError) -> None:
-        """Goes on after an error: with the same file, with an empty one, or UserError."""
+        """Continue after an error with the same or an empty file, or raise UserError."""
         if _code(error) in _NOT_ITS_FAULT:
             raise self._unusable(error) from error
         self._connection.close()
@@ -123,7 +123,7 @@ class Database:
             return
         if _code(error) in (0, *_BROKEN):
             self._remove()
-        # Otherwise another process may have replaced the file already: then its file is taken.
+        # Otherwise another process may have replaced the file already: then its file is used.
         self._connection, self.is_shared = self._open()
         self._is_recovering = True
         try:
@@ -140,15 +140,15 @@ class Database:
         if _code(error) == sqlite3.SQLITE_FULL:
             return cannot_write(self._folder, error)
         return UserError(
-            f"{self._folder}: another program keeps the cache's index for itself",
-            "It should let go of it within a minute",
+            f"{self._folder}: another program has locked the cache index",
+            "It should release it within a minute",
             "Try again when that program is done, or choose another cache folder",
         )
 
     def _transaction(
         self, work: Callable[[sqlite3.Connection], _Result], *, writes: bool
     ) -> _Result:
-        # Who means to write says so at once: two that only notice later would wait for each other.
+        # Writers lock at once: two readers that both begin to write later would deadlock.
         self._connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
         try:
             result = work(self._connection)
@@ -161,7 +161,7 @@ class Database:
 
 
 def _connect(place: Path | str) -> sqlite3.Connection:
-    """An index with its tables. Raises sqlite3.DatabaseError, _ForeignIndex."""
+    """Open an index with its tables. Raises sqlite3.DatabaseError, _ForeignIndex."""
     connection = sqlite3.connect(
         place, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False
     )
@@ -179,7 +179,7 @@ def _connect(place: Path | str) -> sqlite3.Connection:
 
 
 def _version(connection: sqlite3.Connection) -> int:
-    """The version of an index, 0 if it is empty. Raises as `_connected` does."""
+    """Return the version of an index, 0 if it is empty. Raises as `_connect` does."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     tables = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
     if tables and application != APPLICATION:
@@ -191,5 +191,5 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _code(error: sqlite3.DatabaseError) -> int:
-    """SQLite's own number of an error, without its finer distinctions; 0 if it has none."""
+    """Return SQLite's primary error code; 0 if there is none."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

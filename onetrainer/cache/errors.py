@@ -1,4 +1,4 @@
-"""What is told when the cache folder cannot be written."""
+"""Errors of writing to the cache folder."""
 
 import errno
 import sqlite3
@@ -14,7 +14,7 @@ _REMEDY = 'choose another "Cache folder"'
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Tells in words why something could not be written to the cache folder."""
+    """Convert OSError to the UserError of a cache folder that cannot be written."""
     try:
         yield
     except OSError as error:
@@ -22,7 +22,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def cannot_write(folder: Path, error: OSError | sqlite3.DatabaseError) -> UserError:
-    """The error for a cache folder that is full or may not be written."""
+    """Return the error of a cache folder that is full or not writable."""
     if isinstance(error, OSError):
         is_full, reason = error.errno in _DISK_FULL, error.strerror or str(error)
     else:
@@ -30,12 +30,12 @@ def cannot_write(folder: Path, error: OSError | sqlite3.DatabaseError) -> UserEr
         is_full, reason = code == sqlite3.SQLITE_FULL, f"its index: {error}"
     if is_full:
         return UserError(
-            f"{folder}: the disk is full, so encoded pictures cannot be kept",
-            "A picture of 512 px takes 0.13 MB",
-            f'Free space, also by "onetrainer cache --prune", or {_REMEDY}',
+            f"{folder}: the disk is full, so encoded images cannot be cached",
+            "An image of 512 px takes 0.13 MB",
+            f'Free space, for example by "onetrainer cache --prune", or {_REMEDY}',
         )
     return UserError(
         f"{folder}: the cache folder cannot be written ({reason})",
-        "A folder that can be written is needed",
+        "A writable folder is needed",
         _REMEDY[0].upper() + _REMEDY[1:],
     )

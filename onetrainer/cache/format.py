@@ -1,9 +1,8 @@
-"""Shards of the cache: many encoded things of one shape stacked in one safetensors file.
+"""Cache shards: many encoded entries of one shape, stacked in a safetensors file.
 
-A shard is a plain safetensors file, so any program can open it: each of its tensors has one row for
-each entry, and its metadata name the entries by their keys and tell each one's checksum. An entry
-that is not merged with others yet is a shard of one row. The checksum covers the key, the shapes
-and the bytes, so that nothing of a file can be altered unnoticed.
+A shard is a plain safetensors file that any program can open: each tensor has one row per entry,
+and the metadata contain each entry's key and checksum. An entry that is not merged yet is a shard
+of one row. The checksum covers the key, the shapes and the bytes, so that any change is noticed.
 """
 
 import hashlib
@@ -29,14 +28,14 @@ Kind = Literal["latents", "masks", "text"]
 KINDS: tuple[Kind, ...] = ("latents", "masks", "text")
 
 FORMAT = "onetrainer-cache-1"
-"""Raised when shards are laid out otherwise; files of another format are left alone."""
+"""Changed when the layout of shards changes; files of another format are left alone."""
 
 KEY_BYTES = 32
 SHARD_BYTES = 256 * 1024**2
-"""A shard's size at most: large enough to be few, small enough to be rewritten in a second."""
+"""Largest shard: large enough for few files, small enough to be rewritten in a second."""
 
 SHARD_ENTRIES = 8192
-"""A shard's rows at most: small things such as masks would make a header of many MB."""
+"""Most rows of a shard: small entries such as masks would make a header of many MB."""
 
 _LENGTH = 8
 _ALIGNMENT = 8
@@ -46,17 +45,23 @@ _PART = re.compile(r"[0-9a-f]{32}\.safetensors\.part")
 
 
 class DamagedEntry(Exception):
-    """An entry that is there and cannot be used: cut off, or not what was once written."""
+    """An entry that cannot be used: truncated, or not as it was written."""
 
 
 class InvalidShard(Exception):
-    """A file that is no shard of this format; its text says why."""
+    """A file that is not a shard of this format; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorLayout:
-    """One of a shard's tensors. shape: of one row. begin: where its first row begins, in bytes
-    from the start of the file. row_bytes: what one row takes.
+    """One tensor of a shard.
+
+    Attributes:
+        name: name of the tensor.
+        dtype: its safetensors dtype.
+        shape: shape of one row.
+        begin: offset of the first row, in bytes from the start of the file.
+        row_bytes: bytes of a row.
     """
 
     name: str
@@ -68,8 +73,13 @@ class TensorLayout:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What a shard's header says. parts: in the order in which they lie. keys: one behind the
-    other. checksums: one for each row. size: of the whole file.
+    """The header of a shard.
+
+    Attributes:
+        tensors: in the order of their data.
+        keys: concatenated keys.
+        checksums: one for each row.
+        size: bytes of the whole file.
     """
 
     tensors: tuple[TensorLayout, ...]
@@ -79,36 +89,36 @@ class Shard:
 
     @property
     def count(self) -> int:
-        """How many entries it holds."""
+        """Number of entries."""
         return len(self.checksums)
 
     @property
     def row_bytes(self) -> int:
-        """What one entry takes."""
+        """Bytes of one entry."""
         return sum(tensor.row_bytes for tensor in self.tensors)
 
     @property
     def signature(self) -> str:
-        """What entries must have in common to lie in one shard."""
+        """Text that is equal for entries that may share a shard."""
         return signature_of((tensor.name, tensor.dtype, tensor.shape) for tensor in self.tensors)
 
     def key(self, row: int) -> bytes:
-        """An entry's key."""
+        """Return the key of a row."""
         return self.keys[row * KEY_BYTES : (row + 1) * KEY_BYTES]
 
 
 def entry_key(*content: str | int | float) -> bytes:
-    """A key that differs wherever any of what decides an entry's content does."""
+    """Return a key that differs whenever something that decides an entry's content does."""
     return hashlib.sha256(json.dumps(content).encode()).digest()
 
 
 def signature_of(tensors: Iterable[tuple[str, str, Sequence[int]]]) -> str:
-    """The names, types and shapes of an entry's tensors, as text."""
+    """Return names, types and shapes of an entry's tensors as text."""
     return json.dumps([[name, dtype, list(shape)] for name, dtype, shape in tensors])
 
 
 def checksum(key: bytes, signature: str, rows: Iterable[bytes | memoryview]) -> int:
-    """CRC-32 of an entry: of its key, its signature and its tensors' bytes in their order."""
+    """Return the CRC-32 of an entry: its key, its signature and its tensors' bytes in order."""
     value = zlib.crc32(signature.encode(), zlib.crc32(key))
     for row in rows:
         value = zlib.crc32(row, value)
@@ -116,28 +126,28 @@ def checksum(key: bytes, signature: str, rows: Iterable[bytes | memoryview]) -> 
 
 
 def is_shard_name(name: str) -> bool:
-    """Whether a file is called as shards are."""
+    """Return whether a file name is that of a shard."""
     return _NAME.fullmatch(name) is not None
 
 
 def is_part_name(name: str) -> bool:
-    """Whether a file is called as a shard that is being written."""
+    """Return whether a file name is that of a shard being written."""
     return _PART.fullmatch(name) is not None
 
 
 def new_name() -> str:
-    """A name for a shard that no other has, whichever process writes it."""
+    """Return a unique name for a shard."""
     return f"{uuid.uuid4().hex}.safetensors"
 
 
 def read_shard(path: Path) -> Shard:
-    """A shard's header, whose tensors are all there. Raises NoShard, OSError."""
+    """Read a shard's header and check that its data are complete. Raises InvalidShard, OSError."""
     with path.open("rb") as file:
         return read_header(file, path.stat().st_size)
 
 
 def read_header(file: BinaryIO, size: int) -> Shard:
-    """The header of an open file of so many bytes. Raises NoShard, OSError."""
+    """Read the header of an open file of a size. Raises InvalidShard, OSError."""
     start = file.read(_LENGTH)
     length = struct.unpack("<Q", start)[0] if len(start) == _LENGTH else HEADER_LIMIT + 1
     if length > min(HEADER_LIMIT, size - _LENGTH):
@@ -161,7 +171,7 @@ def read_header(file: BinaryIO, size: int) -> Shard:
 
 
 def is_intact(file: BinaryIO, shard: Shard, row: int) -> bool:
-    """Whether an entry of an open shard is what was once written. Raises OSError."""
+    """Return whether an entry of an open shard has the right checksum. Raises OSError."""
     rows = (_row(file, tensor, row) for tensor in shard.tensors)
     return checksum(shard.key(row), shard.signature, rows) == shard.checksums[row]
 
@@ -169,7 +179,7 @@ def is_intact(file: BinaryIO, shard: Shard, row: int) -> bool:
 def entry_bytes(
     key: bytes, tensors: Mapping[str, tuple[str, tuple[int, ...], memoryview]]
 ) -> bytes:
-    """The file of a single entry. tensors: type, shape and bytes of each; at least one."""
+    """Return the file of a single entry. tensors: type, shape and bytes of each; at least one."""
     if len(key) != KEY_BYTES or not tensors:
         raise ValueError(f"a key of {len(key)} bytes for {len(tensors)} tensors")
     laid = sorted(tensors.items(), key=lambda item: (-BYTES[item[1][0]], item[0]))
@@ -180,9 +190,9 @@ def entry_bytes(
 
 
 def write_file(path: Path, pieces: Iterable[bytes | memoryview], *, safely: bool = False) -> None:
-    """Writes a file that is complete or not there. Raises OSError.
+    """Write a file that is either complete or absent. Raises OSError.
 
-    safely: also when the power fails, which takes some milliseconds.
+    safely: also on power failure, which takes some milliseconds.
     """
     unfinished = path.with_name(path.name + ".part")
     try:
@@ -200,8 +210,9 @@ def write_file(path: Path, pieces: Iterable[bytes | memoryview], *, safely: bool
 
 
 def merged(sources: Sequence[tuple[Path, Shard, Sequence[int]]]) -> Iterator[bytes]:
-    """The file of a shard of rows of others, which have one signature: bytes and checksums are
-    copied. sources: at least one; of each the rows to be taken. Raises OSError.
+    """Yield the file of a shard that combines rows of others of one signature.
+
+    Bytes and checksums are copied. sources: at least one, each with its rows. Raises OSError.
     """
     first = sources[0][1]
     keys = b"".join(shard.key(row) for _, shard, rows in sources for row in rows)
@@ -221,7 +232,7 @@ def merged(sources: Sequence[tuple[Path, Shard, Sequence[int]]]) -> Iterator[byt
 def _header(
     shapes: Sequence[tuple[str, str, tuple[int, ...]]], keys: bytes, checksums: Sequence[int]
 ) -> bytes:
-    """A safetensors header of tensors that lie one behind the other."""
+    """Return a safetensors header of contiguous tensors."""
     content: dict[str, object] = {
         "__metadata__": {
             "format": FORMAT,
@@ -236,7 +247,7 @@ def _header(
         content[name] = {"dtype": dtype, "shape": whole, "data_offsets": [begin, end]}
         begin = end
     text = json.dumps(content, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _ALIGNMENT)  # so that the tensors begin where numbers may lie
+    text += b" " * (-len(text) % _ALIGNMENT)  # aligns the tensors
     return struct.pack("<Q", len(text)) + text
 
 
@@ -247,7 +258,7 @@ def _sums(said: Mapping[str, str]) -> bytes:
 
 
 def _tensor_layouts(header: Mapping[str, Any], count: int, first: int) -> tuple[TensorLayout, ...]:
-    """The tensors in the order in which they lie; ValueError unless each fills its place."""
+    """Return the tensors in the order of their data; ValueError unless they are contiguous."""
     tensors = []
     for name, value in header.items():
         rows, *shape = (int(side) for side in value["shape"])
@@ -269,7 +280,7 @@ def _row(file: BinaryIO, tensor: TensorLayout, row: int) -> bytes:
 
 
 def _consecutive_rows(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Rows that follow each other, as first and count."""
+    """Yield runs of consecutive rows as first and count."""
     cuts = [0, *(i for i, (a, b) in enumerate(pairwise(rows), 1) if b != a + 1), len(rows)]
     for begin, end in pairwise(cuts):
         if end > begin:
@@ -277,7 +288,7 @@ def _consecutive_rows(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _read_pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """So many bytes of a file in pieces. Raises OSError if it ends before."""
+    """Read bytes of a file in pieces. Raises OSError if it ends earlier."""
     while size:
         piece = file.read(min(size, _COPIED))
         if not piece:

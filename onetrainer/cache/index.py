@@ -1,7 +1,7 @@
-"""The index of a cache folder: which shard and row holds a key, and when it was last used.
+"""Index of a cache folder: the shard and row of each key, and when it was last used.
 
-The shards are the truth, and the index only saves reading them: where it is missing, damaged or out
-of date it is made anew from their headers.
+The shards are authoritative and the index only saves reading them: if it is missing, damaged or out
+of date, it is rebuilt from their headers.
 """
 
 import sqlite3
@@ -29,7 +29,7 @@ _KEYS_AT_ONCE = 500  # SQLite takes 999 values in one question at least
 
 
 class EntryLocation(NamedTuple):
-    """Where an entry lies."""
+    """The shard and row of an entry."""
 
     shard: str
     row: int
@@ -37,7 +37,7 @@ class EntryLocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IndexedShard:
-    """A shard as the index knows it. live: how many of its rows are looked up there."""
+    """A shard as the index knows it; live is the number of rows that lookups refer to."""
 
     id: int
     kind: Kind
@@ -51,8 +51,9 @@ class IndexedShard:
 
 @dataclass(frozen=True, slots=True)
 class _InspectedShard:
-    """A shard's file as it is now. shard: None if it is not to be read any more. rows: those that
-    are intact.
+    """A shard file as it is now.
+
+    shard is None if it cannot be read any more; rows are the intact ones.
     """
 
     kind: Kind
@@ -63,14 +64,16 @@ class _InspectedShard:
 
 
 class CacheIndex:
-    """The index of one folder; one at a time of a process's threads uses it.
+    """The index of one folder, used by one thread of a process at a time.
 
-    damaged: the names of entries and shards that were found not to be what was once written; they
-    are not found any more.
+    Attributes:
+        folder: the cache folder.
+        damaged: names of damaged entries and shards, which are not found any more.
+        database: the index file.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Opens it, and looks at each shard that is new or changed. Raises UserError."""
+        """Open the index and read new or changed shards. Raises UserError."""
         self.folder = folder
         self.damaged: list[str] = []
         self._lease: Lease | None = None
@@ -78,38 +81,38 @@ class CacheIndex:
         self._refresh_all()
 
     def close(self) -> None:
-        """Lets go of the file, and of what `hold` keeps."""
+        """Close the file and end the lease of `renew_lease`."""
         if self._lease is not None:
             self.database.transact(self._lease.end)
             self._lease = None
         self.database.close()
 
     def path(self, kind: Kind, name: str) -> Path:
-        """Where a shard lies."""
+        """Return the path of a shard."""
         return self.folder / kind / name
 
     @property
     def may_remove(self) -> bool:
-        """Whether shards may be removed that nothing is looked up in any more.
+        """Whether shards without live rows may be removed.
 
-        A program of this computer goes on reading what it has mapped. One of another computer
-        would not, and where processes have no common index none knows of the others.
+        A program on this computer can continue to read files that it has mapped, but one on another
+        computer cannot, and without a common index no process knows of the others.
         """
         return self.database.is_shared and not self.database.transact(other_computers)
 
     def refresh(self, kind: Kind) -> None:
-        """Makes the index fit the folder: new shards are read, changed ones checked again.
+        """Update the index from the folder: read new shards and check changed ones again.
 
-        A shard whose size and times are as they were is trusted.
+        A shard of unchanged size and times is trusted.
         """
-        # First what is known, then what is there: whatever is written in between is only new.
+        # First the index, then the folder: shards written in between just count as new.
         asked = "SELECT name, size, mtime, ctime FROM shards WHERE kind = ?"
         before = {name: tuple(stamp) for name, *stamp in self.database.rows(asked, (kind,))}
         there = dict(_stamps(self.folder / kind))
         if lost := before.keys() - there.keys():
             self._drop_lost(kind, lost)
         changed = [name for name, stamp in there.items() if before.get(name) != stamp]
-        # Several at once: each change of the index waits for the disk.
+        # In batches, as each transaction waits for the disk.
         for begin in range(0, len(changed), _SHARDS_AT_ONCE):
             some = changed[begin : begin + _SHARDS_AT_ONCE]
             inspected = [self._inspect(kind, name, is_known=name in before) for name in some]
@@ -118,19 +121,19 @@ class CacheIndex:
             )
 
     def add(self, kind: Kind, written: Sequence[tuple[str, Shard]]) -> None:
-        """Takes up shards that were just written; entries found elsewhere stay there."""
+        """Add shards that were just written; entries that exist elsewhere stay there."""
         used = int(time.time())
 
         def take(connection: sqlite3.Connection) -> None:
             for name, shard in written:
-                # One that is gone was merged, and taken up, by another process.
+                # A missing one was merged, and added, by another process.
                 if stamp := file_stamp(self.path(kind, name)):
                     _add(connection, kind, name, shard, stamp, range(shard.count), used)
 
         self.database.transact(take)
 
     def find(self, kind: Kind, keys: Sequence[bytes]) -> Iterator[EntryLocation | None]:
-        """Where each entry is, in the order of the keys; None where there is none."""
+        """Yield the location of each entry in the order of the keys; None if there is none."""
         for begin in range(0, len(keys), _KEYS_AT_ONCE):
             some = [bytes(key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
             asked = (
@@ -142,7 +145,7 @@ class CacheIndex:
             yield from map(found.get, some)
 
     def mark_used(self, kind: Kind, keys: Sequence[bytes]) -> None:
-        """Notes that entries are used now."""
+        """Record that entries are used now."""
         now = int(time.time())
 
         def note(connection: sqlite3.Connection) -> None:
@@ -154,7 +157,7 @@ class CacheIndex:
         self.database.transact(note)
 
     def drop(self, kind: Kind, name: str, row: int, key: bytes) -> None:
-        """Drops a damaged entry, which is then to be made anew."""
+        """Drop a damaged entry, so that it is encoded again."""
         self.damaged.append(f"{kind}/{name}: entry {row}")
         gone = (
             "DELETE FROM entries WHERE kind = ? AND key = ? AND row = ?"
@@ -165,12 +168,12 @@ class CacheIndex:
         )
 
     def drop_shard(self, kind: Kind, name: str, reason: str) -> None:
-        """Drops all that is in a shard, which is then to be made anew."""
+        """Drop all entries of a shard, so that they are encoded again."""
         self.damaged.append(f"{kind}/{name}: {reason}")
         self.database.transact(lambda connection: drop_shard(connection, kind, name))
 
     def shards(self, kind: Kind) -> list[IndexedShard]:
-        """Every shard of a kind, oldest first."""
+        """Return all shards of a kind, oldest first."""
         asked = (
             "SELECT id, kind, name, signature, count, row_bytes, size,"
             " (SELECT COUNT(*) FROM entries WHERE shard = shards.id)"
@@ -179,15 +182,14 @@ class CacheIndex:
         return [IndexedShard(*row) for row in self.database.rows(asked, (kind,))]
 
     def live_rows(self, shard: IndexedShard) -> list[int]:
-        """The rows of a shard that are looked up there, in order."""
+        """Return the rows of a shard that lookups refer to, in order."""
         asked = "SELECT row FROM entries WHERE shard = ? ORDER BY row"
         return [row for (row,) in self.database.rows(asked, (shard.id,))]
 
     def renew_lease(self) -> None:
-        """Keeps what is used from now on from being pruned, as long as this process lives.
+        """Protect entries that are used from now on from pruning while this process lives.
 
-        To be said again now and then, for the sake of other computers, which cannot look whether it
-        does.
+        Call it again now and then: other computers cannot see whether the process is alive.
         """
         self._lease = lease = new_lease(self._lease)
         self.database.transact(lease.write)
@@ -210,7 +212,7 @@ class CacheIndex:
         self.database.transact(drop)
 
     def _inspect(self, kind: Kind, name: str, *, is_known: bool) -> "_InspectedShard | None":
-        """What of a shard that is new or has changed is intact; None if it is none of ours."""
+        """Return the intact rows of a new or changed shard; None if it is not a shard."""
         path = self.path(kind, name)
         stamp = file_stamp(path)
         if stamp is None:
@@ -230,7 +232,7 @@ class CacheIndex:
 
 
 def drop_shard(connection: sqlite3.Connection, kind: Kind, name: str) -> None:
-    """Forgets a shard and all that is looked up in it."""
+    """Remove a shard and all of its entries from the index."""
     found = "SELECT id FROM shards WHERE kind = ? AND name = ?"
     connection.execute(f"DELETE FROM entries WHERE shard = ({found})", (kind, name))
     connection.execute("DELETE FROM shards WHERE kind = ? AND name = ?", (kind, name))
@@ -244,10 +246,10 @@ def replace_shards(
     stamp: tuple[int, int, int],
     moved: Iterable[tuple[int, int]],
 ) -> None:
-    """Takes up a shard that rows of others were copied to, which are looked up here from now on.
+    """Add a shard that rows of others were copied to, and refer lookups to it.
 
-    moved: of each of its rows the shard's id and the row that it was copied from. An entry that is
-    looked up elsewhere by now stays there.
+    moved: for each of its rows, the id and row that it was copied from. Entries that are found
+    elsewhere by now stay there.
     """
     new = _add(connection, kind, name, shard, stamp, (), 0)
     for row, (old, old_row) in enumerate(moved):
@@ -264,7 +266,7 @@ def _add(
     rows: Iterable[int],
     used: int,
 ) -> int:
-    """Takes up some rows of a shard; gives its id."""
+    """Add rows of a shard and return its id."""
     connection.execute(
         "INSERT INTO shards (kind, name, signature, count, row_bytes, size, mtime, ctime)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (kind, name) DO UPDATE SET"
@@ -282,9 +284,9 @@ def _add(
 
 
 def _store_inspected(inspected: Sequence[_InspectedShard], connection: sqlite3.Connection) -> None:
-    """Makes the index say of some shards what is so.
+    """Update the index with inspected shards.
 
-    One that cannot be read any more stays known, with nothing in it: so it is removed in time.
+    A shard that cannot be read any more stays known without entries, so that it will be removed.
     """
     for each in inspected:
         if each.shard is None:
@@ -302,7 +304,7 @@ def _store_inspected(inspected: Sequence[_InspectedShard], connection: sqlite3.C
 
 
 def _drop_other(connection: sqlite3.Connection, shard: int, rows: Mapping[bytes, int]) -> None:
-    """Forgets what is looked up in a shard that has changed, and is not there any more."""
+    """Remove entries of a changed shard that it does not contain any more."""
     asked = "SELECT kind, key, row FROM entries WHERE shard = ?"
     for kind, key, row in connection.execute(asked, (shard,)).fetchall():
         if rows.get(key) != row:
@@ -310,7 +312,7 @@ def _drop_other(connection: sqlite3.Connection, shard: int, rows: Mapping[bytes,
 
 
 def _stamps(folder: Path) -> Iterator[tuple[str, tuple[int, int, int]]]:
-    """Every file called as a shard is, with what changes when it does."""
+    """Yield all files with a shard's name, with their size and times."""
     if not folder.is_dir():
         return
     for path in folder.iterdir():
@@ -320,7 +322,7 @@ def _stamps(folder: Path) -> Iterator[tuple[str, tuple[int, int, int]]]:
 
 
 def file_stamp(path: Path) -> tuple[int, int, int] | None:
-    """Size and times of a file; None if there is none."""
+    """Return size and times of a file; None if there is none."""
     try:
         status = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Which programs use a cache folder now, and since when: what they use is not pruned."""
+"""Leases: which programs use a cache folder since when, so that their entries are not pruned."""
 
 import os
 import socket
@@ -13,17 +13,23 @@ CREATE TABLE leases (
     started INTEGER NOT NULL, seen INTEGER NOT NULL);
 """
 _BELIEVED_S = 24 * 3600
-"""For how long a program on another computer is believed to be at work after it last said so: no
-one can look there."""
+"""Age up to which a lease from another computer is trusted, as its process cannot be checked."""
 
 _SAME_S = 2.0
-"""How far two tellings of when a process began may differ: clocks are set meanwhile."""
+"""Tolerance of a process's start time: clocks are adjusted meanwhile."""
 
 
 @dataclass(frozen=True)
 class Lease:
-    """One program's use of the folder. born: when its process began, in seconds; started: when its
-    use did; seen: when it last said so.
+    """A program's use of the folder.
+
+    Attributes:
+        id: unique id.
+        host: computer.
+        pid: process.
+        born: start of the process in seconds since 1970.
+        started: start of the use.
+        seen: last renewal.
     """
 
     id: str
@@ -34,16 +40,16 @@ class Lease:
     seen: int
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Puts it down."""
+        """Write the lease."""
         row = (self.id, self.host, self.pid, self.born, self.started, self.seen)
         connection.execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def end(self, connection: sqlite3.Connection) -> None:
-        """Takes it away."""
+        """Remove the lease."""
         connection.execute("DELETE FROM leases WHERE id = ?", (self.id,))
 
     def is_alive(self) -> bool:
-        """Whether that program may still be at work."""
+        """Return whether the program may still be running."""
         if self.host != socket.gethostname():
             return time.time() - self.seen < _BELIEVED_S
         born = _process_start_time(self.pid)
@@ -51,7 +57,7 @@ class Lease:
 
 
 def new_lease(before: Lease | None = None) -> Lease:
-    """This process's use, from now on or as before."""
+    """Return a lease of this process, from now on or renewed."""
     now = int(time.time())
     if before is not None:
         return replace(before, seen=now)
@@ -60,18 +66,18 @@ def new_lease(before: Lease | None = None) -> Lease:
 
 
 def in_use_since(connection: sqlite3.Connection) -> int | None:
-    """When the earliest of the programs at work began; None if there is none."""
+    """Return when the earliest active lease began; None if there is none."""
     return min((lease.started for lease in _active_leases(connection)), default=None)
 
 
 def other_computers(connection: sqlite3.Connection) -> list[str]:
-    """The names of the other computers on which programs use the folder."""
+    """Return the names of other computers with active leases."""
     own = socket.gethostname()
     return sorted({lease.host for lease in _active_leases(connection)} - {own})
 
 
 def _active_leases(connection: sqlite3.Connection) -> list[Lease]:
-    """The programs at work. Those that have ended without saying so are taken away."""
+    """Return the active leases, and remove those of programs that ended without removing them."""
     leases = [Lease(*row) for row in connection.execute("SELECT * FROM leases")]
     alive = [lease for lease in leases if lease.is_alive()]
     for lease in leases:
@@ -81,7 +87,7 @@ def _active_leases(connection: sqlite3.Connection) -> list[Lease]:
 
 
 def _process_start_time(pid: int) -> float | None:
-    """When a process began, in seconds since 1970; None if there is none such."""
+    """Return when a process began, in seconds since 1970; None if there is no such process."""
     import psutil  # only here: it takes a while to load
 
     try:

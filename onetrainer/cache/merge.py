@@ -1,7 +1,7 @@
-"""Small shards made into large ones, and shards without use removed.
+"""Merge small shards into large ones, and remove unused shards.
 
-Whatever is interrupted between two steps leaves entries twice at worst: a new shard is complete
-before anything is looked up in it, and an old one goes only once nothing is looked up there.
+An interruption leaves duplicate entries at worst: a new shard is complete before any lookup refers
+to it, and an old one is removed only when none does any more.
 """
 
 import sqlite3
@@ -26,19 +26,20 @@ from onetrainer.cache.format import (
 from onetrainer.cache.index import CacheIndex, IndexedShard, drop_shard, file_stamp, replace_shards
 
 _FULL = SHARD_BYTES // 2
-"""A shard of this size is left as it is."""
+"""Shards of this size are not merged."""
 
 _CHEAP = SHARD_BYTES // 16
-"""A smaller one is always worth copying; larger ones only to about as much again, so that a byte is
-copied a few times in its life and not at every run."""
+"""Smaller shards are always merged; larger ones only with about as much again, so that a byte is
+copied a few times in its life and not in every run.
+"""
 
 _Source = tuple[IndexedShard, Path, Shard, list[int]]
 
 
 def merge_small_shards(index: CacheIndex, kind: Kind) -> None:
-    """Merges what was put singly, by shape, into shards. Raises UserError on a full disk.
+    """Merge single entries by signature into shards. Raises UserError on a full disk.
 
-    Where no process knows of the others, nothing is merged: nothing could be removed afterwards.
+    Without a common index nothing is merged, as nothing could be removed afterwards.
     """
     if not index.database.is_shared:
         return
@@ -54,9 +55,9 @@ def merge_small_shards(index: CacheIndex, kind: Kind) -> None:
 
 
 def copy_entries(index: CacheIndex, kind: Kind, shards: Sequence[IndexedShard]) -> None:
-    """Copies what is looked up in shards of one signature into a new one, with its checksums.
+    """Copy the live rows of shards of one signature into a new shard, with their checksums.
 
-    The old ones remain until `sweep`. Damaged entries are dropped. Raises UserError.
+    The old ones remain until `remove_unused`. Damaged entries are dropped. Raises UserError.
     """
     sources = [source for shard in shards if (source := _merge_source(index, shard))]
     if not sources:
@@ -67,13 +68,13 @@ def copy_entries(index: CacheIndex, kind: Kind, shards: Sequence[IndexedShard]) 
         write_file(path, merged([source[1:] for source in sources]), safely=True)
         written = read_shard(path)
     except (FileNotFoundError, InvalidShard):
-        return  # another process merges the same: the next time does what is left
+        return  # another process merges the same shards
     except OSError as error:
         raise cannot_write(index.folder, error) from error
     moved = [(shard.id, row) for shard, _, _, rows in sources for row in rows]
 
     def look_here(connection: sqlite3.Connection) -> None:
-        # Asked within the transaction, as `sweep` removes: nobody could know what it is for.
+        # Within the transaction, as `remove_unused` of another process may have removed it.
         stamp = file_stamp(path)
         if stamp is not None:
             replace_shards(connection, kind, name, written, stamp, moved)
@@ -82,9 +83,9 @@ def copy_entries(index: CacheIndex, kind: Kind, shards: Sequence[IndexedShard]) 
 
 
 def remove_unused(index: CacheIndex, kind: Kind) -> int:
-    """Removes the shards in which nothing is looked up; gives the bytes that this has freed.
+    """Remove shards without live rows and return the freed bytes.
 
-    One that cannot be removed, as on Windows while a program reads it, is left to the next time.
+    Files that cannot be removed, as on Windows while a program reads them, are left for later.
     """
     if not index.may_remove:
         return 0
@@ -108,7 +109,7 @@ def remove_unused(index: CacheIndex, kind: Kind) -> int:
 
 
 def _shards_to_merge(group: list[IndexedShard]) -> list[IndexedShard]:
-    """Those of a signature that are to be merged: from the smallest on, up to about equal ones."""
+    """Return the shards to merge: from the smallest on, up to about equal ones."""
     taken: list[IndexedShard] = []
     total = 0
     for shard in sorted(group, key=lambda one: (one.size, one.id)):
@@ -120,7 +121,7 @@ def _shards_to_merge(group: list[IndexedShard]) -> list[IndexedShard]:
 
 
 def shard_groups(shards: Iterable[IndexedShard]) -> Iterator[list[IndexedShard]]:
-    """The shards in heaps of what fits into one."""
+    """Yield groups of shards whose entries fit into one."""
     heap: list[IndexedShard] = []
     size = count = 0
     for shard in shards:
@@ -134,7 +135,7 @@ def shard_groups(shards: Iterable[IndexedShard]) -> Iterator[list[IndexedShard]]
 
 
 def _merge_source(index: CacheIndex, shard: IndexedShard) -> _Source | None:
-    """What of a shard can be copied; None if it is gone, or nothing of it is whole."""
+    """Return the rows of a shard that can be copied; None if there are none."""
     path = index.path(shard.kind, shard.name)
     wanted = index.live_rows(shard)
     try:

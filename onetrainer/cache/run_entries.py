@@ -1,4 +1,4 @@
-"""What a run keeps of its pictures and captions, and how much room that takes."""
+"""Estimate what a run caches, and how much space that takes."""
 
 import shutil
 from collections.abc import Iterable, Iterator
@@ -19,25 +19,31 @@ from onetrainer.dataset.transforms import bucket_at, transform_count, variations
 from onetrainer.images.image_index import ImageIndex
 
 _VAE = 8
-"""Pixels a side for each of a latent's."""
+"""Pixels per latent pixel on each side."""
 _LATENT = 2 * 4 * 4
-"""Bytes of a latent's pixel: mean and deviation of four channels, float32."""
+"""Bytes of a latent pixel: mean and deviation of four channels, float32."""
 _SEEN = 4 * 4
 _MASK = 4
 _CHUNK = 77
-"""Tokens of an encoded caption, start and end included."""
+"""Tokens of an encoded chunk, start and end included."""
 _WORDS = 50
-"""Of a caption, about so many words fill a chunk; most words are one token or two."""
+"""About so many words of a caption fill a chunk; most words are one token or two."""
 _WIDTHS = {"sd15": 768, "sd2": 1024, "sdxl": 2048}
 _POOLED = {"sdxl": 1280}
 
 
 @dataclass(frozen=True)
 class CachePlan:
-    """What is kept of pictures and captions, at most: parts of it may be there already.
+    """What a run caches at most; some of it may exist already.
 
-    views, captions: how many are encoded. pixels: of all views together. free_bytes: on the disk of
-    the folder.
+    Attributes:
+        folder: the cache folder.
+        latents: number of encoded images, counting transforms.
+        captions: number of encoded captions.
+        pixels: pixels of all encoded images.
+        image_bytes: bytes of latents and masks.
+        caption_bytes: bytes of captions.
+        free_bytes: free space on the folder's disk.
     """
 
     folder: Path
@@ -50,12 +56,12 @@ class CachePlan:
 
     @property
     def bytes(self) -> int:
-        """Of both."""
+        """Bytes of images and captions."""
         return self.image_bytes + self.caption_bytes
 
 
 def plan_cache(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> CachePlan:
-    """What a run is going to keep."""
+    """Return what a run will cache."""
     latents, cells, size = _kept_images(config, dataset)
     captions = _kept_captions(config, dataset, batches) if caches_captions(config) else set()
     folder = cache_folder(config)
@@ -71,7 +77,7 @@ def plan_cache(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> Cac
 
 
 def cache_folder(config: TrainConfig) -> Path:
-    """Where a run keeps what it has encoded."""
+    """Return the cache folder of a run."""
     data, output = config.data, config.output
     folder = Path(data.cache_folder) if data.cache_folder else Path(output.folder) / "cache"
     return folder.expanduser()
@@ -79,9 +85,9 @@ def cache_folder(config: TrainConfig) -> Path:
 
 @contextmanager
 def open_image_index(config: TrainConfig) -> Iterator[ImageIndex | None]:
-    """What is remembered of pictures where a run's cache is; None if there is none yet.
+    """Open the image index in a run's cache folder; None if there is none yet.
 
-    Looking leaves nothing behind.
+    The folder is not created.
     """
     folder = cache_folder(config)
     if not folder.is_dir():
@@ -92,7 +98,7 @@ def open_image_index(config: TrainConfig) -> Iterator[ImageIndex | None]:
 
 
 def _kept_images(config: TrainConfig, dataset: Dataset) -> tuple[int, int, int]:
-    """How many views are kept, how many pixels of latents are encoded, and how many bytes kept."""
+    """Return the number of cached latents, their latent pixels, and their bytes."""
     if not config.data.cache_latents:
         return 0, 0, 0
     sees = config.data.conditioning if config.model.family.endswith("inpainting") else "blank"
@@ -114,25 +120,25 @@ def _kept_images(config: TrainConfig, dataset: Dataset) -> tuple[int, int, int]:
 
 
 def _kept_of(item: Item, sees: Conditioning) -> tuple[int, int]:
-    """How often the VAE encodes a view, and how many bytes are kept of a pixel of its latent.
+    """Return how often the VAE encodes an image, and the cached bytes per latent pixel.
 
-    sees: what an inpainting model sees; "blank" of other models.
+    sees: conditioning of an inpainting model; "blank" for other models.
     """
     mask = _MASK if item.mask else 0
     has_more = item.conditioning if sees == "files" else item.mask
     if sees == "blank" or not has_more:
         return 1, _LATENT + mask
-    # What is seen, and the mask of what is not: apart from that of where it counts.
+    # The conditioning image and the inpainting mask, besides the loss mask.
     return 2, _LATENT + _SEEN + 2 * mask
 
 
 def _area(bucket: Bucket) -> int:
-    """Of its latent."""
+    """Return the number of latent pixels."""
     return (bucket.width // _VAE) * (bucket.height // _VAE)
 
 
 def _kept_captions(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> set[str]:
-    """Every caption that the run shows; where they change, there are few showings."""
+    """Return all captions of the run; random ones need only be sampled for few steps."""
     concepts = dataset.concepts
     found = {plain_caption(item, concepts[item.concept]) for item in dataset.validation or ()} | {
         ""
@@ -154,7 +160,7 @@ def _caption_bytes(config: TrainConfig, captions: Iterable[str]) -> int:
 
 
 def _free(folder: Path) -> int:
-    """Bytes on the disk that a folder is on, or will be; 0 where nobody knows."""
+    """Return the free bytes on the disk of a folder, even if it does not exist; 0 if unknown."""
     there = next((one for one in (folder, *folder.absolute().parents) if one.exists()), Path("/"))
     try:
         return shutil.disk_usage(there).free

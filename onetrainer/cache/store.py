@@ -1,7 +1,7 @@
-"""What a cache folder holds, and how it is kept small.
+"""Report the contents of a cache folder, and prune it.
 
-Only files that the cache itself has written are ever removed: shards by their names and headers,
-parts of such by their names, and entries of an older version by their names and folders.
+Only files that the cache has written are ever removed: shards by their names and headers,
+unfinished ones by their names, and entries of an older version by their names and folders.
 """
 
 import re
@@ -22,10 +22,10 @@ from onetrainer.cache.merge import copy_entries, merge_small_shards, remove_unus
 from onetrainer.errors import UserError
 
 _ABANDONED_S = 24 * 3600
-"""A shard that is being written takes seconds; after so long nobody writes it any more."""
+"""Age at which an unfinished shard is abandoned; writing one takes seconds."""
 
 _WASTE = 4
-"""A shard is written anew once a fourth of it is of no use."""
+"""A shard is rewritten once a fourth of it is unused."""
 
 _AT_ONCE = 1000
 _OLD_FOLDER = re.compile(r"[0-9a-f]{2}")
@@ -35,9 +35,16 @@ _MEMORY_NAME = "pictures.sqlite"
 
 @dataclass(frozen=True)
 class KindReport:
-    """What is kept of one kind. bytes: of its files; unused_bytes: of them, what nothing is looked
-    up in. last_used: when the newest and the oldest entry were, in seconds since 1970; None without
-    entries.
+    """The entries of one kind.
+
+    Attributes:
+        kind: kind of entries.
+        entries: number of entries.
+        shards: number of files.
+        bytes: bytes of the files.
+        unused_bytes: bytes that no lookup refers to.
+        last_used: when the newest entry was used, in seconds since 1970; None without entries.
+        oldest_used: when the least recently used entry was.
     """
 
     kind: Kind
@@ -51,11 +58,17 @@ class KindReport:
 
 @dataclass(frozen=True)
 class CacheReport:
-    """What a cache folder holds.
+    """The contents of a cache folder.
 
-    older_entries, older_bytes: files of an older version, which are not read any more. foreign:
-    files among the shards that are none. other_bytes: the index, and what is known of pictures.
-    is_in_use: whether programs use it now. damaged: what was found to be damaged just now, by name.
+    Attributes:
+        folder: the folder.
+        kinds: a report for each kind.
+        older_entries: number of files of an older version, which are not read any more.
+        older_bytes: their bytes.
+        foreign: files among the shards that are none.
+        other_bytes: bytes of the indexes.
+        is_in_use: whether programs use it now.
+        damaged: names of entries just found to be damaged.
     """
 
     folder: str
@@ -69,24 +82,28 @@ class CacheReport:
 
     @property
     def entries(self) -> int:
-        """How many entries there are."""
+        """Number of entries."""
         return sum(kind.entries for kind in self.kinds)
 
     @property
     def bytes(self) -> int:
-        """What the folder takes on the disk."""
+        """Bytes of the folder."""
         return sum(kind.bytes for kind in self.kinds) + self.older_bytes + self.other_bytes
 
 
 @dataclass(frozen=True)
 class PruneReport:
-    """What was removed from a cache folder, and what it takes now.
+    """What was removed from a cache folder, and its size now.
 
-    entries: how many that could still have been used. older_entries: files of an older version.
-    freed_bytes, bytes: what the folder takes less, and what it takes now. computers: others at work
-    with the folder, for whose sake no shard was removed. is_in_use: whether programs use it now.
-    leftover_bytes: of those freed, what no entry was read from any more: entries that were replaced
-    or given up before, files that were never finished, and the headers of files that are one now.
+    Attributes:
+        entries: number of removed entries that could still have been used.
+        older_entries: number of removed files of an older version.
+        freed_bytes: bytes freed.
+        bytes: bytes of the folder now.
+        computers: other computers that use the folder, because of which no shard was removed.
+        is_in_use: whether programs use it now.
+        leftover_bytes: freed bytes without usable entries: replaced or abandoned entries,
+            unfinished files, and headers of merged files.
     """
 
     entries: int
@@ -99,7 +116,7 @@ class PruneReport:
 
 
 def cache_report(folder: Path) -> CacheReport:
-    """What a cache folder holds. Raises UserError if the folder is none."""
+    """Return the contents of a cache folder. Raises UserError if the folder is not one."""
     _require_cache(folder)
     index = CacheIndex(folder)
     try:
@@ -126,12 +143,19 @@ def prune(
     unused_s: float | None = None,
     removes_older: bool = False,
 ) -> PruneReport:
-    """Removes what is of no use, then what was not used for longest, down to a limit.
+    """Remove unused data, then the least recently used entries down to a limit.
 
-    Never what was used since a time, nor what programs at work have used since they began.
-    limit_bytes: of the whole folder; None for no limit. unused_s: also removes what was not used
-    for so many seconds. removes_older: also entries of an older version; otherwise only for the
-    limit. Raises UserError if the folder is none, or cannot be written.
+    Entries used since a time, or by running programs since they began, are kept.
+
+    Args:
+        folder: the cache folder.
+        limit_bytes: limit of the whole folder; None for no limit.
+        since: entries used since this time are kept, in seconds since 1970.
+        unused_s: also remove entries not used for so many seconds.
+        removes_older: also remove entries of an older version; otherwise only to meet the limit.
+
+    Raises:
+        UserError: the folder is not a cache, or cannot be written.
     """
     _require_cache(folder)
     index = CacheIndex(folder)
@@ -159,42 +183,42 @@ def prune(
 
 
 def is_cache(folder: Path) -> bool:
-    """Whether a folder looks like a cache, be it an empty one."""
+    """Return whether a folder looks like a cache, even an empty one."""
     return (folder / INDEX_NAME).is_file() or any((folder / kind).is_dir() for kind in KINDS)
 
 
 def has_contents(folder: Path) -> bool:
-    """Whether anything is in a folder but what is remembered of pictures, which a check leaves."""
+    """Return whether a folder contains anything besides the image index, which a check leaves."""
     if is_cache(folder):
         return True
     return any(not path.name.startswith(_MEMORY_NAME) for path in _list_folder(folder))
 
 
 def has_image_index(folder: Path) -> bool:
-    """Whether something is remembered of pictures there."""
+    """Return whether a folder contains an image index."""
     return (folder / _MEMORY_NAME).is_file()
 
 
 def empty_report(folder: Path) -> CacheReport:
-    """What a cache folder holds in which nothing has been encoded yet."""
+    """Return the report of a cache folder in which nothing has been encoded yet."""
     other = _size(folder / _MEMORY_NAME)
     kinds = tuple(KindReport(kind, 0, 0, 0, 0, None, None) for kind in KINDS)
     return CacheReport(str(folder), kinds, 0, 0, (), other, is_in_use=False, damaged=())
 
 
 def empty_prune(folder: Path) -> PruneReport:
-    """The same after pruning it, which removes nothing."""
+    """Return the report of pruning a cache folder in which nothing has been encoded yet."""
     return PruneReport(0, 0, 0, _size(folder / _MEMORY_NAME))
 
 
 def _require_cache(folder: Path) -> None:
-    """Raises UserError unless a folder is one: a wrong folder is not to be made a cache."""
+    """Raise UserError unless a folder is a cache: a wrong folder must not become one."""
     if is_cache(folder):
         return
-    what = "there is no such folder" if not folder.is_dir() else "nothing of a cache is in it"
+    what = "no such folder" if not folder.is_dir() else "not a cache folder"
     raise UserError(
         f"{folder}: {what}",
-        'A cache folder has folders "latents", "masks" and "text"',
+        'A cache folder contains folders "latents", "masks" and "text"',
         "Give that folder, or a config that uses it",
     )
 
@@ -215,34 +239,34 @@ def _kind_report(index: CacheIndex, kind: Kind) -> KindReport:
 
 
 def _spared_since(index: CacheIndex, since: float | None) -> int:
-    """From when on what was used is spared: times are told in whole seconds."""
+    """Return from when on entries are kept, in whole seconds."""
     at_work = index.database.transact(in_use_since)
     times = [int(each) for each in (since, at_work) if each is not None]
     return min(times, default=int(time.time()) + 1)
 
 
 def _evict_unused(index: CacheIndex, before: int) -> int:
-    """Forgets what was last used before a time; gives how many entries."""
+    """Remove entries last used before a time, and return their number."""
     gone = "DELETE FROM entries WHERE used < ?"
     return index.database.transact(lambda connection: connection.execute(gone, (before,)).rowcount)
 
 
 def _shrink(limit_bytes: int, index: CacheIndex, spared: int) -> int:
-    """Makes the folder as small as asked for, if it can be; gives how many entries are gone."""
+    """Shrink the folder to a limit if possible, and return the number of removed entries."""
     count = 0
     while True:
         gone = _evict(index, _live_bytes(index) - limit_bytes, spared)
         _compact(index, is_tight=True)
         count += gone
-        # Shards begin with a header, so that a few more may have to go.
+        # Shards have headers, so a few more entries may have to go.
         if not gone or _total_bytes(index) <= limit_bytes:
             return count
 
 
 def _evict(index: CacheIndex, excess: int, spared: int) -> int:
-    """Forgets what was not used for longest until so many bytes are; gives how many entries.
+    """Remove the least recently used entries until so many bytes are free, and return their number.
 
-    Of what was last used at one time whole shards go first: they need not be written anew.
+    Among entries last used at the same time whole shards go first: they need no rewriting.
     """
     asked = (
         "SELECT entries.kind, key, row_bytes FROM entries JOIN shards ON shards.id = shard"
@@ -269,10 +293,7 @@ def _delete_entries(entries: list[tuple[str, bytes]], connection: sqlite3.Connec
 
 
 def _compact(index: CacheIndex, *, is_tight: bool = False) -> None:
-    """Removes shards of no use, and writes those anew that are partly so.
-
-    is_tight: however little of a shard is of no use.
-    """
+    """Remove unused shards, and rewrite partly unused ones; is_tight: however little is unused."""
     for kind in KINDS:
         remove_unused(index, kind)
         if not index.may_remove:
@@ -290,17 +311,14 @@ def _compact(index: CacheIndex, *, is_tight: bool = False) -> None:
 
 
 def _live_bytes(index: CacheIndex) -> int:
-    """What the folder would take if nothing in it were of no use."""
+    """Return the size of the folder without unused data."""
     return _total_bytes(index) - sum(
         _unused_bytes(shard) for kind in KINDS for shard in index.shards(kind)
     )
 
 
 def _unused_bytes(shard: IndexedShard) -> int:
-    """Bytes of a shard without which all that is looked up in it would be there; not of its header.
-
-    All of it where nothing is.
-    """
+    """Return the bytes of unused rows, without the header; all bytes if no row is live."""
     return (shard.count - shard.live) * shard.row_bytes if shard.live else shard.size
 
 
@@ -311,7 +329,7 @@ def _total_bytes(index: CacheIndex) -> int:
 
 
 def _legacy_files(folder: Path) -> Iterator[Path]:
-    """The entries of an older version: KIND/ab/ab….safetensors, a file for each."""
+    """Yield the entries of an older version: KIND/ab/ab….safetensors, a file for each."""
     inner = (each for kind in KINDS for each in _list_folder(folder / kind))
     for parent in inner:
         if _OLD_FOLDER.fullmatch(parent.name):
@@ -319,12 +337,12 @@ def _legacy_files(folder: Path) -> Iterator[Path]:
 
 
 def _is_older(path: Path) -> bool:
-    """Whether a file is called, and lies, as entries of an older version do."""
+    """Return whether a file has the name and folder of an entry of an older version."""
     return _OLD_NAME.fullmatch(path.name) is not None and path.name.startswith(path.parent.name)
 
 
 def _remove_older(folder: Path) -> int:
-    """Removes the entries of an older version, and their folders if nothing else is in them."""
+    """Remove entries of an older version, and their folders if empty, and return their number."""
     count = 0
     for path in list(_legacy_files(folder)):
         with suppress(OSError):
@@ -336,7 +354,7 @@ def _remove_older(folder: Path) -> int:
 
 
 def _remove_abandoned(folder: Path) -> int:
-    """Removes what a process that is gone has begun to write; gives how many bytes that was."""
+    """Remove unfinished files of ended processes, and return the freed bytes."""
     freed = 0
     for path in (each for kind in KINDS for each in _list_folder(folder / kind)):
         with suppress(OSError):
@@ -348,14 +366,14 @@ def _remove_abandoned(folder: Path) -> int:
 
 
 def _foreign(index: CacheIndex) -> Iterator[str]:
-    """What lies among the shards and is not of this version, nor of an older one."""
+    """Yield files among the shards that are of no known version."""
     for kind in KINDS:
         known = {shard.name for shard in index.shards(kind)}
         for path in _list_folder(index.folder / kind):
             is_ours = path.name in known or is_part_name(path.name) or path.is_dir()
             if not is_ours:
                 is_broken = is_shard_name(path.name)
-                yield f"{kind}/{path.name}" + (" (no shard that can be read)" if is_broken else "")
+                yield f"{kind}/{path.name}" + (" (unreadable shard)" if is_broken else "")
 
 
 def _list_folder(folder: Path) -> list[Path]:

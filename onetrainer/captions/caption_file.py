@@ -1,4 +1,4 @@
-"""Reading one caption file, in whatever encoding an editor left it."""
+"""Read a caption file in any common encoding."""
 
 import codecs
 import re
@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Literal
 
 MAX_BYTES = 1 << 20
-"""Larger files are no captions; a megabyte is some thousand times what a text encoder sees."""
+"""Largest caption file: a megabyte is some thousand times what a text encoder reads."""
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class CaptionError(Exception):
-    """A caption that cannot be read. reason: why, in words that finish "picture: …"."""
+    """A caption that cannot be read; reason completes "image: …"."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -21,13 +21,20 @@ class CaptionError(Exception):
 
 
 def read_captions(path: Path, *, lines: Literal["each", "joined"]) -> tuple[tuple[str, ...], str]:
-    """The captions of a file, each on one line, and the encoding it was read in.
+    """Return the captions of a file, each as a single line, and the file's encoding.
 
-    lines: whether "each" is a caption of its own, empty ones not counted, or all "joined" are one.
-    At least one caption: the empty one of a file that holds none.
-    UTF-8 first; UTF-16 if its byte order mark says so; what is neither is taken for Windows'
-    cp1252, which is worth telling, since a guess may be wrong. Runs of blanks become one space.
-    Raises CaptionError if the file cannot be read, or is no text.
+    UTF-8 is tried first; UTF-16 if the byte order mark says so; anything else is taken for Windows'
+    cp1252, which is worth a note, since it is a guess. Runs of blanks become one space.
+
+    Args:
+        path: the caption file.
+        lines: "each" line is a caption of its own, without empty ones; "joined" makes them one.
+
+    Returns:
+        At least one caption, ("",) for an empty file, and the encoding.
+
+    Raises:
+        CaptionError: the file cannot be read or is not text.
     """
     try:
         with path.open("rb") as file:
@@ -48,7 +55,7 @@ def read_captions(path: Path, *, lines: Literal["each", "joined"]) -> tuple[tupl
 
 
 def decode_text(data: bytes) -> tuple[str, str] | None:
-    """A text and the encoding that fits it, as `read_captions` tells; None if none does."""
+    """Return the text and its encoding as in `read_captions`; None if none fits."""
     wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     for encoding in ("utf-16",) if wide else ("utf-8-sig", "cp1252"):
         try:

@@ -1,4 +1,4 @@
-"""A list that says the captions of many pictures: .csv, .jsonl or .txt."""
+"""Caption lists: files with the captions of many images, as .csv, .jsonl or .txt."""
 
 import os
 import unicodedata
@@ -21,28 +21,36 @@ Key: TypeAlias = Callable[[Components], Components]
 
 @dataclass(frozen=True)
 class ListMatch:
-    """What a list says of some pictures.
+    """The result of matching a caption list with images.
 
-    entries: of each picture, None if the list does not name it. unused: the entries that name none
-    of the pictures.
+    Attributes:
+        entries: entry of each image; None if the list does not name it.
+        unused: entries that match no image.
     """
 
     entries: tuple[CaptionEntry | None, ...]
     unused: tuple[CaptionEntry, ...]
 
     def notes(self, name: str) -> tuple[str, ...]:
-        """What to tell of entries that name no picture. name: of the list's file."""
+        """Return a note about entries that match no image; name is that of the list file."""
         if not self.unused:
             return ()
         some = ", ".join(f'"{one.file}" (line {one.line})' for one in self.unused[:_EXAMPLES])
         more = f" and {len(self.unused) - _EXAMPLES} more" if len(self.unused) > _EXAMPLES else ""
         noun = "an entry" if len(self.unused) == 1 else f"{len(self.unused)} entries"
-        return (f"{name} has {noun} without a picture: {some}{more}",)
+        return (f"{name} has {noun} without an image: {some}{more}",)
 
 
 @dataclass(frozen=True)
 class CaptionList:
-    """What a list file says. encoding: the one it was read in. is_in_order: it names no files."""
+    """The entries of a caption list.
+
+    Attributes:
+        path: the list file.
+        entries: its entries.
+        encoding: encoding of the file.
+        is_in_order: whether it names no files, so that lines go with images in order.
+    """
 
     path: Path
     entries: tuple[CaptionEntry, ...]
@@ -50,14 +58,19 @@ class CaptionList:
     is_in_order: bool = False
 
     def match(self, root: Path, names: Sequence[str]) -> ListMatch:
-        """Which picture each entry speaks of.
+        """Match the entries with images.
 
-        root: the pictures' folder. names: of the pictures, below it, with "/", in their order.
-        An entry names a picture by its path or the end of one: "cat.png" and "pets/cat.png" both
-        are /data/pets/cat.png. Where no picture ends so, its ending may differ or be missing.
-        Letter case decides only between two pictures that else are called the same. Several
-        entries for one picture are as many captions of it.
-        Raises UserError if an entry fits two pictures, or if a .txt has another number of lines.
+        An entry names an image by its path or the end of one: "cat.png" and "pets/cat.png" both are
+        /data/pets/cat.png. If no image matches, its extension may differ or be missing. Letter case
+        only decides between two images of otherwise the same name. Several entries for one image
+        are alternative captions.
+
+        Args:
+            root: folder of the images.
+            names: paths of the images below root, with "/", in order.
+
+        Raises:
+            UserError: an entry matches two images, or a .txt file has another number of lines.
         """
         if self.is_in_order:
             return self._in_order(names)
@@ -66,7 +79,7 @@ class CaptionList:
         left = list(self.entries)
         for key in (_full_key, _stem_key):
             tried, left = left, []
-            # A picture that is named in full is not meant by what has another ending.
+            # An image that is named in full is not meant by a name with another extension.
             choose_options = frozenset(found)
             for entry in tried:
                 fits = [at for at in images.ending(entry.file, key) if at not in choose_options]
@@ -85,8 +98,8 @@ class CaptionList:
             raise UserError(
                 f'{self.path}: lines {before.line} and {entry.line} give "{entry.file}" two'
                 " different points",
-                "Expected one point for each picture",
-                "Take one of them out",
+                "Expected one point for each image",
+                "Remove one of them",
             )
         captions = tuple(filter(None, (*before.captions, *entry.captions)))
         return replace(before, captions=captions or ("",), focus=before.focus or entry.focus)
@@ -97,10 +110,10 @@ class CaptionList:
             entries.pop()
         if len(entries) != len(names):
             raise UserError(
-                f"{self.path} has {len(entries)} lines for {len(names)} pictures",
-                "A .txt file needs a line for each picture, in the order of their names; an empty"
-                " line is a picture without a caption",
-                "Correct it, or use a .csv or .jsonl file, which names the pictures",
+                f"{self.path} has {len(entries)} lines for {len(names)} images",
+                "A .txt file needs a line for each image, in the order of their names; an empty"
+                " line is an image without a caption",
+                "Correct it, or use a .csv or .jsonl file, which names the images",
             )
         return ListMatch(tuple(entries), ())
 
@@ -108,13 +121,13 @@ class CaptionList:
         some = " or ".join(f'"{name}"' for name in fits[:2])
         return UserError(
             f'{self.path}, line {entry.line}: "{entry.file}" may be {some}',
-            "Expected a name that only one picture has",
-            "Write more of its path, and its ending",
+            "Expected a name that matches one image only",
+            "Write more of its path, and its extension",
         )
 
 
 class _Images:
-    """Pictures, found by how their paths end."""
+    """Image paths, indexed by their endings."""
 
     def __init__(self, root: Path, names: Sequence[str]) -> None:
         base = _parts(Path(os.path.abspath(root)).as_posix())  # noqa: PTH100 - links stay as named
@@ -123,7 +136,7 @@ class _Images:
         self._places: dict[tuple[Key, int], dict[Components, list[int]]] = {}
 
     def ending(self, file: str, key: Key) -> list[int]:
-        """The places of those that a file's name fits best. key: what of paths is compared."""
+        """Return the indices of the images that a name matches best, comparing path keys."""
         wanted = _parts(file)
         size = len(wanted)
         if (key, size) not in self._places:
@@ -132,19 +145,19 @@ class _Images:
                 places[key(path[-size:])].append(at)
             self._places[key, size] = places
         fits = self._places[key, size].get(key(wanted), [])
-        # "cat.png" beside "pets/cat.png" is the one that lies in the folder itself.
+        # Of "cat.png" and "pets/cat.png", "cat.png" means the one in the folder itself.
         fits = [at for at in fits if len(self._paths[at]) - self._depth == size] or fits
         return [at for at in fits if self._paths[at][-size:] == wanted] or fits
 
 
 def read_caption_list(path: Path) -> CaptionList:
-    """Reads a list of captions. Raises UserError, with the line, if it cannot be understood."""
+    """Read a caption list. Raises UserError with the line if it is invalid."""
     entries, encoding = read_list(path)
     return CaptionList(path, tuple(entries), encoding, is_in_order=path.suffix.lower() == ".txt")
 
 
 def _parts(path: str) -> Components:
-    """A path's names, whichever system wrote it."""
+    """Return the components of a path from any operating system."""
     clean = unicodedata.normalize("NFC", path.strip()).replace("\\", "/")
     return tuple(part for part in clean.split("/") if part not in ("", ".", ".."))
 
@@ -154,7 +167,7 @@ def _full_key(parts: Components) -> Components:
 
 
 def _stem_key(parts: Components) -> Components:
-    """Without the ending, if it is one of pictures."""
+    """Return the key of a path without its extension, if that is one of images."""
     *above, last = _full_key(parts)
     suffix = Path(last).suffix
     return (*above, last.removesuffix(suffix) if suffix in _SUFFIXES else last)

@@ -1,4 +1,4 @@
-"""The lines of a list of captions, in each of its formats."""
+"""Parse the lines of a caption list in each of its formats."""
 
 import csv
 import io
@@ -12,11 +12,11 @@ from onetrainer.captions.caption_file import decode_text
 from onetrainer.errors import UserError
 
 MAX_BYTES = 1 << 28
-"""Larger files are no lists: a quarter of a gigabyte is a million long captions."""
+"""Largest caption list: a quarter of a gigabyte is a million long captions."""
 
 FILE_KEYS = ("file", "file_name", "filename", "image", "path")
 CAPTION_KEYS = ("caption", "captions", "text", "prompt")
-"""What columns and keys may be called, the first that is there; lists elsewhere have all these."""
+"""Accepted names of columns and keys, in order of preference; they cover the usual list formats."""
 
 _NUMBERED = re.compile(r"caption_?(\d+)")
 _BROKEN = re.compile("[\x00\ud800-\udfff]")  # NUL, half an emoji
@@ -28,10 +28,13 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, slots=True)
 class CaptionEntry:
-    """What a list says of one picture.
+    """An entry of a caption list.
 
-    line: where it says so, from 1. file: the picture as the list calls it, "" in a .txt file.
-    captions: at least one. focus: across and down, as shares of its size; None if none is given.
+    Attributes:
+        line: line number, from 1.
+        file: the image as the list names it, "" in a .txt file.
+        captions: at least one.
+        focus: center of the crop as fractions of width and height; None if there is none.
     """
 
     line: int
@@ -41,11 +44,11 @@ class CaptionEntry:
 
 
 class _LineError(Exception):
-    """A line that cannot be understood. The message says why."""
+    """A line that is invalid; the message says why."""
 
 
 def read_list(path: Path) -> tuple[list[CaptionEntry], str]:
-    """What a list says, and its encoding. Raises UserError, naming the line."""
+    """Return the entries of a list and its encoding. Raises UserError with the line."""
     text, encoding = _text(path)
     match path.suffix.lower():
         case ".csv":
@@ -56,9 +59,9 @@ def read_list(path: Path) -> tuple[list[CaptionEntry], str]:
             return _plain(text), encoding
         case _:
             raise UserError(
-                f"{path} is no list of captions",
+                f"{path} is not a caption list",
                 "A .csv, .jsonl or .txt file is needed",
-                "Choose another file, or give it the right ending",
+                "Choose another file, or give it the right extension",
             )
     entries = []
     for line, row in rows:
@@ -68,34 +71,34 @@ def read_list(path: Path) -> tuple[list[CaptionEntry], str]:
             raise _broken(path, line, str(error)) from error
     if not entries:
         raise UserError(
-            f"{path} names no picture",
+            f"{path} names no images",
             f"Expected {_EXAMPLES[path.suffix.lower()]}",
-            "Write a line for each picture, or choose another file",
+            "Write a line for each image, or choose another file",
         )
     return entries, encoding
 
 
 def _text(path: Path) -> tuple[str, str]:
-    needed = "A list of captions is needed"
+    needed = "A caption list is needed"
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
-        raise UserError(f"{path}: there is no such file", needed, "Choose another") from error
+        raise UserError(f"{path}: file not found", needed, "Choose another") from error
     except OSError as error:
         what = f"{path} cannot be read ({error.strerror})"
         raise UserError(what, needed, "Choose another") from error
     if len(data) > MAX_BYTES:
         size = f"{MAX_BYTES >> 20} MB"
-        raise UserError(f"{path} is larger than {size}", needed, "Split it by folders")
+        raise UserError(f"{path} is larger than {size}", needed, "Split it up by folder")
     decoded = decode_text(data)
     if decoded is None or "\0" in decoded[0]:
-        raise UserError(f"{path} is no text", needed, "Save it as UTF-8, or choose another")
+        raise UserError(f"{path} is not text", needed, "Save it as UTF-8, or choose another")
     return decoded
 
 
 def _plain(text: str) -> list[CaptionEntry]:
-    """A caption a line; empty ones count."""
+    """Return an entry for each line, including empty ones."""
     lines = re.split(r"\r\n|\r|\n", text)
     return [CaptionEntry(number, "", (_clean(line),)) for number, line in enumerate(lines, 1)]
 
@@ -107,15 +110,15 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            why = error.msg if isinstance(error, json.JSONDecodeError) else "too much"
-            raise _broken(path, number, f"this is no JSON ({why})") from error
+            why = error.msg if isinstance(error, json.JSONDecodeError) else "too large"
+            raise _broken(path, number, f"invalid JSON ({why})") from error
         if not isinstance(row, dict):
-            raise _broken(path, number, "this is no object in { }")
+            raise _broken(path, number, "not a JSON object")
         yield number, {str(key).strip().lower(): value for key, value in row.items()}
 
 
 def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """Rows by the names in the first line, in which , or ; or a tabulator is between columns."""
+    """Yield rows by column names from the first line; columns are separated by , or ; or tabs."""
     first = next((line for line in text.splitlines() if line.strip()), "")
     reader = csv.reader(
         io.StringIO(text.lstrip("\r\n"), newline=""),
@@ -140,7 +143,7 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]
                 raise _broken(path, here, f'{what}; a caption with commas goes in "quotes"')
             yield here, dict(zip(header, row, strict=False))
     except csv.Error as error:
-        raise _broken(path, line, f"this cannot be read as CSV ({error})") from error
+        raise _broken(path, line, f"invalid CSV ({error})") from error
 
 
 def _require_columns(path: Path, line: int, header: Sequence[str]) -> None:
@@ -156,7 +159,7 @@ def _require_columns(path: Path, line: int, header: Sequence[str]) -> None:
 def _entry(line: int, row: Mapping[str, object]) -> CaptionEntry:
     file = next((row[key] for key in FILE_KEYS if key in row), None)
     if not isinstance(file, str) or not file.strip().strip("/\\.") or _BROKEN.search(file):
-        raise _LineError('"file" names no picture')
+        raise _LineError('"file" names no image')
     keys = _caption_keys(row)
     if not keys:
         raise _LineError('there is no "caption"')
@@ -165,7 +168,7 @@ def _entry(line: int, row: Mapping[str, object]) -> CaptionEntry:
 
 
 def _caption_keys(names: Iterable[str]) -> list[str]:
-    """Which of the names are captions: one, or numbered ones in the order of their numbers."""
+    """Return the names of caption columns: one, or numbered ones in order."""
     names = list(names)
     plain = [key for key in CAPTION_KEYS if key in names][:1]
     numbered = [(int(found[1]), name) for name in names if (found := _NUMBERED.fullmatch(name))]
@@ -178,9 +181,9 @@ def _captions(key: str, value: object) -> list[str]:
     found = []
     for text in value if isinstance(value, list) else [value]:
         if not isinstance(text, str):
-            raise _LineError(f'"{key}" is no text, nor a list of texts')
+            raise _LineError(f'"{key}" is neither text nor a list of texts')
         if _BROKEN.search(text):
-            raise _LineError(f'"{key}" holds a character that is none')
+            raise _LineError(f'"{key}" contains an invalid character')
         found.append(_clean(text))
     return found
 
@@ -194,7 +197,7 @@ def _focus(row: Mapping[str, object]) -> tuple[float, float] | None:
     elif isinstance(given, list) and len(given) == 2:
         across, down = given
     else:
-        raise _LineError('"focus" is no list of two numbers, such as [0.5, 0.4]')
+        raise _LineError('"focus" is not a list of two numbers, such as [0.5, 0.4]')
     return _share("focus_x", across), _share("focus_y", down)
 
 
@@ -202,7 +205,7 @@ def _share(name: str, value: object) -> float:
     number = None
     if isinstance(value, str):
         try:
-            # Where ";" is between columns, "," is in numbers.
+            # Where ";" separates columns, "," is the decimal mark.
             number = float(value.strip().replace(",", "."))
         except ValueError:
             number = None

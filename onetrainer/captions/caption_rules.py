@@ -1,4 +1,4 @@
-"""What is wrong with settings of captions, before anything is drawn by them."""
+"""Check the caption settings before captions are sampled."""
 
 import difflib
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from onetrainer.config.data.captions import Captions
 from onetrainer.errors import Fix, Problem
 
 FIELDS = ("caption", "name", "folder", "concept")
-"""What a template knows, in braces."""
+"""Fields of a template, written in braces."""
 
-_MOST_TOLD = 5
+_MAX_LISTED = 5
 _SHOWN = 60  # characters
 
 
 def caption_problems(captions: Captions, path: str) -> list[Problem]:
-    """What forbids drawing captions, and what is unusual. path: of the section, dotted."""
+    """Return errors and warnings about a captions section, whose dotted path is `path`."""
     found = [*_template_problems(captions, path), *_mark_problems(captions, path)]
     if captions.drop_tags != "off":
         found += _list_problems(captions, path)
@@ -26,8 +26,8 @@ def caption_problems(captions: Captions, path: str) -> list[Problem]:
             Problem(
                 f"{path}.dropout",
                 "every caption is replaced by the empty prompt",
-                "Usual is 0.05 to 0.15",
-                "Lower it, unless nothing is to be learnt of captions.",
+                "Usual values are 0.05 to 0.15",
+                "Lower it, unless the captions should have no effect.",
                 severity="warning",
             )
         )
@@ -46,14 +46,14 @@ def _template_problems(captions: Captions, path: str) -> Iterator[Problem]:
             place,
             f'"{shown}" has {error}',
             "Expected braces in pairs, such as {caption}",
-            "Correct it; {{ and }} are the braces themselves.",
+            "Correct it; {{ and }} are literal braces.",
         )
         return
     if not any(one.field == "caption" for one in found):
         yield Problem(
             place,
-            f'"{shown}" leaves captions out',
-            "Expected {caption} where the caption is to stand",
+            f'"{shown}" has no place for the caption',
+            "Expected {caption} where the caption belongs",
             "Add it.",
         )
     known = ", ".join(f"{{{field}}}" for field in FIELDS)
@@ -61,15 +61,15 @@ def _template_problems(captions: Captions, path: str) -> Iterator[Problem]:
         if len(one.options) > 1 and not captions.wildcards:
             yield Problem(
                 place,
-                f'"{shown}" chooses between words',
-                "That needs wildcards",
-                "Turn them on; {{ and }} are the braces themselves.",
+                f'"{shown}" contains a wildcard',
+                "Wildcards are turned off",
+                "Turn them on; {{ and }} are literal braces.",
                 fix=Fix(f"{path}.wildcards", True),
             )
             return
         if len(one.options) == 1 and one.field not in FIELDS:
             near = difflib.get_close_matches(one.field.lower(), FIELDS, n=1)
-            remedy = f"Did you mean {{{near[0]}}}?" if near else "Correct it, or take it out."
+            remedy = f"Did you mean {{{near[0]}}}?" if near else "Correct or remove it."
             yield Problem(
                 place, f'there is no "{{{_cut(one.field)}}}"', f"Expected one of {known}", remedy
             )
@@ -88,23 +88,23 @@ def _mark_problems(captions: Captions, path: str) -> Iterator[Problem]:
         if not clean or clean != " ".join(clean.split()):
             yield Problem(
                 place,
-                "blanks cannot be told from those between words",
-                'Expected signs that captions have nowhere else, such as ";;;"',
-                "Write some, or leave it empty.",
+                "blanks cannot be distinguished from those between words",
+                'Expected characters that captions do not contain otherwise, such as ";;;"',
+                "Enter some, or leave it empty.",
             )
         elif separator and separator in clean:
             yield Problem(
                 place,
-                f'"{clean}" holds "{separator}", at which tags are split already',
-                'Expected other signs, such as ";;;" or "|||"',
+                f'"{clean}" contains "{separator}", which separates tags already',
+                'Expected other characters, such as ";;;" or "|||"',
                 "Choose others.",
             )
     first, second = (mark.strip() for mark in marks.values())
     if first and second and (first in second or second in first):
         yield Problem(
             f"{path}.keep_separator",
-            f'"{second}" and "{first}", which keeps tags together, cannot be told apart',
-            "Expected two marks of which neither holds the other",
+            f'"{second}" and "{first}", which keeps tags together, overlap',
+            "Expected two separators of which neither contains the other",
             "Choose another one.",
         )
 
@@ -117,29 +117,33 @@ def _list_problems(captions: Captions, path: str) -> Iterator[Problem]:
     if not lines:
         effect = "no tag is dropped" if captions.drop_listed == "drop" else "it keeps no tag"
         yield Problem(
-            place, f"the list is empty, so {effect}", "", "Write a tag a line.", severity="warning"
+            place,
+            f"the list is empty, so {effect}",
+            "",
+            "Enter one tag a line.",
+            severity="warning",
         )
     if not captions.listed_regex:
         mark = tag_separator(captions)
         if joined := [line for line in lines if mark in line]:
             yield Problem(
                 place,
-                f'no tag is "{_cut(joined[0])}", since tags are split at "{mark}"',
+                f'"{_cut(joined[0])}" matches no tag, as tags are split at "{mark}"',
                 "Expected one tag a line",
                 "Write each on a line of its own.",
                 severity="warning",
             )
         return
     faults = list(pattern_errors(captions.listed_tags))
-    for number, pattern, fault in faults[:_MOST_TOLD]:
+    for number, pattern, fault in faults[:_MAX_LISTED]:
         yield Problem(
             place,
             f'line {number}: "{_cut(pattern)}" cannot be used: {fault}',
             "Expected a regular expression",
-            "Correct it, or turn off patterns to take lines as they are.",
+            "Correct it, or turn off patterns to match lines literally.",
         )
-    if len(faults) > _MOST_TOLD:
-        more = f"{len(faults) - _MOST_TOLD} more lines cannot be used"
+    if len(faults) > _MAX_LISTED:
+        more = f"{len(faults) - _MAX_LISTED} more lines cannot be used"
         yield Problem(place, more, "", "Correct them too.")
 
 

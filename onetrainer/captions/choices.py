@@ -1,4 +1,4 @@
-"""Choices within a text: {red|green|blue}, and braces that mean themselves."""
+"""Wildcards in text: {red|green|blue}, with escaped braces."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 MAX_DEPTH = 10
-"""How many choices may lie within each other."""
+"""Most levels of nested wildcards."""
 
 _WORDS = re.compile(r"[^{}|]+")
 _NO_FIELDS: Mapping[str, str] = MappingProxyType({})
@@ -18,14 +18,14 @@ _SHOWN = 40  # characters
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Several texts of which one is taken. place: the how-manieth of the whole text it is."""
+    """Several texts of which one is used; place is its number within the whole text."""
 
     place: int
     options: tuple["Text", ...]
 
     @property
     def field(self) -> str:
-        """What stands in the braces if it is one plain text, such as "name" in {name}; else ""."""
+        """The plain text in the braces, such as "name" in {name}; "" otherwise."""
         match self.options:
             case ((str(words),),):
                 return words.strip()
@@ -36,22 +36,24 @@ Text: TypeAlias = tuple["str | Choice", ...]
 """Plain text and choices in turn."""
 
 Order: TypeAlias = Callable[[Choice, int], Sequence[int]]
-"""The order in which a choice's options are taken in one round of them: (choice, round) → order."""
+"""The order in which a wildcard's options are used in one round: (choice, round) → order."""
 
 
 class BraceError(Exception):
-    """Braces that do not fit together; the message says which."""
+    """Unbalanced braces; the message says which."""
 
 
 @lru_cache(_REMEMBERED)
 def parse_choices(text: str) -> Text:
-    """A text with its choices, which may lie within each other.
+    """Return a text with its wildcards, which may be nested.
 
-    Outside of any choice, {{ and }} are the braces themselves and | is itself; within one, every
-    brace opens or closes a choice, so that {a|{b|c}} means what it looks like.
-    Raises BraceError if one is opened and not closed, or closed and not opened.
+    Outside of wildcards, {{ and }} are literal braces and | is literal; within one, every brace
+    opens or closes a wildcard, so that {a|{b|c}} works as expected.
+
+    Raises:
+        BraceError: a brace is opened and not closed, or closed and not opened.
     """
-    # What is open: the options found so far, each a list of parts. The first is the whole text.
+    # Open wildcards: the options so far, each a list of parts. The first is the whole text.
     open_: list[list[list[str | Choice]]] = [[[]]]
     opened: list[tuple[int, int]] = []  # its place among all choices, and where its brace stands
     at = count = 0
@@ -91,7 +93,7 @@ def parse_choices(text: str) -> Text:
 
 
 def brace_error(text: str) -> str:
-    """What is wrong with a text's braces, in words; "" if nothing is."""
+    """Return what is wrong with a text's braces; "" if nothing is."""
     try:
         parse_choices(text)
     except BraceError as error:
@@ -100,7 +102,7 @@ def brace_error(text: str) -> str:
 
 
 def all_choices(text: Text) -> list[Choice]:
-    """Every choice of a text, also those within others, in the order of their braces."""
+    """Return all wildcards of a text, including nested ones, in the order of their braces."""
     found = []
     for part in text:
         if isinstance(part, Choice):
@@ -112,11 +114,14 @@ def all_choices(text: Text) -> list[Choice]:
 def choose_options(
     text: Text, showing: int, order: Order, fields: Mapping[str, str] = _NO_FIELDS
 ) -> str:
-    """The text with one option of each choice.
+    """Return the text with one option of each wildcard.
 
-    showing: how often the text was shown before. In so many showings as a choice has options, each
-    is taken once; so is each of a choice within one of them, in the rounds of the outer one.
-    fields: what stands for {name} and the like; it is put in as it is, braces and all.
+    Args:
+        text: the parsed text.
+        showing: number of earlier uses of the text. In as many uses as a wildcard has options, each
+            is used once; nested wildcards advance with the rounds of the outer one.
+        order: gives the order of options in each round.
+        fields: values of {name} and the like, inserted literally.
     """
     words = []
     for part in text:
@@ -132,12 +137,12 @@ def choose_options(
 
 
 def written_order(choice: Choice, _round: int) -> range:
-    """The order in which the options stand: the first one comes first."""
+    """Return the options in the order in which they are written."""
     return range(len(choice.options))
 
 
 def _joined(parts: Sequence[str | Choice]) -> Text:
-    """With neighboring words as one."""
+    """Join adjacent strings."""
     joined: list[str | Choice] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):
@@ -148,7 +153,7 @@ def _joined(parts: Sequence[str | Choice]) -> Text:
 
 
 def _place(side: str, words: str) -> str:
-    """Where a brace stands, for a message."""
+    """Describe where a brace is, for a message."""
     if not words.strip():
         return "at the end" if side == "before" else "at the beginning"
     return f'{side} "{words}"'

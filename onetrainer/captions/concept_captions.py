@@ -1,4 +1,4 @@
-"""What is said of a concept's pictures, from wherever its captions come."""
+"""The captions of a concept's images from any caption source."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from onetrainer.concepts.folder_listing import FolderImage, is_image, normalize_
 
 @dataclass(frozen=True, slots=True)
 class ItemCaptions:
-    """What is said of one picture. focus: the point to cut around. note: worth telling, or ""."""
+    """The captions of one image, the center of the crop, and a note or ""."""
 
     captions: tuple[str, ...]
     focus: tuple[float, float] | None = None
@@ -21,11 +21,15 @@ class ItemCaptions:
 
 
 class ConceptCaptions:
-    """The captions of a concept's pictures.
+    """The captions of a concept's images.
 
-    pictures: all that its folder holds, in order. listed: how many entries its list has; unused:
-    those that name none of them.
-    Raises UserError for a list that cannot be read.
+    Attributes:
+        notes: messages about the caption list.
+        listed: number of entries of the list.
+        unused: entries that match no image.
+
+    Raises:
+        UserError: the caption list cannot be read.
     """
 
     def __init__(self, concept: ConceptSettings, images: Sequence[FolderImage]) -> None:
@@ -38,7 +42,7 @@ class ConceptCaptions:
             self._match(concept.caption_list, images)
 
     def of(self, found: FolderImage) -> ItemCaptions:
-        """What is said of a picture. Raises CaptionError if its file cannot be read."""
+        """Return the captions of an image. Raises CaptionError if its file cannot be read."""
         match self._concept.caption_source:
             case "files":
                 return self._beside(found)

@@ -1,4 +1,4 @@
-"""Tags that a list holds, by their words or by patterns; which patterns are too costly to try."""
+"""Match tags with a list of tags or regular expressions, refusing expensive expressions."""
 
 import re
 import warnings
@@ -9,12 +9,13 @@ from functools import lru_cache
 from onetrainer.captions.placeholder_tokens import token_key
 
 MAX_TAG = 100
-"""No pattern is tried on a longer tag, in characters: that is a sentence, and time is bounded."""
+"""Longest tag in characters that patterns are matched with: longer ones are sentences."""
 
 MAX_PATTERN = 300
 MAX_WAYS = 2_000_000
-"""In so many ways may a pattern be laid over a tag. Python tries them one by one, a few million a
-second, and cannot be interrupted; patterns that people write have some thousands."""
+"""Most ways in which a pattern may match a tag. Python tries them one by one, a few million a
+second, and cannot be interrupted; ordinary patterns have some thousands.
+"""
 
 _TOKEN = re.compile(
     r"(?P<escape>\\.)"
@@ -31,10 +32,10 @@ _TOKEN = re.compile(
 
 @lru_cache(100_000)  # tags are few, showings are many
 def is_listed(tag: str, listed: str, *, patterns: bool) -> bool:
-    """Whether a tag is one of a list, a line each; letter case and width of blanks do not count.
+    """Return whether a tag is in a list, one entry a line; case and repeated blanks are ignored.
 
-    patterns: lines are regular expressions, of which one has to match the whole tag. Those that
-    cannot be used match nothing; `pattern_faults` tells of them.
+    patterns: lines are regular expressions that must match the whole tag. Invalid ones match
+    nothing; see `pattern_errors`.
     """
     if not patterns:
         return token_key(tag) in _words(listed)
@@ -43,7 +44,7 @@ def is_listed(tag: str, listed: str, *, patterns: bool) -> bool:
 
 
 def pattern_errors(listed: str) -> Iterator[tuple[int, str, str]]:
-    """(line from 1, pattern, what is wrong in words) for each that cannot be used."""
+    """Yield (line number, pattern, reason) of each invalid pattern."""
     for number, line in _lines(listed):
         if fault := _fault(line):
             yield number, line, fault
@@ -66,7 +67,7 @@ def _patterns(listed: str) -> tuple[re.Pattern[str], ...]:
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     with warnings.catch_warnings():
-        # Of signs that Python may read otherwise some day, such as "[[".
+        # About characters that future versions of Python may interpret, such as "[[".
         warnings.simplefilter("ignore")
         return re.compile(pattern, re.IGNORECASE)
 
@@ -78,7 +79,7 @@ def _fault(pattern: str) -> str:
     try:
         _compiled(pattern)
     except re.error as error:
-        return f"it is no regular expression ({error})"
+        return f"it is not a valid regular expression ({error})"
     except (OverflowError, RecursionError):
         return "it is too large"
     return _cost_fault(pattern)
@@ -86,10 +87,15 @@ def _fault(pattern: str) -> str:
 
 @dataclass
 class _Group:
-    """What is known of a group while it is read.
+    """The state of a group while it is parsed.
 
-    ways: of the branches before this one, in sum. branch: of this one, in product. before: that
-    without the last thing in it. is_simple: nothing in the group repeats, and it has one branch.
+    Attributes:
+        ways: sum over the branches before this one.
+        branch: product over this branch.
+        before: that product without the last element.
+        last: ways of the last element.
+        was_simple: whether the last element is simple.
+        is_simple: whether nothing in the group repeats, and it has one branch.
     """
 
     ways: int = 0
@@ -104,7 +110,7 @@ class _Group:
         self.branch *= ways
 
     def repeat(self, least: int, most: int) -> None:
-        """What was added last, so often. What repeats more than once is simple: of one way."""
+        """Repeat the last element. Elements that repeat more than once are simple: of one way."""
         ways = self.last
         if most > 1:
             ways = most - least + 1
@@ -114,19 +120,19 @@ class _Group:
 
 
 def _cost_fault(pattern: str) -> str:
-    """Why a pattern might take for ever on some tag; "" if it cannot.
+    """Return why a pattern might take forever on some tag; "" if it cannot.
 
-    Matching tries one way after the other of laying the pattern over the text, so it is refused
-    when their number has no small bound. Without repeated groups that repeat or choose themselves,
-    it is at most the product over all repeats of how often they may, and over all choices of how
-    many they are.
+    Python tries one way after the other of matching the text, so a pattern is refused if their
+    number has no small bound. Without repeated groups that contain repeats or alternatives, it is
+    at most the product over all repeats of how often they may repeat, and over all alternatives of
+    their number.
     """
     groups = [_Group()]
     for token in _TOKEN.finditer(pattern):
         here = groups[-1]
         if token["open"]:
             if token["hidden"]:
-                return "it holds a comment or the flag x, which hide what is repeated"
+                return "comments and the flag x are not supported"
             groups.append(_Group())
         elif token["close"]:
             if len(groups) == 1:
@@ -139,11 +145,11 @@ def _cost_fault(pattern: str) -> str:
         elif token["repeat"]:
             least, most = _bounds(token)
             if max(least, most) > MAX_TAG:
-                return f"it asks for more than {MAX_TAG} repeats"
+                return f"it has more than {MAX_TAG} repeats"
             if most > 1 and not here.was_simple:
                 return (
-                    "it repeats a group that repeats or chooses something itself, as (a+)+ does,"
-                    " which may take for ever"
+                    "it repeats a group that contains repeats or alternatives, as (a+)+ does,"
+                    " which may take forever"
                 )
             here.repeat(least, most)
         else:
@@ -151,12 +157,12 @@ def _cost_fault(pattern: str) -> str:
     if len(groups) > 1:
         return "its brackets cannot be told apart"
     if groups[0].ways + groups[0].branch > MAX_WAYS:
-        return "it leaves too much open, which may take for ever; use fewer of * + and |"
+        return "it has too many possible matches and may take forever; use fewer of * + and |"
     return ""
 
 
 def _bounds(token: re.Match[str]) -> tuple[int, int]:
-    """How often at least and at most; without end counts as the length of the longest tag."""
+    """Return the smallest and largest number of repeats; unlimited is the longest tag's length."""
     match token["repeat"][0]:
         case "*":
             return 0, MAX_TAG

@@ -1,26 +1,26 @@
-"""Made-up words in captions: where they stand, and which captions hold none of them."""
+"""Placeholder tokens of textual inversion: find them in captions."""
 
 import re
 from collections.abc import Collection, Iterable, Sequence
 
 
 def token_key(word: str) -> str:
-    """The form in which words are compared: CLIP knows no upper case, nor how wide a space is."""
+    """Return the form in which tokens are compared: CLIP ignores case and repeated blanks."""
     return " ".join(word.lower().split())
 
 
 def missing_tokens(captions: Iterable[str], words: Sequence[str]) -> list[str]:
-    """Those of the words that no caption holds, where a word counts as in `split_at_words`."""
+    """Return the tokens that no caption contains."""
     keys = [token_key(word) for word in words]
     found = {key for caption in captions for key in split_at_tokens(caption, keys)[1::2]}
     return [word for word in words if token_key(word) not in found]
 
 
 def split_at_tokens(caption: str, words: Collection[str]) -> list[str]:
-    """The caption's text and the keys of the words in it, in turn."""
+    """Return the caption's text and the keys of the tokens in it, alternating."""
     if not words:
         return [caption]
-    # The longest first, where one word begins another: "cat" and "cat 2".
+    # The longest first, as one may begin another: "cat" and "cat 2".
     keys = sorted(words, key=len, reverse=True)
     spelled = "|".join(f"({_spelling(key)})" for key in keys)
     parts, end = [], 0

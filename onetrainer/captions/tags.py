@@ -1,4 +1,4 @@
-"""Captions that are lists of tags: splitting, dropping, shuffling, capitals, joining."""
+"""Captions that are lists of tags: split, drop, shuffle, capitalize, join."""
 
 import random
 import re
@@ -19,7 +19,7 @@ _ANY = ("upper", "title", "first", "random")
 
 @dataclass(frozen=True)
 class Tags:
-    """A caption's tags. moving: those that may be shuffled and dropped, between those that stay."""
+    """The tags of a caption; only those in the middle may be shuffled and dropped."""
 
     first: tuple[Tag, ...]
     middle: tuple[Tag, ...]
@@ -27,23 +27,23 @@ class Tags:
 
 
 def changes_tags(captions: Captions, text: str) -> bool:
-    """Whether a caption has to be taken apart; otherwise it stays as it was written."""
+    """Return whether a caption must be split into tags; otherwise it stays as written."""
     marks = (captions.keep_separator.strip(), captions.secondary_separator.strip())
     is_changed = captions.shuffle or captions.drop_tags != "off" or captions.capitals != "off"
     return is_changed or any(mark and mark in text for mark in marks)
 
 
 def split_tags(text: str, captions: Captions) -> Tags:
-    """The tags of a caption, without the marks between them and without empty ones.
+    """Return the tags of a caption without separators and empty tags.
 
-    Up to a caption's own mark, and after a second one, tags stay where they are; where it has no
-    mark, so many in front.
+    Tags before the keep separator, and after a second one, stay in place; without it, as many as
+    "keep" says at the front.
     """
     mark = captions.keep_separator.strip()
     if mark and mark in text:
         first, rest = text.split(mark, 1)
         middle, _, last = rest.partition(mark)
-        # Of a third mark nothing is left but what it stood between.
+        # Further separators are removed.
         last = last.replace(mark, joining_separator(captions))
         return Tags(*(_tags(part, captions) for part in (first, middle, last)))
     tags = _tags(text, captions)
@@ -51,10 +51,10 @@ def split_tags(text: str, captions: Captions) -> Tags:
 
 
 def drop_random_tags(tags: Tags, captions: Captions, seed: int, repeat: int, name: str) -> Tags:
-    """Without those that this turn drops.
+    """Return the tags without those dropped in this repeat.
 
-    "all" have one draw in common; "each" has its own, with the same chance; of "later" ones, the
-    k-th of n that may be dropped has k/n of the chance.
+    With "all" they share one random number; with "each" every tag has its own with the same
+    probability; with "later" the k-th of n droppable tags has k/n of the probability.
     """
     if captions.drop_tags == "off":
         return tags
@@ -76,7 +76,7 @@ def drop_random_tags(tags: Tags, captions: Captions, seed: int, repeat: int, nam
 
 
 def shuffle_tags(tags: Tags, captions: Captions, seed: int, repeat: int, name: str) -> Tags:
-    """In this turn's order."""
+    """Return the tags in the order of this repeat."""
     if not captions.shuffle:
         return tags
     order = shuffled(tags.middle, derive(seed, "caption order", repeat, name))
@@ -84,7 +84,7 @@ def shuffle_tags(tags: Tags, captions: Captions, seed: int, repeat: int, name: s
 
 
 def capitalize_tags(tags: Tags, captions: Captions, seed: int, repeat: int, name: str) -> Tags:
-    """With this turn's capitals; a tag of several is one tag each."""
+    """Return the tags with the capitals of this repeat; of several together each is one tag."""
     if captions.capitals == "off":
         return tags
     numbers = draws(seed, "caption capitals", repeat, name)
@@ -96,12 +96,12 @@ def capitalize_tags(tags: Tags, captions: Captions, seed: int, repeat: int, name
 
 
 def lowercase_tags(tags: Tags) -> Tags:
-    """In small letters."""
+    """Return the tags in lower case."""
     return map_tags(tags, lambda tag: tuple(part.lower() for part in tag))
 
 
 def map_tags(tags: Tags, change: Callable[[Tag], Tag]) -> Tags:
-    """Each tag changed, in its place."""
+    """Return the tags with a function applied to each."""
     first, middle, last = (
         tuple(change(tag) for tag in part) for part in (tags.first, tags.middle, tags.last)
     )
@@ -109,17 +109,17 @@ def map_tags(tags: Tags, change: Callable[[Tag], Tag]) -> Tags:
 
 
 def join_tags(tags: Tags, captions: Captions) -> str:
-    """One text, with the separator between any two, also those that stay together."""
+    """Return the tags as text with the separator between any two, also those that stay together."""
     return joining_separator(captions).join(
         part for tag in (*tags.first, *tags.middle, *tags.last) for part in tag
     )
 
 
 def tag_separator(captions: Captions) -> str:
-    """Where tags are split; " " means at blanks.
+    """Return the text at which tags are split; " " for blanks.
 
-    Blanks around a sign such as "," do not count; around a word such as " and " they do, lest
-    "sandals" be split.
+    Blanks around a sign such as "," are ignored; around a word such as " and " they count, as
+    otherwise "sandals" would be split.
     """
     separator = " ".join(captions.separator.split())
     if any(letter.isalnum() for letter in separator):
@@ -129,7 +129,7 @@ def tag_separator(captions: Captions) -> str:
 
 
 def joining_separator(captions: Captions) -> str:
-    """What is written between two tags."""
+    """Return the text that is written between two tags."""
     separator = tag_separator(captions)
     return separator if separator != separator.strip() else f"{separator} "
 
@@ -145,7 +145,7 @@ def _tags(text: str, captions: Captions) -> tuple[Tag, ...]:
 
 
 def _may_drop(tag: Tag, captions: Captions) -> bool:
-    """Whether the list lets a tag be dropped; of several, each has to be let."""
+    """Return whether a tag may be dropped; of several together, each must be droppable."""
     if captions.drop_listed == "none":
         return True
     listed = (is_listed(part, captions.listed_tags, patterns=captions.listed_regex) for part in tag)

@@ -1,7 +1,7 @@
-"""What can be known to be wrong with the pictures before a run starts.
+"""Check a run's images before it starts.
 
-They are listed by what is imported only when it is needed: reading pictures takes Pillow, whose
-import would be most of the time that a check of settings takes.
+What reads images is imported only when needed: importing Pillow would take most of the time of a
+check of the settings.
 """
 
 import os
@@ -19,7 +19,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.errors import Fix, Problem, UserError
 from onetrainer.json_file import shortened
 from onetrainer.metrics.validation import FEW_IMAGES
-from onetrainer.rules.data import sibling_path, is_same_folder, masks_path, subfolders_path
+from onetrainer.rules.data import is_same_folder, masks_path, sibling_path, subfolders_path
 
 if TYPE_CHECKING:
     from onetrainer.dataset.items import DatasetIndex, Item
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 _SHOWN_IMAGES = 5
 
 Indexes = Mapping[int, "DatasetIndex"]
-"""What concepts hold, by their place among them; without those that cannot be listed."""
+"""Contents of concepts by their index, without those that cannot be read."""
 
 
 def check_images(config: TrainConfig) -> list[Problem]:
-    """Problems of the pictures, each at the place of its folder."""
+    """Return problems with the images, each at the setting of its folder."""
     from onetrainer.dataset.dataset import reads_image_folders, used_concepts, uses_images_only
 
     if not reads_image_folders(config):
@@ -51,10 +51,10 @@ def check_images(config: TrainConfig) -> list[Problem]:
 
 
 def unreadable_problem(path: str, error: OSError) -> Problem:
-    """What to say of a setting that leads to what the system does not let us look at."""
+    """Return the problem of a setting whose path the system does not let us read."""
     reason = (error.strerror or str(error)).lower()
     place = shortened(Path(str(error.filename or "")))
-    return Problem(path, f"{place}: {reason}", "Expected a place that can be read", "Check it.")
+    return Problem(path, f"{place}: {reason}", "Expected a readable path", "Check it.")
 
 
 def _listed(
@@ -83,14 +83,14 @@ def _listed(
 
 
 def _is_told_by_rules(config: TrainConfig, concept: ConceptSettings) -> bool:
-    """Whether the settings alone show that a folder's pictures have no caption."""
+    """Return whether the settings alone show that a folder has no captions."""
     is_empty = not concept.caption_text.strip() and not concept.trigger
     is_ruled = concept.place != "validation.folder" or bool(config.data.folder)
     return concept.caption_source == "text" and is_empty and is_ruled
 
 
 def _left_inside(concepts: Sequence[ConceptSettings], indexes: Indexes) -> list[Problem]:
-    """Pictures in folders within a folder, of which no one is told to take them."""
+    """Return warnings about images in subfolders that no folder includes."""
     from onetrainer.concepts.folder_listing import count_images
 
     named = {Path(os.path.realpath(each.folder)) for each in concepts}
@@ -108,13 +108,13 @@ def _left_inside(concepts: Sequence[ConceptSettings], indexes: Indexes) -> list[
 
 
 def _not_taken(place: str, switch: str, images: int, folders: int) -> Problem:
-    more = f"{images} more picture{'s lie' if images > 1 else ' lies'}"
-    within = f"{folders} folders" if folders > 1 else "a folder"
+    more = f"{images} more image{'s are' if images > 1 else ' is'}"
+    within = f"{folders} subfolders" if folders > 1 else "a subfolder"
     return Problem(
         place,
-        f"{more} in {within} within it, and {'are' if images > 1 else 'is'} not taken",
-        "Only those in the folder itself are",
-        "Include subfolders, if they are meant.",
+        f"{more} in {within} and will not be used",
+        "Only images in the folder itself are used",
+        "Turn on subfolders to include them.",
         "warning",
         Fix(switch, True),
     )
@@ -123,7 +123,7 @@ def _not_taken(place: str, switch: str, images: int, folders: int) -> Problem:
 def _split_problems(
     config: TrainConfig, concepts: Sequence[ConceptSettings], indexes: Indexes
 ) -> list[Problem]:
-    """Of holding out, and of what is left to learn; none while a folder cannot be listed."""
+    """Return problems of the validation split; none while a folder cannot be read."""
     from onetrainer.dataset.dataset import split
 
     is_whole = len(indexes) == len(concepts)
@@ -138,28 +138,27 @@ def _split_problems(
     if dataset.validation is not None and len(dataset.validation) < FEW_IMAGES:
         found.append(_few(held, len(dataset.validation)))
     if isinstance(config.objective, AlignProp):
-        return found  # the words are learned of prompts
+        return found  # tokens are trained with prompts
     trained = [item for item in dataset.items if not item.is_prior]
     return found + missing_token_problems(config, _texts(concepts, trained))
 
 
 def _texts(concepts: Sequence[ConceptSettings], items: "Sequence[Item]") -> list[str]:
-    """All that may be said of pictures."""
+    """Return all texts that captions of the items may contain."""
     used = {item.concept for item in items}
     always = [text for n in used for text in (concepts[n].trigger, concepts[n].captions.template)]
     return [*always, *(caption for item in items for caption in item.captions)]
 
 
 def _few(held: str, count: int) -> Problem:
-    images = f"{count} picture{'s' if count > 1 else ''}"
-    says = "say" if count > 1 else "says"
+    images = f"{count} image{'s' if count > 1 else ''}"
     return Problem(
         held or "validation.split",
-        f"only {images} would be held out, which {says} little about all others",
-        f"Expected {FEW_IMAGES} at least; some ten are better",
-        "Put more pictures into the folder."
+        f"only {images} would be used for validation, too few for a reliable loss",
+        f"Expected at least {FEW_IMAGES}; ten or more are better",
+        "Put more images into the folder."
         if held
-        else "Hold out a larger share, or choose a folder of pictures to hold out.",
+        else "Increase the validation split, or choose a folder of validation images.",
         "warning",
     )
 
@@ -171,10 +170,10 @@ def missing_token_problems(
     are_prompts: bool = False,
     is_complete: bool = True,
 ) -> list[Problem]:
-    """Words that no caption holds; an error where nothing else is trained.
+    """Return problems about tokens that no caption contains; errors if nothing else is trained.
 
-    are_prompts: whether these are the prompts of reward training. is_all: whether nothing else is
-    read to learn them of.
+    are_prompts: whether the captions are prompts of reward training. is_all: whether the tokens
+    have no other text to be trained with.
     """
     words = {
         f"embeddings.tokens.{place}.token": w for place, w in enumerate(config.embeddings.tokens)
@@ -187,12 +186,12 @@ def missing_token_problems(
     noun, where, into = (
         ("prompt", "prompts", "prompts (objective.prompts)")
         if are_prompts
-        else ("caption", "captions of the pictures", "text files beside the pictures")
+        else ("caption", "captions of the images", "caption files")
     )
     return [
         Problem(
             path,
-            f'no {noun} holds the word "{word}", so nothing can be learnt of it',
+            f'no {noun} contains the token "{word}", so it cannot be trained',
             f"Expected it in the {where}",
             f'Write it into the {into}, such as "a photo of {word}".',
             "error" if is_alone else "warning",
@@ -203,9 +202,9 @@ def missing_token_problems(
 
 
 def _same_files(concepts: Sequence[ConceptSettings], indexes: Indexes) -> Iterator[Problem]:
-    """Files that lie in two folders at once, as one folder is inside the other one.
+    """Yield problems about files in two folders at once, such as a folder within a folder.
 
-    Those to learn that are held out as well are left out of learning, which needs no word.
+    Training images that are validation images as well need none, as they are left out of training.
     """
     from onetrainer.dataset.dataset import real_paths
 
@@ -228,25 +227,24 @@ def _same_file(one: ConceptSettings, other: ConceptSettings, names: list[str]) -
             held, kept = (one, other) if one.role == "validation" else (other, one)
             yield Problem(
                 held.place,
-                f"{len(names)} of its pictures are class pictures ({kept.place}), too: {some}",
-                "Expected pictures that the model does not see while it learns",
-                "Choose another folder, or leave it empty to hold out a share of the pictures.",
+                f"{len(names)} of its images are also class images ({kept.place}): {some}",
+                "Expected images that are not used in training",
+                "Choose another folder, or leave it empty to split off some of the images.",
             )
     elif "train" in roles and roles & PRIOR_ROLES:
         trained, kept = (one, other) if one.role == "train" else (other, one)
         yield Problem(
             kept.place,
-            f"{len(names)} of its pictures are among those to be learnt ({trained.place}), too:"
-            f" {some}",
-            "Expected other pictures, so neither folder inside the other one",
+            f"{len(names)} of its images are also training images ({trained.place}): {some}",
+            "Expected different images, so neither folder inside the other",
             "Move one of the folders out of the other, or do not include subfolders.",
         )
     else:
         yield Problem(
             other.place,
-            f"{len(names)} of its pictures are among those of {one.place}, too: {some}",
-            "They are shown as often as both say",
-            "Move one of the folders out of the other, if that is not meant.",
+            f"{len(names)} of its images are also in {one.place}: {some}",
+            "They are used as often as both together say",
+            "Move one of the folders out of the other, if that is not intended.",
             "warning",
         )
 
@@ -256,15 +254,15 @@ def _unused(config: TrainConfig) -> Iterator[Problem]:
     if data.masks != "off":
         yield _of_no_use("data.masks", "masks", "off")
     if data.class_folder:
-        yield _of_no_use("data.class_folder", "class pictures", "")
+        yield _of_no_use("data.class_folder", "class images", "")
 
 
 def _of_no_use(place: str, noun: str, empty: str) -> Problem:
     return Problem(
         place,
         f"a VAE is trained without {noun}",
-        "They change nothing",
-        "Take them out.",
+        "They have no effect",
+        "Remove them.",
         "warning",
         Fix(place, empty),
     )
@@ -283,25 +281,25 @@ def _index_problems(
         yield Problem(
             place,
             f"{lacking(index.uncaptioned, len(index.items))} no caption",
-            f"They are trained with {_left(concept)}",
-            "Write a line for each into the list of captions."
+            f"They will be trained with {_left(concept)}",
+            "Add a line for each to the caption list."
             if concept.caption_source == "list"
-            else "Write a .txt file of the same name beside each.",
+            else "Add a .txt file of the same name for each.",
             "warning",
         )
 
 
 def _left(concept: ConceptSettings) -> str:
-    """What is shown of a picture without a caption."""
-    return "trigger words alone" if concept.trigger.strip() else "an empty prompt"
+    """Return what an image without a caption is trained with."""
+    return "trigger words only" if concept.trigger.strip() else "an empty prompt"
 
 
 def _unmasked(
     config: TrainConfig, concepts: Sequence[ConceptSettings], indexes: Indexes
 ) -> Iterator[Problem]:
-    """Settings that look for masks, where no picture that they are for has one.
+    """Yield settings that enable masks while none of their images has one.
 
-    Nothing is said of a setting as long as one of its folders cannot be listed.
+    Settings with a folder that cannot be read are skipped.
     """
     groups: dict[str, list[int]] = {}
     for number, concept in enumerate(concepts):
@@ -312,22 +310,22 @@ def _unmasked(
         if is_whole and not any(indexes[number].masked for number in numbers):
             example = indexes[numbers[0]].items[0].path
             wanted = (
-                f'A mask is a file like "{example.stem}{MASK_SUFFIX}" beside "{example.name}"'
+                f'A mask is a file like "{example.stem}{MASK_SUFFIX}" next to "{example.name}"'
                 if concepts[numbers[0]].masks == "files"
-                else "A picture with transparent parts was expected"
+                else "Expected images with transparent parts"
             )
             yield Problem(
                 place,
-                "no picture has a mask, so all of each counts",
+                "no image has a mask, so images are trained whole",
                 wanted,
-                "Add masks, or do without.",
+                "Add masks, or turn them off.",
                 "warning",
                 Fix(place, "off"),
             )
 
 
 def _unshown(config: TrainConfig, indexes: Indexes) -> Iterator[Problem]:
-    """That an inpainting model is to be shown pictures of its own, and there are none."""
+    """Yield a problem if conditioning images are enabled and there are none."""
     is_inpainting = config.model.family.endswith("inpainting")
     if config.data.conditioning != "files" or not is_inpainting or not indexes:
         return
@@ -336,9 +334,9 @@ def _unshown(config: TrainConfig, indexes: Indexes) -> Iterator[Problem]:
         example = items[0].path
         yield Problem(
             "data.conditioning",
-            "no picture has one beside it that the model could be shown",
-            f'It is a file like "{example.stem}{CONDITIONING_SUFFIX}" beside "{example.name}"',
-            "Add some, or let the model be shown something else.",
+            "no image has a conditioning image",
+            f'It is a file like "{example.stem}{CONDITIONING_SUFFIX}" next to "{example.name}"',
+            "Add some, or choose another conditioning.",
             "warning",
             Fix("data.conditioning", "blank"),
         )
@@ -347,11 +345,11 @@ def _unshown(config: TrainConfig, indexes: Indexes) -> Iterator[Problem]:
 def _skipped_images(place: str, names: list[str]) -> Problem:
     rest = len(names) - _SHOWN_IMAGES
     listed = ", ".join(names[:_SHOWN_IMAGES]) + (f" and {rest} more" if rest > 0 else "")
-    count = f"{len(names)} picture{'s' if len(names) > 1 else ''}"
+    count = f"{len(names)} image{'s' if len(names) > 1 else ''}"
     return Problem(
         place,
         f"{count} cannot be used: {listed}",
-        "The others are trained",
+        "The others will be used",
         "Replace or remove them.",
         "warning",
     )

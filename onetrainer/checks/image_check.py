@@ -1,7 +1,6 @@
-"""A check of the pictures themselves: every file that is likely to spoil a training, and why.
+"""Check the image files: find everything that is likely to spoil a training.
 
-It reads files and changes none. What it learns of pictures is remembered, so that a second check
-reads only what has changed.
+No file is changed. Results are cached, so that a second check reads only changed files.
 """
 
 import hashlib
@@ -47,18 +46,18 @@ from onetrainer.images.image_index import ImageIndex
 
 _REMEDIES: Mapping[str, str] = MappingProxyType(
     {
-        ", too ": "Cut it, take a larger one",  # small, or long
-        "cannot be read (": "Look whether it may be read, and whether its disk is in order",
-        "a link to nothing": "Put back what it leads to",
+        ", too ": "Crop it, use a larger one",  # small, or long
+        "cannot be read (": "Check its permissions and its disk",
+        "a link to nothing": "Restore the linked file",
         "not an ordinary file": "Move it elsewhere",
     }
 )
-"""What to do about a picture that is left out, by what its reason holds."""
+"""Remedies for skipped images, by part of the reason."""
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a check has found. pictures: how many were looked at."""
+    """The findings of a check, and the number of checked images."""
 
     findings: tuple[Finding, ...]
     images: int
@@ -66,9 +65,9 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class _Looked:
-    """What pictures look like: the readable ones in order, and which of them look the same.
+    """Readable images in order with their features, and which of them are near-duplicates.
 
-    pairs: places among items, the later second; all that look the same are linked by them.
+    pairs are indices of items, the later second; they link all images of a group.
     """
 
     items: Sequence[Item]
@@ -84,10 +83,18 @@ def check_dataset(
     should_stop: Callable[[], bool] | None = None,
     threads: int = THREADS,
 ) -> CheckResult:
-    """Everything worth telling about the pictures of a config, worst first.
+    """Check the images of a config; findings are sorted, worst first.
 
-    memory: what is known of pictures already. progress: gets (pictures done, all).
-    Raises UserError if no picture can be read at all, and LookingStopped if should_stop says so.
+    Args:
+        config: the run's settings.
+        memory: cache of headers and features.
+        progress: called with (images done, total).
+        should_stop: whether to cancel.
+        threads: number of threads.
+
+    Raises:
+        UserError: no image can be read.
+        AnalysisCancelled: should_stop returned True.
     """
     concepts, indexes, findings = _listed(config, memory)
     every = [item for index in indexes for item in index.items]
@@ -111,21 +118,21 @@ def check_dataset(
         if not {(finding.path, finding.other), (finding.other, finding.path)} & leaked
     ]
     findings += _of_items(config, concepts, looked, memory)
-    # Two folders may tell of the same file.
+    # Two folders may report the same file.
     return CheckResult(tuple(sort_findings(list(dict.fromkeys(findings)))), len(paths))
 
 
 def _listed(
     config: TrainConfig, memory: ImageIndex | None
 ) -> tuple[tuple[ConceptSettings, ...], list[DatasetIndex], list[Finding]]:
-    """The folders, what they hold, and what is to be said of their listing. Raises UserError."""
+    """Return the folders, their contents, and findings about them. Raises UserError."""
     if not reads_image_folders(config):
         raise UserError(
-            "this config is trained without pictures",
-            "A config that names folders of pictures is needed",
-            "Choose another one, or name a folder to check",
+            "this config is trained without images",
+            "A config with image folders is needed",
+            "Choose another one, or give a folder to check",
         )
-    # That no picture has a caption is to be told of each, and not to end the check.
+    # Missing captions are findings about each image, and must not end the check.
     data = config.data.model_copy(update={"require_captions": False})
     concepts = used_concepts(config.model_copy(update={"data": data}))
     indexes, findings, errors = [], [], []
@@ -134,7 +141,7 @@ def _listed(
             index = index_concept(concept, number=number, headers=memory)
         except UserError as error:
             errors.append(error)
-            remedy = error.remedy or "Put pictures there, or choose another folder"
+            remedy = error.remedy or "Put images there, or choose another folder"
             findings.append(Finding("unreadable", "error", concept.folder, error.what, remedy))
             index = DatasetIndex((), (), 0)
         indexes.append(index)
@@ -147,9 +154,9 @@ def _listed(
         if errors:
             raise errors[0]
         raise UserError(
-            "No folder of pictures is chosen",
-            "A folder of pictures is needed",
-            "Name one (data.folder, data.concepts), or give a folder to check",
+            "no image folder is chosen",
+            "An image folder is needed",
+            "Choose one (data.folder, data.concepts), or give a folder to check",
         )
     return concepts, indexes, findings
 
@@ -157,9 +164,9 @@ def _listed(
 def _twice(
     concepts: Sequence[ConceptSettings], indexes: Sequence[DatasetIndex]
 ) -> Iterator[Finding]:
-    """Folders with pictures that an earlier one shows as well, as a folder within it does.
+    """Yield folders whose images an earlier folder contains as well.
 
-    What is held out is no matter: it is not learned, wherever it is found.
+    Validation folders are skipped: their images are not trained wherever they are.
     """
     shown = [
         (concept, {item.path for item in index.items})
@@ -175,10 +182,10 @@ def _twice(
                     "duplicate",
                     "warning",
                     concept.folder,
-                    f'{some} of the {len(paths)} pictures of "{concept.name}" belong to'
-                    f' "{other.name}" as well, so these count twice',
-                    "Take one of the two folders out, or leave them if that is meant; repeats of a"
-                    " folder show pictures more often",
+                    f'{some} of the {len(paths)} images of "{concept.name}" are also in'
+                    f' "{other.name}", so they count twice',
+                    "Remove one of the two folders unless this is intended; repeats of a"
+                    " folder use its images more often",
                     other.folder,
                 )
 
@@ -189,7 +196,7 @@ def _leaks(
     indexes: Sequence[DatasetIndex],
     looked: _Looked,
 ) -> Iterator[Finding]:
-    """Held-out pictures that look like one that is learned."""
+    """Yield validation images that are near-duplicates of training images."""
     numbers = groups_from_pairs(len(looked.items), looked.pairs)
     places = {item.path: place for place, item in enumerate(looked.items)}
     alone = len(looked.items)
@@ -218,10 +225,10 @@ def _leaks(
             "leak",
             "error",
             item.path,
-            f"it is held out, but looks nearly the same as {_beside(item, looked.items[other])},"
-            " which is learned, so it says nothing about new pictures",
-            "Take one of the two out of its folder, or turn on validation.keep_similar where a"
-            " share is held out",
+            "validation image, but nearly the same as the training image"
+            f" {_beside(item, looked.items[other])}, so its loss says nothing about new images",
+            "Remove one of the two, or turn on validation.keep_similar if you use a validation"
+            " split",
             looked.items[other].path,
         )
 
@@ -232,7 +239,7 @@ def _split(
     indexes: Sequence[DatasetIndex],
     group_similar: Callable[[Sequence[Item]], Sequence[int]],
 ) -> Dataset | None:
-    """None if nothing would be left to learn, which the check of the config tells."""
+    """Return the split dataset; None if it fails, which the check of the config reports."""
     try:
         return split(config, concepts, indexes, group_similar=group_similar)
     except UserError:
@@ -240,20 +247,20 @@ def _split(
 
 
 def _doubles(looked: _Looked, memory: ImageIndex | None) -> Iterator[Finding]:
-    """Pictures that are the same as an earlier one, or look so."""
+    """Yield duplicates and near-duplicates of earlier images."""
     for first, second in sorted(looked.pairs, key=lambda pair: pair[::-1]):
         item, other = looked.items[second], looked.items[first]
         words = _beside(item, other)
         if os.path.realpath(item.path) == os.path.realpath(other.path):
-            what = f"it is only another name of {words}, so that counts twice"
+            what = f"link to {words}, which counts twice"
         elif _is_same_file(item.path, other.path, memory):
-            what = f"it is the same file as {words}, which counts twice so"
+            what = f"same file as {words}, which counts twice"
         else:
             yield Finding(
                 "near-duplicate",
                 "note",
                 item.path,
-                f"it looks nearly the same as {words}; together they count twice",
+                f"nearly the same as {words}; together they count twice",
                 "Keep the better one, or both if they differ in what matters to you",
                 other.path,
             )
@@ -263,7 +270,7 @@ def _doubles(looked: _Looked, memory: ImageIndex | None) -> Iterator[Finding]:
             "warning",
             item.path,
             what,
-            "Take one of them out; repeats of a folder show pictures more often",
+            "Remove one of them; repeats of a folder use its images more often",
             other.path,
         )
 
@@ -274,7 +281,7 @@ def _of_items(
     looked: _Looked,
     memory: ImageIndex | None,
 ) -> Iterator[Finding]:
-    """What is to be said of each picture by itself."""
+    """Yield the findings about single images."""
     is_plain = uses_images_only(config)
     files = {} if is_plain else _caption_files(concepts, looked.items)
     maskless = set(_maskless(concepts, looked.items))
@@ -293,7 +300,7 @@ def _of_items(
 
 
 def _maskless(concepts: Sequence[ConceptSettings], items: Sequence[Item]) -> list[int]:
-    """The concepts of several pictures that use masks, and of which none has one."""
+    """Return the concepts of several images that use masks, and of which no image has one."""
     counts = Counter(item.concept for item in items)
     masked = {item.concept for item in items if item.mask is not None}
     return [
@@ -306,7 +313,7 @@ def _maskless(concepts: Sequence[ConceptSettings], items: Sequence[Item]) -> lis
 def _caption_files(
     concepts: Sequence[ConceptSettings], items: Sequence[Item]
 ) -> Mapping[Path, Path]:
-    """The text files of pictures without a caption, where there are such pictures."""
+    """Return the caption files of images with empty captions."""
     bare = {item.concept for item in items if not any(item.captions)}
     return {
         found.path: found.caption
@@ -334,19 +341,17 @@ def _digest(path: Path, memory: ImageIndex | None) -> str:
 
 
 def _beside(item: Item, other: Item) -> str:
-    """What to call another picture: its name, and its folder where that is another one."""
+    """Return the name of another image, with its folder if that differs."""
     return other.path.name if other.path.parent == item.path.parent else str(other.path)
 
 
 def _unreadable(path: Path, reason: str) -> Finding:
-    what, _, own = reason.partition("; ")  # some reasons tell what to do
-    remedy = f"{own[0].upper()}{own[1:]}" if own else "Save it anew from a program that opens it"
+    what, _, own = reason.partition("; ")  # some reasons contain a remedy
+    remedy = f"{own[0].upper()}{own[1:]}" if own else "Save it again from a program that opens it"
     for sign, other in _REMEDIES.items():
         if sign in what:
             remedy = other
-    return Finding(
-        "unreadable", "error", path, f"it is left out: {what}", f"{remedy}, or remove it"
-    )
+    return Finding("unreadable", "error", path, f"skipped: {what}", f"{remedy}, or remove it")
 
 
 def _orphan(path: Path) -> Finding:
@@ -355,8 +360,8 @@ def _orphan(path: Path) -> Finding:
         "orphan",
         "note",
         path,
-        f"no picture beside it has its name, so this {noun} is not used",
-        "Give it the name of its picture, or remove it",
+        f"no image in its folder has its name, so this {noun} is not used",
+        "Give it the name of its image, or remove it",
     )
 
 
@@ -365,6 +370,6 @@ def _unlisted(path: Path, entry: CaptionEntry) -> Finding:
         "orphan",
         "note",
         path,
-        f'line {entry.line} is about "{entry.file}", and there is no such picture',
-        "Correct the name there, or remove the line",
+        f'line {entry.line} names "{entry.file}", but there is no such image',
+        "Correct the name, or remove the line",
     )

@@ -1,4 +1,4 @@
-"""What is to be said of one picture: its size, its detail, its captions, its mask."""
+"""Checks of a single image: size, detail, captions, mask."""
 
 import re
 from collections.abc import Iterator
@@ -13,24 +13,25 @@ from onetrainer.images.header import read_header
 from onetrainer.images.image_file import ImageError
 
 MOST_ENLARGED = 1.25
-"""Pictures that are enlarged more than so many times have less than two thirds of the pixels."""
+"""Upscaling above which an image has less than two thirds of the pixels."""
 
 LEAST_DETAIL = 0.5
-"""Pictures whose finest detail at the size they are trained at is coarser are blurred. Measured:
-sharp pictures have 1, those blurred by 0.7 pixels 0.53 at least, by 1.5 pixels 0.47 at most."""
+"""Finest detail at the trained size below which an image is blurred. Measured: sharp images have 1,
+images blurred by 0.7 pixels at least 0.53, by 1.5 pixels at most 0.47.
+"""
 
 TRACE = 13.0
-"""Pictures with stronger traces were enlarged. Measured: 12 at most in pictures that were not."""
+"""Traces above which an image was upscaled. Measured: at most 12 in images that were not."""
 
 LEAST_STRONG = 0.8
-"""Whether a picture was enlarged does not matter if its visible detail is finer."""
+"""Upscaling does not matter if the visible detail is finer than this."""
 
 MOST_WORDS = 75
-"""Words and signs of a caption that a text encoder reads in one piece: about one token each."""
+"""Words and punctuation of a caption that fit one chunk of a text encoder: about one token each."""
 
 
 def size_findings(item: Item, concept: ConceptSettings) -> Iterator[Finding]:
-    """Whether a picture is too small for the size it is trained at."""
+    """Yield a finding if an image is too small for the size it is trained at."""
     factor = upscale_factor(item, plain_transform(item, concept))
     if factor <= MOST_ENLARGED:
         return
@@ -41,13 +42,13 @@ def size_findings(item: Item, concept: ConceptSettings) -> Iterator[Finding]:
         item.path,
         f"{item.width} × {item.height} pixels, enlarged {factor:.1f} times to"
         f" {bucket.width} × {bucket.height}",
-        "Take a larger version of it, or let it be trained smaller (data.buckets.upscale_limit)",
+        "Use a larger version, or train it at a smaller size (data.buckets.upscale_limit)",
     )
 
 
 def detail_findings(item: Item, concept: ConceptSettings, detail: Detail) -> Iterator[Finding]:
-    """Whether a picture has less detail than the size it is trained at would show."""
-    # Of a picture that is trained smaller than it is, only what is left then counts.
+    """Yield a finding if an image has less detail than the size it is trained at can show."""
+    # For an image that is scaled down, only the remaining detail matters.
     factor = min(1.0, upscale_factor(item, plain_transform(item, concept)))
     width, height = item.width, item.height
     blocks = detail.block > 1 and 1 / (detail.block * factor) <= LEAST_DETAIL
@@ -59,7 +60,7 @@ def detail_findings(item: Item, concept: ConceptSettings, detail: Detail) -> Ite
             "warning",
             item.path,
             f"{width} × {height} pixels, but its detail would fit into about {small}",
-            "Take the picture that it was made from, at its own size",
+            "Use the original image at its own size",
         )
     elif detail.finest < LEAST_DETAIL * factor:
         share = 100 * detail.finest / factor
@@ -68,13 +69,13 @@ def detail_findings(item: Item, concept: ConceptSettings, detail: Detail) -> Ite
             "warning",
             item.path,
             f"nothing in it is sharp: its finest detail is {share:.0f} % as fine as the size it is"
-            " trained at would show",
-            "Take a sharper picture, or leave it out; keep it where softness is meant",
+            " trained at can show",
+            "Use a sharper image or remove it, unless softness is intended",
         )
 
 
 def caption_findings(item: Item, concept: ConceptSettings, file: Path | None) -> Iterator[Finding]:
-    """Whether a picture has captions of a usual length. file: its text file, if it has one."""
+    """Yield a finding if a caption is missing or long; file is the caption file, if any."""
     longest = max(item.captions, key=_words)
     if is_uncaptioned(item, concept):
         yield _uncaptioned(item, concept, file)
@@ -83,20 +84,19 @@ def caption_findings(item: Item, concept: ConceptSettings, file: Path | None) ->
             "caption-long",
             "note",
             item.path,
-            f"its caption has about {_words(longest)} words and signs",
-            f"Shorten it to {MOST_WORDS} if other programs are to read it whole; here nothing is"
-            " cut off",
+            f"its caption has about {_words(longest)} words and punctuation marks",
+            f"Shorten it to {MOST_WORDS} for other programs; here nothing is truncated",
         )
 
 
 def mask_findings(
     item: Item, concept: ConceptSettings, headers: HeaderCache | None
 ) -> Iterator[Finding]:
-    """Whether a picture has a mask where masks are used, and of its own shape."""
+    """Yield a finding if a mask is missing where masks are used, or has another aspect ratio."""
     if concept.masks == "off":
         return
     if item.mask is None:
-        what = "it has no mask, so all of it counts"
+        what = "no mask, so the image is trained whole"
         yield Finding("mask-missing", "note", item.path, what, _masks_wanted(concept))
     elif item.mask != item.path:
         header = _header(item.mask, headers)
@@ -105,26 +105,26 @@ def mask_findings(
                 "mask-shape",
                 "warning",
                 item.mask,
-                f"{header.width} × {header.height} pixels, of another shape than its picture"
-                f" ({item.width} × {item.height}); it is stretched to it",
-                "Save the mask again at the size of its picture",
+                f"{header.width} × {header.height} pixels, another aspect ratio than its image"
+                f" ({item.width} × {item.height}); it will be stretched",
+                "Save the mask again at the size of its image",
                 item.path,
             )
 
 
 def no_mask_finding(concept: ConceptSettings) -> Finding:
-    """That none of a folder's pictures has a mask, told once for all of them."""
-    what = "none of its pictures has a mask, so all of each counts"
+    """Return the finding that no image of a folder has a mask."""
+    what = "none of its images has a mask, so they are trained whole"
     return Finding("mask-missing", "note", concept.folder, what, _masks_wanted(concept))
 
 
 def _masks_wanted(concept: ConceptSettings) -> str:
     wanted = (
-        'Add a picture beside it that is named like "cat-masklabel.png" for "cat.jpg"'
+        'Add a mask with a name like "cat-masklabel.png" for "cat.jpg"'
         if concept.masks == "files"
-        else "Make transparent what is not to count"
+        else "Make the parts to ignore transparent"
     )
-    return f"{wanted}, or leave it if all of it is to count"
+    return f"{wanted}, unless the whole image is to be trained"
 
 
 def _uncaptioned(item: Item, concept: ConceptSettings, file: Path | None) -> Finding:
@@ -133,24 +133,24 @@ def _uncaptioned(item: Item, concept: ConceptSettings, file: Path | None) -> Fin
             "caption-empty",
             "warning",
             item.path,
-            f"its caption {file.name} is empty",
-            "Write what the picture shows into the text file beside it",
+            f"its caption file {file.name} is empty",
+            "Write a caption into it",
             file,
         )
     ways = {
-        "files": "Write a text file of its name beside it, which ends in .txt",
+        "files": "Add a .txt file of the same name",
         "names": "Name the file after what it shows",
         "folders": "Put it into a folder that is named after what it shows",
-        "text": "Write the text that is for all (caption_text)",
-        "list": "Write a line for it into the list of captions (caption_list)",
+        "text": "Write the caption for all images (caption_text)",
+        "list": "Add a line for it to the caption list (caption_list)",
     }
     return Finding(
         "caption-missing",
         "warning",
         item.path,
-        "it has no caption, so it is trained with trigger words alone"
+        "no caption, so it is trained with trigger words only"
         if concept.trigger.strip()
-        else "it has no caption, so it is trained with an empty one",
+        else "no caption, so it is trained with an empty one",
         ways[concept.caption_source],
     )
 
@@ -160,8 +160,8 @@ def _words(caption: str) -> int:
 
 
 def _header(path: Path, headers: HeaderCache | None) -> Header | None:
-    """None if it cannot be read: then the index has left its picture out and said why."""
+    """Return the header; None if it cannot be read, as the image is then skipped with a reason."""
     try:
-        return (headers.known(path) if headers else None) or read_header(path)
+        return (headers.cached_header(path) if headers else None) or read_header(path)
     except ImageError:
         return None

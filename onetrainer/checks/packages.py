@@ -1,4 +1,4 @@
-"""Packages that a config needs and that are not installed."""
+"""Check for packages that a config needs and that are not installed."""
 
 import importlib.util
 
@@ -15,7 +15,7 @@ QUANTIZER_EXTRA = "bits"
 
 
 def package_problems(config: TrainConfig) -> list[Problem]:
-    """A problem for every setting whose package is missing, with the command to install it."""
+    """Return a problem for every missing package, with the command that installs it."""
     missing = [missing_package(config.optimizer)]
     if isinstance(config.objective, Reconstruction):
         missing.append(missing_packages(config.objective))
@@ -27,7 +27,7 @@ def package_problems(config: TrainConfig) -> list[Problem]:
 
 
 def missing_board() -> Problem:
-    """The package that writes for TensorBoard, if it is missing."""
+    """Return the problem of TensorBoard's package if it is missing."""
     return Problem(
         "output.tensorboard",
         f'TensorBoard needs the package "{BOARD_PACKAGE}", which is not installed',
@@ -38,7 +38,7 @@ def missing_board() -> Problem:
 
 
 def missing_quantizer(kind: Quantization) -> Problem | None:
-    """The package that a number format of frozen weights needs; None if all is there."""
+    """Return the problem of a missing quantization package; None if it is installed."""
     package = QUANTIZERS.get(kind)
     if package is None or importlib.util.find_spec(package) is not None:
         return None

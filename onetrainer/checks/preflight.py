@@ -1,4 +1,4 @@
-"""What can be known to be wrong before a run starts: files, folders, disk; without torch."""
+"""Check files, folders, disk space and packages before a run starts; without torch."""
 
 import os
 import shutil
@@ -34,17 +34,17 @@ _PREDICTION, _ZERO_SNR = "model.prediction", "model.zero_terminal_snr"
 
 
 def document_problems(document: Document, *, source: str) -> tuple[TrainConfig, list[Problem]]:
-    """The config of a document with everything that is wrong about it, told in one go.
+    """Return the config of a document with all of its problems.
 
-    Settings that are wrong by themselves have their defaults in the config, so that the others can
-    be looked into: files, folders, and what several settings show together.
+    Invalid settings have their defaults in the config, so that the others can be checked: files,
+    folders, and combinations of settings.
     """
     try:
         config = presets.with_absolute_paths(presets.resolve(document, source=source))
         return config, all_problems(config)
     except ProblemsError as error:
         wrong = error.problems
-    sound = presets.without(document, [problem.path for problem in wrong])
+    sound = presets.without_settings(document, [problem.path for problem in wrong])
     try:
         config = presets.with_absolute_paths(presets.resolve(sound, source=source))
     except ProblemsError:
@@ -54,15 +54,15 @@ def document_problems(document: Document, *, source: str) -> tuple[TrainConfig, 
 
 
 def all_problems(config: TrainConfig) -> list[Problem]:
-    """Everything wrong with a config whose values are each allowed: rules, then the disk."""
+    """Return all problems of a config with valid values: rules, then files and folders."""
     broken = check_rules(config)
     named = {problem.path for problem in broken if problem.severity == "error"}
-    # A path that is missing has been told of already.
+    # A missing path has been reported already.
     return broken + [found for found in check_environment(config) if found.path not in named]
 
 
 def check_environment(config: TrainConfig) -> list[Problem]:
-    """What the files and folders that the config names would stop or hamper."""
+    """Return the problems of files, folders and packages that the config needs."""
     checks: dict[str, Callable[[TrainConfig], list[Problem]]] = {
         "model.path": _check_model,
         "model.vae": _check_vae,
@@ -86,7 +86,7 @@ def check_environment(config: TrainConfig) -> list[Problem]:
 
 
 def require_startable(problems: list[Problem], *, source: str = "") -> list[Problem]:
-    """The warnings among them. Raises ProblemsError with all the errors if there is one."""
+    """Return the warnings among problems. Raises ProblemsError if there are errors."""
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise ProblemsError(errors, source)
@@ -111,7 +111,7 @@ def _check_model(config: TrainConfig) -> list[Problem]:
 
 
 def _check_choices(config: TrainConfig, model: ModelFile) -> list[Problem]:
-    """What the config says of a model of the right family."""
+    """Return the problems of settings about a model of the right family."""
     place, choice = _PREDICTION, str(config.model.prediction)
     try:
         prediction = resolve_prediction(model, config.model.prediction)
@@ -142,23 +142,23 @@ def _unpredictable(model: ModelFile, error: UserError) -> Problem:
 
 
 def _overruled(config: TrainConfig, model: ModelFile) -> list[Problem]:
-    """What the model says of itself and the config otherwise, which counts."""
+    """Return warnings about settings that override the model's metadata."""
     found = []
     choice = config.model.prediction
     if choice != "auto" and model.prediction not in (None, choice):
-        told = f'say "{model.prediction}" ({model.told_by})'
+        told = f'says "{model.prediction}" ({model.told_by})'
         found.append(_overruled_words(model, _PREDICTION, choice, told))
     if config.model.zero_terminal_snr == "off" and model.zero_terminal_snr:
-        found.append(_overruled_words(model, _ZERO_SNR, "off", "ask for zero terminal SNR"))
+        found.append(_overruled_words(model, _ZERO_SNR, "off", "asks for zero terminal SNR"))
     return found
 
 
 def _overruled_words(model: ModelFile, place: str, choice: str, told: str) -> Problem:
     return Problem(
         place,
-        f"{model.path.name}: the file's own words {told}",
-        f'"{choice}" is set here, and counts',
-        'Choose "auto" if its pictures turn out as nothing but noise.',
+        f"{model.path.name}: the file {told}",
+        f'"{choice}" is set here and takes precedence',
+        'Choose "auto" if its images turn out as noise.',
         "warning",
         Fix(place, "auto"),
     )
@@ -173,7 +173,7 @@ def _check_vae(config: TrainConfig) -> list[Problem]:
 
 
 def _local_place(text: str, *, is_offline: bool) -> Path | None:
-    """Where a model is on this machine; None for one that is yet to be downloaded.
+    """Return where a model is on this computer; None if it will be downloaded.
 
     Raises UserError if it is not here and must not be downloaded.
     """
@@ -182,10 +182,10 @@ def _local_place(text: str, *, is_offline: bool) -> Path | None:
     folder = cached_folder(text)
     if folder is None and is_offline:
         raise UserError(
-            f"{text}: there is no such file or folder, and no model of this name on the Hugging"
-            " Face Hub has been downloaded before",
-            "A model on this machine was expected, as the network is not to be used",
-            "Choose a file or folder, or turn off model.offline to allow the network",
+            f"{text}: no such file or folder, and no model of this name has been downloaded from"
+            " the Hugging Face Hub",
+            "Expected a model on this computer, as downloads are turned off",
+            "Choose a file or folder, or turn off model.offline to allow downloads",
         )
     return folder
 
@@ -195,7 +195,7 @@ def _problem(place: str, error: UserError, fix: Fix | None = None) -> Problem:
 
 
 def _check_start_files(config: TrainConfig) -> list[Problem]:
-    """Files to go on from that are not there; what is in them is looked into with the model."""
+    """Return problems of missing start files; their contents are checked when they are loaded."""
     words = config.embeddings.tokens
     files = {
         f"embeddings.tokens.{place}.start_from": word.start_from for place, word in enumerate(words)
@@ -205,9 +205,9 @@ def _check_start_files(config: TrainConfig) -> list[Problem]:
     return [
         Problem(
             path,
-            f"{file}: there is no such file",
-            "Expected a file to go on from",
-            "Choose another one, or leave it empty to start anew.",
+            f"{file}: file not found",
+            "Expected a file to continue from",
+            "Choose another one, or leave it empty to start from scratch.",
         )
         for path, file in files.items()
         if file and not Path(file).is_file()
@@ -225,7 +225,7 @@ def _check_writable(path: str, value: str) -> list[Problem]:
     elif not os.access(existing, os.W_OK | os.X_OK):
         what = f"{existing}: this folder cannot be written to"
     if what:
-        return [Problem(path, what, "Expected a folder you may write to", "Choose another one.")]
+        return [Problem(path, what, "Expected a writable folder", "Choose another one.")]
     return _check_space(path, existing)
 
 
@@ -237,7 +237,7 @@ def _check_space(path: str, folder: Path) -> list[Problem]:
         Problem(
             path,
             f"{folder}: only {free / 2**20:.0f} MiB are free on this disk",
-            f"At least {LEAST_DISK >> 20} MiB are needed, and 1 GiB is comfortable",
+            f"At least {LEAST_DISK >> 20} MiB are needed, better 1 GiB",
             "Free some space or choose another disk.",
             "error" if free < LEAST_DISK else "warning",
         )

@@ -1,6 +1,6 @@
-"""What can be known to be wrong with reward training before a run starts: files, prompts, consent.
+"""Check reward training before a run starts: files, prompts, trust.
 
-All of it is looked at without torch; what a network's file holds is looked into when it is loaded.
+Without torch; the contents of a network's file are checked when it is loaded.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from onetrainer.rules.data import has_images
 from onetrainer.trust import trusted_files
 
 _SHOWN = 3  # prompts named in a message
-_ENOUGH_PROMPTS = 4  # of fewer, the band of a mean is too wide for any fall to be sure
+_ENOUGH_PROMPTS = 4  # with fewer, the confidence interval is too wide for any fall to be sure
 _FILES = (
     "config.json",
     "HPS_v2.1_compressed.pt",
@@ -26,12 +26,12 @@ _FILES = (
     "ImageReward.pt",
     "ImageReward.safetensors",
 )
-"""What networks have one of, as their authors publish them."""
+"""Files of networks as their authors publish them; a network has one of them."""
 _VOCABULARY = "vocab.txt"
 
 
 def check_rewards(config: TrainConfig) -> list[Problem]:
-    """Problems of rewards' files and of prompts; none with other objectives."""
+    """Return problems of reward files and prompts; none with other objectives."""
     section = config.objective
     if not isinstance(section, AlignProp):
         return []
@@ -50,7 +50,7 @@ def _file_problems(path: str, reward: Reward, *, is_offline: bool) -> list[Probl
     if reward.reward == "image_reward" and reward.model:
         found += _vocabulary_problems(f"{path}.model", reward.model)
     if reward.reward == "aesthetic" and reward.head and not Path(reward.head).is_file():
-        found.append(_not_there(f"{path}.head", reward.head, "the file with the score's weights"))
+        found.append(_not_there(f"{path}.head", reward.head, "the file of the score's head"))
     if reward.reward == "reference" and reward.folder:
         found += _folder_problems(f"{path}.folder", reward.folder)
     if reward.reward == "function" and ":" in reward.function:
@@ -63,15 +63,15 @@ def _network_problems(path: str, model: str, *, is_offline: bool) -> list[Proble
     if not is_hub_name(model):
         if Path(model).exists():
             return []
-        return [_not_there(path, model, "the folder or file of a network, or its name on the hub")]
+        return [_not_there(path, model, "a file or folder of a network, or its name on the Hub")]
     if cached_folder(model, _FILES) is not None or not is_offline:
         return []
     return [
         Problem(
             path,
             f"{model}: no network of this name has been downloaded before",
-            "Expected one on this disk, as the network is not to be used (model.offline)",
-            "Choose a folder or file, or turn off model.offline to allow the download.",
+            "Expected one on this computer, as downloads are turned off (model.offline)",
+            "Choose a file or folder, or turn off model.offline to allow downloads.",
             fix=Fix("model.offline", value=False),
         )
     ]
@@ -80,15 +80,15 @@ def _network_problems(path: str, model: str, *, is_offline: bool) -> list[Proble
 def _vocabulary_problems(path: str, model: str) -> list[Problem]:
     place = Path(model)
     if is_hub_name(model) or not place.exists():
-        return []  # it is fetched with the network; that is missing has been said
+        return []  # downloaded with the network, or reported as missing already
     folder = place if place.is_dir() else place.parent
     if (folder / _VOCABULARY).is_file():
         return []
     return [
         Problem(
             path,
-            f"{folder}: the words that ImageReward reads are missing ({_VOCABULARY})",
-            "Expected the vocabulary of BERT (bert-base-uncased) beside the network",
+            f"{folder}: ImageReward's vocabulary is missing ({_VOCABULARY})",
+            "Expected the vocabulary of BERT (bert-base-uncased) next to the network",
             "Put it there.",
         )
     ]
@@ -96,14 +96,14 @@ def _vocabulary_problems(path: str, model: str) -> list[Problem]:
 
 def _folder_problems(path: str, folder: str) -> list[Problem]:
     if not Path(folder).is_dir():
-        return [_not_there(path, folder, "a folder of reference pictures")]
+        return [_not_there(path, folder, "a folder of reference images")]
     if any(not found.reason for found in list_images(Path(folder), recursive=False)):
         return []
     return [
         Problem(
             path,
-            f"{folder}: there are no pictures in this folder",
-            "Expected the pictures to be like",
+            f"{folder}: this folder has no images",
+            "Expected reference images",
             "Choose another folder.",
         )
     ]
@@ -129,8 +129,9 @@ def _prompt_problems(config: TrainConfig, section: AlignProp) -> list[Problem]:
 
 
 def _few_problems(section: AlignProp, split: PromptSplit) -> list[Problem]:
-    """That the guard can hardly hear of watched rewards; what a person wrote is told by the rules
-    where there are next to no pictures.
+    """Return a warning if there are too few validation prompts for the guard.
+
+    Prompts that a person wrote are covered by the rules.
     """
     watched, count = section.evaluation, len(split.validation)
     is_heard = count >= _ENOUGH_PROMPTS or all(reward.train for reward in section.rewards)
@@ -140,10 +141,10 @@ def _few_problems(section: AlignProp, split: PromptSplit) -> list[Problem]:
     return [
         Problem(
             "objective.evaluation.prompts",
-            f"only {prompts} would be held out, which {'say' if count > 1 else 'says'} little about"
-            " all others, so that the guard can hardly tell whether a watched reward falls",
-            f"Expected {_ENOUGH_PROMPTS} at least; six are better",
-            "Write some to watch, or more prompts to train.",
+            f"only {prompts} would be used for validation, too few for the guard to notice a"
+            " falling reward",
+            f"Expected at least {_ENOUGH_PROMPTS}; six are better",
+            "Add validation prompts, or more prompts to train.",
             "warning",
         )
     ]
@@ -163,9 +164,9 @@ def _watched_problems(split: PromptSplit) -> list[Problem]:
     return [
         Problem(
             "objective.evaluation.prompts",
-            f"what is watched is trained as well: {named}",
-            "Expected held-out prompts: whether others get better, too, only they can tell",
-            "Write other prompts to watch, or more prompts to train.",
+            f"validation prompts are trained as well: {named}",
+            "Expected other prompts: only they can show whether the model generalizes",
+            "Write other validation prompts, or more prompts to train.",
             "warning",
         )
     ]
@@ -173,5 +174,5 @@ def _watched_problems(split: PromptSplit) -> list[Problem]:
 
 def _not_there(path: str, place: str, what: str) -> Problem:
     return Problem(
-        path, f"{place}: there is no such file or folder", f"Expected {what}", "Choose another one."
+        path, f"{place}: no such file or folder", f"Expected {what}", "Choose another one."
     )

@@ -1,4 +1,4 @@
-"""The folders of pictures that a config names, each with all that counts for it."""
+"""The image folders of a config, each with all of its settings."""
 
 import os
 from collections import Counter
@@ -18,24 +18,43 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.seeds import derive
 
 PRIOR_ROLES = frozenset[Role](["prior", "own_prediction"])
-"""Of pictures that keep what the model knows."""
+"""Roles of images for prior preservation."""
 
 _STEPS = {"sd15": 8, "sd2": 8, "sdxl": 64}
 _SMALL = {128: 8, 256: 16}
-"""Below a resolution, which only tests and small models use, sides step finer."""
+"""Bucket steps below a resolution, as used by tests and small models."""
 
 
 @dataclass(frozen=True)
 class ConceptSettings:
-    """One folder of pictures, with what counts for it, be it its own or that of all.
+    """The settings of one image folder, its own or those for all folders.
 
-    place: the config's path of its folder, "data.folder" or "data.concepts.2.folder". name: what
-    it is called. identity: what draws know it by, wherever it lies: its name, and a number where
-    others before it have that name; "" of folders that are no entries of data.concepts, which may
-    be called anything. resolutions: the ones it is shown at in turn. step: what sides of buckets
-    are a multiple of. repeats: how often an epoch shows each of its pictures; pictures: how many an
-    epoch shows in all, 0 goes by repeats; as_many: as many as there are pictures shown to learn.
-    learns_captions: whether they play any part.
+    Attributes:
+        place: config path of the folder, "data.folder" or "data.concepts.2.folder".
+        name: name for people.
+        identity: name that seeds random choices wherever the folder is: its name, with a number
+            if earlier ones share it; "" for folders outside of data.concepts.
+        folder: the folder.
+        role: use of the images.
+        recursive: whether subfolders are included.
+        repeats: how often an epoch uses each image.
+        images: number of images used per epoch; 0 goes by repeats.
+        matches_training: whether it uses as many images as there are for training.
+        loss_weight: factor of the loss.
+        seed: seed of random choices.
+        resolutions: resolutions in pixels, used in turn.
+        step: multiple that sides of buckets have.
+        caption_source: where captions come from.
+        caption_text: caption of all images for that source.
+        caption_list: caption list for that source.
+        trigger: trigger words.
+        require_captions: whether it is an error if no image has a caption.
+        uses_captions: whether captions are used at all.
+        masks: source of loss masks.
+        conditioning: conditioning images of an inpainting model.
+        buckets: settings of buckets.
+        captions: settings of captions.
+        augmentation: settings of augmentation.
     """
 
     place: str
@@ -65,32 +84,32 @@ class ConceptSettings:
 
     @property
     def is_prior(self) -> bool:
-        """Whether its pictures keep what the model knows."""
+        """Whether the images are for prior preservation."""
         return self.role in PRIOR_ROLES
 
     @property
     def uses_trigger_only(self) -> bool:
-        """Whether trigger words are all that is to be said of its pictures."""
+        """Whether trigger words are the whole caption."""
         is_silent = self.caption_source == "text" and not self.caption_text.strip()
         return is_silent and bool(self.trigger.strip())
 
     @property
     def label(self) -> str:
-        """What the folder is called in the window."""
+        """Label of the folder in the window."""
         return _LABELS.get(self.place, "Folder")
 
 
 _LABELS = {
-    "data.folder": "Pictures",
+    "data.folder": "Images",
     "data.class_folder": "Class images",
-    "validation.folder": "Held-out pictures",
+    "validation.folder": "Validation images",
 }
 
 
 def concepts_of(config: TrainConfig) -> tuple[ConceptSettings, ...]:
-    """Every folder in use: the first, the others in their order, class pictures, held-out ones.
+    """Return all folders in use: the first, the others in order, class images, validation images.
 
-    Of a VAE's training those alone that are learned or held out, without captions and masks.
+    For VAE training there are no prior images, captions and masks.
     """
     data = config.data
     found = []
@@ -116,22 +135,22 @@ def concepts_of(config: TrainConfig) -> tuple[ConceptSettings, ...]:
 
 
 def folder_name(folder: Path) -> str:
-    """What a folder is called, also where it is named "." or ".."."""
+    """Return the name of a folder, even if its path is "." or ".."."""
     if folder.name not in ("", ".."):
         return folder.name
     return Path(os.path.abspath(folder)).name  # noqa: PTH100 - links stay as named
 
 
 def has_masks(config: TrainConfig) -> bool:
-    """Whether any picture may have a mask, also one of a folder that is yet to be chosen."""
+    """Return whether any image may have a mask, including those of folders not chosen yet."""
     return config.data.masks != "off" or any(one.masks != "off" for one in concepts_of(config))
 
 
 def bucket_step(family: FamilyName, chosen: int, resolution: int) -> int:
-    """What every side of a bucket is a multiple of, in pixels. chosen: 0 for the family's own.
+    """Return the multiple in pixels of bucket sides; chosen is 0 for the model's default.
 
     SDXL was trained in steps of 64 (Podell et al. 2023, arXiv:2307.01952, appendix I). The UNets of
-    SD 1.5 and 2 take any multiple of the VAE's 8.
+    SD 1.5 and 2 accept any multiple of the VAE's 8.
     """
     if chosen:
         return chosen
@@ -147,7 +166,7 @@ def _default_settings(
     role: Role = "train",
     matches_training: bool = False,
 ) -> ConceptSettings:
-    """A folder that has no settings but those for all."""
+    """Return the settings of a folder that has none of its own."""
     data = config.data
     is_plain = isinstance(config.objective, Reconstruction)
     said = _caption_source(config, place)
@@ -176,7 +195,7 @@ def _default_settings(
 
 
 class _CaptionSource(NamedTuple):
-    """Where a folder's captions come from. file: a list of them, "" for none."""
+    """Where the captions of a folder come from; file is a caption list, "" for none."""
 
     source: CaptionSource
     text: str = ""
@@ -184,11 +203,11 @@ class _CaptionSource(NamedTuple):
 
 
 def _caption_source(config: TrainConfig, place: str) -> _CaptionSource:
-    """What is said of the pictures of a folder that has no settings but those for all.
+    """Return the caption source of a folder that has no settings of its own.
 
-    Class and held-out pictures are captioned as those that are learned, unless they have a text or
-    a list of their own. A list names those that are learned alone; one text for all says what is
-    learned, which class pictures do not show.
+    Class and validation images have the same source as training images unless they have a text or a
+    list of their own. A list names training images only, and one text for all describes what is
+    trained, which class images do not show.
     """
     data, validation = config.data, config.validation.caption_list
     match place, data.caption_source:
@@ -208,7 +227,7 @@ def _caption_source(config: TrainConfig, place: str) -> _CaptionSource:
 def _concept_settings(
     config: TrainConfig, place: int, concept: Concept, *, nth: int
 ) -> ConceptSettings:
-    """One of the further folders. nth: the how-manieth of its name it is, from 1."""
+    """Return the settings of an entry of data.concepts; nth counts entries of that name from 1."""
     data, name = config.data, _concept_name(concept)
     identity = name if nth == 1 else f"{name} ({nth})"
     is_plain = isinstance(config.objective, Reconstruction)
@@ -224,7 +243,7 @@ def _concept_settings(
         repeats=Fraction(str(concept.repeats)),
         images=concept.images,
         loss_weight=concept.loss_weight,
-        # Of its own, so that 1.png in twenty folders is not mirrored in all or none of them.
+        # A seed of its own, so that 1.png of twenty folders is not flipped in all or none.
         seed=concept.seed or derive(config.training.seed, "concept", identity),
         resolutions=_resolutions(config, concept.resolution),
         step=bucket_step(config.model.family, data.buckets.step, resolution),
@@ -247,9 +266,9 @@ def _concept_name(concept: Concept) -> str:
 
 
 def _caption_list_path(config: TrainConfig, text: str) -> Path | None:
-    """A list of captions; None if none is named, or nothing that it says counts.
+    """Return the path of a caption list; None if there is none, or none of it is used.
 
-    A VAE learns no captions: of a list it takes but the points to cut around.
+    VAE training has no captions: it only uses focus points.
     """
     is_plain = isinstance(config.objective, Reconstruction)
     if not text or (is_plain and config.data.buckets.crop != "focus"):
@@ -258,7 +277,7 @@ def _caption_list_path(config: TrainConfig, text: str) -> Path | None:
 
 
 def _resolutions(config: TrainConfig, own: int) -> tuple[int, ...]:
-    """The resolutions to be shown at in turn; a folder's own one stands alone."""
+    """Return the resolutions to use in turn; a folder's own one is used alone."""
     if own:
         return (own,)
     more = (each.resolution for each in config.data.buckets.resolutions)

@@ -1,4 +1,4 @@
-"""What in a folder looks like a picture, in an order that every machine agrees on."""
+"""List the image files of a folder in an order that all machines agree on."""
 
 import os
 import re
@@ -11,32 +11,36 @@ from typing import NamedTuple
 IMAGE_SUFFIXES = frozenset(
     [".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif"]
 )
-"""What is taken for a picture that can be read."""
+"""Extensions of supported images."""
 
 UNREAD_SUFFIXES = frozenset(
     [".jxl", ".heic", ".heif", ".psd", ".tga", ".jp2", ".svg", ".dng", ".cr2", ".nef", ".arw"]
 )
-"""Pictures too, but of kinds that cannot be read: listed with a reason, so that none is missed."""
+"""Extensions of unsupported images: listed with a reason, so that none is missed."""
 
 MASK_SUFFIX = "-masklabel.png"
-"""What a mask's name has in place of its picture's ending: people's folders have it so."""
+"""Ending of a mask's name in place of its image's extension, as in people's existing folders."""
 
 CONDITIONING_SUFFIX = "-condlabel.png"
-"""What the name of a picture has that an inpainting model is shown beside another one."""
+"""The same for conditioning images of inpainting models."""
 
-NAMELESS = "its name, or that of its folder, is in no known encoding; give it another one"
-"""Of names that are no text on this system. Draws, messages and the cache all go by names."""
+NAMELESS = "its name, or that of its folder, has an unknown encoding; rename it"
+"""Reason for names that are not text on this system: seeds, messages and the cache need names."""
 
 _THUMBNAIL_SUFFIX = ".thumb.jpg"
 _DIGITS = re.compile(r"(\d+)")
 
 
 class FolderImage(NamedTuple):
-    """A picture by its name, or something that should have been one and why it is not.
+    """An image by its name, or a file that cannot be used and the reason.
 
-    name: its path below the folder listed, with "/" and in one spelling (NFC). caption, mask,
-    conditioning: the files of its name beside it, if there are any. reason: why it cannot be used;
-    empty if it may be looked into.
+    Attributes:
+        path: the file.
+        name: path below the listed folder, with "/" and NFC.
+        caption: caption file of the same name, if there is one.
+        mask: mask file, if there is one.
+        conditioning: conditioning image, if there is one.
+        reason: why it cannot be used; empty if it may be opened.
     """
 
     path: Path
@@ -48,21 +52,24 @@ class FolderImage(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The folder it lies in, below the one listed; "" for that itself."""
+        """The subfolder of the listed folder that it lies in; "" for that itself."""
         return self.name.rpartition("/")[0]
 
     @property
     def stem(self) -> str:
-        """Its file's name without the ending."""
+        """The file name without extension."""
         return stem(self.name.rpartition("/")[2])
 
 
 @dataclass(frozen=True)
 class FolderListing:
-    """A folder's pictures in order, and the files that belong to none.
+    """A folder's images in order, and the files that belong to none.
 
-    captions, labels: text files, and masks or conditioning pictures, that are named like no
-    picture beside them. inner: the folders in it that were not looked into.
+    Attributes:
+        images: in order.
+        captions: text files without an image.
+        labels: masks and conditioning images without an image.
+        inner: subfolders that were not read.
     """
 
     images: tuple[FolderImage, ...]
@@ -72,7 +79,7 @@ class FolderListing:
 
 
 class _Folder(NamedTuple):
-    """A folder on the way down. above: the real folders that lead here, itself included."""
+    """A folder to read; above holds the real paths that lead to it, including its own."""
 
     path: str
     name: str
@@ -81,7 +88,7 @@ class _Folder(NamedTuple):
 
 
 class _Beside(NamedTuple):
-    """The files of a folder that may belong to a picture in it, by its name without ending."""
+    """Companion files of a folder, by the name of their image without extension."""
 
     captions: Mapping[str, Path]
     masks: Mapping[str, Path]
@@ -89,14 +96,14 @@ class _Beside(NamedTuple):
 
 
 def list_images(root: Path, *, recursive: bool) -> tuple[FolderImage, ...]:
-    """All that looks like a picture, in the order of its path below root."""
+    """Return all images of a folder in the order of their paths."""
     return list_folder(root, recursive=recursive).images
 
 
 def list_folder(root: Path, *, recursive: bool) -> FolderListing:
-    """All that looks like a picture, in the order of its path below root, and what is left over.
+    """Return all images of a folder in the order of their paths, and the files without an image.
 
-    The order is natural (2 before 10), blind to case, and the same on every file system.
+    The order is natural (2 before 10), case-insensitive, and the same on every file system.
     """
     found: list[tuple[tuple[tuple[str | int, ...], ...], str, FolderImage]] = []
     captions: list[Path] = []
@@ -134,7 +141,7 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
 
 
 def count_images(folder: Path) -> int:
-    """How many pictures lie in a folder itself; 0 of one that cannot be read."""
+    """Return the number of images directly in a folder; 0 if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return sum(is_image(entry.name) for entry in entries if entry.name[0] != ".")
@@ -143,25 +150,25 @@ def count_images(folder: Path) -> int:
 
 
 def natural_key(name: str) -> tuple[str | int, ...]:
-    """Sorts names as people do: 2 before 10, a beside A, ü the same from every system."""
+    """Return a key for natural order: 2 before 10, a next to A, ü the same from every system."""
     parts: list[str | int] = [*_DIGITS.split(normalize_name(name).casefold())]
     parts[1::2] = map(int, parts[1::2])
     return tuple(parts)
 
 
 def normalize_name(name: str) -> str:
-    """One spelling of "ü" on every system (NFC): the same picture has the same name everywhere."""
+    """Return a name as NFC: systems spell "ü" differently."""
     return name if name.isascii() else unicodedata.normalize("NFC", name)
 
 
 def stem(name: str) -> str:
-    """A file's name without its ending."""
+    """Return a file name without extension."""
     head, dot, _ = name.rpartition(".")
     return head if dot and head else name
 
 
 def is_image(name: str) -> bool:
-    """Whether a file's name is that of a picture to show, no mask and no thumbnail."""
+    """Return whether a file name is that of an image, not of a mask or thumbnail."""
     name = name.lower()
     if name.endswith((_THUMBNAIL_SUFFIX, MASK_SUFFIX, CONDITIONING_SUFFIX)):
         return False
@@ -170,7 +177,7 @@ def is_image(name: str) -> bool:
 
 
 def _inner(folder: _Folder, entry: "os.DirEntry[str]") -> Iterator[_Folder]:
-    """A folder within a folder; nothing if it is a link back up."""
+    """Yield a subfolder unless it is a link to a folder above."""
     real = os.path.realpath(entry.path)
     if real not in folder.above:
         name = f"{folder.name}{normalize_name(entry.name)}/"
@@ -179,7 +186,7 @@ def _inner(folder: _Folder, entry: "os.DirEntry[str]") -> Iterator[_Folder]:
 
 
 def _beside(folder: str, files: "list[os.DirEntry[str]]") -> _Beside:
-    # Sorted, so that of x.TXT and x.txt the latter stays.
+    # Sorted, so that of x.TXT and x.txt the latter is used.
     names = sorted(entry.name for entry in files if entry.name.lower().endswith((".txt", ".png")))
 
     def ending(suffix: str) -> dict[str, Path]:
@@ -210,7 +217,7 @@ def _left(files: Mapping[str, Path], used: set[str]) -> list[Path]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can be written down; Python has stand-ins for bytes that mean nothing."""
+    """Return whether a name can be encoded; Python has surrogates for invalid bytes."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -222,14 +229,14 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
     try:
         return entry.is_dir()
     except OSError:
-        return False  # a link to where we may not look
+        return False  # a link to a folder that may not be read
 
 
 def _unfit(entry: "os.DirEntry[str]") -> str:
-    """Why a picture is not even opened; empty if it is."""
+    """Return why a file cannot be opened as an image; empty if it can."""
     suffix = "." + entry.name.lower().rpartition(".")[2]
     if suffix in UNREAD_SUFFIXES:
-        return f"{suffix} pictures are not read; save it as PNG or JPEG"
+        return f"{suffix} images are not supported; save it as PNG or JPEG"
     try:
         ordinary = entry.is_file()
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Which pictures each step learns from, known beforehand.
+"""The order of images in a run: which images each training step uses.
 
-The order is a function of (seed, epoch): a resumed run goes on in it, and neither microbatches nor
-processes change it.
+The order is a function of (seed, epoch). A resumed run continues in it, and neither the number of
+microbatches nor the number of processes changes it.
 """
 
 import math
@@ -34,14 +34,16 @@ __all__ = [
 T = TypeVar("T")
 
 _PLANNED_EPOCHS = 2
-"""How many epochs are kept at hand: readers ahead of the training are in the next one already."""
+"""Number of epochs kept in memory: prefetching readers are already in the next one."""
 
 
 class ImageRepeat(NamedTuple):
-    """One showing of a picture.
+    """One use of an image in training.
 
-    item: its place among the pictures. turn: how often it was shown before. number: of the view,
-    that is, of its resolution and of the way it is changed.
+    Attributes:
+        item: index of the image in the dataset.
+        repeat: how many times the image was used before.
+        transform: number of its transform, that is, of its resolution and augmentation.
     """
 
     item: int
@@ -51,10 +53,12 @@ class ImageRepeat(NamedTuple):
 
 @dataclass(frozen=True)
 class StepPlan:
-    """The pictures of one step; all are of one bucket.
+    """The images of one optimizer step, all of one bucket.
 
-    microbatches: what is computed at once. weight: a picture's share of the step's loss. It is
-    that of a full step even where fewer pictures are left over, so that no picture counts more.
+    Attributes:
+        microbatches: the images that are computed together.
+        weight: weight of each image in the loss. It is that of a full step even in a step with
+            fewer images, so that every image counts the same.
     """
 
     step: int
@@ -65,13 +69,14 @@ class StepPlan:
 
     @property
     def images(self) -> tuple[ImageRepeat, ...]:
-        """All of them, by position within the step."""
+        """All images of the step in order."""
         return tuple(images for microbatch in self.microbatches for images in microbatch)
 
     def of_rank(self, rank: int, world: int) -> tuple[tuple[int, tuple[ImageRepeat, ...]], ...]:
-        """What one of several processes computes: microbatches with the position of their first.
+        """Return the microbatches of one process, each with the position of its first image.
 
-        Every world-th microbatch; of a step that is not full, the last ranks may get none.
+        A process computes every world-th microbatch. In a step that is not full, the last ranks may
+        have none.
         """
         position, found = 0, []
         for number, microbatch in enumerate(self.microbatches):
@@ -82,12 +87,15 @@ class StepPlan:
 
 
 class BatchPlan:
-    """The order of a run, in steps of one bucket each; for any number of threads.
+    """The steps of a run, each of one bucket. Thread-safe.
 
-    A step takes batch_size × accumulation × world pictures of a bucket, or what is left of it.
-    Each portion goes through its pictures in rounds: all of them, then all again. An epoch takes
-    its number of showings and the next one goes on where it ended, so that no picture is ever
-    shown two times more than another. portions: must show something.
+    A step takes batch_size × accumulation × world images of one bucket, or what remains of it. Each
+    concept slice goes through its images in permutations: all of them, then all again. An epoch
+    takes its number of images and the next one continues where it ended, so that no image is used
+    two times more often than another.
+
+    Raises:
+        ValueError: no slice has any images to use.
     """
 
     def __init__(
@@ -101,7 +109,7 @@ class BatchPlan:
     ) -> None:
         images = [one for one in portions if one.count and one.per_epoch]
         if not images:
-            raise ValueError("an epoch shows no picture")
+            raise ValueError("an epoch has no images")
         self._permutations = [
             EpochPermutation(concept_slice)
             for concept_slice in sorted(images, key=lambda one: one.first)
@@ -110,22 +118,22 @@ class BatchPlan:
         self._batch_size = batch_size
         self._full = batch_size * accumulation * world
         self._seed = seed
-        # Where each epoch begins, up to the last one asked for. Not a multiple: epochs may show
-        # other pictures, of other buckets, and then take other numbers of steps.
+        # First step of each epoch planned so far. Not multiples: epochs may have different images,
+        # of different buckets, and then take different numbers of steps.
         self._starts = [0]
         self.period = math.lcm(*(permutation.period for permutation in self._permutations))
-        """After how many epochs they take as many steps again; 0 where they never do."""
+        """Number of epochs after which the numbers of steps recur; 0 if they never do."""
         self._planned: dict[int, list[_Step]] = {}
         # Several threads may ask for steps; both lists above grow as they do.
         self._lock = RLock()
 
     @property
     def steps_per_epoch(self) -> int:
-        """How many steps the first epoch has that shows anything; mostly, all have as many."""
+        """Number of steps of the first epoch that is not empty."""
         return self.steps_in(self.epoch_of(0))
 
     def epoch_of(self, step: int) -> int:
-        """Which pass over the pictures a step belongs to, from 0."""
+        """Return the epoch of a step, from 0."""
         if self.period:
             periods, step = divmod(step, self.first_step(self.period))
             return periods * self.period + bisect_right(self._starts, step) - 1
@@ -135,7 +143,7 @@ class BatchPlan:
             return bisect_right(self._starts, step) - 1
 
     def first_step(self, epoch: int) -> int:
-        """The step an epoch begins with; that of the next one where it shows nothing."""
+        """Return the first step of an epoch; for an empty epoch, that of the next one."""
         periods, epoch = divmod(epoch, self.period) if self.period else (0, epoch)
         with self._lock:
             while len(self._starts) <= max(epoch, self.period):
@@ -145,33 +153,33 @@ class BatchPlan:
             return periods * self._starts[self.period] + self._starts[epoch]
 
     def steps_in(self, epoch: int) -> int:
-        """How many steps an epoch has; 0 where it shows nothing, as of one picture every other."""
+        """Return the number of steps of an epoch; 0 if it has no images."""
         return self.first_step(epoch + 1) - self.first_step(epoch)
 
     def images_in(self, epoch: int) -> int:
-        """How many pictures an epoch shows, each as often as it does."""
+        """Return the number of images that an epoch uses, counting repeats."""
         return self.bucket_counts(epoch).total()
 
     def bucket_counts(self, epoch: int) -> Counter[Bucket]:
-        """The same by bucket."""
+        """Return the number of images that an epoch uses, counting repeats, by bucket."""
         counts: Counter[Bucket] = Counter()
         for permutation in self._permutations:
             counts.update(permutation.counts(epoch))
         return counts
 
     def images_before_step(self, step: int) -> int:
-        """How many pictures all steps before one show, each as often as they do."""
+        """Return the number of images used before a step, counting repeats."""
         with self._lock:
             epoch = self.epoch_of(step)
             own = self._steps(epoch)[: step - self.first_step(epoch)]
         return self.images_before_epoch(epoch) + sum(len(repeats) for _, repeats in own)
 
     def images_before_epoch(self, epoch: int) -> int:
-        """How many pictures all epochs before one show."""
+        """Return the number of images used before an epoch, counting repeats."""
         return sum(permutation.positions(epoch).start for permutation in self._permutations)
 
     def at(self, step: int) -> StepPlan:
-        """The step's pictures; steps count from 0 over all epochs."""
+        """Return the plan of a step; steps count from 0 over all epochs."""
         with self._lock:
             epoch = self.epoch_of(step)
             bucket, repeats = self._steps(epoch)[step - self.first_step(epoch)]
@@ -191,7 +199,7 @@ class BatchPlan:
         return self._permutations[bisect_right(self._firsts, item) - 1].concept_slice
 
     def _steps(self, epoch: int) -> "list[_Step]":
-        """An epoch's steps, planned once as long as it is near."""
+        """Return the steps of an epoch, planned once while it is recent."""
         if epoch not in self._planned:
             while len(self._planned) >= _PLANNED_EPOCHS:
                 del self._planned[next(iter(self._planned))]
@@ -205,24 +213,26 @@ class BatchPlan:
                 members.setdefault(bucket, []).append((item, repeat))
         steps = []
         for bucket, images in sorted(members.items()):
-            # By the bucket's size and not its number: a new bucket leaves the others' order.
+            # By the bucket's size, not its number: a new bucket does not change others' order.
             seed = derive(self._seed, "order", epoch, bucket.width, bucket.height)
             steps += [(bucket, repeats) for repeats in _cut(shuffled(images, seed), self._full)]
         return shuffled(steps, derive(self._seed, "steps", epoch))
 
 
 _Step = tuple[Bucket, tuple[tuple[int, int], ...]]
-"""A step: the bucket, and each picture's place and turn."""
+"""A step: its bucket, and the index and repeat of each image."""
 
 
 def concept_slices(
     dataset: Dataset, *, is_cached: bool, kept: Sequence[int] | None = None
 ) -> list[ConceptSlice]:
-    """How a dataset's pictures take turns: a portion for each concept that has some.
+    """Return one slice for each concept that has images.
 
-    is_cached: whether pictures are encoded once, so that their variations take turns. kept: the
-    places, in their order, of those that could be encoded; None for all. The portions' places are
-    then places within kept.
+    Args:
+        dataset: all images of the run.
+        is_cached: whether latents are cached, so that a fixed number of variations take turns.
+        kept: indices of the images that could be encoded, in order; None for all. The slices then
+            refer to positions within kept.
     """
     items = dataset.items if kept is None else [dataset.items[place] for place in kept]
     sizes = all_buckets(items, dataset.concepts)
@@ -250,7 +260,7 @@ def concept_slices(
 
 @dataclass(frozen=True)
 class _Concept:
-    """What decides how the pictures of a concept are shown; items, sizes: of all concepts."""
+    """How the images of a concept are transformed; items and sizes are those of all concepts."""
 
     concept: ConceptSettings
     items: Sequence[Item]
@@ -270,15 +280,15 @@ class _Concept:
 
 
 def buckets_of(item: Item, concept: ConceptSettings) -> tuple[Bucket, ...]:
-    """A picture's bucket at each resolution of its concept."""
+    """Return the bucket of an image at each resolution of its concept."""
     return tuple(bucket_at(item, concept, number) for number in range(len(concept.resolutions)))
 
 
 def all_buckets(
     items: Iterable[Item], concepts: Sequence[ConceptSettings]
 ) -> list[tuple[Bucket, ...]]:
-    """The same of many; concepts: by their numbers, as items have them."""
-    # Many pictures are of one size, and nothing else decides.
+    """Return the buckets of many images, see `buckets_of`."""
+    # Many images have one size, and nothing else matters.
     known: dict[tuple[int, int, int], tuple[Bucket, ...]] = {}
     found = []
     for item in items:
@@ -294,6 +304,6 @@ def _per_epoch(concept: ConceptSettings, count: int) -> Fraction:
 
 
 def _cut(values: Sequence[T], length: int) -> tuple[tuple[T, ...], ...]:
-    """Pieces of a length, the last one of what is left."""
+    """Split a sequence into pieces of a length; the last one may be shorter."""
     starts = range(0, len(values), length)
     return tuple(tuple(values[start : start + length]) for start in starts)

@@ -1,4 +1,4 @@
-"""Buckets: the few picture sizes a run trains on, and how a picture is fitted into one."""
+"""Aspect ratio buckets: the image sizes of a run, and how an image is fitted into one."""
 
 import math
 from bisect import bisect_left
@@ -7,21 +7,22 @@ from dataclasses import dataclass
 from functools import cache
 
 MAX_SIDE_RATIO = 2
-"""The longest side, as a multiple of the resolution: buckets reach from about 1:4 to 4:1, as near
-as steps allow. Pictures that are longer still lose their ends."""
+"""Longest side as a multiple of the resolution: buckets range from about 1:4 to 4:1. Longer images
+are cropped.
+"""
 
 ASPECT_STEPS = 8
-"""How many shapes there are beyond the square, each way, where steps are fine enough. With more of
-them less is cut off, and fewer pictures share a size, so that batches become smaller."""
+"""Number of shapes beyond the square in each direction, if the step is small enough. More of them
+crop less, but fewer images share a bucket, so that batches become smaller.
+"""
 
 MIN_RESOLUTION = 64
-"""The smallest resolution that small pictures are brought to: eight of a latent's cells a side,
-which the UNet halves three times."""
+"""Smallest resolution for small images: 8 latent pixels, which the UNet halves three times."""
 
 
 @dataclass(frozen=True, order=True)
 class Bucket:
-    """A size in pixels that pictures are scaled and cropped to."""
+    """A size in pixels that images are scaled and cropped to."""
 
     width: int
     height: int
@@ -29,9 +30,9 @@ class Bucket:
 
 @dataclass(frozen=True)
 class CropGeometry:
-    """How an upright picture becomes its bucket: scale to (width, height), then cut.
+    """How an upright image is fitted into its bucket: scale to (width, height), then crop.
 
-    left, top: the upper left corner, in the scaled picture, of the bucket-sized cut.
+    left and top are the upper left corner of the crop in the scaled image.
     """
 
     width: int
@@ -42,7 +43,7 @@ class CropGeometry:
 
     @property
     def box(self) -> tuple[int, int, int, int]:
-        """The cut as (left, top, right, bottom), in pixels of the scaled picture."""
+        """The crop as (left, top, right, bottom), in pixels of the scaled image."""
         return (
             self.left,
             self.top,
@@ -53,10 +54,12 @@ class CropGeometry:
 
 @dataclass(frozen=True, slots=True)
 class Magnification:
-    """By how much a picture is enlarged beyond what covers its bucket.
+    """How much an image is enlarged beyond what covers its bucket.
 
-    zoom: a factor of 1 or more. angle: in degrees, how far the cut is turned, up to 45 either way;
-    the picture is enlarged until the turned cut lies within it.
+    Attributes:
+        zoom: a factor of 1 or more.
+        angle: rotation of the crop in degrees, up to 45 either way. The image is enlarged until
+            the rotated crop lies within it.
     """
 
     zoom: float = 1.0
@@ -68,11 +71,11 @@ NO_MAGNIFICATION = Magnification()
 
 @cache
 def buckets(resolution: int, step: int) -> tuple[Bucket, ...]:
-    """Every bucket of about resolution² pixels, from the tallest to the widest.
+    """Return all buckets of about resolution² pixels, from the tallest to the widest.
 
-    Sides are multiples of step. Long sides go evenly from the square's to twice the resolution; a
-    short side is what brings the area nearest to resolution², the lower of two equally near ones
-    for memory's sake: the area is off by half a step times the long side at most.
+    Sides are multiples of step. Long sides are spread evenly from the square's to twice the
+    resolution; a short side is the one whose area is nearest to resolution², the lower of two
+    equally near ones to save memory. The area is off by half a step times the long side at most.
     """
     square = _nearest(resolution, step)
     reach = max(square, _nearest(MAX_SIDE_RATIO * resolution, step))
@@ -87,7 +90,7 @@ def buckets(resolution: int, step: int) -> tuple[Bucket, ...]:
 
 
 def nearest_bucket(width: int, height: int, resolution: int, step: int) -> Bucket:
-    """The bucket whose shape, as a ratio, is nearest to that of an upright picture."""
+    """Return the bucket with the aspect ratio nearest to that of an upright image."""
     shape = math.log(width / height)
     shapes, every = _log_aspects(resolution, step)
     above = bisect_left(shapes, shape)
@@ -106,10 +109,11 @@ def limited_bucket(
     limit: float,
     magnification: Magnification = NO_MAGNIFICATION,
 ) -> Bucket:
-    """The largest bucket that a picture fills when it is enlarged `limit` times at most.
+    """Return the largest bucket that an image fills when enlarged at most `limit` times.
 
-    Of smaller resolutions in eighths of the given one; of the smallest there is if even that needs
-    more. closer: the most that the picture is enlarged beyond covering, which counts as well.
+    Smaller resolutions are tried in eighths of the given one, down to the smallest, which is
+    returned even if it exceeds the limit. magnification is the most that augmentation enlarges the
+    image, which counts as well.
     """
     for rung in fallback_resolutions(resolution, step):
         bucket = nearest_bucket(width, height, rung, step)
@@ -126,11 +130,12 @@ def fixed_bucket(
     limit: float = 0,
     magnification: Magnification = NO_MAGNIFICATION,
 ) -> Bucket:
-    """The one of some sizes whose shape is nearest to that of an upright picture.
+    """Return the one of some sizes with the aspect ratio nearest to that of an upright image.
 
-    Of several of that shape the largest that needs no enlarging, else the smallest. limit: how many
-    times the picture may be enlarged, 0 for any: sizes that need more are passed over, whatever
-    their shape. If all of them do, it is the one that needs least.
+    Among equal ratios it is the largest that needs no upscaling, else the smallest. limit is how
+    many times the image may be enlarged, 0 for any: sizes that need more are excluded, and if all
+    of them do, the one that needs least is returned. magnification is the most that augmentation
+    enlarges the image.
     """
     scales = {size: cover_scale(width, height, size, magnification) for size in sizes}
     within = [size for size in scales if not limit or scales[size] <= limit]
@@ -147,10 +152,9 @@ def fixed_bucket(
 
 @cache
 def fallback_resolutions(resolution: int, step: int) -> tuple[int, ...]:
-    """The resolutions that small pictures are brought to instead, from the given one down.
+    """Return the resolutions for small images, from the given one down to MIN_RESOLUTION.
 
-    In eighths of it, then in halves of what is left, to SMALLEST; multiples of step all but the
-    first.
+    They go in eighths, then in halves of what is left; all but the first are multiples of step.
     """
     eighths = (
         _nearest(resolution * part / ASPECT_STEPS, step) for part in range(ASPECT_STEPS - 1, 0, -1)
@@ -166,7 +170,7 @@ def fallback_resolutions(resolution: int, step: int) -> tuple[int, ...]:
 def cover_scale(
     width: int, height: int, bucket: Bucket, magnification: Magnification = NO_MAGNIFICATION
 ) -> float:
-    """How many times a picture is enlarged to fill a bucket, at any angle up to closer's."""
+    """Return the scale at which an image covers a bucket at any angle up to the given one."""
     across, down = _bounding_size(bucket, magnification.angle, is_most=True)
     return magnification.zoom * max(across / width, down / height)
 
@@ -174,15 +178,15 @@ def cover_scale(
 def scaled_size(
     width: int, height: int, bucket: Bucket, magnification: Magnification = NO_MAGNIFICATION
 ) -> tuple[int, int]:
-    """The size of the smallest scaling of an upright picture that leaves nothing empty.
+    """Return the smallest size of an upright image that leaves no part of the bucket empty.
 
-    Whole numbers throughout where nothing is enlarged further, so that every machine agrees.
+    Without magnification it uses integers only, so that every machine gets the same result.
     """
     if magnification == NO_MAGNIFICATION:
         if width * bucket.height <= height * bucket.width:
             return bucket.width, max(bucket.height, _divide(height * bucket.width, width))
         return max(bucket.width, _divide(width * bucket.height, height)), bucket.height
-    # A turned cut seldom begins at a whole pixel: one more leaves a place for it.
+    # A rotated crop seldom begins at a whole pixel: one more makes room for it.
     spare = 1 if magnification.angle else 0
     across, down = (math.ceil(side) + spare for side in _bounding_size(bucket, magnification.angle))
     scale = magnification.zoom * max(across / width, down / height)
@@ -190,28 +194,28 @@ def scaled_size(
 
 
 def crop_range(length: int, bucket: Bucket, angle: float, *, is_across: bool) -> tuple[int, int]:
-    """The first and the last place where a cut may begin, along one side of a scaled picture.
+    """Return the first and last offset of a crop along one side of a scaled image.
 
-    length: of that side, as `scaled_size` gives it for the same angle.
+    length is that side as returned by `scaled_size` for the same angle.
     """
     own = bucket.width if is_across else bucket.height
     if not angle:
         return 0, length - own
-    # By how much the turned cut reaches beyond its own side, at each end.
+    # How far the rotated crop extends beyond its own side, at each end.
     beyond = (_bounding_size(bucket, angle)[0 if is_across else 1] - own) / 2
     return math.ceil(beyond), math.floor(length - own - beyond)
 
 
 def crop_geometry(width: int, height: int, bucket: Bucket) -> CropGeometry:
-    """The smallest scaling of an upright picture that covers the bucket, cut at its center."""
+    """Return the smallest scaling of an upright image that covers the bucket, center-cropped."""
     wide, high = scaled_size(width, height, bucket)
     return CropGeometry(wide, high, (wide - bucket.width) // 2, (high - bucket.height) // 2, bucket)
 
 
 def _bounding_size(bucket: Bucket, angle: float, *, is_most: bool = False) -> tuple[float, float]:
-    """Width and height of what a turned cut lies in, at least those of the cut itself.
+    """Return width and height of the box around a rotated crop, at least those of the crop itself.
 
-    is_most: the most that any angle up to this one takes.
+    is_most: return the largest box for any angle up to this one.
     """
     if not angle:
         return bucket.width, bucket.height
@@ -223,7 +227,7 @@ def _bounding_size(bucket: Bucket, angle: float, *, is_most: bool = False) -> tu
 
 
 def _bounding_side(along: int, across: int, radians: float, *, is_most: bool) -> float:
-    # Highest where the rectangle's diagonal lies along; beyond that the cut itself may be longer.
+    # Longest where the rectangle's diagonal lies along; beyond that the crop itself may be longer.
     at = min(radians, math.atan2(across, along)) if is_most else radians
     return max(along, along * math.cos(at) + across * math.sin(at))
 
@@ -235,12 +239,12 @@ def _log_aspects(resolution: int, step: int) -> tuple[tuple[float, ...], tuple[B
 
 
 def _nearest(length: float, step: int) -> int:
-    """The multiple of step nearest to length, the lower of two, never 0."""
+    """Return the positive multiple of step nearest to length, the lower of two."""
     return max(step, step * math.ceil(length / step - 0.5))
 
 
 def _divide(numerator: int, denominator: int) -> int:
-    """The nearest whole quotient; whole numbers throughout, so that every machine agrees."""
+    """Return the nearest integer quotient, with integers only so that every machine agrees."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 

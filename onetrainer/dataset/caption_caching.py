@@ -1,4 +1,4 @@
-"""Whether a run's captions are encoded once, before training, or in every step."""
+"""Decide whether captions are encoded once before training or in every step."""
 
 from onetrainer.concepts.concepts import concepts_of
 from onetrainer.config.methods.embedding import EmbeddingOnly
@@ -9,13 +9,14 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.caption_sampling import captions_vary
 
 MAX_VARYING_CAPTIONS = 10_000
-"""So many captions that are other ones every time are encoded beforehand: 1.2 GB for SD 1.5 in 16
-bits, 3.2 GB for SDXL. Most of them are shown once, so that encoding them within the steps takes as
-long; but then the text encoders are needed on the device."""
+"""Most randomly varied captions to cache: 1.2 GB for SD 1.5 in 16 bits, 3.2 GB for SDXL.
+Most are used once, so encoding them within the steps takes no longer, but then the text encoders
+are needed on the device.
+"""
 
 
 def trains_text_encoder(config: TrainConfig) -> bool:
-    """Whether a text encoder's own weights, or adapters on them, are trained."""
+    """Return whether the weights of a text encoder, or adapters on them, are trained."""
     match config.method:
         case EmbeddingOnly() | Vae():
             return False
@@ -25,16 +26,16 @@ def trains_text_encoder(config: TrainConfig) -> bool:
 
 
 def encodes_text_each_step(config: TrainConfig) -> bool:
-    """Whether captions are to be encoded in every step.
+    """Return whether captions are encoded in every step.
 
-    Because their encodings change, nobody keeps them, or more of them are shown than can be kept.
+    That is so if their encodings change, caching is off, or there are too many to cache.
     """
     changes = trains_text_encoder(config) or bool(config.embeddings.tokens)
     return changes or not config.data.cache_text or _shows_too_many(config)
 
 
 def caches_captions(config: TrainConfig) -> bool:
-    """Whether captions are encoded before training; a VAE is trained without any."""
+    """Return whether captions are encoded before training; a VAE is trained without any."""
     return not isinstance(config.objective, Reconstruction) and not encodes_text_each_step(config)
 
 

@@ -1,22 +1,21 @@
-"""The caption that a picture is shown with, drawn from (seed, picture, turn).
+"""Sample the caption of an image from (seed, image, repeat).
 
 In this order:
 
-1. **Dropout**: with its chance the caption is the empty prompt, whatever follows, triggers too.
-2. **Which caption**, where a picture has several: in so many turns as there are, each is taken
-   once, in an order drawn anew for each such round, so that all are seen equally often.
-3. **Choices** within it, {red|green}, are made: also in turn, in rounds of the showings of this
-   caption.
-4. **Trigger words** are put in front, unless it begins with them. They are never shuffled, dropped
-   or written in other letters, nor is what stands in one tag with them.
-5. **Tags**: small letters; then some are dropped; the rest is shuffled; then capitals are written;
-   then they are joined, with marks taken out and the separator in place of the secondary one.
-   A caption that none of this changes stays as it was written.
-6. **Template**: the result is put into it, its own choices made. The template's own words are not
-   tags, so they stay where they are.
+1. **Dropout**: with its probability the caption is the empty prompt, without trigger words.
+2. **Caption**: if an image has several, each is used once in as many repeats, in an order
+   shuffled each time, so that all are used equally often.
+3. **Wildcards** within it, {red|green}, are resolved in the same way: each option once, in
+   shuffled orders, over the uses of this caption.
+4. **Trigger words** are prepended unless the caption begins with them. They, and what stands in
+   one tag with them, are never shuffled, dropped or changed in letter case.
+5. **Tags** are lowercased, dropped at random, shuffled, capitalized and joined: marks are removed
+   and the separator replaces the secondary one. A caption that none of this changes stays as
+   written.
+6. **Template**: the result is inserted into it and its own wildcards are resolved. Its words are
+   not tags, so they stay in place.
 
-Every chance has a purpose of its own among the seeds, so that turning one thing on leaves the
-draws of the others as they were.
+Each random choice has a seed purpose of its own, so that enabling one leaves the others unchanged.
 """
 
 import re
@@ -54,7 +53,7 @@ from onetrainer.seeds import derive, draws, shuffled
 
 
 def sample_caption(item: Item, concept: ConceptSettings, repeat: int) -> str:
-    """The caption of one showing; "" for the empty prompt. turn: showings before this one."""
+    """Return the caption of one repeat of an image; "" for the empty prompt."""
     captions = concept.captions
     if draws(concept.seed, "caption dropout", repeat, item.name).random() < captions.dropout:
         return ""
@@ -75,7 +74,7 @@ def sample_caption(item: Item, concept: ConceptSettings, repeat: int) -> str:
 
 
 def plain_caption(item: Item, concept: ConceptSettings) -> str:
-    """The first caption with nothing drawn: with trigger, template and the first of each choice."""
+    """Return the first caption without random choices: with trigger, template, first wildcards."""
     caption = item.captions[0]
     if concept.captions.wildcards:
         caption = _chosen(caption, 0, written_order)
@@ -84,9 +83,9 @@ def plain_caption(item: Item, concept: ConceptSettings) -> str:
 
 
 def captions_vary(captions: Captions) -> bool:
-    """Whether there may be more to show of a caption than itself and the empty prompt.
+    """Return whether a caption may have variants other than itself and the empty prompt.
 
-    Dropout and several captions of one picture do not count: what they show is known beforehand.
+    Dropout and several captions of one image do not count: those are known in advance.
     """
     chance = captions.drop_chance
     is_cut = {
@@ -105,7 +104,7 @@ def captions_vary(captions: Captions) -> bool:
 
 
 def item_captions_vary(item: Item, concept: ConceptSettings) -> bool:
-    """Whether a picture's caption may be another one in another turn."""
+    """Return whether an image may have different captions in different repeats."""
     captions = concept.captions
     if 0 < captions.dropout < 1:
         return True
@@ -132,7 +131,7 @@ def _parsed_or_as_is(text: str) -> Text:
 
 
 def _orders(seed: int, name: str) -> Order:
-    """The order of each round of each choice of one text, by the text's name."""
+    """Return the shuffled order of each wildcard in each round, seeded by the text's name."""
 
     def order(choice: Choice, round_: int) -> list[int]:
         number = derive(seed, "caption choice", round_, choice.place, name)
@@ -142,7 +141,7 @@ def _orders(seed: int, name: str) -> Order:
 
 
 def _with_trigger(caption: str, concept: ConceptSettings, arranged: Callable[[Tags], Tags]) -> str:
-    """The caption with its tags arranged, and the trigger words before them.
+    """Return the caption with its tags rearranged, and the trigger words before them.
 
     What stands in one tag with them, as in "ohwx man, hat", stays with them.
     """
@@ -165,7 +164,7 @@ def _with_trigger(caption: str, concept: ConceptSettings, arranged: Callable[[Ta
 
 
 def _split_at_trigger(caption: str, concept: ConceptSettings) -> tuple[str, str]:
-    """What a caption begins with and never changes, and the rest of it with the mark between."""
+    """Return the fixed beginning of a caption, and the rest with the separator between them."""
     mark = tag_separator(concept.captions)
     tags = [" ".join(tag.split()) for tag in concept.trigger.split(mark)]
     tags = [tag for tag in tags if tag]
@@ -179,7 +178,7 @@ def _split_at_trigger(caption: str, concept: ConceptSettings) -> tuple[str, str]
 
 @lru_cache(1024)
 def _beginning(tags: tuple[str, ...], mark: str) -> re.Pattern[str]:
-    """What matches the tags at a text's beginning, as whole words, whatever their letter case."""
+    """Return a pattern for tags at the beginning of a text, as whole words in any letter case."""
     spelled = (r"\s+".join(re.escape(word) for word in tag.split()) for tag in tags)
     spelling = rf"\s*{re.escape(mark.strip())}\s*".join(spelled) if mark.strip() else ""
     spelling = spelling or r"\s+".join(re.escape(tag) for tag in tags)
@@ -189,7 +188,7 @@ def _beginning(tags: tuple[str, ...], mark: str) -> re.Pattern[str]:
 
 @lru_cache(256)
 def _template(template: str) -> Text | None:
-    """A template that can be used; None for one that cannot, or is empty."""
+    """Return the parsed template; None if it is empty or invalid."""
     try:
         found = parse_choices(template)
     except BraceError:
@@ -214,7 +213,7 @@ def _composed(name: str) -> str:
 
 
 def _without_gap(text: str, captions: Captions) -> str:
-    """Without the separators that had the missing caption between them."""
+    """Remove the separators that surrounded the missing caption."""
     mark = tag_separator(captions)
     parts = (part.strip() for part in text.split(mark))
     return joining_separator(captions).join(part for part in parts if part)

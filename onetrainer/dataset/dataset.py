@@ -1,4 +1,4 @@
-"""Every picture of a run, listed: to learn, to keep what is known, and to validate with."""
+"""The images of a run: for training, for prior preservation and for validation."""
 
 import hashlib
 import os
@@ -26,16 +26,20 @@ from onetrainer.dataset.items import (
 from onetrainer.errors import UserError
 
 GroupSimilar = Callable[[Sequence[Item]], Sequence[int]]
-"""Gives each picture the number of its group, of those that look nearly the same."""
+"""Returns for each image the number of its group of near-duplicates."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Every picture of a run.
+    """All images of a run.
 
-    items: to learn and to keep, concept after concept. held_out: those that are measured; None if
-    nothing is. uncaptioned, held_out_uncaptioned: how many of each have no caption. orphans: files
-    that belong to no picture.
+    Attributes:
+        concepts: settings of the image folders.
+        items: training and prior images, concept after concept.
+        validation: validation images; None without validation.
+        skipped: unusable files and the reasons.
+        notes: messages about the folders.
+        orphans: files that belong to no image.
     """
 
     concepts: tuple[ConceptSettings, ...]
@@ -47,25 +51,25 @@ class Dataset:
 
     @property
     def uncaptioned(self) -> int:
-        """How many of those to learn and to keep have no caption."""
+        """Number of training and prior images without a caption."""
         return self._uncaptioned(self.items)
 
     @property
     def validation_uncaptioned(self) -> int:
-        """How many of those that are measured have no caption."""
+        """Number of validation images without a caption."""
         return self._uncaptioned(self.validation or ())
 
     def _uncaptioned(self, items: Iterable[Item]) -> int:
         return sum(is_uncaptioned(item, self.concepts[item.concept]) for item in items)
 
     def concept_of(self, item: Item) -> ConceptSettings:
-        """What counts for an item."""
+        """Return the settings of an item's concept."""
         return self.concepts[item.concept]
 
     def name_of(self, item: Item) -> str:
-        """What a held-out picture is called in a run: its path below its folder.
+        """Return the unique name of a validation image in a run: its path below its folder.
 
-        Where several folders have one of that name, the concept's name comes first.
+        If several folders have an image of that name, the concept's name is prepended.
         """
         return self._names[item.concept, item.path]
 
@@ -85,12 +89,12 @@ class Dataset:
 
 
 def uses_images_only(config: TrainConfig) -> bool:
-    """Whether captions, masks and class pictures play no part: so a VAE learns."""
+    """Return whether captions, masks and class images are ignored, as in VAE training."""
     return isinstance(config.objective, Reconstruction)
 
 
 def reads_image_folders(config: TrainConfig) -> bool:
-    """Whether a run looks into its folders of pictures at all, be it for the captions alone."""
+    """Return whether a run reads its image folders, even if only for their captions."""
     match config.objective:
         case AlignProp(prompts=prompts) if prompts.source == "captions":
             return True
@@ -99,7 +103,7 @@ def reads_image_folders(config: TrainConfig) -> bool:
 
 
 def used_concepts(config: TrainConfig) -> tuple[ConceptSettings, ...]:
-    """The concepts that a run looks into: those to validate with only where it validates."""
+    """Return the concepts that a run reads; validation folders only with validation on."""
     every = concepts_of(config)
     return tuple(each for each in every if config.validation.use or each.role != "validation")
 
@@ -110,18 +114,23 @@ def read_dataset(
     headers: HeaderCache | None = None,
     group_similar: GroupSimilar | None = None,
 ) -> Dataset:
-    """Lists every picture of a config, reading headers only, and holds some out of learning.
+    """List all images of a config, reading headers only, and apply the validation split.
 
-    headers: a memory of headers; None reads them all. similar: what finds pictures that look nearly
-    the same, of which a share holds out all or none; None takes every picture for itself.
-    Raises UserError where there is nothing to learn, and as `index_concept` does.
+    Args:
+        config: the run's settings.
+        headers: cache of image headers; None reads them all.
+        group_similar: finds near-duplicates, which the validation split keeps together; None treats
+            every image as different.
+
+    Raises:
+        UserError: there are no training images; also see `index_concept`.
     """
     concepts = used_concepts(config)
     if not any(concept.role == "train" for concept in concepts):
         raise UserError(
-            "no folder of pictures to learn is chosen",
-            "A folder of pictures is needed",
-            "Choose one (data.folder), or add one that is used to learn (data.concepts)",
+            "no image folder for training is chosen",
+            "An image folder is needed",
+            "Choose one (data.folder), or add one with the role Train (data.concepts)",
         )
     indexes = [
         index_concept(concept, number=number, headers=headers)
@@ -137,13 +146,20 @@ def split(
     *,
     group_similar: GroupSimilar | None = None,
 ) -> Dataset:
-    """The pictures of several concepts as one, with those held out of learning on their own.
+    """Combine the images of several concepts and split off the validation images.
 
-    indexes: what each of the concepts holds. Of a share, a picture's turn comes from its name, that
-    of its folder and the seed alone, so that another picture more or less moves at most one from
-    one side to the other. Of folders, their pictures are not learned where they are among those to
-    learn as well, as in a folder within their folder. Raises UserError where nothing is left to
-    learn.
+    A validation split depends on the image's name, its concept's name and the seed alone, so that
+    adding or removing one image moves at most one other image to the other side. Images of
+    validation folders are not trained even if a training folder contains them too.
+
+    Args:
+        config: the run's settings.
+        concepts: settings of the folders.
+        indexes: contents of the folders.
+        group_similar: finds near-duplicates, see `read_dataset`.
+
+    Raises:
+        UserError: no images are left for training.
     """
     section = config.validation
     every = [item for index in indexes for item in index.items]
@@ -167,7 +183,7 @@ def split(
         raise _nothing_left(len(gone), has_folder=bool(apart))
     held = real_paths(measured or ())
     kept = [item for item in every if item.is_prior]
-    # The model is not to be trained on what is measured, be it to keep what it shows.
+    # Validation images must not be trained on, not even as prior images.
     left_out = {*gone, *(item for item, place in _with_places(kept) if place in held)}
     return Dataset(
         tuple(concepts),
@@ -180,10 +196,12 @@ def split(
 
 
 def without_damaged(dataset: Dataset, damaged: Sequence[Skipped]) -> Dataset:
-    """The same where some of its pictures cannot be read, as a run leaves them out in the end.
+    """Return the dataset without images that cannot be decoded.
 
-    They have taken their turn at being held out by then. Raises UserError if none of a kind is left
-    that there was.
+    The validation split stays as it was.
+
+    Raises:
+        UserError: no training, prior or validation images are left where there were some.
     """
     gone = {one.path for one in damaged}
     kept, held = _apart(dataset.items, gone), _apart(dataset.validation or (), gone)
@@ -192,8 +210,8 @@ def without_damaged(dataset: Dataset, damaged: Sequence[Skipped]) -> Dataset:
     if is_empty:
         some = "; ".join(map(str, damaged[:EXAMPLES]))
         raise UserError(
-            f"of the pictures of a kind none can be read ({some})",
-            "At least one usable picture is needed to learn, to keep and to measure",
+            f"all training, class or validation images are damaged ({some})",
+            "At least one usable image of each is needed",
             "Replace or repair them",
         )
     return replace(
@@ -209,7 +227,7 @@ def _apart(items: Iterable[Item], gone: Container[Path]) -> tuple[Item, ...]:
 
 
 def _notes(concepts: Sequence[ConceptSettings], indexes: Sequence[DatasetIndex]) -> Iterator[str]:
-    """What is worth telling of the folders, each by its name where there are several."""
+    """Yield the notes about folders, each with the folder's name if there are several."""
     calls = Counter(concept.name for concept in concepts)
     for concept, index in zip(concepts, indexes, strict=True):
         name = concept.name if calls[concept.name] == 1 else str(concept.folder)
@@ -224,11 +242,18 @@ def select_validation(
     *,
     concepts: Sequence[ConceptSettings],
 ) -> list[Item]:
-    """The items that a share holds out, in their order. Raises UserError if all look the same.
+    """Return the items that the validation split takes, in dataset order.
 
-    groups: the number of each item's group, of which all or none is held out; it takes its turn
-    with the first of its pictures. A group that would be too many waits; where all of them are,
-    the smallest is held out. concepts: by their numbers, as items have them.
+    Args:
+        items: training images.
+        section: settings of validation.
+        groups: number of each item's group of near-duplicates, of which all or none are taken.
+            A group is ordered by its first image. Groups that would exceed the count are skipped;
+            if all of them would, the smallest one is taken.
+        concepts: settings of the folders, indexed by `Item.concept`.
+
+    Raises:
+        UserError: all images are near-duplicates.
     """
     if len(items) < 2:
         return list(items)
@@ -250,21 +275,21 @@ def select_validation(
 
 
 def validation_count(section: Validation, images: int) -> int:
-    """How many of so many pictures are held out by share: at least one, and at most half.
+    """Return how many images the validation split takes: at least one, at most half.
 
-    Those beyond "At most" are learned: held out without being measured they would be wasted.
+    Images beyond "At most" remain in training, as they would be of no use otherwise.
     """
     count = max(1, min(round(section.split * images), images // 2))
     return min(count, section.max_images) if section.max_images else count
 
 
 def real_paths(items: Iterable[Item]) -> dict[str, Item]:
-    """Where the files of items really lie, through all links."""
+    """Return the items by their paths with all links resolved."""
     return {place: item for item, place in _with_places(items)}
 
 
 def _with_places(items: Iterable[Item]) -> list[tuple[Item, str]]:
-    """Each item with the place of its file; folders are followed once for all of their files."""
+    """Return each item with its real path; each folder is resolved once for all of its files."""
     folders: dict[str, str] = {}
     found = []
     for item in items:
@@ -277,24 +302,21 @@ def _with_places(items: Iterable[Item]) -> list[tuple[Item, str]]:
 
 
 def _of_same_files(items: Sequence[Item], others: Sequence[Item]) -> list[Item]:
-    """The items whose file is that of one of the others, in whatever folder it is found."""
+    """Return the items whose files are also those of other items."""
     places = real_paths(others)
     return [item for item, place in _with_places(items) if place in places]
 
 
 def _with_same_files(items: Sequence[Item], groups: Sequence[int]) -> list[int]:
-    """The groups, with a file that is there twice in the group where it is found first.
-
-    In another folder, or by a link beside it.
-    """
+    """Return the groups, with duplicates and links in the group of the first occurrence."""
     first: dict[str, int] = {}
     return [groups[first.setdefault(file, at)] for at, (_, file) in enumerate(_with_places(items))]
 
 
 def _split_key(item: Item, section: Validation, concepts: Sequence[ConceptSettings]) -> bytes:
-    """Where a picture stands in the order in which they are held out."""
+    """Return the sort key of an image in the validation split."""
     name, concept = item.name, concepts[item.concept]
-    # So that of twenty folders 1.png is not held out of all or none.
+    # Otherwise 1.png of twenty folders would be split off from all or none of them.
     if section.split_by == "folders" and concept.identity:
         name = f"{concept.identity}/{name}"
     return hashlib.sha256(f"{section.seed}:held-out:{name}".encode()).digest()
@@ -308,21 +330,21 @@ def _unlike(name: str, used_names: set[str]) -> str:
 
 def _nothing_left(count: int, *, has_folder: bool) -> UserError:
     return UserError(
-        f"all of the pictures ({count}) are held out, so none is left to learn"
+        f"all {count} images are used for validation, so none is left for training"
         if count > 1
-        else "the only picture is held out, so none is left to learn",
-        "Expected pictures to learn beside those that are held out",
-        "Choose another folder of held-out pictures (validation.folder)"
+        else "the only image is used for validation, so none is left for training",
+        "Expected training images besides the validation images",
+        "Choose another folder of validation images (validation.folder)"
         if has_folder
-        else "Add pictures, choose a folder of held-out ones (validation.folder), or turn off"
+        else "Add images, choose a folder of validation images (validation.folder), or turn off"
         " validation.use",
     )
 
 
 def _all_alike(count: int) -> UserError:
     return UserError(
-        f"all {count} pictures look nearly the same, so none can be held out without its likes",
+        f"all {count} images look nearly the same, so they cannot be split",
         "Expected some that look different",
-        "Add pictures, choose a folder of held-out ones (validation.folder), or turn off"
+        "Add images, choose a folder of validation images (validation.folder), or turn off"
         " validation.keep_similar",
     )

@@ -1,4 +1,4 @@
-"""How pictures take turns: all of them, then all again in another order, without an end."""
+"""Endless image order: all images in a random permutation, then all again in another."""
 
 import math
 from collections import Counter
@@ -12,13 +12,16 @@ from onetrainer.seeds import derive, shuffled
 
 @dataclass(frozen=True)
 class ConceptSlice:
-    """Pictures that are shown equally often: those of one concept.
+    """Consecutive dataset images that are used equally often: those of one concept.
 
-    first, count: their places, from first on. per_epoch: how many showings an epoch has; of a
-    fraction, as many epochs more have one more. seed: of the order in which they take turns.
-    number_at: a picture's view by (place, turn). bucket_at: its bucket by (place, view).
-    period: after how many turns a picture's buckets come again; 1 where they never change, 0 where
-    that is not known.
+    Attributes:
+        first: index of the first image.
+        count: number of images.
+        per_epoch: images used per epoch; with a fraction, some epochs use one more.
+        seed: seed of the permutations.
+        transform_at: transform number of an image by (index, repeat).
+        bucket_at: bucket of an image by (index, transform number).
+        period: number of repeats after which buckets recur; 1 if they never change, 0 if unknown.
     """
 
     first: int
@@ -31,7 +34,7 @@ class ConceptSlice:
 
 
 class EpochPermutation:
-    """The endless order of a portion: all pictures, then all again in another order."""
+    """The endless order of a slice: a permutation of all its images, then another one."""
 
     def __init__(self, concept_slice: ConceptSlice) -> None:
         self.concept_slice = concept_slice
@@ -40,8 +43,8 @@ class EpochPermutation:
 
     @property
     def period(self) -> int:
-        """After how many epochs one has as many pictures of each bucket again; 0 for never."""
-        # Of whole rounds alone: what a part of one shows is another part every time.
+        """Number of epochs after which bucket counts recur; 0 for never."""
+        # Only for whole permutations: a part of one contains different images each time.
         return (
             0
             if self.concept_slice.per_epoch % self.concept_slice.count
@@ -49,31 +52,31 @@ class EpochPermutation:
         )
 
     def positions(self, epoch: int) -> range:
-        """An epoch's part of the order."""
+        """Return the positions of an epoch within the endless order."""
         each = self.concept_slice.per_epoch
         return range(math.floor(epoch * each), math.floor((epoch + 1) * each))
 
     def entries(self, epoch: int) -> Iterator[tuple[int, int, Bucket]]:
-        """What an epoch shows: place, turn, bucket."""
+        """Yield the index, repeat and bucket of each image of an epoch."""
         for repeat, places in self._slices(epoch):
             for place in places:
                 item = self.concept_slice.first + place
                 yield item, repeat, self._bucket_of(item, repeat)
 
     def counts(self, epoch: int) -> Counter[Bucket]:
-        """How many pictures of each bucket an epoch shows."""
+        """Return the number of images of each bucket in an epoch."""
         counts: Counter[Bucket] = Counter()
         for repeat, places in self._slices(epoch):
             counts.update(self._bucket_counts(places, repeat))
         return counts
 
     def _slices(self, epoch: int) -> Iterator[tuple[int, Sequence[int]]]:
-        """What an epoch has of each round: the round's number, and places within the portion."""
+        """Yield the number of each permutation and the images that an epoch takes of it."""
         count, positions = self.concept_slice.count, self.positions(epoch)
         for number in range(positions.start // count, -(-positions.stop // count)):
             low = max(positions.start - number * count, 0)
             high = min(positions.stop - number * count, count)
-            # The order within an epoch is drawn apart; of a whole round none is needed here.
+            # Epochs are shuffled separately, so a whole permutation needs no order here.
             whole = (low, high) == (0, count)
             yield number, range(count) if whole else self._permutation(number)[low:high]
 

@@ -1,4 +1,4 @@
-"""The pictures of one concept, listed: what there is, and what is left out and why."""
+"""The images of one concept: usable items, skipped files and the reasons."""
 
 import os
 from collections import Counter
@@ -21,27 +21,32 @@ from onetrainer.images.image_file import ImageError
 __all__ = ["DatasetIndex", "Header", "HeaderCache", "Item", "Skipped", "index_concept"]
 
 MAX_ASPECT = 8
-"""Longer pictures are skipped: of 8:1, a bucket of 4:1 shows half already."""
+"""Largest aspect ratio that is not skipped: at 8:1, a bucket of 4:1 shows only half the image."""
 
 MIN_SIDE = 16
-"""Smaller pictures, in pixels a side, are skipped: blown up they teach nothing but blur."""
+"""Smallest side in pixels that is not skipped: enlarged, such an image is nothing but blur."""
 
 EXAMPLES = 3
-"""How many pictures an error names."""
+"""Number of images that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One picture with its captions.
+    """An image with its captions.
 
-    captions: one or several that are said of it alike, as they are written; ("",) of a picture that
-    has none. width, height: in pixels, upright (after EXIF rotation). mask: the picture that tells
-    where this one counts, which is its own path where its transparency does; None means that all of
-    it counts. conditioning: the picture that an inpainting model is shown beside it, if it has one
-    of its own. concept: the place of its concept in the data set. group: the folder it lies in,
-    below that of the concept, "" for that itself. name: its path below the concept's folder, with
-    "/" and in one spelling (NFC) on every system; what is drawn for a picture is drawn by it.
-    focus: the point to cut around, as shares of width and height, where a list of captions says it.
+    Attributes:
+        path: the image file.
+        captions: alternative captions as written; ("",) if there is none.
+        width: in pixels, upright (after EXIF rotation).
+        height: in pixels, upright.
+        mask: file of the loss mask, equal to path if it is the alpha channel; None without a mask.
+        conditioning: file of the conditioning image of an inpainting model, if there is one.
+        role: use of the image.
+        concept: index of its concept in the dataset.
+        group: folder below the concept's folder, "" for that itself.
+        name: path below the concept's folder, with "/" and NFC on every system. It seeds all
+            random choices about the image.
+        focus: center of the crop as fractions of width and height, if a caption list gives it.
     """
 
     path: Path
@@ -58,18 +63,18 @@ class Item:
 
     @property
     def caption(self) -> str:
-        """The first caption; "" if it has none."""
+        """The first caption; "" if there is none."""
         return self.captions[0]
 
     @property
     def is_prior(self) -> bool:
-        """Whether it stands for what the model is to keep."""
+        """Whether the image is for prior preservation."""
         return self.role in PRIOR_ROLES
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A picture, or folder, that is left out. reason: in words."""
+    """An image or folder that is skipped, and the reason as text."""
 
     path: Path
     reason: str
@@ -79,17 +84,22 @@ class Skipped:
 
     @property
     def name(self) -> str:
-        """Its file's name, as every terminal and file can hold it."""
+        """The file name, printable in every terminal."""
         return printable(self.path.name.encode(errors="replace").decode())
 
 
 @dataclass(frozen=True)
 class DatasetIndex:
-    """What a concept's folder holds.
+    """The contents of a concept's folder.
 
-    uncaptioned: how many of the items have no caption. notes: other things worth telling.
-    orphans: captions, masks and pictures to paint from that belong to no picture. unlisted: entries
-    of a list of captions that name none. inner: the folders in it that were not looked into.
+    Attributes:
+        items: usable images.
+        skipped: unusable files and the reasons.
+        uncaptioned: number of items without a caption.
+        notes: other messages.
+        orphans: captions, masks and conditioning images that belong to no image.
+        unlisted: entries of a caption list that match no image.
+        inner: subfolders that were not read.
     """
 
     items: tuple[Item, ...]
@@ -102,31 +112,37 @@ class DatasetIndex:
 
     @property
     def masked(self) -> int:
-        """How many of the items have a mask."""
+        """Number of items with a mask."""
         return sum(item.mask is not None for item in self.items)
 
 
 class HeaderCache(Protocol):
-    """A memory of headers: those of files that have not changed since need not be read again."""
+    """A cache of image headers, so that unchanged files need not be read again."""
 
-    def known(self, path: Path) -> Header | None:
-        """The header of a file as it is now; None if it has to be read."""
+    def cached_header(self, path: Path) -> Header | None:
+        """Return the cached header of a file; None if it must be read."""
         ...
 
-    def learn(self, path: Path, header: Header) -> None:
-        """Keeps a header that has just been read."""
+    def store_header(self, path: Path, header: Header) -> None:
+        """Store a header that was just read."""
         ...
 
 
 def index_concept(
     concept: ConceptSettings, *, number: int = 0, headers: HeaderCache | None = None
 ) -> DatasetIndex:
-    """Lists a concept's pictures in the order of their names, reading headers only.
+    """List the images of a concept in the order of their names, reading headers only.
 
-    The order is natural (2 before 10), blind to case, and the same on every file system.
-    number: the concept's place in the data set. A picture whose mask cannot be read is skipped:
-    without it, it would be learned as what was not meant.
-    Raises UserError if there is nothing to learn, or no caption though captions are required.
+    The order is natural (2 before 10), case-insensitive, and the same on every file system. An
+    image whose mask cannot be read is skipped, as training on all of it is not what was meant.
+
+    Args:
+        concept: settings of the folder.
+        number: index of the concept in the dataset.
+        headers: cache of headers; None reads them all.
+
+    Raises:
+        UserError: there are no usable images, or no captions though they are required.
     """
     root = _checked(concept)
     listing = list_folder(root, recursive=concept.recursive)
@@ -138,12 +154,12 @@ def index_concept(
     uncaptioned = sum(is_uncaptioned(item, concept) for item in items)
     if concept.require_captions and uncaptioned == len(items):
         raise _no_captions(concept, items, captions)
-    # What is said of the whole folder comes first: of single pictures there may be many notes.
+    # Notes about the whole folder come first: there may be many about single images.
     notes = [*captions.notes]
     unmasked = sum(item.mask is None for item in items)
     if concept.masks != "off" and unmasked:
-        each = "it" if unmasked == 1 else "each"
-        notes.append(f"{lacking(unmasked, len(items))} no mask; all of {each} counts")
+        each = "It is" if unmasked == 1 else "They are"
+        notes.append(f"{lacking(unmasked, len(items))} no mask. {each} trained whole")
     texts = listing.captions if concept.caption_source == "files" else ()
     return DatasetIndex(
         tuple(items),
@@ -157,24 +173,24 @@ def index_concept(
 
 
 def is_uncaptioned(item: Item, concept: ConceptSettings) -> bool:
-    """Whether a picture has no caption where one is expected."""
+    """Return whether an image has no caption although one is expected."""
     return not any(item.captions) and not concept.uses_trigger_only
 
 
 def lacking(some: int, count: int) -> str:
-    """The beginning of what is said of those that lack something: "1 of 15 pictures has"."""
-    noun = "picture" if count == 1 else "pictures"
+    """Return the beginning of a message about missing files: "1 of 15 images has"."""
+    noun = "image" if count == 1 else "images"
     return f"{some} of {count} {noun} {'has' if some == 1 else 'have'}"
 
 
 def has_same_aspect(label: Header, item: Item) -> bool:
-    """Whether one is a scaling of the other, up to a pixel that rounding may cost."""
+    """Return whether a mask is a scaled version of an image, up to a pixel of rounding."""
     across = abs(label.width * item.height - item.width * label.height)
     return across <= max(item.width, item.height, label.width, label.height)
 
 
 class _Reader:
-    """Makes items of what was found, and tells of what cannot be one."""
+    """Turns files into items, and collects what is skipped."""
 
     def __init__(
         self,
@@ -191,7 +207,7 @@ class _Reader:
         self.notes: list[str] = []
 
     def item(self, found: FolderImage) -> Item | None:
-        """An item; None for what has to be skipped."""
+        """Return the item of a file; None if it is skipped."""
         if found.reason:
             self.skipped.append(Skipped(found.path, found.reason))
             return None
@@ -204,7 +220,7 @@ class _Reader:
         return item
 
     def _read(self, found: FolderImage) -> tuple[Item, list[str]]:
-        """Raises PictureError or CaptionError for what cannot be read, or is no use."""
+        """Read an item and notes about it. Raises ImageError or CaptionError if it is unusable."""
         said = self._captions.of(found)
         header = self._header(found.path)
         _require_usable(found.path, header)
@@ -223,13 +239,13 @@ class _Reader:
             said.focus,
         )
         notes = [said.note] if said.note else []
-        for path, noun in ((item.mask, "mask"), (item.conditioning, "picture to paint from")):
+        for path, noun in ((item.mask, "mask"), (item.conditioning, "conditioning image")):
             if path is not None and path != item.path:
                 notes += self._label_notes(path, noun, item)
         return item, notes
 
     def _label_notes(self, path: Path, noun: str, item: Item) -> list[str]:
-        """What to tell of a picture that goes with an item. Raises PictureError."""
+        """Return notes about a mask or conditioning image. Raises ImageError."""
         try:
             label = self._header(path)
         except ImageError as error:
@@ -237,35 +253,35 @@ class _Reader:
         if has_same_aspect(label, item):
             return []
         return [
-            f"{path.name} is {label.width} × {label.height} pixels, of another shape than its"
-            f" picture ({item.width} × {item.height}); it is stretched to it"
+            f"{path.name} ({label.width} × {label.height} pixels) has another aspect ratio than its"
+            f" image ({item.width} × {item.height}) and will be stretched"
         ]
 
     def _header(self, path: Path) -> Header:
-        known = self._headers.known(path) if self._headers is not None else None
+        known = self._headers.cached_header(path) if self._headers is not None else None
         if known is not None:
             return known
         header = read_header(path)
         if self._headers is not None:
-            self._headers.learn(path, header)
+            self._headers.store_header(path, header)
         return header
 
 
 def _require_usable(path: Path, header: Header) -> None:
-    """Raises PictureError if the header tells of a size that is no use."""
+    """Raise ImageError if an image's size is unusable."""
     width, height = header.width, header.height
     size = f"{width} × {height} pixels"
     if min(width, height) < MIN_SIDE:
-        raise ImageError(path, f"{size}, too small: at least {MIN_SIDE} a side are needed")
+        raise ImageError(path, f"{size}, too small: each side needs at least {MIN_SIDE}")
     if max(width, height) > MAX_ASPECT * min(width, height):
         raise ImageError(path, f"{size}, too long: more than {MAX_ASPECT} to 1")
 
 
 def _checked(concept: ConceptSettings) -> Path:
-    """The folder, if there is one and it can be looked into."""
+    """Return the folder after checking that it can be read and is not empty."""
     root = concept.folder
     choose = f'Choose another folder under "{concept.label}" ({concept.place})'
-    expected = "A folder of pictures is needed"
+    expected = "An image folder is needed"
     if not root.exists():
         raise UserError(f"{root}: there is no such folder", expected, choose)
     if not root.is_dir():
@@ -277,7 +293,7 @@ def _checked(concept: ConceptSettings) -> Path:
         what = f"{root}: this folder cannot be read ({error.strerror})"
         raise UserError(what, expected, "Allow reading it, or choose another") from error
     if empty:
-        raise UserError(f"{root} is empty", expected, "Put pictures there, or choose another")
+        raise UserError(f"{root} is empty", expected, "Put images there, or choose another")
     return root
 
 
@@ -285,27 +301,27 @@ def _nothing_to_learn(root: Path, skipped: list[Skipped], *, recursive: bool) ->
     if skipped:
         some = "; ".join(map(str, skipped[:EXAMPLES]))
         more = f"; and {len(skipped) - EXAMPLES} more" if len(skipped) > EXAMPLES else ""
-        what = f"{root}: none of its {len(skipped)} pictures can be used ({some}{more})"
-        return UserError(what, "At least one usable picture is needed", "Replace or repair them")
+        what = f"{root}: none of its {len(skipped)} images can be used ({some}{more})"
+        return UserError(what, "At least one usable image is needed", "Replace or repair them")
     inside = () if recursive else list_folder(root, recursive=True).images
     if inside:
-        what = f"{root} has no pictures itself, only in folders within it: {_largest(inside)}"
+        what = f"{root} has images only in subfolders: {_largest(inside)}"
         return UserError(what, remedy='Turn on "Include subfolders", or choose one of them')
     return UserError(
-        f"{root} has no pictures",
+        f"{root} has no images",
         "PNG, JPEG, WebP, BMP, GIF, TIFF or AVIF files are needed",
         "Put some there, or choose another folder",
     )
 
 
 def _largest(inside: Sequence[FolderImage]) -> str:
-    """The folders with the most pictures, and how many more there are."""
+    """Return text that names the folders with the most images."""
     counts = Counter(found.group for found in inside)
     some = ", ".join(f'"{group}" ({count})' for group, count in counts.most_common(EXAMPLES))
     return some + (f" and {len(counts) - EXAMPLES} more" if len(counts) > EXAMPLES else "")
 
 
-# Folders that have no source of captions to choose, and what they have instead.
+# Folders without a choice of caption source, and what they have instead.
 _OTHER_CAPTIONS = {
     "data.class_folder": " write one for all of them (data.class_text),",
     "validation.folder": " choose a list of them (validation.caption_list),",
@@ -318,11 +334,11 @@ def _no_captions(
     example = items[0].path
     if concept.caption_source == "text":
         return UserError(
-            f"{concept.folder}: one text is to be the caption of all its pictures, but it is empty",
-            "A caption, or trigger words, are needed",
+            f"{concept.folder}: the caption for all its images is empty",
+            "A caption or trigger words are needed",
             'Write it under "Caption", or take captions from text files',
         )
-    none = f"none of its {len(items)} pictures has a" if len(items) > 1 else "its picture has no"
+    none = f"none of its {len(items)} images has a" if len(items) > 1 else "its image has no"
     what = f"{concept.folder}: {none} caption"
     other = _OTHER_CAPTIONS.get(concept.place, "")
     without = 'turn off "Require captions" (data.require_captions) to train without'
@@ -332,19 +348,19 @@ def _no_captions(
         return UserError(f"{what}: {why}", expected, remedy)
     return UserError(
         what,
-        f'A text file beside each is needed, such as "{example.stem}.txt" for "{example.name}"',
+        f'Each needs a text file, such as "{example.stem}.txt" for "{example.name}"',
         f"Write captions,{other} or {without}",
     )
 
 
 def _list_fault(path: Path, captions: ConceptCaptions, example: str) -> tuple[str, str]:
-    """Why a list gives no picture a caption, and what was expected. example: a picture's name."""
+    """Return why a caption list has no caption for any image, and what was expected."""
     if captions.listed > len(captions.unused) or not captions.unused:
-        return f"all that {path} says of them is empty", "A line of words for each is needed"
+        return f"all captions in {path} are empty", "A caption for each is needed"
     first, count = captions.unused[0], captions.listed
     entries = f"{count} entries" if count > 1 else "1 entry"
     return (
-        f"{path} has {entries}, of which none fits them",
-        f'It is about "{first.file}" (line {first.line}), for one; a picture here is called'
+        f"{path} has {entries}, but none matches an image",
+        f'For example, it names "{first.file}" (line {first.line}), while an image here is called'
         f' "{example}"',
     )

@@ -1,7 +1,7 @@
-"""Which pictures look nearly the same: scaled, saved again, cut closer, brighter, mirrored.
+"""Find near-duplicates: images scaled, recompressed, cropped, brightened or mirrored.
 
-Two steps: 64 bits of each picture are compared with those of every other one, and what is near is
-confirmed by thumbnails. The thresholds were measured; see docs/pictures.md.
+In two steps: the 64-bit hash of each image is compared with those of all others, then candidates
+are confirmed by thumbnails. The thresholds were measured; see docs/pictures.md.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_BITS = 12
-"""Pictures whose bits differ in more places are not compared any further."""
+"""Most bits in which the hashes of candidates may differ."""
 
 LIKENESS = 0.95
-"""The correlation of two thumbnails from which on pictures count as nearly the same."""
+"""Lowest correlation of the thumbnails of near-duplicates."""
 
 PART_LIKENESS = 0.97
-"""The same where one is cut closer, of softened thumbnails, and in the likest of many ways."""
+"""The same for crops: correlation of blurred thumbnails, highest of many crops."""
 
 SAME_COLOR = 3.0
-"""Plain pictures look the same whose colors differ by less, of 255."""
+"""Images without contrast are near-duplicates if their colors differ by less, of 255."""
 
 THREADS = 4
 _AT_ONCE = 4_000_000  # comparisons of bits: 64 MB
 _CHUNK = 2048  # comparisons of thumbnails: 50 MB
-_MOST_TRIES = 20  # other cuts are tried of so many pairs of a picture: of 10,000 alike, not of all
-_AHEAD = 4  # pictures in work for each thread, so that few are in memory
-_UNLIKE = 0.55  # less correlation than this is not looked at in other cuts
-_CUTS = (0.0, 0.025, 0.05, 0.075)  # shares of a side that one may be cut closer than the other
+_MOST_TRIES = 20  # pairs of an image for which crops are tried: of 10,000 alike, not all
+_AHEAD = 4  # images queued for each thread, so that few are in memory
+_UNLIKE = 0.55  # pairs of less correlation are not compared as crops
+_CUTS = (0.0, 0.025, 0.05, 0.075)  # fractions of a side that one may be cropped closer
 
 Progress = Callable[[int, int], None]
 
 
 class AnalysisCancelled(Exception):
-    """Somebody asked to stop while pictures were looked at."""
+    """The analysis of images was cancelled."""
 
 
 def near_duplicate_groups(
@@ -61,10 +61,19 @@ def near_duplicate_groups(
     should_stop: Callable[[], bool] | None = None,
     threads: int = THREADS,
 ) -> list[int]:
-    """The number of each item's group: equal for pictures that look nearly the same.
+    """Return the number of each item's group; near-duplicates share one.
 
-    Groups are numbered in the order of their first items. A picture that cannot be read is a group
-    of its own. Raises LookingStopped if should_stop says so.
+    Groups are numbered in the order of their first items. An unreadable image has its own group.
+
+    Args:
+        items: images to compare.
+        memory: cache of image features.
+        progress: called with (done, total).
+        should_stop: whether to cancel.
+        threads: number of threads.
+
+    Raises:
+        AnalysisCancelled: should_stop returned True.
     """
     paths = [item.path for item in items]
     looked = extract_features(paths, memory, progress, should_stop=should_stop, threads=threads)
@@ -78,9 +87,9 @@ def cached_groups(
     *,
     should_stop: Callable[[], bool] | None = None,
 ) -> list[int] | None:
-    """As `similar_groups`, of what is remembered alone; None unless that is known of all.
+    """Return groups as `near_duplicate_groups` does, from cached features only.
 
-    Raises LookingStopped.
+    Returns None unless the features of all images are cached. Raises AnalysisCancelled.
     """
     known: list[Features | None] = []
     for item in items:
@@ -92,7 +101,7 @@ def cached_groups(
 
 
 def cached_damage(items: Sequence[Item], memory: ImageIndex) -> list[Skipped]:
-    """Those of the items that could not be decoded when they were last looked at, and why."""
+    """Return the items that could not be decoded when last read, and the reasons."""
     if not memory.has_damage():
         return []
     return [
@@ -111,9 +120,9 @@ def extract_features(
     should_stop: Callable[[], bool] | None = None,
     threads: int = THREADS,
 ) -> list[Features | ImageError]:
-    """How each picture looks, or why it cannot be read. progress: gets (done, all).
+    """Return the features of each image, or why it cannot be read.
 
-    Raises LookingStopped if should_stop says so.
+    progress is called with (done, total). Raises AnalysisCancelled if should_stop returns True.
     """
     found: list[Features | ImageError] = []
     waiting: list[Future[Features | ImageError]] = []
@@ -136,7 +145,7 @@ def extract_features(
 def group_features(
     features: Sequence[Features | None], *, should_stop: Callable[[], bool] | None = None
 ) -> list[int]:
-    """The number of the group of each picture; None looks like nothing else."""
+    """Return the group number of each image; None is a group of its own."""
     places = [place for place, one in enumerate(features) if one is not None]
     known = [one for one in features if one is not None]
     pairs = similar_pairs(known, should_stop=should_stop)
@@ -144,7 +153,7 @@ def group_features(
 
 
 def groups_from_pairs(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """The number of the group of each of so many pictures, of which pairs are linked."""
+    """Return the group numbers of images of which some pairs are linked."""
     leaders = list(range(count))
     for first, second in pairs:
         _join(leaders, first, second)
@@ -155,10 +164,10 @@ def groups_from_pairs(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]
 def similar_pairs(
     features: Sequence[Features], *, should_stop: Callable[[], bool] | None = None
 ) -> list[tuple[int, int]]:
-    """Pairs of pictures that look nearly the same, the earlier one first.
+    """Return pairs of near-duplicates, the earlier image first.
 
-    Just as many as link each group together: one fewer than it has pictures.
-    Raises LookingStopped if should_stop says so.
+    Only as many as link each group: one fewer than it has images. Raises AnalysisCancelled if
+    should_stop returns True.
     """
     import numpy as np
 
@@ -176,7 +185,7 @@ def similar_pairs(
             raise AnalysisCancelled
         some = hashes[start : start + rows, None]
         for is_mirrored, other in enumerate(others):
-            # Only later ones: the earlier ones were compared when it was their turn.
+            # Only later ones: earlier ones have been compared already.
             near = np.argwhere(np.bitwise_count(some ^ other[None, start:]) <= MOST_BITS) + start
             near = near[near[:, 1] > near[:, 0]]
             for pair in _confirmed(thumbs, near, leaders, is_mirrored=bool(is_mirrored)):
@@ -199,7 +208,7 @@ def _take(
     progress: Progress | None,
     should_stop: Callable[[], bool] | None,
 ) -> None:
-    """Moves the first result from waiting to found."""
+    """Move the first result from waiting to found."""
     if should_stop and should_stop():
         raise AnalysisCancelled
     found.append(waiting.pop(0).result())
@@ -210,9 +219,9 @@ def _take(
 def _confirmed(
     thumbs: "NDArray[np.uint8]", near: "NDArray[np.int64]", leaders: list[int], *, is_mirrored: bool
 ) -> Iterator[tuple[int, int]]:
-    """Those of the pairs that show the same and are not in one group yet, when it is their turn.
+    """Yield the pairs that thumbnails confirm and that are not in one group yet.
 
-    near: (m, 2), places in thumbs. leaders: read again for each pair.
+    near: (m, 2), indices of thumbs. leaders: read again for each pair, as it changes meanwhile.
     """
     import numpy as np
 
@@ -224,13 +233,13 @@ def _confirmed(
 
 
 def _join(leaders: list[int], first: int, second: int) -> None:
-    """Makes one group of two. leaders: changed."""
+    """Merge two groups; modifies leaders."""
     a, b = _leader(leaders, first), _leader(leaders, second)
     leaders[max(a, b)] = min(a, b)
 
 
 def _leader(leaders: list[int], place: int) -> int:
-    """The first of a picture's group. leaders: shortened on the way."""
+    """Return the first image of an image's group; shortens paths in leaders."""
     while leaders[place] != place:
         leaders[place] = leaders[leaders[place]]
         place = leaders[place]
@@ -244,9 +253,9 @@ def _alike(
     *,
     is_mirrored: bool,
 ) -> Iterator[tuple[int, int]]:
-    """Those of the pairs whose thumbnails show the same, or one a little more of it.
+    """Yield the pairs whose thumbnails match, also if one is a little closer crop.
 
-    thumbs: (n, THUMB, THUMB, 3). pairs: (m, 2), places in thumbs.
+    thumbs: (n, THUMB, THUMB, 3). pairs: (m, 2), indices of thumbs.
     """
     import numpy as np
 
@@ -272,7 +281,7 @@ def _alike(
 
 
 def _is_part(a: "NDArray[np.float32]", b: "NDArray[np.float32]") -> bool:
-    """Whether one of two thumbnails, (THUMB, THUMB, 3), shows the other cut a little closer."""
+    """Return whether one of two thumbnails, (THUMB, THUMB, 3), is a slightly closer crop."""
     import numpy as np
 
     cuts = _cuts()
@@ -286,7 +295,7 @@ def _is_part(a: "NDArray[np.float32]", b: "NDArray[np.float32]") -> bool:
 
 
 def _softened(image: "NDArray[np.float32]") -> "NDArray[np.float32]":
-    """Each pixel with its neighbors, so that details between two pixels of a cut count less."""
+    """Return the image blurred, so that details between two pixels of a crop count less."""
     import numpy as np
 
     for _ in range(2):
@@ -296,13 +305,13 @@ def _softened(image: "NDArray[np.float32]") -> "NDArray[np.float32]":
 
 
 def _contrast(images: "NDArray[np.float32]") -> "NDArray[np.float32]":
-    """(n,): of the color that changes most, for pictures of (n, THUMB, THUMB, 3)."""
+    """Return (n,): the highest contrast of any color, for images of (n, THUMB, THUMB, 3)."""
     contrast: NDArray[np.float32] = images.std((1, 2)).max(1)
     return contrast
 
 
 def _correlations(a: "NDArray[np.float32]", b: "NDArray[np.float32]") -> "NDArray[np.float32]":
-    """(n,): of pictures of (n, THUMB, THUMB, 3) with others, without their mean brightness."""
+    """Return (n,): the correlation of images with others, without their mean brightness."""
     import numpy as np
 
     first, second = (each - each.mean((1, 2, 3), keepdims=True) for each in (a, b))
@@ -313,7 +322,7 @@ def _correlations(a: "NDArray[np.float32]", b: "NDArray[np.float32]") -> "NDArra
 
 @cache
 def _cuts() -> "NDArray[np.float32]":
-    """(n, THUMB, THUMB): matrices that scale a part of a row or column to the whole of it."""
+    """Return (n, THUMB, THUMB): matrices that scale a part of a row or column to its full size."""
     import numpy as np
 
     edges = np.arange(THUMB + 1.0)
@@ -321,7 +330,7 @@ def _cuts() -> "NDArray[np.float32]":
     for share in _CUTS:
         for start in sorted({0.0, share / 2, share}):
             at = (start + edges / THUMB * (1 - share)) * THUMB
-            # How much of each pixel lies between two of the new edges.
+            # The fraction of each pixel that lies between two of the new edges.
             low, high = np.maximum(at[:-1, None], edges[:-1]), np.minimum(at[1:, None], edges[1:])
             part = np.maximum(high - low, 0)
             made.append(part / part.sum(1, keepdims=True))

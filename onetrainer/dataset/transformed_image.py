@@ -1,7 +1,7 @@
-"""A picture as one of its views shows it: upright, opaque, cut, and in its colors.
+"""Load an image and apply its transform: upright, opaque, cropped, with adjusted colors.
 
-Shared by training and by whatever shows people what training sees. Pillow and numpy are imported
-when a picture is opened: naming this module costs nothing.
+Shared by training and by previews. Pillow and numpy are imported when an image is opened, so that
+importing this module is cheap.
 """
 
 import math
@@ -33,42 +33,53 @@ ORIENTATION_TRANSPOSES = {
     7: "TRANSVERSE",
     8: "ROTATE_90",
 }
-"""What undoes each of EXIF's orientations (CIPA DC-008, tag 0x0112), as Pillow calls it. Not
-Pillow's exif_transpose: it also rewrites the EXIF block, and stumbles over damaged ones."""
+"""Pillow's transpose for each EXIF orientation (CIPA DC-008, tag 0x0112). Pillow's exif_transpose
+is not used: it also rewrites the EXIF block and fails on damaged ones.
+"""
 
 DRAFT_MARGIN = 2
 """Measured on a 12 megapixel JPEG scaled to 683 × 512: 2.4 times as fast as decoding all of it,
-and 0.4 of 255 away from it on average. A margin of 1 is 3.5 times as fast and 0.85 away."""
+with a mean difference of 0.4 of 255. A margin of 1 is 3.5 times as fast with 0.85.
+"""
 
 DEEP_WHITE = 65535
 """White in 16 bits."""
 
 LUMA = (0.299, 0.587, 0.114)
-"""How much red, green and blue each give to the gray of a color. Source: ITU-R BT.601."""
+"""Weights of red, green and blue in gray. Source: ITU-R BT.601."""
 
 MIDDLE = 0.5
-"""What contrast leaves as it is. Not the picture's own mean, which a picture beside it, shown to
-an inpainting model, does not share: their colors would part."""
+"""The value that contrast does not change. Not the image's own mean: a conditioning image of an
+inpainting model has another one, so their colors would diverge.
+"""
 
-Smoothing = Literal["pictures", "masks"]
+Smoothing = Literal["images", "masks"]
 
 
 def load_transformed(item: Item, transform: ImageTransform, file: BinaryIO) -> "Image":
-    """A view of an item's picture, but for its colors. file: what item.path holds, only read.
+    """Load an item's image with its transform, except for color changes.
 
-    Returns a picture of the bucket's size: "RGB", or "F" from 0 to about 65535 where it has 16
-    bits. Raises PictureError if it cannot be read, or is no longer the picture that was indexed.
+    Args:
+        item: the image.
+        transform: what to do with it.
+        file: the opened file of item.path.
+
+    Returns:
+        An image of the bucket's size: "RGB", or "F" from 0 to about 65535 if it has 16 bits.
+
+    Raises:
+        ImageError: the file cannot be read, or its size has changed since it was indexed.
     """
     return _load(item.path, transform, file, expected=(item.width, item.height))
 
 
 def load_conditioning_image(path: Path, transform: ImageTransform, file: BinaryIO) -> "Image":
-    """The same of a picture beside an item's; one of another size is stretched to that first."""
+    """Load a conditioning image like `load_transformed`; another size is stretched first."""
     return _load(path, transform, file, expected=None)
 
 
 def apply_orientation(image: "Image", exif_orientation: int) -> "Image":
-    """turn: what `orientation` gave."""
+    """Return the image turned upright; exif_orientation is a result of `orientation`."""
     from PIL import Image
 
     return (
@@ -79,10 +90,9 @@ def apply_orientation(image: "Image", exif_orientation: int) -> "Image":
 
 
 def crop_image(image: "Image", transform: ImageTransform, smoothing: Smoothing) -> "Image":
-    """The part of an upright picture that a view shows, scaled, mirrored and turned.
+    """Return the part of an upright image that a transform selects: scaled, flipped and rotated.
 
-    Masks are smoothed by straight lines: Lanczos undershoots beside edges, and white would not stay
-    white.
+    Masks are scaled bilinearly: Lanczos undershoots at edges, so that white would not stay white.
     """
     from PIL import Image
 
@@ -90,7 +100,7 @@ def crop_image(image: "Image", transform: ImageTransform, smoothing: Smoothing) 
     is_mask = smoothing == "masks"
     scaling = Image.Resampling.BILINEAR if is_mask else Image.Resampling.LANCZOS
     image = image.resize((geometry.width, geometry.height), scaling)
-    # Mirrored when it is small; scaling does not know left from right.
+    # Flipped once it is small; scaling is symmetric.
     if transform.flip:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     if transform.flip_vertical:
@@ -108,7 +118,7 @@ def crop_image(image: "Image", transform: ImageTransform, smoothing: Smoothing) 
 def adjust_colors(
     colors: "NDArray[np.float32]", transform: ImageTransform
 ) -> "NDArray[np.float32]":
-    """Colors as a view shows them; every pixel by itself, cut off once, at the end.
+    """Apply the color changes of a transform to each pixel; values are clipped once at the end.
 
     colors: (3, H, W), red, green and blue in [0, 1]. Returns the same shape, in [0, 1].
     """
@@ -135,23 +145,23 @@ def _load(
             raise ImageError(path, "its size has changed since the folder was read")
         _draft(image, transform, exif_orientation)
         whole = _opaque(image)
-    return crop_image(apply_orientation(whole, exif_orientation), transform, "pictures")
+    return crop_image(apply_orientation(whole, exif_orientation), transform, "images")
 
 
 def _draft(image: "Image", transform: ImageTransform, exif_orientation: int) -> None:
-    """Lets the decoder halve large JPEGs itself, to not less than DRAFT_MARGIN times the need.
+    """Let the decoder downscale large JPEGs, to no less than DRAFT_MARGIN times the target size.
 
-    image: changed in place, as Pillow has it; other formats are not.
+    Changes image in place, as Pillow does; other formats are not changed.
     """
     wanted = (DRAFT_MARGIN * transform.geometry.width, DRAFT_MARGIN * transform.geometry.height)
     image.draft(None, wanted[::-1] if exif_orientation in TRANSPOSED_ORIENTATIONS else wanted)
 
 
 def _opaque(image: "Image") -> "Image":
-    """The picture without transparency: "RGB", or "F" from 0 to 65535 where it has 16 bits.
+    """Return the image without alpha: "RGB", or "F" from 0 to 65535 if it has 16 bits.
 
-    What is transparent becomes white, as on a page: black would be learned as a background.
-    Animated pictures give their first frame.
+    Transparency becomes white, like paper: black would be trained as a background. For animated
+    images it is the first frame.
     """
     import numpy as np
     from PIL import Image
@@ -166,10 +176,10 @@ def _opaque(image: "Image") -> "Image":
 
 
 def _rotation_matrix(transform: ImageTransform) -> tuple[float, float, float, float, float, float]:
-    """From a place in the cut to that in the scaled picture: (a, b, c, d, e, f) as Pillow has it.
+    """Return Pillow's affine coefficients (a, b, c, d, e, f) from the crop to the scaled image.
 
-    x of the picture is a·x + b·y + c, and y is d·x + e·y + f, of the cut's x and y, which go right
-    and down.
+    x of the image is a·x + b·y + c, and y is d·x + e·y + f, of the crop's x and y, which point
+    right and down.
     """
     geometry, bucket = transform.geometry, transform.bucket
     across, down = bucket.width / 2, bucket.height / 2
@@ -181,7 +191,7 @@ def _rotation_matrix(transform: ImageTransform) -> tuple[float, float, float, fl
 
 
 def _rotate_hue(colors: "NDArray[np.float32]", degrees: float) -> "NDArray[np.float32]":
-    """Turned around the circle of colors; what is highest and lowest of the three stays.
+    """Return colors rotated around the color wheel; their highest and lowest channels stay.
 
     Source: A. R. Smith 1978, "Color gamut transform pairs", the hexcone model (HSV).
     """
@@ -190,7 +200,7 @@ def _rotate_hue(colors: "NDArray[np.float32]", degrees: float) -> "NDArray[np.fl
     red, green, blue = colors
     high, low = colors.max(0), colors.min(0)
     width = high - low
-    # A gray has no hue; whichever it gets does nothing, as its width is 0.
+    # Gray has no hue; any value does, as its width is 0.
     by = np.where(width == 0, np.float32(1), width)
     hue = np.where(
         high == red,

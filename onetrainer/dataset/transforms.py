@@ -1,7 +1,7 @@
-"""Views: the ways in which one picture is shown, each by its number, and what each does to it.
+"""Image transforms: crop, flips, rotation and color changes, each identified by a number.
 
-A picture has a view for every resolution of its folder and every variation of its changes. All of
-a view follows from the folder's seed, the picture's name and the view's number.
+An image has one transform for each resolution of its concept and each variation of its
+augmentation. A transform follows from the concept's seed, the image's name and the number.
 """
 
 import math
@@ -24,22 +24,25 @@ from onetrainer.dataset.items import Item
 from onetrainer.seeds import derive, draws, shuffled
 
 AUTOMATIC_VARIATIONS = 4
-"""How many variations are cached where more than mirroring is drawn and no number is set."""
+"""Number of cached variations if more than flips is random and no number is set."""
 
 DIGITS = 4
-"""Drawn amounts are rounded to so many decimals, so that they read the same everywhere."""
+"""Decimals of random amounts, so that they print the same everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageTransform:
-    """What is done to an upright picture, in this order.
+    """What is done to an upright image, in this order.
 
-    flip, flip_vertical: left and right, top and bottom are exchanged. geometry: how it is scaled,
-    enlargement for its angle and cut included, and where the cut lies. angle: in degrees, how far
-    the picture is then turned counter-clockwise about the middle of the cut. Colors follow, of the
-    cut, in red, green and blue from 0 to 1: brightness multiplies them by 1 + brightness; contrast
-    their distance from 0.5 by 1 + contrast; saturation their distance from their gray by
-    1 + saturation; hue turns them by so many degrees around the circle of colors.
+    Attributes:
+        geometry: scaling, including enlargement for rotation and crop jitter, and the crop.
+        flip: flip horizontally.
+        flip_vertical: flip vertically.
+        angle: counter-clockwise rotation about the center of the crop, in degrees.
+        brightness: colors in 0 to 1 are multiplied by 1 + brightness.
+        contrast: distances from 0.5 are multiplied by 1 + contrast.
+        saturation: distances from gray are multiplied by 1 + saturation.
+        hue: rotation around the color wheel, in degrees.
     """
 
     geometry: CropGeometry
@@ -53,7 +56,7 @@ class ImageTransform:
 
     @property
     def bucket(self) -> Bucket:
-        """The size of what is shown."""
+        """The size of the result."""
         return self.geometry.bucket
 
     @property
@@ -62,21 +65,21 @@ class ImageTransform:
         return bool(self.brightness or self.contrast or self.saturation or self.hue)
 
     def crop_key(self) -> tuple[str | int, ...]:
-        """All that decides where a pixel comes from; of a mask, all that counts."""
+        """Return all values that decide which pixels are shown; the cache key of masks."""
         cut = self.geometry
         sizes = (cut.width, cut.height, cut.left, cut.top, cut.bucket.width, cut.bucket.height)
         return (*sizes, int(self.flip), int(self.flip_vertical), repr(self.angle))
 
     def key(self) -> tuple[str | int, ...]:
-        """All that decides the pixels shown."""
+        """Return all values that decide the pixels; the cache key of images."""
         colors = (self.brightness, self.contrast, self.saturation, self.hue)
         return (*self.crop_key(), *map(repr, colors))
 
 
 class _Numbers(NamedTuple):
-    """What is drawn for one variation: shares from 0 to 1, amounts from -1 to 1.
+    """Random numbers of one variation: fractions from 0 to 1, amounts from -1 to 1.
 
-    All are drawn whatever is set, so that setting one more leaves the others as they were.
+    All are sampled whatever is set, so that enabling one setting does not change the others.
     """
 
     zoom: float
@@ -95,9 +98,9 @@ _WHOLE = _Numbers(*[1.0] * len(_Numbers._fields))
 
 
 def variations(concept: ConceptSettings, *, is_cached: bool) -> int:
-    """In how many variations each picture is kept; 1 where nothing is drawn.
+    """Return the number of variations that are cached for each image; 1 if nothing is random.
 
-    Also 1 where pictures are not cached: each showing is then a variation of its own.
+    Also 1 if latents are not cached: each repeat is then a variation of its own.
     """
     if not is_cached or not _is_varied(concept):
         return 1
@@ -107,12 +110,12 @@ def variations(concept: ConceptSettings, *, is_cached: bool) -> int:
 
 
 def transform_count(concept: ConceptSettings) -> int:
-    """How many cached views each picture has: of every resolution every variation."""
+    """Return the number of cached transforms of each image: resolutions times variations."""
     return _resolution_count(concept) * variations(concept, is_cached=True)
 
 
 def image_transform(item: Item, concept: ConceptSettings, number: int) -> ImageTransform:
-    """A picture's view by its number."""
+    """Return the transform of an image by its number."""
     variation = number // _resolution_count(concept)
     return _build_transform(
         item,
@@ -124,9 +127,9 @@ def image_transform(item: Item, concept: ConceptSettings, number: int) -> ImageT
 
 
 def plain_transform(item: Item, concept: ConceptSettings) -> ImageTransform:
-    """The first view without anything drawn, for pictures that are measured or looked at.
+    """Return the first transform without random changes, for validation and previews.
 
-    What is done to every picture alike stays: what is always mirrored, and fixed changes.
+    Fixed changes stay, such as flips that are always applied.
     """
     always = concept.augmentation
     flips = (always.flip == "always", always.flip_vertical == "always")
@@ -134,10 +137,10 @@ def plain_transform(item: Item, concept: ConceptSettings) -> ImageTransform:
 
 
 def transform_number(item: Item, concept: ConceptSettings, repeat: int, *, is_cached: bool) -> int:
-    """Which view is shown after `turn` showings.
+    """Return the number of the transform that an image has in a repeat.
 
-    Resolutions take turns, in an order of the picture's own. Cached views are all shown in each
-    round of `view_count` turns; where they are not cached, every turn is a variation of its own.
+    Resolutions alternate in an order of the image's own. Cached transforms are each used once in
+    `transform_count` repeats; without a cache, every repeat is a variation of its own.
     """
     count = _resolution_count(concept)
     kept = variations(concept, is_cached=is_cached)
@@ -156,7 +159,7 @@ def transform_number(item: Item, concept: ConceptSettings, repeat: int, *, is_ca
 
 
 def bucket_at(item: Item, concept: ConceptSettings, number: int) -> Bucket:
-    """The size of a view, without drawing it."""
+    """Return the bucket of a transform without computing it."""
     settings, magnification = concept.buckets, NO_MAGNIFICATION
     if settings.upscale_limit:
         change = concept.augmentation
@@ -184,10 +187,10 @@ def bucket_at(item: Item, concept: ConceptSettings, number: int) -> Bucket:
 
 
 def size_conditioning(item: Item, transform: ImageTransform) -> tuple[float, ...]:
-    """What was done to a picture, in pixels: what SDXL is told of it.
+    """Return SDXL's size conditioning (time_ids) in pixels.
 
-    Height and width of the whole picture, top and left of the cut in the scaled and mirrored one,
-    height and width of the cut. Source: Podell et al. 2023, arXiv:2307.01952, section 2.2.
+    Height and width of the original image, top and left of the crop in the scaled and flipped one,
+    height and width of the crop. Source: Podell et al. 2023, arXiv:2307.01952, section 2.2.
     """
     cut, bucket = transform.geometry, transform.bucket
     whole = (item.height, item.width)
@@ -195,15 +198,15 @@ def size_conditioning(item: Item, transform: ImageTransform) -> tuple[float, ...
 
 
 def upscale_factor(item: Item, transform: ImageTransform) -> float:
-    """The factor by which a picture is scaled: above 1 it is enlarged."""
-    # Of the longer side, which rounding to whole pixels changes least.
+    """Return the scale of an image; above 1 it is enlarged."""
+    # The longer side is changed least by rounding to whole pixels.
     if item.width >= item.height:
         return transform.geometry.width / item.width
     return transform.geometry.height / item.height
 
 
 def cropped_fraction(item: Item, transform: ImageTransform) -> float:
-    """The share of a picture's area that is not seen, from 0 to 1."""
+    """Return the fraction of an image's area that is cropped away, from 0 to 1."""
     cut, bucket = transform.geometry, transform.bucket
     return 1 - bucket.width * bucket.height / (cut.width * cut.height)
 
@@ -216,7 +219,7 @@ def _build_transform(
     flips: tuple[bool, bool],
     numbers: _Numbers | None,
 ) -> ImageTransform:
-    """numbers: what is drawn, None where nothing is to be."""
+    """Build a transform from random numbers; None for no random changes."""
     most = concept.augmentation
     shares = _WHOLE if most.fixed else numbers or _NONE
     magnification = Magnification(
@@ -227,7 +230,7 @@ def _build_transform(
     down = crop_range(high, bucket, magnification.angle, is_across=False)
     if concept.buckets.crop == "focus":
         x, y = _focus(item, concept, flips)
-        # No farther aside than enlarging has gained, so that the point stays in the cut.
+        # No farther away than magnification permits, so that the point stays in the crop.
         aside = (numbers.across - 0.5, numbers.down - 0.5) if numbers else (0.0, 0.0)
         gained = magnification.zoom - 1
         left = _around(across, x * wide + (gained * aside[0] - 0.5) * bucket.width)
@@ -249,7 +252,7 @@ def _build_transform(
 
 
 def _amount(most: float, share: float) -> float:
-    # Adding 0 makes 0 of -0, which would read as another view.
+    # Adding 0 turns -0 into 0, as the cache key differs.
     return round(most * share, DIGITS) + 0.0
 
 
@@ -259,13 +262,13 @@ def _at_share(joining_separator: tuple[int, int], share: float) -> int:
 
 
 def _around(joining_separator: tuple[int, int], place: float) -> int:
-    """The nearest place to the wished one."""
+    """Return the allowed offset nearest to the wanted one."""
     first, last = joining_separator
     return min(max(math.floor(place + 0.5), first), last)
 
 
 def _focus(item: Item, concept: ConceptSettings, flips: tuple[bool, bool]) -> tuple[float, float]:
-    """The point of interest in the mirrored picture, in shares of its sides."""
+    """Return the focus point in the flipped image, as fractions of its sides."""
     x, y = item.focus or (concept.buckets.focus_x, concept.buckets.focus_y)
     return (1 - x if flips[0] else x, 1 - y if flips[1] else y)
 
@@ -275,14 +278,14 @@ def _numbers(item: Item, concept: ConceptSettings, variation: int) -> _Numbers |
         return None
     random = draws(concept.seed, "view", item.name, variation)
     shares = [random.random() for _ in _Numbers._fields]
-    # Those that go either way.
+    # The others have a sign.
     return _Numbers(*shares[:SHARES], *(2 * share - 1 for share in shares[SHARES:]))
 
 
 def _flips(item: Item, concept: ConceptSettings, variation: int) -> tuple[bool, bool]:
-    """Whether left and right, top and bottom, are exchanged.
+    """Return whether to flip horizontally and vertically.
 
-    Drawn in rounds in which every side has its turn: of two variations exactly one is mirrored.
+    Sampled in permutations of all combinations: of two variations exactly one is flipped.
     """
     change = concept.augmentation
     flip, flip_vertical = change.flip == "always", change.flip_vertical == "always"
@@ -299,18 +302,18 @@ def _flips(item: Item, concept: ConceptSettings, variation: int) -> tuple[bool, 
 
 
 def _sides(concept: ConceptSettings) -> int:
-    """In how many ways a picture may be mirrored at random."""
+    """Return the number of random flip combinations."""
     change = concept.augmentation
     return 1 << [change.flip, change.flip_vertical].count("random")
 
 
 def _is_varied(concept: ConceptSettings) -> bool:
-    """Whether anything differs between variations."""
+    """Return whether variations differ at all."""
     return _sides(concept) > 1 or _is_drawn(concept)
 
 
 def _is_drawn(concept: ConceptSettings) -> bool:
-    """Whether more than mirroring is drawn."""
+    """Return whether more than flips is random."""
     change = concept.augmentation
     if concept.buckets.crop == "random":
         return True
@@ -322,11 +325,11 @@ def _is_drawn(concept: ConceptSettings) -> bool:
 
 
 def _is_anywhere(concept: ConceptSettings) -> bool:
-    """Whether the place of the cut is drawn."""
+    """Return whether the position of the crop is random."""
     change = concept.augmentation
     return concept.buckets.crop == "random" or bool(change.crop_jitter and not change.fixed)
 
 
 def _resolution_count(concept: ConceptSettings) -> int:
-    """How many resolutions there are; fixed sizes stand in for all of them."""
+    """Return the number of resolutions; fixed sizes replace all of them."""
     return 1 if concept.buckets.sizes else len(concept.resolutions)

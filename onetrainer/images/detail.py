@@ -1,7 +1,6 @@
-"""How fine the detail of a picture is, and whether it was enlarged.
+"""Measure how fine the detail of an image is, and detect upscaling.
 
-Numbers and thresholds were measured; they stand in docs/pictures.md. numpy is imported when a
-picture is looked at.
+Numbers and thresholds were measured; see docs/pictures.md. numpy is imported on first use.
 """
 
 import struct
@@ -14,16 +13,16 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 TILE = 128
-"""The side of the squares that are looked at, in pixels."""
+"""Side of the analyzed squares in pixels."""
 
-_TILES = 8  # of them across and down, at most
-_MOST = 2048  # pixels a side in which traces of enlarging are looked for
+_TILES = 8  # at most, across and down
+_MOST = 2048  # pixels a side in which traces of upscaling are searched
 _BINS = 32
-_CONTRAST = 5.0  # of 255: a plainer tile tells nothing
-_FADED = 3 / 8  # what the window leaves of it: the root of a Hann window's mean square, both ways
-_NOISE = 1.5  # of 255: what is weaker may be grain, or what a JPEG leaves
-_FAINT, _STRONG = 0.01, 0.05  # of the strongest, in power
-_SHARPEST = 0.9  # the tile than which nine tenths are less sharp: backgrounds may be soft
+_CONTRAST = 5.0  # of 255: tiles of less contrast are ignored
+_FADED = 3 / 8  # contrast that the window leaves: root mean square of a Hann window, both ways
+_NOISE = 1.5  # of 255: anything weaker may be grain or JPEG artifacts
+_FAINT, _STRONG = 0.01, 0.05  # fraction of the highest power
+_SHARPEST = 0.9  # quantile of the tiles' sharpness: backgrounds may be soft
 _ONE_STEP = 0.01
 _LARGEST_BLOCK = 16
 _PACKED = struct.Struct(">dddB")
@@ -31,12 +30,14 @@ _PACKED = struct.Struct(">dddB")
 
 @dataclass(frozen=True)
 class Detail:
-    """How fine the detail of a picture is.
+    """How fine the detail of an image is.
 
-    finest: down to which size it has any, as a share of what its pixels could hold: 1 is all, 0.5
-    means that it would lose nothing at half the size. strong: the same of detail that is clearly
-    visible. trace: how much stronger than chance the rhythm is that enlarging leaves behind.
-    block: the side of the equal squares that it consists of, 1 if it does not.
+    Attributes:
+        finest: finest detail as a fraction of what its pixels can hold: 1 is all; an image of 0.5
+            would lose nothing at half the size.
+        strong: the same for clearly visible detail.
+        trace: strength of the periodic pattern that upscaling leaves, relative to chance.
+        block: side of the uniform squares that the image consists of; 1 if it does not.
     """
 
     finest: float
@@ -45,17 +46,17 @@ class Detail:
     block: int
 
     def pack(self) -> bytes:
-        """As bytes, for `unpacked`."""
+        """Return the values as bytes, for `unpack`."""
         return _PACKED.pack(self.finest, self.strong, self.trace, self.block)
 
     @classmethod
     def unpack(cls, data: bytes) -> "Detail":
-        """What was packed."""
+        """Return the values from packed bytes."""
         return cls(*_PACKED.unpack(data))
 
 
 def detail_of(image: "Image") -> Detail | None:
-    """The detail of a grey picture ("L"); None if it is too small or too plain to tell."""
+    """Return the detail of a gray image ("L"); None if it is too small or low in contrast."""
     import numpy as np
 
     if min(image.size) < TILE:
@@ -71,9 +72,10 @@ def detail_of(image: "Image") -> Detail | None:
 
 
 def _windowed(pixels: "NDArray[np.uint8]") -> "NDArray[np.float32]":
-    """(n, TILE, TILE): tiles spread evenly over the picture that fade out towards their edges.
+    """Return (n, TILE, TILE): windowed tiles spread evenly over the image.
 
-    Without their mean, and without those that are plain then: an edge in a corner tells nothing.
+    Their mean is removed, and those without contrast are left out, as an edge in a corner means
+    nothing.
     """
     import numpy as np
 
@@ -99,9 +101,9 @@ def _starts(side: int) -> list[int]:
 
 
 def _powers(tiles: "NDArray[np.float32]") -> "NDArray[np.float64]":
-    """(n, _BINS): the mean power at each frequency up to the finest, times its square.
+    """Return (n, _BINS): the mean power at each frequency up to the finest, times its square.
 
-    Pictures of the world have about the same at every frequency then.
+    Natural images have about the same value at every frequency then.
     Source: Field 1987, "Relations between the statistics of natural images and the response
     properties of cortical cells".
     """
@@ -122,7 +124,7 @@ def _frequencies() -> "NDArray[np.float64]":
 
 
 def _reach(powers: "NDArray[np.float64]", share: float) -> float:
-    """The finest frequency with so large a share of the power, of the sharpest tiles."""
+    """Return the finest frequency with such a share of the power, in the sharpest tiles."""
     import numpy as np
 
     strongest = powers[:, 1 : _BINS // 2].max(1, keepdims=True)
@@ -133,11 +135,11 @@ def _reach(powers: "NDArray[np.float64]", share: float) -> float:
 
 
 def _trace(pixels: "NDArray[np.float32]") -> float:
-    """How far the rhythm along a row stands out: 1 is as strong as the middle one.
+    """Return the strength of periodic patterns along rows; 1 is as strong as the median frequency.
 
-    Between two pixels of the original, the curvature of what was filled in changes in their rhythm.
-    Rhythms of 8 pixels and their fractions are left out, as every JPEG has those; so enlarging by
-    exactly 2, 4 and 8 leaves nothing to find here.
+    Between two pixels of the original, the curvature of interpolated pixels changes periodically.
+    Periods of 8 pixels and their fractions are left out, as every JPEG has those; so enlarging by
+    exactly 2, 4 and 8 is not found here.
     Source: Gallagher 2005, "Detection of linear and cubic interpolation in JPEG compressed images".
     """
     import numpy as np
@@ -156,7 +158,7 @@ def _trace(pixels: "NDArray[np.float32]") -> float:
 
 
 def _block(pixels: "NDArray[np.float32]") -> int:
-    """The largest square of which a picture consists, all of one value each; 1 if it does not."""
+    """Return the side of the largest uniform squares an image consists of; 1 if it does not."""
     import numpy as np
 
     found = []
@@ -170,5 +172,5 @@ def _block(pixels: "NDArray[np.float32]") -> int:
 
 
 def _inside(steps: "NDArray[np.float32]", side: int) -> float:
-    """The sum of the steps that are not from one block to the next."""
+    """Return the sum of the steps that are within blocks."""
     return float(steps.sum() - steps[side - 1 :: side].sum())

@@ -1,6 +1,6 @@
-"""How a picture looks, in a few numbers: to tell near-duplicates, and those without fine detail.
+"""Compact image features, to find near-duplicates and images without fine detail.
 
-Pillow and numpy are imported when a picture is looked at: naming this module costs nothing.
+Pillow and numpy are imported when an image is read, so that importing this module is cheap.
 """
 
 import io
@@ -24,29 +24,31 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 THUMB = 20
-"""The side of a thumbnail, in pixels."""
+"""Side of a thumbnail in pixels."""
 
 _HASHED = 32  # pixels a side that a hash is made of
 
 MIN_CONTRAST = 4.0
-"""Pictures of less contrast, of 255, look the same when their colors are the same."""
+"""Images of less contrast, of 255, are compared by color only."""
 
 VERSION = 1
-"""Counted up with every change of what the features say, so that older ones are not used."""
+"""Increased whenever features change, so that older cached ones are not used."""
 
 _DEEP_STEP = 257  # from 16 bits to 8
-# The 64 lowest waves by number, (down, across), without that of the mean brightness.
+# The 64 lowest frequencies (down, across), without the mean brightness.
 _BY_NUMBER = sorted(((d, a) for d in range(9) for a in range(9)), key=lambda p: (sum(p), max(p), p))
 _LOWEST = tuple(zip(*_BY_NUMBER[1:65], strict=True))
 
 
 @dataclass(frozen=True)
 class Features:
-    """How one picture looks.
+    """Features of one image.
 
-    hash, mirrored: 64 bits that are nearly the same for pictures that look nearly the same, of the
-    picture and of its mirror image. thumb: 20 × 20 × 3 values of the whole picture, whatever its
-    shape, rows from the top. detail: how fine it is; None if it is too small or plain to tell.
+    Attributes:
+        hash: 64 bits that are nearly the same for near-duplicates.
+        mirrored: the hash of the horizontally flipped image.
+        thumb: 20 × 20 × 3 values of the whole image whatever its shape, rows from the top.
+        detail: fineness of detail; None if the image is too small or has too little contrast.
     """
 
     hash: int
@@ -55,14 +57,14 @@ class Features:
     detail: Detail | None = None
 
     def pack(self) -> bytes:
-        """As bytes, for `unpacked`."""
+        """Return the features as bytes, for `unpack`."""
         detail = self.detail.pack() if self.detail else b""
         numbers = self.hash.to_bytes(8, "big") + self.mirrored.to_bytes(8, "big")
         return numbers + self.thumb + detail
 
 
 def unpack(data: bytes) -> Features:
-    """What was packed by this version."""
+    """Return features from bytes packed by this version."""
     end = 16 + 3 * THUMB * THUMB
     detail = Detail.unpack(data[end:]) if data[end:] else None
     first, second = (int.from_bytes(part, "big") for part in (data[:8], data[8:16]))
@@ -70,16 +72,16 @@ def unpack(data: bytes) -> Features:
 
 
 def image_features(path: Path, memory: ImageIndex | None = None) -> Features:
-    """How a picture looks, from memory where the file is unchanged.
+    """Return the features of an image, from the cache if the file is unchanged.
 
-    Raises PictureError if its pixels cannot be read, all of which are decoded. That is remembered,
-    and still tried anew each time: another version of Pillow may read more.
+    All pixels are decoded. Damage is recorded but tried again each time, as another version of
+    Pillow may read more. Raises ImageError if the pixels cannot be read.
     """
     known = memory.features(path, VERSION) if memory else None
     if known:
         return unpack(known)
     try:
-        # With its digest at once: the file is read just once.
+        # Together with its digest, so that the file is read once.
         data = memory.read(path)[0] if memory else path.read_bytes()
     except OSError as error:
         raise ImageError(path, f"cannot be read ({error.strerror})") from error
@@ -88,7 +90,7 @@ def image_features(path: Path, memory: ImageIndex | None = None) -> Features:
             exif_orientation = orientation(opened_file, file)
             image = _on_a_page(opened_file)
     except ImageError as error:
-        # Too little memory is no fault of the picture.
+        # Too little memory is not the image's fault.
         if memory and not isinstance(error.__cause__, MemoryError):
             memory.store_damage(path, VERSION, error.reason)
         raise
@@ -112,11 +114,11 @@ def _look(image: "Image", exif_orientation: int, path: Path) -> Features:
         first, second = _hashes(small)
         return Features(first, second, thumb.tobytes(), detail_of(grey))
     except READ_ERRORS as error:  # memory, above all
-        raise ImageError(path, f"cannot be looked at ({error})") from error
+        raise ImageError(path, f"cannot be analyzed ({error})") from error
 
 
 def _apply_orientation(image: "Image", exif_orientation: int) -> "Image":
-    """Turned as EXIF's orientation says (CIPA DC-008, tag 0x0112)."""
+    """Return the image upright by its EXIF orientation (CIPA DC-008, tag 0x0112)."""
     from PIL.Image import Transpose
 
     turns = {
@@ -132,7 +134,7 @@ def _apply_orientation(image: "Image", exif_orientation: int) -> "Image":
 
 
 def _on_a_page(image: "Image") -> "Image":
-    """The picture as RGB; what is transparent is white, as in training."""
+    """Return the image as RGB with transparency as white, as in training."""
     import numpy as np
     from PIL import Image
 
@@ -147,10 +149,10 @@ def _on_a_page(image: "Image") -> "Image":
 
 
 def _hashes(small: "Image") -> tuple[int, int]:
-    """The signs of its 64 lowest cosine waves, of the picture and of its mirror image.
+    """Return the signs of the 64 lowest DCT coefficients, of the image and of its mirror image.
 
-    A mirror image has the same waves, those of odd number across with the other sign. Both are 0 of
-    a plain picture, whose waves are noise.
+    A mirror image has the same coefficients, with the opposite sign at odd horizontal frequencies.
+    Both are 0 for an image without contrast, whose coefficients are noise.
     Source: Zauner 2010, "Implementation and benchmarking of perceptual image hash functions", 3.2.
     """
     import numpy as np

@@ -1,4 +1,4 @@
-"""What a check of pictures finds, in words: which file, what is wrong with it, what to do."""
+"""Findings of the image check: which file, what is wrong with it, what to do."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,36 +26,41 @@ FindingKind = Literal[
 ]
 Severity = Literal["error", "warning", "note"]
 
-MOST_TOLD = 20
-"""So many findings of a kind are told one by one; programs get all of them."""
+MAX_LISTED = 20
+"""Number of findings of a kind that are listed; JSON output contains all of them."""
 
 HEADLINES: Mapping[FindingKind, str] = MappingProxyType(
     {
-        "unreadable": "Cannot be used",
-        "leak": "Held out and learned at once",
-        "duplicate": "The same file twice",
-        "near-duplicate": "Nearly the same",
+        "unreadable": "Unusable",
+        "leak": "In training and validation",
+        "duplicate": "Duplicate",
+        "near-duplicate": "Near-duplicate",
         "too-small": "Too small",
-        "upscaled": "Enlarged from a smaller picture",
+        "upscaled": "Upscaled",
         "blurred": "Blurred",
-        "caption-missing": "Without a caption",
-        "caption-empty": "With an empty caption",
-        "caption-long": "With a long caption",
-        "mask-missing": "Without a mask",
-        "mask-shape": "With a mask of another shape",
-        "orphan": "Files that belong to no picture",
+        "caption-missing": "No caption",
+        "caption-empty": "Empty caption",
+        "caption-long": "Long caption",
+        "mask-missing": "No mask",
+        "mask-shape": "Mask with another aspect ratio",
+        "orphan": "Files without an image",
     }
 )
-"""What the findings of a kind are called together, in the order in which they are told."""
+"""Headings of the kinds of findings, in order of severity."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing found about one file.
+    """One finding about one file.
 
-    severity: an "error" is left out of training or makes a measurement worthless, a "warning" makes
-    the result worse, a "note" may well be meant. path: the file; other: the second one where two
-    are compared. what: what is wrong, without the file's name. remedy: what to do about it.
+    Attributes:
+        kind: kind of finding.
+        severity: "error" if the file is skipped or makes a measurement worthless, "warning" if it
+            makes the result worse, "note" if it may be intended.
+        path: the file.
+        what: what is wrong, without the file's name.
+        remedy: what to do about it.
+        other: second file of a comparison.
     """
 
     kind: FindingKind
@@ -70,29 +75,29 @@ class Finding:
 
 
 def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings by kind, worst first, and each kind's in the order they were found in."""
+    """Return the findings by kind, worst first, each kind in the order in which they were found."""
     kinds = list(HEADLINES)
     return sorted(findings, key=lambda finding: kinds.index(finding.kind))
 
 
 def summary(findings: Sequence[Finding], images: int) -> str:
-    """All of it in one line. pictures: how many were looked at."""
-    looked = f"{images} picture{'s' if images != 1 else ''} looked at"
+    """Return a one-line summary; images is the number of checked images."""
+    checked = f"{images} image{'s' if images != 1 else ''} checked"
     if not findings:
-        return f"{looked}: nothing found."
+        return f"{checked}: no problems found."
     counts = Counter(finding.severity for finding in findings)
-    words = [
+    parts = [
         f"{counts[severity]} {severity}{'s' if counts[severity] > 1 else ''}"
         for severity in ("error", "warning", "note")
         if counts[severity]
     ]
-    return f"{looked}: {', '.join(words)}."
+    return f"{checked}: {', '.join(parts)}."
 
 
-def lines(findings: Sequence[Finding], *, most: int = MOST_TOLD) -> list[str]:
-    """The findings by kind, each kind's remedy once where it is the same for all.
+def lines(findings: Sequence[Finding], *, most: int = MAX_LISTED) -> list[str]:
+    """Return the findings by kind as lines, each kind's remedy once if it is the same for all.
 
-    most: how many of a kind are told; the rest is counted.
+    most: number of findings to list for each kind; the rest is counted.
     """
     told = []
     for kind, headline in HEADLINES.items():
@@ -112,5 +117,5 @@ def lines(findings: Sequence[Finding], *, most: int = MOST_TOLD) -> list[str]:
 
 
 def printable(line: str) -> str:
-    """A line that no terminal takes for an order, whatever files are called."""
+    """Return a line without control characters, whatever files are called."""
     return "".join(sign if sign.isprintable() else "?" for sign in line)

@@ -1,4 +1,4 @@
-"""What a picture's header tells, read without its pixels."""
+"""Read the header of an image without its pixels."""
 
 import time
 from dataclasses import dataclass
@@ -15,16 +15,17 @@ from onetrainer.images.image_file import (
 from onetrainer.images.quick_header import quick_header
 
 MOST_RECENT = 300_000
-"""How many headers a process remembers; some 100 MB."""
+"""Number of headers that a process caches; some 100 MB."""
 
 SETTLED_NS = 3_000_000_000
-"""A file changed less than this ago is not remembered: file systems tell times to 2 s at worst
-(FAT), so it might change once more and look the same."""
+"""Files changed less than this ago are not cached: file systems round times to 2 s at worst (FAT),
+so another change might go unnoticed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a picture's header tells. width, height: upright. has_alpha: parts may show through."""
+    """The header of an image: upright size in pixels, and whether it may be transparent."""
 
     width: int
     height: int
@@ -32,7 +33,7 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """Raises PictureError if the file is no picture that can be read."""
+    """Read an image's header. Raises ImageError if the file is not a readable image."""
     try:
         quick = quick_header(path)
     except OSError as error:
@@ -41,11 +42,11 @@ def read_header(path: Path) -> Header:
 
 
 def pillow_header(path: Path) -> Header:
-    """As Pillow sees it, of whatever kind and however odd. Raises PictureError."""
+    """Read an image's header with Pillow, of any supported kind. Raises ImageError."""
     try:
         with path.open("rb") as file, open_image(file, path) as image:
             width, height = upright_size(image, orientation(image, file))
-            # Of 16 bits, no format has an alpha channel that Pillow would give.
+            # Pillow gives no alpha channel for grayscale of 16 bits.
             has_alpha = image.has_transparency_data and image.mode not in DEEP_MODES
             return Header(width, height, has_alpha)
     except OSError as error:
@@ -53,19 +54,19 @@ def pillow_header(path: Path) -> Header:
 
 
 class RecentHeaders:
-    """The headers that this process has read already, of files that have not changed since."""
+    """Headers that this process has read, of files that have not changed since."""
 
     def __init__(self, most: int = MOST_RECENT) -> None:
         self._most = most
         self._headers: dict[Path, tuple[tuple[int, ...], Header]] = {}
 
-    def known(self, path: Path) -> Header | None:
-        """The header of a file as it is now; None if it has to be read."""
+    def cached_header(self, path: Path) -> Header | None:
+        """Return the cached header of a file; None if it must be read."""
         stamp, header = self._headers.get(path, ((), None))
         return header if header is not None and stamp == file_stamp(path) else None
 
-    def learn(self, path: Path, header: Header) -> None:
-        """Keeps a header that has just been read."""
+    def store_header(self, path: Path, header: Header) -> None:
+        """Store a header that was just read."""
         stamp = file_stamp(path)
         if stamp:
             self._headers.pop(path, None)
@@ -75,10 +76,10 @@ class RecentHeaders:
 
 
 def file_stamp(path: Path) -> tuple[int, ...]:
-    """What changes with a file; () if there is none, or it has just changed and may do so again.
+    """Return values that change with a file; () if there is none, or it has just changed.
 
-    The time of status change, too: tools that restore the other one cannot set it (on Windows it is
-    the time of creation, and says nothing more).
+    They include the time of status change, which tools that restore the other times cannot set. (On
+    Windows it is the time of creation and adds nothing.)
     """
     try:
         found = path.stat()
@@ -92,5 +93,5 @@ def file_stamp(path: Path) -> tuple[int, ...]:
 
 @cache
 def recent_headers() -> RecentHeaders:
-    """Those of this process, for what looks at the same folders again and again: the window."""
+    """Return the header cache of this process, for the window, which rereads folders often."""
     return RecentHeaders()

@@ -1,7 +1,7 @@
-"""What is known of picture files from earlier readings, so that unchanged ones are not read again.
+"""Cache of facts about image files, so that unchanged ones are not read again.
 
-Nothing here is needed: what is lost is found out anew. So no failure of the file it is kept in, be
-it damaged, locked, in a folder that cannot be written to or on a full disk, is an error to anyone.
+Everything in it can be recomputed. So no failure of its file is an error: damage, locks, folders
+that cannot be written to, full disks.
 """
 
 import hashlib
@@ -19,8 +19,9 @@ from onetrainer.images.header import Header, file_stamp
 FILE_NAME = "pictures.sqlite"
 
 MOST_FACTS = 600_000
-"""Three of each of 200,000 pictures; those not asked for longest go first. Measured: 2.2 kB for a
-picture, so 440 MB at most."""
+"""Three for each of 200,000 images; the least recently used ones are removed first. Measured:
+2.2 kB for an image, so 440 MB at most.
+"""
 
 _FORMAT = 1
 _PENDING = 500
@@ -36,11 +37,11 @@ _Key = tuple[bytes, str]  # of a path, and the kind of fact
 
 
 class ImageIndex:
-    """Facts about picture files by path, each valid as long as the file is unchanged.
+    """Facts about image files by path, each valid as long as the file is unchanged.
 
-    A file counts as unchanged if its path, size, times of change and place on the disk are. May be
-    used by several threads, and its folder by several processes. Few facts are in memory at a time:
-    new ones until the next are written together, which `save` does at once.
+    A file counts as unchanged if its path, size, times and inode are. Thread-safe, and a folder
+    may be used by several processes. Few facts are in memory at a time: new ones are written in
+    batches, and by `save`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,60 +53,60 @@ class ImageIndex:
         self._new: dict[_Key, tuple[bytes, bytes]] = {}
         self._used: set[_Key] = set()
 
-    def known(self, path: Path) -> Header | None:
-        """What the picture's header said; None if it has to be read."""
+    def cached_header(self, path: Path) -> Header | None:
+        """Return the stored header of an image; None if it must be read."""
         value = self._get(path, "header")
         if value is None:
             return None
         width, height, has_alpha = map(int, value.split())
         return Header(width, height, bool(has_alpha))
 
-    def learn(self, path: Path, header: Header) -> None:
-        """Remembers a header that was read after `known` had none."""
+    def store_header(self, path: Path, header: Header) -> None:
+        """Store a header that was read after `cached_header` returned None."""
         text = f"{header.width} {header.height} {int(header.has_alpha)}"
-        self._learn(path, "header", text.encode())
+        self._store(path, "header", text.encode())
 
     def digest(self, path: Path) -> str | None:
-        """The SHA-256 of the file's bytes, as hex; None if it has to be read."""
+        """Return the stored SHA-256 of the file as hex; None if it must be read."""
         value = self._get(path, "digest")
         return None if value is None else value.hex()
 
     def read(self, path: Path) -> tuple[bytes, str]:
-        """A file's bytes and their SHA-256, which is remembered. Raises OSError."""
+        """Return a file's bytes and their SHA-256, which is stored. Raises OSError."""
         before = _stamp(path)
         data = path.read_bytes()
         digest = hashlib.sha256(data)
-        # Compared before and after, so that a file changed meanwhile is not taken for settled.
+        # Compared before and after, in case the file changes meanwhile.
         if before and before == _stamp(path):
             self._put(path, "digest", before, digest.digest())
         return data, digest.hexdigest()
 
     def features(self, path: Path, version: int) -> bytes | None:
-        """What was learned of how the picture looks; None if it has to be looked at.
+        """Return the stored features of an image; None if it must be analyzed.
 
-        version: of what the features say; those of another one are not known.
+        Features of another version are not returned.
         """
         return self._get(path, f"features{version}")
 
     def store_features(self, path: Path, version: int, features: bytes) -> None:
-        """Remembers how a picture looks that was looked at after `features` had none."""
-        self._learn(path, f"features{version}", features)
+        """Store the features of an image analyzed after `features` returned None."""
+        self._store(path, f"features{version}", features)
 
     def damage(self, path: Path) -> str | None:
-        """Why the picture could not be decoded when it was last tried; None if that is not known.
+        """Return why the image could not be decoded when last tried; None if that is not known.
 
-        Of a picture that has features since, it says nothing any more.
+        Ignore it if the image has features by now.
         """
         value = self._get(path, _DAMAGE)
         return None if value is None else value.decode()
 
     def store_damage(self, path: Path, version: int, reason: str) -> None:
-        """Remembers that a picture cannot be decoded, after `features` of this version had none."""
+        """Store why an image cannot be decoded, after `features` of this version returned None."""
         asked = (_place(path), f"features{version}")
-        self._learn(path, _DAMAGE, reason.encode(errors="replace"), asked)
+        self._store(path, _DAMAGE, reason.encode(errors="replace"), asked)
 
     def has_damage(self) -> bool:
-        """Whether any picture at all is remembered as damaged, which spares asking for each."""
+        """Return whether any image is stored as damaged, which saves asking for each."""
         with self._lock, self._trying():
             if any(kind == _DAMAGE for _, kind in self._new):
                 return True
@@ -115,14 +116,14 @@ class ImageIndex:
         return False
 
     def save(self) -> None:
-        """Writes what is new, and forgets the oldest of what is too much."""
+        """Write new facts, and remove the oldest if there are too many."""
         with self._lock, self._trying():
             self._write()
             if self._connection is not None:
                 _forget(self._connection)
 
     def close(self) -> None:
-        """Saves, and lets go of the file."""
+        """Save and close the file."""
         self.save()
         with self._lock, self._trying():
             if self._connection is not None:
@@ -160,8 +161,8 @@ class ImageIndex:
                 self._write()
         return row[1]
 
-    def _learn(self, path: Path, kind: str, value: bytes, asked: _Key | None = None) -> None:
-        # Only if it looks as it did before it was read.
+    def _store(self, path: Path, kind: str, value: bytes, asked: _Key | None = None) -> None:
+        # Only if the file is as it was before it was read.
         stamp = self._asked.pop(asked or (_place(path), kind), b"")
         if stamp and stamp == _stamp(path):
             self._put(path, kind, stamp, value)
@@ -173,7 +174,7 @@ class ImageIndex:
                 self._write()
 
     def _write(self) -> None:
-        """Everything new in one transaction; on failure it is dropped, not kept for ever."""
+        """Write all new facts in one transaction; on failure they are dropped."""
         new, used = self._new, self._used
         if not new and not used:
             return
@@ -198,7 +199,7 @@ class ImageIndex:
             raise
 
     def _opened(self, *, is_new_allowed: bool) -> sqlite3.Connection | None:
-        """The file's connection; None if there is no file yet, or it has failed."""
+        """Return the file's connection; None if there is no file yet, or it has failed."""
         if self._connection is None and not self._has_failed:
             if is_new_allowed:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -209,14 +210,14 @@ class ImageIndex:
 
     @contextmanager
     def _trying(self) -> Iterator[None]:
-        """Lets failures pass; a damaged file is removed, to be begun anew."""
+        """Ignore failures; a damaged file is removed, to be created again."""
         try:
             yield
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # another table than ours
+            if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:  # a table of another program
                 self._begin_anew()
-            # Locked by another process for long, or the disk is full: what was to be written is
-            # forgotten. A file that cannot be opened at all is not tried again.
+            # Locked by another process for long, or the disk is full: new facts are dropped.
+            # A file that cannot be opened at all is not tried again.
             self._has_failed = self._connection is None and self._file.exists()
         except sqlite3.DatabaseError:
             self._begin_anew()
@@ -235,7 +236,7 @@ class ImageIndex:
 
 
 def _connected(file: Path) -> sqlite3.Connection:
-    """Raises sqlite3.DatabaseError if the file holds something else, or another format."""
+    """Open the file. Raises sqlite3.DatabaseError if it is something else, or of another format."""
     connection = sqlite3.connect(
         file, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
     )
@@ -246,7 +247,7 @@ def _connected(file: Path) -> sqlite3.Connection:
         if version == 0:
             connection.execute(_TABLE)
             connection.execute(f"PRAGMA user_version = {_FORMAT}")
-        # A lost write costs a reading, so the disk need not confirm each.
+        # A lost write only costs reading an image again, so the disk need not confirm each.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("SELECT place, kind, stamp, value, sum, day FROM facts LIMIT 1")
     except sqlite3.Error:
@@ -256,7 +257,7 @@ def _connected(file: Path) -> sqlite3.Connection:
 
 
 def _forget(connection: sqlite3.Connection) -> None:
-    """The facts not asked for longest, a tenth more than is too much so that it is seldom done."""
+    """Remove the least recently used facts, with a tenth to spare so that it is seldom done."""
     (count,) = connection.execute("SELECT count(*) FROM facts").fetchone()
     if count <= MOST_FACTS:
         return
@@ -269,12 +270,12 @@ def _forget(connection: sqlite3.Connection) -> None:
 
 
 def _place(path: Path) -> bytes:
-    """A path's short stand-in: the file then tells nobody what the pictures are called."""
+    """Return a hash of a path, so that the file does not reveal names."""
     return hashlib.blake2b(os.fsencode(path.absolute()), digest_size=16).digest()
 
 
 def _stamp(path: Path) -> bytes:
-    """What changes when a file does, in few bytes; empty if that cannot be relied on yet."""
+    """Return a hash that changes with a file; empty if it has just changed."""
     found = file_stamp(path)
     text = ":".join(map(str, found))
     return hashlib.blake2b(text.encode(), digest_size=16).digest() if found else b""

@@ -1,8 +1,8 @@
-"""The headers of ordinary PNG, JPEG and WebP files, read in a fraction of the time.
+"""Read the headers of ordinary PNG, JPEG and WebP files faster than Pillow.
 
-Only what is beyond doubt is answered here: a file whose beginning is as its format's standard has
-it, with nothing that asks for interpretation. For all others, and whatever is damaged, the answer
-is left to Pillow, so that both ways agree on every file.
+Only unambiguous files are handled: those that follow their format's standard, without anything
+that needs interpretation. All others, and damaged ones, are left to Pillow, so that both ways
+agree on every file.
 Sources: PNG third edition (W3C), section 5; ITU-T T.81 (JPEG), annex B; EXIF 2.32 (CIPA DC-008),
 section 4.6.2; RFC 9649 (WebP), section 2.
 """
@@ -21,32 +21,32 @@ _FEW_CHUNKS = 32
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 
 _PNG_COLORS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
-"""Color types with the bit depths that they come in."""
+"""Allowed bit depths of each color type."""
 _PALETTE = 3
 _PNG_ALPHA = {0: 2, 2: 6}
 _LEAST = {b"gAMA": 4, b"cHRM": 32, b"sRGB": 1, b"pHYs": 9}
 _INERT = frozenset([b"PLTE", b"tRNS", b"bKGD", b"tIME", b"sBIT", b"hIST", *_LEAST])
 _MEANING = (b"exif", b"xmp", b"transparency", b"raw profile")
-"""Names of texts that may say how a picture is to be shown."""
+"""Names of text chunks that may change how an image is displayed."""
 
 _EXIF_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4}
 _ORIENTATION, _SHORT = 0x0112, 3
 
 Quick = tuple[int, int, bool]
-"""Width and height, upright, and whether parts may show through."""
+"""Upright width and height, and whether the image may be transparent."""
 
 
 class _Unsure(Exception):
-    """Something that is better left to Pillow."""
+    """Something that is left to Pillow."""
 
 
 class _File:
-    """An open file's bytes by their place; a piece that is not there makes it unsure."""
+    """The bytes of an open file by position; missing ones raise _Unsure."""
 
     def __init__(self, number: int) -> None:
         self._number = number
         self.size = os.fstat(number).st_size
-        # A small file is read at once: its end will be asked for as well.
+        # A small file is read at once, as its end is needed as well.
         first = self.size if self.size <= EXIF_TAIL else _FIRST
         self._start, self._bytes = 0, os.pread(number, first, 0)
 
@@ -67,7 +67,7 @@ class _File:
 
 
 def quick_header(path: Path) -> Quick | None:
-    """What an ordinary picture's header tells; None if it is not one. Raises OSError."""
+    """Return the header of an ordinary image; None if it is not one. Raises OSError."""
     number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
         file = _File(number)
@@ -113,7 +113,7 @@ def _png(file: _File) -> Quick:
         and b"eXIf" in file.tail()
     ):
         raise _Unsure
-    # Grays of 16 bits have no alpha channel that Pillow would give.
+    # Pillow gives no alpha channel for grayscale of 16 bits.
     has_alpha = color >= 4 or (b"tRNS" in seen and (color, depth) != (0, 16))
     return (
         (height, width, has_alpha)
@@ -123,7 +123,7 @@ def _png(file: _File) -> Quick:
 
 
 def _png_chunks(file: _File) -> Iterator[tuple[bytes, int, int]]:
-    """Kind, place and length of every chunk before the pixels, each with a right checksum."""
+    """Yield type, position and length of every chunk before the pixels, checking checksums."""
     place = len(_PNG)
     while True:
         length, kind = struct.unpack(">I4s", file.at(place, 8))
@@ -139,7 +139,10 @@ def _png_chunks(file: _File) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _ends_with_pixels(file: _File, place: int) -> bool:
-    """Whether nothing follows the pixels, if that is quickly seen. place: of their first chunk."""
+    """Return whether nothing follows the pixels, if that can be seen quickly.
+
+    place: position of the first chunk of pixels.
+    """
     length, kind = struct.unpack(">I4s", file.at(place, 8))
     is_quick = file.size <= length * _FEW_CHUNKS
     while is_quick and kind == b"IDAT":
@@ -149,9 +152,9 @@ def _ends_with_pixels(file: _File, place: int) -> bool:
 
 
 def _says_nothing(kind: bytes, data: bytes, alpha: int) -> bool:
-    """Whether a chunk is sound, and tells neither of size nor of turning.
+    """Return whether a chunk is valid and affects neither size nor orientation.
 
-    alpha: how many bytes it takes at least to say what shows through.
+    alpha: least number of bytes of a transparency chunk.
     """
     if kind in _INERT:
         return len(data) >= (alpha if kind == b"tRNS" else _LEAST.get(kind, 0))
@@ -191,7 +194,7 @@ def _jpeg(file: _File) -> Quick:
 
 
 def _is_sound_segment(kind: int, data: bytes) -> bool:
-    """Whether a segment is as it should be, and nothing that asks for interpretation."""
+    """Return whether a segment is valid and needs no interpretation."""
     match kind:
         case 0xDB:  # quantization tables
             place = 0
@@ -236,7 +239,7 @@ def _webp(file: _File) -> Quick:
             exif_orientation = _exif_turn(file.at(place, size))
         elif kind != b"ICCP" or canvas == (0, 0) or frame != (0, 0):
             raise _Unsure
-    # What the flags say of alpha and EXIF, and of what is to be seen; reserved ones are none.
+    # Flags must agree with alpha and EXIF; reserved ones must be unset.
     is_odd = flags & ~0x38 or (has_alpha, bool(exif_orientation)) != (
         bool(flags & 0x10),
         bool(flags & 0x08),
@@ -267,7 +270,7 @@ def _side(data: bytes) -> int:
 
 
 def _lossy(data: bytes, size: int) -> Quick:
-    """The frame header of a VP8 stream (RFC 6386, section 9.1)."""
+    """Parse the frame header of a VP8 stream (RFC 6386, section 9.1)."""
     tag = int.from_bytes(data[:3], "little")
     width, height = (side & 0x3FFF for side in struct.unpack("<HH", data[6:10]))
     is_shown = not tag & 1 and (tag >> 1) & 7 <= 3 and (tag >> 4) & 1
@@ -283,7 +286,7 @@ def _lossy(data: bytes, size: int) -> Quick:
 
 
 def _lossless(data: bytes, size: int) -> Quick:
-    """The header of a VP8L stream (RFC 9649, section 3.4)."""
+    """Parse the header of a VP8L stream (RFC 9649, section 3.4)."""
     bits = int.from_bytes(data[1:5], "little")
     if data[0] != 0x2F or bits >> 29 or size < 5:
         raise _Unsure
@@ -291,7 +294,7 @@ def _lossless(data: bytes, size: int) -> Quick:
 
 
 def _exif_turn(block: bytes) -> int:
-    """EXIF's orientation, 1 if it says none; unsure unless every entry is sound."""
+    """Return the EXIF orientation, 1 if there is none; raise _Unsure if an entry is invalid."""
     for _ in range(2):
         block = block.removeprefix(b"Exif\0\0")
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(block[:4])

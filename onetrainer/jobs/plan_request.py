@@ -47,20 +47,20 @@ class RecordedHeaders:
         self.recorded = dict(recorded)
         self.memory = memory
 
-    def known(self, path: Path) -> Header | None:
+    def cached_header(self, path: Path) -> Header | None:
         """Return the header of a file; None if it has to be read."""
         if (values := self.recorded.get(str(path))) is not None:
             return Header(*values)
-        header = self.memory.known(path) if self.memory else None
+        header = self.memory.cached_header(path) if self.memory else None
         if header is not None:
             self._record(path, header)
         return header
 
-    def learn(self, path: Path, header: Header) -> None:
+    def store_header(self, path: Path, header: Header) -> None:
         """Record a header that was just read."""
         self._record(path, header)
         if self.memory:
-            self.memory.learn(path, header)
+            self.memory.store_header(path, header)
 
     def _record(self, path: Path, header: Header) -> None:
         self.recorded[str(path)] = header.width, header.height, header.has_alpha

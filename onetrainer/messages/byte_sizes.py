@@ -1,8 +1,8 @@
-"""Sizes of files, in words."""
+"""Format file sizes."""
 
 
 def format_size(size: int) -> str:
-    """So many bytes to three digits: "721 kB"."""
+    """Return a number of bytes with three digits, such as "721 kB"."""
     for unit, one in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= one:
             return f"{size / one:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""A cache folder's contents, and what was removed from it, in words."""
+"""Format reports about a cache folder."""
 
 import time
 from collections.abc import Sequence
@@ -7,58 +7,56 @@ from onetrainer.cache.format import Kind
 from onetrainer.cache.store import CacheReport, KindReport, PruneReport
 from onetrainer.messages.byte_sizes import format_size
 
-_WORDS: dict[Kind, str] = {"latents": "pictures", "masks": "masks", "text": "captions"}
+_WORDS: dict[Kind, str] = {"latents": "images", "masks": "masks", "text": "captions"}
 _EXAMPLES = 5
 
 
 def lines(report: CacheReport) -> list[str]:
-    """What a cache folder holds."""
+    """Return the contents of a cache folder as lines."""
     told = [
         f"{report.folder}: {format_size(report.bytes)}" + (", in use" if report.is_in_use else "")
     ]
     told += [_of_kind(kind) for kind in report.kinds]
     unused = sum(kind.unused_bytes for kind in report.kinds)
     if unused:
-        told.append(
-            f"{format_size(unused)} of this is of no use any more; --prune frees what it can"
-        )
+        told.append(f"{format_size(unused)} of this is unused; --prune frees what it can")
     if report.older_entries:
         told.append(
             f"{_count(report.older_entries, 'file')} of an older version, "
-            f"{format_size(report.older_bytes)}: not read any more, and removed by --prune"
+            f"{format_size(report.older_bytes)}: unused, removed by --prune"
         )
     if report.damaged:
-        told.append(f"damaged, and encoded anew when needed: {_some(report.damaged)}")
+        told.append(f"damaged, encoded again when needed: {_some(report.damaged)}")
     if report.foreign:
-        told.append(f"not the cache's, and left alone: {_some(report.foreign)}")
+        told.append(f"other files, left alone: {_some(report.foreign)}")
     return told
 
 
 def pruned_lines(report: PruneReport, folder: str, limit_bytes: int | None) -> list[str]:
-    """What was removed."""
+    """Return the result of pruning as lines."""
     told = [f"{folder}: {_removed(report)}; {format_size(report.bytes)} are left"]
     if report.computers:
         told.append(
-            f"A program on {_some(report.computers)} uses this folder. As long as it does, no file"
-            " is removed that it might be reading"
+            f"A program on {_some(report.computers)} uses this folder. Until it ends, no file"
+            " that it might be reading is removed"
         )
     elif limit_bytes is not None and report.bytes > limit_bytes:
-        rest = "the index, and what is remembered of pictures, are not removed"
-        rest = "programs at work use the rest" if report.is_in_use else rest
+        rest = "the indexes are not removed"
+        rest = "running programs use the rest" if report.is_in_use else rest
         told.append(f"That is more than {format_size(limit_bytes)}: {rest}")
     return told
 
 
 def _removed(report: PruneReport) -> str:
-    """What was removed and what that has freed: "removed 3 entries, 12 MB"."""
+    """Return what was removed and freed: "removed 3 entries, 12 MB"."""
     if not report.freed_bytes and not report.entries and not report.older_entries:
-        return "nothing had to be removed"
+        return "nothing to remove"
     parts = [_count(report.entries, "entry", "entries")] if report.entries else []
     if report.older_entries:
         parts.append(f"{_count(report.older_entries, 'file')} of an older version")
     if report.leftover_bytes:
         size = f"{format_size(report.leftover_bytes)} of " if parts else ""
-        parts.append(f"{size}what earlier work had left behind and nothing reads any more")
+        parts.append(f"{size}unused data")
     together = " together" if len(parts) > 1 else ""
     return f"removed {' and '.join(parts)}, {format_size(report.freed_bytes)}{together}"
 

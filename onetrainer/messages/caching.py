@@ -1,4 +1,4 @@
-"""What only the model can tell of a run's pictures beforehand, in words."""
+"""Format the part of a forecast about the dataset."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,18 +10,18 @@ _NAMED = 3
 
 
 def data_lines(data: Mapping[str, Any]) -> list[str]:
-    """A forecast's data, see `Forecast.data`; none where nothing is known."""
+    """Return lines about a forecast's data, see `Forecast.data`; none if nothing is known."""
     found = []
     if "caching_seconds" in data:
         time = format_duration(data["caching_seconds"])
-        found.append(f"Caching takes about {time} where nothing is cached yet.")
+        found.append(f"Caching takes about {time} if nothing is cached yet.")
     count = data.get("long_caption_count", 0)
     if count:
         some = data["long_captions"][:_NAMED]
         named = ", ".join(f"{Path(one['path']).name} ({one['tokens']})" for one in some)
         more = " …" if count > len(some) else ""
         found.append(
-            f"{count:,} caption{'' if count == 1 else 's'} longer than {data['chunk']} tokens, read"
-            f" in pieces, nothing is cut: {named}{more}."
+            f"{count:,} caption{'' if count == 1 else 's'} longer than {data['chunk']} tokens,"
+            f" encoded in chunks without truncation: {named}{more}."
         )
     return found

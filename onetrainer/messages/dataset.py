@@ -1,4 +1,4 @@
-"""What a run will do with its pictures, in words and as a document."""
+"""Format a dataset preview as text and as JSON."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -18,92 +18,93 @@ from onetrainer.preview.dataset_preview import (
 
 _NAMED = 3
 _LETTERS = 400
-"""Longer captions are not told whole; --json has them."""
+"""Longer captions are shortened; --json has them in full."""
 _DIGITS = 1000
-"""From this number on, fractions do not matter."""
+"""Fractions are omitted from this number on."""
 _ROLES: Mapping[Role, str] = MappingProxyType(
     {
-        "train": "learned",
-        "validation": "measured",
-        "prior": "kept",
-        "own_prediction": "kept as the model has them",
+        "train": "training",
+        "validation": "validation",
+        "prior": "prior preservation",
+        "own_prediction": "prior preservation, own prediction",
     }
 )
 
 
 def lines(plan: DatasetPreview) -> list[str]:
-    """For a terminal; the window has pictures of its own for the same."""
-    found = [f"Pictures: {image_totals(plan)}.", ""]
+    """Return the preview for a terminal."""
+    found = [f"Images: {image_totals(plan)}.", ""]
     if len(plan.concepts) > 1:
-        rows = [["folder", "pictures", "an epoch", ""], *map(_concept_row, plan.concepts)]
+        rows = [["folder", "images", "per epoch", ""], *map(_concept_row, plan.concepts)]
         found += [*_table(rows), ""]
     found += [*run_length_lines(plan), ""]
-    rows = [["size", "pictures", "an epoch", "steps"], *map(_bucket_row, plan.buckets)]
+    rows = [["bucket", "images", "per epoch", "steps"], *map(_bucket_row, plan.buckets)]
     found += [*_table(rows), ""]
     found += [*remark_lines(plan), *caption_lines(plan)]
     return [printable(line) for line in (*found, cache_line(plan))]
 
 
 def image_totals(plan: DatasetPreview) -> str:
-    """How many pictures there are, and for what: "20 to learn, 100 to keep, 3 held out"."""
+    """Return the numbers of images by use: "20 training, 100 class, 3 validation"."""
     trained = sum(one.images for one in plan.concepts if one.role == "train")
-    parts = [f"{_count(trained)} to learn"]
+    parts = [f"{_count(trained)} training"]
     if plan.images > trained:
-        parts.append(f"{_count(plan.images - trained)} to keep")
+        parts.append(f"{_count(plan.images - trained)} class")
     if plan.validation:
-        parts.append(f"{_count(plan.validation)} held out")
+        parts.append(f"{_count(plan.validation)} validation")
     return ", ".join(parts)
 
 
 def run_length_lines(plan: DatasetPreview) -> list[str]:
-    """How long an epoch and the run are, a sentence each."""
+    """Return sentences about the length of an epoch and of the run."""
     found = [
-        f"An epoch shows {_counted(plan.shown_per_epoch, 'picture')} in"
+        f"An epoch has {_counted(plan.shown_per_epoch, 'image')} in"
         f" {_counted(plan.steps_per_epoch, 'step')}; {_counted(plan.steps, 'step')} are"
-        f" {_epochs(plan.epochs)} and show {_counted(plan.shown, 'picture')}."
+        f" {_epochs(plan.epochs)} with {_counted(plan.shown, 'image')}."
     ]
     if plan.small_steps:
         found.append(
-            f"In {_count(plan.small_steps)} of its steps fewer than {plan.full_step} pictures"
-            " of their size are left; each counts the same there."
+            f"{_counted(plan.small_steps, 'step')} of an epoch"
+            f" {'has' if plan.small_steps == 1 else 'have'} fewer than {plan.full_step} images;"
+            " each image counts the same."
         )
     return found
 
 
 def remark_lines(plan: DatasetPreview) -> list[str]:
-    """What happens to pictures that their owner may want to know of, a sentence each."""
+    """Return sentences about what happens to images that people may want to know."""
     found = _changed(
         plan.enlarged,
         f"enlarged more than {ENLARGED:g} times",
         lambda factor: f"{factor:.1f} times",
     )
     found += _changed(
-        plan.cropped, f"of which more than {MUCH_CUT:.0%} is cut off", lambda share: f"{share:.0%}"
+        plan.cropped, f"cropped by more than {MUCH_CUT:.0%}", lambda share: f"{share:.0%}"
     )
     if plan.uncaptioned and plan.captions:
         some = ", ".join(path.name for path in plan.without_caption[:_NAMED])
         more = " …" if plan.uncaptioned > _NAMED else ""
-        found.append(f"{_counted(plan.uncaptioned, 'picture')} without a caption: {some}{more}.")
+        found.append(f"{_counted(plan.uncaptioned, 'image')} without a caption: {some}{more}.")
     if plan.skipped:
         some = "; ".join(map(str, plan.skipped[:_NAMED]))
-        count = _counted(len(plan.skipped), "picture")
-        found.append(f"{count} left out: {some}{_more(plan.skipped)}.")
+        count = _counted(len(plan.skipped), "image")
+        found.append(f"{count} skipped: {some}{_more(plan.skipped)}.")
     if plan.validation_may_change:
         found.append(
-            "A run holds out pictures that look nearly the same together. It is not known yet"
-            " which do, so others may be held out in the end; a check of the pictures finds out."
+            "Near-duplicates are kept together in the validation split. They are not known yet, so"
+            " the run may choose other validation images; check the images to find them."
         )
     found += [f"{note}." for note in plan.notes[:_NAMED]]
     if (rest := len(plan.notes) - _NAMED) > 0:
-        found.append(f"And {_counted(rest, 'note')} more; --json tells all.")
+        found.append(f"And {_counted(rest, 'note')} more; --json lists all.")
     return found
 
 
 def caption_lines(plan: DatasetPreview) -> list[str]:
-    """Captions as they are drawn, below the name of their picture."""
+    """Return example captions, each below the name of its image."""
     if not plan.captions:
         return []
-    found = ["Captions, as they will be shown:"]
+    found = ["Examples of captions:"]
     for one in plan.captions:
         found.append(f"  {one.path.name}")
         found += [f"    {_shortened(caption) or '(no caption)'}" for caption in one.samples]
@@ -111,11 +112,11 @@ def caption_lines(plan: DatasetPreview) -> list[str]:
 
 
 def cache_line(plan: DatasetPreview) -> str:
-    """What is kept, and whether there is room for it."""
+    """Return what is cached, and whether there is enough space."""
     cache = plan.cache
     if not cache.bytes:
-        return "Cache: nothing is kept."
-    each = "picture" if cache.latents == plan.images + (plan.validation or 0) else "view"
+        return "Cache: nothing is cached."
+    each = "image" if cache.latents == plan.images + (plan.validation or 0) else "image variation"
     what = [_counted(cache.latents, each)] if cache.latents else []
     what += [_counted(cache.captions, "caption")] if cache.captions else []
     told = f"Cache: {' and '.join(what)}, {format_size(cache.bytes)} at most, in {cache.folder}"
@@ -126,7 +127,7 @@ def cache_line(plan: DatasetPreview) -> str:
 
 
 def as_document(plan: DatasetPreview) -> dict[str, Any]:
-    """The same as data, for `--json`."""
+    """Return the preview as data for `--json`."""
     cache = plan.cache
     return {
         "pictures": plan.images,
@@ -195,7 +196,7 @@ def _concept_row(one: ConceptPreview) -> list[str]:
     per_epoch = (_count(round(each)) if is_whole else f"{each:.4g}") if each else "-"
     words = _ROLES[one.role]
     if one.role != "validation" and one.validation:
-        words += f", {_count(one.validation)} held out"
+        words += f", {_count(one.validation)} validation"
     return [one.name, _count(images), per_epoch, words]
 
 
@@ -205,7 +206,7 @@ def _changed(changed: AffectedImages, words: str, told: Callable[[float], str]) 
     some = changed.most[:_NAMED]
     named = ", ".join(f"{one.path.name} ({told(one.amount)})" for one in some)
     more = " …" if changed.count > len(some) else ""
-    return [f"{_counted(changed.count, 'picture')} {words}: {named}{more}."]
+    return [f"{_counted(changed.count, 'image')} {words}: {named}{more}."]
 
 
 def _more(values: Sequence[object]) -> str:
@@ -213,14 +214,14 @@ def _more(values: Sequence[object]) -> str:
 
 
 def _shortened(caption: str) -> str:
-    """A caption as long as a few lines of a terminal."""
+    """Return a caption shortened to a few lines of a terminal."""
     if len(caption) <= _LETTERS:
         return caption
     return f"{caption[:_LETTERS].rstrip()} … ({_counted(len(caption.split()), 'word')})"
 
 
 def _epochs(epochs: float) -> str:
-    """So many epochs: "9.5 epochs"."""
+    """Return a number of epochs: "9.5 epochs"."""
     told = f"{epochs:.2g}" if epochs < 1 else f"{epochs:,.1f}".removesuffix(".0")
     if epochs >= 100:
         told = _count(round(epochs))
@@ -236,7 +237,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Indented; the first column to the left, numbers to the right, the fourth as it is."""
+    """Return indented rows; the first and fourth columns to the left, numbers to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [
         (

@@ -1,4 +1,4 @@
-"""A forecast of time in words."""
+"""Format estimated times."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -7,18 +7,18 @@ from typing import Any
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400  # s
 _PARTS: Mapping[str, str] = MappingProxyType(
     {
-        "drawing": "to draw without a gradient",
-        "trained": "to draw with a gradient",
-        "ordinary": "on pictures",
-        "repeated": "computed again by checkpointing",
-        "backward": "backward, of which each counts as two",
-        "anchor": "to compare with the model before training",
+        "drawing": "sampling without gradients",
+        "trained": "sampling with gradients",
+        "ordinary": "training on images",
+        "repeated": "recomputed by checkpointing",
+        "backward": "backward, each counted as two",
+        "anchor": "comparison with the base model",
     }
 )
 
 
 def format_duration(seconds: float) -> str:
-    """A time as it can be told beforehand: "0.2 s", "40 s", "20 min", "3.5 h", "4 days"."""
+    """Return an estimated time: "0.2 s", "40 s", "20 min", "3.5 h", "4 days"."""
     if seconds < 1:
         return f"{seconds:.1g} s"
     for unit, length, most in (("s", 1, 2 * _MINUTE), ("min", _MINUTE, 2 * _HOUR)):
@@ -30,12 +30,12 @@ def format_duration(seconds: float) -> str:
 
 
 def format_step_time(*, step: float, run: float, where: str) -> str:
-    """What a step and all of a run take, in seconds, for example "on this processor"."""
+    """Return the estimated time of a step and of a run; where is such as "on this processor"."""
     return f"about {format_duration(step)} a step, {format_duration(run)} in all ({where})"
 
 
 def time_lines(time: Mapping[str, Any]) -> list[str]:
-    """A forecast's time, and what of the UNet's work is for what; none where nothing is known."""
+    """Return lines about a forecast's time and the UNet's work; none if nothing is known."""
     lines = [f"Time: {time['words']}."] if time.get("words") else []
     parts: Mapping[str, float] = time.get("parts", {})
     if set(parts) - {"ordinary", "backward", "repeated"}:
@@ -47,10 +47,10 @@ def time_lines(time: Mapping[str, Any]) -> list[str]:
 
 
 def format_passes(passes: float) -> str:
-    """So many passes, on average: "12", "10.5"."""
+    """Return a mean number of passes: "12", "10.5"."""
     return f"{passes:.0f}" if passes >= 100 or passes == round(passes) else f"{passes:.1f}"
 
 
 def _rounded(value: float) -> str:
-    """To two digits, which is more than can be known."""
+    """Return two digits, as estimates are no more accurate."""
     return f"{value:.1f}".removesuffix(".0") if value < 10 else f"{float(f'{value:.2g}'):.0f}"

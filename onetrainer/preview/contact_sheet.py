@@ -1,6 +1,6 @@
-"""What training sees of pictures, as pictures: thumbnails of the exact cuts, and sheets of them.
+"""Thumbnails of images as they are trained, and contact sheets of them.
 
-Pillow and numpy are imported when something is drawn: naming this module costs nothing.
+Pillow and numpy are imported on first use, so that importing this module is cheap.
 """
 
 from collections.abc import Callable
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 MOST_ON_SHEET = 60
 COLUMNS = 6
 SIDE = 192
-"""The longer side of a thumbnail, in pixels."""
+"""Longer side of a thumbnail in pixels."""
 LABEL = 18
 GAP = 8
 _LETTERS = 28
-"""As many of a name fit under a thumbnail."""
+"""Characters of a name that fit below a thumbnail."""
 _VISIBLE = 0.005
 _WHITE = 255
 _PAPER, _INK = (250, 250, 250), (40, 40, 40)
@@ -35,9 +35,10 @@ _QUALITY = 88
 
 
 def thumbnail(item: Item, transform: ImageTransform, size: int) -> "Image":
-    """What a view shows of an item's picture, exactly; "RGB", its longer side size at most.
+    """Return an image as a transform shows it, as "RGB" with a longer side of at most size pixels.
 
-    Raises PictureError if it cannot be read, or is no longer the picture that was indexed.
+    Raises:
+        ImageError: the file cannot be read, or its size has changed since it was indexed.
     """
     import numpy as np
     from PIL import Image
@@ -61,10 +62,15 @@ def thumbnail(item: Item, transform: ImageTransform, size: int) -> "Image":
 def write_sheets(
     plan: DatasetPreview, folder: Path, *, progress: Callable[[int, int], None] = lambda *_: None
 ) -> list[Path]:
-    """Draws a sheet for each size, of the pictures that most is cut off, with their names.
+    """Write a contact sheet for each bucket with the most cropped images and their names.
 
-    folder: as `check_folder` wants it, which raises UserError. progress: told how many of how many
-    sheets are drawn.
+    Args:
+        plan: preview of the run.
+        folder: a new or empty folder, see `check_folder`.
+        progress: called with (done, total).
+
+    Raises:
+        UserError: the folder is not suitable.
     """
     check_folder(folder, plan)
     folder.mkdir(parents=True, exist_ok=True)
@@ -78,24 +84,24 @@ def write_sheets(
 
 
 def check_folder(folder: Path, plan: DatasetPreview) -> None:
-    """Raises UserError unless it is a new or an empty one, outside those of pictures."""
-    expected = "Expected a new or an empty folder, for the sheets alone"
+    """Raise UserError unless a folder is new or empty, and outside of image folders."""
+    expected = "Expected a new or empty folder"
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        what = "is a file" if not folder.is_dir() else "holds other things"
-        raise UserError(f"{folder}: this {what}", expected, "Name another one")
+        what = "is a file" if not folder.is_dir() else "is not empty"
+        raise UserError(f"{folder} {what}", expected, "Choose another one")
     place = folder.absolute().resolve()
     for concept in plan.dataset.concepts:
         own = concept.folder.resolve()
         if own == place or own in place.parents:
             raise UserError(
-                f"{folder} lies in a folder of pictures ({concept.folder})",
-                "The sheets would be taken for pictures to learn",
-                "Name one outside of it",
+                f"{folder} is inside an image folder ({concept.folder})",
+                "The sheets would be used as training images",
+                "Choose one outside of it",
             )
 
 
 def _chosen(plan: DatasetPreview, bucket: Bucket) -> list[tuple[Item, ImageTransform]]:
-    """The pictures of a size, the most cut first."""
+    """Return the images of a bucket, the most cropped first."""
     concepts = plan.dataset.concepts
     every = [
         (item, image_transform(item, concepts[item.concept], number))
@@ -126,16 +132,14 @@ def _sheet(plan: DatasetPreview, bucket: Bucket) -> "Image":
 
 
 def _name(plan: DatasetPreview, item: Item) -> str:
-    """What tells a picture from all others: its path below its folder, whose name comes first
-    where there are several.
-    """
+    """Return a unique name: the path below the folder, after its name if there are several."""
     concepts = plan.dataset.concepts
     name = f"{concepts[item.concept].name}/{item.name}" if len(concepts) > 1 else item.name
     return printable(name)
 
 
 def _label(name: str, cut: float) -> str:
-    """A name, of a long one its end, and how much of the picture is cut off."""
+    """Return a name, shortened at its beginning, and how much of the image is cropped."""
     told = f" -{cut:.0%}" if cut >= _VISIBLE else ""
     room = _LETTERS - len(told)
     return (name if len(name) <= room else f"…{name[1 - room :]}") + told

@@ -1,4 +1,4 @@
-"""What a run will do with its pictures, told before it begins; pictures' headers are read alone."""
+"""Preview of a run's dataset, from image headers only."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,26 +22,34 @@ from onetrainer.dataset.transforms import ImageTransform, cropped_fraction, upsc
 from onetrainer.images.image_index import ImageIndex
 
 ENLARGED = 1.05
-"""Pictures that are enlarged by less are not told of: nobody sees it."""
+"""Lowest upscaling that is reported: less is invisible."""
 MUCH_CUT = 0.1
-"""Of pictures, the share of the area from which on cutting is told of. Sizes are as near to a
-picture's shape as costs less than that, unless it is longer than all of them."""
+"""Lowest cropped fraction of the area that is reported. Buckets are closer to an image's aspect
+ratio than that, unless it is longer than all of them.
+"""
 NAMED = 10
-"""How many pictures are named of those that something happens to."""
+"""Number of affected images that are named."""
 EXAMPLES = 4
 EXAMPLE_REPEATS = 3
-"""How many captions are shown of an example, where they change."""
+"""Number of captions of an example, if they vary."""
 EXACT_EPOCHS = 200
-"""Where epochs differ from each other, so many are counted and more are taken to be like them."""
+"""Number of epochs to compute if they differ from each other; further ones are extrapolated."""
 EXACT_SHOWINGS = 400_000
-"""But not many more showings than that, of which each takes some 13 µs where sizes take turns."""
+"""Limit of images in those epochs; each takes some 13 µs if resolutions alternate."""
 
 
 @dataclass(frozen=True)
 class ConceptPreview:
-    """One folder. pictures: what is learned or kept of it; held_out: what is measured instead.
+    """One folder.
 
-    per_epoch: how many showings an epoch has, on average.
+    Attributes:
+        name: name of the concept.
+        role: use of its images.
+        folder: its folder.
+        images: number of training or prior images.
+        validation: number of validation images.
+        per_epoch: mean number of images used per epoch.
+        loss_weight: factor of the loss.
     """
 
     name: str
@@ -55,7 +63,7 @@ class ConceptPreview:
 
 @dataclass(frozen=True)
 class BucketPreview:
-    """One size. pictures: how many are shown at it; shown, steps: in the first epoch."""
+    """One bucket: number of images, and how many images and steps the first epoch has of it."""
 
     bucket: Bucket
     images: int
@@ -65,7 +73,7 @@ class BucketPreview:
 
 @dataclass(frozen=True)
 class AffectedImage:
-    """A picture that something happens to. amount: the factor, or the share of its area."""
+    """An affected image; amount is the upscaling factor or the cropped fraction."""
 
     path: Path
     amount: float
@@ -73,7 +81,7 @@ class AffectedImage:
 
 @dataclass(frozen=True)
 class AffectedImages:
-    """Pictures that something happens to: how many, and those it happens to most."""
+    """The number of affected images, and the most affected ones."""
 
     count: int
     most: tuple[AffectedImage, ...]
@@ -81,7 +89,7 @@ class AffectedImages:
 
 @dataclass(frozen=True)
 class CaptionExample:
-    """What is said of a picture, in one showing after the other; once where it never changes."""
+    """The captions of an image in successive repeats; one if they never vary."""
 
     path: Path
     samples: tuple[str, ...]
@@ -89,14 +97,31 @@ class CaptionExample:
 
 @dataclass(frozen=True)
 class DatasetPreview:
-    """What will happen to every picture.
+    """What a run does with its images.
 
-    pictures: to learn and to keep; held_out: None where nothing is measured. epochs, shown: of the
-    whole run, about so where epochs differ. small_steps: of the first epoch, those with fewer
-    pictures than full_step; each picture counts the same in them. holds_out_alike: other pictures
-    may be held out in the end, since it is not remembered of all how they look. without_caption:
-    the first of the uncaptioned ones.
-    dataset: the pictures themselves.
+    Attributes:
+        dataset: the images.
+        concepts: the folders.
+        buckets: the buckets.
+        images: number of training and prior images.
+        validation: number of validation images; None without validation.
+        steps: steps of the run.
+        full_step: images of a full step.
+        steps_per_epoch: steps of the first epoch.
+        small_steps: steps of the first epoch with fewer images; each image counts the same in them.
+        shown_per_epoch: images of the first epoch, counting repeats.
+        epochs: epochs of the run, approximate if they differ.
+        shown: images of the run, counting repeats, approximate if epochs differ.
+        enlarged: upscaled images.
+        cropped: images of which much is cropped.
+        captions: examples of captions.
+        uncaptioned: number of images without a caption.
+        skipped: unusable files and the reasons.
+        notes: messages about the folders.
+        cache: what is cached.
+        validation_may_change: whether the run may choose other validation images, as
+            near-duplicates are not known yet.
+        without_caption: the first images without a caption.
     """
 
     dataset: Dataset = field(repr=False)
@@ -122,7 +147,7 @@ class DatasetPreview:
     without_caption: tuple[Path, ...] = ()
 
     def images_of(self, bucket: Bucket) -> list[tuple[Item, int]]:
-        """The pictures that are shown at a size, each with the number of its first view there."""
+        """Return the images of a bucket, each with the number of its first transform there."""
         items = self.dataset.items
         sizes = all_buckets(items, self.dataset.concepts)
         return [
@@ -139,13 +164,18 @@ def preview_dataset(
     image_index: ImageIndex | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> DatasetPreview | None:
-    """What a config's run will do; None where it has no pictures, or none are chosen yet.
+    """Preview the dataset of a config; None if it has no images or no folder is chosen.
 
-    headers: what is remembered of pictures' headers. looks: of how they look, and which of them are
-    damaged, which a run leaves out. Those that look alike are not looked for beyond that, so that
-    where it is not known of all of them, other ones may be held out in the end. Raises UserError as
-    `read_dataset` does, and where all pictures are damaged; LookingStopped if should_stop says so:
-    to compare the looks of 100,000 pictures takes half a minute.
+    Args:
+        config: the run's settings.
+        headers: cache of headers.
+        image_index: cache of features and damage. Near-duplicates are not searched beyond it, so
+            the run may choose other validation images if it is incomplete.
+        should_stop: whether to cancel; comparing 100,000 images takes half a minute.
+
+    Raises:
+        UserError: as `read_dataset`, or all images are damaged.
+        AnalysisCancelled: should_stop returned True.
     """
     is_chosen = any(concept.role == "train" for concept in concepts_of(config))
     if not is_chosen or not uses_images(config):
@@ -161,10 +191,7 @@ def preview_dataset(
 
 
 class _Remembered:
-    """Finds pictures that look nearly the same by what is remembered of all of them.
-
-    is_sure: whether it has found them.
-    """
+    """Groups near-duplicates by cached features; is_sure tells whether all were cached."""
 
     def __init__(self, memory: ImageIndex, should_stop: Callable[[], bool] | None) -> None:
         self._memory = memory
@@ -180,9 +207,9 @@ class _Remembered:
 def build_preview(
     config: TrainConfig, dataset: Dataset, *, are_alike_known: bool = False
 ) -> DatasetPreview:
-    """The same of pictures that were read already; there must be some to learn.
+    """Preview a dataset that was already read and has training images.
 
-    are_alike_known: whether those that look alike are on one side already.
+    are_alike_known: whether near-duplicates have been kept together already.
     """
     training = config.training
     portions = concept_slices(dataset, is_cached=config.data.cache_latents)
@@ -232,7 +259,7 @@ def _without_caption(dataset: Dataset) -> tuple[Path, ...]:
 
 
 def _holds_out_alike(config: TrainConfig, dataset: Dataset) -> bool:
-    """Whether the run looks for similar pictures before it holds some out."""
+    """Return whether the run searches near-duplicates before splitting off validation images."""
     roles = {dataset.concept_of(item).role for item in dataset.validation or ()}
     return config.validation.keep_similar and "train" in roles
 
@@ -240,7 +267,7 @@ def _holds_out_alike(config: TrainConfig, dataset: Dataset) -> bool:
 def caption_examples(
     dataset: Dataset, *, count: int = EXAMPLES, repeats: int = EXAMPLE_REPEATS
 ) -> tuple[CaptionExample, ...]:
-    """What is said of a few pictures from all over the data set, as it will be drawn."""
+    """Return sampled captions of a few images from all over the dataset."""
     items = [item for item in dataset.items if not item.is_prior] or list(dataset.items)
     places = dict.fromkeys(round(n * (len(items) - 1) / max(1, count - 1)) for n in range(count))
     found = []
@@ -270,7 +297,7 @@ def _concepts(dataset: Dataset, per_epoch: dict[int, Fraction]) -> tuple[Concept
 
 
 def _whole_run(batches: BatchPlan, steps: int) -> tuple[float, int]:
-    """How many epochs so many steps are, and how many pictures they show."""
+    """Return the epochs of a number of steps, and the images used in them, counting repeats."""
     if not batches.period:
         each = batches.images_in(batches.epoch_of(0))
         epochs = min(EXACT_EPOCHS, max(2, EXACT_SHOWINGS // each))
@@ -283,9 +310,9 @@ def _whole_run(batches: BatchPlan, steps: int) -> tuple[float, int]:
 
 
 def _image_statistics(dataset: Dataset) -> tuple[Counter[Bucket], AffectedImages, AffectedImages]:
-    """How many pictures have each size; those enlarged, and those cut, at the worst of theirs.
+    """Return the number of images by bucket, the upscaled and the cropped ones.
 
-    Without what is drawn: that is asked for.
+    For each image it is the worst of its buckets, without random changes, which are intended.
     """
     at: Counter[Bucket] = Counter()
     factors, shares = [], []

@@ -80,7 +80,7 @@ def test_masks_are_given_to_batches_and_count_as_data(project):
     made = project.prepare(data={"masks": "files"})
     means = sorted(first(made).mask.mean(dim=(1, 2, 3)).tolist())
     assert means == pytest.approx([0.2, 1.0])
-    assert project.past_warnings == ["1 of 2 pictures has no mask; all of it counts"]
+    assert project.past_warnings == ["1 of 2 images has no mask. It is trained whole"]
     assert made.digest != before.digest
 
 

@@ -58,31 +58,31 @@ def test_it_names_the_phase_its_largest_parts_and_the_setting_to_change(config):
     large = config.model_copy(update={"training": Training(batch_size=8)})
     parts = forecast(large, Target("cuda")).phases["training"]
     available = sum(parts.values())  # which is sure to fit only into more
-    remaining = explain_out_of_memory(large, "training", Target("cuda", available=available))
-    assert (remaining.kind, remaining.what) == ("program", "there is not enough memory for training")
-    assert "activations" in remaining.expected
-    assert f"{format_memory(available)} in all" in remaining.expected
-    assert "hardware.gradient_checkpointing to " in remaining.remedy
-    assert "Everything up to the last checkpoint is safe" in remaining.remedy
+    failure = explain_out_of_memory(large, "training", Target("cuda", available=available))
+    assert (failure.kind, failure.what) == ("program", "there is not enough memory for training")
+    assert "activations" in failure.expected
+    assert f"{format_memory(available)} in all" in failure.expected
+    assert "hardware.gradient_checkpointing to " in failure.remedy
+    assert "Everything up to the last checkpoint is safe" in failure.remedy
 
 
 def test_where_it_should_fit_others_are_in_the_way(config):
-    remaining = explain_out_of_memory(config, "training", Target("cuda", available=GB))
-    assert "close what else uses the device" in remaining.remedy
+    failure = explain_out_of_memory(config, "training", Target("cuda", available=GB))
+    assert "close what else uses the device" in failure.remedy
 
 
 @pytest.mark.parametrize(
     ("phase", "words"),
     [
-        ("sampling", "drawing samples|decoding samples|reading prompts"),
-        ("loading", "encoding pictures"),
+        ("sampling", "sampling|decoding samples|encoding prompts"),
+        ("loading", "encoding images"),
         ("validating", "validation"),
     ],
 )
 def test_phases_of_runs_are_those_of_forecasts(config, phase, words):
     config = config.model_copy(update={"validation": Validation(use=True)})
-    remaining = explain_out_of_memory(config, phase, Target("cuda", available=GB))
-    assert any(word in remaining.what for word in words.split("|"))
+    failure = explain_out_of_memory(config, phase, Target("cuda", available=GB))
+    assert any(word in failure.what for word in words.split("|"))
 
 
 def test_the_phase_is_that_of_the_last_event():
@@ -106,19 +106,19 @@ def test_the_phase_is_that_of_the_last_event():
 def test_a_run_that_lacks_memory_ends_with_the_explanation(run, error, monkeypatch):
     fails_with(error, monkeypatch)
     assert worker._train(run) == EXIT_PROGRAM
-    remaining = events_of(run)[-1]
-    assert isinstance(remaining, Failed)
-    assert remaining.what == "there is not enough memory for training"
-    assert "UNet" in remaining.expected or "activations" in remaining.expected
+    failure = events_of(run)[-1]
+    assert isinstance(failure, Failed)
+    assert failure.what == "there is not enough memory for training"
+    assert "UNet" in failure.expected or "activations" in failure.expected
 
 
 def test_the_plain_words_are_left_where_nothing_can_be_counted(run, monkeypatch):
     fails_with(torch.OutOfMemoryError(CUDA_WORDS), monkeypatch)
     run.config.write_text(json.dumps({"model": {"family": "none"}}))
     assert worker._train(run) == EXIT_PROGRAM
-    remaining = events_of(run)[-1]
-    assert remaining.what == "there is not enough memory"
-    assert "gradient checkpointing" in remaining.remedy
+    failure = events_of(run)[-1]
+    assert failure.what == "there is not enough memory"
+    assert "gradient checkpointing" in failure.remedy
 
 
 def test_another_error_is_not_explained(run, monkeypatch):

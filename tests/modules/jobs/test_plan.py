@@ -27,29 +27,29 @@ def told(base, memory=0.0, **hardware):
 def test_it_says_what_automatic_checkpointing_would_take(base, monkeypatch):
     monkeypatch.setattr(fix_search, "candidates", lambda *_, **__: [])  # each takes its time
     (roomy,) = told(base, memory=24, gradient_checkpointing="auto")
-    assert "Automatic checkpointing would take: off." in roomy.notes
+    assert "Automatic gradient checkpointing would be off." in roomy.notes
     scarce = told(base, memory=0.001, gradient_checkpointing="auto")
     # What is told again, with what lowers the peak, has the notes as well.
     assert len(scarce) == 2
     for one in scarce:
-        assert "Automatic checkpointing would take: whole blocks." in one.notes
+        assert "Automatic gradient checkpointing would be full." in one.notes
 
 
 def test_it_says_that_samples_without_prompts_are_not_counted(base):
     (found,) = told(base, memory=24)
-    assert found.notes == ["Samples are not counted, because there is no prompt."]
+    assert found.notes == ["Samples are not included, as there is no prompt."]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
 def test_it_says_that_main_memory_is_counted_where_there_is_no_card(base):
-    assert any("main memory is counted" in note for note in told(base)[0].notes)
+    assert any("this is about RAM" in note for note in told(base)[0].notes)
     chosen = told(base, device="cpu")[0].notes
-    assert not any("main memory is counted" in note for note in chosen)
+    assert not any("this is about RAM" in note for note in chosen)
 
 
 def test_it_says_whose_sizes_are_counted_for_a_model_that_is_not_there(tmp_path):
     (found,) = told(str(tmp_path / "nope.safetensors"), memory=24)
-    assert found.notes[0] == "nope.safetensors is not there: SD 1.5's published sizes are counted."
+    assert found.notes[0] == "nope.safetensors was not found, so SD 1.5's published sizes are used."
 
 
 def test_time_is_told_of_this_machine_alone(base):

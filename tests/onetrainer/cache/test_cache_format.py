@@ -18,6 +18,7 @@ from onetrainer.cache.format import (
     write_file,
 )
 from tests.cache_files import contents, entry, put
+from tests.each import each
 
 
 def test_key_differs_wherever_a_part_does():
@@ -80,14 +81,14 @@ def _bytes(data, shard, row):
     return b"".join(data[begin : begin + size] for begin, size in begins)
 
 
-@pytest.mark.parametrize("left", [0, 7, 8, 100, -1])
+@each("left", [0, 7, 8, 100, -1])
 def test_cut_off_shard_is_none(left):
     data = entry(1)[:left]
     with pytest.raises(InvalidShard, match="cut off"):
         read_header(io.BytesIO(data), len(data))
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["", "[]", "{}", '{"__metadata__": {"format": "other"}}', "[" * 5000, '{"__metadata__": 1}'],
 )

@@ -226,7 +226,7 @@ def test_locked_index_is_told_as_such(folder, monkeypatch):
     monkeypatch.setattr("onetrainer.cache.database._PATIENCE_S", 0.01)
     connection = sqlite3.connect(folder / INDEX_NAME, isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(UserError, match="keeps the cache's index"):
+    with pytest.raises(UserError, match="has locked the cache index"):
         CacheIndex(folder)
     connection.close()
     assert readable(folder, NUMBERS) == list(NUMBERS)

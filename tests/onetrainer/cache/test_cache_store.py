@@ -18,6 +18,7 @@ from onetrainer.errors import UserError
 from onetrainer.messages.cache import pruned_lines
 from onetrainer.run.events import Failed, Finished
 from tests.cache_files import ROW, counts, put, readable, used
+from tests.each import each
 from tests.ui.project import write_project
 
 NUMBERS = range(12)
@@ -108,7 +109,7 @@ def test_what_is_left_above_a_limit_is_told_by_its_reason(folder, is_in_use):
     told = pruned_lines(prune(folder, limit_bytes=0), "cache", 0)[-1]
     index.close()
     assert told.startswith("That is more than 0 bytes: ")
-    assert ("programs at work" in told) == is_in_use
+    assert ("running programs" in told) == is_in_use
     assert ("the index" in told) != is_in_use
 
 
@@ -197,13 +198,13 @@ def test_bytes_of_no_entry_are_told_as_what_was_left_behind(tmp_path):
     assert sum(path.exists() for path in (*first, *second)) == 1
     assert (done.entries, done.freed_bytes, done.leftover_bytes) == (0, size, size)
     (told,) = pruned_lines(done, "cache", None)
-    left = f"what earlier work had left behind and nothing reads any more, {size} bytes;"
+    left = f"unused data, {size} bytes;"
     assert told.startswith(f"cache: removed {left}")
 
 
 def test_nothing_removed_is_told_as_such(folder):
     (told,) = pruned_lines(prune(folder), "cache", None)
-    assert told.startswith("cache: nothing had to be removed; ")
+    assert told.startswith("cache: nothing to remove; ")
 
 
 def test_entries_and_leftovers_are_told_apart(folder):
@@ -213,12 +214,12 @@ def test_entries_and_leftovers_are_told_apart(folder):
     assert (done.entries, done.leftover_bytes) == (4, extra)
     assert done.freed_bytes > extra
     (told,) = pruned_lines(done, "cache", None)
-    assert f"removed 4 entries and {extra} bytes of what earlier work" in told
+    assert f"removed 4 entries and {extra} bytes of unused data" in told
 
 
-@pytest.mark.parametrize("work", [cache_report, prune])
+@each("work", [cache_report, prune])
 def test_folder_that_is_no_cache_is_refused_and_left_alone(tmp_path, work):
-    with pytest.raises(UserError, match="nothing of a cache"):
+    with pytest.raises(UserError, match="not a cache folder"):
         work(tmp_path)
     with pytest.raises(UserError, match="no such folder"):
         work(tmp_path / "none")
@@ -284,8 +285,8 @@ def test_command_prunes_by_age(folder, capsys):
     ("arguments", "words"),
     [
         (["--limit", "5"], "--prune"),
-        (["--prune", "--limit", "-1"], "no number of GB"),
-        (["--prune", "--older-than", "nan"], "no number of days"),
+        (["--prune", "--limit", "-1"], "not a number of GB"),
+        (["--prune", "--older-than", "nan"], "not a number of days"),
         (["--encode"], "needs a config"),
     ],
 )

@@ -11,6 +11,7 @@ from onetrainer.captions.choices import (
     parse_choices,
     written_order,
 )
+from tests.each import each
 
 
 def all_of(text, showings):
@@ -19,7 +20,7 @@ def all_of(text, showings):
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "shown"),
     [
         ("{a|b}", ["a", "b"]),
@@ -43,7 +44,7 @@ def test_choices_are_numbered_in_the_order_of_their_braces():
     assert [(one.place, len(one.options)) for one in found] == [(0, 2), (1, 2), (2, 1)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "told"),
     [
         ("a {red|blue", 'before "red|blue"'),

@@ -3,6 +3,7 @@
 import pytest
 
 from onetrainer.captions.caption_file import MAX_BYTES, CaptionError, read_captions
+from tests.each import each
 
 
 def written(tmp_path, data):
@@ -11,7 +12,7 @@ def written(tmp_path, data):
     return path
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "each", "joined"),
     [
         ("a cat", ("a cat",), "a cat"),
@@ -29,7 +30,7 @@ def test_lines_are_captions_each_or_joined(tmp_path, text, each, joined):
     assert read_captions(path, lines="joined") == ((joined,), "utf-8")
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "encoding"),
     [
         ("café\n猫".encode(), "utf-8"),
@@ -47,7 +48,7 @@ def test_dots_of_windows_text_end_no_line(tmp_path):
     assert read_captions(path, lines="each") == (("wait… café",), "cp1252")
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "told"),
     [
         (b"a\0b", "no text"),

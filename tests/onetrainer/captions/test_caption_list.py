@@ -6,6 +6,7 @@ import pytest
 
 from onetrainer.captions.caption_list import read_caption_list
 from onetrainer.errors import UserError
+from tests.each import each
 
 
 def written(tmp_path, name, content):
@@ -37,7 +38,7 @@ def matched(tmp_path, content, *names, list_name="list.csv"):
 CSV = 'file,caption,focus_x,focus_y\na.png,"a cat, a dog",0.25,1\n\nb.png,b,,\n'
 
 
-@pytest.mark.parametrize(
+@each(
     "content",
     [
         CSV,
@@ -87,7 +88,7 @@ def test_jsonl_is_read(tmp_path):
 # --- faults
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "content", "told"),
     [
         ("a.csv", "file,caption\na.png,x\nb.png,y, z\n", 'line 3: 3 columns, .* goes in "quotes"'),
@@ -95,23 +96,23 @@ def test_jsonl_is_read(tmp_path):
         ("a.csv", "name,caption\na,b\n", 'line 1: no column is called "file"'),
         ("a.csv", "file,words\na,b\n", 'line 1: no column is called "caption"'),
         ("a.csv", "file,caption,caption\na,b,c\n", "line 1: two columns"),
-        ("a.csv", "file,caption\n,b\n", 'line 2: "file" names no picture'),
-        ("a.csv", "file,caption\n", "names no picture"),
-        ("a.csv", "", "names no picture"),
+        ("a.csv", "file,caption\n,b\n", 'line 2: "file" names no image'),
+        ("a.csv", "file,caption\n", "names no image"),
+        ("a.csv", "", "names no image"),
         ("a.csv", "file,caption,focus_x,focus_y\na,b,0.5,\n", '"focus_y" is missing'),
         ("a.csv", "file,caption,focus_x,focus_y\na,b,0.5,320\n", '"focus_y" is "320", not'),
         ("a.csv", "file,caption,focus_x,focus_y\na,b,nan,0\n", '"focus_x" is "nan", not'),
-        ("a.jsonl", '{"file": "a", "caption": "b"}\n{"file":', "line 2: this is no JSON"),
-        ("a.jsonl", "[" * 100_000, "line 1: this is no JSON"),
-        ("a.jsonl", "[1]", "line 1: this is no object"),
+        ("a.jsonl", '{"file": "a", "caption": "b"}\n{"file":', "line 2: invalid JSON"),
+        ("a.jsonl", "[" * 100_000, "line 1: invalid JSON"),
+        ("a.jsonl", "[1]", "line 1: not a JSON object"),
         ("a.jsonl", '{"file": 3, "caption": "b"}', 'line 1: "file" names'),
         ("a.jsonl", '{"file": "a"}', 'line 1: there is no "caption"'),
-        ("a.jsonl", '{"file": "a", "caption": [3]}', "line 1: .* no text"),
-        ("a.jsonl", '{"file": "a", "caption": "\\ud83d"}', "character that is none"),
-        ("a.jsonl", '{"file": "a", "caption": "x", "focus": [1]}', '"focus" is no list'),
+        ("a.jsonl", '{"file": "a", "caption": [3]}', "line 1: .* neither text"),
+        ("a.jsonl", '{"file": "a", "caption": "\\ud83d"}', "invalid character"),
+        ("a.jsonl", '{"file": "a", "caption": "x", "focus": [1]}', '"focus" is not a list'),
         ("a.jsonl", '{"file": "a", "caption": "x", "focus": [true, 0]}', '"focus_x" is true'),
         ("a.json", "{}", r"\.csv, \.jsonl or \.txt"),
-        ("a.csv", b"a\0b", "is no text"),
+        ("a.csv", b"a\0b", "is not text"),
     ],
 )
 def test_faults_are_told_with_their_line(tmp_path, name, content, told):
@@ -120,14 +121,14 @@ def test_faults_are_told_with_their_line(tmp_path, name, content, told):
 
 
 def test_missing_list_is_told(tmp_path):
-    with pytest.raises(UserError, match="there is no such file"):
+    with pytest.raises(UserError, match="file not found"):
         read_caption_list(tmp_path / "a.csv")
 
 
 # --- matching
 
 
-@pytest.mark.parametrize(
+@each(
     "file",
     ["a.png", "sub/a.png", "pets/sub/a.png", r"pets\sub\a.png", "./sub/A.PNG", "sub/a", "a.jpg"],
 )
@@ -136,7 +137,7 @@ def test_images_are_named_by_the_end_of_their_path(tmp_path, file):
     assert found == ([("x",), None], [])
 
 
-@pytest.mark.parametrize("file", ["other/a.png", "c.png", "png", "aa.png", "a.v2", "cats/sub/a"])
+@each("file", ["other/a.png", "c.png", "png", "aa.png", "a.v2", "cats/sub/a"])
 def test_entries_of_other_images_are_told(tmp_path, file):
     found = matched(tmp_path, f"file,caption\n{file},x\n", "sub/a.png", "b.png")
     assert found == ([None, None], [file])
@@ -146,7 +147,7 @@ def test_unused_entries_are_told_by_name_and_line(tmp_path):
     rows = "\n".join(f"{name}.png,x" for name in "vwxyz")
     found = read_caption_list(written(tmp_path, "a.csv", f"file,caption\n{rows}\n"))
     (note,) = found.match(tmp_path, ["a.png"]).notes("a.csv")
-    assert 'a.csv has 5 entries without a picture: "v.png" (line 2)' in note
+    assert 'a.csv has 5 entries without an image: "v.png" (line 2)' in note
     assert "and 2 more" in note
     assert found.match(tmp_path, [f"{name}.png" for name in "vwxyz"]).notes("a.csv") == ()
 
@@ -171,7 +172,7 @@ def test_composed_and_decomposed_names_are_the_same(tmp_path):
     assert matched(tmp_path, "file,caption\nu\u0308.png,x\n", "\u00fc.png") == ([("x",)], [])
 
 
-@pytest.mark.parametrize("file", ["a.png", "a"])
+@each("file", ["a.png", "a"])
 def test_name_of_two_images_is_refused(tmp_path, file):
     with pytest.raises(UserError, match=r'line 2: "a.*" may be "v/a\.png" or "w/a\.png"'):
         matched(tmp_path, f"file,caption\n{file},x\n", "v/a.png", "w/a.png")
@@ -193,7 +194,7 @@ def test_two_points_of_a_image_are_refused(tmp_path):
 # --- a caption a line
 
 
-@pytest.mark.parametrize("text", ["x\n\ny", "x\r\n\r\ny\r\n", "x\n\n y \n\n\n"])
+@each("text", ["x\n\ny", "x\r\n\r\ny\r\n", "x\n\n y \n\n\n"])
 def test_txt_is_in_the_order_of_the_images(tmp_path, text):
     found = matched(tmp_path, text, "a.png", "b.png", "c.png", list_name="list.txt")
     assert found == ([("x",), ("",), ("y",)], [])
@@ -204,7 +205,7 @@ def test_last_images_of_a_txt_may_be_without_caption(tmp_path):
     assert found == ([("x",), ("",)], [])
 
 
-@pytest.mark.parametrize(("text", "count"), [("x", 1), ("x\ny\nz\n", 3)])
+@each(("text", "count"), [("x", 1), ("x\ny\nz\n", 3)])
 def test_txt_of_another_length_is_refused(tmp_path, text, count):
-    with pytest.raises(UserError, match=f"has {count} lines for 2 pictures"):
+    with pytest.raises(UserError, match=f"has {count} lines for 2 images"):
         matched(tmp_path, text, "a.png", "b.png", list_name="list.txt")

@@ -3,10 +3,9 @@
 import re
 import string
 
-import pytest
-
 from onetrainer.captions.patterns import MAX_PATTERN, MAX_TAG, is_listed, pattern_errors
 from onetrainer.seeds import draws
+from tests.each import each
 
 
 def faults(*lines):
@@ -35,7 +34,7 @@ def test_faults_are_told_by_line_and_others_still_match():
     assert is_listed("bbb", listed, patterns=True)
 
 
-@pytest.mark.parametrize(
+@each(
     "pattern",
     [
         "(a+)+b",
@@ -66,7 +65,7 @@ def test_patterns_that_may_take_for_ever_are_refused_and_never_tried(pattern):
     assert not is_listed("a" * MAX_TAG, pattern, patterns=True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "tag"),
     [
         (r".*(hair|eyes).*", "long blue eyes now"),

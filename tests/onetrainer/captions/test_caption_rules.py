@@ -1,10 +1,9 @@
 """Settings of captions that cannot work are told before anything is drawn by them."""
 
-import pytest
-
 from onetrainer.captions.caption_rules import caption_problems
 from onetrainer.config.data.captions import Captions
 from onetrainer.errors import Fix
+from tests.each import each
 
 PATH = "data.concepts.1.captions"
 DROPS = {"drop_tags": "each", "drop_listed": "drop"}
@@ -17,7 +16,7 @@ def told(**settings):
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     "settings",
     [
         {},
@@ -34,24 +33,24 @@ def test_settings_that_work_are_silent(settings):
     assert told(**settings) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "place", "words"),
     [
-        ({"template": "a photo"}, "template", "leaves captions out"),
-        ({"template": "{{caption}}"}, "template", "leaves captions out"),
+        ({"template": "a photo"}, "template", "no place for the caption"),
+        ({"template": "{{caption}}"}, "template", "no place for the caption"),
         ({"template": "{caption} {Name}"}, "template", "Did you mean {name}?"),
         ({"template": "{caption} {artist}"}, "template", "Expected one of {caption}, {name}"),
         ({"template": "{caption"}, "template", 'without "}" before "caption"'),
         ({"template": "{caption}}"}, "template", 'without "{"'),
         ({"template": "{caption} {}"}, "template", "there is no"),
-        ({"template": "{a|b} {caption}"}, "template", "wildcards"),
+        ({"template": "{a|b} {caption}"}, "template", "Wildcards"),
         ({"template": "{a {x} |b} {caption}", "wildcards": True}, "template", 'no "{x}"'),
         ({"secondary_separator": "  "}, "secondary_separator", "blanks"),
-        ({"keep_separator": ","}, "keep_separator", "split already"),
-        ({"secondary_separator": ",,"}, "secondary_separator", "split already"),
-        ({"keep_separator": ";;;", "secondary_separator": ";"}, "keep_separator", "told apart"),
+        ({"keep_separator": ","}, "keep_separator", "separates tags already"),
+        ({"secondary_separator": ",,"}, "secondary_separator", "separates tags already"),
+        ({"keep_separator": ";;;", "secondary_separator": ";"}, "keep_separator", "overlap"),
         ({"listed_tags": "a\n(b", "listed_regex": True, **DROPS}, "listed_tags", "line 2: "),
-        ({"listed_tags": "(a+)+", "listed_regex": True, **DROPS}, "listed_tags", "for ever"),
+        ({"listed_tags": "(a+)+", "listed_regex": True, **DROPS}, "listed_tags", "forever"),
     ],
 )
 def test_settings_that_cannot_work_forbid_the_start(settings, place, words):
@@ -60,12 +59,12 @@ def test_settings_that_cannot_work_forbid_the_start(settings, place, words):
     assert words in text
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "place", "words"),
     [
         ({"dropout": 1.0}, "dropout", "empty prompt"),
         (DROPS, "listed_tags", "no tag is dropped"),
-        ({**DROPS, "listed_tags": "a, b"}, "listed_tags", 'no tag is "a, b"'),
+        ({**DROPS, "listed_tags": "a, b"}, "listed_tags", '"a, b" matches no tag'),
     ],
 )
 def test_unusual_settings_are_warned_of(settings, place, words):

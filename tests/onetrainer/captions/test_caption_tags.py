@@ -5,12 +5,11 @@ from collections import Counter
 from itertools import pairwise, permutations
 from pathlib import Path
 
-import pytest
-
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.data.captions import Captions
 from onetrainer.dataset.caption_sampling import sample_caption
 from onetrainer.dataset.items import Item
+from tests.each import each
 
 TURNS = 4000
 
@@ -59,7 +58,7 @@ def test_orders_follow_neither_turn_nor_name():
 # --- what stays
 
 
-@pytest.mark.parametrize("mode", ["all", "each", "later"])
+@each("mode", ["all", "each", "later"])
 def test_kept_tags_never_move_nor_vanish(mode):
     shown = drawn("k1, k2, a, b, c, d", 500, keep=2, shuffle=True, drop_tags=mode, drop_chance=0.9)
     assert all(tags(one)[:2] == ["k1", "k2"] for one in shown)
@@ -98,7 +97,7 @@ def test_mark_outweighs_the_number_of_kept_tags():
 # --- dropping
 
 
-@pytest.mark.parametrize("mode", ["all", "each"])
+@each("mode", ["all", "each"])
 def test_tags_are_dropped_with_their_chance(mode):
     left = counted(drawn("a, b, c, d", TURNS, drop_tags=mode, drop_chance=0.3))
     assert all(is_likely(left[tag], TURNS, 0.7) for tag in "abcd")
@@ -183,7 +182,7 @@ def test_listed_tags_protect_those_that_stay_with_them():
 # --- separators
 
 
-@pytest.mark.parametrize(
+@each(
     ("separator", "caption", "shown"),
     [
         (",", "a,b ,  c", {"a, b, c"}),
@@ -203,7 +202,7 @@ def test_tags_are_split_and_joined_at_the_separator(separator, caption, shown):
 # --- letters
 
 
-@pytest.mark.parametrize(
+@each(
     ("mode", "expected"),
     [
         ("upper", "DON'T LOOK, (RED) HAT, ÉTÉ"),

@@ -1,12 +1,12 @@
 """What is wrong with the pictures of several folders is told at each folder's own place."""
 
-import pytest
 from PIL import Image, ImageFile
 
 from onetrainer.checks.dataset import check_images
 from onetrainer.checks.preflight import all_problems
 from onetrainer.errors import Fix
 from onetrainer.presets.presets import resolve, with_value
+from tests.each import each
 
 
 def images(folder, count=4, *, captions=True):
@@ -53,7 +53,7 @@ def test_images_in_folders_within_are_told_unless_somebody_takes_them(tmp_path):
     named = {"folder": folder / "named"}
     (found,) = check_images(config(named, folder=str(folder)))
     assert (found.path, found.severity) == ("data.folder", "warning")
-    assert "3 more pictures lie in a folder within it" in found.what
+    assert "3 more images are in a subfolder" in found.what
     assert found.fix == Fix("data.include_subfolders", True)
     recursive = config(folder=str(folder), include_subfolders=True)
     assert check_images(recursive) == []
@@ -61,7 +61,7 @@ def test_images_in_folders_within_are_told_unless_somebody_takes_them(tmp_path):
     assert check_images(own) == []
 
 
-@pytest.mark.parametrize("place", ["data.class_folder", "validation.folder", "data.concepts"])
+@each("place", ["data.class_folder", "validation.folder", "data.concepts"])
 def test_the_fix_takes_the_images_of_folders_within(tmp_path, place):
     folder = images(tmp_path / "a")
     images(folder / "more")
@@ -93,7 +93,7 @@ def test_a_list_that_cannot_be_read_is_told_beside_the_list(tmp_path):
         assert told(made) == [("validation.caption_list", "error")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("outer", "inner", "place", "severity"),
     [
         ("train", "train", "data.concepts.1.folder", "warning"),
@@ -140,7 +140,7 @@ def test_masks_are_not_missed_while_a_folder_cannot_be_read(tmp_path):
     assert told(made) == [("data.folder", "error")]
 
 
-@pytest.mark.parametrize("place", ["data", "data.concepts.0"])
+@each("place", ["data", "data.concepts.0"])
 def test_an_empty_text_for_all_is_told_once(tmp_path, place):
     with_mask, without = images(tmp_path / "a"), images(tmp_path / "b")
     Image.new("L", (64, 64)).save(with_mask / "0-masklabel.png")

@@ -56,7 +56,7 @@ def images(tmp_path):
 def test_nothing_is_found_about_sound_images(images):
     checked = images.check()
     assert (checked.findings, checked.images) == ((), 3)
-    assert summary(checked.findings, 3) == "3 pictures looked at: nothing found."
+    assert summary(checked.findings, 3) == "3 images checked: no problems found."
 
 
 def test_unreadable_images_are_found_by_header_and_by_pixels(images):
@@ -72,10 +72,10 @@ def test_unreadable_images_are_found_by_header_and_by_pixels(images):
     ("name", "make", "remedy"),
     [
         ("raw.heic", Path.touch, "Save it as PNG or JPEG, or remove it"),
-        ("gone.png", lambda path: path.symlink_to("nowhere"), "Put back what it leads to, or"),
+        ("gone.png", lambda path: path.symlink_to("nowhere"), "Restore the linked file, or"),
         ("pipe.png", os.mkfifo, "Move it elsewhere, or remove it"),
-        ("tiny.png", lambda path: leaves(0, 8).save(path), "Cut it, take a larger one, or"),
-        ("text.png", Path.touch, "Save it anew from a program that opens it, or remove it"),
+        ("tiny.png", lambda path: leaves(0, 8).save(path), "Crop it, use a larger one, or"),
+        ("text.png", Path.touch, "Save it again from a program that opens it, or remove it"),
     ],
 )
 def test_what_is_left_out_is_told_with_what_helps(images, name, make, remedy):
@@ -103,7 +103,7 @@ def test_folder_that_is_in_another_one_as_well_is_told(images):
     (finding,) = images.check().findings
     assert (finding.kind, finding.severity) == ("duplicate", "warning")
     assert (finding.path, finding.other) == (images.folder / "inner", images.folder)
-    assert 'all of the 1 pictures of "in it" belong to "pictures" as well' in finding.what
+    assert 'all of the 1 images of "in it" are also in "pictures"' in finding.what
     images.values["data.concepts"] = [inner | {"role": "validation"}]
     assert images.found() == []
 
@@ -195,7 +195,7 @@ def test_lines_of_a_list_that_name_no_image_are_told(images, tmp_path):
     images.values |= {"data.caption_list": str(tmp_path / "list.jsonl")}
     (found,) = images.check().findings
     assert (found.kind, found.path) == ("orphan", tmp_path / "list.jsonl")
-    assert 'line 4 is about "p7.png"' in found.what
+    assert 'line 4 names "p7.png"' in found.what
 
 
 def test_masks_are_missing_or_of_another_shape(images):
@@ -328,4 +328,4 @@ def test_lines_tell_each_remedy_and_nothing_that_a_terminal_obeys():
 
 def test_summary_counts_by_severity():
     some = [finding("orphan"), finding("blurred")]
-    assert summary(some, 1) == "1 picture looked at: 2 notes."
+    assert summary(some, 1) == "1 image checked: 2 notes."

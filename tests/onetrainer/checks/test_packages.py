@@ -12,6 +12,7 @@ from onetrainer.checks.preflight import check_environment
 from onetrainer.config.optimizers.optimizer import install_command
 from onetrainer.config.run.hardware import Quantization
 from onetrainer.presets.presets import resolve
+from tests.each import each
 
 KINDS = [kind for kind in get_args(Quantization) if kind != "none"]
 
@@ -32,13 +33,13 @@ def test_every_format_has_a_package_that_the_extra_installs():
     assert {pin.split("==")[0] for pin in pinned} == set(QUANTIZERS.values())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_what_is_there_is_no_problem(kind):
     assert package_problems(config(hardware={"quantization": kind})) == []
 
 
 @pytest.mark.usefixtures("nothing_installed")
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_a_missing_package_is_told_before_a_start_with_its_command(kind):
     found = check_environment(config(hardware={"quantization": kind}))
     (problem,) = [one for one in found if one.path == "hardware.quantization"]

@@ -12,6 +12,7 @@ from onetrainer.errors import Fix, ProblemsError
 from onetrainer.presets.presets import resolve
 from onetrainer.rules.rules import check_rules
 from tests import headers, tiny
+from tests.each import each
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +71,8 @@ def test_an_sdxl_file_is_named_as_such(project, tmp_path):
         ({"vae": "pictures"}, "model.vae", "Choose the folder that holds"),
         ({"vae": "nothing.safetensors"}, "model.vae", "Check the path"),
         ({"path": "pictures"}, "model.path", "Choose the folder that holds"),
-        ({"path": "owner/nobody-has-this", "offline": True}, "model.path", "allow the network"),
-        ({"vae": "owner/nobody-has-this", "offline": True}, "model.vae", "allow the network"),
+        ({"path": "owner/nobody-has-this", "offline": True}, "model.path", "allow downloads"),
+        ({"vae": "owner/nobody-has-this", "offline": True}, "model.vae", "allow downloads"),
     ],
 )
 def test_a_wrong_choice_about_the_model_is_told_beside_its_setting(project, changes, place, words):
@@ -95,14 +96,12 @@ def write_marked(path, *, metadata=None, markers=()):
     ("said", "choices", "words"),
     [
         ({"modelspec.prediction_type": "epsilon"}, {"prediction": "v_prediction"},
-         'the file\'s own words say "epsilon" (its metadata "modelspec.prediction_type")'),
+         'the file says "epsilon" (its metadata "modelspec.prediction_type")'),
         ({"ss_zero_terminal_snr": "True", "modelspec.prediction_type": "v"},
-         {"zero_terminal_snr": "off"}, "the file's own words ask for zero terminal SNR"),
+         {"zero_terminal_snr": "off"}, "the file asks for zero terminal SNR"),
     ],
 )  # fmt: skip
-def test_choice_against_metadata_is_warned_of_and_counts(
-    project, tmp_path, said, choices, words
-):
+def test_choice_against_metadata_is_warned_of_and_counts(project, tmp_path, said, choices, words):
     path = write_marked(tmp_path / "m.safetensors", metadata=said)
     (place,) = choices
     made = config(project, model={"path": path, **choices})
@@ -161,7 +160,7 @@ def test_another_vae_makes_up_for_a_missing_one(project, tmp_path):
     assert all_problems(made) == []
 
 
-@pytest.mark.parametrize("family", ["sd2", "sd2-inpainting"])
+@each("family", ["sd2", "sd2-inpainting"])
 def test_the_layer_that_sd2_does_not_keep_cannot_be_chosen(family):
     for clip_skip, count in ((0, 0), (1, 1), (2, 0), (3, 0)):
         made = resolve({"model": {"family": family, "clip_skip": clip_skip}}, source="")
@@ -260,7 +259,7 @@ def test_class_images_without_captions_are_told_beside_their_setting(project, tm
     tiny.write_images(tmp_path, ("a dog", ""))
     found = problem(config(project, data={"class_folder": str(tmp_path)}))
     assert (found.path, found.severity) == ("data.class_folder", "warning")
-    assert "1 of 2 pictures has no caption" in found.what
+    assert "1 of 2 images has no caption" in found.what
 
 
 def test_class_images_inside_the_images_to_learn_are_told_where_both_are_read(tmp_path):

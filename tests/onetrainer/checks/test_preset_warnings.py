@@ -5,6 +5,7 @@ import pytest
 from onetrainer.checks.preflight import document_problems
 from onetrainer.presets.presets import BUILT_IN, find_presets, load_document, value_at, with_value
 from tests import tiny
+from tests.each import each
 
 PRESETS = [preset for preset in find_presets() if preset.path.is_relative_to(BUILT_IN)]
 
@@ -22,7 +23,7 @@ def projects(tmp_path_factory):
     return made
 
 
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+@each("preset", PRESETS, ids=lambda preset: preset.name)
 def test_built_in_presets_start_without_a_word(projects, preset):
     document = load_document(preset.path)
     folder = projects[value_at(document, "model.family")]

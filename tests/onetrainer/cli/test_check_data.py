@@ -23,12 +23,12 @@ def test_folder_is_checked_with_those_in_it(folder, capsys):
     told = capsys.readouterr().out
     where = folder / "inner" / "b.png"
     assert f"{where}: 160 × 160 pixels, enlarged 3.2 times to 512 × 512." in told
-    assert told.endswith("2 pictures looked at: 2 warnings.\n")
+    assert told.endswith("2 images checked: 2 warnings.\n")
 
 
 def test_settings_may_be_given(folder, capsys):
     assert main(["check-data", str(folder), "--set", "data.resolution=128"]) == 0
-    assert capsys.readouterr().out == "2 pictures looked at: nothing found.\n"
+    assert capsys.readouterr().out == "2 images checked: no problems found.\n"
 
 
 def test_json_holds_every_finding_and_nothing_else(folder, capsys):
@@ -69,7 +69,7 @@ def test_config_is_checked_and_what_is_trained_is_kept_in_its_cache(folder, caps
     config = folder.with_name("config.json")
     config.write_text(json.dumps({"data": {"folder": "pictures", "cache_folder": "cache"}}))
     assert main(["check-data", str(config)]) == 0
-    assert capsys.readouterr().out.endswith("1 picture looked at: 1 warning.\n")
+    assert capsys.readouterr().out.endswith("1 image checked: 1 warning.\n")
     assert not (folder / "cache").exists()
 
 

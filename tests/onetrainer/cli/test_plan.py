@@ -47,9 +47,9 @@ def config(tmp_path):
 def test_images_come_first_and_memory_after_them(config, capsys):
     assert main(["plan", config()]) == 0
     out = capsys.readouterr().out
-    assert out.index("Pictures: 5 to learn.") < out.index("64 × 64") < out.index("It fits: ")
+    assert out.index("Images: 5 training.") < out.index("64 × 64") < out.index("It fits: ")
     assert out.index("It fits: ") < out.index("Caching takes about 90 s")
-    assert "1 caption longer than 75 tokens, read in pieces, nothing is cut: cat.png (99)." in out
+    assert "1 caption longer than 75 tokens, encoded in chunks without truncation: cat.png (99)." in out
 
 
 def test_headers_read_here_go_along(config, monkeypatch):
@@ -91,8 +91,8 @@ def test_as_json_both_are_one_document(config, capsys):
 
 def test_memory_is_told_without_images(config, capsys):
     assert main(["plan", config(folder="")]) == 0
-    assert "Pictures" not in (out := capsys.readouterr().out)
-    assert out.startswith("Memory in GB")
+    assert "Images" not in (out := capsys.readouterr().out)
+    assert out.startswith("Peak memory")
     assert main(["plan", config(folder=""), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["data"] == {}
 
@@ -113,7 +113,7 @@ def test_images_are_drawn_into_a_new_folder(config, tmp_path, capsys):
     assert [path.name for path in sheets.iterdir()] == ["64x64.jpg"]
     assert str(sheets) in capsys.readouterr().out
     assert main(["plan", config(), "--pictures", str(sheets)]) == 2
-    assert "holds other things" in capsys.readouterr().err
+    assert "is not empty" in capsys.readouterr().err
 
 
 def test_drawing_images_that_are_not_there_is_refused(config, tmp_path, capsys):

@@ -14,6 +14,7 @@ from onetrainer.dataset.dataset import read_dataset, select_validation, validati
 from onetrainer.dataset.items import Item, index_concept
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import resolve
+from tests.each import each
 
 
 def images(folder, *names, captions=True, color="black"):
@@ -91,8 +92,8 @@ def test_a_list_that_names_no_image_is_refused_as_such(tmp_path):
     made = concept(tmp_path, caption_source="list", caption_list=listed)
     with pytest.raises(UserError) as error:
         index_concept(made)
-    assert f"{listed} has 1 entry, of which none fits them" in error.value.what
-    assert '"b.png" (line 2), for one; a picture here is called "a.png"' in error.value.expected
+    assert f"{listed} has 1 entry, but none matches an image" in error.value.what
+    assert '"b.png" (line 2), while an image here is called "a.png"' in error.value.expected
 
 
 def test_images_to_paint_from_belong_to_their_image_and_are_none_to_learn(tmp_path):
@@ -149,10 +150,10 @@ class Remembered:
     def __init__(self):
         self.headers, self.trained = {}, []
 
-    def known(self, path):
+    def cached_header(self, path):
         return self.headers.get(path)
 
-    def learn(self, path, header):
+    def store_header(self, path, header):
         self.headers[path] = header
         self.trained.append(path.name)
 
@@ -275,7 +276,7 @@ def test_images_that_all_look_alike_cannot_be_split(tmp_path):
 
 def test_nothing_to_learn_is_told(tmp_path):
     images(tmp_path, "a")
-    with pytest.raises(UserError, match="no folder of pictures to learn"):
+    with pytest.raises(UserError, match="no image folder for training"):
         read_dataset(config({"folder": tmp_path, "role": "prior"}))
 
 
@@ -311,7 +312,7 @@ def test_folders_draw_apart_unless_they_say_the_same_seed():
     assert seeds({"folder": "/a"}, run=1) != [one]
 
 
-@pytest.mark.parametrize("use", [True, False])
+@each("use", [True, False])
 def test_folders_of_one_name_draw_apart_and_alike_without_the_other(use):
     twice = [{"folder": "/a/images"}, {"folder": "/b/images"}]
     both = [one.seed for one in concepts_of(config(*twice))]
@@ -320,7 +321,7 @@ def test_folders_of_one_name_draw_apart_and_alike_without_the_other(use):
     assert [one.seed for one in concepts_of(config(*twice))] == both[0 if use else 1 :]
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "validation_source", "kept"),
     [
         ("files", "files", "files"),
@@ -337,7 +338,7 @@ def test_validation_images_are_captioned_as_trained_ones(source, validation_sour
     assert [one.caption_source for one in concepts_of(made)] == [source, kept, validation_source]
 
 
-@pytest.mark.parametrize("source", ["files", "names", "folders", "text", "list"])
+@each("source", ["files", "names", "folders", "text", "list"])
 def test_class_and_validation_images_may_have_captions_of_their_own(source, tmp_path):
     for name in ("a", "c", "v"):
         images(tmp_path / name, "1", captions=False)

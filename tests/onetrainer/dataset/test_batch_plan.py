@@ -12,11 +12,12 @@ import pytest
 
 from onetrainer.dataset.batch_plan import BatchPlan, ConceptSlice
 from onetrainer.dataset.buckets import Bucket
+from tests.each import each, random_cases
 
 SIZES = [Bucket(64, 64), Bucket(48, 88), Bucket(88, 48), Bucket(40, 104)]
 ASKED = ["1", "2", "3", "10", "0.5", "1.5", "0.25", "0.001", "2.125", "7 of all", "all and 1"]
 EPOCHS = 6
-RANDOM = pytest.mark.parametrize("case", range(60))
+RANDOM = random_cases(60)
 
 
 def drawn(case):
@@ -154,7 +155,7 @@ def test_a_image_weighs_the_same_whatever_bucket_it_is_in(case):
     assert {len(step.images) for step in steps} <= set(range(1, full + 1))
 
 
-@pytest.mark.parametrize("cut", [(12, 1, 1), (1, 12, 1), (3, 2, 2), (1, 3, 4), (4, 1, 3)])
+@each("cut", [(12, 1, 1), (1, 12, 1), (3, 2, 2), (1, 3, 4), (4, 1, 3)])
 def test_the_order_is_the_same_however_a_step_is_cut(cut):
     batch_size, accumulation, world = cut
     one = plan(3, batch_size=batch_size, accumulation=accumulation, world=world)
@@ -175,7 +176,7 @@ def alike(count, per_epoch, *, batch_size, seed=0):
     return BatchPlan([concept_slice], batch_size=batch_size, accumulation=1, seed=seed)
 
 
-@pytest.mark.parametrize("batch_size", [1, 12])
+@each("batch_size", [1, 12])
 def test_every_epoch_and_seed_has_an_order_of_its_own(batch_size):
     orders = set()
     for seed in range(3):
@@ -215,7 +216,7 @@ def test_epochs_that_show_nothing_have_no_steps():
 
 def test_a_plan_without_images_is_a_mistake():
     empty = ConceptSlice(0, 0, Fraction(5), 1, lambda *_: 0, lambda *_: SIZES[0])
-    with pytest.raises(ValueError, match="no picture"):
+    with pytest.raises(ValueError, match="no images"):
         BatchPlan([empty], batch_size=1, accumulation=1, seed=1)
 
 

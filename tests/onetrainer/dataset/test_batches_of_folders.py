@@ -4,17 +4,16 @@ import random
 from collections import Counter
 from fractions import Fraction
 
-import pytest
-
 from onetrainer.dataset.batch_plan import BatchPlan, concept_slices
 from onetrainer.dataset.dataset import read_dataset
 from onetrainer.dataset.transforms import image_transform, transform_number
 from onetrainer.presets.presets import resolve
+from tests.each import random_cases
 from tests.images import folder, shapes
 
 EPOCHS = 4
 REPEATS = [1, 2, 3, 0.5, 1.5, 0.4]
-RANDOM = pytest.mark.parametrize("case", range(12))
+RANDOM = random_cases(12)
 
 
 def settings(dice, root):

@@ -18,6 +18,7 @@ from onetrainer.dataset.buckets import (
     nearest_bucket,
     scaled_size,
 )
+from tests.each import each
 
 STEPS = (8, 16, 32, 64)
 TARGETS = [
@@ -90,7 +91,7 @@ def test_every_shape_has_the_area_of_the_target_up_to_half_a_step():
             assert abs(long * short - resolution**2) <= slack
 
 
-@pytest.mark.parametrize(
+@each(
     ("resolution", "step", "most"),
     [(512, 8, 0.013), (768, 8, 0.005), (1024, 8, 0.005), (1024, 64, 0.055), (2048, 64, 0.02)],
 )
@@ -149,11 +150,11 @@ def test_rungs_go_down_to_64_in_eighths_and_then_in_halves():
     assert fallback_resolutions(64, 8) == (64,)
 
 
-@pytest.mark.parametrize(
+@each(
     "magnification",
     [Magnification(), Magnification(zoom=1.2), Magnification(1.1, 15), Magnification(1, 45)],
 )
-@pytest.mark.parametrize("limit", [0.5, 1, 2])
+@each("limit", [0.5, 1, 2])
 def test_limited_bucket_is_the_largest_within_the_limit(limit, magnification):
     for size in random_sizes(200):
         chosen = limited_bucket(*size, 1024, 64, limit=limit, magnification=magnification)
@@ -176,7 +177,7 @@ def test_nothing_is_enlarged_under_a_limit_of_one_but_what_is_tiny():
 SIZES = [Bucket(512, 512), Bucket(1024, 1024), Bucket(512, 768), Bucket(768, 512)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("size", "limit", "expected"),
     [
         ((2000, 2000), 0, (1024, 1024)),  # the largest of its shape that needs no enlarging
@@ -225,8 +226,8 @@ def corners(bucket, left, top, angle):
     return [middle + half * turn for half in halves]
 
 
-@pytest.mark.parametrize("angle", [0.01, 3, -17.5, 30, 45, -45])
-@pytest.mark.parametrize("bucket", [Bucket(512, 512), Bucket(1024, 256), Bucket(384, 704)])
+@each("angle", [0.01, 3, -17.5, 30, 45, -45])
+@each("bucket", [Bucket(512, 512), Bucket(1024, 256), Bucket(384, 704)])
 def test_turned_cut_lies_within_the_image_wherever_it_may_begin(bucket, angle):
     for width, height in random_sizes(60):
         magnification = Magnification(1.1, angle)

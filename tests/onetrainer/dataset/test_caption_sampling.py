@@ -4,8 +4,6 @@ import math
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.data.captions import Captions
 from onetrainer.dataset.caption_sampling import (
@@ -15,6 +13,7 @@ from onetrainer.dataset.caption_sampling import (
     sample_caption,
 )
 from onetrainer.dataset.items import Item
+from tests.each import each
 
 TURNS = 4000
 
@@ -53,7 +52,7 @@ def is_likely(count, total, chance):
 # --- what nothing changes
 
 
-@pytest.mark.parametrize("caption", ["a cat,on a sofa", "", "{a|b} ||| c;;;d", "ſtrange İ ﬁ 猫"])
+@each("caption", ["a cat,on a sofa", "", "{a|b} ||| c;;;d", "ſtrange İ ﬁ 猫"])
 def test_captions_stay_as_written_unless_something_is_set(caption):
     assert drawn(caption, 3) == [caption] * 3
 
@@ -149,7 +148,7 @@ def test_unbalanced_braces_leave_the_caption_as_written():
 # --- trigger words
 
 
-@pytest.mark.parametrize(
+@each(
     ("caption", "shown"),
     [
         ("a cat", "ohwx man, a cat"),
@@ -173,7 +172,7 @@ def test_trigger_of_regex_signs_is_taken_as_text():
     assert drawn("x", trigger="c++ (.*)") == ["c++ (.*), x"]
 
 
-@pytest.mark.parametrize("caption", ["a, b, c, d", "ohwx Man, a, b, c, d"])
+@each("caption", ["a, b, c, d", "ohwx Man, a, b, c, d"])
 def test_trigger_never_moves_nor_vanishes_nor_changes(caption):
     shown = drawn(
         caption,
@@ -309,7 +308,7 @@ def test_plain_caption_draws_nothing():
 # --- whether anything varies
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "expected"),
     [
         ({}, False),
@@ -331,7 +330,7 @@ def test_varies_tells_whether_more_than_itself_is_shown(settings, expected):
     assert (len(set(drawn("aa bb, cc, dd, {ee|ff}", 200, **settings)) - {""}) > 1) is expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("captions", "settings", "expected"),
     [
         (("a",), {}, False),

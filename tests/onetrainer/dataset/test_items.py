@@ -20,6 +20,7 @@ from onetrainer.config.train import TrainConfig
 from onetrainer.dataset.items import index_concept
 from onetrainer.errors import UserError
 from onetrainer.images.image_file import MAX_PIXELS, ImageError, open_image
+from tests.each import each
 
 ORIENTATION = 0x0112
 
@@ -116,8 +117,8 @@ def test_links_in_a_circle_end(tmp_path):
     assert names(index(tmp_path, recursive=True).items) == ["a.png"]
 
 
-@pytest.mark.parametrize("turn", range(1, 9))
-@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tif", "avif"])
+@each("turn", range(1, 9))
+@each("suffix", ["jpg", "png", "webp", "tif", "avif"])
 def test_size_is_upright(tmp_path, turn, suffix):
     Image.new("RGB", (64, 32)).save(tmp_path / f"a.{suffix}", exif=exif(turn))
     (item,) = index(tmp_path, require_captions=False).items
@@ -134,7 +135,7 @@ def test_exif_behind_a_pngs_pixels_counts(tmp_path):
     assert (item.width, item.height) == (32, 64)
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "caption"),
     [
         ("a café".encode(), "a café"),
@@ -155,7 +156,7 @@ def test_captions_are_read_in_every_encoding(tmp_path, data, caption):
     assert found.uncaptioned == (not caption)
 
 
-@pytest.mark.parametrize("data", [b"a\0b\0", b"\x81\x8d", b"x" * (2 << 20)])
+@each("data", [b"a\0b\0", b"\x81\x8d", b"x" * (2 << 20)])
 def test_image_with_an_unreadable_caption_is_skipped_and_named(tmp_path, data):
     save(tmp_path / "a.png")
     save(tmp_path / "b.png").with_suffix(".txt").write_bytes(data)
@@ -198,10 +199,10 @@ def odd_images(folder):
         "cut.png": "damaged",
         "dangling.png": "link",
         "dot.png": "too small",
-        "float.tif": "colour mode",
+        "float.tif": "color mode",
         "half-gigapixel.png": "500 megapixels",
         "long.png": "too small",
-        "phone.heic": "not read",
+        "phone.heic": "not supported",
         "pipe.png": "ordinary",
         "ribbon.png": "too long",
         "text.jpg": "not a PNG",
@@ -263,12 +264,12 @@ def test_limits_of_shape_and_size_themselves_are_allowed(tmp_path):
     assert len(index(tmp_path).items) == 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("prepare", "what", "remedy"),
     [
         (lambda folder: folder / "missing", "no such folder", "Choose another"),
         (lambda folder: save(folder / "a.png"), "is a file", "Choose another"),
-        (lambda folder: folder, "is empty", "Put pictures there"),
+        (lambda folder: folder, "is empty", "Put images there"),
     ],
 )
 def test_folder_that_is_none_is_told(tmp_path, prepare, what, remedy):
@@ -287,7 +288,7 @@ def test_images_only_in_subfolders_suggest_including_them(tmp_path):
 
 def test_folder_without_images_is_told(tmp_path):
     (tmp_path / "readme.md").write_text("x")
-    with pytest.raises(UserError, match="has no pictures") as error:
+    with pytest.raises(UserError, match="has no images") as error:
         index(tmp_path, recursive=True)
     assert "PNG" in error.value.expected
 
@@ -297,7 +298,7 @@ def test_a_list_whose_words_are_all_missing_is_told(tmp_path):
     listed = tmp_path / "list.csv"
     for rows in ("a.png,\n", "a.png,\nb.png,b\n"):
         listed.write_text(f"file,caption\n{rows}")
-        with pytest.raises(UserError, match=r"picture has no caption: .* says of them is empty"):
+        with pytest.raises(UserError, match=r"image has no caption: all captions in .* are empty"):
             index(tmp_path, caption_source="list", caption_list=listed)
 
 
@@ -308,7 +309,7 @@ def test_of_the_folders_within_those_with_the_max_images_are_named(tmp_path):
             save(tmp_path / name / f"{number}.png")
     with pytest.raises(UserError, match="Include subfolders") as error:
         index(tmp_path)
-    assert error.value.what.endswith('folders within it: "e" (4), "b" (3), "c" (2) and 2 more')
+    assert error.value.what.endswith('only in subfolders: "e" (4), "b" (3), "c" (2) and 2 more')
 
 
 def test_folder_of_broken_images_names_some(tmp_path):
@@ -334,7 +335,7 @@ def test_indexing_writes_nothing(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
-@pytest.mark.parametrize("suffix", ["png", "jpg", "webp", "bmp", "gif", "tif", "avif"])
+@each("suffix", ["png", "jpg", "webp", "bmp", "gif", "tif", "avif"])
 def test_damage_of_any_kind_is_a_image_error(tmp_path, suffix):
     path = tmp_path / f"a.{suffix}"
     Image.effect_noise((40, 40), 80).convert("RGB").save(path, exif=exif(6))
@@ -366,11 +367,11 @@ def test_trigger_words_are_caption_enough_where_one_text_is_for_all(tmp_path):
     silent = {"caption_source": "text", "caption_text": " "}
     assert index(tmp_path, **silent, trigger="sks dog").uncaptioned == 0
     for trigger in ("", " "):
-        with pytest.raises(UserError, match="one text is to be the caption"):
+        with pytest.raises(UserError, match="the caption for all its images is empty"):
             index(tmp_path, **silent, trigger=trigger)
 
 
-@pytest.mark.parametrize(
+@each(
     ("place", "instead"),
     [
         ("validation.folder", {"validation.caption_list"}),

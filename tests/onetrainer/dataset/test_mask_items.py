@@ -39,7 +39,7 @@ def test_masks_are_found_by_the_names_of_their_images(folder):
     found = index(folder)
     assert [item.mask for item in found.items] == [folder / "a-masklabel.png", None]
     assert found.masked == 1
-    assert found.notes == ("1 of 2 pictures has no mask; all of it counts",)
+    assert found.notes == ("1 of 2 images has no mask. It is trained whole",)
 
 
 def test_masks_are_no_business_of_who_does_not_ask(folder):
@@ -78,7 +78,7 @@ def test_mask_of_another_shape_is_told_and_of_another_size_is_not(folder, image,
     assert found.masked == 1
     assert bool(found.notes) == is_told
     if is_told:
-        assert f"{mask[0]} × {mask[1]} pixels, of another shape" in found.notes[0]
+        assert f"{mask[0]} × {mask[1]} pixels) has another aspect ratio" in found.notes[0]
 
 
 def test_shape_of_a_mask_counts_as_it_stands_upright(folder):

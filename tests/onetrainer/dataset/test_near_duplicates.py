@@ -23,6 +23,7 @@ from onetrainer.images import image_index as image_memory
 from onetrainer.images.features import Features, image_features, unpack
 from onetrainer.images.image_file import ImageError
 from onetrainer.images.image_index import ImageIndex
+from tests.each import each
 from tests.onetrainer.drawn import as_jpeg, cut, leaves, scaled
 
 CHANGES = {
@@ -59,8 +60,8 @@ def random_looks(count, seed=0):
     ]
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("seed", [1, 2])
+@each("change", CHANGES)
+@each("seed", [1, 2])
 def test_changed_image_is_found(tmp_path, change, seed):
     images = [leaves(seed), leaves(seed + 50), CHANGES[change](leaves(seed))]
     assert group_features(looks(tmp_path, images)) == [0, 1, 0]

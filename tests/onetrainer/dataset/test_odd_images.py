@@ -23,6 +23,7 @@ from onetrainer.dataset.transforms import (
     size_conditioning,
     upscale_factor,
 )
+from tests.each import each
 
 SQUARE = {"sizes": (Size(width=512, height=512),)}
 PAIR = {"sizes": (Size(width=512, height=768), Size(width=768, height=512))}
@@ -175,7 +176,7 @@ def expected_color(odd, x, y):
     return [red, green, 128]
 
 
-@pytest.mark.parametrize("name", ODD)
+@each("name", ODD)
 def test_geometry_and_frame_are_those_worked_out_by_hand(tmp_path, name):
     odd = ODD[name]
     item, concept = opened(odd, tmp_path)
@@ -189,7 +190,7 @@ def test_geometry_and_frame_are_those_worked_out_by_hand(tmp_path, name):
     assert upscale_factor(item, seen) == pytest.approx(wide / odd.size[0], rel=0.001)
 
 
-@pytest.mark.parametrize("name", ODD)
+@each("name", ODD)
 def test_every_pixel_comes_from_where_the_frame_says(tmp_path, name):
     odd = ODD[name]
     item, concept = opened(odd, tmp_path)

@@ -5,8 +5,6 @@ from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
-
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.config.data.augmentation import Augmentation
 from onetrainer.config.data.buckets import Buckets, Size
@@ -24,6 +22,7 @@ from onetrainer.dataset.transforms import (
     upscale_factor,
     variations,
 )
+from tests.each import each
 
 EVERYTHING = Augmentation(
     flip="random",
@@ -67,7 +66,7 @@ def test_view_without_settings_is_scaled_and_cut_at_the_center():
     assert size_conditioning(item(), seen) == (700, 1000, 20, 0, 408, 640)
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "cached"),
     [
         ({}, 1),
@@ -245,7 +244,7 @@ def test_closer_cut_enlarges_by_up_to_the_setting_and_begins_anywhere():
     assert max(lefts) > 0.95
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "own", "expected"),
     [
         # 1000 × 500 at 512 × 512 becomes 1024 × 512: x · 1024 - 256, from 0 to 512.
@@ -284,7 +283,7 @@ def test_turned_upside_down_the_focus_is_too():
         assert image_transform(item(500, 1000), concept, 0).geometry.top == top
 
 
-@pytest.mark.parametrize("limit", [1, 1.5])
+@each("limit", [1, 1.5])
 def test_no_view_is_enlarged_beyond_the_limit(limit):
     concept = replace(changed(), buckets=Buckets(upscale_limit=limit))
     for width, height in [(200, 200), (600, 420), (512, 512), (400, 1500), (3000, 1000)]:

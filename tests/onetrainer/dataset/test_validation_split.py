@@ -8,6 +8,7 @@ from PIL import Image
 from onetrainer.dataset.dataset import read_dataset, validation_count
 from onetrainer.errors import UserError
 from onetrainer.presets.presets import resolve
+from tests.each import each
 
 
 def config(root, /, *, deep=False, **validation):
@@ -58,7 +59,7 @@ def test_no_more_is_validation_of_a_share_than_is_measured(forty):
     assert (len(held(few)), len(trained(few))) == (3, 37)
 
 
-@pytest.mark.parametrize(("images", "count"), [(1, 1), (2, 1), (3, 1), (5, 2), (7, 3), (8, 4)])
+@each(("images", "count"), [(1, 1), (2, 1), (3, 1), (5, 2), (7, 3), (8, 4)])
 def test_never_more_than_half_is_validation(images, count):
     """Half of 3 or 7 rounds up."""
     assert validation_count(config(".", split=0.5).validation, images) == count
@@ -106,11 +107,11 @@ def test_of_a_large_folder_some_are_measured_and_none_is_trained(forty, tmp_path
     assert trained(made) == {"extra.png"}
 
 
-@pytest.mark.parametrize("names", [["only"], ["one", "two"]])
+@each("names", [["only"], ["one", "two"]])
 def test_nothing_left_to_learn_is_told(tmp_path, names):
     images(tmp_path, names)
     folder = str(tmp_path) if len(names) > 1 else ""
-    with pytest.raises(UserError, match="none is left to learn"):
+    with pytest.raises(UserError, match="none is left for training"):
         read_dataset(config(tmp_path, folder=folder))
 
 
@@ -142,7 +143,7 @@ def held_of(folders, **validation):
     return [*found.values()]
 
 
-@pytest.mark.parametrize("name", ["{}", "{}/images"])
+@each("name", ["{}", "{}/images"])
 def test_folders_with_images_of_the_same_names_hold_out_different_ones(tmp_path, name):
     ten = [images(tmp_path / name.format(n), map(str, range(5))) for n in range(10)]
     held = held_of(ten)

@@ -1,11 +1,11 @@
 """Sharp pictures are told from blurred and from enlarged ones."""
 
 import numpy as np
-import pytest
 from PIL import Image, ImageDraw, ImageFilter
 
 from onetrainer.checks.item_checks import LEAST_DETAIL, LEAST_STRONG, TRACE
 from onetrainer.images.detail import Detail, detail_of
+from tests.each import each
 from tests.onetrainer.drawn import as_jpeg, enlarged, leaves, scaled
 
 
@@ -31,8 +31,8 @@ SHARP = {
 }
 
 
-@pytest.mark.parametrize("change", SHARP)
-@pytest.mark.parametrize("seed", range(3))
+@each("change", SHARP)
+@each("seed", range(3))
 def test_sharp_image_is_neither_blurred_nor_enlarged(change, seed):
     found = detail(SHARP[change](leaves(seed, 512)))
     assert found.finest > LEAST_DETAIL
@@ -40,7 +40,7 @@ def test_sharp_image_is_neither_blurred_nor_enlarged(change, seed):
     assert found.block == 1
 
 
-@pytest.mark.parametrize("seed", range(3))
+@each("seed", range(3))
 def test_blurred_image_has_no_fine_detail(seed):
     for radius in (1.5, 3):
         found = detail(blurred(leaves(seed, 512), radius))
@@ -62,8 +62,8 @@ def test_soft_background_does_not_make_a_image_blurred():
     assert detail(image).finest > LEAST_DETAIL
 
 
-@pytest.mark.parametrize("factor", [2.5, 3])
-@pytest.mark.parametrize("seed", [2, 3])
+@each("factor", [2.5, 3])
+@each("seed", [2, 3])
 def test_enlarged_image_has_traces_even_after_it_was_saved_again(factor, seed):
     image = enlarged(leaves(seed, 768), factor, Image.Resampling.BILINEAR)
     assert is_traced(detail(image))
@@ -71,7 +71,7 @@ def test_enlarged_image_has_traces_even_after_it_was_saved_again(factor, seed):
     assert is_traced(detail(enlarged(leaves(seed, 768), factor, Image.Resampling.BICUBIC)))
 
 
-@pytest.mark.parametrize("side", [2, 3, 5])
+@each("side", [2, 3, 5])
 def test_image_of_blocks_is_known_by_their_side(side):
     small = leaves(1, 120)
     large = small.resize((120 * side, 120 * side), Image.Resampling.NEAREST)

@@ -36,15 +36,17 @@ def folder(tmp_path):
 
 def learn_all(folder, path):
     with closing(ImageIndex(folder)) as memory:
-        assert (memory.known(path), memory.digest(path), memory.features(path, 1)) == (None,) * 3
-        memory.learn(path, HEADER)
+        assert (memory.cached_header(path), memory.digest(path), memory.features(path, 1)) == (
+            None,
+        ) * 3
+        memory.store_header(path, HEADER)
         memory.read(path)
         memory.store_features(path, 1, b"looks")
 
 
 def known(folder, path):
     with closing(ImageIndex(folder)) as memory:
-        return memory.known(path), memory.digest(path), memory.features(path, 1)
+        return memory.cached_header(path), memory.digest(path), memory.features(path, 1)
 
 
 def test_all_that_was_trained_is_known_the_next_time(later, image, folder):
@@ -102,12 +104,12 @@ def test_just_written_image_is_not_remembered(image, folder):
 
 def test_image_that_changes_while_it_is_looked_at_is_not_remembered(later, image, folder):
     memory = ImageIndex(folder)
-    assert memory.known(image) is None
+    assert memory.cached_header(image) is None
     assert memory.features(image, 1) is None
     image.write_bytes(b"another one")
-    memory.learn(image, HEADER)
+    memory.store_header(image, HEADER)
     memory.store_features(image, 1, b"looks")
-    assert (memory.known(image), memory.features(image, 1)) == (None, None)
+    assert (memory.cached_header(image), memory.features(image, 1)) == (None, None)
 
 
 def test_image_that_changes_while_it_is_read_is_not_remembered(later, image, folder, monkeypatch):

@@ -6,12 +6,12 @@ import time
 import zlib
 
 import numpy as np
-import pytest
 from PIL import Image, PngImagePlugin
 
 from onetrainer.images.header import Header, RecentHeaders, pillow_header, read_header
 from onetrainer.images.image_file import ImageError
 from onetrainer.images.quick_header import quick_header
+from tests.each import each
 
 SIZE = (48, 32)
 
@@ -85,13 +85,13 @@ def seen(read, path):
         return error.reason
 
 
-@pytest.mark.parametrize("name", IMAGES)
+@each("name", IMAGES)
 def test_quick_and_full_reading_agree(tmp_path, name):
     path = save(tmp_path, name)
     assert read_header(path) == pillow_header(path)
 
 
-@pytest.mark.parametrize("name", ORDINARY)
+@each("name", ORDINARY)
 def test_ordinary_images_are_read_the_quick_way(tmp_path, name):
     turned = name.startswith("exif-6")
     has_alpha = "RGBA" in name or "through" in name
@@ -99,7 +99,7 @@ def test_ordinary_images_are_read_the_quick_way(tmp_path, name):
     assert quick_header(save(tmp_path, name)) == (*size, has_alpha)
 
 
-@pytest.mark.parametrize("name", IMAGES)
+@each("name", IMAGES)
 def test_damaged_files_are_judged_alike(tmp_path, name):
     """Every beginning of a file, and single bytes changed: what Pillow refuses is refused."""
     path = save(tmp_path, name)
@@ -114,8 +114,8 @@ def test_damaged_files_are_judged_alike(tmp_path, name):
         assert quick is None or Header(*quick) == seen(pillow_header, path)
 
 
-@pytest.mark.parametrize("side", [32, 400])
-@pytest.mark.parametrize("length", [1 << 16, 1 << 10])
+@each("side", [32, 400])
+@each("length", [1 << 16, 1 << 10])
 def test_exif_behind_a_pngs_pixels_is_not_overlooked(tmp_path, side, length):
     """Of small and large files, whose pixels are in few or many pieces."""
     pixels = zlib.compress(np.random.default_rng(0).bytes(side * (3 * side + 1)))
@@ -141,14 +141,16 @@ def test_a_image_as_large_as_a_book_is_refused_however_it_is_read(tmp_path):
 def test_headers_are_remembered_until_the_file_changes(tmp_path, monkeypatch):
     path, header = save(tmp_path, "RGB.png"), Header(1, 2, has_alpha=False)
     recent = RecentHeaders()
-    recent.learn(path, header)
-    assert recent.known(path) is None  # just written: it might change again and look the same
+    recent.store_header(path, header)
+    assert (
+        recent.cached_header(path) is None
+    )  # just written: it might change again and look the same
     now = time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: now + 10**10)
-    recent.learn(path, header)
-    assert recent.known(path) == header
+    recent.store_header(path, header)
+    assert recent.cached_header(path) == header
     path.write_bytes(b"something else")
-    assert recent.known(path) is None
+    assert recent.cached_header(path) is None
 
 
 def test_of_remembered_headers_the_oldest_go_first(tmp_path, monkeypatch):
@@ -157,5 +159,5 @@ def test_of_remembered_headers_the_oldest_go_first(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "time_ns", lambda: now + 10**10)
     recent = RecentHeaders(most=2)
     for path in paths:
-        recent.learn(path, read_header(path))
-    assert [recent.known(path) is not None for path in paths] == [False, True, True]
+        recent.store_header(path, read_header(path))
+    assert [recent.cached_header(path) is not None for path in paths] == [False, True, True]

@@ -104,7 +104,7 @@ def test_loras_have_a_strength(lora, suffix, strength):
         (("--prompt", "x" * 5000), ["--prompt: ", "5,000", "at most 4,000"]),
         (("--prompt", "x", "--negative", "x" * 4001), ["--negative: ", "4,001", "at most 4,000"]),
         (("--prompt", "x", "--lora", "none.safetensors:0.5"), ["none.safetensors: file not found"]),
-        (("--prompts", "none.txt"), ["none.txt: there is no such file", "prompt on each line"]),
+        (("--prompts", "none.txt"), ["none.txt: file not found", "one prompt a line"]),
         (("--prompts", "."), [".: this is a folder", "--prompts"]),
         (("--prompt", "x", "--seed", "-1"), ["does not mean a random seed", "(default: 42)"]),
         (("--prompt", "a <lora:x:0.8> b"), ["--prompt: <lora:x:0.8>", "--lora x.safetensors:0.8"]),

@@ -1,16 +1,15 @@
 """A forecast of time in words."""
 
-import pytest
-
 from onetrainer.messages.durations import (
     format_duration,
     format_passes,
     format_step_time,
     time_lines,
 )
+from tests.each import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("seconds", "words"),
     [
         (0.0213, "0.02 s"),
@@ -48,6 +47,6 @@ def test_ordinary_training_has_nothing_to_tell_of_passes():
     assert time_lines({}) == []
 
 
-@pytest.mark.parametrize(("passes", "words"), [(12.0, "12"), (10.46, "10.5"), (133.4, "133")])
+@each(("passes", "words"), [(12.0, "12"), (10.46, "10.5"), (133.4, "133")])
 def test_passes_that_are_an_average_have_a_digit(passes, words):
     assert format_passes(passes) == words

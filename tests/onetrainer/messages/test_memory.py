@@ -3,8 +3,6 @@
 import json
 from dataclasses import replace
 
-import pytest
-
 from onetrainer.messages.memory import (
     GB,
     Report,
@@ -22,6 +20,7 @@ from onetrainer.messages.memory import (
     verdict,
 )
 from onetrainer.run.events import Forecast
+from tests.each import each
 
 PHASES = {
     "caching": {"vae": GB, "activations": 2 * GB},
@@ -48,7 +47,7 @@ def forecast(available=0.0, fixes=()):
     return Forecast(PHASES, "training", PEAK, round(available * GB), list(fixes))
 
 
-@pytest.mark.parametrize(
+@each(
     ("size", "words"),
     [
         (12 * GB, "12.0 GB"),
@@ -63,12 +62,12 @@ def test_amounts_are_counted_as_on_a_cards_box(size, words):
 
 
 def test_the_verdict_tells_whether_it_fits_and_when_it_is_highest():
-    assert verdict(forecast(24)).startswith("It fits: 9.50 GB of 24.0 GB that are free")
-    assert verdict(forecast(10)).startswith("It fits only just: 9.50 GB of 10.0 GB")
-    assert verdict(forecast(8)).startswith("It does not fit: 9.50 GB are needed and 8.00 GB are")
+    assert verdict(forecast(24)).startswith("It fits: 9.50 GB of 24.0 GB free")
+    assert verdict(forecast(10)).startswith("It barely fits: 9.50 GB of 10.0 GB")
+    assert verdict(forecast(8)).startswith("It does not fit: it needs 9.50 GB, but 8.00 GB are")
     assert "1.50 GB too little" in verdict(forecast(8))
-    assert verdict(forecast()).startswith("It takes 9.50 GB")
-    assert "the highest moment is training" in verdict(forecast(8))
+    assert verdict(forecast()).startswith("It needs 9.50 GB")
+    assert "the peak is in training" in verdict(forecast(8))
 
 
 def test_a_forecast_that_is_right_within_a_tenth_is_sure_below_nine_tenths():
@@ -82,7 +81,7 @@ def test_the_table_has_a_row_for_each_part_and_sums():
     assert rows[""] == ["caching", "training"]
     assert rows["UNet"] == ["-", "4.00"]
     assert rows["activations"] == ["2.00", "5.00"]
-    assert rows["together"] == ["3.00", "9.50"]
+    assert rows["total"] == ["3.00", "9.50"]
     assert lines[-1] == verdict(forecast(24))
 
 
@@ -105,7 +104,7 @@ def test_fixes_are_told_with_the_settings_to_type():
 
 def test_parts_and_phases_that_are_not_known_are_called_by_their_names():
     assert (component_label("unet"), component_label("new_part")) == ("UNet", "new part")
-    assert (phase_label("drawing"), phase_label("else")) == ("drawing samples", "else")
+    assert (phase_label("drawing"), phase_label("else")) == ("sampling", "else")
     assert largest_parts(PHASES["training"], 2) == "activations 5.00 GB, UNet 4.00 GB"
 
 
@@ -113,15 +112,15 @@ def test_a_terminal_gets_the_table_first_and_the_fixes_when_they_are_known():
     report = Report(is_json=False)
     assert report.lines(forecast(8)) == forecast_lines(forecast(8))
     fixes = report.lines(forecast(8, FIXES))
-    assert fixes[1].startswith("What lowers it")
+    assert fixes[1].startswith("Settings that lower it")
     assert fixes[3:] == fix_lines(FIXES, 8 * GB)
-    assert "No setting" in Report(is_json=False, _last=forecast(8)).lines(forecast(8))[1]
+    assert "No known setting" in Report(is_json=False, _last=forecast(8)).lines(forecast(8))[1]
     assert report.last_lines() == []
 
 
 def test_where_nothing_is_enough_the_nearest_is_told():
-    assert fix_section(forecast(8, FIXES))[1].startswith("What lowers it")
-    assert fix_section(forecast(4, FIXES))[1] == "Nothing here makes it fit; nearest first:"
+    assert fix_section(forecast(8, FIXES))[1].startswith("Settings that lower it")
+    assert fix_section(forecast(4, FIXES))[1] == "No setting makes it fit; the closest first:"
 
 
 def test_what_was_counted_is_told_below_the_verdict():
@@ -133,16 +132,16 @@ def test_notes_tell_what_is_counted_and_what_is_not():
     plain = {"draws": True, "lacks_card": False, "missing_model": None, "family": "SD 1.5"}
     assert notes(**plain) == []
     assert notes(**plain | {"draws": False}) == [
-        "Samples are not counted, because there is no prompt."
+        "Samples are not included, as there is no prompt."
     ]
     (card,) = notes(**plain | {"lacks_card": True})
-    assert "main memory is counted; --memory GB plans for a card" in card
+    assert "this is about RAM; --memory GB plans for a card" in card
     (missing,) = notes(**plain | {"missing_model": "nope.safetensors"})
-    assert missing == "nope.safetensors is not there: SD 1.5's published sizes are counted."
-    assert notes(**plain | {"missing_model": ""})[0].startswith("No base model is chosen: SD 1.5's")
+    assert missing == "nope.safetensors was not found, so SD 1.5's published sizes are used."
+    assert notes(**plain | {"missing_model": ""})[0].startswith("No base model is chosen, so SD 1.5's")
     (chosen,) = notes(**plain, chosen="block")
-    assert chosen == "Automatic checkpointing would take: whole blocks."
-    assert checkpointing_label("selective") == "cheap operations"
+    assert chosen == "Automatic gradient checkpointing would be full."
+    assert checkpointing_label("selective") == "selective"
 
 
 def test_values_are_as_a_config_file_has_them():

@@ -122,7 +122,7 @@ def test_validation_images_are_those_of_the_run_where_all_looks_are_remembered(a
     assert plan.dataset.validation == run and not plan.validation_may_change
     seeds = {item.path.stem.partition("-")[2] for item in run}
     assert len(run) == 3 * len(seeds) > 0
-    assert "It is not known yet" not in "\n".join(lines(plan))
+    assert "They are not known yet" not in "\n".join(lines(plan))
 
 
 def test_one_look_that_is_not_remembered_leaves_it_open_who_is_validation(alike):
@@ -133,7 +133,7 @@ def test_one_look_that_is_not_remembered_leaves_it_open_who_is_validation(alike)
     assert plan.validation_may_change
     assert as_document(plan)["holds_out_alike"]
     assert plan.dataset.validation == found.validation
-    assert "It is not known yet" in "\n".join(lines(plan))
+    assert "They are not known yet" in "\n".join(lines(plan))
 
 
 def test_images_known_to_be_damaged_are_left_out_as_the_run_leaves_them_out(alike):
@@ -147,8 +147,8 @@ def test_images_known_to_be_damaged_are_left_out_as_the_run_leaves_them_out(alik
     assert plan.dataset.items == tuple(item for item in run.items if item.path != bad)
     assert plan.dataset.validation == tuple(item for item in run.validation if item.path != bad)
     assert [one.path for one in plan.skipped] == [bad]
-    assert "1 picture left out: 60-2.png: damaged" in (told := "\n".join(lines(plan)))
-    assert "It is not known yet" not in told
+    assert "1 image skipped: 60-2.png: damaged" in (told := "\n".join(lines(plan)))
+    assert "They are not known yet" not in told
 
 
 def test_nothing_to_learn_is_told_where_all_images_are_known_to_be_damaged(alike):
@@ -162,7 +162,7 @@ def test_nothing_to_learn_is_told_where_all_images_are_known_to_be_damaged(alike
     for item in found.validation:
         item.path.write_bytes(item.path.read_bytes()[:2000])
     near_duplicate_groups(found.validation, memory)
-    with pytest.raises(UserError, match=r"none can be read .*damaged"):
+    with pytest.raises(UserError, match=r"are damaged .*damaged"):
         preview_dataset(without, image_index=memory)
 
 
@@ -170,7 +170,7 @@ def test_notes_name_their_folder_where_there_are_several(root):
     one, other = folder(root / "a/more", [(64, 64)]), folder(root / "b/more", [(64, 64)] * 2)
     data = {"masks": "files"}
     assert preview_dataset(config(root, data=data)).notes == (
-        "7 of 7 pictures have no mask; all of each counts",
+        "7 of 7 images have no mask. They are trained whole",
     )
     data["concepts"] = [{"folder": str(one)}, {"folder": str(other)}]
     found = [note.partition(": ")[0] for note in preview_dataset(config(root, data=data)).notes]
@@ -182,7 +182,7 @@ def test_images_without_a_caption_are_named_and_no_more_than_a_few(root):
         (root / f"cats/{number}.txt").unlink()
     plan = preview_dataset(config(root))
     assert [path.name for path in plan.without_caption] == ["1.png", "2.png", "4.png", "6.png"]
-    assert "4 pictures without a caption: 1.png, 2.png, 4.png …." in lines(plan)
+    assert "4 images without a caption: 1.png, 2.png, 4.png …." in lines(plan)
     assert as_document(plan)["without_caption"] == [str(path) for path in plan.without_caption]
 
 
@@ -306,10 +306,10 @@ def test_all_of_it_is_told_in_words_and_as_json(root):
     made = config(root, training={"batch_size": 2, "steps": 9}, validation={"use": True})
     plan = preview_dataset(made)
     told = "\n".join(lines(plan))
-    assert "Pictures: 6 to learn, 1 held out." in told
+    assert "Images: 6 training, 1 validation." in told
     assert "9 steps are" in told
     assert "64 × 64" in told
-    assert "1 picture left out: bad.png" in told
+    assert "1 image skipped: bad.png" in told
     assert "a cat, red, sitting, 0" in told
     document = json.loads(json.dumps(as_document(plan)))
     assert document["steps_per_epoch"] == plan.steps_per_epoch
@@ -322,10 +322,10 @@ def test_fractions_and_few_full_steps_are_told(root):
     data = {"concepts": [more], "augmentation": {"flip": "random"}}
     made = config(root, data=data, training={"batch_size": 4, "steps": 2})
     told = "\n".join(lines(preview_dataset(made)))
-    assert re.search(r"^  more +3 +1\.5  learned$", told, re.MULTILINE)
+    assert re.search(r"^  more +3 +1\.5  training$", told, re.MULTILINE)
     # One showing of the three squares and the five others are two steps; two wide ones are one.
-    assert "An epoch shows 8 pictures in 3 steps; 2 steps are 0.67 epochs" in told
-    assert "In 2 of its steps fewer than 4 pictures of their size are left" in told
+    assert "An epoch has 8 images in 3 steps; 2 steps are 0.67 epochs" in told
+    assert "2 steps of an epoch have fewer than 4 images" in told
     assert "Cache: 20 views and 8 captions" in told  # both folders say the same
 
 
@@ -336,7 +336,7 @@ def test_names_are_told_as_no_terminal_obeys_them_and_notes_are_counted(root):
     told = lines(preview_dataset(config(root)))
     assert any("a?line.png (3.2 times)" in line for line in told)
     assert not any("\n" in line for line in told)
-    assert "And 1 note more; --json tells all." in told
+    assert "And 1 note more; --json lists all." in told
 
 
 def test_too_little_room_for_the_cache_is_told(root, monkeypatch):
