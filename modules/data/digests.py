@@ -15,5 +15,5 @@ def weights_digest(module: nn.Module) -> str:
     for name, tensor in sorted(module.state_dict().items()):
         digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}\n".encode())
         data = tensor.detach().to("cpu").reshape(-1)  # contiguous
-        digest.update(data.transform(torch.uint8).numpy().data)
+        digest.update(data.view(torch.uint8).numpy().data)
     return digest.hexdigest()

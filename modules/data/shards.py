@@ -197,7 +197,7 @@ class Store:
                     raise ValueError(f"{name}: {source.shape} among {first.shape}")
                 out[index] = source.bytes[row]
         flat = torch.from_numpy(out.reshape(-1))
-        return flat.transform(first.dtype).transform(len(at), *first.shape)
+        return flat.view(first.dtype).view(len(at), *first.shape)
 
     def verify(self) -> None:
         """Check all located entries that were not read yet; damaged ones become missing."""

@@ -45,8 +45,8 @@ def precision_of(
     match component:
         case "vae":
             # float32 by default: VAEs were trained in it, and SDXL's overflows in fp16.
-            is_auto = vae_precision == "auto"
-            storage = trained_as or (torch.float32 if is_auto else compute_dtype(vae_precision))
+            default = torch.float32 if vae_precision == "auto" else compute_dtype(vae_precision)
+            storage = trained_as or default
             return ComponentPrecision(storage, storage)
         case "rewards":
             # Frozen networks; in fp16 small gradients of a reward would underflow.

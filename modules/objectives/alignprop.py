@@ -56,8 +56,6 @@ class _Generated:
     trajectories: Sequence[Trajectory]
     anchor_steps: dict[int, int]
     anchor_latents: dict[int, Tensor]
-    anchors: dict[int, int]
-    anchored: dict[int, Tensor]
 
 
 class AlignProp:

@@ -97,7 +97,7 @@ class BestOfN:
             moments=LatentMoments(latents, torch.zeros_like(latents)),
             captions=tuple(own),
             step_captions=tuple(prompts),
-            conditioning=None if texts is None else texts.together(own, among=prompts)[0],
+            conditioning=None if texts is None else texts.conditioning(own, among=prompts)[0],
             time_ids=time_ids_of(self.candidates.prompts.size, len(own)),
             positions=batch.positions,
             weight=batch.weight,

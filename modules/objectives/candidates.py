@@ -139,7 +139,7 @@ class Candidates:
     def _texts(self, prompts: Sequence[str]) -> tuple[Conditioning, Conditioning]:
         """Encode the prompts and the empty prompt to one length, with the current text encoders."""
         if self.prompts.texts is not None:
-            return self.prompts.texts.together(prompts, among=prompts)
+            return self.prompts.texts.conditioning(prompts, among=prompts)
         both = self.family.encode_text((*prompts, EMPTY))
         return _rows(both, list(range(len(prompts)))), _rows(both, [len(prompts)])
 

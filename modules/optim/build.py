@@ -51,7 +51,7 @@ def arguments_of(section: Optimizer) -> dict[str, object]:
 
 def _split_matrices(rate_group: OptimizerGroup, section: Muon) -> list[OptimizerGroup]:
     """Split a group into matrices, for Muon, and the rest; token embeddings are no matrices."""
-    has_matrices = rate_group.part != "embeddings"
+    has_matrices = rate_group.component != "embeddings"
     matrices = [weight for weight in rate_group.parameters if has_matrices and is_matrix(weight)]
     rest = [weight for weight in rate_group.parameters if not (has_matrices and is_matrix(weight))]
     halves = (

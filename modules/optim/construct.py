@@ -14,12 +14,12 @@ from torch import nn
 class OptimizerGroup:
     """Parameters with one learning rate.
 
-    part: the component they belong to; see `interfaces.ParameterGroup`. lr: the full learning
+    component: the one they belong to; see `interfaces.ParameterGroup`. lr: the full learning
     rate, which the schedule multiplies. is_matrix: whether all are matrices, for Muon; None for
     other optimizers.
     """
 
-    part: str
+    component: str
     parameters: Sequence[nn.Parameter]
     lr: float
     is_matrix: bool | None = None
@@ -80,7 +80,7 @@ def _param_group(rate_group: OptimizerGroup) -> dict[str, Any]:
         "params": list(rate_group.parameters),
         "lr": rate_group.lr,
         "base_lr": rate_group.lr,
-        "part": rate_group.part,
+        "part": rate_group.component,
     }
     return group if rate_group.is_matrix is None else group | {"use_muon": rate_group.is_matrix}
 

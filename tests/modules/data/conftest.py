@@ -120,7 +120,7 @@ class Workbench:
             "progress": changes.pop("progress", lambda done, total: None),
             "should_stop": changes.pop("should_stop", lambda: False),
         }
-        is_plain = changes.pop("held_out", False)
+        is_plain = changes.pop("validation", False)
         options = EncodeOptions(**({"threads": 0} | changes))
         with closing(ImageIndex(folder)) as memory:
             items = self.index().items if items is None else items

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.transforms import color, noise, pixels_of, saved, smooth, view_of
+from tests.views import color, noise, pixels_of, saved, smooth, view_of
 
 from modules.data.images import decode_conditioning, load_pixels
 from onetrainer.dataset.buckets import Bucket, CropGeometry, Magnification

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.transforms import color, pixels_of, saved
+from tests.views import color, pixels_of, saved
 
 from modules.data.images import load_pixels
 from onetrainer.concepts.concepts import ConceptSettings

@@ -40,8 +40,7 @@ def run(loader, steps=range(STEPS)):
     return batches
 
 
-@pytest.mark.parametrize("keeps", [True, False])
-@pytest.mark.parametrize("with_pixels", [True, False])
+@pytest.mark.parametrize(("keeps", "with_pixels"), [(True, True), (False, False)])
 def test_number_of_threads_changes_no_bit(bench, keeps, with_pixels):
     bench.add_beside("p0", "masklabel", (64, 64), seed=20)
     bench.set(
@@ -51,11 +50,10 @@ def test_number_of_threads_changes_no_bit(bench, keeps, with_pixels):
     )
     batch_source = bench.encode(caches_latents=keeps, conditioning="masks")
     runs = [
-        run(loader_of(batch_source, threads=threads, with_pixels=with_pixels))
-        for threads in (0, 1, 4)
+        run(loader_of(batch_source, threads=threads, with_pixels=with_pixels)) for threads in (0, 3)
     ]
     assert sum(map(len, runs[0])) > STEPS
-    assert runs[0] == runs[1] == runs[2]
+    assert runs[0] == runs[1]
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -109,7 +107,7 @@ def test_what_goes_wrong_in_a_thread_is_told_where_it_is_asked_for(bench, thread
     for item in batch_source.images.items:
         item.path.unlink()
     loader = loader_of(batch_source, threads=threads)
-    with pytest.raises(UserError, match="must be left alone"):
+    with pytest.raises(UserError, match="must not be changed"):
         list(loader.at(0))
     loader.close()
 

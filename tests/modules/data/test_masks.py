@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.transforms import view_of
+from tests.views import view_of
 from torch.nn.functional import avg_pool2d
 
 from modules.data.images import load_pixels

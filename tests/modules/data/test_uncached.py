@@ -60,5 +60,5 @@ def test_a_image_that_cannot_be_decoded_is_left_out_in_every_run(bench, later, t
 def test_a_image_that_is_taken_away_meanwhile_is_told(bench):
     images = bench.encode(caches_latents=False).images
     images.items[0].path.unlink()
-    with pytest.raises(UserError, match="must be left alone"):
+    with pytest.raises(UserError, match="must not be changed"):
         images.moments(0, 0)

@@ -102,7 +102,12 @@ ALGORITHMS = {
 }
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+FEW = ("random", "draft_lv")
+
+
+@pytest.mark.parametrize(
+    "name", [*FEW, *(pytest.param(n, marks=pytest.mark.long) for n in ALGORITHMS if n not in FEW)]
+)
 def test_a_step_is_the_same_however_it_is_cut_into_microbatches(family, name):
     weights = trained(family)
     objective = objective_of(family, ALGORITHMS[name])
@@ -242,7 +247,9 @@ def lora(family, **settings):
     return method
 
 
-@pytest.mark.parametrize("prediction", ["epsilon", "v_prediction"])
+@pytest.mark.parametrize(
+    "prediction", ["v_prediction", pytest.param("epsilon", marks=pytest.mark.long)]
+)
 def test_the_anchor_is_the_distance_to_the_base_models_predictions_of_noise(prediction):
     family = exact.family(prediction=prediction)
     method = lora(family)
@@ -328,7 +335,9 @@ def test_a_trained_text_encoder_is_asked_now_and_gets_a_gradient():
     batch = batch_of(family, 0, 2, is_encoded=False)
     loss = objective.loss(batch, seed=SEED, step=STEP)
     loss.value.backward()
-    grads = {g.part: [p.grad for p in g.parameters.values()] for g in method.parameter_groups()}
+    grads = {
+        g.component: [p.grad for p in g.parameters.values()] for g in method.parameter_groups()
+    }
     assert set(grads) == {"unet", "te"}
     assert all(torch.stack([each.norm() for each in own]).norm() > 0 for own in grads.values())
     encoded = objective.loss(batch_of(family, 0, 2), seed=SEED, step=STEP)

@@ -98,7 +98,7 @@ def drawn_alone(objective, number, place, candidate):
     """A candidate's finished latents, drawn by itself."""
     own = objective.candidates
     prompts = own.prompts_of(number)
-    texts, empty = own.prompts.texts.together([prompts[place]], among=prompts)
+    texts, empty = own.prompts.texts.conditioning([prompts[place]], among=prompts)
 
     def normal(purpose, *position):
         generator = seeds.generator(SEED, purpose, number, place, candidate, *position)

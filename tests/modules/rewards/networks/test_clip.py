@@ -5,6 +5,7 @@ too: at most 2.1e-7 apart. Here its layout is written out of transformers' tenso
 """
 
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from transformers import CLIPConfig, CLIPModel
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 from modules.rewards.load import empty_reward, empty_rewards, make_reward, make_rewards
+from modules.rewards.networks import clip_load
 from modules.rewards.networks.clip_load import published_clip
 from modules.rewards.networks.clip_pixels import DEVIATION, MEAN, clip_pixels
 from modules.rewards.networks.heads import PUBLISHED
@@ -26,6 +28,14 @@ CPU = torch.device("cpu")
 SIDE, WIDTH = 28, 24
 PROMPTS = ("a cat", "a red house by the sea")
 TOWER = {"num_hidden_layers": 2, "hidden_act": "gelu"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_tokenizer():
+    """Read once: that takes longer than all that these networks compute."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clip_load, "_common_tokenizer", cache(clip_load._common_tokenizer))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -120,18 +130,19 @@ def own_scores(network, shown, prompts, clip):
     return output.logits_per_image.diagonal(), (output.image_embeds * output.text_embeds).sum(-1)
 
 
-@pytest.mark.parametrize("size", [(64, 64), (50, 83), (97, 41), (28, 28), (20, 31)])
-def test_pixels_equal_those_of_transformers_up_to_a_level(size):
-    levels = (images(1, *size)[0] * 255).round()
-    image = Image.fromarray(levels.permute(1, 2, 0).numpy().astype(np.uint8))
+def test_pixels_equal_those_of_transformers_up_to_a_level():
     processor = CLIPImageProcessorPil(
         size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE}
     )
-    wanted = processor(image, return_tensors="pt")["pixel_values"]
-    apart = (clip_pixels(levels[None] / 255, SIDE) - wanted).abs()
-    apart = apart * torch.tensor(DEVIATION)[:, None, None] * 255  # in levels; Pillow rounds twice
-    assert apart.max() <= 1.5
-    assert apart.mean() <= 0.5
+    for size in [(64, 64), (50, 83), (97, 41), (28, 28), (20, 31)]:
+        levels = (images(1, *size)[0] * 255).round()
+        image = Image.fromarray(levels.permute(1, 2, 0).numpy().astype(np.uint8))
+        wanted = processor(image, return_tensors="pt")["pixel_values"]
+        apart = (clip_pixels(levels[None] / 255, SIDE) - wanted).abs()
+        # In levels; Pillow rounds twice.
+        apart = apart * torch.tensor(DEVIATION)[:, None, None] * 255
+        assert apart.max() <= 1.5, size
+        assert apart.mean() <= 0.5, size
 
 
 @pytest.mark.parametrize("form", ["folder", "open_clip_file"])
@@ -297,7 +308,15 @@ def test_published_networks_have_their_published_sizes(name, count):
     assert {parameter.device.type for parameter in networks.parameters()} == {"meta"}
 
 
-@pytest.mark.parametrize("kind", ["clip", "pickscore", "hpsv2", "aesthetic", "image_reward"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "pickscore",
+        "aesthetic",
+        "image_reward",
+        *(pytest.param(kind, marks=pytest.mark.long) for kind in ("clip", "hpsv2")),
+    ],
+)
 def test_an_empty_reward_computes_without_numbers_or_files(kind):
     section = Section(reward=kind, model="nobody/nothing-at-all", head="missing.pth")
     empty = empty_reward(section, dtype=torch.bfloat16)
@@ -340,7 +359,7 @@ def test_of_a_repository_one_form_of_the_weights_is_taken(names, usual, wanted):
 def test_a_network_that_is_not_there_is_told_without_asking_anybody(no_network, tmp_path):
     with pytest.raises(UserError, match="no such file or folder"):
         reward(tmp_path / "missing.safetensors")
-    with pytest.raises(UserError, match="not been downloaded yet"):
+    with pytest.raises(UserError, match="not downloaded yet"):
         reward("nobody/nothing-at-all")
 
 

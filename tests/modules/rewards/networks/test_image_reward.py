@@ -189,5 +189,5 @@ def test_what_is_missing_is_told(file, tmp_path):
     with pytest.raises(UserError, match=r"1 tensors .*crossattention\.self\.query\.bias"):
         reward(tmp_path / "ImageReward.pt")
     torch.save({"weight": torch.zeros(1)}, tmp_path / "other.pt")
-    with pytest.raises(UserError, match="this is not ImageReward"):
+    with pytest.raises(UserError, match="not an ImageReward file"):
         reward(tmp_path / "other.pt")
