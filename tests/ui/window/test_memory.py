@@ -48,7 +48,7 @@ def test_a_count_can_be_given_up_and_shows_what_is_known_so_far(open_desk, proje
     desk = open_desk(project, mode="slow")
     desk.page("hardware")
     desk.click("will it fit hardware")
-    desk.wait(lambda: "Looking for what would lower it …" in desk.state["memory"], "a forecast")
+    desk.wait(lambda: "Looking for settings that lower it …" in desk.state["memory"], "a forecast")
     assert desk.widget("will it fit hardware")["text"] == "Stop"
     desk.click("will it fit hardware")
     assert desk.widget("will it fit hardware")["text"] == "Update"

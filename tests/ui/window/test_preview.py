@@ -52,7 +52,7 @@ def test_sizes_and_images_are_chosen_by_pointer_and_keys(open_desk, shapes):
     go_to_preview(desk)
     plan = plan_of(desk)
     assert [line.partition(": ")[2] for line in plan["sizes"]] == ["4", "4", "4"]
-    assert "Pictures: 12 to learn" in plan["facts"]
+    assert "Images: 12 training" in plan["facts"]
     first = plan["title"]
     desk.click("preview sizes")
     assert desk.state["focus"] == "preview sizes"
@@ -102,7 +102,7 @@ def test_the_time_that_caching_takes_is_counted_when_asked(open_desk, shapes):
 def test_without_a_folder_the_page_leads_to_it(open_desk, tmp_path):
     desk = open_desk(write_project(tmp_path / "project", data={"folder": ""}))
     desk.key("F6")
-    desk.wait(lambda: "no folder" in plan_of(desk)["message"].lower(), "words about the folder")
+    desk.wait(lambda: "no image folder" in plan_of(desk)["message"].lower(), "words about the folder")
     desk.click("preview choose")
     desk.wait_state(page="data", focus="data.folder")
 
@@ -118,7 +118,7 @@ def test_what_is_put_right_on_the_disk_is_seen_by_looking_again(open_desk, shape
     desk.wait(lambda: plan_of(desk)["sizes"], "the sizes")
     (images / "paper-00.txt").unlink()
     desk.click("preview refresh")
-    desk.wait(lambda: "No caption: 1 picture" in plan_of(desk)["facts"], "the news")
+    desk.wait(lambda: "No caption: 1 image" in plan_of(desk)["facts"], "the news")
 
 
 def test_the_page_of_data_leads_to_the_preview(open_desk, shapes):
@@ -139,7 +139,7 @@ def test_findings_are_listed_filtered_and_nothing_is_changed(open_desk, shapes):
     desk.click("check images")
     desk.wait(lambda: check_of(desk)["groups"], "the findings")
     check = check_of(desk)
-    assert check["message"].startswith("12 pictures looked at: 1 error")
+    assert check["message"].startswith("12 images checked: 1 error")
     assert check["findings"][0] == "bad.png: unreadable"
     assert check["findings"][-1] == "lost.txt: orphan"
     desk.click("finding groups")

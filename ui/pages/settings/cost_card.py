@@ -78,7 +78,7 @@ class CostCard:
             self._note.pack_forget()
 
     def _show_passes(self) -> None:
-        parts = self._counted()
+        parts = self._passes_by_purpose()
         if not parts:
             self._outer.grid_remove()
             return
@@ -91,13 +91,13 @@ class CostCard:
         self._parts.show(rows)
         self._outer.grid()
 
-    def _counted(self) -> dict[str, float]:
+    def _passes_by_purpose(self) -> dict[str, float]:
         """Return the UNet passes of a step by purpose; {} for wrong settings or the VAE."""
         # Imported late, because opening the window does not need it.
         from onetrainer.rewards.cost import cost_of
 
         config = self._context.draft.valid_config()
-        return {} if config is None else cost_of(_without_files(config)).step.by_part()
+        return {} if config is None else cost_of(_without_files(config)).step.by_purpose()
 
     def _updated(self) -> None:
         if self._outer.winfo_ismapped():

@@ -49,7 +49,7 @@ class SettingsPage:
         if plan.name in (LOSS, REWARDS):
             self._objective = ObjectiveCard(context, self._column, plan.name, line=1)
         self.form = Form(form_context, self._column, plan, line=2)
-        self.form.with_advanced = plan.name in context.remembered.advanced
+        self.form.with_advanced = plan.name in context.window_state.advanced
         self._sticky = StickyColumn(kit, self._scroller, name=f"aside {plan.name}")
         column_frame = self._sticky.frame
         self._help = HelpCard(context, self._sticky.top, name=f"help {plan.name}")
@@ -165,7 +165,7 @@ class SettingsPage:
     def _toggle_advanced(self) -> None:
         is_on = self._switch.is_on
         self.form.with_advanced = is_on
-        known = self._context.remembered.advanced
+        known = self._context.window_state.advanced
         if is_on and self.name not in known:
             known.append(self.name)
         elif not is_on and self.name in known:
