@@ -84,9 +84,9 @@ class Database:
             except sqlite3.DatabaseError as error:
                 raise cannot_write(self._folder, error) from error
 
-    def rows(self, asked: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
-        return self.transact(lambda c: c.execute(asked, tuple(values)).fetchall(), writes=False)
+        return self.transact(lambda c: c.execute(query, tuple(values)).fetchall(), writes=False)
 
     def rebuild(self) -> None:
         """Discard the index, which was found to be inconsistent with the shards."""

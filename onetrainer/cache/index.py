@@ -106,16 +106,16 @@ class CacheIndex:
         A shard of unchanged size and times is trusted.
         """
         # First the index, then the folder: shards written in between just count as new.
-        asked = "SELECT name, size, mtime, ctime FROM shards WHERE kind = ?"
-        before = {name: tuple(stamp) for name, *stamp in self.database.rows(asked, (kind,))}
-        there = dict(_stamps(self.folder / kind))
-        if lost := before.keys() - there.keys():
+        query = "SELECT name, size, mtime, ctime FROM shards WHERE kind = ?"
+        known = {name: tuple(stamp) for name, *stamp in self.database.rows(query, (kind,))}
+        current = dict(_stamps(self.folder / kind))
+        if lost := known.keys() - current.keys():
             self._drop_lost(kind, lost)
-        changed = [name for name, stamp in there.items() if before.get(name) != stamp]
+        changed = [name for name, stamp in current.items() if known.get(name) != stamp]
         # In batches, as each transaction waits for the disk.
         for begin in range(0, len(changed), _SHARDS_AT_ONCE):
-            some = changed[begin : begin + _SHARDS_AT_ONCE]
-            inspected = [self._inspect(kind, name, is_known=name in before) for name in some]
+            batch = changed[begin : begin + _SHARDS_AT_ONCE]
+            inspected = [self._inspect(kind, name, is_known=name in known) for name in batch]
             self.database.transact(
                 partial(_store_inspected, [each for each in inspected if each is not None])
             )
@@ -135,14 +135,14 @@ class CacheIndex:
     def find(self, kind: Kind, keys: Sequence[bytes]) -> Iterator[EntryLocation | None]:
         """Yield the location of each entry in the order of the keys; None if there is none."""
         for begin in range(0, len(keys), _KEYS_AT_ONCE):
-            some = [bytes(key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
-            asked = (
+            batch = [bytes(key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
+            query = (
                 "SELECT key, name, row FROM entries JOIN shards ON shards.id = shard"
-                f" WHERE entries.kind = ? AND key IN ({_marks(some)})"
+                f" WHERE entries.kind = ? AND key IN ({_marks(batch)})"
             )
-            rows = self.database.rows(asked, (kind, *some))
+            rows = self.database.rows(query, (kind, *batch))
             found = {key: EntryLocation(name, row) for key, name, row in rows}
-            yield from map(found.get, some)
+            yield from map(found.get, batch)
 
     def mark_used(self, kind: Kind, keys: Sequence[bytes]) -> None:
         """Record that entries are used now."""
@@ -150,21 +150,21 @@ class CacheIndex:
 
         def note(connection: sqlite3.Connection) -> None:
             for begin in range(0, len(keys), _KEYS_AT_ONCE):
-                some = [bytes(key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
-                change = f"UPDATE entries SET used = ? WHERE kind = ? AND key IN ({_marks(some)})"
-                connection.execute(f"{change} AND used < ?", (now, kind, *some, now))
+                batch = [bytes(key) for key in keys[begin : begin + _KEYS_AT_ONCE]]
+                change = f"UPDATE entries SET used = ? WHERE kind = ? AND key IN ({_marks(batch)})"
+                connection.execute(f"{change} AND used < ?", (now, kind, *batch, now))
 
         self.database.transact(note)
 
     def drop(self, kind: Kind, name: str, row: int, key: bytes) -> None:
         """Drop a damaged entry, so that it is encoded again."""
         self.damaged.append(f"{kind}/{name}: entry {row}")
-        gone = (
+        deletion = (
             "DELETE FROM entries WHERE kind = ? AND key = ? AND row = ?"
             " AND shard = (SELECT id FROM shards WHERE kind = ? AND name = ?)"
         )
         self.database.transact(
-            lambda connection: connection.execute(gone, (kind, key, row, kind, name))
+            lambda connection: connection.execute(deletion, (kind, key, row, kind, name))
         )
 
     def drop_shard(self, kind: Kind, name: str, reason: str) -> None:
@@ -174,17 +174,17 @@ class CacheIndex:
 
     def shards(self, kind: Kind) -> list[IndexedShard]:
         """Return all shards of a kind, oldest first."""
-        asked = (
+        query = (
             "SELECT id, kind, name, signature, count, row_bytes, size,"
             " (SELECT COUNT(*) FROM entries WHERE shard = shards.id)"
             " FROM shards WHERE kind = ? ORDER BY id"
         )
-        return [IndexedShard(*row) for row in self.database.rows(asked, (kind,))]
+        return [IndexedShard(*row) for row in self.database.rows(query, (kind,))]
 
     def live_rows(self, shard: IndexedShard) -> list[int]:
         """Return the rows of a shard that lookups refer to, in order."""
-        asked = "SELECT row FROM entries WHERE shard = ? ORDER BY row"
-        return [row for (row,) in self.database.rows(asked, (shard.id,))]
+        query = "SELECT row FROM entries WHERE shard = ? ORDER BY row"
+        return [row for (row,) in self.database.rows(query, (shard.id,))]
 
     def renew_lease(self) -> None:
         """Protect entries that are used from now on from pruning while this process lives.
@@ -274,8 +274,8 @@ def _add(
         " size = excluded.size, mtime = excluded.mtime, ctime = excluded.ctime",
         (kind, name, shard.signature, shard.count, shard.row_bytes, *stamp),
     )
-    asked = "SELECT id FROM shards WHERE kind = ? AND name = ?"
-    number = int(connection.execute(asked, (kind, name)).fetchone()[0])
+    query = "SELECT id FROM shards WHERE kind = ? AND name = ?"
+    number = int(connection.execute(query, (kind, name)).fetchone()[0])
     connection.executemany(
         "INSERT OR IGNORE INTO entries (kind, key, shard, row, used) VALUES (?, ?, ?, ?, ?)",
         ((kind, shard.key(row), number, row, used) for row in rows),
@@ -305,8 +305,8 @@ def _store_inspected(inspected: Sequence[_InspectedShard], connection: sqlite3.C
 
 def _drop_other(connection: sqlite3.Connection, shard: int, rows: Mapping[bytes, int]) -> None:
     """Remove entries of a changed shard that it does not contain any more."""
-    asked = "SELECT kind, key, row FROM entries WHERE shard = ?"
-    for kind, key, row in connection.execute(asked, (shard,)).fetchall():
+    query = "SELECT kind, key, row FROM entries WHERE shard = ?"
+    for kind, key, row in connection.execute(query, (shard,)).fetchall():
         if rows.get(key) != row:
             connection.execute("DELETE FROM entries WHERE kind = ? AND key = ?", (kind, key))
 

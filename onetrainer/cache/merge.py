@@ -91,12 +91,12 @@ def remove_unused(index: CacheIndex, kind: Kind) -> int:
         return 0
 
     def remove(connection: sqlite3.Connection) -> int:
-        asked = (
+        query = (
             "SELECT name, size FROM shards WHERE kind = ?"
             " AND NOT EXISTS (SELECT 1 FROM entries WHERE shard = shards.id)"
         )
         freed = 0
-        for name, size in connection.execute(asked, (kind,)).fetchall():
+        for name, size in connection.execute(query, (kind,)).fetchall():
             try:
                 index.path(kind, name).unlink(missing_ok=True)
             except OSError:

@@ -163,21 +163,21 @@ def prune(
         before = _total_bytes(index)
         unused = sum(_unused_bytes(shard) for kind in KINDS for shard in index.shards(kind))
         computers = tuple(index.database.transact(other_computers))
-        spared = _spared_since(index, since)
-        begun = _remove_abandoned(folder)
+        kept_since = _spared_since(index, since)
+        unfinished_bytes = _remove_abandoned(folder)
         older = _remove_older(folder) if removes_older else 0
-        gone = 0
+        deletion = 0
         if unused_s is not None:
-            gone += _evict_unused(index, min(spared, int(time.time() - unused_s)))
+            deletion += _evict_unused(index, min(kept_since, int(time.time() - unused_s)))
         _compact(index)
         if limit_bytes is not None and _total_bytes(index) > limit_bytes:
             older += _remove_older(folder)
-            gone += _shrink(limit_bytes, index, spared)
+            deletion += _shrink(limit_bytes, index, kept_since)
         after = _total_bytes(index)
         is_in_use = index.database.transact(in_use_since) is not None
-        freed = max(0, before - after) + begun
-        leftover = min(freed, unused + begun) if gone or older else freed
-        return PruneReport(gone, older, freed, after, computers, is_in_use, leftover)
+        freed = max(0, before - after) + unfinished_bytes
+        leftover = min(freed, unused + unfinished_bytes) if deletion or older else freed
+        return PruneReport(deletion, older, freed, after, computers, is_in_use, leftover)
     finally:
         index.close()
 
@@ -225,8 +225,8 @@ def _require_cache(folder: Path) -> None:
 
 def _kind_report(index: CacheIndex, kind: Kind) -> KindReport:
     shards = index.shards(kind)
-    asked = "SELECT MAX(used), MIN(used) FROM entries WHERE kind = ?"
-    newest, oldest = index.database.rows(asked, (kind,))[0]
+    query = "SELECT MAX(used), MIN(used) FROM entries WHERE kind = ?"
+    newest, oldest = index.database.rows(query, (kind,))[0]
     return KindReport(
         kind=kind,
         entries=sum(shard.live for shard in shards),
@@ -247,44 +247,46 @@ def _spared_since(index: CacheIndex, since: float | None) -> int:
 
 def _evict_unused(index: CacheIndex, before: int) -> int:
     """Remove entries last used before a time, and return their number."""
-    gone = "DELETE FROM entries WHERE used < ?"
-    return index.database.transact(lambda connection: connection.execute(gone, (before,)).rowcount)
+    deletion = "DELETE FROM entries WHERE used < ?"
+    return index.database.transact(
+        lambda connection: connection.execute(deletion, (before,)).rowcount
+    )
 
 
-def _shrink(limit_bytes: int, index: CacheIndex, spared: int) -> int:
+def _shrink(limit_bytes: int, index: CacheIndex, kept_since: int) -> int:
     """Shrink the folder to a limit if possible, and return the number of removed entries."""
     count = 0
     while True:
-        gone = _evict(index, _live_bytes(index) - limit_bytes, spared)
+        deletion = _evict(index, _live_bytes(index) - limit_bytes, kept_since)
         _compact(index, is_tight=True)
-        count += gone
+        count += deletion
         # Shards have headers, so a few more entries may have to go.
-        if not gone or _total_bytes(index) <= limit_bytes:
+        if not deletion or _total_bytes(index) <= limit_bytes:
             return count
 
 
-def _evict(index: CacheIndex, excess: int, spared: int) -> int:
+def _evict(index: CacheIndex, excess: int, kept_since: int) -> int:
     """Remove the least recently used entries until so many bytes are free, and return their number.
 
     Among entries last used at the same time whole shards go first: they need no rewriting.
     """
-    asked = (
+    query = (
         "SELECT entries.kind, key, row_bytes FROM entries JOIN shards ON shards.id = shard"
         " WHERE used < ? ORDER BY used, shard, row LIMIT ?"
     )
     count = 0
     while excess > 0:
-        oldest = index.database.rows(asked, (spared, _AT_ONCE))
+        oldest = index.database.rows(query, (kept_since, _AT_ONCE))
         if not oldest:
             break
-        gone: list[tuple[str, bytes]] = []
+        deletion: list[tuple[str, bytes]] = []
         for kind, key, row_bytes in oldest:
             if excess <= 0:
                 break
-            gone.append((kind, key))
+            deletion.append((kind, key))
             excess -= row_bytes
-        count += len(gone)
-        index.database.transact(partial(_delete_entries, gone))
+        count += len(deletion)
+        index.database.transact(partial(_delete_entries, deletion))
     return count
 
 

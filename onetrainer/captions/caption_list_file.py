@@ -212,12 +212,9 @@ def _share(name: str, value: object) -> float:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         number = float(value)
     if number is None or not 0 <= number <= 1:
-        raise _LineError(f'"{name}" is {_shown(value)}, not a number from 0 to 1')
+        text = "missing" if value in (None, "") else json.dumps(value, ensure_ascii=False)[:60]
+        raise _LineError(f'"{name}" is {text}, not a number from 0 to 1')
     return number
-
-
-def _shown(value: object) -> str:
-    return "missing" if value in (None, "") else json.dumps(value, ensure_ascii=False)[:60]
 
 
 def _clean(text: str) -> str:

@@ -18,11 +18,11 @@ _SHOWN = 60  # characters
 
 def caption_problems(captions: Captions, path: str) -> list[Problem]:
     """Return errors and warnings about a captions section, whose dotted path is `path`."""
-    found = [*_template_problems(captions, path), *_mark_problems(captions, path)]
+    problems = [*_template_problems(captions, path), *_mark_problems(captions, path)]
     if captions.drop_tags != "off":
-        found += _list_problems(captions, path)
+        problems += _list_problems(captions, path)
     if captions.dropout == 1:
-        found.append(
+        problems.append(
             Problem(
                 f"{path}.dropout",
                 "every caption is replaced by the empty prompt",
@@ -31,36 +31,36 @@ def caption_problems(captions: Captions, path: str) -> list[Problem]:
                 severity="warning",
             )
         )
-    return found
+    return problems
 
 
 def _template_problems(captions: Captions, path: str) -> Iterator[Problem]:
     template = captions.template
     if not template.strip():
         return
-    place, shown = f"{path}.template", _cut(template)
+    setting, shown = f"{path}.template", _cut(template)
     try:
-        found = all_choices(parse_choices(template))
+        problems = all_choices(parse_choices(template))
     except BraceError as error:
         yield Problem(
-            place,
+            setting,
             f'"{shown}" has {error}',
             "Expected braces in pairs, such as {caption}",
             "Correct it; {{ and }} are literal braces.",
         )
         return
-    if not any(one.field == "caption" for one in found):
+    if not any(one.field == "caption" for one in problems):
         yield Problem(
-            place,
+            setting,
             f'"{shown}" has no place for the caption',
             "Expected {caption} where the caption belongs",
             "Add it.",
         )
     known = ", ".join(f"{{{field}}}" for field in FIELDS)
-    for one in found:
+    for one in problems:
         if len(one.options) > 1 and not captions.wildcards:
             yield Problem(
-                place,
+                setting,
                 f'"{shown}" contains a wildcard',
                 "Wildcards are turned off",
                 "Turn them on; {{ and }} are literal braces.",
@@ -71,7 +71,7 @@ def _template_problems(captions: Captions, path: str) -> Iterator[Problem]:
             near = difflib.get_close_matches(one.field.lower(), FIELDS, n=1)
             remedy = f"Did you mean {{{near[0]}}}?" if near else "Correct or remove it."
             yield Problem(
-                place, f'there is no "{{{_cut(one.field)}}}"', f"Expected one of {known}", remedy
+                setting, f'there is no "{{{_cut(one.field)}}}"', f"Expected one of {known}", remedy
             )
 
 
@@ -82,19 +82,19 @@ def _mark_problems(captions: Captions, path: str) -> Iterator[Problem]:
         "keep_separator": captions.keep_separator,
     }
     for name, mark in marks.items():
-        place, clean = f"{path}.{name}", mark.strip()
+        setting, clean = f"{path}.{name}", mark.strip()
         if not mark:
             continue
         if not clean or clean != " ".join(clean.split()):
             yield Problem(
-                place,
+                setting,
                 "blanks cannot be distinguished from those between words",
                 'Expected characters that captions do not contain otherwise, such as ";;;"',
                 "Enter some, or leave it empty.",
             )
         elif separator and separator in clean:
             yield Problem(
-                place,
+                setting,
                 f'"{clean}" contains "{separator}", which separates tags already',
                 'Expected other characters, such as ";;;" or "|||"',
                 "Choose others.",
@@ -112,12 +112,12 @@ def _mark_problems(captions: Captions, path: str) -> Iterator[Problem]:
 def _list_problems(captions: Captions, path: str) -> Iterator[Problem]:
     if captions.drop_listed == "none":
         return
-    place = f"{path}.listed_tags"
+    setting = f"{path}.listed_tags"
     lines = [line.strip() for line in captions.listed_tags.splitlines() if line.strip()]
     if not lines:
         effect = "no tag is dropped" if captions.drop_listed == "drop" else "it keeps no tag"
         yield Problem(
-            place,
+            setting,
             f"the list is empty, so {effect}",
             "",
             "Enter one tag a line.",
@@ -127,7 +127,7 @@ def _list_problems(captions: Captions, path: str) -> Iterator[Problem]:
         mark = tag_separator(captions)
         if joined := [line for line in lines if mark in line]:
             yield Problem(
-                place,
+                setting,
                 f'"{_cut(joined[0])}" matches no tag, as tags are split at "{mark}"',
                 "Expected one tag a line",
                 "Write each on a line of its own.",
@@ -137,14 +137,14 @@ def _list_problems(captions: Captions, path: str) -> Iterator[Problem]:
     faults = list(pattern_errors(captions.listed_tags))
     for number, pattern, fault in faults[:_MAX_LISTED]:
         yield Problem(
-            place,
+            setting,
             f'line {number}: "{_cut(pattern)}" cannot be used: {fault}',
             "Expected a regular expression",
             "Correct it, or turn off patterns to match lines literally.",
         )
     if len(faults) > _MAX_LISTED:
         more = f"{len(faults) - _MAX_LISTED} more lines cannot be used"
-        yield Problem(place, more, "", "Correct them too.")
+        yield Problem(setting, more, "", "Correct them too.")
 
 
 def _cut(text: str) -> str:

@@ -22,14 +22,11 @@ def split_at_tokens(caption: str, words: Collection[str]) -> list[str]:
         return [caption]
     # The longest first, as one may begin another: "cat" and "cat 2".
     keys = sorted(words, key=len, reverse=True)
-    spelled = "|".join(f"({_spelling(key)})" for key in keys)
+    patterns = (r"\s+".join(map(re.escape, key.split())) for key in keys)
+    spelled = "|".join(f"({pattern})" for pattern in patterns)
     parts, end = [], 0
     for match in re.finditer(rf"(?<!\w)(?:{spelled})(?!\w)", caption, flags=re.IGNORECASE):
         assert match.lastindex, "one of the groups has matched"
         parts += [caption[end : match.start()], keys[match.lastindex - 1]]
         end = match.end()
     return [*parts, caption[end:]]
-
-
-def _spelling(key: str) -> str:
-    return r"\s+".join(re.escape(word) for word in key.split())

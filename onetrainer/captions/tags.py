@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -164,12 +164,8 @@ def _capitals(tag: str, captions: Captions, numbers: random.Random) -> str:
             return _LETTERS.sub(lambda word: _first_upper(word[0]), tag)
         case "first":
             return _LETTERS.sub(lambda word: _first_upper(word[0]), tag, count=1)
-    return "".join(_upper_half(tag, numbers))
+    return "".join(letter.upper() if numbers.random() < 0.5 else letter for letter in tag)
 
 
 def _first_upper(word: str) -> str:
     return word[0].upper() + word[1:]
-
-
-def _upper_half(tag: Sequence[str], numbers: random.Random) -> list[str]:
-    return [letter.upper() if numbers.random() < 0.5 else letter for letter in tag]

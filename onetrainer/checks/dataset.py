@@ -37,64 +37,67 @@ def check_images(config: TrainConfig) -> list[Problem]:
     if not reads_image_folders(config):
         return []
     concepts = used_concepts(config)
-    indexes, found = _listed(config, concepts)
+    indexes, problems = _list_folders(config, concepts)
     is_plain = uses_images_only(config)
-    found += _left_inside(concepts, indexes)
+    problems += _subfolder_problems(concepts, indexes)
     for number, index in indexes.items():
         is_told = is_plain or _is_told_by_rules(config, concepts[number])
-        found += _index_problems(concepts[number], index, has_captions=not is_told)
+        problems += _index_problems(concepts[number], index, has_captions=not is_told)
     if is_plain:
-        return [*found, *_unused(config), *_split_problems(config, concepts, indexes)]
-    found += [*_unmasked(config, concepts, indexes), *_unshown(config, indexes)]
-    found += _same_files(concepts, indexes)
-    return found + _split_problems(config, concepts, indexes)
+        return [*problems, *_unused_by_vae(config), *_split_problems(config, concepts, indexes)]
+    problems += [
+        *_mask_problems(config, concepts, indexes),
+        *_conditioning_problems(config, indexes),
+    ]
+    problems += _shared_file_problems(concepts, indexes)
+    return problems + _split_problems(config, concepts, indexes)
 
 
 def unreadable_problem(path: str, error: OSError) -> Problem:
     """Return the problem of a setting whose path the system does not let us read."""
     reason = (error.strerror or str(error)).lower()
-    place = shortened(Path(str(error.filename or "")))
-    return Problem(path, f"{place}: {reason}", "Expected a readable path", "Check it.")
+    setting = shortened(Path(str(error.filename or "")))
+    return Problem(path, f"{setting}: {reason}", "Expected a readable path", "Check it.")
 
 
-def _listed(
+def _list_folders(
     config: TrainConfig, concepts: Sequence[ConceptSettings]
 ) -> "tuple[dict[int, DatasetIndex], list[Problem]]":
     from onetrainer.captions.caption_list import read_caption_list
     from onetrainer.dataset.items import index_concept
     from onetrainer.images.header import recent_headers
 
-    indexes, found = {}, []
+    indexes, problems = {}, []
     for number, concept in enumerate(concepts):
-        place = concept.place
+        setting = concept.setting_path
         try:
             if concept.caption_source == "list" and concept.caption_list is not None:
-                place = sibling_path(concept, "caption_list")
+                setting = sibling_path(concept, "caption_list")
                 read_caption_list(concept.caption_list)
-                place = concept.place
+                setting = concept.setting_path
             required = concept.require_captions and not _is_told_by_rules(config, concept)
             seen = replace(concept, require_captions=required)
             indexes[number] = index_concept(seen, number=number, headers=recent_headers())
         except UserError as error:
-            found.append(Problem(place, error.what, error.expected, error.remedy))
+            problems.append(Problem(setting, error.what, error.expected, error.remedy))
         except OSError as error:  # a name too long, a folder that may not be looked into
-            found.append(unreadable_problem(place, error))
-    return indexes, found
+            problems.append(unreadable_problem(setting, error))
+    return indexes, problems
 
 
 def _is_told_by_rules(config: TrainConfig, concept: ConceptSettings) -> bool:
     """Return whether the settings alone show that a folder has no captions."""
     is_empty = not concept.caption_text.strip() and not concept.trigger
-    is_ruled = concept.place != "validation.folder" or bool(config.data.folder)
+    is_ruled = concept.setting_path != "validation.folder" or bool(config.data.folder)
     return concept.caption_source == "text" and is_empty and is_ruled
 
 
-def _left_inside(concepts: Sequence[ConceptSettings], indexes: Indexes) -> list[Problem]:
+def _subfolder_problems(concepts: Sequence[ConceptSettings], indexes: Indexes) -> list[Problem]:
     """Return warnings about images in subfolders that no folder includes."""
     from onetrainer.concepts.folder_listing import count_images
 
     named = {Path(os.path.realpath(each.folder)) for each in concepts}
-    found = []
+    problems = []
     for number, index in indexes.items():
         counts = [
             count
@@ -103,15 +106,17 @@ def _left_inside(concepts: Sequence[ConceptSettings], indexes: Indexes) -> list[
         ]
         if counts:
             switch = subfolders_path(concepts[number])
-            found.append(_not_taken(concepts[number].place, switch, sum(counts), len(counts)))
-    return found
+            problems.append(
+                _subfolder_problem(concepts[number].setting, switch, sum(counts), len(counts))
+            )
+    return problems
 
 
-def _not_taken(place: str, switch: str, images: int, folders: int) -> Problem:
+def _subfolder_problem(setting: str, switch: str, images: int, folders: int) -> Problem:
     more = f"{images} more image{'s are' if images > 1 else ' is'}"
     within = f"{folders} subfolders" if folders > 1 else "a subfolder"
     return Problem(
-        place,
+        setting,
         f"{more} in {within} and will not be used",
         "Only images in the folder itself are used",
         "Turn on subfolders to include them.",
@@ -129,35 +134,39 @@ def _split_problems(
     is_whole = len(indexes) == len(concepts)
     if not is_whole or not any(concept.role == "train" for concept in concepts):
         return []
-    held = next((each.place for each in concepts if each.role == "validation"), "")
+    validation_path = next(
+        (each.setting_path for each in concepts if each.role == "validation"), ""
+    )
     try:
         dataset = split(config, concepts, [indexes[number] for number in range(len(concepts))])
     except UserError as error:
-        return [Problem(held or "validation.use", error.what, error.expected, error.remedy)]
-    found = []
+        return [
+            Problem(validation_path or "validation.use", error.what, error.expected, error.remedy)
+        ]
+    problems = []
     if dataset.validation is not None and len(dataset.validation) < FEW_IMAGES:
-        found.append(_few(held, len(dataset.validation)))
+        problems.append(_few_images_problem(validation_path, len(dataset.validation)))
     if isinstance(config.objective, AlignProp):
-        return found  # tokens are trained with prompts
+        return problems  # tokens are trained with prompts
     trained = [item for item in dataset.items if not item.is_prior]
-    return found + missing_token_problems(config, _texts(concepts, trained))
+    return problems + missing_token_problems(config, _caption_texts(concepts, trained))
 
 
-def _texts(concepts: Sequence[ConceptSettings], items: "Sequence[Item]") -> list[str]:
+def _caption_texts(concepts: Sequence[ConceptSettings], items: "Sequence[Item]") -> list[str]:
     """Return all texts that captions of the items may contain."""
     used = {item.concept for item in items}
     always = [text for n in used for text in (concepts[n].trigger, concepts[n].captions.template)]
     return [*always, *(caption for item in items for caption in item.captions)]
 
 
-def _few(held: str, count: int) -> Problem:
+def _few_images_problem(validation_path: str, count: int) -> Problem:
     images = f"{count} image{'s' if count > 1 else ''}"
     return Problem(
-        held or "validation.split",
+        validation_path or "validation.split",
         f"only {images} would be used for validation, too few for a reliable loss",
         f"Expected at least {FEW_IMAGES}; ten or more are better",
         "Put more images into the folder."
-        if held
+        if validation_path
         else "Increase the validation split, or choose a folder of validation images.",
         "warning",
     )
@@ -176,7 +185,8 @@ def missing_token_problems(
     have no other text to be trained with.
     """
     words = {
-        f"embeddings.tokens.{place}.token": w for place, w in enumerate(config.embeddings.tokens)
+        f"embeddings.tokens.{setting}.token": w
+        for setting, w in enumerate(config.embeddings.tokens)
     }
     trained = {path: word.token for path, word in words.items() if word.train}
     absent = missing_tokens(captions, list(trained.values()))
@@ -201,7 +211,9 @@ def missing_token_problems(
     ]
 
 
-def _same_files(concepts: Sequence[ConceptSettings], indexes: Indexes) -> Iterator[Problem]:
+def _shared_file_problems(
+    concepts: Sequence[ConceptSettings], indexes: Indexes
+) -> Iterator[Problem]:
     """Yield problems about files in two folders at once, such as a folder within a folder.
 
     Training images that are validation images as well need none, as they are left out of training.
@@ -214,57 +226,59 @@ def _same_files(concepts: Sequence[ConceptSettings], indexes: Indexes) -> Iterat
     for later in indexes:
         for earlier in (number for number in indexes if number < later):
             one, other = concepts[earlier], concepts[later]
-            both = [item for place, item in places[later].items() if place in places[earlier]]
+            both = [item for setting, item in places[later].items() if setting in places[earlier]]
             if both and not is_same_folder(one, other):
-                yield from _same_file(one, other, [item.path.name for item in both])
+                yield from _shared_file_problem(one, other, [item.path.name for item in both])
 
 
-def _same_file(one: ConceptSettings, other: ConceptSettings, names: list[str]) -> Iterator[Problem]:
+def _shared_file_problem(
+    one: ConceptSettings, other: ConceptSettings, names: list[str]
+) -> Iterator[Problem]:
     some = ", ".join(names[:_SHOWN_IMAGES]) + (" …" if len(names) > _SHOWN_IMAGES else "")
     roles = {one.role, other.role}
     if "validation" in roles:
         if roles & PRIOR_ROLES:
-            held, kept = (one, other) if one.role == "validation" else (other, one)
+            measured, kept = (one, other) if one.role == "validation" else (other, one)
             yield Problem(
-                held.place,
-                f"{len(names)} of its images are also class images ({kept.place}): {some}",
+                measured.setting_path,
+                f"{len(names)} of its images are also class images ({kept.setting_path}): {some}",
                 "Expected images that are not used in training",
                 "Choose another folder, or leave it empty to split off some of the images.",
             )
     elif "train" in roles and roles & PRIOR_ROLES:
         trained, kept = (one, other) if one.role == "train" else (other, one)
         yield Problem(
-            kept.place,
-            f"{len(names)} of its images are also training images ({trained.place}): {some}",
+            kept.setting_path,
+            f"{len(names)} of its images are also training images ({trained.setting_path}): {some}",
             "Expected different images, so neither folder inside the other",
             "Move one of the folders out of the other, or do not include subfolders.",
         )
     else:
         yield Problem(
-            other.place,
-            f"{len(names)} of its images are also in {one.place}: {some}",
+            other.setting_path,
+            f"{len(names)} of its images are also in {one.setting_path}: {some}",
             "They are used as often as both together say",
             "Move one of the folders out of the other, if that is not intended.",
             "warning",
         )
 
 
-def _unused(config: TrainConfig) -> Iterator[Problem]:
+def _unused_by_vae(config: TrainConfig) -> Iterator[Problem]:
     data = config.data
     if data.masks != "off":
-        yield _of_no_use("data.masks", "masks", "off")
+        yield _unused_problem("data.masks", "masks", "off")
     if data.class_folder:
-        yield _of_no_use("data.class_folder", "class images", "")
+        yield _unused_problem("data.class_folder", "class images", "")
 
 
-def _of_no_use(place: str, noun: str, empty: str) -> Problem:
+def _unused_problem(setting: str, noun: str, empty: str) -> Problem:
     return Problem(
-        place,
+        setting,
         f"a VAE is trained without {noun}",
         "They have no effect",
         "Remove them.",
         "warning",
-        Fix(place, empty),
+        Fix(setting, empty),
     )
 
 
@@ -273,15 +287,16 @@ def _index_problems(
 ) -> Iterator[Problem]:
     from onetrainer.dataset.items import lacking
 
-    place = concept.place
+    setting = concept.setting_path
     if index.skipped:
         names = [f"{each.name} ({each.reason})" for each in index.skipped]
-        yield _skipped_images(place, names)
+        yield _skipped_images(setting, names)
     if index.uncaptioned and has_captions:
+        prompt = "trigger words only" if concept.trigger.strip() else "an empty prompt"
         yield Problem(
-            place,
+            setting,
             f"{lacking(index.uncaptioned, len(index.items))} no caption",
-            f"They will be trained with {_left(concept)}",
+            f"They will be trained with {prompt}",
             "Add a line for each to the caption list."
             if concept.caption_source == "list"
             else "Add a .txt file of the same name for each.",
@@ -289,12 +304,7 @@ def _index_problems(
         )
 
 
-def _left(concept: ConceptSettings) -> str:
-    """Return what an image without a caption is trained with."""
-    return "trigger words only" if concept.trigger.strip() else "an empty prompt"
-
-
-def _unmasked(
+def _mask_problems(
     config: TrainConfig, concepts: Sequence[ConceptSettings], indexes: Indexes
 ) -> Iterator[Problem]:
     """Yield settings that enable masks while none of their images has one.
@@ -305,7 +315,7 @@ def _unmasked(
     for number, concept in enumerate(concepts):
         if concept.masks != "off":
             groups.setdefault(masks_path(config, concept), []).append(number)
-    for place, numbers in groups.items():
+    for setting, numbers in groups.items():
         is_whole = all(number in indexes for number in numbers)
         if is_whole and not any(indexes[number].masked for number in numbers):
             example = indexes[numbers[0]].items[0].path
@@ -315,16 +325,16 @@ def _unmasked(
                 else "Expected images with transparent parts"
             )
             yield Problem(
-                place,
+                setting,
                 "no image has a mask, so images are trained whole",
                 wanted,
                 "Add masks, or turn them off.",
                 "warning",
-                Fix(place, "off"),
+                Fix(setting, "off"),
             )
 
 
-def _unshown(config: TrainConfig, indexes: Indexes) -> Iterator[Problem]:
+def _conditioning_problems(config: TrainConfig, indexes: Indexes) -> Iterator[Problem]:
     """Yield a problem if conditioning images are enabled and there are none."""
     is_inpainting = config.model.family.endswith("inpainting")
     if config.data.conditioning != "files" or not is_inpainting or not indexes:
@@ -342,12 +352,12 @@ def _unshown(config: TrainConfig, indexes: Indexes) -> Iterator[Problem]:
         )
 
 
-def _skipped_images(place: str, names: list[str]) -> Problem:
+def _skipped_images(setting: str, names: list[str]) -> Problem:
     rest = len(names) - _SHOWN_IMAGES
     listed = ", ".join(names[:_SHOWN_IMAGES]) + (f" and {rest} more" if rest > 0 else "")
     count = f"{len(names)} image{'s' if len(names) > 1 else ''}"
     return Problem(
-        place,
+        setting,
         f"{count} cannot be used: {listed}",
         "The others will be used",
         "Replace or remove them.",

@@ -64,7 +64,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
-class _Looked:
+class _Analysis:
     """Readable images in order with their features, and which of them are near-duplicates.
 
     pairs are indices of items, the later second; they link all images of a group.
@@ -96,33 +96,39 @@ def check_dataset(
         UserError: no image can be read.
         AnalysisCancelled: should_stop returned True.
     """
-    concepts, indexes, findings = _listed(config, memory)
-    every = [item for index in indexes for item in index.items]
-    paths = list(dict.fromkeys(item.path for item in every))
-    seen = extract_features(paths, memory, progress, should_stop=should_stop, threads=threads)
-    looks = dict(zip(paths, seen, strict=True))
-    readable = [item for item in every if isinstance(looks[item.path], Features)]
+    concepts, indexes, findings = _list_folders(config, memory)
+    items = [item for index in indexes for item in index.items]
+    paths = list(dict.fromkeys(item.path for item in items))
+    results = extract_features(paths, memory, progress, should_stop=should_stop, threads=threads)
+    features_by_path = dict(zip(paths, results, strict=True))
+    readable = [item for item in items if isinstance(features_by_path[item.path], Features)]
     findings += [
-        _unreadable(path, one.reason) for path, one in looks.items() if isinstance(one, ImageError)
+        _unreadable_finding(path, result.reason)
+        for path, result in features_by_path.items()
+        if isinstance(result, ImageError)
     ]
     first = {item.path: item for item in reversed(readable)}
     kept = [item for item in readable if first[item.path] is item]
-    features = [one for one in (looks[item.path] for item in kept) if isinstance(one, Features)]
-    looked = _Looked(kept, features, similar_pairs(features, should_stop=should_stop))
-    leaks = list(_leaks(config, concepts, indexes, looked))
+    features = [
+        result
+        for result in (features_by_path[item.path] for item in kept)
+        if isinstance(result, Features)
+    ]
+    analysis = _Analysis(kept, features, similar_pairs(features, should_stop=should_stop))
+    leaks = list(_validation_leaks(config, concepts, indexes, analysis))
     leaked = {(finding.path, finding.other) for finding in leaks}
     findings += leaks
     findings += [
         finding
-        for finding in _doubles(looked, memory)
+        for finding in _duplicates(analysis, memory)
         if not {(finding.path, finding.other), (finding.other, finding.path)} & leaked
     ]
-    findings += _of_items(config, concepts, looked, memory)
+    findings += _image_findings(config, concepts, analysis, memory)
     # Two folders may report the same file.
     return CheckResult(tuple(sort_findings(list(dict.fromkeys(findings)))), len(paths))
 
 
-def _listed(
+def _list_folders(
     config: TrainConfig, memory: ImageIndex | None
 ) -> tuple[tuple[ConceptSettings, ...], list[DatasetIndex], list[Finding]]:
     """Return the folders, their contents, and findings about them. Raises UserError."""
@@ -145,11 +151,11 @@ def _listed(
             findings.append(Finding("unreadable", "error", concept.folder, error.what, remedy))
             index = DatasetIndex((), (), 0)
         indexes.append(index)
-        findings += [_unreadable(each.path, each.reason) for each in index.skipped]
-        findings += [_orphan(path) for path in index.orphans]
+        findings += [_unreadable_finding(each.path, each.reason) for each in index.skipped]
+        findings += [_orphan_finding(path) for path in index.orphans]
         if concept.caption_list is not None:
-            findings += [_unlisted(concept.caption_list, entry) for entry in index.unlisted]
-    findings += _twice(concepts, indexes)
+            findings += [_unlisted_finding(concept.caption_list, entry) for entry in index.unlisted]
+    findings += _folder_duplicates(concepts, indexes)
     if not any(index.items for index in indexes):
         if errors:
             raise errors[0]
@@ -161,7 +167,7 @@ def _listed(
     return concepts, indexes, findings
 
 
-def _twice(
+def _folder_duplicates(
     concepts: Sequence[ConceptSettings], indexes: Sequence[DatasetIndex]
 ) -> Iterator[Finding]:
     """Yield folders whose images an earlier folder contains as well.
@@ -173,8 +179,8 @@ def _twice(
         for concept, index in zip(concepts, indexes, strict=True)
         if concept.role != "validation"
     ]
-    for place, (concept, paths) in enumerate(shown):
-        for other, others in shown[:place]:
+    for position, (concept, paths) in enumerate(shown):
+        for other, others in shown[:position]:
             both = len(paths & others)
             if both:
                 some = "all" if both == len(paths) else str(both)
@@ -190,21 +196,21 @@ def _twice(
                 )
 
 
-def _leaks(
+def _validation_leaks(
     config: TrainConfig,
     concepts: Sequence[ConceptSettings],
     indexes: Sequence[DatasetIndex],
-    looked: _Looked,
+    analysis: _Analysis,
 ) -> Iterator[Finding]:
     """Yield validation images that are near-duplicates of training images."""
-    numbers = groups_from_pairs(len(looked.items), looked.pairs)
-    places = {item.path: place for place, item in enumerate(looked.items)}
-    alone = len(looked.items)
+    numbers = groups_from_pairs(len(analysis.items), analysis.pairs)
+    places = {item.path: position for position, item in enumerate(analysis.items)}
+    alone = len(analysis.items)
 
     def group_similar(items: Sequence[Item]) -> list[int]:
         return [
-            numbers[places[item.path]] if item.path in places else alone + place
-            for place, item in enumerate(items)
+            numbers[places[item.path]] if item.path in places else alone + position
+            for position, item in enumerate(items)
         ]
 
     dataset = _split(config, concepts, indexes, group_similar)
@@ -214,22 +220,25 @@ def _leaks(
     for item in dataset.items:
         if item.path in places and not item.is_prior:
             trained.setdefault(numbers[places[item.path]], []).append(places[item.path])
-    direct = {pair for first, second in looked.pairs for pair in ((first, second), (second, first))}
+    direct = {
+        pair for first, second in analysis.pairs for pair in ((first, second), (second, first))
+    }
     for item in dataset.validation:
-        place = places.get(item.path)
-        if place is None or numbers[place] not in trained:
+        position = places.get(item.path)
+        if position is None or numbers[position] not in trained:
             continue
-        alike = trained[numbers[place]]
-        other = next((each for each in alike if (place, each) in direct), alike[0])
+        alike = trained[numbers[position]]
+        other = next((each for each in alike if (position, each) in direct), alike[0])
         yield Finding(
             "leak",
             "error",
             item.path,
             "validation image, but nearly the same as the training image"
-            f" {_beside(item, looked.items[other])}, so its loss says nothing about new images",
+            f" {_display_name(item, analysis.items[other])}, so its loss says nothing about new"
+            " images",
             "Remove one of the two, or turn on validation.keep_similar if you use a validation"
             " split",
-            looked.items[other].path,
+            analysis.items[other].path,
         )
 
 
@@ -246,21 +255,21 @@ def _split(
         return None
 
 
-def _doubles(looked: _Looked, memory: ImageIndex | None) -> Iterator[Finding]:
+def _duplicates(analysis: _Analysis, memory: ImageIndex | None) -> Iterator[Finding]:
     """Yield duplicates and near-duplicates of earlier images."""
-    for first, second in sorted(looked.pairs, key=lambda pair: pair[::-1]):
-        item, other = looked.items[second], looked.items[first]
-        words = _beside(item, other)
+    for first, second in sorted(analysis.pairs, key=lambda pair: pair[::-1]):
+        item, other = analysis.items[second], analysis.items[first]
+        name = _display_name(item, other)
         if os.path.realpath(item.path) == os.path.realpath(other.path):
-            what = f"link to {words}, which counts twice"
+            what = f"link to {name}, which counts twice"
         elif _is_same_file(item.path, other.path, memory):
-            what = f"same file as {words}, which counts twice"
+            what = f"same file as {name}, which counts twice"
         else:
             yield Finding(
                 "near-duplicate",
                 "note",
                 item.path,
-                f"nearly the same as {words}; together they count twice",
+                f"nearly the same as {name}; together they count twice",
                 "Keep the better one, or both if they differ in what matters to you",
                 other.path,
             )
@@ -275,31 +284,33 @@ def _doubles(looked: _Looked, memory: ImageIndex | None) -> Iterator[Finding]:
         )
 
 
-def _of_items(
+def _image_findings(
     config: TrainConfig,
     concepts: Sequence[ConceptSettings],
-    looked: _Looked,
+    analysis: _Analysis,
     memory: ImageIndex | None,
 ) -> Iterator[Finding]:
     """Yield the findings about single images."""
     is_plain = uses_images_only(config)
-    files = {} if is_plain else _caption_files(concepts, looked.items)
-    maskless = set(_maskless(concepts, looked.items))
-    for number in sorted(maskless):
+    files = {} if is_plain else _caption_files(concepts, analysis.items)
+    without_masks = set(_concepts_without_masks(concepts, analysis.items))
+    for number in sorted(without_masks):
         yield no_mask_finding(concepts[number])
-    for item, one in zip(looked.items, looked.features, strict=True):
+    for item, result in zip(analysis.items, analysis.features, strict=True):
         concept = concepts[item.concept]
-        found = [size_findings(item, concept)]
-        if item.concept not in maskless:
-            found.append(mask_findings(item, concept, memory))
-        if one.detail is not None:
-            found.append(detail_findings(item, concept, one.detail))
+        findings = [size_findings(item, concept)]
+        if item.concept not in without_masks:
+            findings.append(mask_findings(item, concept, memory))
+        if result.detail is not None:
+            findings.append(detail_findings(item, concept, result.detail))
         if not is_plain:
-            found.append(caption_findings(item, concept, files.get(item.path)))
-        yield from chain.from_iterable(found)
+            findings.append(caption_findings(item, concept, files.get(item.path)))
+        yield from chain.from_iterable(findings)
 
 
-def _maskless(concepts: Sequence[ConceptSettings], items: Sequence[Item]) -> list[int]:
+def _concepts_without_masks(
+    concepts: Sequence[ConceptSettings], items: Sequence[Item]
+) -> list[int]:
     """Return the concepts of several images that use masks, and of which no image has one."""
     counts = Counter(item.concept for item in items)
     masked = {item.concept for item in items if item.mask is not None}
@@ -316,13 +327,13 @@ def _caption_files(
     """Return the caption files of images with empty captions."""
     bare = {item.concept for item in items if not any(item.captions)}
     return {
-        found.path: found.caption
+        findings.path: findings.caption
         for number in sorted(bare)
         if concepts[number].caption_source == "files"
-        for found in list_folder(
+        for findings in list_folder(
             concepts[number].folder, recursive=concepts[number].recursive
         ).images
-        if found.caption is not None
+        if findings.caption is not None
     }
 
 
@@ -340,12 +351,12 @@ def _digest(path: Path, memory: ImageIndex | None) -> str:
     return known or hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _beside(item: Item, other: Item) -> str:
+def _display_name(item: Item, other: Item) -> str:
     """Return the name of another image, with its folder if that differs."""
     return other.path.name if other.path.parent == item.path.parent else str(other.path)
 
 
-def _unreadable(path: Path, reason: str) -> Finding:
+def _unreadable_finding(path: Path, reason: str) -> Finding:
     what, _, own = reason.partition("; ")  # some reasons contain a remedy
     remedy = f"{own[0].upper()}{own[1:]}" if own else "Save it again from a program that opens it"
     for sign, other in _REMEDIES.items():
@@ -354,7 +365,7 @@ def _unreadable(path: Path, reason: str) -> Finding:
     return Finding("unreadable", "error", path, f"skipped: {what}", f"{remedy}, or remove it")
 
 
-def _orphan(path: Path) -> Finding:
+def _orphan_finding(path: Path) -> Finding:
     noun = "caption" if path.suffix.lower() == ".txt" else "mask or conditioning picture"
     return Finding(
         "orphan",
@@ -365,7 +376,7 @@ def _orphan(path: Path) -> Finding:
     )
 
 
-def _unlisted(path: Path, entry: CaptionEntry) -> Finding:
+def _unlisted_finding(path: Path, entry: CaptionEntry) -> Finding:
     return Finding(
         "orphan",
         "note",

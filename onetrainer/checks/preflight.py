@@ -50,7 +50,9 @@ def document_problems(document: Document, *, source: str) -> tuple[TrainConfig, 
     except ProblemsError:
         return TrainConfig(), wrong
     named = {problem.path for problem in wrong}
-    return config, wrong + [found for found in all_problems(config) if found.path not in named]
+    return config, wrong + [
+        problems for problems in all_problems(config) if problems.path not in named
+    ]
 
 
 def all_problems(config: TrainConfig) -> list[Problem]:
@@ -58,7 +60,9 @@ def all_problems(config: TrainConfig) -> list[Problem]:
     broken = check_rules(config)
     named = {problem.path for problem in broken if problem.severity == "error"}
     # A missing path has been reported already.
-    return broken + [found for found in check_environment(config) if found.path not in named]
+    return broken + [
+        problems for problems in check_environment(config) if problems.path not in named
+    ]
 
 
 def check_environment(config: TrainConfig) -> list[Problem]:
@@ -73,16 +77,16 @@ def check_environment(config: TrainConfig) -> list[Problem]:
             "data.cache_folder", config.data.cache_folder
         ),
     }
-    found = []
+    problems = []
     for path, check in checks.items():
         try:
-            found += check(config)
+            problems += check(config)
         except UserError as error:
-            found.append(_problem(path, error))
+            problems.append(_problem(path, error))
         except OSError as error:  # a name too long, a folder that may not be looked into
-            found.append(unreadable_problem(path, error))
-    found += _check_start_files(config)
-    return found + package_problems(config)
+            problems.append(unreadable_problem(path, error))
+    problems += _check_start_files(config)
+    return problems + package_problems(config)
 
 
 def require_startable(problems: list[Problem], *, source: str = "") -> list[Problem]:
@@ -112,13 +116,13 @@ def _check_model(config: TrainConfig) -> list[Problem]:
 
 def _check_choices(config: TrainConfig, model: ModelFile) -> list[Problem]:
     """Return the problems of settings about a model of the right family."""
-    place, choice = _PREDICTION, str(config.model.prediction)
+    setting, choice = _PREDICTION, str(config.model.prediction)
     try:
         prediction = resolve_prediction(model, config.model.prediction)
-        place, choice = _ZERO_SNR, str(config.model.zero_terminal_snr)
+        setting, choice = _ZERO_SNR, str(config.model.zero_terminal_snr)
         zero_snr = resolve_zero_snr(model, config.model.zero_terminal_snr)
     except UserError as error:
-        return [_unresolved(place, choice, error)]
+        return [_unresolved(setting, choice, error)]
     try:
         require_predictable(prediction, zero_terminal_snr=zero_snr, model=model)
     except UserError as error:
@@ -126,11 +130,11 @@ def _check_choices(config: TrainConfig, model: ModelFile) -> list[Problem]:
     return _overruled(config, model)
 
 
-def _unresolved(place: str, choice: str, error: UserError) -> Problem:
+def _unresolved(setting: str, choice: str, error: UserError) -> Problem:
     if choice != "auto":
-        return _problem(place, error, Fix(place, "auto"))
-    either = tuple(Fix(place, prediction) for prediction in ("v_prediction", "epsilon"))
-    return replace(_problem(place, error), choices=either)
+        return _problem(setting, error, Fix(setting, "auto"))
+    either = tuple(Fix(setting, prediction) for prediction in ("v_prediction", "epsilon"))
+    return replace(_problem(setting, error), choices=either)
 
 
 def _unpredictable(model: ModelFile, error: UserError) -> Problem:
@@ -143,24 +147,24 @@ def _unpredictable(model: ModelFile, error: UserError) -> Problem:
 
 def _overruled(config: TrainConfig, model: ModelFile) -> list[Problem]:
     """Return warnings about settings that override the model's metadata."""
-    found = []
+    problems = []
     choice = config.model.prediction
     if choice != "auto" and model.prediction not in (None, choice):
-        told = f'says "{model.prediction}" ({model.told_by})'
-        found.append(_overruled_words(model, _PREDICTION, choice, told))
+        says = f'says "{model.prediction}" ({model.told_by})'
+        problems.append(_overruled_words(model, _PREDICTION, choice, says))
     if config.model.zero_terminal_snr == "off" and model.zero_terminal_snr:
-        found.append(_overruled_words(model, _ZERO_SNR, "off", "asks for zero terminal SNR"))
-    return found
+        problems.append(_overruled_words(model, _ZERO_SNR, "off", "asks for zero terminal SNR"))
+    return problems
 
 
-def _overruled_words(model: ModelFile, place: str, choice: str, told: str) -> Problem:
+def _overruled_words(model: ModelFile, setting: str, choice: str, says: str) -> Problem:
     return Problem(
-        place,
-        f"{model.path.name}: the file {told}",
+        setting,
+        f"{model.path.name}: the file {says}",
         f'"{choice}" is set here and takes precedence',
         'Choose "auto" if its images turn out as noise.',
         "warning",
-        Fix(place, "auto"),
+        Fix(setting, "auto"),
     )
 
 
@@ -190,15 +194,16 @@ def _local_place(text: str, *, is_offline: bool) -> Path | None:
     return folder
 
 
-def _problem(place: str, error: UserError, fix: Fix | None = None) -> Problem:
-    return Problem(place, error.what, error.expected, error.remedy, fix=fix)
+def _problem(setting: str, error: UserError, fix: Fix | None = None) -> Problem:
+    return Problem(setting, error.what, error.expected, error.remedy, fix=fix)
 
 
 def _check_start_files(config: TrainConfig) -> list[Problem]:
     """Return problems of missing start files; their contents are checked when they are loaded."""
     words = config.embeddings.tokens
     files = {
-        f"embeddings.tokens.{place}.start_from": word.start_from for place, word in enumerate(words)
+        f"embeddings.tokens.{setting}.start_from": word.start_from
+        for setting, word in enumerate(words)
     }
     if isinstance(config.method, Adapter):
         files["method.start_from"] = config.method.start_from
@@ -218,7 +223,7 @@ def _check_writable(path: str, value: str) -> list[Problem]:
     if not value:
         return []
     folder = Path(value).absolute()
-    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    existing = next(setting for setting in (folder, *folder.parents) if setting.exists())
     what = ""
     if not existing.is_dir():
         what = f"{existing}: this is a file"

@@ -35,28 +35,28 @@ def check_rewards(config: TrainConfig) -> list[Problem]:
     section = config.objective
     if not isinstance(section, AlignProp):
         return []
-    found = []
-    for place, reward in enumerate(section.rewards):
-        path = f"objective.rewards.{place}"
-        found += _file_problems(path, reward, is_offline=config.model.offline)
-    return found + _prompt_problems(config, section)
+    problems = []
+    for setting, reward in enumerate(section.rewards):
+        path = f"objective.rewards.{setting}"
+        problems += _file_problems(path, reward, is_offline=config.model.offline)
+    return problems + _prompt_problems(config, section)
 
 
 def _file_problems(path: str, reward: Reward, *, is_offline: bool) -> list[Problem]:
-    found = []
+    problems = []
     uses_network = reward.reward in (*NETWORKS, "reference")
     if uses_network and reward.model:
-        found += _network_problems(f"{path}.model", reward.model, is_offline=is_offline)
+        problems += _network_problems(f"{path}.model", reward.model, is_offline=is_offline)
     if reward.reward == "image_reward" and reward.model:
-        found += _vocabulary_problems(f"{path}.model", reward.model)
+        problems += _vocabulary_problems(f"{path}.model", reward.model)
     if reward.reward == "aesthetic" and reward.head and not Path(reward.head).is_file():
-        found.append(_not_there(f"{path}.head", reward.head, "the file of the score's head"))
+        problems.append(_not_there(f"{path}.head", reward.head, "the file of the score's head"))
     if reward.reward == "reference" and reward.folder:
-        found += _folder_problems(f"{path}.folder", reward.folder)
+        problems += _folder_problems(f"{path}.folder", reward.folder)
     if reward.reward == "function" and ":" in reward.function:
         problem = trusted_files.problem(reward.function, f"{path}.function")
-        found += [problem] if problem is not None else []
-    return found
+        problems += [problem] if problem is not None else []
+    return problems
 
 
 def _network_problems(path: str, model: str, *, is_offline: bool) -> list[Problem]:
@@ -78,10 +78,10 @@ def _network_problems(path: str, model: str, *, is_offline: bool) -> list[Proble
 
 
 def _vocabulary_problems(path: str, model: str) -> list[Problem]:
-    place = Path(model)
-    if is_hub_name(model) or not place.exists():
+    setting = Path(model)
+    if is_hub_name(model) or not setting.exists():
         return []  # downloaded with the network, or reported as missing already
-    folder = place if place.is_dir() else place.parent
+    folder = setting if setting.is_dir() else setting.parent
     if (folder / _VOCABULARY).is_file():
         return []
     return [
@@ -97,7 +97,7 @@ def _vocabulary_problems(path: str, model: str) -> list[Problem]:
 def _folder_problems(path: str, folder: str) -> list[Problem]:
     if not Path(folder).is_dir():
         return [_not_there(path, folder, "a folder of reference images")]
-    if any(not found.reason for found in list_images(Path(folder), recursive=False)):
+    if any(not problems.reason for problems in list_images(Path(folder), recursive=False)):
         return []
     return [
         Problem(
@@ -118,14 +118,16 @@ def _prompt_problems(config: TrainConfig, section: AlignProp) -> list[Problem]:
     }
     if not is_chosen[source]:
         return []  # the rules say so
-    place = PLACES[source]
+    setting = PLACES[source]
     try:
         split = prompts_of(config)
     except UserError as error:
-        what = str(error.what).removeprefix(f"{place}: ")
-        return [Problem(place, what, error.expected, error.remedy)]
+        what = str(error.what).removeprefix(f"{setting}: ")
+        return [Problem(setting, what, error.expected, error.remedy)]
     few = _few_problems(section, split)
-    return _watched_problems(split) + few + _word_problems(config, split)
+    is_all = not uses_images(config)
+    tokens = missing_token_problems(config, split.trained, are_prompts=True, is_all=is_all)
+    return _watched_problems(split) + few + tokens
 
 
 def _few_problems(section: AlignProp, split: PromptSplit) -> list[Problem]:
@@ -150,11 +152,6 @@ def _few_problems(section: AlignProp, split: PromptSplit) -> list[Problem]:
     ]
 
 
-def _word_problems(config: TrainConfig, split: PromptSplit) -> list[Problem]:
-    is_complete = not uses_images(config)
-    return missing_token_problems(config, split.trained, are_prompts=True, is_complete=is_complete)
-
-
 def _watched_problems(split: PromptSplit) -> list[Problem]:
     if not split.both:
         return []
@@ -172,7 +169,7 @@ def _watched_problems(split: PromptSplit) -> list[Problem]:
     ]
 
 
-def _not_there(path: str, place: str, what: str) -> Problem:
+def _not_there(path: str, setting: str, what: str) -> Problem:
     return Problem(
-        path, f"{place}: no such file or folder", f"Expected {what}", "Choose another one."
+        path, f"{setting}: no such file or folder", f"Expected {what}", "Choose another one."
     )

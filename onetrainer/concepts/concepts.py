@@ -30,7 +30,7 @@ class ConceptSettings:
     """The settings of one image folder, its own or those for all folders.
 
     Attributes:
-        place: config path of the folder, "data.folder" or "data.concepts.2.folder".
+        setting_path: config path of the folder, "data.folder" or "data.concepts.2.folder".
         name: name for people.
         identity: name that seeds random choices wherever the folder is: its name, with a number
             if earlier ones share it; "" for folders outside of data.concepts.
@@ -57,7 +57,7 @@ class ConceptSettings:
         augmentation: settings of augmentation.
     """
 
-    place: str
+    setting_path: str
     name: str
     folder: Path
     identity: str = ""
@@ -96,7 +96,7 @@ class ConceptSettings:
     @property
     def label(self) -> str:
         """Label of the folder in the window."""
-        return _LABELS.get(self.place, "Folder")
+        return _LABELS.get(self.setting_path, "Folder")
 
 
 _LABELS = {
@@ -116,10 +116,10 @@ def concepts_of(config: TrainConfig) -> tuple[ConceptSettings, ...]:
     if data.folder:
         found.append(_default_settings(config, "data.folder", data.folder))
     calls: Counter[str] = Counter()
-    for place, concept in enumerate(data.concepts):
+    for index, concept in enumerate(data.concepts):
         calls[name := _concept_name(concept)] += 1
         if concept.use and concept.folder:
-            found.append(_concept_settings(config, place, concept, nth=calls[name]))
+            found.append(_concept_settings(config, index, concept, nth=calls[name]))
     if data.class_folder:
         found.append(
             _default_settings(
@@ -160,7 +160,7 @@ def bucket_step(family: FamilyName, chosen: int, resolution: int) -> int:
 
 def _default_settings(
     config: TrainConfig,
-    place: str,
+    setting_path: str,
     folder: str,
     *,
     role: Role = "train",
@@ -169,9 +169,9 @@ def _default_settings(
     """Return the settings of a folder that has none of its own."""
     data = config.data
     is_plain = isinstance(config.objective, Reconstruction)
-    said = _caption_source(config, place)
+    said = _caption_source(config, setting_path)
     return ConceptSettings(
-        place=place,
+        setting_path=setting_path,
         name=folder_name(Path(folder).expanduser()),
         folder=Path(folder).expanduser(),
         role=role,
@@ -202,7 +202,7 @@ class _CaptionSource(NamedTuple):
     file: str = ""
 
 
-def _caption_source(config: TrainConfig, place: str) -> _CaptionSource:
+def _caption_source(config: TrainConfig, setting_path: str) -> _CaptionSource:
     """Return the caption source of a folder that has no settings of its own.
 
     Class and validation images have the same source as training images unless they have a text or a
@@ -210,7 +210,7 @@ def _caption_source(config: TrainConfig, place: str) -> _CaptionSource:
     trained, which class images do not show.
     """
     data, validation = config.data, config.validation.caption_list
-    match place, data.caption_source:
+    match setting_path, data.caption_source:
         case "data.folder", source:
             return _CaptionSource(source, data.caption_text, data.caption_list)
         case "data.class_folder", _ if data.class_text.strip():
@@ -225,7 +225,7 @@ def _caption_source(config: TrainConfig, place: str) -> _CaptionSource:
 
 
 def _concept_settings(
-    config: TrainConfig, place: int, concept: Concept, *, nth: int
+    config: TrainConfig, index: int, concept: Concept, *, nth: int
 ) -> ConceptSettings:
     """Return the settings of an entry of data.concepts; nth counts entries of that name from 1."""
     data, name = config.data, _concept_name(concept)
@@ -234,7 +234,7 @@ def _concept_settings(
     masks: Masks = data.masks if concept.masks == "same" else concept.masks
     resolution = concept.resolution or data.resolution
     return ConceptSettings(
-        place=f"data.concepts.{place}.folder",
+        setting_path=f"data.concepts.{index}.folder",
         name=name,
         identity=identity,
         folder=Path(concept.folder).expanduser(),

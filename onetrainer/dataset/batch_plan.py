@@ -78,12 +78,12 @@ class StepPlan:
         A process computes every world-th microbatch. In a step that is not full, the last ranks may
         have none.
         """
-        position, found = 0, []
+        position, result = 0, []
         for number, microbatch in enumerate(self.microbatches):
             if number % world == rank:
-                found.append((position, microbatch))
+                result.append((position, microbatch))
             position += len(microbatch)
-        return tuple(found)
+        return tuple(result)
 
 
 class BatchPlan:
@@ -234,16 +234,16 @@ def concept_slices(
         kept: indices of the images that could be encoded, in order; None for all. The slices then
             refer to positions within kept.
     """
-    items = dataset.items if kept is None else [dataset.items[place] for place in kept]
+    items = dataset.items if kept is None else [dataset.items[index] for index in kept]
     sizes = all_buckets(items, dataset.concepts)
     counts = Counter(item.concept for item in items)
     each = {number: _per_epoch(dataset.concepts[number], count) for number, count in counts.items()}
     trained = sum((each[n] for n in each if dataset.concepts[n].role == "train"), Fraction(0))
-    found, first = [], 0
+    result, first = [], 0
     for number, count in counts.items():
         concept = dataset.concepts[number]
         own = _Concept(concept, items, sizes, is_cached)
-        found.append(
+        result.append(
             ConceptSlice(
                 first=first,
                 count=count,
@@ -255,7 +255,7 @@ def concept_slices(
             )
         )
         first += count
-    return found
+    return result
 
 
 @dataclass(frozen=True)
@@ -267,15 +267,15 @@ class _Concept:
     sizes: Sequence[tuple[Bucket, ...]]
     is_cached: bool
 
-    def transform_at(self, place: int, repeat: int) -> int:
-        return transform_number(self.items[place], self.concept, repeat, is_cached=self.is_cached)
+    def transform_at(self, index: int, repeat: int) -> int:
+        return transform_number(self.items[index], self.concept, repeat, is_cached=self.is_cached)
 
-    def bucket_at(self, place: int, number: int) -> Bucket:
-        own = self.sizes[place]
+    def bucket_at(self, index: int, number: int) -> Bucket:
+        own = self.sizes[index]
         return own[number % len(own)]
 
     def period(self, places: range) -> int:
-        is_same = all(len(set(self.sizes[place])) == 1 for place in places)
+        is_same = all(len(set(self.sizes[index])) == 1 for index in places)
         return 1 if is_same else len(self.concept.resolutions)
 
 
@@ -290,13 +290,13 @@ def all_buckets(
     """Return the buckets of many images, see `buckets_of`."""
     # Many images have one size, and nothing else matters.
     known: dict[tuple[int, int, int], tuple[Bucket, ...]] = {}
-    found = []
+    result = []
     for item in items:
         key = (item.concept, item.width, item.height)
         if key not in known:
             known[key] = buckets_of(item, concepts[item.concept])
-        found.append(known[key])
-    return found
+        result.append(known[key])
+    return result
 
 
 def _per_epoch(concept: ConceptSettings, count: int) -> Fraction:

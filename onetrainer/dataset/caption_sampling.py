@@ -201,15 +201,12 @@ def _in_template(text: str, item: Item, concept: ConceptSettings, repeat: int, o
     if template is None:
         return " ".join(text.split())
     names = (item.path.stem, folder_name(item.path.parent), concept.name)
-    fields = dict(zip(FIELDS, (text, *map(_composed, names)), strict=True))
+    composed = (unicodedata.normalize("NFC", name) for name in names)
+    fields = dict(zip(FIELDS, (text, *composed), strict=True))
     if not concept.captions.wildcards:
         repeat, order = 0, written_order
     written = " ".join(choose_options(template, repeat, order, fields).split())
     return written if text else _without_gap(written, concept.captions)
-
-
-def _composed(name: str) -> str:
-    return unicodedata.normalize("NFC", name)
 
 
 def _without_gap(text: str, captions: Captions) -> str:

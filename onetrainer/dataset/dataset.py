@@ -104,8 +104,8 @@ def reads_image_folders(config: TrainConfig) -> bool:
 
 def used_concepts(config: TrainConfig) -> tuple[ConceptSettings, ...]:
     """Return the concepts that a run reads; validation folders only with validation on."""
-    every = concepts_of(config)
-    return tuple(each for each in every if config.validation.use or each.role != "validation")
+    is_used = config.validation.use
+    return tuple(each for each in concepts_of(config) if is_used or each.role != "validation")
 
 
 def read_dataset(
@@ -162,34 +162,34 @@ def split(
         UserError: no images are left for training.
     """
     section = config.validation
-    every = [item for index in indexes for item in index.items]
-    trained = [item for item in every if item.role == "train"]
-    apart = [item for item in every if item.role == "validation"]
-    measured: tuple[Item, ...] | None = None
-    if section.use and apart:
-        gone = _of_same_files(trained, apart)
-        ordered = sorted(apart, key=lambda item: _split_key(item, section, concepts))
+    items = [item for index in indexes for item in index.items]
+    trained = [item for item in items if item.role == "train"]
+    validation_items = [item for item in items if item.role == "validation"]
+    validation: tuple[Item, ...] | None = None
+    if section.use and validation_items:
+        excluded = _of_same_files(trained, validation_items)
+        ordered = sorted(validation_items, key=lambda item: _split_key(item, section, concepts))
         chosen = set(ordered[: section.max_images or len(ordered)])
-        measured = tuple(item for item in apart if item in chosen)
+        validation = tuple(item for item in validation_items if item in chosen)
     elif section.use:
-        looks = group_similar if section.keep_similar else None
-        groups = looks(trained) if looks is not None else range(len(trained))
+        grouping = group_similar if section.keep_similar else None
+        groups = grouping(trained) if grouping is not None else range(len(trained))
         groups = _with_same_files(trained, groups)
-        gone = select_validation(trained, section, groups, concepts=concepts)
-        measured = tuple(gone)
+        excluded = select_validation(trained, section, groups, concepts=concepts)
+        validation = tuple(excluded)
     else:
-        gone = []
-    if trained and len(gone) == len(trained):
-        raise _nothing_left(len(gone), has_folder=bool(apart))
-    held = real_paths(measured or ())
-    kept = [item for item in every if item.is_prior]
+        excluded = []
+    if trained and len(excluded) == len(trained):
+        raise _nothing_left(len(excluded), has_folder=bool(validation_items))
+    selected = real_paths(validation or ())
+    kept = [item for item in items if item.is_prior]
     # Validation images must not be trained on, not even as prior images.
-    left_out = {*gone, *(item for item, place in _with_places(kept) if place in held)}
+    left_out = {*excluded, *(item for item, position in _with_places(kept) if position in selected)}
     return Dataset(
         tuple(concepts),
-        tuple(item for item in every if item.role != "validation" and item not in left_out),
-        measured,
-        tuple(each for index in indexes for each in index.skipped),
+        tuple(item for item in items if item.role != "validation" and item not in left_out),
+        validation,
+        tuple(skipped_item for index in indexes for skipped_item in index.skipped),
         tuple(_notes(concepts, indexes)),
         tuple(path for index in indexes for path in index.orphans),
     )
@@ -203,10 +203,12 @@ def without_damaged(dataset: Dataset, damaged: Sequence[Skipped]) -> Dataset:
     Raises:
         UserError: no training, prior or validation images are left where there were some.
     """
-    gone = {one.path for one in damaged}
-    kept, held = _apart(dataset.items, gone), _apart(dataset.validation or (), gone)
+    excluded = {skipped.path for skipped in damaged}
+    kept, selected = _without(dataset.items, excluded), _without(dataset.validation or (), excluded)
     priors = {item.is_prior for item in dataset.items}
-    is_empty = priors != {item.is_prior for item in kept} or bool(dataset.validation and not held)
+    is_empty = priors != {item.is_prior for item in kept} or bool(
+        dataset.validation and not selected
+    )
     if is_empty:
         some = "; ".join(map(str, damaged[:EXAMPLES]))
         raise UserError(
@@ -217,13 +219,13 @@ def without_damaged(dataset: Dataset, damaged: Sequence[Skipped]) -> Dataset:
     return replace(
         dataset,
         items=kept,
-        validation=None if dataset.validation is None else held,
+        validation=None if dataset.validation is None else selected,
         skipped=(*dataset.skipped, *damaged),
     )
 
 
-def _apart(items: Iterable[Item], gone: Container[Path]) -> tuple[Item, ...]:
-    return tuple(item for item in items if item.path not in gone)
+def _without(items: Iterable[Item], excluded: Container[Path]) -> tuple[Item, ...]:
+    return tuple(item for item in items if item.path not in excluded)
 
 
 def _notes(concepts: Sequence[ConceptSettings], indexes: Sequence[DatasetIndex]) -> Iterator[str]:
@@ -259,19 +261,19 @@ def select_validation(
         return list(items)
     count = validation_count(section, len(items))
     members: dict[int, list[int]] = {}
-    for place, group in enumerate(groups):
-        members.setdefault(group, []).append(place)
+    for position, group in enumerate(groups):
+        members.setdefault(group, []).append(position)
     ordered = sorted(members.values(), key=lambda at: _split_key(items[at[0]], section, concepts))
-    held: set[int] = set()
+    selected: set[int] = set()
     for places in ordered:
-        if len(held) + len(places) <= count:
-            held.update(places)
-    if not held:
+        if len(selected) + len(places) <= count:
+            selected.update(places)
+    if not selected:
         if len(ordered) == 1:
             raise _all_alike(len(items))
         smallest = min(ordered, key=len)
-        held.update(smallest)
-    return [item for place, item in enumerate(items) if place in held]
+        selected.update(smallest)
+    return [item for position, item in enumerate(items) if position in selected]
 
 
 def validation_count(section: Validation, images: int) -> int:
@@ -285,26 +287,26 @@ def validation_count(section: Validation, images: int) -> int:
 
 def real_paths(items: Iterable[Item]) -> dict[str, Item]:
     """Return the items by their paths with all links resolved."""
-    return {place: item for item, place in _with_places(items)}
+    return {position: item for item, position in _with_places(items)}
 
 
 def _with_places(items: Iterable[Item]) -> list[tuple[Item, str]]:
     """Return each item with its real path; each folder is resolved once for all of its files."""
     folders: dict[str, str] = {}
-    found = []
+    result = []
     for item in items:
         head, _, name = str(item.path).rpartition(os.sep)
         if head not in folders:
             folders[head] = os.path.realpath(head or os.sep)
-        place = os.path.join(folders[head], name)  # noqa: PTH118 of text, for speed
-        found.append((item, os.path.realpath(place) if os.path.islink(place) else place))  # noqa: PTH114
-    return found
+        position = os.path.join(folders[head], name)  # noqa: PTH118 of text, for speed
+        result.append((item, os.path.realpath(position) if os.path.islink(position) else position))  # noqa: PTH114
+    return result
 
 
 def _of_same_files(items: Sequence[Item], others: Sequence[Item]) -> list[Item]:
     """Return the items whose files are also those of other items."""
     places = real_paths(others)
-    return [item for item, place in _with_places(items) if place in places]
+    return [item for item, position in _with_places(items) if position in places]
 
 
 def _with_same_files(items: Sequence[Item], groups: Sequence[int]) -> list[int]:

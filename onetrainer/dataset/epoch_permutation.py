@@ -59,8 +59,8 @@ class EpochPermutation:
     def entries(self, epoch: int) -> Iterator[tuple[int, int, Bucket]]:
         """Yield the index, repeat and bucket of each image of an epoch."""
         for repeat, places in self._slices(epoch):
-            for place in places:
-                item = self.concept_slice.first + place
+            for index in places:
+                item = self.concept_slice.first + index
                 yield item, repeat, self._bucket_of(item, repeat)
 
     def counts(self, epoch: int) -> Counter[Bucket]:
@@ -92,7 +92,7 @@ class EpochPermutation:
         if is_whole and phase in self._whole:
             return self._whole[phase]
         counts = Counter(
-            self._bucket_of(self.concept_slice.first + place, repeat) for place in places
+            self._bucket_of(self.concept_slice.first + index, repeat) for index in places
         )
         if is_whole:
             self._whole[phase] = counts

@@ -280,7 +280,7 @@ def _require_usable(path: Path, header: Header) -> None:
 def _checked(concept: ConceptSettings) -> Path:
     """Return the folder after checking that it can be read and is not empty."""
     root = concept.folder
-    choose = f'Choose another folder under "{concept.label}" ({concept.place})'
+    choose = f'Choose another folder under "{concept.label}" ({concept.setting_path})'
     expected = "An image folder is needed"
     if not root.exists():
         raise UserError(f"{root}: there is no such folder", expected, choose)
@@ -340,7 +340,7 @@ def _no_captions(
         )
     none = f"none of its {len(items)} images has a" if len(items) > 1 else "its image has no"
     what = f"{concept.folder}: {none} caption"
-    other = _OTHER_CAPTIONS.get(concept.place, "")
+    other = _OTHER_CAPTIONS.get(concept.setting_path, "")
     without = 'turn off "Require captions" (data.require_captions) to train without'
     if concept.caption_source == "list" and concept.caption_list is not None:
         why, expected = _list_fault(concept.caption_list, captions, example.name)

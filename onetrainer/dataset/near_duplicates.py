@@ -77,8 +77,8 @@ def near_duplicate_groups(
     """
     paths = [item.path for item in items]
     looked = extract_features(paths, memory, progress, should_stop=should_stop, threads=threads)
-    found = [None if isinstance(one, ImageError) else one for one in looked]
-    return group_features(found, should_stop=should_stop)
+    result = [None if isinstance(one, ImageError) else one for one in looked]
+    return group_features(result, should_stop=should_stop)
 
 
 def cached_groups(
@@ -124,29 +124,29 @@ def extract_features(
 
     progress is called with (done, total). Raises AnalysisCancelled if should_stop returns True.
     """
-    found: list[Features | ImageError] = []
+    result: list[Features | ImageError] = []
     waiting: list[Future[Features | ImageError]] = []
     with ThreadPoolExecutor(threads) as pool:
         try:
             for path in paths:
                 waiting.append(pool.submit(_extract, path, memory))
                 if len(waiting) >= _AHEAD * threads:
-                    _take(waiting, found, len(paths), progress, should_stop)
+                    _take(waiting, result, len(paths), progress, should_stop)
             while waiting:
-                _take(waiting, found, len(paths), progress, should_stop)
+                _take(waiting, result, len(paths), progress, should_stop)
         finally:
             for future in waiting:
                 future.cancel()
             if memory:
                 memory.save()
-    return found
+    return result
 
 
 def group_features(
     features: Sequence[Features | None], *, should_stop: Callable[[], bool] | None = None
 ) -> list[int]:
     """Return the group number of each image; None is a group of its own."""
-    places = [place for place, one in enumerate(features) if one is not None]
+    places = [index for index, one in enumerate(features) if one is not None]
     known = [one for one in features if one is not None]
     pairs = similar_pairs(known, should_stop=should_stop)
     return groups_from_pairs(len(features), [(places[a], places[b]) for a, b in pairs])
@@ -158,7 +158,7 @@ def groups_from_pairs(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]
     for first, second in pairs:
         _join(leaders, first, second)
     numbers: dict[int, int] = {}
-    return [numbers.setdefault(_leader(leaders, place), len(numbers)) for place in range(count)]
+    return [numbers.setdefault(_leader(leaders, index), len(numbers)) for index in range(count)]
 
 
 def similar_pairs(
@@ -179,7 +179,7 @@ def similar_pairs(
     thumbs = thumbs.reshape(-1, THUMB, THUMB, 3)
     rows = max(1, _AT_ONCE // len(features))
     leaders = list(range(len(features)))
-    found = []
+    result = []
     for start in range(0, len(features), rows):
         if should_stop and should_stop():
             raise AnalysisCancelled
@@ -190,8 +190,8 @@ def similar_pairs(
             near = near[near[:, 1] > near[:, 0]]
             for pair in _confirmed(thumbs, near, leaders, is_mirrored=bool(is_mirrored)):
                 _join(leaders, *pair)
-                found.append(pair)
-    return found
+                result.append(pair)
+    return result
 
 
 def _extract(path: Path, memory: ImageIndex | None) -> Features | ImageError:
@@ -203,7 +203,7 @@ def _extract(path: Path, memory: ImageIndex | None) -> Features | ImageError:
 
 def _take(
     waiting: list[Future[Features | ImageError]],
-    found: list[Features | ImageError],
+    result: list[Features | ImageError],
     total: int,
     progress: Progress | None,
     should_stop: Callable[[], bool] | None,
@@ -211,9 +211,9 @@ def _take(
     """Move the first result from waiting to found."""
     if should_stop and should_stop():
         raise AnalysisCancelled
-    found.append(waiting.pop(0).result())
+    result.append(waiting.pop(0).result())
     if progress:
-        progress(len(found), total)
+        progress(len(result), total)
 
 
 def _confirmed(
@@ -238,12 +238,12 @@ def _join(leaders: list[int], first: int, second: int) -> None:
     leaders[max(a, b)] = min(a, b)
 
 
-def _leader(leaders: list[int], place: int) -> int:
+def _leader(leaders: list[int], index: int) -> int:
     """Return the first image of an image's group; shortens paths in leaders."""
-    while leaders[place] != place:
-        leaders[place] = leaders[leaders[place]]
-        place = leaders[place]
-    return place
+    while leaders[index] != index:
+        leaders[index] = leaders[leaders[index]]
+        index = leaders[index]
+    return index
 
 
 def _alike(
@@ -266,16 +266,16 @@ def _alike(
     distance = np.abs(first - second).max((1, 2, 3))
     likeness = _correlations(first, second)
     tries: dict[int, int] = {}
-    for place, (a, b) in enumerate(pairs.tolist()):
+    for index, (a, b) in enumerate(pairs.tolist()):
         if _leader(leaders, a) == _leader(leaders, b):
             continue
-        if are_plain[place]:
-            is_like = distance[place] < SAME_COLOR
-        elif likeness[place] >= LIKENESS or likeness[place] < _UNLIKE:
-            is_like = likeness[place] >= LIKENESS
+        if are_plain[index]:
+            is_like = distance[index] < SAME_COLOR
+        elif likeness[index] >= LIKENESS or likeness[index] < _UNLIKE:
+            is_like = likeness[index] >= LIKENESS
         else:
             tries[a] = tries.get(a, 0) + 1
-            is_like = tries[a] <= _MOST_TRIES and _is_part(first[place], second[place])
+            is_like = tries[a] <= _MOST_TRIES and _is_part(first[index], second[index])
         if is_like:
             yield a, b
 

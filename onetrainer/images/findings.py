@@ -99,21 +99,21 @@ def lines(findings: Sequence[Finding], *, most: int = MAX_LISTED) -> list[str]:
 
     most: number of findings to list for each kind; the rest is counted.
     """
-    told = []
+    lines = []
     for kind, headline in HEADLINES.items():
         some = [finding for finding in findings if finding.kind == kind]
         if not some:
             continue
         remedies = {finding.remedy for finding in some}
-        told.append(f"{headline} ({len(some)})")
+        lines.append(f"{headline} ({len(some)})")
         if len(remedies) == 1:
-            told.append(f"  {sentence(some[0].remedy)}")
+            lines.append(f"  {sentence(some[0].remedy)}")
         for finding in some[:most]:
             own = f" {sentence(finding.remedy)}" if len(remedies) > 1 else ""
-            told.append(f"  {finding.severity}: {finding.path}: {sentence(finding.what)}{own}")
+            lines.append(f"  {finding.severity}: {finding.path}: {sentence(finding.what)}{own}")
         if len(some) > most:
-            told.append(f"  and {len(some) - most} more")
-    return [printable(line) for line in told]
+            lines.append(f"  and {len(some) - most} more")
+    return [printable(line) for line in lines]
 
 
 def printable(line: str) -> str:

@@ -50,11 +50,11 @@ class _File:
         first = self.size if self.size <= EXIF_TAIL else _FIRST
         self._start, self._bytes = 0, os.pread(number, first, 0)
 
-    def at(self, place: int, length: int) -> bytes:
-        begin = place - self._start
+    def at(self, position: int, length: int) -> bytes:
+        begin = position - self._start
         if begin < 0 or begin + length > len(self._bytes):
-            self._bytes = os.pread(self._number, max(length, _FIRST), place)
-            self._start = place
+            self._bytes = os.pread(self._number, max(length, _FIRST), position)
+            self._start = position
             begin = 0
         found = self._bytes[begin : begin + length]
         if len(found) < length:
@@ -89,27 +89,27 @@ def quick_header(path: Path) -> Quick | None:
 
 def _png(file: _File) -> Quick:
     kinds = _png_chunks(file)
-    kind, place, length = next(kinds, (b"", 0, 0))
+    kind, position, length = next(kinds, (b"", 0, 0))
     if kind != b"IHDR" or length != 13:
         raise _Unsure
-    width, height, depth, color, _, odd, _ = struct.unpack(">IIBBBBB", file.at(place, 13))
+    width, height, depth, color, _, odd, _ = struct.unpack(">IIBBBBB", file.at(position, 13))
     if odd or depth not in _PNG_COLORS.get(color, ()):
         raise _Unsure
     seen: set[bytes] = set()
     exif_orientation = 0
-    for kind, place, length in kinds:
+    for kind, position, length in kinds:
         if kind in seen and kind in (b"eXIf", b"tRNS", b"PLTE"):
             raise _Unsure
         seen.add(kind)
         if kind == b"eXIf":
-            exif_orientation = _exif_turn(file.at(place, length))
-        elif not _says_nothing(kind, file.at(place, length), _PNG_ALPHA.get(color, 1)):
+            exif_orientation = _exif_turn(file.at(position, length))
+        elif not _says_nothing(kind, file.at(position, length), _PNG_ALPHA.get(color, 1)):
             raise _Unsure
     if color == _PALETTE and b"PLTE" not in seen:
         raise _Unsure
     if (
         not exif_orientation
-        and not _ends_with_pixels(file, place + length + 4)
+        and not _ends_with_pixels(file, position + length + 4)
         and b"eXIf" in file.tail()
     ):
         raise _Unsure
@@ -124,31 +124,31 @@ def _png(file: _File) -> Quick:
 
 def _png_chunks(file: _File) -> Iterator[tuple[bytes, int, int]]:
     """Yield type, position and length of every chunk before the pixels, checking checksums."""
-    place = len(_PNG)
+    position = len(_PNG)
     while True:
-        length, kind = struct.unpack(">I4s", file.at(place, 8))
+        length, kind = struct.unpack(">I4s", file.at(position, 8))
         if kind == b"IDAT":
             return
         if length > _MOST_TEXT:
             raise _Unsure
-        chunk = file.at(place, length + 12)
+        chunk = file.at(position, length + 12)
         if zlib.crc32(chunk[4:-4]) != int.from_bytes(chunk[-4:], "big"):
             raise _Unsure
-        yield kind, place + 8, length
-        place += length + 12
+        yield kind, position + 8, length
+        position += length + 12
 
 
-def _ends_with_pixels(file: _File, place: int) -> bool:
+def _ends_with_pixels(file: _File, position: int) -> bool:
     """Return whether nothing follows the pixels, if that can be seen quickly.
 
     place: position of the first chunk of pixels.
     """
-    length, kind = struct.unpack(">I4s", file.at(place, 8))
+    length, kind = struct.unpack(">I4s", file.at(position, 8))
     is_quick = file.size <= length * _FEW_CHUNKS
     while is_quick and kind == b"IDAT":
-        place += length + 12
-        length, kind = struct.unpack(">I4s", file.at(place, 8))
-    return is_quick and kind == b"IEND" and place + 12 == file.size
+        position += length + 12
+        length, kind = struct.unpack(">I4s", file.at(position, 8))
+    return is_quick and kind == b"IEND" and position + 12 == file.size
 
 
 def _says_nothing(kind: bytes, data: bytes, alpha: int) -> bool:
@@ -168,12 +168,12 @@ def _says_nothing(kind: bytes, data: bytes, alpha: int) -> bool:
 
 
 def _jpeg(file: _File) -> Quick:
-    place, size, exif = 2, (0, 0), b""
+    position, size, exif = 2, (0, 0), b""
     while True:
-        mark, kind, length = struct.unpack(">BBH", file.at(place, 4))
+        mark, kind, length = struct.unpack(">BBH", file.at(position, 4))
         if mark != 0xFF or length < 2:
             raise _Unsure
-        data, place = file.at(place + 4, length - 2), place + 2 + length
+        data, position = file.at(position + 4, length - 2), position + 2 + length
         if kind in (0xC0, 0xC1, 0xC2):
             depth, height, width, layers = struct.unpack(">BHHB", data[:6])
             if size != (0, 0) or depth != 8 or layers not in (1, 3, 4):
@@ -197,10 +197,10 @@ def _is_sound_segment(kind: int, data: bytes) -> bool:
     """Return whether a segment is valid and needs no interpretation."""
     match kind:
         case 0xDB:  # quantization tables
-            place = 0
-            while place < len(data):
-                place += 129 if data[place] >> 4 else 65
-            return place == len(data)
+            position = 0
+            while position < len(data):
+                position += 129 if data[position] >> 4 else 65
+            return position == len(data)
         case 0xE0:
             return not data.startswith(b"JFIF") or len(data) >= 12
         case 0xE1:
@@ -222,21 +222,21 @@ def _webp(file: _File) -> Quick:
     if end > file.size or length % 2:
         raise _Unsure
     canvas, flags, has_alpha, frame, exif_orientation = (0, 0), 0, False, (0, 0), 0
-    for kind, place, size in _webp_chunks(file, end):
-        if kind == b"VP8X" and place == 20 and size == 10:
-            flags = file.at(place, 1)[0]
-            wide = file.at(place + 4, 6)
+    for kind, position, size in _webp_chunks(file, end):
+        if kind == b"VP8X" and position == 20 and size == 10:
+            flags = file.at(position, 1)[0]
+            wide = file.at(position + 4, 6)
             canvas = _side(wide[:3]), _side(wide[3:])
         elif kind == b"VP8 " or (kind == b"VP8L" and not has_alpha):
             if frame != (0, 0):
                 raise _Unsure
             read = _lossy if kind == b"VP8 " else _lossless
-            width, height, shows = read(file.at(place, 10), size)
+            width, height, shows = read(file.at(position, 10), size)
             frame, has_alpha = (width, height), has_alpha or shows
         elif kind == b"ALPH" and canvas != (0, 0) and frame == (0, 0) and not has_alpha:
             has_alpha = True
         elif kind == b"EXIF" and canvas != (0, 0) and not exif_orientation and size <= _MOST_TEXT:
-            exif_orientation = _exif_turn(file.at(place, size))
+            exif_orientation = _exif_turn(file.at(position, size))
         elif kind != b"ICCP" or canvas == (0, 0) or frame != (0, 0):
             raise _Unsure
     # Flags must agree with alpha and EXIF; reserved ones must be unset.
@@ -255,14 +255,14 @@ def _webp(file: _File) -> Quick:
 
 
 def _webp_chunks(file: _File, end: int) -> Iterator[tuple[bytes, int, int]]:
-    place = 12
-    while place < end:
-        kind, size = struct.unpack("<4sI", file.at(place, 8))
+    position = 12
+    while position < end:
+        kind, size = struct.unpack("<4sI", file.at(position, 8))
         padded = size + size % 2
-        if place + 8 + padded > end:
+        if position + 8 + padded > end:
             raise _Unsure
-        yield kind, place + 8, size
-        place += 8 + padded
+        yield kind, position + 8, size
+        position += 8 + padded
 
 
 def _side(data: bytes) -> int:
@@ -300,11 +300,11 @@ def _exif_turn(block: bytes) -> int:
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(block[:4])
     if order is None:
         raise _Unsure
-    (place,) = struct.unpack_from(f"{order}I", block, 4)
-    (count,) = struct.unpack_from(f"{order}H", block, place)
+    (position,) = struct.unpack_from(f"{order}I", block, 4)
+    (count,) = struct.unpack_from(f"{order}H", block, position)
     exif_orientation = 1
     for number in range(count):
-        entry = place + 2 + 12 * number
+        entry = position + 2 + 12 * number
         tag, kind, length, offset = struct.unpack_from(f"{order}HHII", block, entry)
         size = _EXIF_SIZES.get(kind, 0) * length
         if not size or (size > 4 and offset + size > len(block)):

@@ -13,38 +13,38 @@ _EXAMPLES = 5
 
 def lines(report: CacheReport) -> list[str]:
     """Return the contents of a cache folder as lines."""
-    told = [
+    lines = [
         f"{report.folder}: {format_size(report.bytes)}" + (", in use" if report.is_in_use else "")
     ]
-    told += [_of_kind(kind) for kind in report.kinds]
+    lines += [_of_kind(kind) for kind in report.kinds]
     unused = sum(kind.unused_bytes for kind in report.kinds)
     if unused:
-        told.append(f"{format_size(unused)} of this is unused; --prune frees what it can")
+        lines.append(f"{format_size(unused)} of this is unused; --prune frees what it can")
     if report.older_entries:
-        told.append(
+        lines.append(
             f"{_count(report.older_entries, 'file')} of an older version, "
             f"{format_size(report.older_bytes)}: unused, removed by --prune"
         )
     if report.damaged:
-        told.append(f"damaged, encoded again when needed: {_some(report.damaged)}")
+        lines.append(f"damaged, encoded again when needed: {_some(report.damaged)}")
     if report.foreign:
-        told.append(f"other files, left alone: {_some(report.foreign)}")
-    return told
+        lines.append(f"other files, left alone: {_some(report.foreign)}")
+    return lines
 
 
 def pruned_lines(report: PruneReport, folder: str, limit_bytes: int | None) -> list[str]:
     """Return the result of pruning as lines."""
-    told = [f"{folder}: {_removed(report)}; {format_size(report.bytes)} are left"]
+    lines = [f"{folder}: {_removed(report)}; {format_size(report.bytes)} are left"]
     if report.computers:
-        told.append(
+        lines.append(
             f"A program on {_some(report.computers)} uses this folder. Until it ends, no file"
             " that it might be reading is removed"
         )
     elif limit_bytes is not None and report.bytes > limit_bytes:
         rest = "the indexes are not removed"
         rest = "running programs use the rest" if report.is_in_use else rest
-        told.append(f"That is more than {format_size(limit_bytes)}: {rest}")
-    return told
+        lines.append(f"That is more than {format_size(limit_bytes)}: {rest}")
+    return lines
 
 
 def _removed(report: PruneReport) -> str:

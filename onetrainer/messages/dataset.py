@@ -33,20 +33,20 @@ _ROLES: Mapping[Role, str] = MappingProxyType(
 
 def lines(plan: DatasetPreview) -> list[str]:
     """Return the preview for a terminal."""
-    found = [f"Images: {image_totals(plan)}.", ""]
+    lines = [f"Images: {image_totals(plan)}.", ""]
     if len(plan.concepts) > 1:
         rows = [["folder", "images", "per epoch", ""], *map(_concept_row, plan.concepts)]
-        found += [*_table(rows), ""]
-    found += [*run_length_lines(plan), ""]
+        lines += [*_table(rows), ""]
+    lines += [*run_length_lines(plan), ""]
     rows = [["bucket", "images", "per epoch", "steps"], *map(_bucket_row, plan.buckets)]
-    found += [*_table(rows), ""]
-    found += [*remark_lines(plan), *caption_lines(plan)]
-    return [printable(line) for line in (*found, cache_line(plan))]
+    lines += [*_table(rows), ""]
+    lines += [*remark_lines(plan), *caption_lines(plan)]
+    return [printable(line) for line in (*lines, cache_line(plan))]
 
 
 def image_totals(plan: DatasetPreview) -> str:
     """Return the numbers of images by use: "20 training, 100 class, 3 validation"."""
-    trained = sum(one.images for one in plan.concepts if one.role == "train")
+    trained = sum(entry.images for entry in plan.concepts if entry.role == "train")
     parts = [f"{_count(trained)} training"]
     if plan.images > trained:
         parts.append(f"{_count(plan.images - trained)} class")
@@ -57,58 +57,59 @@ def image_totals(plan: DatasetPreview) -> str:
 
 def run_length_lines(plan: DatasetPreview) -> list[str]:
     """Return sentences about the length of an epoch and of the run."""
-    found = [
+    lines = [
         f"An epoch has {_counted(plan.shown_per_epoch, 'image')} in"
         f" {_counted(plan.steps_per_epoch, 'step')}; {_counted(plan.steps, 'step')} are"
         f" {_epochs(plan.epochs)} with {_counted(plan.shown, 'image')}."
     ]
     if plan.small_steps:
-        found.append(
+        lines.append(
             f"{_counted(plan.small_steps, 'step')} of an epoch"
             f" {'has' if plan.small_steps == 1 else 'have'} fewer than {plan.full_step} images;"
             " each image counts the same."
         )
-    return found
+    return lines
 
 
 def remark_lines(plan: DatasetPreview) -> list[str]:
     """Return sentences about what happens to images that people may want to know."""
-    found = _changed(
+    lines = _changed(
         plan.enlarged,
         f"enlarged more than {ENLARGED:g} times",
         lambda factor: f"{factor:.1f} times",
     )
-    found += _changed(
+    lines += _changed(
         plan.cropped, f"cropped by more than {MUCH_CUT:.0%}", lambda share: f"{share:.0%}"
     )
     if plan.uncaptioned and plan.captions:
         some = ", ".join(path.name for path in plan.without_caption[:_NAMED])
         more = " …" if plan.uncaptioned > _NAMED else ""
-        found.append(f"{_counted(plan.uncaptioned, 'image')} without a caption: {some}{more}.")
+        lines.append(f"{_counted(plan.uncaptioned, 'image')} without a caption: {some}{more}.")
     if plan.skipped:
         some = "; ".join(map(str, plan.skipped[:_NAMED]))
+        more = " …" if len(plan.skipped) > _NAMED else ""
         count = _counted(len(plan.skipped), "image")
-        found.append(f"{count} skipped: {some}{_more(plan.skipped)}.")
+        lines.append(f"{count} skipped: {some}{more}.")
     if plan.validation_may_change:
-        found.append(
+        lines.append(
             "Near-duplicates are kept together in the validation split. They are not known yet, so"
             " the run may choose other validation images; check the images to find them."
         )
-    found += [f"{note}." for note in plan.notes[:_NAMED]]
+    lines += [f"{note}." for note in plan.notes[:_NAMED]]
     if (rest := len(plan.notes) - _NAMED) > 0:
-        found.append(f"And {_counted(rest, 'note')} more; --json lists all.")
-    return found
+        lines.append(f"And {_counted(rest, 'note')} more; --json lists all.")
+    return lines
 
 
 def caption_lines(plan: DatasetPreview) -> list[str]:
     """Return example captions, each below the name of its image."""
     if not plan.captions:
         return []
-    found = ["Examples of captions:"]
-    for one in plan.captions:
-        found.append(f"  {one.path.name}")
-        found += [f"    {_shortened(caption) or '(no caption)'}" for caption in one.samples]
-    return found
+    lines = ["Examples of captions:"]
+    for entry in plan.captions:
+        lines.append(f"  {entry.path.name}")
+        lines += [f"    {_shortened(caption) or '(no caption)'}" for caption in entry.samples]
+    return lines
 
 
 def cache_line(plan: DatasetPreview) -> str:
@@ -119,11 +120,11 @@ def cache_line(plan: DatasetPreview) -> str:
     each = "image" if cache.latents == plan.images + (plan.validation or 0) else "image variation"
     what = [_counted(cache.latents, each)] if cache.latents else []
     what += [_counted(cache.captions, "caption")] if cache.captions else []
-    told = f"Cache: {' and '.join(what)}, {format_size(cache.bytes)} at most, in {cache.folder}"
+    text = f"Cache: {' and '.join(what)}, {format_size(cache.bytes)} at most, in {cache.folder}"
     if not cache.free_bytes:
-        return f"{told}."
+        return f"{text}."
     room = "are free there" if cache.bytes < cache.free_bytes else "are free there, too little"
-    return f"{told}; {format_size(cache.free_bytes)} {room}."
+    return f"{text}; {format_size(cache.free_bytes)} {room}."
 
 
 def as_document(plan: DatasetPreview) -> dict[str, Any]:
@@ -134,25 +135,25 @@ def as_document(plan: DatasetPreview) -> dict[str, Any]:
         "held_out": plan.validation,
         "concepts": [
             {
-                "name": one.name,
-                "role": one.role,
-                "folder": str(one.folder),
-                "pictures": one.images,
-                "held_out": one.validation,
-                "per_epoch": one.per_epoch,
-                "loss_weight": one.loss_weight,
+                "name": entry.name,
+                "role": entry.role,
+                "folder": str(entry.folder),
+                "pictures": entry.images,
+                "held_out": entry.validation,
+                "per_epoch": entry.per_epoch,
+                "loss_weight": entry.loss_weight,
             }
-            for one in plan.concepts
+            for entry in plan.concepts
         ],
         "buckets": [
             {
-                "width": one.bucket.width,
-                "height": one.bucket.height,
-                "pictures": one.images,
-                "shown": one.shown,
-                "steps": one.steps,
+                "width": entry.bucket.width,
+                "height": entry.bucket.height,
+                "pictures": entry.images,
+                "shown": entry.shown,
+                "steps": entry.steps,
             }
-            for one in plan.buckets
+            for entry in plan.buckets
         ],
         "steps": plan.steps,
         "steps_per_epoch": plan.steps_per_epoch,
@@ -162,10 +163,12 @@ def as_document(plan: DatasetPreview) -> dict[str, Any]:
         "shown": plan.shown,
         "enlarged": _changed_document(plan.enlarged, "factor"),
         "cut": _changed_document(plan.cropped, "share"),
-        "captions": [{"path": str(one.path), "drawn": list(one.samples)} for one in plan.captions],
+        "captions": [
+            {"path": str(entry.path), "drawn": list(entry.samples)} for entry in plan.captions
+        ],
         "uncaptioned": plan.uncaptioned,
         "without_caption": [str(path) for path in plan.without_caption],
-        "skipped": [{"path": str(one.path), "reason": one.reason} for one in plan.skipped],
+        "skipped": [{"path": str(entry.path), "reason": entry.reason} for entry in plan.skipped],
         "notes": list(plan.notes),
         "holds_out_alike": plan.validation_may_change,
         "cache": {
@@ -180,37 +183,33 @@ def as_document(plan: DatasetPreview) -> dict[str, Any]:
 
 
 def _changed_document(changed: AffectedImages, name: str) -> dict[str, Any]:
-    most = [{"path": str(one.path), name: one.amount} for one in changed.most]
+    most = [{"path": str(entry.path), name: entry.amount} for entry in changed.most]
     return {"count": changed.count, "most": most}
 
 
-def _bucket_row(one: BucketPreview) -> list[str]:
-    size = f"{one.bucket.width} × {one.bucket.height}"
-    return [size, *map(_count, (one.images, one.shown, one.steps))]
+def _bucket_row(entry: BucketPreview) -> list[str]:
+    size = f"{entry.bucket.width} × {entry.bucket.height}"
+    return [size, *map(_count, (entry.images, entry.shown, entry.steps))]
 
 
-def _concept_row(one: ConceptPreview) -> list[str]:
-    images = one.validation if one.role == "validation" else one.images
-    each = one.per_epoch
+def _concept_row(entry: ConceptPreview) -> list[str]:
+    images = entry.validation if entry.role == "validation" else entry.images
+    each = entry.per_epoch
     is_whole = each >= _DIGITS or each.is_integer()
     per_epoch = (_count(round(each)) if is_whole else f"{each:.4g}") if each else "-"
-    words = _ROLES[one.role]
-    if one.role != "validation" and one.validation:
-        words += f", {_count(one.validation)} validation"
-    return [one.name, _count(images), per_epoch, words]
+    words = _ROLES[entry.role]
+    if entry.role != "validation" and entry.validation:
+        words += f", {_count(entry.validation)} validation"
+    return [entry.name, _count(images), per_epoch, words]
 
 
-def _changed(changed: AffectedImages, words: str, told: Callable[[float], str]) -> list[str]:
+def _changed(changed: AffectedImages, words: str, text: Callable[[float], str]) -> list[str]:
     if not changed.count:
         return []
     some = changed.most[:_NAMED]
-    named = ", ".join(f"{one.path.name} ({told(one.amount)})" for one in some)
+    named = ", ".join(f"{entry.path.name} ({text(entry.amount)})" for entry in some)
     more = " …" if changed.count > len(some) else ""
     return [f"{_counted(changed.count, 'image')} {words}: {named}{more}."]
-
-
-def _more(values: Sequence[object]) -> str:
-    return " …" if len(values) > _NAMED else ""
 
 
 def _shortened(caption: str) -> str:
@@ -222,10 +221,10 @@ def _shortened(caption: str) -> str:
 
 def _epochs(epochs: float) -> str:
     """Return a number of epochs: "9.5 epochs"."""
-    told = f"{epochs:.2g}" if epochs < 1 else f"{epochs:,.1f}".removesuffix(".0")
+    text = f"{epochs:.2g}" if epochs < 1 else f"{epochs:,.1f}".removesuffix(".0")
     if epochs >= 100:
-        told = _count(round(epochs))
-    return f"{told} epoch{'' if told == '1' else 's'}"
+        text = _count(round(epochs))
+    return f"{text} epoch{'' if text == '1' else 's'}"
 
 
 def _count(count: int) -> str:

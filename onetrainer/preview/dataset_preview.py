@@ -225,6 +225,12 @@ def build_preview(
     epochs, shown = _whole_run(batches, training.steps)
     per_epoch = {dataset.items[one.first].concept: one.per_epoch for one in portions}
     at, larger, cropped = _image_statistics(dataset)
+    uncaptioned = (
+        item.path for item in dataset.items if is_uncaptioned(item, dataset.concept_of(item))
+    )
+    # Near-duplicates only matter if validation images are split off from training images.
+    roles = {dataset.concept_of(item).role for item in dataset.validation or ()}
+    is_searched = config.validation.keep_similar and "train" in roles
     return DatasetPreview(
         dataset=dataset,
         concepts=_concepts(dataset, per_epoch),
@@ -247,21 +253,10 @@ def build_preview(
         uncaptioned=dataset.uncaptioned,
         skipped=dataset.skipped,
         notes=dataset.notes,
-        validation_may_change=not are_alike_known and _holds_out_alike(config, dataset),
+        validation_may_change=not are_alike_known and is_searched,
         cache=plan_cache(config, dataset, batches),
-        without_caption=_without_caption(dataset),
+        without_caption=tuple(islice(uncaptioned, NAMED)),
     )
-
-
-def _without_caption(dataset: Dataset) -> tuple[Path, ...]:
-    found = (item.path for item in dataset.items if is_uncaptioned(item, dataset.concept_of(item)))
-    return tuple(islice(found, NAMED))
-
-
-def _holds_out_alike(config: TrainConfig, dataset: Dataset) -> bool:
-    """Return whether the run searches near-duplicates before splitting off validation images."""
-    roles = {dataset.concept_of(item).role for item in dataset.validation or ()}
-    return config.validation.keep_similar and "train" in roles
 
 
 def caption_examples(

@@ -41,18 +41,18 @@ def has_images(config: TrainConfig) -> bool:
 
 def sibling_path(concept: ConceptSettings, name: str) -> str:
     """Return the path of a setting in the same section as a concept's folder."""
-    return f"{concept.place.rpartition('.')[0]}.{name}"
+    return f"{concept.setting_path.rpartition('.')[0]}.{name}"
 
 
 def subfolders_path(concept: ConceptSettings) -> str:
     """Return the path of the switch for a concept's subfolders."""
-    is_further = concept.place.startswith("data.concepts.")
+    is_further = concept.setting_path.startswith("data.concepts.")
     return sibling_path(concept, "include_subfolders") if is_further else "data.include_subfolders"
 
 
 def masks_path(config: TrainConfig, concept: ConceptSettings) -> str:
     """Return the path of the setting for a concept's masks."""
-    section, _, _ = concept.place.rpartition(".")
+    section, _, _ = concept.setting_path.rpartition(".")
     number = section.rpartition(".")[2]
     has_own = number.isdigit() and config.data.concepts[int(number)].masks != "same"
     return f"{section}.masks" if has_own else "data.masks"
@@ -99,25 +99,27 @@ def _duplicate_folders(concepts: tuple[ConceptSettings, ...]) -> Iterator[Proble
         here, there = (first, second) if first.role == "validation" else (second, first)
         if first.role == second.role:
             yield Problem(
-                here.place,
-                f"this folder is used twice, here and in {there.place}",
+                here.setting_path,
+                f"this folder is used twice, here and in {there.setting_path}",
                 "Its images are used as often as both settings say",
                 "Remove one of them if this is not intended.",
                 "warning",
             )
         elif here.role == "validation":
             yield Problem(
-                here.place,
-                f"this is the folder of the {_ROLE_LABELS[there.role]} ({there.place})",
+                here.setting_path,
+                f"this is the folder of the {_ROLE_LABELS[there.role]} ({there.setting_path})",
                 "Expected images that the model is not trained on",
                 "Choose another folder, or leave it empty to split off training images.",
-                fix=Fix(here.place, "") if here.place == "validation.folder" else None,
+                fix=Fix(here.setting_path, "")
+                if here.setting_path == "validation.folder"
+                else None,
             )
         elif "train" in (first.role, second.role):
             here, there = (second, first) if first.role == "train" else (first, second)
             yield Problem(
-                here.place,
-                f"this is the folder of the {_ROLE_LABELS[there.role]} ({there.place})",
+                here.setting_path,
+                f"this is the folder of the {_ROLE_LABELS[there.role]} ({there.setting_path})",
                 "Expected other images",
                 "Choose another folder.",
             )

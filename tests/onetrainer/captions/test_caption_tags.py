@@ -11,7 +11,7 @@ from onetrainer.dataset.caption_sampling import sample_caption
 from onetrainer.dataset.items import Item
 from tests.each import each
 
-TURNS = 4000
+TURNS = 1600
 
 
 def drawn(caption, repeats=1, **settings):

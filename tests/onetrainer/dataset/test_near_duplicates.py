@@ -42,7 +42,7 @@ CHANGES = {
 
 def saved(folder, image, name="a.png"):
     path = folder / name
-    image.save(path)
+    image.save(path, compress_level=0)
     return path
 
 
@@ -60,11 +60,14 @@ def random_looks(count, seed=0):
     ]
 
 
-@each("change", CHANGES)
 @each("seed", [1, 2])
-def test_changed_image_is_found(tmp_path, change, seed):
-    images = [leaves(seed), leaves(seed + 50), CHANGES[change](leaves(seed))]
-    assert group_features(looks(tmp_path, images)) == [0, 1, 0]
+def test_changed_image_is_found(tmp_path, seed):
+    changed = [change(leaves(seed)) for change in CHANGES.values()]
+    first, other, *found = looks(tmp_path, [leaves(seed), leaves(seed + 50), *changed])
+    groups = {
+        name: group_features([first, other, one]) for name, one in zip(CHANGES, found, strict=True)
+    }
+    assert groups == dict.fromkeys(CHANGES, [0, 1, 0])
 
 
 def test_mirrored_and_saved_again_is_found(tmp_path):
@@ -73,7 +76,7 @@ def test_mirrored_and_saved_again_is_found(tmp_path):
 
 
 def test_different_images_are_left_apart(tmp_path):
-    assert group_features(looks(tmp_path, map(leaves, range(20)))) == list(range(20))
+    assert group_features(looks(tmp_path, map(leaves, range(12)))) == list(range(12))
 
 
 def test_upside_down_is_another_image(tmp_path):

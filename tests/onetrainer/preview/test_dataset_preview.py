@@ -326,7 +326,7 @@ def test_fractions_and_few_full_steps_are_told(root):
     # One showing of the three squares and the five others are two steps; two wide ones are one.
     assert "An epoch has 8 images in 3 steps; 2 steps are 0.67 epochs" in told
     assert "2 steps of an epoch have fewer than 4 images" in told
-    assert "Cache: 20 views and 8 captions" in told  # both folders say the same
+    assert "Cache: 20 image variations and 8 captions" in told  # both folders say the same
 
 
 def test_names_are_told_as_no_terminal_obeys_them_and_notes_are_counted(root):
