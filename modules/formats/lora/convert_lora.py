@@ -21,7 +21,8 @@ from onetrainer.messages.byte_sizes import format_size
 from onetrainer.model_files import inspect_model
 from onetrainer.model_files.adapter_family import family_of_adapter, is_for_others
 from onetrainer.model_files.adapter_keys import ALPHA, is_of_adapter, is_of_text_encoder, split
-from onetrainer.model_files.tensors import NAMES, Kind, family_of_vectors
+from onetrainer.model_files.kinds import NAMES, Kind
+from onetrainer.model_files.tensors import family_of_vectors
 
 Shapes = Mapping[str, Size]
 

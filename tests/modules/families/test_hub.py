@@ -148,10 +148,14 @@ def refused(kind):
     ("names", "error", "words"),
     [
         ((), httpx2.ConnectError("no route"), ["cannot be reached", "Check the network"]),
-        ((), refused(RepositoryNotFoundError), ["no such model", "private", "hf auth login"]),
+        (
+            (),
+            refused(RepositoryNotFoundError),
+            ["no model of this name", "private", "hf auth login"],
+        ),
         ((), refused(GatedRepoError), ["terms", "the model's page on the hub", "hf auth login"]),
-        (["model.safetensors"], None, ["no model_index.json", "give its path"]),
-        ([*SMALL, "unet/model.bin"], None, ["no .safetensors weights"]),
+        (["model.safetensors"], None, ["no model_index.json", "enter its path"]),
+        ([*SMALL, "unet/model.bin"], None, ["has no .safetensors weights"]),
     ],
 )
 def test_what_goes_wrong_is_told_with_its_remedy(play, names, error, words):
@@ -165,7 +169,7 @@ def test_offline_and_not_downloaded_is_told(play):
     play()
     with pytest.raises(UserError, match=r"not been downloaded yet.*offline") as raised:
         fetch(offline=True)
-    assert "Turn off model.offline to have it downloaded" in raised.value.remedy
+    assert "Turn off model.offline to download it, or" in raised.value.remedy
 
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -189,8 +193,8 @@ def test_a_commit_on_this_disk_is_taken_though_the_hub_has_it_no_more(play, tmp_
 @pytest.mark.parametrize(
     ("offline", "error", "words"),
     [
-        (False, RevisionNotFoundError, ["the hub did not give it", "start a new run"]),
-        (False, RepositoryNotFoundError, ["the hub did not give it", "login"]),
+        (False, RevisionNotFoundError, ["the hub did not provide it", "start a new run"]),
+        (False, RepositoryNotFoundError, ["the hub did not provide it", "login"]),
         (True, None, ["offline mode is on", "model.offline"]),
     ],
 )

@@ -74,9 +74,9 @@ def test_rules_freeze_add_and_set_rates_and_the_first_one_counts(family):
     ]
     method = full(family, layers=rules, targets="named", unet={"lr": 2e-6, "stop_after": 7})
     one, other = method.parameter_groups()
-    assert (one.part, one.lr, one.stop_after) == ("unet", 2e-6, 7)
+    assert (one.component, one.lr, one.stop_after) == ("unet", 2e-6, 7)
     assert set(one.parameters) == {"unet.conv_in.weight", "unet.conv_in.bias"}
-    assert (other.part, other.lr, other.stop_after) == ("unet", 1e-5, 7)
+    assert (other.component, other.lr, other.stop_after) == ("unet", 1e-5, 7)
     assert len(other.parameters) == 16 * 4  # to_q, to_v, to_out and its bias
     before = states(family)
     steps(method, family)
@@ -92,7 +92,7 @@ def test_networks_train_in_groups_of_their_own(name, components):
     family = tiny.family(name)
     method = full(family, **ATTENTION, **settings)
     groups = method.parameter_groups()
-    assert [group.part for group in groups] == components
+    assert [group.component for group in groups] == components
     assert [group.lr for group in groups[:2]] == [None, 1e-6]
     names = Counter(name for group in groups for name in group.parameters)
     assert names == Counter(method.state_dict().keys())

@@ -1,5 +1,7 @@
 """Full fine-tuning in every number format, against gradients in float64."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from modules.methods.full import component_dtypes
 from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.rules.full import BF16_BITS
 from tests import tiny
+from tests.cases import cases
 from tests.managed import checkpoint
 from tests.modules.methods.sources import attach, loss_of, states, write_origin
 
@@ -23,12 +26,20 @@ PRECISIONS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["sd15", "sdxl"])
+NAMES = ("sd15", "sdxl")
+
+
+@pytest.fixture(scope="module", params=NAMES)
 def origin(request, tmp_path_factory):
     return write_origin(tmp_path_factory.mktemp(request.param), request.param, "folder")
 
 
-@pytest.mark.parametrize("weights", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    ("origin", "weights"),
+    cases(itertools.product(NAMES, ["fp32", "bf16"]), [("sd15", "fp32"), ("sdxl", "bf16")]),
+    indirect=["origin"],
+    scope="module",
+)
 def test_trained_weights_come_from_the_file_without_a_detour(origin, weights):
     name = origin.section.family
     section = FullSection(weights=weights, text_encoder_2={"train": True})
@@ -73,8 +84,16 @@ def gradients(family):
     }
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize(("weights", "precision", "tolerance"), PRECISIONS)
+@pytest.mark.parametrize(
+    ("origin", "weights", "precision", "tolerance", "checkpointing"),
+    cases(
+        [(n, *p, c) for n, p, c in itertools.product(NAMES, PRECISIONS, [False, True])],
+        [("sd15", *p, bool(place % 2)) for place, p in enumerate(PRECISIONS)]
+        + [("sdxl", *PRECISIONS[2], True)],
+    ),
+    indirect=["origin"],
+    scope="module",
+)
 def test_every_number_format_has_the_gradients_of_float64(
     origin, exact, weights, precision, tolerance, checkpointing
 ):

@@ -1,5 +1,7 @@
 """Words that are learned beside a LoRA."""
 
+import itertools
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -15,6 +17,7 @@ from onetrainer.config.methods.embedding import Embeddings as Section
 from onetrainer.config.methods.embedding import EmbeddingToken
 from onetrainer.model_files.embedding_keys import bundled
 from tests import tiny
+from tests.cases import cases
 
 CAPTIONS = ["a photo of <cat> and <dog>", "<dog>"]
 CPU = torch.device("cpu")
@@ -51,8 +54,13 @@ def encode(family):
         return family.encode_text(CAPTIONS).hidden
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("base", ["sd15", "sd2", "sdxl"])
+@pytest.mark.parametrize(
+    ("base", "dtype"),
+    cases(
+        itertools.product(["sd15", "sd2", "sdxl"], [torch.float32, torch.bfloat16, torch.float16]),
+        [("sd15", torch.float32), ("sd2", torch.float16), ("sdxl", torch.bfloat16)],
+    ),
+)
 def test_words_and_adapters_on_the_text_encoders_train_together(base, dtype):
     precision = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}[dtype]
     family, method = attach(base, dtype=dtype)

@@ -21,6 +21,7 @@ from onetrainer.config.methods.full import Full as FullSection
 from onetrainer.config.methods.full import Vae as VaeSection
 from tests import pretend, tiny
 from tests.adapters import FRAME, KINDS, predict, section, shake
+from tests.cases import cases
 from tests.managed import Calls, manage
 
 CPU = torch.device("cpu")
@@ -43,7 +44,11 @@ def state_of(*modules: nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("sd15", kind) for kind in KINDS] + [("sdxl", "lora"), ("sdxl", "oft")]
+    ("name", "kind"),
+    cases(
+        [("sd15", kind) for kind in KINDS] + [("sdxl", "lora"), ("sdxl", "oft")],
+        [("sd15", "dora"), ("sd15", "lokr"), ("sdxl", "oft")],
+    ),
 )
 def test_a_model_with_merged_adapters_computes_the_same_without_them(name, kind):
     family = tiny.family(name)
@@ -92,7 +97,7 @@ def test_a_graph_that_waits_for_its_backward_is_not_disturbed():
         assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", cases([torch.bfloat16, torch.float16], [torch.bfloat16]))
 def test_weights_of_16_bits_are_merged_in_float32_and_keep_small_changes_on_average(dtype):
     precision = {torch.bfloat16: "bf16", torch.float16: "fp16"}[dtype]
     family = tiny.family(compute_dtype=dtype)
@@ -125,7 +130,7 @@ def test_weights_of_16_bits_are_merged_in_float32_and_keep_small_changes_on_aver
     assert ((found - wanted).abs() <= 2 * step + 1e-6).all()
 
 
-@pytest.mark.parametrize("kind", ["dora", "oft"])
+@pytest.mark.parametrize("kind", cases(["dora", "oft"], ["dora"]))
 def test_autocast_does_not_change_what_is_merged(kind):
     family = tiny.family()
     method = attach(family, kind, text=False)
@@ -149,7 +154,7 @@ def test_quantized_layers_and_those_elsewhere_keep_their_adapters_beside_them():
         assert all(isinstance(adapter.org_module[0], QuantizedLinear) for adapter in kept)
 
 
-@pytest.mark.parametrize("offload", [0.0, 0.5])
+@pytest.mark.parametrize("offload", cases([0.0, 0.5], [0.5]))
 def test_on_a_card_it_waits_for_nothing_and_leaves_offloaded_layers_alone(offload):
     reference = tiny.family()
     attach(reference, text=False)

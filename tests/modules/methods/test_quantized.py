@@ -23,6 +23,7 @@ from onetrainer.config.methods.full import Full, Vae
 from onetrainer.errors import UserError
 from tests import pretend, tiny
 from tests.adapters import FRAME, KINDS, predict, section, shake
+from tests.cases import cases
 
 QUANTIZATIONS = get_args(Kind)
 ENCODERS = {"sd15": ["te"], "sd2": ["te"], "sdxl": ["te1", "te2"]}
@@ -75,11 +76,15 @@ def learn(family, method):
     }
 
 
-@pytest.mark.parametrize("kind", QUANTIZATIONS)
 @pytest.mark.parametrize(
-    ("name", "precision"),
-    [(name, "bf16") for name in ENCODERS] + [("sd2", "fp32"), ("sd2", "fp16")],
-)
+    ("name", "precision", "kind"),
+    cases(
+        [(name, "bf16", kind) for name in ENCODERS for kind in QUANTIZATIONS]
+        + [("sd2", precision, kind) for precision in ("fp32", "fp16") for kind in QUANTIZATIONS],
+        [("sd15", "bf16", "int8"), ("sdxl", "bf16", "nf4"), ("sd2", "fp32", "fp8"),
+         ("sd2", "fp16", "int8")],
+    ),
+)  # fmt: skip
 def test_a_quantized_family_predicts_nearly_what_the_whole_one_does(kind, name, precision):
     whole = predict(tiny.family(name))
     family = quantized(kind, name, dtype=compute_dtype(precision))
@@ -88,7 +93,10 @@ def test_a_quantized_family_predicts_nearly_what_the_whole_one_does(kind, name, 
     assert 0 < (found - whole).norm() < LOST[kind] * whole.norm()
 
 
-@pytest.mark.parametrize(("kind", "quantization"), PAIRS)
+@pytest.mark.parametrize(
+    ("kind", "quantization"),
+    cases(PAIRS, [("dora", "fp8"), ("lora", "nf4"), ("lokr", "int8"), ("oft", "int8")]),
+)
 def test_adapters_learn_as_on_plain_weights_of_the_same_numbers(kind, quantization):
     family = quantized(quantization, trains=["te"])
     other, before = plain(family), predict(family)
@@ -106,7 +114,11 @@ def test_adapters_learn_as_on_plain_weights_of_the_same_numbers(kind, quantizati
 
 
 @pytest.mark.parametrize(
-    ("kind", "precision"), [*((kind, "bf16") for kind in KINDS), ("dora", "fp16")]
+    ("kind", "precision"),
+    cases(
+        [*((kind, "bf16") for kind in KINDS), ("dora", "fp16")],
+        [("dora", "fp16"), ("lokr-both", "bf16")],
+    ),
 )
 def test_adapters_begin_with_no_effect_and_learn_in_half_precision(kind, precision):
     family = quantized("int8", dtype=compute_dtype(precision))
@@ -120,12 +132,12 @@ def test_adapters_begin_with_no_effect_and_learn_in_half_precision(kind, precisi
     assert any(gradient.any() for gradient in gradients.values())
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", cases(ENCODERS, ["sdxl"]))
 def test_layers_have_the_names_in_files_that_they_have_without(name):
     assert layer_names(quantized(name=name)) == layer_names(tiny.family(name))
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", cases(ENCODERS, ["sdxl"]))
 def test_gradients_reach_words_through_quantized_encoders(name):
     words = EmbeddingsSection(tokens=(EmbeddingToken(token="<cat>", initial_text="a dog"),))
     family, method = Embeddings.attach(quantized(name=name), words, seed=0)
@@ -161,7 +173,7 @@ def test_patterns_choose_layers_by_the_names_that_methods_know():
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("attn2.to_kk", r"matches none of the \d+ linear layers .*attn2\.to_k"),
+        ("attn2.to_kk", r"matches none of the \d+ frozen linear layers .*attn2\.to_k"),
         ("conv_in", "matches none"),
         ("text_encoder.*fc1", "matches none"),
         ("attn[", "not a regular expression"),
@@ -210,7 +222,9 @@ def test_caches_tell_quantized_encoders_from_others():
     assert digests[0].vae == digests[1].vae
 
 
-@pytest.mark.parametrize(("quantization", "offload"), [("int8", 0.0), ("nf4", 0.5)])
+@pytest.mark.parametrize(
+    ("quantization", "offload"), cases([("int8", 0.0), ("nf4", 0.5)], [("nf4", 0.5)])
+)
 def test_on_a_card_it_gives_the_processors_numbers_wherever_layers_wait(quantization, offload):
     family = quantized(quantization)
     method = Adapters.attach(family, section("dora"), seed=0)

@@ -1,5 +1,6 @@
 """Training a VAE's decoder, and the files it is written to."""
 
+import itertools
 import json
 
 import pytest
@@ -15,6 +16,7 @@ from onetrainer.config.run.model import base_of
 from onetrainer.errors import UserError
 from onetrainer.model_files import inspect_model
 from tests import tiny
+from tests.cases import cases
 from tests.managed import Calls, checkpoint
 from tests.modules.methods.sources import shake, states, write_origin
 
@@ -65,8 +67,13 @@ def test_bf16_decoder_leaves_the_encoder_and_its_latents_as_they_are(family):
     assert (decoded - exact).norm() < 0.05 * exact.norm()  # 8 bits through some thirty layers
 
 
-@pytest.mark.parametrize("layout", ["file", "folder"])
-@pytest.mark.parametrize("name", ["sd15", "sd2", "sd15-inpainting"])
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    cases(
+        itertools.product(["sd15", "sd2", "sd15-inpainting"], ["file", "folder"]),
+        [("sd15", "file"), ("sd2", "folder")],
+    ),
+)
 def test_a_file_in_the_original_layout_comes_back_exactly(tmp_path, name, layout):
     origin = write_origin(tmp_path, name, layout)
     family, method = attached(origin)

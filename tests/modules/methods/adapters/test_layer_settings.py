@@ -71,7 +71,7 @@ def test_each_network_has_its_own_rank_alpha_rate_and_end(tmp_path):
     )
     family = tiny.family("sdxl")
     method = Adapters.attach(family, wanted, seed=0)
-    groups = [(g.part, g.lr, g.stop_after) for g in method.parameter_groups()]
+    groups = [(g.component, g.lr, g.stop_after) for g in method.parameter_groups()]
     assert groups == [("unet", None, 30), ("te1", 1e-5, 0), ("te2", 2e-5, 10)]
     path = tmp_path / "lora.safetensors"
     export(method, path, dtype=torch.float32, metadata={})
@@ -117,7 +117,7 @@ def test_adapters_on_no_layer_at_all_are_refused():
 
 def test_a_rule_behind_one_that_takes_all_its_layers_is_refused():
     rules = [{"pattern": "attn", "rank": 4}, {"pattern": "attn2", "rank": 8}]
-    with pytest.raises(UserError, match=r'method\.layers\.1\.pattern: "attn2" never counts'):
+    with pytest.raises(UserError, match=r'method\.layers\.1\.pattern: "attn2" has no effect'):
         attach(Lora(layers=rules))
     ranks = {plan.rank for plan in attach(Lora(targets="attn", layers=rules[::-1])).plans.values()}
     assert ranks == {4, 8}
@@ -139,7 +139,7 @@ def test_oft_leaves_layers_out_that_it_cannot_turn():
     family.unet.conv_out = torch.nn.Conv2d(8, 7, 3)
     method = Adapters.attach(family, section("oft", targets="full"), seed=0)
     (note,) = method.notes
-    assert note.startswith("OFT leaves 1 layer out")
+    assert note.startswith("OFT skips 1 layer whose outputs")
     assert note.endswith(": unet.conv_out")
     assert "conv_out" not in paths(method)
     with pytest.raises(UserError, match="no layer gets an adapter"):

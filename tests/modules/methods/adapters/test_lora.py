@@ -7,6 +7,7 @@ from modules.methods.adapters.adapters import Adapters
 from onetrainer.config.methods.adapters import Lora as LoraSection
 from onetrainer.errors import UserError
 from tests import tiny
+from tests.cases import cases
 from tests.exports import export
 from tests.managed import checkpoint
 
@@ -66,13 +67,16 @@ def test_targets_choose_the_layers_that_kohya_and_lycoris_choose(family, targets
 
 @pytest.mark.parametrize(
     ("name", "velocity", "version", "v2"),
-    [
-        ("sd15", False, "sd_v1", "False"),
-        ("sd15", True, "sd_v1_v", "False"),
-        ("sd2", False, "sd_v2", "True"),
-        ("sd2-inpainting", True, "sd_v2_v", "True"),
-        ("sdxl", True, "sdxl_base_v1-0", "False"),
-    ],
+    cases(
+        VERSIONS := [
+            ("sd15", False, "sd_v1", "False"),
+            ("sd15", True, "sd_v1_v", "False"),
+            ("sd2", False, "sd_v2", "True"),
+            ("sd2-inpainting", True, "sd_v2_v", "True"),
+            ("sdxl", True, "sdxl_base_v1-0", "False"),
+        ],
+        VERSIONS[1:4:2],
+    ),
 )
 def test_file_says_what_it_was_trained_on_in_kohyas_words(tmp_path, name, velocity, version, v2):
     family = tiny.family(name, prediction="v_prediction" if velocity else "epsilon")
@@ -117,7 +121,7 @@ def test_untrained_adapters_change_nothing(family):
         assert torch.equal(predict(family), before)
 
 
-@pytest.mark.parametrize("targets", ["attn", "full"])
+@pytest.mark.parametrize("targets", cases(["attn", "full"], ["full"]))
 def test_adapters_compute_the_weights_plus_alpha_over_rank_times_up_down(tmp_path, targets):
     adapted, merged = tiny.family(), tiny.family()
     section = LoraSection(rank=4, alpha=2.0, targets=targets, **tiny.encoders(True))

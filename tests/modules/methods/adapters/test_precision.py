@@ -1,16 +1,20 @@
 """What of a trained change is left in a file of half precision."""
 
+import itertools
+
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from modules.formats.lora.lora_file import LoraFile, read_lora, write_lora
+from modules.formats.lora.lora_names import NAMINGS
 from modules.methods.adapters.adapters import Adapters
 from modules.methods.layers.layer_presets import layer_names
 from modules.methods.merge import merge_loras
 from onetrainer.model_files import inspect_model
 from tests import tiny
 from tests.adapters import FRAME, KINDS, predict, section
+from tests.cases import cases
 from tests.exports import export
 
 # A few half steps of the formats (2**-11, 2**-8): a change is a product of matrices. Measured:
@@ -41,7 +45,7 @@ def merged(path):
     return predict(family)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", cases(KINDS, ["lora", "dora", "lokr", "oft"]))
 def test_a_file_of_half_precision_keeps_the_live_change(tmp_path, kind):
     # In float64, where differences of predictions are not made of rounding.
     family = tiny.family(compute_dtype=torch.float64)
@@ -56,8 +60,13 @@ def test_a_file_of_half_precision_keeps_the_live_change(tmp_path, kind):
         assert lost < bound
 
 
-@pytest.mark.parametrize("dtype", BOUNDS)
-@pytest.mark.parametrize("naming", ["kohya", "comfyui", "diffusers"])
+@pytest.mark.parametrize(
+    ("naming", "dtype"),
+    cases(
+        itertools.product(NAMINGS, BOUNDS),
+        [("kohya", torch.float16), ("comfyui", torch.bfloat16), ("diffusers", torch.float16)],
+    ),
+)
 def test_lengths_come_whole_through_every_naming(tmp_path, naming, dtype):
     family, path = tiny.family(), tmp_path / "dora.safetensors"
     names = layer_names(family)

@@ -9,6 +9,7 @@ from modules.methods.layers.layer_presets import layer_names
 from onetrainer.errors import UserError
 from tests import tiny
 from tests.adapters import KINDS, predict, section, shake
+from tests.cases import cases
 from tests.exports import export
 
 
@@ -24,8 +25,12 @@ def written(folder, kind, *, name="sd15", naming="kohya", fold=False, **changes)
 
 @pytest.mark.parametrize(
     ("name", "kind", "naming"),
-    [("sd15", kind, "kohya") for kind in KINDS]
-    + [("sd2", "lora", "comfyui"), ("sdxl", "dora", "comfyui"), ("sdxl", "lora", "diffusers")],
+    cases(
+        [("sd15", kind, "kohya") for kind in KINDS]
+        + [("sd2", "lora", "comfyui"), ("sdxl", "dora", "comfyui"), ("sdxl", "lora", "diffusers")],
+        [("sd15", kind, "kohya") for kind in ("loha", "lokr-both", "oft-constrained")]
+        + [("sd2", "lora", "comfyui"), ("sdxl", "dora", "comfyui")],
+    ),
 )
 def test_a_saved_adapter_goes_on_as_it_was(tmp_path, name, kind, naming):
     expected, path = written(tmp_path, kind, name=name, naming=naming, text=True, targets="full")
@@ -37,7 +42,10 @@ def test_a_saved_adapter_goes_on_as_it_was(tmp_path, name, kind, naming):
     assert not [note for note in method.notes if path.name in note]
 
 
-@pytest.mark.parametrize("kind", ["lora", "dora", "loha", "lokr", "lokr-both", "lokr-whole"])
+@pytest.mark.parametrize(
+    "kind",
+    cases(["lora", "dora", "loha", "lokr", "lokr-both", "lokr-whole"], ["dora", "loha", "lokr"]),
+)
 def test_another_alpha_leaves_the_effect_as_it_was(tmp_path, kind):
     expected, path = written(tmp_path, kind)
     family = tiny.family()
@@ -45,7 +53,7 @@ def test_another_alpha_leaves_the_effect_as_it_was(tmp_path, kind):
     torch.testing.assert_close(predict(family), expected, atol=2e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["lora", "dora", "loha"])
+@pytest.mark.parametrize("kind", cases(["lora", "dora", "loha"], ["lora"]))
 def test_another_rank_is_refused_with_the_setting_to_change(tmp_path, kind):
     _, path = written(tmp_path, kind)
     with pytest.raises(UserError) as told:
