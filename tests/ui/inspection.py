@@ -2,13 +2,16 @@
 
 import gc
 import json
+import math
 import socket
 import sys
+import time
 import tkinter as tk
 from collections.abc import Callable
 from pathlib import Path
 
 from ui.app import App
+from ui.background.pump import Pump
 from ui.forms.editors import EntryEditor
 from ui.pages.preview.page import PreviewPage
 from ui.pages.run.page import RunPage
@@ -21,12 +24,39 @@ Answer = dict[str, object]
 _MOST_BYTES = 65536
 
 
+class Timing:
+    """How late the ticks of a window come at most, and how much time they compute."""
+
+    def __init__(self, pump: Pump) -> None:
+        self._schedule, self._tick = pump._schedule, pump._tick
+        pump._schedule, pump._tick = self.schedule, self.tick
+        self._due = math.inf
+        self.forget()
+
+    def forget(self) -> Answer:
+        self.gap_ms = self.tick_ms = 0.0
+        return {}
+
+    def schedule(self, delay: int) -> None:
+        self._due = time.monotonic() + delay / 1000
+        self._schedule(delay)
+
+    def tick(self) -> None:
+        self.gap_ms = max(self.gap_ms, (time.monotonic() - self._due) * 1000)
+        began = time.thread_time()
+        try:
+            self._tick()
+        finally:
+            self.tick_ms = max(self.tick_ms, (time.thread_time() - began) * 1000)
+
+
 def inspect_through(app: App, descriptor: int) -> None:
     """Answers each line of JSON that comes in on a socket with one line."""
     channel = socket.socket(fileno=descriptor)
+    timing = Timing(app.pump)
 
     def tell(line: str) -> None:
-        answer = _answer(app, json.loads(line))
+        answer = _answer(app, timing, json.loads(line))
         channel.sendall((json.dumps(answer, default=str) + "\n").encode())
 
     def readable(_: object, __: int) -> None:
@@ -41,9 +71,9 @@ def inspect_through(app: App, descriptor: int) -> None:
     app.root.tk.createfilehandler(channel, tk.READABLE, readable)
 
 
-def _answer(app: App, question: dict[str, str]) -> Answer:
+def _answer(app: App, timing: Timing, question: dict[str, str]) -> Answer:
     questions: dict[str, Callable[[], Answer]] = {
-        "state": lambda: _state(app),
+        "state": lambda: _state(app, timing),
         "widget": lambda: _widget(app, question["name"]),
         "names": lambda: {"names": sorted(app.kit.named)},
         "counts": lambda: _counts(app),
@@ -51,12 +81,12 @@ def _answer(app: App, question: dict[str, str]) -> Answer:
         "unit": lambda: {"unit": _unit(app, question["path"])},
         "modules": lambda: {"modules": sorted(name.partition(".")[0] for name in sys.modules)},
         "load": lambda: _load(app, question["path"]),
-        "forget gaps": lambda: _forget_gaps(app),
+        "forget gaps": timing.forget,
     }
     return questions[question["ask"]]()
 
 
-def _state(app: App) -> Answer:
+def _state(app: App, timing: Timing) -> Answer:
     session, state = app.session, app.session.state
     samples = app._views.get("samples")
     run = app._views.get("run")
@@ -85,8 +115,8 @@ def _state(app: App) -> Answer:
         "preset": app.draft.source.name,
         "changed": app.draft.changed(),
         "marks": app.shell.nav.marks,
-        "gap_ms": app.pump.longest_gap_ms,
-        "turn_ms": app.pump.longest_tick_ms,
+        "gap_ms": timing.gap_ms,
+        "turn_ms": timing.tick_ms,
         "turns": app.pump.ticks,
         "mode": app.kit.theme.mode,
         "place": [
@@ -154,11 +184,6 @@ def _load(app: App, path: str) -> Answer:
     # The one thing that is done for a test rather than told: the file chooser is Tk's, not ours.
     app.presets.load(Path(path))
     app.root.update()
-    return {}
-
-
-def _forget_gaps(app: App) -> Answer:
-    app.pump.forget_gaps()
     return {}
 
 

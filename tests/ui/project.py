@@ -8,7 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from onetrainer.errors import Problem
 from tests.ui.fake_paint import paint
+from ui.model.draft import Draft
 
 PARTS = {
     "model.diffusion_model.input_blocks.0.0.weight": (320, 4, 1, 1),
@@ -74,6 +76,11 @@ def write_images(folder: Path) -> None:
     for place in range(12):
         (folder / f"paper-{place:02d}.png").write_bytes(_image_bytes(place))
         (folder / f"paper-{place:02d}.txt").write_text("a paper thing, watercolor")
+
+
+def errors_of(draft: Draft) -> list[Problem]:
+    """The problems that prevent a start."""
+    return [problem for problem in draft.problems if problem.severity == "error"]
 
 
 @cache

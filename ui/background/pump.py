@@ -1,6 +1,5 @@
 """Timer that delivers news of threads and of the run to the window, a bounded amount per tick."""
 
-import time
 import tkinter as tk
 from collections.abc import Callable
 
@@ -24,10 +23,7 @@ class Pump:
         self._session = session
         self._on_news = on_news
         self._id = ""
-        self._beat_due = 0.0
         self.ticks = 0
-        self.longest_gap_ms = 0.0
-        self.longest_tick_ms = 0.0
 
     def start(self) -> None:
         """Start the timer."""
@@ -39,21 +35,12 @@ class Pump:
             self._root.after_cancel(self._id)
             self._id = ""
 
-    def forget_gaps(self) -> None:
-        """Reset the measured delays."""
-        self.longest_gap_ms = 0.0
-        self.longest_tick_ms = 0.0
-
     def _schedule(self, delay: int) -> None:
-        self._beat_due = time.monotonic() + delay / 1000
         self._id = self._root.after(delay, self._tick)
 
     def _tick(self) -> None:
-        late = (time.monotonic() - self._beat_due) * 1000
-        self.longest_gap_ms = max(self.longest_gap_ms, late)
         self.ticks += 1
         delay = TICK_MS
-        began = time.thread_time()
         try:
             self._jobs.deliver()
             has_news = self._session.poll()
@@ -63,7 +50,5 @@ class Pump:
             if has_news:
                 delay = _BUSY_TICK_MS
         finally:
-            took = (time.thread_time() - began) * 1000
-            self.longest_tick_ms = max(self.longest_tick_ms, took)
             # An exception in one tick must not stop the timer.
             self._schedule(delay)

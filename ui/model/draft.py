@@ -204,11 +204,6 @@ class Draft:
         return self._by_path.get(path, [])
 
     @property
-    def errors(self) -> list[Problem]:
-        """Problems that prevent a start."""
-        return [problem for problem in self.problems if problem.severity == "error"]
-
-    @property
     def file_settings(self) -> FileSettings:
         """Values that the check of files and folders depends on."""
         return tuple(self.value(path) for path in preset_fields.CHECKED_SETTINGS)

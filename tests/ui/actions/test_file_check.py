@@ -7,7 +7,7 @@ import pytest
 
 from onetrainer.errors import Fix
 from onetrainer.presets.presets import BUILT_IN
-from tests.ui.project import MARKERS, PARTS, SDXL_PARTS, write_model
+from tests.ui.project import MARKERS, PARTS, SDXL_PARTS, errors_of, write_model
 from ui.actions.file_check import CHECK_AFTER_MS, FileCheck
 from ui.background.threads import Jobs
 from ui.model.draft import PENDING, Draft
@@ -67,7 +67,7 @@ def test_a_missing_or_truncated_model_is_told_of_without_start(window, project, 
         model.write_bytes(content)
     window.draft.set("model.path", str(model))
     look(window)
-    assert [problem.path for problem in window.draft.errors] == ["model.path"]
+    assert [problem.path for problem in errors_of(window.draft)] == ["model.path"]
 
 
 def test_a_model_of_another_family_can_be_put_right_and_is_not_by_itself(window, tmp_path):
@@ -79,14 +79,14 @@ def test_a_model_of_another_family_can_be_put_right_and_is_not_by_itself(window,
     window.draft.set(problem.fix.path, problem.fix.value)
     assert window.draft.problem("model.family") is None
     look(window)
-    assert window.draft.errors == []
+    assert errors_of(window.draft) == []
 
 
 def test_a_built_in_preset_of_another_family_than_the_model_s_says_so(window, project):
     window.draft.load(BUILT_IN / "sdxl" / "lora.json")
     look(window)
     assert window.draft.value("model.path") == str(project.parent / "base.safetensors")
-    (problem,) = window.draft.errors
+    (problem,) = errors_of(window.draft)
     assert "SD 1.5" in problem.what
     assert problem.fix == Fix("model.family", "sd15")
 
@@ -118,14 +118,14 @@ def test_what_an_sd2_model_does_not_tell_is_offered_to_choose_from(window, tmp_p
     for path, value in choices:
         window.draft.set(path, value)
         look(window)
-        assert window.draft.errors == []
+        assert errors_of(window.draft) == []
 
 
 def test_a_name_of_the_hub_is_looked_for_on_this_computer_only(window, monkeypatch):
     monkeypatch.setattr("onetrainer.checks.preflight.cached_folder", lambda name: None)
     window.draft.set("model.path", "stabilityai/sdxl-base-1.0")
     look(window)
-    assert window.draft.errors == []
+    assert errors_of(window.draft) == []
     assert window.draft.value("model.path") == "stabilityai/sdxl-base-1.0"
     window.draft.set("model.offline", True)
     look(window)

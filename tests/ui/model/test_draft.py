@@ -8,7 +8,7 @@ from onetrainer.demo.write import write_demo
 from onetrainer.errors import Problem, UserError
 from onetrainer.presets.presets import BUILT_IN, find_presets, load_document, resolve
 from onetrainer.run.run_folder import create_run
-from tests.ui.project import write_project
+from tests.ui.project import errors_of, write_project
 from ui.model.draft import PENDING, Draft
 
 
@@ -22,14 +22,14 @@ def test_garbage_is_kept_and_told_of_in_words(draft):
     assert '"many"' in problem.what
     assert "whole number from 1 to" in problem.expected
     assert draft.value("training.steps") == "many"
-    assert [found.path for found in draft.errors] == ["training.steps"]
+    assert [found.path for found in errors_of(draft)] == ["training.steps"]
 
 
 def test_a_problem_goes_when_the_value_is_put_right(draft):
     draft.set("training.steps", 0)
-    assert draft.errors
+    assert errors_of(draft)
     draft.set("training.steps", 10)
-    assert draft.errors == []
+    assert errors_of(draft) == []
 
 
 def test_rules_between_settings_are_checked_too(draft):
@@ -40,7 +40,7 @@ def test_rules_between_settings_are_checked_too(draft):
 def test_a_warning_is_no_error(draft):
     draft.set("optimizer.lr", 0.5)
     assert draft.problem("optimizer.lr").severity == "warning"
-    assert draft.errors == []
+    assert errors_of(draft) == []
 
 
 def test_undo_and_redo_go_through_the_changes(draft):
@@ -170,7 +170,7 @@ def test_entries_of_lists_are_reached_by_their_place(draft):
     assert draft.problem("sampling.prompts.1.seed") is not None
     draft.set("sampling.prompts.1.seed", 5)
     assert draft.value("sampling.prompts.1.seed") == 5
-    assert draft.errors == []
+    assert errors_of(draft) == []
 
 
 def test_a_run_s_settings_are_no_preset_to_save_over(draft, tmp_path):
@@ -227,7 +227,7 @@ def test_files_can_be_looked_at_while_other_values_are_wrong(draft):
 
 def test_what_files_lack_keeps_no_preset_from_being_saved(draft, tmp_path):
     draft.set_file_problems([Problem("model.path", "there is no such file")])
-    assert draft.errors
+    assert errors_of(draft)
     assert draft.value_errors == []
     draft.save(tmp_path / "mine.json")
 

@@ -5,7 +5,7 @@ import json
 from onetrainer.config.optimizers.momentum import Lion
 from onetrainer.errors import Fix
 from onetrainer.presets.presets import BUILT_IN, with_variant
-from tests.ui.project import write_project
+from tests.ui.project import errors_of, write_project
 from ui.model.draft import Draft
 from ui.model.variants import defaults_in, with_defaults
 
@@ -16,7 +16,7 @@ def test_another_kind_has_its_own_settings_and_values(draft):
     assert draft.setting("optimizer.lr").default == Lion().lr
     assert draft.setting("optimizer.eps") is None
     assert draft.config().optimizer == Lion()
-    assert draft.errors == []
+    assert errors_of(draft) == []
 
 
 def test_what_a_person_has_set_stays_where_the_new_kind_has_it(draft):
@@ -102,7 +102,7 @@ def test_the_objective_goes_along_with_the_method_in_one_step(draft):
     draft.set("method.kind", "vae")
     assert draft.implied_change == Fix("objective.kind", "reconstruction")
     assert draft.value("objective.kind") == "reconstruction"
-    assert draft.errors == []
+    assert errors_of(draft) == []
     draft.undo()
     assert draft.document == before
     draft.redo()
@@ -117,14 +117,14 @@ def test_the_objective_goes_along_with_the_method_in_one_step(draft):
 def test_an_objective_that_is_chosen_stays_even_if_it_does_not_fit(draft):
     draft.set("objective.kind", "reconstruction")
     assert draft.value("objective.kind") == "reconstruction"
-    assert [problem.path for problem in draft.errors] == ["objective.kind"]
+    assert [problem.path for problem in errors_of(draft)] == ["objective.kind"]
 
 
 def test_entries_of_a_list_keep_what_entries_of_the_new_kind_have(draft):
     draft.set("method.layers", [{"pattern": "attn1", "train": False, "rank": 4, "alpha": None}])
     draft.set("method.kind", "full")
     assert draft.value("method.layers") == [{"pattern": "attn1", "train": False}]
-    assert draft.errors == []
+    assert errors_of(draft) == []
     draft.set("method.kind", "lora")
     assert draft.value("method.layers.0.rank") == 4
 
@@ -209,9 +209,9 @@ def test_all_changes_are_taken_back_at_once_kinds_too(draft):
 def test_problems_of_the_new_kind_s_settings_are_told(draft):
     draft.set("optimizer.kind", "sgd")
     draft.set("optimizer.momentum", "much")
-    assert [problem.path for problem in draft.errors] == ["optimizer.momentum"]
+    assert [problem.path for problem in errors_of(draft)] == ["optimizer.momentum"]
     draft.set("optimizer.kind", "adamw")
-    assert draft.errors == []
+    assert errors_of(draft) == []
 
 
 def test_a_preset_of_another_kind_is_taken_over_whole(draft, tmp_path):
@@ -261,7 +261,7 @@ def test_a_draft_of_version_1_is_brought_up_to_date(home, draft):
         "schedule": {"kind": "cosine", "warmup_steps": 3},
     }
     draft.restore(old, old, draft.source)
-    assert [problem.path for problem in draft.errors] == ["data.folder"]
+    assert [problem.path for problem in errors_of(draft)] == ["data.folder"]
     assert draft.value("method.text_encoder.train") is True
     assert draft.value("method.text_encoder_2.lr") == 1e-5
     assert draft.value("schedule.kind") == "cosine"
@@ -296,4 +296,4 @@ def test_it_is_told_as_well_when_the_objective_goes_back_with_the_method(draft):
     draft.set("method.kind", "vae")
     draft.reset("method.kind")
     assert draft.value("objective.kind") == "denoising"
-    assert draft.errors == []
+    assert errors_of(draft) == []

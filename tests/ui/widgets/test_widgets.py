@@ -11,7 +11,7 @@ from PIL import Image
 
 from onetrainer.errors import Fix, Problem
 from tests.ui.desk import resize
-from tests.ui.project import SDXL_PARTS, write_model
+from tests.ui.project import SDXL_PARTS, errors_of, write_model
 from ui.background.image_cache import load_fitting
 from ui.background.threads import Jobs
 from ui.charts.loss_chart import LossChart
@@ -156,7 +156,7 @@ def test_a_new_prompt_is_not_blamed_for_being_empty_before_it_was_left(forms, dr
     row = form.row("sampling.prompts.3.prompt")
     row.editor.focus.focus_force()
     root.update()
-    assert (row.error, len(draft.errors)) == ("", 1)
+    assert (row.error, len(errors_of(draft))) == ("", 1)
     form.row("sampling.prompts.3.seed").editor.focus.focus_force()
     root.update()
     assert "The prompt is empty" in row.error
