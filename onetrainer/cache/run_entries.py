@@ -62,8 +62,8 @@ class CachePlan:
 
 def plan_cache(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> CachePlan:
     """Return what a run will cache."""
-    latents, cells, size = _kept_images(config, dataset)
-    captions = _kept_captions(config, dataset, batches) if caches_captions(config) else set()
+    latents, cells, size = _latent_estimate(config, dataset)
+    captions = _cached_captions(config, dataset, batches) if caches_captions(config) else set()
     folder = cache_folder(config)
     return CachePlan(
         folder=folder,
@@ -72,7 +72,7 @@ def plan_cache(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> Cac
         pixels=cells * _VAE**2,
         image_bytes=size,
         caption_bytes=_caption_bytes(config, captions),
-        free_bytes=_free(folder),
+        free_bytes=_free_bytes(folder),
     )
 
 
@@ -97,7 +97,7 @@ def open_image_index(config: TrainConfig) -> Iterator[ImageIndex | None]:
         yield memory
 
 
-def _kept_images(config: TrainConfig, dataset: Dataset) -> tuple[int, int, int]:
+def _latent_estimate(config: TrainConfig, dataset: Dataset) -> tuple[int, int, int]:
     """Return the number of cached latents, their latent pixels, and their bytes."""
     if not config.data.cache_latents:
         return 0, 0, 0
@@ -105,21 +105,21 @@ def _kept_images(config: TrainConfig, dataset: Dataset) -> tuple[int, int, int]:
     counts = [(transform_count(one), variations(one, is_cached=True)) for one in dataset.concepts]
     latents = cells = size = 0
 
-    def keep(item: Item, count: int, area: int) -> None:
+    def add(item: Item, count: int, area: int) -> None:
         nonlocal latents, cells, size
-        passes, each = _kept_of(item, sees)
+        passes, each = _passes_and_bytes(item, sees)
         latents, cells, size = latents + count, cells + area * passes, size + area * each
 
     sizes = all_buckets(dataset.items, dataset.concepts)
     for item, buckets in zip(dataset.items, sizes, strict=True):
         own, times = counts[item.concept]
-        keep(item, own, times * sum(map(_area, buckets[: own // times])))
+        add(item, own, times * sum(map(_area, buckets[: own // times])))
     for item in dataset.validation or ():
-        keep(item, 1, _area(bucket_at(item, dataset.concepts[item.concept], 0)))
+        add(item, 1, _area(bucket_at(item, dataset.concepts[item.concept], 0)))
     return latents, cells, size
 
 
-def _kept_of(item: Item, sees: Conditioning) -> tuple[int, int]:
+def _passes_and_bytes(item: Item, sees: Conditioning) -> tuple[int, int]:
     """Return how often the VAE encodes an image, and the cached bytes per latent pixel.
 
     sees: conditioning of an inpainting model; "blank" for other models.
@@ -137,7 +137,7 @@ def _area(bucket: Bucket) -> int:
     return (bucket.width // _VAE) * (bucket.height // _VAE)
 
 
-def _kept_captions(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> set[str]:
+def _cached_captions(config: TrainConfig, dataset: Dataset, batches: BatchPlan) -> set[str]:
     """Return all captions of the run; random ones need only be sampled for few steps."""
     concepts = dataset.concepts
     found = {plain_caption(item, concepts[item.concept]) for item in dataset.validation or ()} | {
@@ -159,10 +159,12 @@ def _caption_bytes(config: TrainConfig, captions: Iterable[str]) -> int:
     return each * (tokens * _WIDTHS[base] + len(chunks) * _POOLED.get(base, 0))
 
 
-def _free(folder: Path) -> int:
+def _free_bytes(folder: Path) -> int:
     """Return the free bytes on the disk of a folder, even if it does not exist; 0 if unknown."""
-    there = next((one for one in (folder, *folder.absolute().parents) if one.exists()), Path("/"))
+    existing = next(
+        (one for one in (folder, *folder.absolute().parents) if one.exists()), Path("/")
+    )
     try:
-        return shutil.disk_usage(there).free
+        return shutil.disk_usage(existing).free
     except OSError:
         return 0

@@ -73,38 +73,38 @@ class CaptionList:
             UserError: an entry matches two images, or a .txt file has another number of lines.
         """
         if self.is_in_order:
-            return self._in_order(names)
+            return self._match_in_order(names)
         images = _Images(root, names)
-        found: dict[int, CaptionEntry] = {}
+        matches: dict[int, CaptionEntry] = {}
         left = list(self.entries)
         for key in (_full_key, _stem_key):
             tried, left = left, []
             # An image that is named in full is not meant by a name with another extension.
-            choose_options = frozenset(found)
+            matched = frozenset(matches)
             for entry in tried:
-                fits = [at for at in images.ending(entry.file, key) if at not in choose_options]
+                fits = [at for at in images.ending(entry.file, key) if at not in matched]
                 if len(fits) > 1:
-                    raise self._ambiguous(entry, [names[at] for at in fits])
+                    raise self._ambiguous_error(entry, [names[at] for at in fits])
                 if fits:
-                    found[fits[0]] = self._joined(found.get(fits[0]), entry)
+                    matches[fits[0]] = self._merge_entries(matches.get(fits[0]), entry)
                 else:
                     left.append(entry)
-        return ListMatch(tuple(found.get(at) for at in range(len(names))), tuple(left))
+        return ListMatch(tuple(matches.get(at) for at in range(len(names))), tuple(left))
 
-    def _joined(self, before: CaptionEntry | None, entry: CaptionEntry) -> CaptionEntry:
-        if before is None:
+    def _merge_entries(self, previous: CaptionEntry | None, entry: CaptionEntry) -> CaptionEntry:
+        if previous is None:
             return entry
-        if before.focus and entry.focus and before.focus != entry.focus:
+        if previous.focus and entry.focus and previous.focus != entry.focus:
             raise UserError(
-                f'{self.path}: lines {before.line} and {entry.line} give "{entry.file}" two'
+                f'{self.path}: lines {previous.line} and {entry.line} give "{entry.file}" two'
                 " different points",
                 "Expected one point for each image",
                 "Remove one of them",
             )
-        captions = tuple(filter(None, (*before.captions, *entry.captions)))
-        return replace(before, captions=captions or ("",), focus=before.focus or entry.focus)
+        captions = tuple(filter(None, (*previous.captions, *entry.captions)))
+        return replace(previous, captions=captions or ("",), focus=previous.focus or entry.focus)
 
-    def _in_order(self, names: Sequence[str]) -> ListMatch:
+    def _match_in_order(self, names: Sequence[str]) -> ListMatch:
         entries = list(self.entries)
         while len(entries) > len(names) and entries[-1].captions == ("",):
             entries.pop()
@@ -117,7 +117,7 @@ class CaptionList:
             )
         return ListMatch(tuple(entries), ())
 
-    def _ambiguous(self, entry: CaptionEntry, fits: Sequence[str]) -> UserError:
+    def _ambiguous_error(self, entry: CaptionEntry, fits: Sequence[str]) -> UserError:
         some = " or ".join(f'"{name}"' for name in fits[:2])
         return UserError(
             f'{self.path}, line {entry.line}: "{entry.file}" may be {some}',
@@ -130,24 +130,24 @@ class _Images:
     """Image paths, indexed by their endings."""
 
     def __init__(self, root: Path, names: Sequence[str]) -> None:
-        base = _parts(Path(os.path.abspath(root)).as_posix())  # noqa: PTH100 - links stay as named
+        base = _components(Path(os.path.abspath(root)).as_posix())  # noqa: PTH100 - links stay as named
         self._depth = len(base)
-        self._paths = [(*base, *_parts(name)) for name in names]
+        self._paths = [(*base, *_components(name)) for name in names]
         self._places: dict[tuple[Key, int], dict[Components, list[int]]] = {}
 
     def ending(self, file: str, key: Key) -> list[int]:
         """Return the indices of the images that a name matches best, comparing path keys."""
-        wanted = _parts(file)
-        size = len(wanted)
+        components = _components(file)
+        size = len(components)
         if (key, size) not in self._places:
             places: defaultdict[Components, list[int]] = defaultdict(list)
             for at, path in enumerate(self._paths):
                 places[key(path[-size:])].append(at)
             self._places[key, size] = places
-        fits = self._places[key, size].get(key(wanted), [])
+        fits = self._places[key, size].get(key(components), [])
         # Of "cat.png" and "pets/cat.png", "cat.png" means the one in the folder itself.
         fits = [at for at in fits if len(self._paths[at]) - self._depth == size] or fits
-        return [at for at in fits if self._paths[at][-size:] == wanted] or fits
+        return [at for at in fits if self._paths[at][-size:] == components] or fits
 
 
 def read_caption_list(path: Path) -> CaptionList:
@@ -156,7 +156,7 @@ def read_caption_list(path: Path) -> CaptionList:
     return CaptionList(path, tuple(entries), encoding, is_in_order=path.suffix.lower() == ".txt")
 
 
-def _parts(path: str) -> Components:
+def _components(path: str) -> Components:
     """Return the components of a path from any operating system."""
     clean = unicodedata.normalize("NFC", path.strip()).replace("\\", "/")
     return tuple(part for part in clean.split("/") if part not in ("", ".", ".."))

@@ -56,7 +56,7 @@ def read_list(path: Path) -> tuple[list[CaptionEntry], str]:
         case ".jsonl":
             rows = _json_rows(path, text)
         case ".txt":
-            return _plain(text), encoding
+            return _plain_entries(text), encoding
         case _:
             raise UserError(
                 f"{path} is not a caption list",
@@ -68,7 +68,7 @@ def read_list(path: Path) -> tuple[list[CaptionEntry], str]:
         try:
             entries.append(_entry(line, row))
         except _LineError as error:
-            raise _broken(path, line, str(error)) from error
+            raise _line_error(path, line, str(error)) from error
     if not entries:
         raise UserError(
             f"{path} names no images",
@@ -97,7 +97,7 @@ def _text(path: Path) -> tuple[str, str]:
     return decoded
 
 
-def _plain(text: str) -> list[CaptionEntry]:
+def _plain_entries(text: str) -> list[CaptionEntry]:
     """Return an entry for each line, including empty ones."""
     lines = re.split(r"\r\n|\r|\n", text)
     return [CaptionEntry(number, "", (_clean(line),)) for number, line in enumerate(lines, 1)]
@@ -111,9 +111,9 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
             why = error.msg if isinstance(error, json.JSONDecodeError) else "too large"
-            raise _broken(path, number, f"invalid JSON ({why})") from error
+            raise _line_error(path, number, f"invalid JSON ({why})") from error
         if not isinstance(row, dict):
-            raise _broken(path, number, "not a JSON object")
+            raise _line_error(path, number, "not a JSON object")
         yield number, {str(key).strip().lower(): value for key, value in row.items()}
 
 
@@ -131,29 +131,29 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, object]
     line = blank + 1
     try:
         for row in reader:
-            here, line = line, blank + reader.line_num + 1
+            start, line = line, blank + reader.line_num + 1
             if not any(cell.strip() for cell in row):
                 continue
             if not header:
                 header = [cell.strip().lower() for cell in row]
-                _require_columns(path, here, header)
+                _require_columns(path, start, header)
                 continue
             if len(row) > len(header):
                 what = f"{len(row)} columns, but the first line names {len(header)}"
-                raise _broken(path, here, f'{what}; a caption with commas goes in "quotes"')
-            yield here, dict(zip(header, row, strict=False))
+                raise _line_error(path, start, f'{what}; a caption with commas goes in "quotes"')
+            yield start, dict(zip(header, row, strict=False))
     except csv.Error as error:
-        raise _broken(path, line, f"invalid CSV ({error})") from error
+        raise _line_error(path, line, f"invalid CSV ({error})") from error
 
 
 def _require_columns(path: Path, line: int, header: Sequence[str]) -> None:
     named = ", ".join(f'"{cell}"' for cell in header)[:200]
     if len(set(filter(None, header))) != len([cell for cell in header if cell]):
-        raise _broken(path, line, f"two columns have the same name ({named})")
+        raise _line_error(path, line, f"two columns have the same name ({named})")
     if not any(key in header for key in FILE_KEYS):
-        raise _broken(path, line, f'no column is called "file" ({named})')
+        raise _line_error(path, line, f'no column is called "file" ({named})')
     if not _caption_keys(header):
-        raise _broken(path, line, f'no column is called "caption" ({named})')
+        raise _line_error(path, line, f'no column is called "caption" ({named})')
 
 
 def _entry(line: int, row: Mapping[str, object]) -> CaptionEntry:
@@ -189,19 +189,19 @@ def _captions(key: str, value: object) -> list[str]:
 
 
 def _focus(row: Mapping[str, object]) -> tuple[float, float] | None:
-    given = row.get("focus")
-    if given in (None, ""):
-        across, down = row.get("focus_x"), row.get("focus_y")
-        if across in (None, "") and down in (None, ""):
+    focus = row.get("focus")
+    if focus in (None, ""):
+        x, y = row.get("focus_x"), row.get("focus_y")
+        if x in (None, "") and y in (None, ""):
             return None
-    elif isinstance(given, list) and len(given) == 2:
-        across, down = given
+    elif isinstance(focus, list) and len(focus) == 2:
+        x, y = focus
     else:
         raise _LineError('"focus" is not a list of two numbers, such as [0.5, 0.4]')
-    return _share("focus_x", across), _share("focus_y", down)
+    return _fraction("focus_x", x), _fraction("focus_y", y)
 
 
-def _share(name: str, value: object) -> float:
+def _fraction(name: str, value: object) -> float:
     number = None
     if isinstance(value, str):
         try:
@@ -221,6 +221,6 @@ def _clean(text: str) -> str:
     return " ".join(text.split())
 
 
-def _broken(path: Path, line: int, why: str) -> UserError:
+def _line_error(path: Path, line: int, why: str) -> UserError:
     example = _EXAMPLES[path.suffix.lower()]
     return UserError(f"{path}, line {line}: {why}", f"Expected {example}", "Correct this line")

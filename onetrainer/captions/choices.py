@@ -27,8 +27,8 @@ class Choice:
     def field(self) -> str:
         """The plain text in the braces, such as "name" in {name}; "" otherwise."""
         match self.options:
-            case ((str(words),),):
-                return words.strip()
+            case ((str(pieces),),):
+                return pieces.strip()
         return ""
 
 
@@ -58,9 +58,9 @@ def parse_choices(text: str) -> Text:
     opened: list[tuple[int, int]] = []  # its place among all choices, and where its brace stands
     at = count = 0
     while at < len(text):
-        here, pair = open_[-1], text[at : at + 2]
+        branch, pair = open_[-1], text[at : at + 2]
         if not opened and pair in ("{{", "}}"):
-            here[-1].append(pair[0])
+            branch[-1].append(pair[0])
             at += 2
             continue
         sign = text[at]
@@ -79,11 +79,11 @@ def parse_choices(text: str) -> Text:
             options = tuple(_joined(option) for option in open_.pop())
             open_[-1][-1].append(Choice(place, options))
         elif sign == "|" and opened:
-            here.append([])
+            branch.append([])
         else:
-            words = _WORDS.match(text, at)
-            here[-1].append(words[0] if words else sign)
-            at += len(words[0]) if words else 1
+            pieces = _WORDS.match(text, at)
+            branch[-1].append(pieces[0] if pieces else sign)
+            at += len(pieces[0]) if pieces else 1
             continue
         at += 1
     if opened:
@@ -123,17 +123,17 @@ def choose_options(
         order: gives the order of options in each round.
         fields: values of {name} and the like, inserted literally.
     """
-    words = []
+    pieces = []
     for part in text:
         if isinstance(part, str):
-            words.append(part)
+            pieces.append(part)
         elif part.field in fields:
-            words.append(fields[part.field])
+            pieces.append(fields[part.field])
         else:
             round_, at = divmod(showing, len(part.options))
             option = part.options[order(part, round_)[at]]
-            words.append(choose_options(option, round_, order, fields))
-    return "".join(words)
+            pieces.append(choose_options(option, round_, order, fields))
+    return "".join(pieces)
 
 
 def written_order(choice: Choice, _round: int) -> range:
@@ -152,8 +152,8 @@ def _joined(parts: Sequence[str | Choice]) -> Text:
     return tuple(joined)
 
 
-def _place(side: str, words: str) -> str:
+def _place(side: str, pieces: str) -> str:
     """Describe where a brace is, for a message."""
-    if not words.strip():
+    if not pieces.strip():
         return "at the end" if side == "before" else "at the beginning"
-    return f'{side} "{words}"'
+    return f'{side} "{pieces}"'

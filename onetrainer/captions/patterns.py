@@ -38,16 +38,16 @@ def is_listed(tag: str, listed: str, *, patterns: bool) -> bool:
     nothing; see `pattern_errors`.
     """
     if not patterns:
-        return token_key(tag) in _words(listed)
+        return token_key(tag) in _listed_tags(listed)
     tag = " ".join(tag.split())
-    return len(tag) <= MAX_TAG and any(one.fullmatch(tag) for one in _patterns(listed))
+    return len(tag) <= MAX_TAG and any(one.fullmatch(tag) for one in _compiled_patterns(listed))
 
 
 def pattern_errors(listed: str) -> Iterator[tuple[int, str, str]]:
     """Yield (line number, pattern, reason) of each invalid pattern."""
     for number, line in _lines(listed):
-        if fault := _fault(line):
-            yield number, line, fault
+        if reason := _pattern_error(line):
+            yield number, line, reason
 
 
 def _lines(listed: str) -> list[tuple[int, str]]:
@@ -56,16 +56,16 @@ def _lines(listed: str) -> list[tuple[int, str]]:
 
 
 @lru_cache(64)
-def _words(listed: str) -> frozenset[str]:
+def _listed_tags(listed: str) -> frozenset[str]:
     return frozenset(token_key(line) for _, line in _lines(listed))
 
 
 @lru_cache(64)
-def _patterns(listed: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(_compiled(line) for _, line in _lines(listed) if not _fault(line))
+def _compiled_patterns(listed: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(_compile(line) for _, line in _lines(listed) if not _pattern_error(line))
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     with warnings.catch_warnings():
         # About characters that future versions of Python may interpret, such as "[[".
         warnings.simplefilter("ignore")
@@ -73,16 +73,16 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 @lru_cache(4096)
-def _fault(pattern: str) -> str:
+def _pattern_error(pattern: str) -> str:
     if len(pattern) > MAX_PATTERN:
         return f"it is longer than {MAX_PATTERN} characters"
     try:
-        _compiled(pattern)
+        _compile(pattern)
     except re.error as error:
         return f"it is not a valid regular expression ({error})"
     except (OverflowError, RecursionError):
         return "it is too large"
-    return _cost_fault(pattern)
+    return _cost_error(pattern)
 
 
 @dataclass
@@ -119,7 +119,7 @@ class _Group:
         self.branch, self.is_simple = self.before * ways, False
 
 
-def _cost_fault(pattern: str) -> str:
+def _cost_error(pattern: str) -> str:
     """Return why a pattern might take forever on some tag; "" if it cannot.
 
     Python tries one way after the other of matching the text, so a pattern is refused if their
@@ -129,33 +129,33 @@ def _cost_fault(pattern: str) -> str:
     """
     groups = [_Group()]
     for token in _TOKEN.finditer(pattern):
-        here = groups[-1]
+        group = groups[-1]
         if token["open"]:
             if token["hidden"]:
                 return "comments and the flag x are not supported"
             groups.append(_Group())
         elif token["close"]:
             if len(groups) == 1:
-                return "its brackets cannot be told apart"
+                return "its brackets do not match"
             inner = groups.pop()
             groups[-1].add(inner.ways + inner.branch, is_simple=inner.is_simple)
             groups[-1].is_simple &= inner.is_simple
         elif token["either"]:
-            here.ways, here.branch, here.is_simple = here.ways + here.branch, 1, False
+            group.ways, group.branch, group.is_simple = group.ways + group.branch, 1, False
         elif token["repeat"]:
             least, most = _bounds(token)
             if max(least, most) > MAX_TAG:
                 return f"it has more than {MAX_TAG} repeats"
-            if most > 1 and not here.was_simple:
+            if most > 1 and not group.was_simple:
                 return (
                     "it repeats a group that contains repeats or alternatives, as (a+)+ does,"
                     " which may take forever"
                 )
-            here.repeat(least, most)
+            group.repeat(least, most)
         else:
-            here.add(1, is_simple=True)
+            group.add(1, is_simple=True)
     if len(groups) > 1:
-        return "its brackets cannot be told apart"
+        return "its brackets do not match"
     if groups[0].ways + groups[0].branch > MAX_WAYS:
         return "it has too many possible matches and may take forever; use fewer of * + and |"
     return ""

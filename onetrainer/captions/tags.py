@@ -59,20 +59,20 @@ def drop_random_tags(tags: Tags, captions: Captions, seed: int, repeat: int, nam
     if captions.drop_tags == "off":
         return tags
     numbers = draws(seed, "caption tags", repeat, name)
-    together = numbers.random()
-    own = [numbers.random() for _ in tags.middle]
+    shared = numbers.random()
+    individual = [numbers.random() for _ in tags.middle]
     may_drop = [_may_drop(tag, captions) for tag in tags.middle]
-    count, place, kept = sum(may_drop), 0, []
-    for tag, is_dropped, number in zip(tags.middle, may_drop, own, strict=True):
-        place += is_dropped
+    count, position, remaining = sum(may_drop), 0, []
+    for tag, is_dropped, number in zip(tags.middle, may_drop, individual, strict=True):
+        position += is_dropped
         chance = captions.drop_chance
         if captions.drop_tags == "all":
-            number = together
+            number = shared
         elif captions.drop_tags == "later" and is_dropped:
-            chance *= place / count
+            chance *= position / count
         if not (is_dropped and number < chance):
-            kept.append(tag)
-    return Tags(tags.first, tuple(kept), tags.last)
+            remaining.append(tag)
+    return Tags(tags.first, tuple(remaining), tags.last)
 
 
 def shuffle_tags(tags: Tags, captions: Captions, seed: int, repeat: int, name: str) -> Tags:
@@ -135,10 +135,10 @@ def joining_separator(captions: Captions) -> str:
 
 
 def _tags(text: str, captions: Captions) -> tuple[Tag, ...]:
-    together = captions.secondary_separator.strip()
+    shared = captions.secondary_separator.strip()
     tags = []
     for piece in text.split(tag_separator(captions)):
-        parts = piece.split(together) if together else [piece]
+        parts = piece.split(shared) if shared else [piece]
         if tag := tuple(clean for part in parts if (clean := " ".join(part.split()))):
             tags.append(tag)
     return tuple(tags)

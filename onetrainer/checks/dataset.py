@@ -107,7 +107,7 @@ def _subfolder_problems(concepts: Sequence[ConceptSettings], indexes: Indexes) -
         if counts:
             switch = subfolders_path(concepts[number])
             problems.append(
-                _subfolder_problem(concepts[number].setting, switch, sum(counts), len(counts))
+                _subfolder_problem(concepts[number].setting_path, switch, sum(counts), len(counts))
             )
     return problems
 
@@ -181,14 +181,14 @@ def missing_token_problems(
 ) -> list[Problem]:
     """Return problems about tokens that no caption contains; errors if nothing else is trained.
 
-    are_prompts: whether the captions are prompts of reward training. is_all: whether the tokens
-    have no other text to be trained with.
+    are_prompts: whether the captions are prompts of reward training. is_complete: whether the
+    tokens have no other text to be trained with.
     """
-    words = {
-        f"embeddings.tokens.{setting}.token": w
-        for setting, w in enumerate(config.embeddings.tokens)
+    trained = {
+        f"embeddings.tokens.{number}.token": section.token
+        for number, section in enumerate(config.embeddings.tokens)
+        if section.train
     }
-    trained = {path: word.token for path, word in words.items() if word.train}
     absent = missing_tokens(captions, list(trained.values()))
     is_alone = (
         is_complete and isinstance(config.method, EmbeddingOnly) and len(absent) == len(trained)

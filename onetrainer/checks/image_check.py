@@ -366,7 +366,7 @@ def _unreadable_finding(path: Path, reason: str) -> Finding:
 
 
 def _orphan_finding(path: Path) -> Finding:
-    noun = "caption" if path.suffix.lower() == ".txt" else "mask or conditioning picture"
+    noun = "caption" if path.suffix.lower() == ".txt" else "mask or conditioning image"
     return Finding(
         "orphan",
         "note",

@@ -12,10 +12,10 @@ from onetrainer.images.findings import Finding
 from onetrainer.images.header import read_header
 from onetrainer.images.image_file import ImageError
 
-MOST_ENLARGED = 1.25
+MAX_UPSCALING = 1.25
 """Upscaling above which an image has less than two thirds of the pixels."""
 
-LEAST_DETAIL = 0.5
+MIN_DETAIL = 0.5
 """Finest detail at the trained size below which an image is blurred. Measured: sharp images have 1,
 images blurred by 0.7 pixels at least 0.53, by 1.5 pixels at most 0.47.
 """
@@ -23,17 +23,17 @@ images blurred by 0.7 pixels at least 0.53, by 1.5 pixels at most 0.47.
 TRACE = 13.0
 """Traces above which an image was upscaled. Measured: at most 12 in images that were not."""
 
-LEAST_STRONG = 0.8
+MIN_STRONG_DETAIL = 0.8
 """Upscaling does not matter if the visible detail is finer than this."""
 
-MOST_WORDS = 75
+MAX_WORDS = 75
 """Words and punctuation of a caption that fit one chunk of a text encoder: about one token each."""
 
 
 def size_findings(item: Item, concept: ConceptSettings) -> Iterator[Finding]:
     """Yield a finding if an image is too small for the size it is trained at."""
     factor = upscale_factor(item, plain_transform(item, concept))
-    if factor <= MOST_ENLARGED:
+    if factor <= MAX_UPSCALING:
         return
     bucket = plain_transform(item, concept).bucket
     yield Finding(
@@ -51,8 +51,8 @@ def detail_findings(item: Item, concept: ConceptSettings, detail: Detail) -> Ite
     # For an image that is scaled down, only the remaining detail matters.
     factor = min(1.0, upscale_factor(item, plain_transform(item, concept)))
     width, height = item.width, item.height
-    blocks = detail.block > 1 and 1 / (detail.block * factor) <= LEAST_DETAIL
-    if blocks or (detail.trace >= TRACE and detail.strong < LEAST_STRONG * factor):
+    blocks = detail.block > 1 and 1 / (detail.block * factor) <= MIN_DETAIL
+    if blocks or (detail.trace >= TRACE and detail.strong < MIN_STRONG_DETAIL * factor):
         share = 1 / detail.block if blocks else detail.strong
         small = f"{round(width * share)} × {round(height * share)}"
         yield Finding(
@@ -62,7 +62,7 @@ def detail_findings(item: Item, concept: ConceptSettings, detail: Detail) -> Ite
             f"{width} × {height} pixels, but its detail would fit into about {small}",
             "Use the original image at its own size",
         )
-    elif detail.finest < LEAST_DETAIL * factor:
+    elif detail.finest < MIN_DETAIL * factor:
         share = 100 * detail.finest / factor
         yield Finding(
             "blurred",
@@ -79,13 +79,13 @@ def caption_findings(item: Item, concept: ConceptSettings, file: Path | None) ->
     longest = max(item.captions, key=_words)
     if is_uncaptioned(item, concept):
         yield _uncaptioned(item, concept, file)
-    elif _words(longest) > MOST_WORDS:
+    elif _words(longest) > MAX_WORDS:
         yield Finding(
             "caption-long",
             "note",
             item.path,
             f"its caption has about {_words(longest)} words and punctuation marks",
-            f"Shorten it to {MOST_WORDS} for other programs; here nothing is truncated",
+            f"Shorten it to {MAX_WORDS} for other programs; here nothing is truncated",
         )
 
 

@@ -122,22 +122,22 @@ def _check_choices(config: TrainConfig, model: ModelFile) -> list[Problem]:
         setting, choice = _ZERO_SNR, str(config.model.zero_terminal_snr)
         zero_snr = resolve_zero_snr(model, config.model.zero_terminal_snr)
     except UserError as error:
-        return [_unresolved(setting, choice, error)]
+        return [_unresolved_problem(setting, choice, error)]
     try:
         require_predictable(prediction, zero_terminal_snr=zero_snr, model=model)
     except UserError as error:
-        return [_unpredictable(model, error)]
-    return _overruled(config, model)
+        return [_unpredictable_problem(model, error)]
+    return _override_warnings(config, model)
 
 
-def _unresolved(setting: str, choice: str, error: UserError) -> Problem:
+def _unresolved_problem(setting: str, choice: str, error: UserError) -> Problem:
     if choice != "auto":
         return _problem(setting, error, Fix(setting, "auto"))
     either = tuple(Fix(setting, prediction) for prediction in ("v_prediction", "epsilon"))
     return replace(_problem(setting, error), choices=either)
 
 
-def _unpredictable(model: ModelFile, error: UserError) -> Problem:
+def _unpredictable_problem(model: ModelFile, error: UserError) -> Problem:
     if not model.zero_terminal_snr:
         return _problem(_ZERO_SNR, error, Fix(_ZERO_SNR, "auto"))
     if model.zero_snr_is_sure:
@@ -145,19 +145,19 @@ def _unpredictable(model: ModelFile, error: UserError) -> Problem:
     return _problem(_ZERO_SNR, error)  # a person has to decide which of the two is wrong
 
 
-def _overruled(config: TrainConfig, model: ModelFile) -> list[Problem]:
+def _override_warnings(config: TrainConfig, model: ModelFile) -> list[Problem]:
     """Return warnings about settings that override the model's metadata."""
     problems = []
     choice = config.model.prediction
     if choice != "auto" and model.prediction not in (None, choice):
         says = f'says "{model.prediction}" ({model.told_by})'
-        problems.append(_overruled_words(model, _PREDICTION, choice, says))
+        problems.append(_override_warning(model, _PREDICTION, choice, says))
     if config.model.zero_terminal_snr == "off" and model.zero_terminal_snr:
-        problems.append(_overruled_words(model, _ZERO_SNR, "off", "asks for zero terminal SNR"))
+        problems.append(_override_warning(model, _ZERO_SNR, "off", "asks for zero terminal SNR"))
     return problems
 
 
-def _overruled_words(model: ModelFile, setting: str, choice: str, says: str) -> Problem:
+def _override_warning(model: ModelFile, setting: str, choice: str, says: str) -> Problem:
     return Problem(
         setting,
         f"{model.path.name}: the file {says}",

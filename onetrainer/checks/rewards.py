@@ -17,7 +17,7 @@ from onetrainer.rules.data import has_images
 from onetrainer.trust import trusted_files
 
 _SHOWN = 3  # prompts named in a message
-_ENOUGH_PROMPTS = 4  # with fewer, the confidence interval is too wide for any fall to be sure
+_MIN_PROMPTS = 4  # with fewer, the confidence interval is too wide for any fall to be sure
 _FILES = (
     "config.json",
     "HPS_v2.1_compressed.pt",
@@ -50,7 +50,9 @@ def _file_problems(path: str, reward: Reward, *, is_offline: bool) -> list[Probl
     if reward.reward == "image_reward" and reward.model:
         problems += _vocabulary_problems(f"{path}.model", reward.model)
     if reward.reward == "aesthetic" and reward.head and not Path(reward.head).is_file():
-        problems.append(_not_there(f"{path}.head", reward.head, "the file of the score's head"))
+        problems.append(
+            _missing_path_problem(f"{path}.head", reward.head, "the file of the score's head")
+        )
     if reward.reward == "reference" and reward.folder:
         problems += _folder_problems(f"{path}.folder", reward.folder)
     if reward.reward == "function" and ":" in reward.function:
@@ -63,7 +65,11 @@ def _network_problems(path: str, model: str, *, is_offline: bool) -> list[Proble
     if not is_hub_name(model):
         if Path(model).exists():
             return []
-        return [_not_there(path, model, "a file or folder of a network, or its name on the Hub")]
+        return [
+            _missing_path_problem(
+                path, model, "a file or folder of a network, or its name on the Hub"
+            )
+        ]
     if cached_folder(model, _FILES) is not None or not is_offline:
         return []
     return [
@@ -96,7 +102,7 @@ def _vocabulary_problems(path: str, model: str) -> list[Problem]:
 
 def _folder_problems(path: str, folder: str) -> list[Problem]:
     if not Path(folder).is_dir():
-        return [_not_there(path, folder, "a folder of reference images")]
+        return [_missing_path_problem(path, folder, "a folder of reference images")]
     if any(not problems.reason for problems in list_images(Path(folder), recursive=False)):
         return []
     return [
@@ -124,19 +130,21 @@ def _prompt_problems(config: TrainConfig, section: AlignProp) -> list[Problem]:
     except UserError as error:
         what = str(error.what).removeprefix(f"{setting}: ")
         return [Problem(setting, what, error.expected, error.remedy)]
-    few = _few_problems(section, split)
-    is_all = not uses_images(config)
-    tokens = missing_token_problems(config, split.trained, are_prompts=True, is_all=is_all)
-    return _watched_problems(split) + few + tokens
+    few = _few_prompts_problems(section, split)
+    is_complete = not uses_images(config)
+    tokens = missing_token_problems(
+        config, split.trained, are_prompts=True, is_complete=is_complete
+    )
+    return _overlap_problems(split) + few + tokens
 
 
-def _few_problems(section: AlignProp, split: PromptSplit) -> list[Problem]:
+def _few_prompts_problems(section: AlignProp, split: PromptSplit) -> list[Problem]:
     """Return a warning if there are too few validation prompts for the guard.
 
     Prompts that a person wrote are covered by the rules.
     """
     watched, count = section.evaluation, len(split.validation)
-    is_heard = count >= _ENOUGH_PROMPTS or all(reward.train for reward in section.rewards)
+    is_heard = count >= _MIN_PROMPTS or all(reward.train for reward in section.rewards)
     if is_heard or watched.guard == "off" or split.both:
         return []
     prompts = f"{count} prompt{'s' if count > 1 else ''}"
@@ -145,14 +153,14 @@ def _few_problems(section: AlignProp, split: PromptSplit) -> list[Problem]:
             "objective.evaluation.prompts",
             f"only {prompts} would be used for validation, too few for the guard to notice a"
             " falling reward",
-            f"Expected at least {_ENOUGH_PROMPTS}; six are better",
+            f"Expected at least {_MIN_PROMPTS}; six are better",
             "Add validation prompts, or more prompts to train.",
             "warning",
         )
     ]
 
 
-def _watched_problems(split: PromptSplit) -> list[Problem]:
+def _overlap_problems(split: PromptSplit) -> list[Problem]:
     if not split.both:
         return []
     named = ", ".join(f'"{prompt}"' for prompt in split.both[:_SHOWN])
@@ -169,7 +177,7 @@ def _watched_problems(split: PromptSplit) -> list[Problem]:
     ]
 
 
-def _not_there(path: str, setting: str, what: str) -> Problem:
+def _missing_path_problem(path: str, setting: str, what: str) -> Problem:
     return Problem(
         path, f"{setting}: no such file or folder", f"Expected {what}", "Choose another one."
     )

@@ -112,26 +112,26 @@ def concepts_of(config: TrainConfig) -> tuple[ConceptSettings, ...]:
     For VAE training there are no prior images, captions and masks.
     """
     data = config.data
-    found = []
+    concepts = []
     if data.folder:
-        found.append(_default_settings(config, "data.folder", data.folder))
+        concepts.append(_default_settings(config, "data.folder", data.folder))
     calls: Counter[str] = Counter()
     for index, concept in enumerate(data.concepts):
         calls[name := _concept_name(concept)] += 1
         if concept.use and concept.folder:
-            found.append(_concept_settings(config, index, concept, nth=calls[name]))
+            concepts.append(_concept_settings(config, index, concept, nth=calls[name]))
     if data.class_folder:
-        found.append(
+        concepts.append(
             _default_settings(
                 config, "data.class_folder", data.class_folder, role="prior", matches_training=True
             )
         )
     if config.validation.use and config.validation.folder:
         folder = config.validation.folder
-        found.append(_default_settings(config, "validation.folder", folder, role="validation"))
+        concepts.append(_default_settings(config, "validation.folder", folder, role="validation"))
     if isinstance(config.objective, Reconstruction):
-        return tuple(each for each in found if not each.is_prior)
-    return tuple(found)
+        return tuple(concept for concept in concepts if not concept.is_prior)
+    return tuple(concepts)
 
 
 def folder_name(folder: Path) -> str:
@@ -154,8 +154,8 @@ def bucket_step(family: FamilyName, chosen: int, resolution: int) -> int:
     """
     if chosen:
         return chosen
-    own = _STEPS[base_of(family)]
-    return min([own, *(step for below, step in _SMALL.items() if resolution < below)])
+    default = _STEPS[base_of(family)]
+    return min([default, *(step for below, step in _SMALL.items() if resolution < below)])
 
 
 def _default_settings(
@@ -169,7 +169,7 @@ def _default_settings(
     """Return the settings of a folder that has none of its own."""
     data = config.data
     is_plain = isinstance(config.objective, Reconstruction)
-    said = _caption_source(config, setting_path)
+    source = _caption_source(config, setting_path)
     return ConceptSettings(
         setting_path=setting_path,
         name=folder_name(Path(folder).expanduser()),
@@ -180,9 +180,9 @@ def _default_settings(
         seed=config.training.seed,
         resolutions=_resolutions(config, 0),
         step=bucket_step(config.model.family, data.buckets.step, data.resolution),
-        caption_source=said.source,
-        caption_text=said.text,
-        caption_list=_caption_list_path(config, said.file),
+        caption_source=source.source,
+        caption_text=source.text,
+        caption_list=_caption_list_path(config, source.file),
         trigger="" if role in PRIOR_ROLES else data.trigger,
         require_captions=data.require_captions and not is_plain,
         uses_captions=not is_plain,
@@ -276,9 +276,9 @@ def _caption_list_path(config: TrainConfig, text: str) -> Path | None:
     return Path(text).expanduser()
 
 
-def _resolutions(config: TrainConfig, own: int) -> tuple[int, ...]:
+def _resolutions(config: TrainConfig, resolution: int) -> tuple[int, ...]:
     """Return the resolutions to use in turn; a folder's own one is used alone."""
-    if own:
-        return (own,)
-    more = (each.resolution for each in config.data.buckets.resolutions)
+    if resolution:
+        return (resolution,)
+    more = (concept.resolution for concept in config.data.buckets.resolutions)
     return tuple(dict.fromkeys([config.data.resolution, *more]))

@@ -68,13 +68,13 @@ class FolderListing:
     Attributes:
         images: in order.
         captions: text files without an image.
-        labels: masks and conditioning images without an image.
+        companion_images: masks and conditioning images without an image.
         inner: subfolders that were not read.
     """
 
     images: tuple[FolderImage, ...]
     captions: tuple[Path, ...] = ()
-    labels: tuple[Path, ...] = ()
+    companion_images: tuple[Path, ...] = ()
     inner: tuple[Path, ...] = ()
 
 
@@ -87,7 +87,7 @@ class _Folder(NamedTuple):
     above: frozenset[str]
 
 
-class _Beside(NamedTuple):
+class _Companions(NamedTuple):
     """Companion files of a folder, by the name of their image without extension."""
 
     captions: Mapping[str, Path]
@@ -107,12 +107,12 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
     """
     found: list[tuple[tuple[tuple[str | int, ...], ...], str, FolderImage]] = []
     captions: list[Path] = []
-    labels: list[Path] = []
+    companion_images: list[Path] = []
     inner: list[Path] = []
     real = os.path.realpath(root)
-    waiting = [_Folder(str(root), "", (), frozenset([real]))]
-    while waiting:
-        folder = waiting.pop()
+    pending = [_Folder(str(root), "", (), frozenset([real]))]
+    while pending:
+        folder = pending.pop()
         try:
             with os.scandir(folder.path) as entries:
                 files = [entry for entry in entries if not entry.name.startswith(".")]
@@ -121,23 +121,26 @@ def list_folder(root: Path, *, recursive: bool) -> FolderListing:
             name = folder.name.rstrip("/")
             found.append((folder.key, name, FolderImage(Path(folder.path), name, reason=reason)))
             continue
-        beside = _beside(folder.path, files)
+        companions = _find_companions(folder.path, files)
         used: set[str] = set()
         for entry in files:
             if _is_folder(entry):
                 if recursive:
-                    waiting += _inner(folder, entry)
+                    pending += _subfolders(folder, entry)
                 else:
                     inner.append(Path(entry.path))
             elif is_image(entry.name):
-                each = _found(folder, entry, beside)
-                used.add(each.stem)
-                found.append(((*folder.key, natural_key(entry.name)), each.name, each))
-        captions += _left(beside.captions, used)
-        labels += [*_left(beside.masks, used), *_left(beside.conditioning, used)]
-    found.sort(key=lambda each: each[:2])
-    images = tuple(each for _, _, each in found)
-    return FolderListing(images, tuple(captions), tuple(labels), tuple(sorted(inner)))
+                image = _folder_image(folder, entry, companions)
+                used.add(image.stem)
+                found.append(((*folder.key, natural_key(entry.name)), image.name, image))
+        captions += _unused(companions.captions, used)
+        companion_images += [
+            *_unused(companions.masks, used),
+            *_unused(companions.conditioning, used),
+        ]
+    found.sort(key=lambda image: image[:2])
+    images = tuple(image for _, _, image in found)
+    return FolderListing(images, tuple(captions), tuple(companion_images), tuple(sorted(inner)))
 
 
 def count_images(folder: Path) -> int:
@@ -176,7 +179,7 @@ def is_image(name: str) -> bool:
     return ending in IMAGE_SUFFIXES or ending in UNREAD_SUFFIXES
 
 
-def _inner(folder: _Folder, entry: "os.DirEntry[str]") -> Iterator[_Folder]:
+def _subfolders(folder: _Folder, entry: "os.DirEntry[str]") -> Iterator[_Folder]:
     """Yield a subfolder unless it is a link to a folder above."""
     real = os.path.realpath(entry.path)
     if real not in folder.above:
@@ -185,7 +188,7 @@ def _inner(folder: _Folder, entry: "os.DirEntry[str]") -> Iterator[_Folder]:
         yield _Folder(entry.path, name, key, folder.above | {real})
 
 
-def _beside(folder: str, files: "list[os.DirEntry[str]]") -> _Beside:
+def _find_companions(folder: str, files: "list[os.DirEntry[str]]") -> _Companions:
     # Sorted, so that of x.TXT and x.txt the latter is used.
     names = sorted(entry.name for entry in files if entry.name.lower().endswith((".txt", ".png")))
 
@@ -196,27 +199,29 @@ def _beside(folder: str, files: "list[os.DirEntry[str]]") -> _Beside:
             if name.lower().endswith(suffix)
         }
 
-    return _Beside(ending(".txt"), ending(MASK_SUFFIX), ending(CONDITIONING_SUFFIX))
+    return _Companions(ending(".txt"), ending(MASK_SUFFIX), ending(CONDITIONING_SUFFIX))
 
 
-def _found(folder: _Folder, entry: "os.DirEntry[str]", beside: _Beside) -> FolderImage:
+def _folder_image(
+    folder: _Folder, entry: "os.DirEntry[str]", companions: _Companions
+) -> FolderImage:
     name = normalize_name(entry.name)
-    own = stem(name)
+    image_stem = stem(name)
     return FolderImage(
         Path(entry.path),
         folder.name + name,
-        beside.captions.get(own),
-        beside.masks.get(own),
-        beside.conditioning.get(own),
-        _unfit(entry) or ("" if _is_text(folder.name + name) else NAMELESS),
+        companions.captions.get(image_stem),
+        companions.masks.get(image_stem),
+        companions.conditioning.get(image_stem),
+        _unusable_reason(entry) or ("" if _is_encodable(folder.name + name) else NAMELESS),
     )
 
 
-def _left(files: Mapping[str, Path], used: set[str]) -> list[Path]:
+def _unused(files: Mapping[str, Path], used: set[str]) -> list[Path]:
     return [path for name, path in files.items() if name not in used]
 
 
-def _is_text(name: str) -> bool:
+def _is_encodable(name: str) -> bool:
     """Return whether a name can be encoded; Python has surrogates for invalid bytes."""
     try:
         name.encode()
@@ -232,7 +237,7 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
         return False  # a link to a folder that may not be read
 
 
-def _unfit(entry: "os.DirEntry[str]") -> str:
+def _unusable_reason(entry: "os.DirEntry[str]") -> str:
     """Return why a file cannot be opened as an image; empty if it can."""
     suffix = "." + entry.name.lower().rpartition(".")[2]
     if suffix in UNREAD_SUFFIXES:

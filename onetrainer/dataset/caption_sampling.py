@@ -62,24 +62,28 @@ def sample_caption(item: Item, concept: ConceptSettings, repeat: int) -> str:
     order = shuffled(range(count), derive(concept.seed, "caption round", round_, item.name))
     caption = item.captions[order[at]]
     if captions.wildcards:
-        caption = _chosen(caption, round_, _orders(concept.seed, f"{order[at]}:{item.name}"))
+        caption = _resolve_choices(
+            caption, round_, _shuffled_orders(concept.seed, f"{order[at]}:{item.name}")
+        )
 
     def arranged(tags: Tags) -> Tags:
         for change in (drop_random_tags, shuffle_tags, capitalize_tags):
             tags = change(tags, captions, concept.seed, repeat, item.name)
         return tags
 
-    text = _with_trigger(caption, concept, arranged)
-    return _in_template(text, item, concept, repeat, _orders(concept.seed, f"template:{item.name}"))
+    text = _prepend_trigger(caption, concept, arranged)
+    return _fill_template(
+        text, item, concept, repeat, _shuffled_orders(concept.seed, f"template:{item.name}")
+    )
 
 
 def plain_caption(item: Item, concept: ConceptSettings) -> str:
     """Return the first caption without random choices: with trigger, template, first wildcards."""
     caption = item.captions[0]
     if concept.captions.wildcards:
-        caption = _chosen(caption, 0, written_order)
-    text = _with_trigger(caption, concept, lambda tags: tags)
-    return _in_template(text, item, concept, 0, written_order)
+        caption = _resolve_choices(caption, 0, written_order)
+    text = _prepend_trigger(caption, concept, lambda tags: tags)
+    return _fill_template(text, item, concept, 0, written_order)
 
 
 def captions_vary(captions: Captions) -> bool:
@@ -114,12 +118,12 @@ def item_captions_vary(item: Item, concept: ConceptSettings) -> bool:
         captions.model_copy(update={"wildcards": False})
     ):
         return True
-    texts = [*map(_parsed_or_as_is, item.captions), _template(captions.template) or ()]
+    texts = [*map(_parsed_or_as_is, item.captions), _parsed_template(captions.template) or ()]
     found = [one for text in texts for one in all_choices(text)]
     return captions.wildcards and any(len(one.options) > 1 for one in found)
 
 
-def _chosen(caption: str, showing: int, order: Order) -> str:
+def _resolve_choices(caption: str, showing: int, order: Order) -> str:
     return choose_options(_parsed_or_as_is(caption), showing, order)
 
 
@@ -127,10 +131,10 @@ def _parsed_or_as_is(text: str) -> Text:
     try:
         return parse_choices(text)
     except BraceError:
-        return (text,)  # told beforehand, by `brace_fault`
+        return (text,)  # reported by `brace_error` before the run
 
 
-def _orders(seed: int, name: str) -> Order:
+def _shuffled_orders(seed: int, name: str) -> Order:
     """Return the shuffled order of each wildcard in each round, seeded by the text's name."""
 
     def order(choice: Choice, round_: int) -> list[int]:
@@ -140,7 +144,9 @@ def _orders(seed: int, name: str) -> Order:
     return order
 
 
-def _with_trigger(caption: str, concept: ConceptSettings, arranged: Callable[[Tags], Tags]) -> str:
+def _prepend_trigger(
+    caption: str, concept: ConceptSettings, arranged: Callable[[Tags], Tags]
+) -> str:
     """Return the caption with its tags rearranged, and the trigger words before them.
 
     What stands in one tag with them, as in "ohwx man, hat", stays with them.
@@ -152,14 +158,14 @@ def _with_trigger(caption: str, concept: ConceptSettings, arranged: Callable[[Ta
     marks = (tag_separator(captions), captions.keep_separator.strip())
     ends = [at for mark in marks if mark and (at := rest.find(mark)) >= 0] if trigger else [0]
     end = min(ends, default=len(rest))
-    beside, rest = rest[:end], rest[end:]
-    if together := captions.secondary_separator.strip():
-        beside = beside.replace(together, joining_separator(captions))
+    same_tag, rest = rest[:end], rest[end:]
+    if secondary := captions.secondary_separator.strip():
+        same_tag = same_tag.replace(secondary, joining_separator(captions))
     tags = split_tags(rest, captions)
     if captions.lowercase:
-        tags, beside = lowercase_tags(tags), beside.lower()
+        tags, same_tag = lowercase_tags(tags), same_tag.lower()
     text = join_tags(arranged(tags), captions)
-    head = " ".join((trigger + beside).split())
+    head = " ".join((trigger + same_tag).split())
     return joining_separator(captions).join(part for part in (head, text) if part)
 
 
@@ -170,14 +176,14 @@ def _split_at_trigger(caption: str, concept: ConceptSettings) -> tuple[str, str]
     tags = [tag for tag in tags if tag]
     if not tags:
         return "", caption
-    if found := _beginning(tuple(tags), mark).match(caption):
+    if found := _trigger_pattern(tuple(tags), mark).match(caption):
         return found[0], caption[found.end() :]
     trigger = joining_separator(concept.captions).join(tags)
     return trigger, joining_separator(concept.captions) + caption if caption else ""
 
 
 @lru_cache(1024)
-def _beginning(tags: tuple[str, ...], mark: str) -> re.Pattern[str]:
+def _trigger_pattern(tags: tuple[str, ...], mark: str) -> re.Pattern[str]:
     """Return a pattern for tags at the beginning of a text, as whole words in any letter case."""
     spelled = (r"\s+".join(re.escape(word) for word in tag.split()) for tag in tags)
     spelling = rf"\s*{re.escape(mark.strip())}\s*".join(spelled) if mark.strip() else ""
@@ -187,7 +193,7 @@ def _beginning(tags: tuple[str, ...], mark: str) -> re.Pattern[str]:
 
 
 @lru_cache(256)
-def _template(template: str) -> Text | None:
+def _parsed_template(template: str) -> Text | None:
     """Return the parsed template; None if it is empty or invalid."""
     try:
         found = parse_choices(template)
@@ -196,8 +202,10 @@ def _template(template: str) -> Text | None:
     return found if any(one.field == "caption" for one in all_choices(found)) else None
 
 
-def _in_template(text: str, item: Item, concept: ConceptSettings, repeat: int, order: Order) -> str:
-    template = _template(concept.captions.template)
+def _fill_template(
+    text: str, item: Item, concept: ConceptSettings, repeat: int, order: Order
+) -> str:
+    template = _parsed_template(concept.captions.template)
     if template is None:
         return " ".join(text.split())
     names = (item.path.stem, folder_name(item.path.parent), concept.name)
@@ -206,10 +214,10 @@ def _in_template(text: str, item: Item, concept: ConceptSettings, repeat: int, o
     if not concept.captions.wildcards:
         repeat, order = 0, written_order
     written = " ".join(choose_options(template, repeat, order, fields).split())
-    return written if text else _without_gap(written, concept.captions)
+    return written if text else _drop_empty_parts(written, concept.captions)
 
 
-def _without_gap(text: str, captions: Captions) -> str:
+def _drop_empty_parts(text: str, captions: Captions) -> str:
     """Remove the separators that surrounded the missing caption."""
     mark = tag_separator(captions)
     parts = (part.strip() for part in text.split(mark))

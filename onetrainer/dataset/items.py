@@ -166,7 +166,7 @@ def index_concept(
         tuple(reader.skipped),
         uncaptioned,
         (*notes, *reader.notes),
-        orphans=(*texts, *listing.labels),
+        orphans=(*texts, *listing.companion_images),
         unlisted=captions.unused,
         inner=listing.inner,
     )

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MOST_BITS = 12
+MAX_BITS = 12
 """Most bits in which the hashes of candidates may differ."""
 
-LIKENESS = 0.95
+MIN_CORRELATION = 0.95
 """Lowest correlation of the thumbnails of near-duplicates."""
 
-PART_LIKENESS = 0.97
+MIN_CROP_CORRELATION = 0.97
 """The same for crops: correlation of blurred thumbnails, highest of many crops."""
 
 SAME_COLOR = 3.0
@@ -41,10 +41,10 @@ SAME_COLOR = 3.0
 THREADS = 4
 _AT_ONCE = 4_000_000  # comparisons of bits: 64 MB
 _CHUNK = 2048  # comparisons of thumbnails: 50 MB
-_MOST_TRIES = 20  # pairs of an image for which crops are tried: of 10,000 alike, not all
-_AHEAD = 4  # images queued for each thread, so that few are in memory
-_UNLIKE = 0.55  # pairs of less correlation are not compared as crops
-_CUTS = (0.0, 0.025, 0.05, 0.075)  # fractions of a side that one may be cropped closer
+_MAX_CROP_TRIES = 20  # pairs of an image for which crops are tried: of 10,000 alike, not all
+_QUEUED = 4  # images queued for each thread, so that few are in memory
+_MIN_CANDIDATE_CORRELATION = 0.55  # pairs of less correlation are not compared as crops
+_CROP_FRACTIONS = (0.0, 0.025, 0.05, 0.075)  # fractions of a side that one may be cropped closer
 
 Progress = Callable[[int, int], None]
 
@@ -76,8 +76,8 @@ def near_duplicate_groups(
         AnalysisCancelled: should_stop returned True.
     """
     paths = [item.path for item in items]
-    looked = extract_features(paths, memory, progress, should_stop=should_stop, threads=threads)
-    result = [None if isinstance(one, ImageError) else one for one in looked]
+    results = extract_features(paths, memory, progress, should_stop=should_stop, threads=threads)
+    result = [None if isinstance(one, ImageError) else one for one in results]
     return group_features(result, should_stop=should_stop)
 
 
@@ -125,17 +125,17 @@ def extract_features(
     progress is called with (done, total). Raises AnalysisCancelled if should_stop returns True.
     """
     result: list[Features | ImageError] = []
-    waiting: list[Future[Features | ImageError]] = []
+    pending: list[Future[Features | ImageError]] = []
     with ThreadPoolExecutor(threads) as pool:
         try:
             for path in paths:
-                waiting.append(pool.submit(_extract, path, memory))
-                if len(waiting) >= _AHEAD * threads:
-                    _take(waiting, result, len(paths), progress, should_stop)
-            while waiting:
-                _take(waiting, result, len(paths), progress, should_stop)
+                pending.append(pool.submit(_extract, path, memory))
+                if len(pending) >= _QUEUED * threads:
+                    _collect_result(pending, result, len(paths), progress, should_stop)
+            while pending:
+                _collect_result(pending, result, len(paths), progress, should_stop)
         finally:
-            for future in waiting:
+            for future in pending:
                 future.cancel()
             if memory:
                 memory.save()
@@ -186,9 +186,9 @@ def similar_pairs(
         some = hashes[start : start + rows, None]
         for is_mirrored, other in enumerate(others):
             # Only later ones: earlier ones have been compared already.
-            near = np.argwhere(np.bitwise_count(some ^ other[None, start:]) <= MOST_BITS) + start
+            near = np.argwhere(np.bitwise_count(some ^ other[None, start:]) <= MAX_BITS) + start
             near = near[near[:, 1] > near[:, 0]]
-            for pair in _confirmed(thumbs, near, leaders, is_mirrored=bool(is_mirrored)):
+            for pair in _confirmed_pairs(thumbs, near, leaders, is_mirrored=bool(is_mirrored)):
                 _join(leaders, *pair)
                 result.append(pair)
     return result
@@ -201,8 +201,8 @@ def _extract(path: Path, memory: ImageIndex | None) -> Features | ImageError:
         return error
 
 
-def _take(
-    waiting: list[Future[Features | ImageError]],
+def _collect_result(
+    pending: list[Future[Features | ImageError]],
     result: list[Features | ImageError],
     total: int,
     progress: Progress | None,
@@ -211,12 +211,12 @@ def _take(
     """Move the first result from waiting to found."""
     if should_stop and should_stop():
         raise AnalysisCancelled
-    result.append(waiting.pop(0).result())
+    result.append(pending.pop(0).result())
     if progress:
         progress(len(result), total)
 
 
-def _confirmed(
+def _confirmed_pairs(
     thumbs: "NDArray[np.uint8]", near: "NDArray[np.int64]", leaders: list[int], *, is_mirrored: bool
 ) -> Iterator[tuple[int, int]]:
     """Yield the pairs that thumbnails confirm and that are not in one group yet.
@@ -229,7 +229,7 @@ def _confirmed(
         chunk = near[part : part + _CHUNK]
         is_new = [_leader(leaders, a) != _leader(leaders, b) for a, b in chunk.tolist()]
         chunk = chunk[np.array(is_new, dtype=bool)]
-        yield from _alike(thumbs, chunk, leaders, is_mirrored=is_mirrored)
+        yield from _matching_pairs(thumbs, chunk, leaders, is_mirrored=is_mirrored)
 
 
 def _join(leaders: list[int], first: int, second: int) -> None:
@@ -246,7 +246,7 @@ def _leader(leaders: list[int], index: int) -> int:
     return index
 
 
-def _alike(
+def _matching_pairs(
     thumbs: "NDArray[np.uint8]",
     pairs: "NDArray[np.int64]",
     leaders: list[int],
@@ -264,18 +264,20 @@ def _alike(
         second = second[:, :, ::-1]
     are_plain = (_contrast(first) < MIN_CONTRAST) & (_contrast(second) < MIN_CONTRAST)
     distance = np.abs(first - second).max((1, 2, 3))
-    likeness = _correlations(first, second)
+    correlation = _correlations(first, second)
     tries: dict[int, int] = {}
     for index, (a, b) in enumerate(pairs.tolist()):
         if _leader(leaders, a) == _leader(leaders, b):
             continue
         if are_plain[index]:
             is_like = distance[index] < SAME_COLOR
-        elif likeness[index] >= LIKENESS or likeness[index] < _UNLIKE:
-            is_like = likeness[index] >= LIKENESS
+        elif (
+            correlation[index] >= MIN_CORRELATION or correlation[index] < _MIN_CANDIDATE_CORRELATION
+        ):
+            is_like = correlation[index] >= MIN_CORRELATION
         else:
             tries[a] = tries.get(a, 0) + 1
-            is_like = tries[a] <= _MOST_TRIES and _is_part(first[index], second[index])
+            is_like = tries[a] <= _MAX_CROP_TRIES and _is_part(first[index], second[index])
         if is_like:
             yield a, b
 
@@ -284,17 +286,17 @@ def _is_part(a: "NDArray[np.float32]", b: "NDArray[np.float32]") -> bool:
     """Return whether one of two thumbnails, (THUMB, THUMB, 3), is a slightly closer crop."""
     import numpy as np
 
-    cuts = _cuts()
-    a, b = (_softened(each) for each in (a, b))
+    crops = _crop_matrices()
+    a, b = (_blur(each) for each in (a, b))
     for whole, part in ((a, b), (b, a)):
-        ways = np.einsum("ryx,xkc,sqk->rsyqc", cuts, whole, cuts, optimize=True)
+        ways = np.einsum("ryx,xkc,sqk->rsyqc", crops, whole, crops, optimize=True)
         ways = ways.reshape(-1, THUMB, THUMB, 3)
-        if _correlations(ways, part[None]).max() >= PART_LIKENESS:
+        if _correlations(ways, part[None]).max() >= MIN_CROP_CORRELATION:
             return True
     return False
 
 
-def _softened(image: "NDArray[np.float32]") -> "NDArray[np.float32]":
+def _blur(image: "NDArray[np.float32]") -> "NDArray[np.float32]":
     """Return the image blurred, so that details between two pixels of a crop count less."""
     import numpy as np
 
@@ -316,18 +318,18 @@ def _correlations(a: "NDArray[np.float32]", b: "NDArray[np.float32]") -> "NDArra
 
     first, second = (each - each.mean((1, 2, 3), keepdims=True) for each in (a, b))
     strength = np.sqrt((first**2).mean((1, 2, 3)) * (second**2).mean((1, 2, 3)))
-    likeness: NDArray[np.float32] = (first * second).mean((1, 2, 3)) / np.maximum(strength, 1.0)
-    return likeness
+    correlation: NDArray[np.float32] = (first * second).mean((1, 2, 3)) / np.maximum(strength, 1.0)
+    return correlation
 
 
 @cache
-def _cuts() -> "NDArray[np.float32]":
+def _crop_matrices() -> "NDArray[np.float32]":
     """Return (n, THUMB, THUMB): matrices that scale a part of a row or column to its full size."""
     import numpy as np
 
     edges = np.arange(THUMB + 1.0)
     made = []
-    for share in _CUTS:
+    for share in _CROP_FRACTIONS:
         for start in sorted({0.0, share / 2, share}):
             at = (start + edges / THUMB * (1 - share)) * THUMB
             # The fraction of each pixel that lies between two of the new edges.

@@ -16,7 +16,7 @@ TILE = 128
 """Side of the analyzed squares in pixels."""
 
 _TILES = 8  # at most, across and down
-_MOST = 2048  # pixels a side in which traces of upscaling are searched
+_MAX_SIDE = 2048  # pixels a side in which traces of upscaling are searched
 _BINS = 32
 _CONTRAST = 5.0  # of 255: tiles of less contrast are ignored
 _FADED = 3 / 8  # contrast that the window leaves: root mean square of a Hann window, both ways
@@ -62,16 +62,21 @@ def detail_of(image: "Image") -> Detail | None:
     if min(image.size) < TILE:
         return None
     pixels = np.asarray(image)
-    powers = _powers(_windowed(pixels))
+    powers = _power_spectra(_windowed_tiles(pixels))
     if not len(powers):
         return None
-    top, left = (max(0, (side - _MOST) // 2) for side in pixels.shape)
-    part = pixels[top : top + _MOST, left : left + _MOST].astype(np.float32)
-    traces = [_trace(part), _trace(part.T)]
-    return Detail(_reach(powers, _FAINT), _reach(powers, _STRONG), min(traces), _block(part))
+    top, left = (max(0, (side - _MAX_SIDE) // 2) for side in pixels.shape)
+    part = pixels[top : top + _MAX_SIDE, left : left + _MAX_SIDE].astype(np.float32)
+    traces = [_upscaling_trace(part), _upscaling_trace(part.T)]
+    return Detail(
+        _finest_frequency(powers, _FAINT),
+        _finest_frequency(powers, _STRONG),
+        min(traces),
+        _block_side(part),
+    )
 
 
-def _windowed(pixels: "NDArray[np.uint8]") -> "NDArray[np.float32]":
+def _windowed_tiles(pixels: "NDArray[np.uint8]") -> "NDArray[np.float32]":
     """Return (n, TILE, TILE): windowed tiles spread evenly over the image.
 
     Their mean is removed, and those without contrast are left out, as an edge in a corner means
@@ -100,7 +105,7 @@ def _starts(side: int) -> list[int]:
     return [round(place * (side - TILE) / max(1, count - 1)) for place in range(count)]
 
 
-def _powers(tiles: "NDArray[np.float32]") -> "NDArray[np.float64]":
+def _power_spectra(tiles: "NDArray[np.float32]") -> "NDArray[np.float64]":
     """Return (n, _BINS): the mean power at each frequency up to the finest, times its square.
 
     Natural images have about the same value at every frequency then.
@@ -123,7 +128,7 @@ def _frequencies() -> "NDArray[np.float64]":
     return (np.arange(_BINS) + 0.5) / (2 * _BINS)
 
 
-def _reach(powers: "NDArray[np.float64]", share: float) -> float:
+def _finest_frequency(powers: "NDArray[np.float64]", share: float) -> float:
     """Return the finest frequency with such a share of the power, in the sharpest tiles."""
     import numpy as np
 
@@ -134,7 +139,7 @@ def _reach(powers: "NDArray[np.float64]", share: float) -> float:
     return float(reaches[int((len(reaches) - 1) * _SHARPEST)])
 
 
-def _trace(pixels: "NDArray[np.float32]") -> float:
+def _upscaling_trace(pixels: "NDArray[np.float32]") -> float:
     """Return the strength of periodic patterns along rows; 1 is as strong as the median frequency.
 
     Between two pixels of the original, the curvature of interpolated pixels changes periodically.
@@ -157,20 +162,22 @@ def _trace(pixels: "NDArray[np.float32]") -> float:
     return float(strength[off_grid & (frequency > 0.1)].max()) / middle
 
 
-def _block(pixels: "NDArray[np.float32]") -> int:
+def _block_side(pixels: "NDArray[np.float32]") -> int:
     """Return the side of the largest uniform squares an image consists of; 1 if it does not."""
     import numpy as np
 
-    found = []
+    sides = []
     for part in (pixels, pixels.T):
         steps = np.abs(np.diff(part, axis=1)).mean(0)
         whole = float(steps.sum())
-        sides = range(_LARGEST_BLOCK, 1, -1)
-        within = (side for side in sides if _inside(steps, side) < _ONE_STEP * whole)
-        found.append(next(within, 1) if whole else 1)
-    return min(found)
+        candidates = range(_LARGEST_BLOCK, 1, -1)
+        within = (
+            side for side in candidates if _steps_within_blocks(steps, side) < _ONE_STEP * whole
+        )
+        sides.append(next(within, 1) if whole else 1)
+    return min(sides)
 
 
-def _inside(steps: "NDArray[np.float32]", side: int) -> float:
+def _steps_within_blocks(steps: "NDArray[np.float32]", side: int) -> float:
     """Return the sum of the steps that are within blocks."""
     return float(steps.sum() - steps[side - 1 :: side].sum())

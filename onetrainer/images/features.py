@@ -94,10 +94,10 @@ def image_features(path: Path, memory: ImageIndex | None = None) -> Features:
         if memory and not isinstance(error.__cause__, MemoryError):
             memory.store_damage(path, VERSION, error.reason)
         raise
-    found = _look(image, exif_orientation, path)
+    features = _look(image, exif_orientation, path)
     if memory:
-        memory.store_features(path, VERSION, found.pack())
-    return found
+        memory.store_features(path, VERSION, features.pack())
+    return features
 
 
 def _look(image: "Image", exif_orientation: int, path: Path) -> Features:

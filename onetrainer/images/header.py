@@ -14,7 +14,7 @@ from onetrainer.images.image_file import (
 )
 from onetrainer.images.quick_header import quick_header
 
-MOST_RECENT = 300_000
+MAX_RECENT = 300_000
 """Number of headers that a process caches; some 100 MB."""
 
 SETTLED_NS = 3_000_000_000
@@ -56,8 +56,8 @@ def pillow_header(path: Path) -> Header:
 class RecentHeaders:
     """Headers that this process has read, of files that have not changed since."""
 
-    def __init__(self, most: int = MOST_RECENT) -> None:
-        self._most = most
+    def __init__(self, limit: int = MAX_RECENT) -> None:
+        self._most = limit
         self._headers: dict[Path, tuple[tuple[int, ...], Header]] = {}
 
     def cached_header(self, path: Path) -> Header | None:
@@ -82,13 +82,13 @@ def file_stamp(path: Path) -> tuple[int, ...]:
     Windows it is the time of creation and adds nothing.)
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return ()
-    newest = max(found.st_mtime_ns, found.st_ctime_ns)
+    newest = max(status.st_mtime_ns, status.st_ctime_ns)
     if time.time_ns() - newest < SETTLED_NS:
         return ()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 @cache

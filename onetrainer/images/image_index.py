@@ -18,7 +18,7 @@ from onetrainer.images.header import Header, file_stamp
 
 FILE_NAME = "pictures.sqlite"
 
-MOST_FACTS = 600_000
+MAX_FACTS = 600_000
 """Three for each of 200,000 images; the least recently used ones are removed first. Measured:
 2.2 kB for an image, so 440 MB at most.
 """
@@ -259,9 +259,9 @@ def _connected(file: Path) -> sqlite3.Connection:
 def _forget(connection: sqlite3.Connection) -> None:
     """Remove the least recently used facts, with a tenth to spare so that it is seldom done."""
     (count,) = connection.execute("SELECT count(*) FROM facts").fetchone()
-    if count <= MOST_FACTS:
+    if count <= MAX_FACTS:
         return
-    excess = count - MOST_FACTS + MOST_FACTS // 10
+    excess = count - MAX_FACTS + MAX_FACTS // 10
     connection.execute(
         "DELETE FROM facts WHERE (place, kind) IN"
         " (SELECT place, kind FROM facts ORDER BY day LIMIT ?)",

@@ -8,8 +8,8 @@ from onetrainer.config.data.concept import Role
 from onetrainer.images.findings import printable
 from onetrainer.messages.byte_sizes import format_size
 from onetrainer.preview.dataset_preview import (
-    ENLARGED,
-    MUCH_CUT,
+    MIN_CROPPED,
+    MIN_UPSCALING,
     AffectedImages,
     BucketPreview,
     ConceptPreview,
@@ -75,11 +75,11 @@ def remark_lines(plan: DatasetPreview) -> list[str]:
     """Return sentences about what happens to images that people may want to know."""
     lines = _changed(
         plan.enlarged,
-        f"enlarged more than {ENLARGED:g} times",
+        f"enlarged more than {MIN_UPSCALING:g} times",
         lambda factor: f"{factor:.1f} times",
     )
     lines += _changed(
-        plan.cropped, f"cropped by more than {MUCH_CUT:.0%}", lambda share: f"{share:.0%}"
+        plan.cropped, f"cropped by more than {MIN_CROPPED:.0%}", lambda share: f"{share:.0%}"
     )
     if plan.uncaptioned and plan.captions:
         some = ", ".join(path.name for path in plan.without_caption[:_NAMED])
@@ -197,19 +197,19 @@ def _concept_row(entry: ConceptPreview) -> list[str]:
     each = entry.per_epoch
     is_whole = each >= _DIGITS or each.is_integer()
     per_epoch = (_count(round(each)) if is_whole else f"{each:.4g}") if each else "-"
-    words = _ROLES[entry.role]
+    description = _ROLES[entry.role]
     if entry.role != "validation" and entry.validation:
-        words += f", {_count(entry.validation)} validation"
-    return [entry.name, _count(images), per_epoch, words]
+        description += f", {_count(entry.validation)} validation"
+    return [entry.name, _count(images), per_epoch, description]
 
 
-def _changed(changed: AffectedImages, words: str, text: Callable[[float], str]) -> list[str]:
+def _changed(changed: AffectedImages, description: str, text: Callable[[float], str]) -> list[str]:
     if not changed.count:
         return []
     some = changed.most[:_NAMED]
     named = ", ".join(f"{entry.path.name} ({text(entry.amount)})" for entry in some)
     more = " …" if changed.count > len(some) else ""
-    return [f"{_counted(changed.count, 'image')} {words}: {named}{more}."]
+    return [f"{_counted(changed.count, 'image')} {description}: {named}{more}."]
 
 
 def _shortened(caption: str) -> str:

@@ -20,13 +20,13 @@ from onetrainer.preview.dataset_preview import DatasetPreview
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MOST_ON_SHEET = 60
+MAX_PER_SHEET = 60
 COLUMNS = 6
 SIDE = 192
 """Longer side of a thumbnail in pixels."""
 LABEL = 18
 GAP = 8
-_LETTERS = 28
+_MAX_CHARACTERS = 28
 """Characters of a name that fit below a thumbnail."""
 _VISIBLE = 0.005
 _WHITE = 255
@@ -75,10 +75,10 @@ def write_sheets(
     check_folder(folder, plan)
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for place, one in enumerate(plan.buckets):
-        progress(place, len(plan.buckets))
-        path = folder / f"{one.bucket.width}x{one.bucket.height}.jpg"
-        _sheet(plan, one.bucket).save(path, quality=_QUALITY)
+    for index, bucket_preview in enumerate(plan.buckets):
+        progress(index, len(plan.buckets))
+        path = folder / f"{bucket_preview.bucket.width}x{bucket_preview.bucket.height}.jpg"
+        _draw_sheet(plan, bucket_preview.bucket).save(path, quality=_QUALITY)
         paths.append(path)
     return paths
 
@@ -89,10 +89,10 @@ def check_folder(folder: Path, plan: DatasetPreview) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         what = "is a file" if not folder.is_dir() else "is not empty"
         raise UserError(f"{folder} {what}", expected, "Choose another one")
-    place = folder.absolute().resolve()
+    index = folder.absolute().resolve()
     for concept in plan.dataset.concepts:
         own = concept.folder.resolve()
-        if own == place or own in place.parents:
+        if own == index or own in index.parents:
             raise UserError(
                 f"{folder} is inside an image folder ({concept.folder})",
                 "The sheets would be used as training images",
@@ -100,34 +100,36 @@ def check_folder(folder: Path, plan: DatasetPreview) -> None:
             )
 
 
-def _chosen(plan: DatasetPreview, bucket: Bucket) -> list[tuple[Item, ImageTransform]]:
+def _most_cropped(plan: DatasetPreview, bucket: Bucket) -> list[tuple[Item, ImageTransform]]:
     """Return the images of a bucket, the most cropped first."""
     concepts = plan.dataset.concepts
-    every = [
+    entries = [
         (item, image_transform(item, concepts[item.concept], number))
         for item, number in plan.images_of(bucket)
     ]
-    return nlargest(MOST_ON_SHEET, every, key=lambda one: cropped_fraction(*one))
+    return nlargest(
+        MAX_PER_SHEET, entries, key=lambda bucket_preview: cropped_fraction(*bucket_preview)
+    )
 
 
-def _sheet(plan: DatasetPreview, bucket: Bucket) -> "Image":
+def _draw_sheet(plan: DatasetPreview, bucket: Bucket) -> "Image":
     from PIL import Image, ImageDraw
 
-    images = _chosen(plan, bucket)
+    images = _most_cropped(plan, bucket)
     scale = min(1.0, SIDE / max(bucket.width, bucket.height))
     wide, high = SIDE + GAP, round(bucket.height * scale) + LABEL + GAP
     columns = min(COLUMNS, len(images))
     rows = -(-len(images) // columns)
     sheet = Image.new("RGB", (columns * wide + GAP, rows * high + GAP), _PAPER)
-    draw = ImageDraw.Draw(sheet)
-    for place, (item, own) in enumerate(images):
-        left, top = GAP + place % columns * wide, GAP + place // columns * high
+    canvas = ImageDraw.Draw(sheet)
+    for index, (item, own) in enumerate(images):
+        left, top = GAP + index % columns * wide, GAP + index // columns * high
         try:
             sheet.paste(thumbnail(item, own, SIDE), (left, top))
         except ImageError as error:
-            draw.text((left, top), error.reason[:_LETTERS], fill=_INK)
+            canvas.text((left, top), error.reason[:_MAX_CHARACTERS], fill=_INK)
         label = _label(_name(plan, item), cropped_fraction(item, own))
-        draw.text((left, top + high - LABEL - GAP + 2), label, fill=_INK)
+        canvas.text((left, top + high - LABEL - GAP + 2), label, fill=_INK)
     return sheet
 
 
@@ -140,6 +142,6 @@ def _name(plan: DatasetPreview, item: Item) -> str:
 
 def _label(name: str, cut: float) -> str:
     """Return a name, shortened at its beginning, and how much of the image is cropped."""
-    told = f" -{cut:.0%}" if cut >= _VISIBLE else ""
-    room = _LETTERS - len(told)
-    return (name if len(name) <= room else f"…{name[1 - room :]}") + told
+    suffix = f" -{cut:.0%}" if cut >= _VISIBLE else ""
+    room = _MAX_CHARACTERS - len(suffix)
+    return (name if len(name) <= room else f"…{name[1 - room :]}") + suffix

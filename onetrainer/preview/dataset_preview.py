@@ -21,9 +21,9 @@ from onetrainer.dataset.near_duplicates import cached_damage, cached_groups
 from onetrainer.dataset.transforms import ImageTransform, cropped_fraction, upscale_factor
 from onetrainer.images.image_index import ImageIndex
 
-ENLARGED = 1.05
+MIN_UPSCALING = 1.05
 """Lowest upscaling that is reported: less is invisible."""
-MUCH_CUT = 0.1
+MIN_CROPPED = 0.1
 """Lowest cropped fraction of the area that is reported. Buckets are closer to an image's aspect
 ratio than that, unless it is longer than all of them.
 """
@@ -34,7 +34,7 @@ EXAMPLE_REPEATS = 3
 """Number of captions of an example, if they vary."""
 EXACT_EPOCHS = 200
 """Number of epochs to compute if they differ from each other; further ones are extrapolated."""
-EXACT_SHOWINGS = 400_000
+EXACT_IMAGES = 400_000
 """Limit of images in those epochs; each takes some 13 µs if resolutions alternate."""
 
 
@@ -180,7 +180,7 @@ def preview_dataset(
     is_chosen = any(concept.role == "train" for concept in concepts_of(config))
     if not is_chosen or not uses_images(config):
         return None
-    group_similar = _Remembered(image_index, should_stop) if image_index is not None else None
+    group_similar = _CachedGroups(image_index, should_stop) if image_index is not None else None
     dataset = read_dataset(config, headers=headers, group_similar=group_similar)
     if image_index is not None:
         damaged = cached_damage([*dataset.items, *(dataset.validation or ())], image_index)
@@ -190,7 +190,7 @@ def preview_dataset(
     )
 
 
-class _Remembered:
+class _CachedGroups:
     """Groups near-duplicates by cached features; is_sure tells whether all were cached."""
 
     def __init__(self, memory: ImageIndex, should_stop: Callable[[], bool] | None) -> None:
@@ -222,7 +222,7 @@ def build_preview(
     first = batches.epoch_of(0)
     full = training.batch_size * training.accumulation
     counts = batches.bucket_counts(first)
-    epochs, shown = _whole_run(batches, training.steps)
+    epochs, shown = _run_length(batches, training.steps)
     per_epoch = {dataset.items[one.first].concept: one.per_epoch for one in portions}
     at, larger, cropped = _image_statistics(dataset)
     uncaptioned = (
@@ -276,14 +276,14 @@ def caption_examples(
 
 def _concepts(dataset: Dataset, per_epoch: dict[int, Fraction]) -> tuple[ConceptPreview, ...]:
     trained = Counter(item.concept for item in dataset.items)
-    held = Counter(item.concept for item in dataset.validation or ())
+    validation = Counter(item.concept for item in dataset.validation or ())
     return tuple(
         ConceptPreview(
             name=concept.name,
             role=concept.role,
             folder=concept.folder,
             images=trained[number],
-            validation=held[number],
+            validation=validation[number],
             per_epoch=float(per_epoch.get(number, 0)),
             loss_weight=concept.loss_weight,
         )
@@ -291,17 +291,17 @@ def _concepts(dataset: Dataset, per_epoch: dict[int, Fraction]) -> tuple[Concept
     )
 
 
-def _whole_run(batches: BatchPlan, steps: int) -> tuple[float, int]:
+def _run_length(batches: BatchPlan, steps: int) -> tuple[float, int]:
     """Return the epochs of a number of steps, and the images used in them, counting repeats."""
     if not batches.period:
         each = batches.images_in(batches.epoch_of(0))
-        epochs = min(EXACT_EPOCHS, max(2, EXACT_SHOWINGS // each))
+        epochs = min(EXACT_EPOCHS, max(2, EXACT_IMAGES // each))
         far = batches.first_step(epochs)
         if 0 < far <= steps:
             return epochs * steps / far, batches.images_before_epoch(epochs) * steps // far
     epoch = batches.epoch_of(steps)
-    begun = batches.first_step(epoch)
-    return epoch + (steps - begun) / batches.steps_in(epoch), batches.images_before_step(steps)
+    first_step = batches.first_step(epoch)
+    return epoch + (steps - first_step) / batches.steps_in(epoch), batches.images_before_step(steps)
 
 
 def _image_statistics(dataset: Dataset) -> tuple[Counter[Bucket], AffectedImages, AffectedImages]:
@@ -323,10 +323,12 @@ def _image_statistics(dataset: Dataset) -> tuple[Counter[Bucket], AffectedImages
         shares.append(
             (max(cropped_fraction(item, transform) for transform in transforms), item.path)
         )
-    return at, _affected(factors, ENLARGED), _affected(shares, MUCH_CUT)
+    return at, _affected(factors, MIN_UPSCALING), _affected(shares, MIN_CROPPED)
 
 
 def _affected(amounts: Sequence[tuple[float, Path]], least: float) -> AffectedImages:
-    some = [one for one in amounts if one[0] >= least]
-    most = nlargest(NAMED, some, key=lambda one: one[0])
-    return AffectedImages(len(some), tuple(AffectedImage(path, amount) for amount, path in most))
+    affected = [one for one in amounts if one[0] >= least]
+    most = nlargest(NAMED, affected, key=lambda one: one[0])
+    return AffectedImages(
+        len(affected), tuple(AffectedImage(path, amount) for amount, path in most)
+    )

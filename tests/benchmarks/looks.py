@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
 
-from onetrainer.checks.item_checks import LEAST_DETAIL, LEAST_STRONG, TRACE
+from onetrainer.checks.item_checks import MIN_DETAIL, MIN_STRONG_DETAIL, TRACE
 from onetrainer.dataset.near_duplicates import group_features, similar_pairs
 from onetrainer.demo.images import draw, random_scene
 from onetrainer.images.detail import detail_of
@@ -156,8 +156,8 @@ def main():
     print(f"sharpness, of {len(images)}: finest detail, traces; enlarged, of blocks, blurred")
     for name, change in SHARPNESS.items():
         found = [detail_of(change(image).convert("L")) for image in images]
-        large = [d.trace >= TRACE and d.strong < LEAST_STRONG for d in found]
-        soft = [d.finest < LEAST_DETAIL and not e for d, e in zip(found, large, strict=True)]
+        large = [d.trace >= TRACE and d.strong < MIN_STRONG_DETAIL for d in found]
+        soft = [d.finest < MIN_DETAIL and not e for d, e in zip(found, large, strict=True)]
         reach, traces = sorted(d.finest for d in found), [d.trace for d in found]
         print(
             f"  {name}: {reach[0]:.2f} to {reach[-1]:.2f}, {min(traces):.0f} to {max(traces):.0f};"

@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-from onetrainer.checks.item_checks import LEAST_DETAIL, LEAST_STRONG, TRACE
+from onetrainer.checks.item_checks import MIN_DETAIL, MIN_STRONG_DETAIL, TRACE
 from onetrainer.images.detail import Detail, detail_of
 from tests.each import each
 from tests.onetrainer.drawn import as_jpeg, enlarged, leaves, scaled
@@ -20,7 +20,7 @@ def blurred(image, radius):
 
 
 def is_traced(found):
-    return found.trace >= TRACE and found.strong < LEAST_STRONG
+    return found.trace >= TRACE and found.strong < MIN_STRONG_DETAIL
 
 
 SHARP = {
@@ -35,7 +35,7 @@ SHARP = {
 @each("seed", range(3))
 def test_sharp_image_is_neither_blurred_nor_enlarged(change, seed):
     found = detail(SHARP[change](leaves(seed, 512)))
-    assert found.finest > LEAST_DETAIL
+    assert found.finest > MIN_DETAIL
     assert not is_traced(found)
     assert found.block == 1
 
@@ -44,9 +44,9 @@ def test_sharp_image_is_neither_blurred_nor_enlarged(change, seed):
 def test_blurred_image_has_no_fine_detail(seed):
     for radius in (1.5, 3):
         found = detail(blurred(leaves(seed, 512), radius))
-        assert found.finest < LEAST_DETAIL
+        assert found.finest < MIN_DETAIL
         assert not is_traced(found)
-    assert detail(as_jpeg(blurred(leaves(seed, 512), 2), 75)).finest < LEAST_DETAIL
+    assert detail(as_jpeg(blurred(leaves(seed, 512), 2), 75)).finest < MIN_DETAIL
 
 
 def test_detail_falls_with_the_blur():
@@ -59,7 +59,7 @@ def test_detail_falls_with_the_blur():
 def test_soft_background_does_not_make_a_image_blurred():
     image = blurred(leaves(1, 768), 8)
     image.paste(leaves(2, 768).crop((200, 200, 560, 560)), (200, 200))
-    assert detail(image).finest > LEAST_DETAIL
+    assert detail(image).finest > MIN_DETAIL
 
 
 @each("factor", [2.5, 3])
@@ -96,7 +96,7 @@ def test_nothing_is_said_of_small_and_of_plain_images():
 def test_very_large_image_is_looked_at_in_parts():
     wide = Image.new("L", (6000, 200))
     wide.paste(leaves(1, 200).convert("L"), (5800, 0))
-    assert detail(wide).finest > LEAST_DETAIL
+    assert detail(wide).finest > MIN_DETAIL
 
 
 def test_detail_survives_being_packed():

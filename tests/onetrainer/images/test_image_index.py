@@ -259,7 +259,7 @@ def test_threads_lose_nothing(later, tmp_path, folder):
 
 
 def test_facts_asked_for_longest_ago_are_forgotten_first(later, tmp_path, folder, monkeypatch):
-    monkeypatch.setattr(image_memory, "MOST_FACTS", 10)
+    monkeypatch.setattr(image_memory, "MAX_FACTS", 10)
     paths = [tmp_path / f"{number}.png" for number in range(12)]
     for day, part in enumerate((paths[:6], paths[6:])):
         monkeypatch.setattr(image_memory, "_today", lambda day=day: day)

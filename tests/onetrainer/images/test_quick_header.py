@@ -157,7 +157,7 @@ def test_of_remembered_headers_the_oldest_go_first(tmp_path, monkeypatch):
     paths = [save(tmp_path, name) for name in ("L.png", "RGB.png", "P.png")]
     now = time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: now + 10**10)
-    recent = RecentHeaders(most=2)
+    recent = RecentHeaders(limit=2)
     for path in paths:
         recent.store_header(path, read_header(path))
     assert [recent.cached_header(path) is not None for path in paths] == [False, True, True]

@@ -80,7 +80,7 @@ def test_a_long_run_of_many_images_counts_few_of_its_epochs(root, monkeypatch):
     monkeypatch.setattr(
         BatchPlan, "bucket_counts", lambda self, n: counted.append(n) or real(self, n)
     )
-    monkeypatch.setattr("onetrainer.preview.dataset_preview.EXACT_SHOWINGS", 70)
+    monkeypatch.setattr("onetrainer.preview.dataset_preview.EXACT_IMAGES", 70)
     data = {"class_folder": str(folder(root / "class", [(64, 64), (88, 48), (48, 88)]))}
     plan = preview_dataset(config(root, data=data, training={"steps": 100_000}))
     assert max(counted) == 4  # five epochs, of 14 pictures each
