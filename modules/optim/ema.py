@@ -114,6 +114,10 @@ class Ema:
         if state.keys() != self._averages.keys():
             differing = sorted(state.keys() ^ self._averages.keys())[:4]
             raise ValueError(f"the EMA is of other weights: {differing}")
+        for name, average in self._averages.items():
+            if average.shape != state[name].shape:
+                raise ValueError(f"{name}: {state[name].shape} is not {average.shape}")
+            average.copy_(state[name])
 
 
 def _copy(weight: Tensor, location: Literal["device", "host"]) -> Tensor:
