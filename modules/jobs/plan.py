@@ -31,16 +31,16 @@ def plan(request: PlanRequest, report: Callable[[Event], None]) -> Finished:
     with planner(target, RecordedHeaders(request.headers)) as plans:
         report(Phase("loading", detail="counting memory"))
         config = plans.resolve_checkpointing(request.config)
-        found = replace(
+        forecast = replace(
             plans.forecast(config),
             notes=_notes(request.config, config, target),
             time=plans.time(config, machine, where),
             data=plans.data(config, machine),
         )
-        report(found)
-        if request.fixes and not fits(found.peak_bytes, target.available):
+        report(forecast)
+        if request.fixes and not fits(forecast.peak_bytes, target.available):
             report(Phase("loading", detail="looking for settings that lower it"))
-            report(add_fixes(plans, config, found))
+            report(add_fixes(plans, config, forecast))
     return Finished(0, [])
 
 
@@ -66,8 +66,8 @@ def _notes(asked: TrainConfig, resolved: TrainConfig, target: Target) -> list[st
     """
     is_automatic = asked.hardware.gradient_checkpointing == "auto"
     return notes(
-        draws=bool(asked.sampling.prompts),
-        lacks_card=target.kind == "cpu" and asked.hardware.device == "auto",
+        has_prompts=bool(asked.sampling.prompts),
+        has_no_gpu=target.kind == "cpu" and asked.hardware.device == "auto",
         missing_model=_missing(asked.model.path),
         family=FAMILY_LABELS[asked.model.family],
         chosen=resolved.hardware.gradient_checkpointing if is_automatic else "",

@@ -151,7 +151,7 @@ def read_header(file: BinaryIO, size: int) -> Shard:
     start = file.read(_LENGTH)
     length = struct.unpack("<Q", start)[0] if len(start) == _LENGTH else HEADER_LIMIT + 1
     if length > min(HEADER_LIMIT, size - _LENGTH):
-        raise InvalidShard("it is cut off")
+        raise InvalidShard("it is truncated")
     try:
         header: dict[str, Any] = json.loads(file.read(length))
         said = header.pop("__metadata__")
@@ -166,7 +166,7 @@ def read_header(file: BinaryIO, size: int) -> Shard:
         raise InvalidShard("its header cannot be read") from error
     shard = Shard(tensors, keys, checksums, size)
     if size != _LENGTH + length + shard.row_bytes * shard.count:
-        raise InvalidShard("it is cut off")
+        raise InvalidShard("it is truncated")
     return shard
 
 
@@ -253,7 +253,7 @@ def _header(
 
 def _sums(said: Mapping[str, str]) -> bytes:
     if len(said["keys"]) % (2 * KEY_BYTES):
-        raise ValueError("a key is cut off")
+        raise ValueError("a key is truncated")
     return bytes.fromhex(said["checksums"])
 
 
@@ -281,8 +281,8 @@ def _row(file: BinaryIO, tensor: TensorLayout, row: int) -> bytes:
 
 def _consecutive_rows(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield runs of consecutive rows as first and count."""
-    cuts = [0, *(i for i, (a, b) in enumerate(pairwise(rows), 1) if b != a + 1), len(rows)]
-    for begin, end in pairwise(cuts):
+    bounds = [0, *(i for i, (a, b) in enumerate(pairwise(rows), 1) if b != a + 1), len(rows)]
+    for begin, end in pairwise(bounds):
         if end > begin:
             yield rows[begin], end - begin
 

@@ -144,8 +144,8 @@ def _cached_captions(config: TrainConfig, dataset: Dataset, batches: BatchPlan) 
         ""
     }
     if any(captions_vary(concept.captions) for concept in concepts):
-        shown = (one for step in range(config.training.steps) for one in batches.at(step).images)
-        items = ((dataset.items[one.item], one.repeat) for one in shown)
+        repeats = (one for step in range(config.training.steps) for one in batches.at(step).images)
+        items = ((dataset.items[one.item], one.repeat) for one in repeats)
     else:
         items = ((item, repeat) for item in dataset.items for repeat in range(len(item.captions)))
     return found | {sample_caption(item, concepts[item.concept], repeat) for item, repeat in items}

@@ -174,13 +174,13 @@ def _folder_duplicates(
 
     Validation folders are skipped: their images are not trained wherever they are.
     """
-    shown = [
+    trained = [
         (concept, {item.path for item in index.items})
         for concept, index in zip(concepts, indexes, strict=True)
         if concept.role != "validation"
     ]
-    for position, (concept, paths) in enumerate(shown):
-        for other, others in shown[:position]:
+    for position, (concept, paths) in enumerate(trained):
+        for other, others in trained[:position]:
             both = len(paths & others)
             if both:
                 some = "all" if both == len(paths) else str(both)

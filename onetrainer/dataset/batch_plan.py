@@ -100,14 +100,14 @@ class BatchPlan:
 
     def __init__(
         self,
-        portions: Sequence[ConceptSlice],
+        slices: Sequence[ConceptSlice],
         *,
         batch_size: int,
         accumulation: int,
         seed: int,
         world: int = 1,
     ) -> None:
-        images = [one for one in portions if one.count and one.per_epoch]
+        images = [one for one in slices if one.count and one.per_epoch]
         if not images:
             raise ValueError("an epoch has no images")
         self._permutations = [

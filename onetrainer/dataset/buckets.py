@@ -85,19 +85,21 @@ def buckets(resolution: int, step: int) -> tuple[Bucket, ...]:
     for number in range(1, count + 1):
         long = square + _nearest((reach - square) * number / count, step)
         wide.add(Bucket(long, min(_nearest(resolution**2 / long, step), square)))
-    every = wide | {Bucket(bucket.height, bucket.width) for bucket in wide}
-    return tuple(sorted(every, key=lambda bucket: (bucket.width / bucket.height, bucket.width)))
+    candidates = wide | {Bucket(bucket.height, bucket.width) for bucket in wide}
+    return tuple(
+        sorted(candidates, key=lambda bucket: (bucket.width / bucket.height, bucket.width))
+    )
 
 
 def nearest_bucket(width: int, height: int, resolution: int, step: int) -> Bucket:
     """Return the bucket with the aspect ratio nearest to that of an upright image."""
     shape = math.log(width / height)
-    shapes, every = _log_aspects(resolution, step)
+    shapes, candidates = _log_aspects(resolution, step)
     above = bisect_left(shapes, shape)
     if above == 0 or above == len(shapes):
-        return every[min(above, len(shapes) - 1)]
+        return candidates[min(above, len(shapes) - 1)]
     is_nearer = shapes[above] - shape < shape - shapes[above - 1]
-    return every[above if is_nearer else above - 1]
+    return candidates[above if is_nearer else above - 1]
 
 
 def limited_bucket(
@@ -115,8 +117,8 @@ def limited_bucket(
     returned even if it exceeds the limit. magnification is the most that augmentation enlarges the
     image, which counts as well.
     """
-    for rung in fallback_resolutions(resolution, step):
-        bucket = nearest_bucket(width, height, rung, step)
+    for smaller in fallback_resolutions(resolution, step):
+        bucket = nearest_bucket(width, height, smaller, step)
         if cover_scale(width, height, bucket, magnification) <= limit:
             return bucket
     return bucket
@@ -234,8 +236,8 @@ def _bounding_side(along: int, across: int, radians: float, *, is_most: bool) ->
 
 @cache
 def _log_aspects(resolution: int, step: int) -> tuple[tuple[float, ...], tuple[Bucket, ...]]:
-    every = buckets(resolution, step)
-    return tuple(map(_log_aspect, every)), every
+    candidates = buckets(resolution, step)
+    return tuple(map(_log_aspect, candidates)), candidates
 
 
 def _nearest(length: float, step: int) -> int:

@@ -41,7 +41,7 @@ def caches_captions(config: TrainConfig) -> bool:
 
 def _shows_too_many(config: TrainConfig) -> bool:
     training = config.training
-    shown = training.steps * training.batch_size * training.accumulation
-    return shown > MAX_VARYING_CAPTIONS and any(
+    used = training.steps * training.batch_size * training.accumulation
+    return used > MAX_VARYING_CAPTIONS and any(
         captions_vary(one.captions) for one in concepts_of(config)
     )

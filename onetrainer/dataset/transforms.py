@@ -66,8 +66,15 @@ class ImageTransform:
 
     def crop_key(self) -> tuple[str | int, ...]:
         """Return all values that decide which pixels are shown; the cache key of masks."""
-        cut = self.geometry
-        sizes = (cut.width, cut.height, cut.left, cut.top, cut.bucket.width, cut.bucket.height)
+        crop = self.geometry
+        sizes = (
+            crop.width,
+            crop.height,
+            crop.left,
+            crop.top,
+            crop.bucket.width,
+            crop.bucket.height,
+        )
         return (*sizes, int(self.flip), int(self.flip_vertical), repr(self.angle))
 
     def key(self) -> tuple[str | int, ...]:
@@ -76,7 +83,7 @@ class ImageTransform:
         return (*self.crop_key(), *map(repr, colors))
 
 
-class _Numbers(NamedTuple):
+class _RandomNumbers(NamedTuple):
     """Random numbers of one variation: fractions from 0 to 1, amounts from -1 to 1.
 
     All are sampled whatever is set, so that enabling one setting does not change the others.
@@ -92,9 +99,9 @@ class _Numbers(NamedTuple):
     hue: float
 
 
-SHARES = 3
-_NONE = _Numbers(*[0.0] * len(_Numbers._fields))
-_WHOLE = _Numbers(*[1.0] * len(_Numbers._fields))
+_FRACTION_COUNT = 3
+_NONE = _RandomNumbers(*[0.0] * len(_RandomNumbers._fields))
+_WHOLE = _RandomNumbers(*[1.0] * len(_RandomNumbers._fields))
 
 
 def variations(concept: ConceptSettings, *, is_cached: bool) -> int:
@@ -102,11 +109,11 @@ def variations(concept: ConceptSettings, *, is_cached: bool) -> int:
 
     Also 1 if latents are not cached: each repeat is then a variation of its own.
     """
-    if not is_cached or not _is_varied(concept):
+    if not is_cached or not _has_variations(concept):
         return 1
     if concept.augmentation.variations:
         return concept.augmentation.variations
-    return AUTOMATIC_VARIATIONS if _is_drawn(concept) else _sides(concept)
+    return AUTOMATIC_VARIATIONS if _has_random_changes(concept) else _flip_combinations(concept)
 
 
 def transform_count(concept: ConceptSettings) -> int:
@@ -121,8 +128,8 @@ def image_transform(item: Item, concept: ConceptSettings, number: int) -> ImageT
         item,
         concept,
         bucket_at(item, concept, number),
-        flips=_flips(item, concept, variation),
-        numbers=_numbers(item, concept, variation),
+        flips=_sample_flips(item, concept, variation),
+        numbers=_sample_numbers(item, concept, variation),
     )
 
 
@@ -131,8 +138,8 @@ def plain_transform(item: Item, concept: ConceptSettings) -> ImageTransform:
 
     Fixed changes stay, such as flips that are always applied.
     """
-    always = concept.augmentation
-    flips = (always.flip == "always", always.flip_vertical == "always")
+    augmentation = concept.augmentation
+    flips = (augmentation.flip == "always", augmentation.flip_vertical == "always")
     return _build_transform(item, concept, bucket_at(item, concept, 0), flips=flips, numbers=None)
 
 
@@ -143,27 +150,30 @@ def transform_number(item: Item, concept: ConceptSettings, repeat: int, *, is_ca
     `transform_count` repeats; without a cache, every repeat is a variation of its own.
     """
     count = _resolution_count(concept)
-    kept = variations(concept, is_cached=is_cached)
-    if count == kept == 1 and (is_cached or not _is_varied(concept)):
+    variation_count = variations(concept, is_cached=is_cached)
+    if count == variation_count == 1 and (is_cached or not _has_variations(concept)):
         return 0
-    rung = 0
+    resolution_index = 0
     if count > 1:
-        rung = shuffled(range(count), derive(concept.seed, "resolutions", item.name))[
+        resolution_index = shuffled(range(count), derive(concept.seed, "resolutions", item.name))[
             repeat % count
         ]
     if not is_cached:
-        return rung + count * (repeat if _is_varied(concept) else 0)
-    done, within = divmod(repeat, count * kept)
-    order = shuffled(range(kept), derive(concept.seed, "variations", item.name, rung, done))
-    return rung + count * order[within // count]
+        return resolution_index + count * (repeat if _has_variations(concept) else 0)
+    done, within = divmod(repeat, count * variation_count)
+    order = shuffled(
+        range(variation_count),
+        derive(concept.seed, "variations", item.name, resolution_index, done),
+    )
+    return resolution_index + count * order[within // count]
 
 
 def bucket_at(item: Item, concept: ConceptSettings, number: int) -> Bucket:
     """Return the bucket of a transform without computing it."""
     settings, magnification = concept.buckets, NO_MAGNIFICATION
     if settings.upscale_limit:
-        change = concept.augmentation
-        magnification = Magnification(1 + change.crop_jitter, change.rotate)
+        augmentation = concept.augmentation
+        magnification = Magnification(1 + augmentation.crop_jitter, augmentation.rotate)
     if settings.sizes:
         sizes = [Bucket(size.width, size.height) for size in settings.sizes]
         return fixed_bucket(
@@ -192,9 +202,9 @@ def size_conditioning(item: Item, transform: ImageTransform) -> tuple[float, ...
     Height and width of the original image, top and left of the crop in the scaled and flipped one,
     height and width of the crop. Source: Podell et al. 2023, arXiv:2307.01952, section 2.2.
     """
-    cut, bucket = transform.geometry, transform.bucket
+    crop, bucket = transform.geometry, transform.bucket
     whole = (item.height, item.width)
-    return tuple(map(float, (*whole, cut.top, cut.left, bucket.height, bucket.width)))
+    return tuple(map(float, (*whole, crop.top, crop.left, bucket.height, bucket.width)))
 
 
 def upscale_factor(item: Item, transform: ImageTransform) -> float:
@@ -207,8 +217,8 @@ def upscale_factor(item: Item, transform: ImageTransform) -> float:
 
 def cropped_fraction(item: Item, transform: ImageTransform) -> float:
     """Return the fraction of an image's area that is cropped away, from 0 to 1."""
-    cut, bucket = transform.geometry, transform.bucket
-    return 1 - bucket.width * bucket.height / (cut.width * cut.height)
+    crop, bucket = transform.geometry, transform.bucket
+    return 1 - bucket.width * bucket.height / (crop.width * crop.height)
 
 
 def _build_transform(
@@ -217,13 +227,14 @@ def _build_transform(
     bucket: Bucket,
     *,
     flips: tuple[bool, bool],
-    numbers: _Numbers | None,
+    numbers: _RandomNumbers | None,
 ) -> ImageTransform:
     """Build a transform from random numbers; None for no random changes."""
-    most = concept.augmentation
-    shares = _WHOLE if most.fixed else numbers or _NONE
+    augmentation = concept.augmentation
+    fractions = _WHOLE if augmentation.fixed else numbers or _NONE
     magnification = Magnification(
-        zoom=1 + _amount(most.crop_jitter, shares.zoom), angle=_amount(most.rotate, shares.angle)
+        zoom=1 + _amount(augmentation.crop_jitter, fractions.zoom),
+        angle=_amount(augmentation.rotate, fractions.angle),
     )
     wide, high = scaled_size(item.width, item.height, bucket, magnification)
     across = crop_range(wide, bucket, magnification.angle, is_across=True)
@@ -231,12 +242,12 @@ def _build_transform(
     if concept.buckets.crop == "focus":
         x, y = _focus(item, concept, flips)
         # No farther away than magnification permits, so that the point stays in the crop.
-        aside = (numbers.across - 0.5, numbers.down - 0.5) if numbers else (0.0, 0.0)
+        offset = (numbers.across - 0.5, numbers.down - 0.5) if numbers else (0.0, 0.0)
         gained = magnification.zoom - 1
-        left = _around(across, x * wide + (gained * aside[0] - 0.5) * bucket.width)
-        top = _around(down, y * high + (gained * aside[1] - 0.5) * bucket.height)
-    elif numbers and _is_anywhere(concept):
-        left, top = _at_share(across, numbers.across), _at_share(down, numbers.down)
+        left = _clamp(across, x * wide + (gained * offset[0] - 0.5) * bucket.width)
+        top = _clamp(down, y * high + (gained * offset[1] - 0.5) * bucket.height)
+    elif numbers and _has_random_position(concept):
+        left, top = _at_fraction(across, numbers.across), _at_fraction(down, numbers.down)
     else:
         left, top = sum(across) // 2, sum(down) // 2
     return ImageTransform(
@@ -244,26 +255,26 @@ def _build_transform(
         flip=flips[0],
         flip_vertical=flips[1],
         angle=magnification.angle,
-        brightness=_amount(most.brightness, shares.brightness),
-        contrast=_amount(most.contrast, shares.contrast),
-        saturation=_amount(most.saturation, shares.saturation),
-        hue=_amount(most.hue, shares.hue),
+        brightness=_amount(augmentation.brightness, fractions.brightness),
+        contrast=_amount(augmentation.contrast, fractions.contrast),
+        saturation=_amount(augmentation.saturation, fractions.saturation),
+        hue=_amount(augmentation.hue, fractions.hue),
     )
 
 
-def _amount(most: float, share: float) -> float:
+def _amount(strength: float, fraction: float) -> float:
     # Adding 0 turns -0 into 0, as the cache key differs.
-    return round(most * share, DIGITS) + 0.0
+    return round(strength * fraction, DIGITS) + 0.0
 
 
-def _at_share(joining_separator: tuple[int, int], share: float) -> int:
-    first, last = joining_separator
-    return first + math.floor(share * (last - first + 1))
+def _at_fraction(bounds: tuple[int, int], fraction: float) -> int:
+    first, last = bounds
+    return first + math.floor(fraction * (last - first + 1))
 
 
-def _around(joining_separator: tuple[int, int], place: float) -> int:
+def _clamp(bounds: tuple[int, int], place: float) -> int:
     """Return the allowed offset nearest to the wanted one."""
-    first, last = joining_separator
+    first, last = bounds
     return min(max(math.floor(place + 0.5), first), last)
 
 
@@ -273,61 +284,66 @@ def _focus(item: Item, concept: ConceptSettings, flips: tuple[bool, bool]) -> tu
     return (1 - x if flips[0] else x, 1 - y if flips[1] else y)
 
 
-def _numbers(item: Item, concept: ConceptSettings, variation: int) -> _Numbers | None:
-    if not _is_drawn(concept):
+def _sample_numbers(item: Item, concept: ConceptSettings, variation: int) -> _RandomNumbers | None:
+    if not _has_random_changes(concept):
         return None
     random = draws(concept.seed, "view", item.name, variation)
-    shares = [random.random() for _ in _Numbers._fields]
+    fractions = [random.random() for _ in _RandomNumbers._fields]
     # The others have a sign.
-    return _Numbers(*shares[:SHARES], *(2 * share - 1 for share in shares[SHARES:]))
+    return _RandomNumbers(
+        *fractions[:_FRACTION_COUNT],
+        *(2 * fraction - 1 for fraction in fractions[_FRACTION_COUNT:]),
+    )
 
 
-def _flips(item: Item, concept: ConceptSettings, variation: int) -> tuple[bool, bool]:
+def _sample_flips(item: Item, concept: ConceptSettings, variation: int) -> tuple[bool, bool]:
     """Return whether to flip horizontally and vertically.
 
     Sampled in permutations of all combinations: of two variations exactly one is flipped.
     """
-    change = concept.augmentation
-    flip, flip_vertical = change.flip == "always", change.flip_vertical == "always"
-    count = _sides(concept)
+    augmentation = concept.augmentation
+    flip, flip_vertical = augmentation.flip == "always", augmentation.flip_vertical == "always"
+    count = _flip_combinations(concept)
     if count == 1:
         return flip, flip_vertical
     done, within = divmod(variation, count)
     side = shuffled(range(count), derive(concept.seed, "flip", item.name, done))[within]
-    if change.flip == "random":
+    if augmentation.flip == "random":
         side, flip = side // 2, bool(side % 2)
-    if change.flip_vertical == "random":
+    if augmentation.flip_vertical == "random":
         flip_vertical = bool(side % 2)
     return flip, flip_vertical
 
 
-def _sides(concept: ConceptSettings) -> int:
+def _flip_combinations(concept: ConceptSettings) -> int:
     """Return the number of random flip combinations."""
-    change = concept.augmentation
-    return 1 << [change.flip, change.flip_vertical].count("random")
+    augmentation = concept.augmentation
+    return 1 << [augmentation.flip, augmentation.flip_vertical].count("random")
 
 
-def _is_varied(concept: ConceptSettings) -> bool:
+def _has_variations(concept: ConceptSettings) -> bool:
     """Return whether variations differ at all."""
-    return _sides(concept) > 1 or _is_drawn(concept)
+    return _flip_combinations(concept) > 1 or _has_random_changes(concept)
 
 
-def _is_drawn(concept: ConceptSettings) -> bool:
+def _has_random_changes(concept: ConceptSettings) -> bool:
     """Return whether more than flips is random."""
-    change = concept.augmentation
+    augmentation = concept.augmentation
     if concept.buckets.crop == "random":
         return True
     amounts = (
-        *(change.rotate, change.crop_jitter, change.brightness),
-        *(change.contrast, change.saturation, change.hue),
+        *(augmentation.rotate, augmentation.crop_jitter, augmentation.brightness),
+        *(augmentation.contrast, augmentation.saturation, augmentation.hue),
     )
-    return not change.fixed and any(amounts)
+    return not augmentation.fixed and any(amounts)
 
 
-def _is_anywhere(concept: ConceptSettings) -> bool:
+def _has_random_position(concept: ConceptSettings) -> bool:
     """Return whether the position of the crop is random."""
-    change = concept.augmentation
-    return concept.buckets.crop == "random" or bool(change.crop_jitter and not change.fixed)
+    augmentation = concept.augmentation
+    return concept.buckets.crop == "random" or bool(
+        augmentation.crop_jitter and not augmentation.fixed
+    )
 
 
 def _resolution_count(concept: ConceptSettings) -> int:

@@ -104,15 +104,15 @@ def _look(image: "Image", exif_orientation: int, path: Path) -> Features:
     from PIL import Image
 
     try:
-        box, grey = Image.Resampling.BOX, image.convert("L")
-        thumb, small = image.resize((THUMB, THUMB), box), grey.resize((_HASHED, _HASHED), box)
+        box, gray = Image.Resampling.BOX, image.convert("L")
+        thumb, small = image.resize((THUMB, THUMB), box), gray.resize((_HASHED, _HASHED), box)
         if exif_orientation > 1:
             thumb, small = (
                 _apply_orientation(thumb, exif_orientation),
                 _apply_orientation(small, exif_orientation),
             )
         first, second = _hashes(small)
-        return Features(first, second, thumb.tobytes(), detail_of(grey))
+        return Features(first, second, thumb.tobytes(), detail_of(gray))
     except READ_ERRORS as error:  # memory, above all
         raise ImageError(path, f"cannot be analyzed ({error})") from error
 
@@ -121,7 +121,7 @@ def _apply_orientation(image: "Image", exif_orientation: int) -> "Image":
     """Return the image upright by its EXIF orientation (CIPA DC-008, tag 0x0112)."""
     from PIL.Image import Transpose
 
-    turns = {
+    transposes = {
         2: Transpose.FLIP_LEFT_RIGHT,
         3: Transpose.ROTATE_180,
         4: Transpose.FLIP_TOP_BOTTOM,
@@ -130,7 +130,7 @@ def _apply_orientation(image: "Image", exif_orientation: int) -> "Image":
         7: Transpose.TRANSVERSE,
         8: Transpose.ROTATE_90,
     }
-    return image.transpose(turns[exif_orientation])
+    return image.transpose(transposes[exif_orientation])
 
 
 def _on_a_page(image: "Image") -> "Image":
@@ -139,8 +139,8 @@ def _on_a_page(image: "Image") -> "Image":
     from PIL import Image
 
     if image.mode in DEEP_MODES:
-        grey = (np.asarray(image) // _DEEP_STEP).astype(np.uint8)
-        return Image.fromarray(grey).convert("RGB")
+        gray = (np.asarray(image) // _DEEP_STEP).astype(np.uint8)
+        return Image.fromarray(gray).convert("RGB")
     if not image.has_transparency_data:
         return image.convert("RGB")
     page = Image.new("RGBA", image.size, "white")

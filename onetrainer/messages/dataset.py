@@ -58,9 +58,9 @@ def image_totals(plan: DatasetPreview) -> str:
 def run_length_lines(plan: DatasetPreview) -> list[str]:
     """Return sentences about the length of an epoch and of the run."""
     lines = [
-        f"An epoch has {_counted(plan.shown_per_epoch, 'image')} in"
+        f"An epoch has {_counted(plan.images_per_epoch, 'image')} in"
         f" {_counted(plan.steps_per_epoch, 'step')}; {_counted(plan.steps, 'step')} are"
-        f" {_epochs(plan.epochs)} with {_counted(plan.shown, 'image')}."
+        f" {_epochs(plan.epochs)} with {_counted(plan.images_used, 'image')}."
     ]
     if plan.small_steps:
         lines.append(
@@ -150,7 +150,7 @@ def as_document(plan: DatasetPreview) -> dict[str, Any]:
                 "width": entry.bucket.width,
                 "height": entry.bucket.height,
                 "pictures": entry.images,
-                "shown": entry.shown,
+                "shown": entry.images_used,
                 "steps": entry.steps,
             }
             for entry in plan.buckets
@@ -158,9 +158,9 @@ def as_document(plan: DatasetPreview) -> dict[str, Any]:
         "steps": plan.steps,
         "steps_per_epoch": plan.steps_per_epoch,
         "small_steps": plan.small_steps,
-        "shown_per_epoch": plan.shown_per_epoch,
+        "shown_per_epoch": plan.images_per_epoch,
         "epochs": plan.epochs,
-        "shown": plan.shown,
+        "shown": plan.images_used,
         "enlarged": _changed_document(plan.enlarged, "factor"),
         "cut": _changed_document(plan.cropped, "share"),
         "captions": [
@@ -189,7 +189,7 @@ def _changed_document(changed: AffectedImages, name: str) -> dict[str, Any]:
 
 def _bucket_row(entry: BucketPreview) -> list[str]:
     size = f"{entry.bucket.width} × {entry.bucket.height}"
-    return [size, *map(_count, (entry.images, entry.shown, entry.steps))]
+    return [size, *map(_count, (entry.images, entry.images_used, entry.steps))]
 
 
 def _concept_row(entry: ConceptPreview) -> list[str]:

@@ -62,19 +62,19 @@ def checkpointing_label(policy: str) -> str:
 
 
 def notes(
-    *, draws: bool, lacks_card: bool, missing_model: str | None, family: str, chosen: str = ""
+    *, has_prompts: bool, has_no_gpu: bool, missing_model: str | None, family: str, chosen: str = ""
 ) -> list[str]:
     """Return sentences about what a forecast includes and what not.
 
     Args:
-        draws: whether there are sample prompts.
-        lacks_card: whether RAM is counted for lack of a GPU.
+        has_prompts: whether there are sample prompts.
+        has_no_gpu: whether RAM is counted for lack of a GPU.
         missing_model: path or Hub name of a model that is not on this computer; None if it is.
         family: name of the model's family.
         chosen: checkpointing policy that automatic checkpointing takes.
     """
     found = []
-    if lacks_card:
+    if has_no_gpu:
         found.append(
             "No graphics card was found, so this is about RAM; --memory GB plans for a card."
         )
@@ -83,7 +83,7 @@ def notes(
         found.append(f"{what}, so {family}'s published sizes are used.")
     if chosen:
         found.append(f"Automatic gradient checkpointing would be {checkpointing_label(chosen)}.")
-    if not draws:
+    if not has_prompts:
         found.append("Samples are not included, as there is no prompt.")
     return found
 

@@ -49,8 +49,8 @@ def thumbnail(item: Item, transform: ImageTransform, size: int) -> "Image":
     except OSError as error:
         raise ImageError(item.path, f"cannot be read ({error.strerror})") from error
     if image.mode == "F":
-        grey = np.asarray(image).clip(0, DEEP_WHITE) * (_WHITE / DEEP_WHITE)
-        image = Image.fromarray(grey.round().astype(np.uint8)).convert("RGB")
+        gray = np.asarray(image).clip(0, DEEP_WHITE) * (_WHITE / DEEP_WHITE)
+        image = Image.fromarray(gray.round().astype(np.uint8)).convert("RGB")
     if transform.is_recolored:
         colors = np.asarray(image).transpose(2, 0, 1).astype(np.float32) / np.float32(_WHITE)
         values = adjust_colors(colors, transform).transpose(1, 2, 0) * _WHITE
@@ -140,8 +140,8 @@ def _name(plan: DatasetPreview, item: Item) -> str:
     return printable(name)
 
 
-def _label(name: str, cut: float) -> str:
+def _label(name: str, fraction: float) -> str:
     """Return a name, shortened at its beginning, and how much of the image is cropped."""
-    suffix = f" -{cut:.0%}" if cut >= _VISIBLE else ""
+    suffix = f" -{fraction:.0%}" if fraction >= _VISIBLE else ""
     room = _MAX_CHARACTERS - len(suffix)
     return (name if len(name) <= room else f"…{name[1 - room :]}") + suffix

@@ -67,7 +67,7 @@ class BucketPreview:
 
     bucket: Bucket
     images: int
-    shown: int
+    images_used: int
     steps: int
 
 
@@ -133,9 +133,9 @@ class DatasetPreview:
     full_step: int
     steps_per_epoch: int
     small_steps: int
-    shown_per_epoch: int
+    images_per_epoch: int
     epochs: float
-    shown: int
+    images_used: int
     enlarged: AffectedImages
     cropped: AffectedImages
     captions: tuple[CaptionExample, ...]
@@ -212,9 +212,9 @@ def build_preview(
     are_alike_known: whether near-duplicates have been kept together already.
     """
     training = config.training
-    portions = concept_slices(dataset, is_cached=config.data.cache_latents)
+    slices = concept_slices(dataset, is_cached=config.data.cache_latents)
     batches = BatchPlan(
-        portions,
+        slices,
         batch_size=training.batch_size,
         accumulation=training.accumulation,
         seed=training.seed,
@@ -222,8 +222,8 @@ def build_preview(
     first = batches.epoch_of(0)
     full = training.batch_size * training.accumulation
     counts = batches.bucket_counts(first)
-    epochs, shown = _run_length(batches, training.steps)
-    per_epoch = {dataset.items[one.first].concept: one.per_epoch for one in portions}
+    epochs, images_used = _run_length(batches, training.steps)
+    per_epoch = {dataset.items[one.first].concept: one.per_epoch for one in slices}
     at, larger, cropped = _image_statistics(dataset)
     uncaptioned = (
         item.path for item in dataset.items if is_uncaptioned(item, dataset.concept_of(item))
@@ -244,9 +244,9 @@ def build_preview(
         full_step=full,
         steps_per_epoch=batches.steps_per_epoch,
         small_steps=sum(bool(count % full) for count in counts.values()),
-        shown_per_epoch=counts.total(),
+        images_per_epoch=counts.total(),
         epochs=epochs,
-        shown=shown,
+        images_used=images_used,
         enlarged=larger,
         cropped=cropped,
         captions=() if uses_images_only(config) else caption_examples(dataset),
@@ -264,12 +264,12 @@ def caption_examples(
 ) -> tuple[CaptionExample, ...]:
     """Return sampled captions of a few images from all over the dataset."""
     items = [item for item in dataset.items if not item.is_prior] or list(dataset.items)
-    places = dict.fromkeys(round(n * (len(items) - 1) / max(1, count - 1)) for n in range(count))
+    indices = dict.fromkeys(round(n * (len(items) - 1) / max(1, count - 1)) for n in range(count))
     found = []
-    for item in (items[place] for place in places):
+    for item in (items[place] for place in indices):
         concept = dataset.concepts[item.concept]
-        shown = repeats if item_captions_vary(item, concept) else 1
-        samples = tuple(sample_caption(item, concept, repeat) for repeat in range(shown))
+        images_used = repeats if item_captions_vary(item, concept) else 1
+        samples = tuple(sample_caption(item, concept, repeat) for repeat in range(images_used))
         found.append(CaptionExample(item.path, samples))
     return tuple(found)
 

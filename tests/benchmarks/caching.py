@@ -25,7 +25,7 @@ from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 from PIL import Image
 
 from modules.data.cache import EncodeOptions, EncoderDigests, encode_images
-from modules.data.encoded_items import Views
+from modules.data.encoded_items import TransformTable
 from modules.data.images import load_pixels
 from modules.data.shards import Store
 from modules.interfaces import LatentMoments
@@ -138,9 +138,9 @@ def ours(
     with closing(ImageIndex(cache)) as memory:
         encode_images(
             family,
-            Views(items, (concept,), is_plain=False),
+            TransformTable(items, (concept,), is_plain=False),
             store=Store(cache),
-            memory=memory,
+            file_digests=memory,
             digests=DIGESTS,
             options=EncodeOptions(threads=options.threads, batch=options.batch),
             progress=lambda done, total: None,

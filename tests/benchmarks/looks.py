@@ -15,7 +15,7 @@ from onetrainer.dataset.near_duplicates import group_features, similar_pairs
 from onetrainer.demo.images import draw, random_scene
 from onetrainer.images.detail import detail_of
 from onetrainer.images.features import image_features
-from tests.onetrainer.drawn import as_jpeg, cut, enlarged, leaves, scaled
+from tests.onetrainer.generated_images import as_jpeg, cut, enlarged, leaves, scaled
 
 SIZE = 640
 SEEDS = range(6)

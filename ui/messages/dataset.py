@@ -66,12 +66,12 @@ def facts(preview: "DatasetPreview") -> list[Fact]:
                     is_of_part=True,
                 )
             )
-    epoch_images = format_count(preview.shown_per_epoch, "image")
+    epoch_images = format_count(preview.images_per_epoch, "image")
     epoch_steps = format_count(preview.steps_per_epoch, "step")
     found += [
         Fact("Epoch", f"{epoch_images}, {epoch_steps}", more=_partial_steps_note(preview)),
         Fact("Run", f"{format_count(preview.steps, 'step')}, {_format_epochs(preview.epochs)}"),
-        Fact("Total", format_count(preview.shown, "image")),
+        Fact("Total", format_count(preview.images_used, "image")),
         *_warnings(preview),
         _cache_fact(preview),
     ]

@@ -1,4 +1,4 @@
-"""A dataset of small pictures, and a family that counts what it is asked to encode."""
+"""A dataset of small images, and a family that counts what it is asked to encode."""
 
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ SIZES = [(64, 64), (96, 48), (64, 64), (48, 96), (70, 66)]
 class CountingFamily:
     """The tiny Stable Diffusion, and how much it has encoded.
 
-    most: how many pictures it has memory for. batches: how many it was given at once.
+    most: how many images it has memory for. batches: how many it was given at once.
     """
 
     inner: StableDiffusion
@@ -60,7 +60,7 @@ class CountingFamily:
         return self.inner.encode_text(captions)
 
     def encoded(self):
-        """How many pictures and captions were encoded since this was last asked."""
+        """How many images and captions were encoded since this was last asked."""
         counts = (self.images, len(self.texts))
         self.images, self.texts, self.batches = 0, [], []
         return counts
@@ -68,7 +68,7 @@ class CountingFamily:
 
 @dataclass
 class Workbench:
-    """A folder of pictures, a cache beside it, and the family that encodes into it."""
+    """A folder of images, a cache beside it, and the family that encodes into it."""
 
     folder: Path
     family: CountingFamily
@@ -84,11 +84,11 @@ class Workbench:
         self.caption(name, caption)
 
     def add_beside(self, name, kind, size=(64, 64), seed=0):
-        """A mask ("masklabel") or a conditioning picture ("condlabel") of a picture."""
+        """A mask ("masklabel") or a conditioning image ("condlabel") of an image."""
         noise(size, seed).save(self.folder / f"{name}-{kind}.png")
 
     def add_turned(self, name, upright, turn, stored):
-        """A picture whose EXIF says how `stored` is to be turned to stand `upright`."""
+        """An image whose EXIF says how `stored` is to be turned to stand `upright`."""
         exif = Image.Exif()
         exif[0x0112] = turn
         image = Image.fromarray(upright)
@@ -107,7 +107,7 @@ class Workbench:
         return index_concept(self.concept)
 
     def encode(self, **changes):
-        """A shelf of all pictures, and of their captions unless with_text=False."""
+        """A shelf of all images, and of their captions unless with_text=False."""
         concepts = changes.pop("concepts", (self.concept,))
         items = changes.pop("items", None)
         folder = changes.pop("folder", self.cache)
@@ -160,12 +160,12 @@ def shared_family():
 
 @pytest.fixture
 def bench(tmp_path, shared_family):
-    """Five pictures in three buckets; two of them share a caption."""
-    (tmp_path / "pictures").mkdir()
+    """Five images in three buckets; two of them share a caption."""
+    (tmp_path / "images").mkdir()
     concept = ConceptSettings(
-        "data.folder", "pictures", tmp_path / "pictures", resolutions=(64,), masks="files"
+        "data.folder", "images", tmp_path / "images", resolutions=(64,), masks="files"
     )
-    bench = Workbench(tmp_path / "pictures", CountingFamily(shared_family), concept)
+    bench = Workbench(tmp_path / "images", CountingFamily(shared_family), concept)
     for number, size in enumerate(SIZES):
         bench.add(f"p{number}", size, caption=f"thing {number % 4}", seed=number)
     yield bench

@@ -1,4 +1,4 @@
-"""A step's microbatch holds the pictures and captions that were planned."""
+"""A step's microbatch holds the images and captions that were planned."""
 
 from dataclasses import replace
 
@@ -139,7 +139,7 @@ def test_means_alone_leave_nothing_open(bench, keeps):
 
 @pytest.fixture
 def mixed(bench, tmp_path):
-    """The bench's pictures, two class pictures, and one to keep as the model makes it."""
+    """The bench's images, two class images, and one to keep as the model makes it."""
     concepts = [bench.concept]
     items = list(bench.index().items)
     for role, count in (("prior", 2), ("own_prediction", 1)):
@@ -177,7 +177,7 @@ def test_roles_and_weights_of_images_are_told(mixed):
     assert alone.positions == (4,)
 
 
-@pytest.mark.parametrize(("lost", "words"), [("prior", "3 class pictures"), ("p", "5 pictures")])
+@pytest.mark.parametrize(("lost", "words"), [("prior", "3 prior images"), ("p", "5 images")])
 def test_a_kind_of_which_nothing_can_be_read_is_told(mixed, lost, words):
     bench, items, concepts = mixed
     for item in items:
@@ -224,8 +224,14 @@ def test_image_that_went_away_in_the_run_is_told_in_words(bench):
         images.pixels(0, 0)
 
 
-def test_sdxl_captions_are_dropped_with_their_pooled_vector(bench):
-    bench.family.inner = tiny.family("sdxl")
+@pytest.fixture(scope="module")
+def sdxl():
+    """Shared by tests that change nothing in it."""
+    return tiny.family("sdxl")
+
+
+def test_sdxl_captions_are_dropped_with_their_pooled_vector(bench, sdxl):
+    bench.family.inner = sdxl
     batch_source = bench.encode()
     empty = bench.family.inner.encode_text([""])
     step = planned(batch_source).at(0)
@@ -239,7 +245,7 @@ def test_sdxl_captions_are_dropped_with_their_pooled_vector(bench):
         assert torch.equal(dropped.conditioning.hidden[place], empty.hidden[0])
 
 
-TURNED = {  # EXIF's orientation: what the camera did to the upright picture (CIPA DC-008, 0x0112)
+TURNED = {  # EXIF's orientation: what the camera did to the upright image (CIPA DC-008, 0x0112)
     1: None,
     3: Image.Transpose.ROTATE_180,
     6: Image.Transpose.ROTATE_90,
@@ -247,11 +253,10 @@ TURNED = {  # EXIF's orientation: what the camera did to the upright picture (CI
 }
 
 
-@pytest.mark.parametrize("turn", TURNED)
-@pytest.mark.parametrize("is_upright", [True, False])
-def test_a_turned_image_is_framed_and_encoded_as_it_stands_upright(bench, turn, is_upright):
+@pytest.mark.parametrize(("turn", "is_upright"), zip(TURNED, [True, False] * 2, strict=True))
+def test_a_turned_image_is_framed_and_encoded_as_it_stands_upright(bench, sdxl, turn, is_upright):
     """From the file through index, cache and batch to what SDXL is told."""
-    bench.family.inner = family = tiny.family("sdxl")
+    bench.family.inner = family = sdxl
     for path in bench.folder.iterdir():
         path.unlink()
     # 100 × 200 covers 96 × 176 as 96 × 192, of which 16 rows are too many: 8 go above.

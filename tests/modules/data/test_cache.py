@@ -22,7 +22,7 @@ IMAGES, TEXTS = 5, 5  # four distinct captions and the empty one
 
 
 def views_of(batch_source):
-    """Every picture's place and view."""
+    """Every image's place and view."""
     concepts = batch_source.concepts
     items = enumerate(batch_source.images.items)
     return [
@@ -276,7 +276,7 @@ def test_unchanged_images_are_not_read_again(bench, later, monkeypatch):
     first = bench.encode()
 
     def refuse(self, path):
-        raise AssertionError("a picture was read")
+        raise AssertionError("an image was read")
 
     monkeypatch.setattr(ImageIndex, "read", refuse)
     assert same(first, bench.encode())

@@ -54,7 +54,7 @@ def test_image_that_is_gone_is_skipped_in_words(bench):
 def test_no_readable_image_is_a_user_error(bench):
     for path in bench.folder.glob("*.png"):
         path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(UserError, match=r"None of the 5 pictures can be read \(p0.png: damaged"):
+    with pytest.raises(UserError, match=r"None of the 5 images can be read \(p0.png: damaged"):
         bench.encode()
 
 
@@ -86,7 +86,7 @@ def test_one_encoding_that_is_not_a_number_leaves_the_others(bench, threads):
 
 @pytest.fixture
 def emptied(bench, monkeypatch):
-    """Another program empties the cache when all pictures are encoded, before they are read."""
+    """Another program empties the cache when all images are encoded, before they are read."""
     merge = Store.seal
 
     def seal(self, kind):
@@ -125,7 +125,7 @@ def test_entry_that_another_program_removes_again_and_again_is_left_out(emptied,
     images = emptied.encode(with_text=False).images
     assert len(kept) == 2 * IMAGES
     (skipped,) = images.skipped
-    assert skipped.reason == "what it was encoded to is not in the cache any more"
+    assert skipped.reason == "its cache entry disappeared after it was encoded"
     left = [item.path for item in images.items]
     assert sorted([*left, skipped.path]) == sorted(item.path for item in emptied.index().items)
     for place in range(IMAGES - 1):
@@ -198,7 +198,7 @@ def test_caption_whose_encoding_is_not_a_number_is_told_and_not_kept(bench, part
 
     bench.family.encode_text = encode
     for _ in range(2):
-        with pytest.raises(UserError, match='not a number of the caption "thing 2"') as error:
+        with pytest.raises(UserError, match='caption "thing 2" is not a number') as error:
             bench.encode()
         assert "fp16" in error.value.remedy
 

@@ -1,4 +1,4 @@
-"""Masks are kept as pictures are: read again when they change, made anew when damaged."""
+"""Masks are kept as images are: read again when they change, made anew when damaged."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def draw(bench, name, value, size=(64, 64)):
 
 
 def step_of(*places):
-    """A step of two microbatches, of pictures in their first showing."""
+    """A step of two microbatches, of images in their first showing."""
     shown = [ImageRepeat(place, 0, 0) for place in places]
     return StepPlan(0, 0, Bucket(64, 64), ((shown[0],), tuple(shown[1:])), 1.0)
 

@@ -1,4 +1,4 @@
-"""Pictures are mirrored, turned and recolored as their views say, and what lies beside them too."""
+"""Images are mirrored, turned and recolored as their views say, and what lies beside them too."""
 
 import colorsys
 import io
@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.views import color, noise, pixels_of, saved, smooth, view_of
 
 from modules.data.images import decode_conditioning, load_pixels
 from onetrainer.dataset.buckets import Bucket, CropGeometry, Magnification
 from onetrainer.dataset.items import Item
 from onetrainer.dataset.transforms import ImageTransform
 from onetrainer.images.image_file import ImageError
+from tests.transforms import color, noise, pixels_of, saved, smooth, transform_of
 
 WHITE, BLACK = 1.0, -1.0
 
@@ -55,7 +55,7 @@ def test_turned_image_has_no_empty_corners(tmp_path, angle, size, bucket):
 @pytest.mark.parametrize("bucket", [(64, 64), (96, 40)])
 def test_turned_image_is_what_pillow_turns_about_the_middle(tmp_path, angle, bucket):
     item = saved(tmp_path, smooth((150, 90)))
-    transform = view_of((150, 90), bucket, Magnification(1.1, angle))
+    transform = transform_of((150, 90), bucket, Magnification(1.1, angle))
     cut = transform.geometry
     middle = (cut.left + bucket[0] / 2, cut.top + bucket[1] / 2)
     scaled = Image.open(item.path).resize((cut.width, cut.height), Image.Resampling.LANCZOS)
@@ -142,7 +142,7 @@ def test_conditioning_image_that_is_the_image_is_shown_alike(tmp_path, turn):
     item = saved(tmp_path, noise((90, 60)), exif=exif)
     size = (60, 90) if turn == 6 else (90, 60)
     item = replace(item, width=size[0], height=size[1], conditioning=item.path)
-    transform = view_of(size, (48, 32), Magnification(1.2, 12), **ALL)
+    transform = transform_of(size, (48, 32), Magnification(1.2, 12), **ALL)
     with item.path.open("rb") as file:
         beside = decode_conditioning(item, transform, file)
     assert torch.equal(beside, load_pixels(item, transform))
@@ -152,7 +152,7 @@ def test_conditioning_image_of_another_size_lies_over_its_image(tmp_path):
     image = smooth((240, 160))
     image.resize((120, 90), Image.Resampling.BICUBIC).save(tmp_path / "a-condlabel.png")
     item = replace(saved(tmp_path, image), conditioning=tmp_path / "a-condlabel.png")
-    transform = view_of((240, 160), (64, 64), Magnification(1.2, 12), **ALL)
+    transform = transform_of((240, 160), (64, 64), Magnification(1.2, 12), **ALL)
     with item.conditioning.open("rb") as file:
         beside = decode_conditioning(item, transform, file)
     torch.testing.assert_close(beside, load_pixels(item, transform), rtol=0, atol=0.06)
@@ -161,6 +161,6 @@ def test_conditioning_image_of_another_size_lies_over_its_image(tmp_path):
 def test_damaged_conditioning_image_is_told_as_its_images_fault(tmp_path):
     item = Item(tmp_path / "a.png", ("",), 16, 16, conditioning=tmp_path / "a-condlabel.png")
     with pytest.raises(ImageError) as error:
-        decode_conditioning(item, view_of((16, 16)), io.BytesIO(b"no picture"))
+        decode_conditioning(item, transform_of((16, 16)), io.BytesIO(b"no image"))
     assert error.value.path == item.path
     assert "a-condlabel.png" in error.value.reason

@@ -1,16 +1,16 @@
-"""Pixels are what a hand computation says, for every odd kind of picture."""
+"""Pixels are what a hand computation says, for every odd kind of image."""
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.views import color, pixels_of, saved
 
 from modules.data.images import load_pixels
 from onetrainer.concepts.concepts import ConceptSettings
 from onetrainer.dataset.items import index_concept
 from onetrainer.dataset.transforms import plain_transform
 from onetrainer.images.image_file import ImageError
+from tests.transforms import color, pixels_of, saved
 
 WHITE, BLACK = 1.0, -1.0
 
@@ -32,7 +32,7 @@ def test_pixels_are_float32_contiguous_from_minus_one_to_one(tmp_path):
 
 
 # What each orientation means is said here with numpy, from the standard's table of where the
-# stored picture's first row and column are seen.
+# stored image's first row and column are seen.
 STORED = {
     1: lambda upright: upright,
     2: lambda upright: upright[:, ::-1],

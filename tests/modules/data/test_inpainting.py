@@ -19,7 +19,7 @@ from tests.modules.data.conftest import noise
 
 @pytest.fixture
 def masked(bench):
-    """p0 and p1 have masks, p0 and p2 pictures of their own to paint from."""
+    """p0 and p1 have masks, p0 and p2 images of their own to paint from."""
     bench.add_beside("p0", "masklabel", (64, 64), seed=20)
     bench.add_beside("p1", "masklabel", (96, 48), seed=21)
     bench.add_beside("p0", "condlabel", (64, 64), seed=22)
@@ -35,10 +35,10 @@ def set_up(bench, conditioning):
 
 
 def as_diffusers(image, mask):
-    """A picture and its mask as diffusers' inpainting training prepares them, of one size.
+    """An image and its mask as diffusers' inpainting training prepares them, of one size.
 
     Source: diffusers, examples/research_projects/dreambooth_inpaint, prepare_mask_and_masked_image:
-    the mask is cut at a half, the picture multiplied by what is below it, and the mask brought to
+    the mask is cut at a half, the image multiplied by what is below it, and the mask brought to
     the latent's size by torch's interpolate, which takes the nearest.
     """
     pixels = torch.from_numpy(np.array(image.convert("RGB")).transpose(2, 0, 1))[None] / 127.5 - 1
@@ -243,5 +243,5 @@ def test_empty_image_that_the_vae_makes_no_numbers_of_is_told_and_not_kept(maske
 
     masked.family.encode_images = encode
     for _ in range(2):
-        with pytest.raises(UserError, match="not a number of an empty picture"):
+        with pytest.raises(UserError, match="an empty image is not a number"):
             set_up(masked, "masks")()

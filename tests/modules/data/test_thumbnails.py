@@ -16,8 +16,8 @@ CHANGES = {"flip": "random", "rotate": 20, "crop_jitter": 0.3, "hue": 90, "contr
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    """Pictures of noise, upright and not, with transparency and without."""
-    folder = tmp_path_factory.mktemp("pictures")
+    """Images of noise, upright and not, with transparency and without."""
+    folder = tmp_path_factory.mktemp("images")
     noise = np.random.default_rng(0)
     for name, shape, exif in (
         ("wide", (90, 140, 3), 1),

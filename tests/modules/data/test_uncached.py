@@ -1,4 +1,4 @@
-"""Pictures that are encoded whenever they are asked for, because nobody keeps their latents."""
+"""Images that are encoded whenever they are asked for, because nobody keeps their latents."""
 
 import pytest
 import torch
@@ -51,7 +51,7 @@ def test_a_image_that_cannot_be_decoded_is_left_out_in_every_run(bench, later, t
     broken = bench.folder / "broken.png"
     whole = next(bench.folder.glob("*.png")).read_bytes()
     broken.write_bytes(whole[: len(whole) // 2])
-    bench.caption("broken", "a picture")
+    bench.caption("broken", "an image")
     for _ in range(2):  # the second run knows its digest
         images = bench.encode(caches_latents=False, threads=threads).images
         assert [one.path for one in images.skipped] == [broken]

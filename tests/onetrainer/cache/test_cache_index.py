@@ -108,7 +108,7 @@ def test_truncated_shard_is_dropped_and_named(folder, left):
     path.write_bytes(path.read_bytes()[:left])
     index = CacheIndex(folder)
     assert readable(folder, NUMBERS, index=index) == []
-    assert index.damaged == [f"latents/{path.name}: it is cut off"]
+    assert index.damaged == [f"latents/{path.name}: it is truncated"]
     index.close()
     put(folder, NUMBERS)
     assert readable(folder, NUMBERS) == list(NUMBERS)

@@ -15,7 +15,7 @@ from onetrainer.images import image_index as image_memory
 from onetrainer.images.findings import HEADLINES, Finding, lines, sort_findings, summary
 from onetrainer.images.image_index import ImageIndex
 from onetrainer.presets import presets
-from tests.onetrainer.drawn import as_jpeg, leaves
+from tests.onetrainer.generated_images import as_jpeg, leaves
 
 
 class Images:

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from onetrainer.__main__ import main
-from tests.onetrainer.drawn import leaves
+from tests.onetrainer.generated_images import leaves
 
 
 @pytest.fixture

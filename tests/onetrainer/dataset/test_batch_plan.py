@@ -23,15 +23,15 @@ RANDOM = random_cases(60)
 def drawn(case):
     """The settings of a random plan: portions of random folders, and how steps are cut."""
     dice = random.Random(case)
-    portions, first = [], 0
+    slices, first = [], 0
     for _ in range(dice.randint(1, 4)):
-        portions.append(_slice_of(dice, first, dice.choice([1, 2, 3, 5, 17, 40])))
-        first += portions[-1].count
+        slices.append(_slice_of(dice, first, dice.choice([1, 2, 3, 5, 17, 40])))
+        first += slices[-1].count
     if dice.random() < 0.3:  # class pictures: as many as all others together
-        shown = sum((one.per_epoch for one in portions), Fraction(0))
-        portions.append(_slice_of(dice, first, dice.randint(1, 30), shown))
+        shown = sum((one.per_epoch for one in slices), Fraction(0))
+        slices.append(_slice_of(dice, first, dice.randint(1, 30), shown))
     sizes = {"batch_size": dice.choice([1, 2, 3, 4, 7, 64]), "accumulation": dice.randint(1, 3)}
-    return portions, sizes | {"seed": dice.randrange(2**32), "world": dice.randint(1, 4)}
+    return slices, sizes | {"seed": dice.randrange(2**32), "world": dice.randint(1, 4)}
 
 
 def _slice_of(dice, first, count, per_epoch=None):
@@ -53,8 +53,8 @@ def _slice_of(dice, first, count, per_epoch=None):
 
 
 def plan(case, **changes):
-    portions, sizes = drawn(case)
-    return BatchPlan(portions, **(sizes | changes))
+    slices, sizes = drawn(case)
+    return BatchPlan(slices, **(sizes | changes))
 
 
 def epochs(plan, count=EPOCHS):
@@ -65,11 +65,11 @@ def epochs(plan, count=EPOCHS):
 
 @RANDOM
 def test_each_epoch_shows_every_image_exactly_as_often_as_asked(case):
-    portions, so_far = drawn(case)[0], Counter()
+    slices, so_far = drawn(case)[0], Counter()
     for epoch, steps in enumerate(epochs(plan(case))):
         shown = Counter(one.item for step in steps for one in step.images)
         so_far += shown
-        for one in portions:
+        for one in slices:
             items = range(one.first, one.first + one.count)
             if one.per_epoch % one.count == 0:
                 assert {shown[item] for item in items} == {one.per_epoch // one.count}
@@ -94,14 +94,14 @@ def test_a_images_turns_count_its_showings_one_by_one(case):
 
 @RANDOM
 def test_a_step_holds_one_bucket_and_leaves_only_what_is_left_of_it(case):
-    portions, sizes = drawn(case)
+    slices, sizes = drawn(case)
     full = sizes["batch_size"] * sizes["accumulation"] * sizes["world"]
     for epoch, steps in enumerate(epochs(plan(case))):
         shown = Counter()
         for step in steps:
             assert step.epoch == epoch
             for one in step.images:
-                concept_slice = next(p for p in portions if 0 <= one.item - p.first < p.count)
+                concept_slice = next(p for p in slices if 0 <= one.item - p.first < p.count)
                 assert one.transform == concept_slice.transform_at(one.item, one.repeat)
                 assert concept_slice.bucket_at(one.item, one.transform) == step.bucket
             shown[step.bucket] += len(step.images)

@@ -46,8 +46,8 @@ def made(case, root):
     sizes["world"] = dice.randint(1, 4)
 
     def plan():
-        portions = concept_slices(dataset, is_cached=config.data.cache_latents)
-        return BatchPlan(portions, seed=config.training.seed, **sizes)
+        slices = concept_slices(dataset, is_cached=config.data.cache_latents)
+        return BatchPlan(slices, seed=config.training.seed, **sizes)
 
     return dataset, config, plan
 
@@ -109,14 +109,14 @@ def test_a_run_of_folders_goes_on_anywhere_on_any_number_of_ranks(case, tmp_path
 def test_images_that_could_not_be_encoded_leave_the_others_in_place(tmp_path):
     dataset, _, _ = made(0, tmp_path)
     kept = [place for place in range(len(dataset.items)) if place != 1]
-    portions = concept_slices(dataset, is_cached=True, kept=kept)
-    one = BatchPlan(portions, batch_size=2, accumulation=1, seed=0)
+    slices = concept_slices(dataset, is_cached=True, kept=kept)
+    one = BatchPlan(slices, batch_size=2, accumulation=1, seed=0)
     for step in range(one.first_step(2)):
         for shown in one.at(step).images:
             item = dataset.items[kept[shown.item]]
             own = image_transform(item, dataset.concept_of(item), shown.transform)
             assert own.bucket == one.at(step).bucket
-    assert sum(concept_slice.count for concept_slice in portions) == len(kept)
+    assert sum(concept_slice.count for concept_slice in slices) == len(kept)
 
 
 def test_folders_of_one_seed_have_orders_of_their_own(tmp_path):
@@ -125,7 +125,7 @@ def test_folders_of_one_seed_have_orders_of_their_own(tmp_path):
         for name in ("one", "two")
     ]
     config = resolve({"data": {"resolution": 64, "concepts": concepts}}, source="")
-    portions = concept_slices(read_dataset(config), is_cached=True)
-    plan = BatchPlan(portions, batch_size=6, accumulation=1, seed=0)
+    slices = concept_slices(read_dataset(config), is_cached=True)
+    plan = BatchPlan(slices, batch_size=6, accumulation=1, seed=0)
     shown = sorted(one.item for one in plan.at(0).images)
     assert [item - 12 for item in shown[3:]] != shown[:3]

@@ -24,7 +24,7 @@ from onetrainer.images.features import Features, image_features, unpack
 from onetrainer.images.image_file import ImageError
 from onetrainer.images.image_index import ImageIndex
 from tests.each import each
-from tests.onetrainer.drawn import as_jpeg, cut, leaves, scaled
+from tests.onetrainer.generated_images import as_jpeg, cut, leaves, scaled
 
 CHANGES = {
     "smaller": lambda image: scaled(image, 0.4),

@@ -6,7 +6,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from onetrainer.checks.item_checks import MIN_DETAIL, MIN_STRONG_DETAIL, TRACE
 from onetrainer.images.detail import Detail, detail_of
 from tests.each import each
-from tests.onetrainer.drawn import as_jpeg, enlarged, leaves, scaled
+from tests.onetrainer.generated_images import as_jpeg, enlarged, leaves, scaled
 
 
 def detail(image):

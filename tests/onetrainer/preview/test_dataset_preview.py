@@ -20,7 +20,7 @@ from onetrainer.messages.dataset import as_document, lines
 from onetrainer.presets.presets import resolve
 from onetrainer.preview.dataset_preview import caption_examples, preview_dataset
 from tests.images import folder
-from tests.onetrainer.drawn import as_jpeg, leaves
+from tests.onetrainer.generated_images import as_jpeg, leaves
 
 SQUARE, WIDE = Bucket(64, 64), Bucket(88, 48)
 
@@ -40,13 +40,13 @@ def root(tmp_path):
 
 def test_sizes_and_steps_are_counted(root):
     plan = preview_dataset(config(root, training={"batch_size": 2, "accumulation": 1, "steps": 9}))
-    assert {one.bucket: (one.images, one.shown, one.steps) for one in plan.buckets} == {
+    assert {one.bucket: (one.images, one.images_used, one.steps) for one in plan.buckets} == {
         SQUARE: (5, 5, 3),
         WIDE: (2, 2, 1),
     }
-    assert (plan.steps_per_epoch, plan.small_steps, plan.shown_per_epoch) == (4, 1, 7)
+    assert (plan.steps_per_epoch, plan.small_steps, plan.images_per_epoch) == (4, 1, 7)
     assert plan.epochs == 2.25
-    assert plan.shown in (15, 16)  # two epochs, and a step of one or two pictures
+    assert plan.images_used in (15, 16)  # two epochs, and a step of one or two pictures
     assert [one.path.name for one in plan.skipped] == ["bad.png"]
 
 
@@ -59,10 +59,10 @@ def test_what_is_told_of_a_run_is_what_its_steps_show(root, repeats):
     portions = concept_slices(read_dataset(made), is_cached=True)
     batches = BatchPlan(portions, batch_size=3, accumulation=1, seed=0)
     shown = [batches.at(step) for step in range(23)]
-    assert plan.shown == sum(len(step.images) for step in shown)
+    assert plan.images_used == sum(len(step.images) for step in shown)
     assert int(plan.epochs) == batches.epoch_of(23)
     first = [step for step in shown if step.epoch == 0]
-    assert plan.shown_per_epoch == sum(len(step.images) for step in first)
+    assert plan.images_per_epoch == sum(len(step.images) for step in first)
     assert plan.steps_per_epoch == len(first)
 
 
@@ -70,7 +70,7 @@ def test_a_long_run_of_unequal_epochs_is_told_about_right(root):
     data = {"class_folder": str(folder(root / "class", [(64, 64), (88, 48), (48, 88)]))}
     plan = preview_dataset(config(root, data=data, training={"steps": 100_000}))
     # Seven pictures to learn and seven to keep: one a step.
-    assert plan.shown == pytest.approx(100_000, rel=1e-3)
+    assert plan.images_used == pytest.approx(100_000, rel=1e-3)
     assert plan.epochs == pytest.approx(100_000 / 14, rel=1e-3)
 
 
@@ -85,7 +85,7 @@ def test_a_long_run_of_many_images_counts_few_of_its_epochs(root, monkeypatch):
     plan = preview_dataset(config(root, data=data, training={"steps": 100_000}))
     assert max(counted) == 4  # five epochs, of 14 pictures each
     assert plan.epochs == pytest.approx(100_000 / 14, rel=1e-3)
-    assert plan.shown == pytest.approx(100_000, rel=1e-3)
+    assert plan.images_used == pytest.approx(100_000, rel=1e-3)
 
 
 def test_images_are_counted_by_folder_and_by_what_they_are_for(root):
@@ -313,7 +313,7 @@ def test_all_of_it_is_told_in_words_and_as_json(root):
     assert "a cat, red, sitting, 0" in told
     document = json.loads(json.dumps(as_document(plan)))
     assert document["steps_per_epoch"] == plan.steps_per_epoch
-    assert sum(one["shown"] for one in document["buckets"]) == plan.shown_per_epoch
+    assert sum(one["shown"] for one in document["buckets"]) == plan.images_per_epoch
     assert document["skipped"][0]["path"].endswith("bad.png")
 
 

@@ -1,4 +1,4 @@
-"""Pictures for tests: random ones, alike to photographs in numbers, and what is done to them."""
+"""Random images with the statistics of photographs, and changes of them."""
 
 import io
 from functools import cache
@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw, ImageFilter
 
 
 def leaves(seed, size=384):
-    """Overlapping discs and squares of all sizes, sharp and with a little grain.
+    """Return overlapping discs and squares of all sizes, sharp and with a little grain.
 
     Such "dead leaves" have the power spectrum of photographs (Lee, Mumford and Huang 2001).
     """
@@ -33,23 +33,23 @@ def _leaves(seed, size):
 
 
 def as_jpeg(image, quality):
-    """What is left of a picture after it was saved so."""
+    """Return an image after JPEG compression."""
     file = io.BytesIO()
     image.save(file, "JPEG", quality=quality)
     return Image.open(io.BytesIO(file.getvalue())).convert("RGB")
 
 
 def scaled(image, factor, way=Image.Resampling.LANCZOS):
-    """A picture made larger or smaller."""
+    """Return an image scaled by a factor."""
     return image.resize([round(side * factor) for side in image.size], way)
 
 
 def enlarged(image, factor, way=Image.Resampling.BICUBIC):
-    """A picture of the same size that was made from one so many times smaller."""
+    """Return an image of the same size with the detail of a smaller one."""
     return scaled(image, 1 / factor).resize(image.size, way)
 
 
 def cut(image, share):
-    """A picture without so much of its width at the right, and of its height below."""
+    """Return an image cropped at the right and bottom by a fraction."""
     width, height = image.size
     return image.crop((0, 0, round(width * (1 - share)), round(height * (1 - share))))
