@@ -15,13 +15,13 @@ from tests import tiny
 class Exact(StableDiffusion):
     """A family whose UNet and VAE are float64 and whose predictions are not rounded after."""
 
-    def predict(self, noisy, timesteps, conditioning, *, frames, masked=None):
+    def predict(self, noisy, timesteps, conditioning, *, time_ids, masked=None):
         conditioning = conditioning.to(noisy.device, torch.float64)
         return self.unet(
             noisy.double(),
             timesteps,
             encoder_hidden_states=conditioning.hidden,
-            added_cond_kwargs=self.added(conditioning, frames),
+            added_cond_kwargs=self.added(conditioning, time_ids),
         ).sample
 
     def decode_latents(self, latents):

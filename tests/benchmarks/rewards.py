@@ -37,7 +37,7 @@ from modules.methods.adapters.adapters import Adapters
 from modules.objectives.alignprop import AlignProp
 from modules.objectives.denoising import Denoising
 from modules.rewards.measures import Measure, brightness
-from modules.rewards.mixer import Mixer, Named
+from modules.rewards.mixer import Mixer, NamedReward
 from modules.sampling.rollout import Rollout, untrained
 from modules.sampling.schedulers import make_scheduler, set_steps
 from onetrainer.config.methods.adapters import Lora
@@ -265,7 +265,7 @@ def _objective(
     device: torch.device,
     is_checkpointed: bool = True,
 ) -> AlignProp:
-    mixer = Mixer([Named("brightness", Measure(brightness))])
+    mixer = Mixer([NamedReward("brightness", Measure(brightness))])
     section = Section.model_validate({"algorithm": {"kind": "draft", "last_steps": last_steps}})
     return AlignProp(
         family,

@@ -93,12 +93,12 @@ def main() -> None:
     report(curves)
 
 
-def encode(base: Model, folder: Path) -> Images:
+def encode(base: Model, folder: Path, side: int = 128) -> Images:
     family = load_family(base, compute_dtype=torch.float32, device=CPU)
     files = sorted(folder.glob("*.png"))
     captions = [file.with_suffix(".txt").read_text().strip() for file in files]
     with torch.no_grad():
-        pixels = to_pixels([Image.open(file).resize((128, 128)) for file in files])
+        pixels = to_pixels([Image.open(file).resize((side, side)) for file in files])
         return Images(family.encode_images(pixels), family.encode_text(captions))
 
 

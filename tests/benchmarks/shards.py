@@ -116,7 +116,7 @@ def _write(folder: Path, samples: int, size: int) -> None:
 
 
 def _ours(store: Store, samples: int) -> Read:
-    places = store.places("latents", [entry_key(row) for row in range(samples)])
+    places = store.locate("latents", [entry_key(row) for row in range(samples)])
     return lambda rows: [store.gather(places, rows, name)[:, 0] for name in ("mean", "std")]
 
 
@@ -180,12 +180,12 @@ def _write_small(folder: Path, count: int) -> None:
 
 def _memory(folder: Path, count: int) -> dict[str, float]:
     keys = [entry_key(row) for row in range(count)]
-    Store(folder).places("latents", keys[:1])  # loads what is loaded once
+    Store(folder).locate("latents", keys[:1])  # loads what is loaded once
     process = psutil.Process()
     before, began = process.memory_info().rss, perf_counter()
     store = Store(folder)
     opened = perf_counter()
-    places = store.places("latents", keys)
+    places = store.locate("latents", keys)
     seconds = perf_counter() - opened
     assert not places.missing
     grown = process.memory_info().rss - before

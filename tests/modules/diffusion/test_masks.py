@@ -1,11 +1,11 @@
-"""What masks do to a picture's loss, in numbers that can be added up by hand."""
+"""What masks do to an image's loss, in numbers that can be added up by hand."""
 
 import pytest
 import torch
 
 from modules.diffusion.masks import mask_weights, masked_mean
 
-# Half of the first picture, none of the second, all of the third.
+# Half of the first image, none of the second, all of the third.
 MASK = torch.tensor([[[[1.0, 0.0]]], [[[0.0, 0.0]]], [[[1.0, 1.0]]]])
 ERROR = torch.tensor([2.0, 4.0]).view(1, 1, 1, 2).expand(3, 1, 1, 2)
 KEPT = torch.tensor([10.0, 6.0]).view(1, 1, 1, 2).expand(3, 1, 1, 2)

@@ -27,7 +27,7 @@ MIXER = Mixer((WARM, NamedReward("brightness", Measure(brightness), is_trained=F
 
 
 def batch_of(family, *places, is_encoded=True):
-    """Some pictures of a step of three."""
+    """Some images of a step of three."""
     conditioning = empty = None
     if is_encoded:
         with torch.no_grad():
@@ -145,7 +145,7 @@ def noise_of(place, number):
 
 
 def drawn_by_hand(family, place, trajectory):
-    """A picture's latents by the documented draws."""
+    """An image's latents by the documented draws."""
     batch = batch_of(family, place)
     return rollout_of(family, checkpoint=False).generate(
         start_of(place),
@@ -285,7 +285,7 @@ def test_the_anchor_is_the_distance_to_the_base_models_predictions_of_noise(pred
 
 
 def begun_by_hand(family, place):
-    """The latents before each of a picture's steps."""
+    """The latents before each of an image's steps."""
     begun = {}
     batch = batch_of(family, place)
     with torch.no_grad():

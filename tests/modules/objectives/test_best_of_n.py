@@ -36,7 +36,7 @@ SECTION = Section(
 
 
 class Mean(nn.Module):
-    """How bright a picture is, by no gradient; not a number for the pictures that are said."""
+    """How bright an image is, by no gradient; not a number for the images that are said."""
 
     has_gradient = False
 
@@ -115,7 +115,7 @@ def drawn_alone(objective, number, place, candidate):
         )
 
 
-@pytest.mark.parametrize("name", ["sd15", "sdxl"])
+@pytest.mark.parametrize("name", [pytest.param("sd15", marks=pytest.mark.long), "sdxl"])
 def test_of_each_prompt_those_are_kept_that_score_best(name):
     objective = best_of_n(
         tiny.family(name), section=SECTION.model_copy(update={"kept_per_prompt": 2})

@@ -24,7 +24,7 @@ def batch_of(family, positions, weight=0.25):
     generator = torch.Generator().manual_seed(0)
     mean = torch.randn(4, 4, 8, 8, generator=generator)[list(positions)]
     std = torch.rand(4, 4, 8, 8, generator=generator)[list(positions)]
-    captions = tuple(f"a picture of {number}" for number in positions)
+    captions = tuple(f"an image of {number}" for number in positions)
     with torch.no_grad():
         conditioning = family.encode_text(captions)
     return Batch(

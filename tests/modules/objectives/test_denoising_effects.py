@@ -1,4 +1,4 @@
-"""Weights, noise, masks and prior pictures within the objective, each against its formula."""
+"""Weights, noise, masks and prior images within the objective, each against its formula."""
 
 import json
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ def batch_of(family, positions=FOUR, **fields):
     generator = torch.Generator().manual_seed(0)
     places = list(positions)
     mean, std = torch.randn(2, 4, 4, 8, 8, generator=generator)
-    captions = tuple(f"a picture of {number}" for number in positions)
+    captions = tuple(f"an image of {number}" for number in positions)
     with torch.no_grad():
         conditioning = family.encode_text(captions)
     return Batch(

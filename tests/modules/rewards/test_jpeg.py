@@ -46,7 +46,7 @@ def as_file(image, quality):
 
 
 def scan_bits(image, quality):
-    """Bits a pixel of a file's coded picture: what follows the 14 bytes of its last header."""
+    """Bits a pixel of a file's coded image: what follows the 14 bytes of its last header."""
     file = as_file(image, quality)
     coded = len(file) - file.index(b"\xff\xda") - 14 - len(b"\xff\xd9")
     return 8 * coded / image[0].numel()

@@ -53,7 +53,7 @@ def test_nothing_is_run_before_consent(make, tmp_path):
     ["[1, 2.5]", "(1, 2.5)", "np.array([1, 2.5])", "torch.tensor([1, 2.5], dtype=torch.float64)"],
 )
 def test_scores_may_be_tensors_or_numbers(make, answer):
-    code = f"import numpy as np, torch\ndef score(pictures, prompts): return {answer}\n"
+    code = f"import numpy as np, torch\ndef score(images, prompts): return {answer}\n"
     scores = make(code).score(images(), PROMPTS)
     assert scores.dtype == torch.float32
     assert scores.tolist() == [1, 2.5]
@@ -66,39 +66,39 @@ def test_scores_may_be_tensors_or_numbers(make, answer):
         ("'high'", "it returned a str"),
         ("1.0", r"shape \(\) for 2 images"),
         ("[1]", r"shape \(1,\) for 2 images"),
-        ("pictures.mean((2, 3))", r"shape \(2, 3\) for 2 images"),
+        ("images.mean((2, 3))", r"shape \(2, 3\) for 2 images"),
         ("[1, float('nan')]", "not a finite number"),
         ("[1, float('inf')]", "not a finite number"),
     ],
 )
 def test_an_answer_that_is_no_score_is_told(make, answer, words):
-    own = make(f"def score(pictures, prompts): return {answer}\n")
+    own = make(f"def score(images, prompts): return {answer}\n")
     with pytest.raises(UserError, match=rf"own\.py: score: .*{words}"):
         own.score(images(), PROMPTS)
 
 
 def test_what_the_code_raises_is_told_with_its_line(make):
     own = make(
-        "import json\ndef score(pictures, prompts): return read()\n"
+        "import json\ndef score(images, prompts): return read()\n"
         "def read():\n    return json.loads('?')\n"
     )
     with pytest.raises(UserError, match=r"own\.py, line 4: JSONDecodeError: Expecting value"):
         own.score(images(), PROMPTS)
     with pytest.raises(UserError, match=r"own\.py, line 1: SystemExit: 3"):
-        make("raise SystemExit(3)\ndef score(pictures, prompts): pass\n")
+        make("raise SystemExit(3)\ndef score(images, prompts): pass\n")
     with pytest.raises(UserError, match=r"own\.py: \"score\" is a int"):
         make("score = 5\n")
 
 
 def test_a_lack_of_memory_stays_what_it_is(make):
-    own = make("def score(pictures, prompts): raise MemoryError\n")
+    own = make("def score(images, prompts): raise MemoryError\n")
     with pytest.raises(MemoryError):
         own.score(images(), PROMPTS)
 
 
 def test_a_gradient_flows_through_a_function_that_has_one(make):
     own = make(
-        "def score(pictures, prompts): return pictures[:, 0].mean((1, 2)) * 2\n", has_gradient=True
+        "def score(images, prompts): return images[:, 0].mean((1, 2)) * 2\n", has_gradient=True
     )
     shown = images().requires_grad_()
     own.score(shown, PROMPTS).sum().backward()
@@ -107,7 +107,7 @@ def test_a_gradient_flows_through_a_function_that_has_one(make):
 
 
 def test_a_promised_gradient_that_is_none_is_told(make):
-    own = make("def score(pictures, prompts): return [1, 2]\n", has_gradient=True)
+    own = make("def score(images, prompts): return [1, 2]\n", has_gradient=True)
     with pytest.raises(UserError, match="no gradient"):
         own.score(images().requires_grad_(), PROMPTS)
     assert own.score(images(), PROMPTS).tolist() == [1, 2]
@@ -115,7 +115,7 @@ def test_a_promised_gradient_that_is_none_is_told(make):
 
 def test_what_a_function_does_to_its_images_is_nobody_elses(make):
     own = make(
-        "def score(pictures, prompts):\n    pictures.zero_(); prompts.clear()\n    return [0, 0]\n"
+        "def score(images, prompts):\n    images.zero_(); prompts.clear()\n    return [0, 0]\n"
     )
     shown, kept = images(), images()
     own.score(shown, PROMPTS)

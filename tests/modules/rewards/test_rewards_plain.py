@@ -1,4 +1,4 @@
-"""Rewards without a network as the config names them, and reference pictures."""
+"""Rewards without a network as the config names them, and reference images."""
 
 import numpy as np
 import pytest

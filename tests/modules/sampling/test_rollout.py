@@ -56,7 +56,7 @@ class Case:
         )
 
     def score(self, images):
-        """Smooth, and as steep for every picture."""
+        """Smooth, and as steep for every image."""
         return (images * self.direction[: len(images)]).sum() / 1000 + images.square().mean()
 
     def gradients(self, rollout, trajectories, **settings):
@@ -134,7 +134,7 @@ def test_the_gradient_of_the_whole_chain_equals_central_differences(case, throug
 
 
 def by_hand(case, through, *, guidance, eta, detaches_without=False):
-    """The straightforward loop: diffusers' scheduler, one picture, two calls a step."""
+    """The straightforward loop: diffusers' scheduler, one image, two calls a step."""
     family, told = case.family, case.told
     total = 0
     for place in range(len(case.start)):

@@ -19,7 +19,7 @@ def scheduler(name, steps, settings=None, prediction="v_prediction"):
 
 
 def walk(made):
-    """A picture of a model that predicts a tenth of what it sees."""
+    """An image of a model that predicts a tenth of what it sees."""
     generator = torch.Generator().manual_seed(0)
     latents = torch.randn(1, 4, 4, 4, generator=generator) * made.init_noise_sigma
     for timestep in made.timesteps:

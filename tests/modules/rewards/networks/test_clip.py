@@ -1,4 +1,4 @@
-"""CLIP's rewards: against transformers' own networks and pictures, in every form of file.
+"""CLIP's rewards: against transformers' own networks and images, in every form of file.
 
 The towers read from OpenCLIP's layout were also compared with open_clip 3.3.0 itself, its tokenizer
 too: at most 2.1e-7 apart. Here its layout is written out of transformers' tensors.
